@@ -252,8 +252,8 @@ expr fuse_keep(int number, expr value);
 // A table of numbers of index type that a launch passes by value, and one of its numbers.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
-// Adds to each place, which becomes a variable, what the entry of a number has along axes: row 0 of the table has their sizes, innermost
-// first, and row 1 + k their strides for place[k].
+// Adds to each place that is not NULL, which becomes a variable, what the entry of a number has along axes: row 0 of the table has their
+// sizes, innermost first, and row 1 + k their strides for place[k].
 void fuse_walk(const struct tile_buffer *table, expr axes, expr which, int count, expr *place);
 // Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept,
 // by fuse_keep(k, ...), for recipes of several results. rare: see fuse_apply.

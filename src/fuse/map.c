@@ -1,6 +1,7 @@
 // map.c - kernels of elements: a thread takes one, or neighbours that it moves by vectors, and computes the rows of a recipe on them.
 
 #include "fuse/fuse.h"
+#include "tile/notation.h"
 
 #include <stdio.h>
 
@@ -21,12 +22,8 @@ struct run {
     struct fuse_operand a[FUSE_OPERANDS], b[FUSE_OPERANDS];
 };
 
-static expr add(expr a, expr b) {
-    return tile_binary(TILE_ADD, a, b);
-}
-
 static expr times(expr a, int64_t by) {
-    return by == 1 ? a : tile_binary(TILE_MUL, a, tile_number(by));
+    return by == 1 ? a : MUL(a, tile_number(by));
 }
 
 static expr symbol(const char *word, int which, int64_t divisor) {
@@ -66,14 +63,14 @@ static void declare_operands(struct building *b) {
         int form = fuse_form(r, k);
         expr size = form == FUSE_SCALAR     ? NULL
                     : fuse_is_strided(form) ? symbol("m", k, 1)
-                                            : add(b->first[k], form == FUSE_ONE ? tile_number(1) : b->n);
+                                            : ADD(b->first[k], form == FUSE_ONE ? tile_number(1) : b->n);
         b->x[k] = form == FUSE_SCALAR ? fuse_declare_value("x", k, fuse_input_dtype(r, k))
                                       : fuse_declare("x", k, fuse_input_dtype(r, k), size, false);
     }
     if (fuse_strided_inputs(r))
         b->s = fuse_table("s", 1 + fuse_strided_inputs(r), FUSE_MAP_AXES);
     for (int k = 0; k < r->outputs; k++)
-        b->y[k] = fuse_declare("y", k, fuse_output_dtype(r, k), b->from ? add(b->from, b->n) : b->n, true);
+        b->y[k] = fuse_declare("y", k, fuse_output_dtype(r, k), b->from ? ADD(b->from, b->n) : b->n, true);
 }
 
 // Places -----------------------------------------------------------------------------------------------------------
@@ -95,7 +92,7 @@ static expr place_of(const struct building *b, const struct run *run, int input)
     int form = fuse_form(b->r, input);
     if (form == FUSE_ONE)
         return b->first[input];
-    return add(b->first[input],
+    return ADD(b->first[input],
                fuse_is_strided(form) ? times(b->place[input], form == FUSE_ROWS ? run->width : 1) : run->at);
 }
 
@@ -131,7 +128,7 @@ static void compute(const struct building *b, const struct run *run, bool quick,
     for (int k = 0; k < b->r->outputs; k++)
         fuse_put(&run->b[k], j, value[fuse_output_row(b->r, k)]);
     if (odd)
-        tile_assign(odd, tile_binary(TILE_OR, tile_name_value(odd, TILE_LOCAL), rare));
+        tile_assign(odd, OR(tile_name_value(odd, TILE_LOCAL), rare));
     if (run->width > 1)
         tile_close();
 }
@@ -166,13 +163,13 @@ static void build_runs(const struct building *b, int runs, int width, const expr
         compute_run(b, &run[i]);
     for (int i = 0; i < runs; i++)
         for (int k = 0; k < b->r->outputs; k++)
-            fuse_move(&b->y[k], b->from ? add(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
+            fuse_move(&b->y[k], b->from ? ADD(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
 }
 
 // A run, or what there is of it.
 static void build_part(const struct building *b, expr at) {
     int width = b->map->width;
-    tile_open_if(tile_binary(TILE_LE, add(at, tile_number(width)), b->n));
+    tile_open_if(LE(ADD(at, tile_number(width)), b->n));
     build_runs(b, 1, width, &at);
     tile_else();
     const struct tile_name *i = tile_index("i", b->n);
@@ -186,13 +183,13 @@ static void build_part(const struct building *b, expr at) {
 // Two runs, as far from each other as the threads of a block reach; near the end each by itself.
 static void build_two(const struct building *b, expr first) {
     int64_t width = b->map->width, step = FUSE_MAP_THREADS * width;
-    expr at[] = {first, add(first, tile_number(step))}, two = tile_number(2);
-    tile_open_if(tile_binary(TILE_LE, add(at[1], tile_number(width)), b->n));
+    expr at[] = {first, ADD(first, tile_number(step))}, two = tile_number(2);
+    tile_open_if(LE(ADD(at[1], tile_number(width)), b->n));
     build_runs(b, 2, b->map->width, at);
     tile_else();
     const struct tile_name *k = tile_index("k", two);
     tile_open_for(k, NULL, two, NULL, TILE_SERIAL);
-    build_part(b, add(first, times(tile_name_value(k, TILE_INDEX), step)));
+    build_part(b, ADD(first, times(tile_name_value(k, TILE_INDEX), step)));
     tile_close();
     tile_close();
 }
@@ -200,12 +197,12 @@ static void build_two(const struct building *b, expr first) {
 // Of strided inputs there are no parts of runs.
 static void build_thread(struct building *b, expr block, expr thread) {
     const struct fuse_map *m = b->map;
-    expr which = add(times(block, FUSE_MAP_THREADS * m->runs), thread), at = times(which, m->width);
+    expr which = ADD(times(block, FUSE_MAP_THREADS * m->runs), thread), at = times(which, m->width);
     if (m->width > 1 && !b->s) {
         (m->runs > 1 ? build_two : build_part)(b, at);
         return;
     }
-    tile_open_if(tile_binary(TILE_LT, at, b->n));
+    tile_open_if(LT(at, b->n));
     if (b->s)
         find_places(b, which);
     build_runs(b, 1, m->width, &at);
@@ -219,7 +216,7 @@ struct tile_kernel *fuse_make_map(const void *map) {
         tile_current()->index_bits = b.map->wide ? 64 : 32;
     declare_symbols(&b);
     declare_operands(&b);
-    expr blocks = tile_binary(TILE_FLOORDIV, add(b.n, tile_number(each - 1)), tile_number(each));
+    expr blocks = FLOORDIV(ADD(b.n, tile_number(each - 1)), tile_number(each));
     expr threads = tile_number(FUSE_MAP_THREADS);
     const struct tile_name *block = tile_index("b", blocks), *thread = tile_index("t", threads);
     tile_open((struct tile_stmt){

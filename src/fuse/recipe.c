@@ -2,6 +2,7 @@
 
 #include "fuse/fuse.h"
 #include "op/ops.h"
+#include "tile/notation.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,34 +94,33 @@ const double fuse_plain_least = 0x1p-60, fuse_plain_most = 0x1p60;
 // inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
 static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
     struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
-    expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = tile_binary(TILE_MUL, a, inverse);
+    expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = MUL(a, inverse);
     if (dtype == ZL_BFLOAT16)
         return tile_cast(type, q);
     for (int i = 0; i < 2; i++) {
-        expr left = tile_ternary(TILE_FMA, tile_unary(TILE_NEG, by), q, a);
-        q = tile_ternary(TILE_FMA, left, inverse, q);
+        expr left = FMA(NEG(by), q, a);
+        q = FMA(left, inverse, q);
     }
-    expr size = tile_unary(TILE_ABS, a);
-    expr is_plain = tile_binary(TILE_AND, tile_binary(TILE_GE, size, tile_const(wide, fuse_plain_least)),
-                                tile_binary(TILE_LE, size, tile_const(wide, fuse_plain_most)));
-    expr is_rare = tile_unary(TILE_NOT, is_plain);
-    *rare = *rare ? tile_binary(TILE_OR, *rare, is_rare) : is_rare;
+    expr size = ABS(a);
+    expr is_plain =
+        AND(GE(size, tile_const(wide, fuse_plain_least)), LE(size, tile_const(wide, fuse_plain_most)));
+    expr is_rare = NOT(is_plain);
+    *rare = *rare ? OR(*rare, is_rare) : is_rare;
     return tile_cast(type, q);
 }
 
 // The inverse is computed once.
 static expr divide_by_inverse(struct tile_type type, expr a, expr b) {
     const struct tile_type wide = tile_type_of(ZL_FLOAT32);
-    expr inverse = tile_binary(TILE_DIV, tile_const(wide, 1), tile_cast(wide, b));
-    return tile_cast(type, tile_binary(TILE_MUL, tile_cast(wide, a), inverse));
+    expr inverse = DIV(tile_const(wide, 1), tile_cast(wide, b));
+    return tile_cast(type, MUL(tile_cast(wide, a), inverse));
 }
 
 expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare) {
     struct tile_type type = tile_type_of((zl_dtype)op->dtype);
     switch (op->op) {
     case FUSE_QUOTIENT:
-        return rare ? quotient((zl_dtype)op->dtype, arg[0], arg[1], arg[2], rare)
-                    : tile_binary(TILE_DIV, arg[0], arg[1]);
+        return rare ? quotient((zl_dtype)op->dtype, arg[0], arg[1], arg[2], rare) : DIV(arg[0], arg[1]);
     case FUSE_BY_INVERSE: return divide_by_inverse(type, arg[0], arg[1]);
     case TILE_CAST: return tile_cast(type, arg[0]);
     case TILE_BITCAST: return tile_bitcast(type, arg[0]);

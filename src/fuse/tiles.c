@@ -3,6 +3,7 @@
 // Complex numbers lie in memory as their parts, so that runs of them are moved as floats are.
 
 #include "fuse/fuse.h"
+#include "tile/notation.h"
 
 #include <stdio.h>
 
@@ -14,7 +15,7 @@ static int parts_of(zl_dtype dtype) {
 
 static expr count_parts(zl_dtype dtype, expr elements) {
     int parts = parts_of(dtype);
-    return parts == 1 ? elements : tile_binary(TILE_MUL, elements, tile_number(parts));
+    return parts == 1 ? elements : MUL(elements, tile_number(parts));
 }
 
 static struct tile_type part_type(zl_dtype dtype) {
@@ -65,18 +66,18 @@ expr fuse_read(const struct fuse_operand *o, expr at) {
     expr re = tile_load(o->buffer, 1, &first, NULL, NULL);
     if (parts_of(o->dtype) == 1)
         return re;
-    expr second = tile_binary(TILE_ADD, first, tile_number(1));
-    return tile_binary(TILE_PAIR, re, tile_load(o->buffer, 1, &second, NULL, NULL));
+    expr second = ADD(first, tile_number(1));
+    return COMPLEX(re, tile_load(o->buffer, 1, &second, NULL, NULL));
 }
 
 void fuse_put(const struct fuse_operand *o, expr at, expr value) {
     bool is_whole = parts_of(o->dtype) == 1;
     expr first = count_parts(o->dtype, at);
-    tile_store(o->buffer, 1, &first, is_whole ? value : tile_unary(TILE_RE, value), NULL);
+    tile_store(o->buffer, 1, &first, is_whole ? value : RE(value), NULL);
     if (is_whole)
         return;
-    expr second = tile_binary(TILE_ADD, first, tile_number(1));
-    tile_store(o->buffer, 1, &second, tile_unary(TILE_IM, value), NULL);
+    expr second = ADD(first, tile_number(1));
+    tile_store(o->buffer, 1, &second, IM(value), NULL);
 }
 
 void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at,
@@ -85,8 +86,8 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
     expr turns = tile_number(parts);
     const struct tile_name *name = tile_index("j", turns);
     expr j = parts > 1 ? tile_name_value(name, TILE_INDEX) : tile_number(0),
-         to_place = tile_binary(TILE_ADD, count_parts(to->dtype, to_at), j),
-         from_place = tile_binary(TILE_ADD, count_parts(from->dtype, from_at), j);
+         to_place = ADD(count_parts(to->dtype, to_at), j),
+         from_place = ADD(count_parts(from->dtype, from_at), j);
     if (parts > 1)
         tile_open_for(name, NULL, turns, NULL, TILE_UNROLLED);
     tile_store(to->buffer, 1, &to_place, tile_load(from->buffer, 1, &from_place, NULL, NULL), NULL);
@@ -109,8 +110,8 @@ static void set(expr variable, expr value) {
 expr fuse_keep(int number, expr value) {
     if (!value || !tile_type_is_complex(value->type))
         return keep(name_of("row", number), value);
-    expr re = keep(name_of("re", number), tile_unary(TILE_RE, value));
-    return tile_binary(TILE_PAIR, re, keep(name_of("im", number), tile_unary(TILE_IM, value)));
+    expr re = keep(name_of("re", number), RE(value));
+    return COMPLEX(re, keep(name_of("im", number), IM(value)));
 }
 
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns) {
@@ -126,18 +127,17 @@ void fuse_walk(const struct tile_buffer *table, expr axes, expr which, int count
     struct tile_type index = tile_index_type(), unsigned_index = {TILE_UINT, index.bits, 1};
     expr rest = keep(name_of("rest", 0), tile_cast(unsigned_index, which));
     for (int k = 0; k < count; k++)
-        place[k] = keep(name_of("place", k), place[k]);
+        place[k] = place[k] ? keep(name_of("place", k), place[k]) : NULL;
     const struct tile_name *axis = tile_index("a", axes);
     expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(unsigned_index, fuse_entry(table, 0, a));
-    size = tile_binary(TILE_MAX, size, tile_const_int(unsigned_index, 1)); // so that it is known to be no 0
+    size = MAX(size, tile_const_int(unsigned_index, 1)); // so that it is known to be no 0
     tile_open_for(axis, NULL, axes, NULL, TILE_SERIAL);
-    expr next = keep(name_of("next", 0), tile_binary(TILE_FLOORDIV, rest, size));
-    expr here = tile_binary(TILE_SUB, rest, tile_binary(TILE_MUL, next, size));
+    expr next = keep(name_of("next", 0), FLOORDIV(rest, size));
+    expr here = SUB(rest, MUL(next, size));
     here = keep(name_of("here", 0), tile_cast(index, here));
-    for (int k = 0; k < count; k++) {
-        expr step = tile_binary(TILE_MUL, here, fuse_entry(table, 1 + k, a));
-        set(place[k], tile_binary(TILE_ADD, place[k], step));
-    }
+    for (int k = 0; k < count; k++)
+        if (place[k])
+            set(place[k], ADD(place[k], MUL(here, fuse_entry(table, 1 + k, a))));
     set(rest, next);
     tile_close();
 }

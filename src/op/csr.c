@@ -21,6 +21,31 @@ static bool make_dense(int count, const zl_array *in, zl_array *out) {
     return true;
 }
 
+static int64_t number_at(const struct csr_places *m, const void *list, int64_t at) {
+    return m->dtype == ZL_INT32 ? ((const int32_t *)list)[at] : ((const int64_t *)list)[at];
+}
+
+bool op_csr_check(const char *name, const struct csr_places *m) {
+    int64_t last = number_at(m, m->pointers, 0);
+    if (last != 0)
+        return error_false(ZL_ERROR_VALUE, "%s: indptr[0] is %lld: rows begin at 0", name, (long long)last);
+    for (int64_t i = 1; i <= m->rows; i++) {
+        int64_t next = number_at(m, m->pointers, i);
+        if (next < last || next > m->entries)
+            return error_false(ZL_ERROR_VALUE,
+                               "%s: indptr[%lld] is %lld: %lld, the one before it, to %lld are possible",
+                               name, (long long)i, (long long)next, (long long)last, (long long)m->entries);
+        last = next;
+    }
+    for (int64_t i = 0; i < last; i++) {
+        int64_t column = number_at(m, m->indices, i);
+        if (column < 0 || column >= m->columns)
+            return error_false(ZL_ERROR_VALUE, "%s: indices[%lld] is %lld: the matrix has %lld columns", name,
+                               (long long)i, (long long)column, (long long)m->columns);
+    }
+    return true;
+}
+
 zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns) {
     const int64_t dim[] = {transposed ? columns : in[2]->dim[0] - 1, in[3]->dim[1]};
     zl_array dense[4];

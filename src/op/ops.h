@@ -77,12 +77,21 @@ bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_arra
 // csr.c
 zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns);
 zl_array op_csr_entry_rows(const zl_array *in, int64_t columns);
+// The places of a sparse matrix in memory of the host: indices and pointers are int32 or int64.
+struct csr_places {
+    const void *indices, *pointers;
+    zl_dtype dtype;
+    int64_t rows, columns, entries;
+};
+// Whether pointers and indices are those of a matrix. Else false, with an error in the name of an op that says what is wrong.
+bool op_csr_check(const char *name, const struct csr_places *m);
 
 // fft.c
 enum fft { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_HERMITIAN };
 
 // What an op does with an element and the update that falls on it.
 enum update { UPDATE_SET, UPDATE_ADD, UPDATE_PROD, UPDATE_MAX, UPDATE_MIN };
+enum tile_op op_update_row(enum update how); // the row that combines; of UPDATE_SET it is none
 
 // scatter.c
 zl_array op_scatter_slices(enum update how, zl_array a, int count, const zl_array *indices, zl_array updates,

@@ -2,6 +2,11 @@
 
 #include "op/ops.h"
 
+enum tile_op op_update_row(enum update how) {
+    static const enum tile_op row[] = {TILE_OP_COUNT, TILE_ADD, TILE_MUL, TILE_MAX, TILE_MIN};
+    return row[how];
+}
+
 static const char *const names[] = {"zl_scatter", "zl_scatter_add", "zl_scatter_prod", "zl_scatter_max",
                                     "zl_scatter_min"};
 

@@ -38,7 +38,7 @@ static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
     struct sweep w = fragments_sweep(g, s);
     uint32_t hash = 2166136261u;
     for (int i = 0; i < w.vars; i++) {
-        int64_t extent = fragments_number(w.extent[i]);
+        int64_t extent = pass_number(w.extent[i]);
         hash = mix(hash, &extent, sizeof extent);
         if (extent < 0)
             return EVERYBODY;
@@ -66,9 +66,7 @@ static bool is_own(const struct tile_stmt *s, const struct access *a) {
     if (!a->index || a->buffer->base || !thread_is_spread(s) || a->buffer->ndim != s->indices)
         return false;
     for (int i = 0; i < s->indices; i++) {
-        expr e = a->index[i];
-        while (e->op == TILE_CAST)
-            e = e->arg[0];
+        expr e = thread_without_casts(a->index[i]);
         if (e->op != TILE_INDEX || e->name != s->name[i])
             return false;
     }

@@ -149,6 +149,19 @@ struct pass_range pass_certain_range(expr e) {
     return range_of(e, &(struct search){true, PATHS});
 }
 
+int64_t pass_number(expr e) {
+    struct pass_range r = e ? pass_range(e) : all;
+    return r.low == r.high ? r.low : -1;
+}
+
+int64_t pass_product(int count, const expr *e) {
+    int64_t all_of_them = 1;
+    for (int i = 0; i < count; i++)
+        if (!tile_times(all_of_them, pass_number(e[i]), &all_of_them))
+            return -1;
+    return all_of_them;
+}
+
 int64_t pass_common_divisor(int64_t a, int64_t b) {
     while (b) {
         int64_t rest = a % b;

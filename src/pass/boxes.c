@@ -13,7 +13,7 @@ expr box_index(expr e) {
 }
 
 expr box_both(expr a, expr b) {
-    return !a ? b : !b ? a : tile_binary(TILE_AND, a, b);
+    return !a ? b : !b ? a : AND(a, b);
 }
 
 const struct tile_name *box_variable(expr extent) {
@@ -22,19 +22,45 @@ const struct tile_name *box_variable(expr extent) {
     return tile_index(text, extent);
 }
 
+const struct tile_name *box_local(const char *prefix, struct tile_type type) {
+    char text[24];
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->names : 0);
+    return tile_name(text, type);
+}
+
+expr box_local_value(const struct tile_name *local) {
+    return local ? tile_name_value(local, TILE_LOCAL) : NULL;
+}
+
+struct tile_buffer *box_alloc(const char *prefix, struct tile_type type, enum tile_memory memory, int ndim,
+                              const expr *shape) {
+    char text[24];
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
+    return tile_alloc(text, type, memory, ndim, shape);
+}
+
+void box_open_if(expr mask) {
+    if (mask)
+        tile_open_if(mask);
+}
+
+void box_close_if(expr mask) {
+    if (mask)
+        tile_close();
+}
+
 expr box_point(const struct tile_name *name) {
     return name ? tile_name_value(name, TILE_INDEX) : NULL;
 }
 
 expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step) {
-    expr size = box_number(shuffle->threads), lane = tile_binary(TILE_REM, thread, size);
-    expr by = tile_binary(TILE_REM, step, size), from = by;
+    expr size = box_number(shuffle->threads), lane = REM(thread, size);
+    expr by = REM(step, size), from = by;
     if (shuffle->shuffle == TILE_SHUFFLE_XOR)
-        from = tile_binary(TILE_XOR, lane, by);
+        from = XOR(lane, by);
     if (shuffle->shuffle == TILE_SHUFFLE_UP)
-        from =
-            tile_ternary(TILE_SELECT, tile_binary(TILE_LT, lane, by), lane, tile_binary(TILE_SUB, lane, by));
-    return tile_binary(TILE_ADD, tile_binary(TILE_SUB, thread, lane), from);
+        from = SELECT(LT(lane, by), lane, SUB(lane, by));
+    return ADD(SUB(thread, lane), from);
 }
 
 // Regions ---------------------------------------------------------------------------------------------------------
@@ -81,6 +107,12 @@ struct box box_of(const struct tile_region *r, const struct tile_region *other) 
     return b;
 }
 
+struct box box_of_stmt(const struct tile_stmt *s) {
+    bool is_line = s->kind == TILE_REDUCE || s->kind == TILE_SCAN;
+    return s->kind == TILE_FILL ? box_of(&s->region[1], NULL)
+                                : box_of(&s->region[0], is_line ? NULL : &s->region[1]);
+}
+
 expr box_origin(const struct tile_region *r, int axis) {
     return r->origin ? box_index(r->origin[axis]) : box_number(0);
 }
@@ -90,9 +122,7 @@ void box_place(const struct tile_region *r, const struct box *b, const expr *poi
     for (int i = 0; i < r->buffer->ndim; i++) {
         int axis = axis_in(b, r, i);
         expr origin = box_origin(r, i);
-        index[i] = axis < 0 || !point[axis] ? origin
-                   : !r->origin             ? point[axis]
-                                            : tile_binary(TILE_ADD, origin, point[axis]);
+        index[i] = axis < 0 || !point[axis] ? origin : !r->origin ? point[axis] : ADD(origin, point[axis]);
     }
 }
 
@@ -108,19 +138,19 @@ expr box_inside(const struct tile_region *r, const struct box *b) {
         int axis = axis_in(b, r, i);
         expr origin = box_origin(r, i), size = axis < 0 ? box_number(1) : b->size[axis],
              limit = box_index(r->buffer->shape[i]);
-        expr end = tile_binary(TILE_ADD, origin, size);
+        expr end = ADD(origin, size);
         if (!origin || !end || !limit)
             return NULL;
         if (pass_range(origin).low < 0)
-            test = box_both(test, tile_binary(TILE_GE, origin, box_number(0)));
+            test = box_both(test, GE(origin, box_number(0)));
         if (!is_below(end, limit, 0))
-            test = box_both(test, tile_binary(TILE_LE, end, limit));
+            test = box_both(test, LE(end, limit));
     }
     if (!r->origin && r->extent) // of the beginning
         for (int i = 0; i < r->buffer->ndim; i++) {
             expr size = box_index(r->extent[i]), limit = box_index(r->buffer->shape[i]);
             if (size && limit && size != limit && !is_below(size, limit, 0))
-                test = box_both(test, tile_binary(TILE_LE, size, limit));
+                test = box_both(test, LE(size, limit));
         }
     return test;
 }
@@ -133,9 +163,9 @@ expr box_holds(const struct tile_region *r, const expr *index) {
         if (!index[i] || !limit)
             return NULL;
         if (pass_range(index[i]).low < 0)
-            test = box_both(test, tile_binary(TILE_GE, index[i], box_number(0)));
+            test = box_both(test, GE(index[i], box_number(0)));
         if (!is_below(index[i], limit, 1))
-            test = box_both(test, tile_binary(TILE_LT, index[i], limit));
+            test = box_both(test, LT(index[i], limit));
     }
     return test;
 }
@@ -156,4 +186,23 @@ void box_write(const struct tile_region *r, const struct box *b, const expr *poi
     expr index[TILE_DIMS];
     box_place(r, b, point, index);
     tile_store(r->buffer, r->buffer->ndim, index, value, masked ? box_holds(r, index) : NULL);
+}
+
+// Lines -----------------------------------------------------------------------------------------------------------
+
+// The axis of the line may be there with size 1.
+void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b,
+                    expr value) {
+    struct box place_in = {0};
+    expr point[TILE_DIMS];
+    for (int i = 0; i < b->axes; i++)
+        if (i != s->axis || to->buffer->ndim >= s->region[0].buffer->ndim)
+            point[place_in.axes++] = i == s->axis ? NULL : b->point[i];
+    if (!s->clear)
+        value = tile_binary(s->combine, box_read(to, &place_in, point, true), value);
+    box_write(to, &place_in, point, value, true);
+}
+
+expr box_ceil_divide(expr a, int64_t b) {
+    return FLOORDIV(ADD(a, box_number(b - 1)), box_number(b));
 }

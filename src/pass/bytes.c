@@ -3,8 +3,6 @@
 
 #include "pass/boxes.h"
 
-#include <stdio.h>
-
 static const struct tile_type u8 = {TILE_UINT, 8, 1}, i8 = {TILE_INT, 8, 1}, i32 = {TILE_INT, 32, 1},
                               f16 = {TILE_FLOAT, 16, 1}, f32 = {TILE_FLOAT, 32, 1};
 
@@ -12,6 +10,7 @@ struct bytes {
     struct tile_type *was; // by id of the buffer: its type at first
     expr *memo;            // by id of the expression: the same in bytes
     int ids;
+    bool *is_done; // by token
     bool failed;
 };
 
@@ -26,7 +25,8 @@ static expr convert(struct tile_type to, struct tile_type from, expr x) {
 
 // Bits of 4 are those of a byte whose others are 0.
 static expr reinterpret(struct tile_type to, struct tile_type from, expr x) {
-    return tile_type_is_small(to) ? (tile_type_is_small(from) ? x : tile_bitcast(u8, x)) : tile_bitcast(to, x);
+    return tile_type_is_small(to) ? (tile_type_is_small(from) ? x : tile_bitcast(u8, x))
+                                  : tile_bitcast(to, x);
 }
 
 static expr rebuild(struct bytes *b, expr e) {
@@ -81,8 +81,8 @@ static void copy(struct bytes *b, const struct tile_region *from, const struct t
 }
 
 // The same numbers in a tile of another type.
-static struct tile_region widened(struct bytes *b, const struct tile_region *r, struct tile_type type, int axes) {
-    char text[24];
+static struct tile_region widened(struct bytes *b, const struct tile_region *r, struct tile_type type,
+                                  int axes) {
     int ndim = r->buffer->ndim;
     expr size[TILE_DIMS], extent[TILE_DIMS];
     struct tile_region from = *r;
@@ -93,8 +93,7 @@ static struct tile_region widened(struct bytes *b, const struct tile_region *r, 
             size[i - (ndim - axes)] = whole;
     }
     from.extent = axes < ndim ? extent : r->extent;
-    snprintf(text, sizeof text, "wide%d", tile_current() ? tile_current()->buffers : 0);
-    struct tile_region to = {.buffer = tile_alloc(text, type, TILE_FRAGMENT, axes, size)};
+    struct tile_region to = {.buffer = box_alloc("wide", type, TILE_FRAGMENT, axes, size)};
     if (to.buffer)
         copy(b, &from, &to, NULL, type);
     return to;
@@ -127,49 +126,26 @@ static bool converts(const struct bytes *b, const struct tile_stmt *s) {
 }
 
 // Conversions are done at once: nobody waits for them.
-static void emit_block(struct bytes *b, const struct tile_stmt *body, bool *is_done) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        bool is_line = (s->kind == TILE_REDUCE || s->kind == TILE_SCAN) && tile_type_is_small(was(b, &s->region[0]));
-        if (s->kind == TILE_COPY && converts(b, s)) {
-            copy(b, &s->region[0], &s->region[1], s->value, was(b, &s->region[1]));
-            is_done[s->token] = true;
-        } else if (s->kind == TILE_WAIT && s->token > 0 && is_done[s->token]) {
-            continue;
-        } else if (is_line) {
-            emit_line(b, *s);
-        } else if (s->kind == TILE_GEMM) {
-            emit_gemm(b, *s);
-        } else if (s->body || s->other) {
-            tile_open(*s);
-            emit_block(b, s->body, is_done);
-            if (s->other) {
-                tile_else();
-                emit_block(b, s->other, is_done);
-            }
-            tile_close();
-        } else
-            tile_append(*s);
-    }
+static bool emit(void *data, const struct tile_stmt *s) {
+    struct bytes *b = data;
+    bool is_line =
+        (s->kind == TILE_REDUCE || s->kind == TILE_SCAN) && tile_type_is_small(was(b, &s->region[0]));
+    if (s->kind == TILE_COPY && converts(b, s)) {
+        copy(b, &s->region[0], &s->region[1], s->value, was(b, &s->region[1]));
+        b->is_done[s->token] = true;
+    } else if (is_line)
+        emit_line(b, *s);
+    else if (s->kind == TILE_GEMM)
+        emit_gemm(b, *s);
+    else
+        return s->kind == TILE_WAIT && s->token > 0 && b->is_done[s->token];
+    return true;
 }
 
 // The kernel ------------------------------------------------------------------------------------------------------------
 
-struct search {
-    bool *seen; // by id of the expression
-    bool found;
-};
-
-static void look(struct search *s, expr e) {
-    if (s->seen[e->id])
-        return;
-    s->seen[e->id] = true;
-    s->found |= tile_type_is_small(e->type);
-    for (int i = 0; i < tile_operands(e) && !s->found; i++)
-        look(s, tile_operand(e, i));
-}
-
-static void look_at(expr *place, void *data) {
-    look(data, *place);
+static void look_at(expr e, void *found) {
+    *(bool *)found |= tile_type_is_small(e->type);
 }
 
 // Buffers and variables become bytes.
@@ -200,7 +176,7 @@ static bool take_all(struct bytes *b, const struct tile_stmt *body) {
     return found;
 }
 
-static bool has_small(struct bytes *b, struct tile_kernel *kernel, struct search *search) {
+static bool has_small(struct bytes *b, struct tile_kernel *kernel) {
     bool found = false;
     for (int i = 0; i < kernel->parameters; i++) {
         struct tile_parameter *p = &kernel->parameter[i];
@@ -208,27 +184,25 @@ static bool has_small(struct bytes *b, struct tile_kernel *kernel, struct search
     }
     found |= take_all(b, kernel->body);
     if (!found)
-        pass_each_expr(kernel->body, look_at, search);
-    return found || search->found;
+        pass_each_node(kernel, look_at, &found);
+    return found;
 }
 
 bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
     (void)target;
-    size_t ids = (size_t)kernel->ids + 1;
     struct bytes b = {.was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
-                      .memo = memory_zero(ids * sizeof *b.memo),
-                      .ids = kernel->ids + 1};
-    bool *seen = memory_zero(ids * sizeof *seen), *is_done = memory_zero((size_t)kernel->tokens + 1);
-    bool good = b.was && b.memo && seen && is_done;
-    if (good && has_small(&b, kernel, &(struct search){seen, false})) {
+                      .memo = memory_zero(((size_t)kernel->ids + 1) * sizeof *b.memo),
+                      .ids = kernel->ids + 1,
+                      .is_done = memory_zero((size_t)kernel->tokens + 1)};
+    bool good = b.was && b.memo && b.is_done;
+    if (good && has_small(&b, kernel)) {
         tile_resume(kernel);
         pass_each_expr(kernel->body, replace, &b);
-        emit_block(&b, tile_take_body(), is_done);
         tile_suspend();
+        good = pass_emit_kernel(kernel, emit, &b);
     }
     memory_free(b.was);
     memory_free(b.memo);
-    memory_free(seen);
-    memory_free(is_done);
+    memory_free(b.is_done);
     return good && !b.failed && !kernel->failed;
 }

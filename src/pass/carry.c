@@ -21,12 +21,10 @@ static bool is_input(const struct tile_buffer *b) {
     return b->parameter >= 0 && !b->is_output;
 }
 
-// The same value wherever in the list it is computed.
-static bool is_lasting(expr e) {
-    bool good = e->op != TILE_LOCAL && (e->op != TILE_LOAD || (is_input(e->buffer) && !e->args));
-    for (int i = 0; good && i < tile_operands(e); i++)
-        good = is_lasting(tile_operand(e, i));
-    return good;
+// Whether its value depends on where in the list it is computed.
+static bool changes(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOCAL || (e->op == TILE_LOAD && (!is_input(e->buffer) || e->args));
 }
 
 static expr load_of(expr value) {
@@ -40,7 +38,7 @@ static bool is_dense(const struct tile_buffer *b) {
 // Rows of an input, converted at most.
 static bool is_row_of_input(expr value, const struct tile_name *along) {
     expr load = load_of(value);
-    if (load->op != TILE_LOAD || !load->indices || !is_lasting(load) || !is_dense(load->buffer))
+    if (load->op != TILE_LOAD || !load->indices || pass_any(load, changes, NULL) || !is_dense(load->buffer))
         return false;
     for (int i = 0; i + 1 < load->indices; i++)
         if (pass_step_of(load->index[i], along) != PASS_FIXED)
@@ -58,17 +56,15 @@ static bool is_at_names(int indices, const expr *index, const struct tile_stmt *
 static bool covers(const struct tile_stmt *map, const struct tile_buffer *b) {
     bool all = map->indices == b->ndim;
     for (int i = 0; all && i < b->ndim; i++) {
-        struct pass_range extent = pass_range(map->extent[i]), size = pass_range(b->shape[i]);
-        all = map->extent[i] == b->shape[i] ||
-              (extent.low == extent.high && size.low == size.high && extent.low == size.low);
+        int64_t size = pass_number(b->shape[i]);
+        all = map->extent[i] == b->shape[i] || (size >= 0 && pass_number(map->extent[i]) == size);
     }
     return all;
 }
 
 static bool is_tile(const struct tile_stmt *list, const struct tile_stmt *map, const struct tile_stmt *s) {
     return s->buffer->memory != TILE_GLOBAL && pass_is_made_in(list, s->buffer) && covers(map, s->buffer) &&
-           is_at_names(s->indices, s->index, map) &&
-           is_row_of_input(s->value, map->name[map->indices - 1]);
+           is_at_names(s->indices, s->index, map) && is_row_of_input(s->value, map->name[map->indices - 1]);
 }
 
 // Its uses -----------------------------------------------------------------------------------------------------------
@@ -77,14 +73,10 @@ static bool is_of(const struct tile *t, const struct tile_buffer *b) {
     return b && tile_memory_of(b) == t->buffer;
 }
 
-static bool is_written(const struct tile *t, const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        bool at_element = s->kind == TILE_STORE || s->kind == TILE_ATOMIC || s->kind == TILE_ALLOC;
-        if ((at_element && is_of(t, s->buffer)) || is_of(t, s->region[s->kind == TILE_GEMM ? 2 : 1].buffer) ||
-            is_written(t, s->body) || is_written(t, s->other))
-            return true;
-    }
-    return false;
+static bool writes(const struct tile_stmt *s, const void *tile) {
+    bool at_element = s->kind == TILE_STORE || s->kind == TILE_ATOMIC || s->kind == TILE_ALLOC;
+    return (at_element && is_of(tile, s->buffer)) ||
+           is_of(tile, s->region[s->kind == TILE_GEMM ? 2 : 1].buffer);
 }
 
 // Whether all loads of it are plain ones; those of `map`, where it is not NULL, at its own point.
@@ -155,7 +147,7 @@ static bool can_leave_out(struct tile *t) {
     for (struct tile_stmt *s = t->map->next; s && !t->end; s = s->next) {
         struct tile_stmt alone = *s;
         alone.next = NULL;
-        if (is_written(t, &alone)) {
+        if (pass_find(&alone, writes, t)) {
             if (!is_good_end(t, s))
                 return false;
             t->end = s;
@@ -207,23 +199,17 @@ static bool leave_out(const struct tile *t) {
 
 // Nothing else of its map touches the tile.
 static bool is_alone(const struct tile_stmt *map, const struct tile_stmt *store) {
-    for (const struct tile_stmt *s = map->body; s; s = s->next) {
-        struct tile_stmt alone = *s;
-        alone.next = NULL;
-        if (s != store && pass_uses(&alone, store->buffer))
+    for (const struct tile_stmt *s = map->body; s; s = s->next)
+        if (s != store && pass_touches(s, store->buffer))
             return false;
-    }
     return true;
 }
 
 // Whether another statement than its map still does.
 static bool is_touched(const struct tile_stmt *list, const struct tile *t) {
-    for (const struct tile_stmt *s = list; s; s = s->next) {
-        struct tile_stmt alone = *s;
-        alone.next = NULL;
-        if (s != t->map && (s->kind != TILE_ALLOC || s->buffer != t->buffer) && pass_uses(&alone, t->buffer))
+    for (const struct tile_stmt *s = list; s; s = s->next)
+        if (s != t->map && (s->kind != TILE_ALLOC || s->buffer != t->buffer) && pass_touches(s, t->buffer))
             return true;
-    }
     return false;
 }
 
@@ -234,7 +220,7 @@ static bool try_store(struct tile_kernel *kernel, const struct target *target, s
         return false;
     kernel->failed |= !leave_out(&t);
     if (!is_touched(*list, &t))
-        pass_drop_alloc(list, t.buffer);
+        pass_take_alloc(list, t.buffer);
     return true;
 }
 
@@ -260,10 +246,5 @@ static void carry_list(struct tile_kernel *kernel, const struct target *target, 
 }
 
 bool pass_carry(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
-        return !kernel->failed;
-    tile_resume(kernel);
-    carry_list(kernel, target, &kernel->body);
-    tile_suspend();
-    return !kernel->failed;
+    return pass_simple_lists(kernel, target, carry_list);
 }

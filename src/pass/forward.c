@@ -16,23 +16,14 @@ struct use {
 
 struct forward {
     struct use *use; // by id of the buffer
-    bool *seen;      // by id of the expression
 };
 
 // Counting ----------------------------------------------------------------------------------------------------------
 
-static void count_loads(struct forward *f, expr e) {
-    if (f->seen[e->id])
-        return;
-    f->seen[e->id] = true;
+static void count_load(expr e, void *data) {
+    struct forward *f = data;
     if (e->op == TILE_LOAD)
         f->use[e->buffer->id].others++;
-    for (int i = 0; i < tile_operands(e); i++)
-        count_loads(f, tile_operand(e, i));
-}
-
-static void count_place(expr *place, void *data) {
-    count_loads(data, *place);
 }
 
 static bool is_whole(const struct tile_region *r) {
@@ -71,14 +62,10 @@ static void count_block(struct forward *f, struct tile_stmt *body) {
 
 // Deciding ----------------------------------------------------------------------------------------------------------
 
-// The same at the product as at the copy: made of numbers that do not change between them.
-static bool is_steady(expr e) {
-    if (e->op == TILE_LOAD || e->op == TILE_LOCAL)
-        return false;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_steady(tile_operand(e, i)))
-            return false;
-    return true;
+// Whether it may be something else at the product than at the copy.
+static bool changes(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD || e->op == TILE_LOCAL;
 }
 
 // A rectangle of an input, as large as the tile that it goes to and with its axes.
@@ -93,7 +80,7 @@ static bool is_input(const struct tile_region *from, const struct tile_buffer *t
         struct pass_range wanted = axis < 0 ? (struct pass_range){1, 1} : pass_range(tile->shape[axis]);
         struct pass_range given = size ? pass_range(size) : wanted;
         if (given.low != wanted.low || given.high != wanted.low ||
-            (from->origin && !is_steady(from->origin[i])))
+            (from->origin && pass_any(from->origin[i], changes, NULL)))
             return false;
     }
     return true;
@@ -182,18 +169,15 @@ static bool rewrite_block(struct forward *f, struct tile_kernel *kernel, struct 
 bool pass_forward(struct tile_kernel *kernel, const struct target *target) {
     if (!target->packs)
         return true;
-    struct forward f = {memory_zero(sizeof *f.use * (size_t)(kernel->buffers + 1)),
-                        memory_zero(sizeof *f.seen * (size_t)(kernel->ids + 1))};
-    bool done = f.use && f.seen;
+    struct forward f = {memory_zero(sizeof *f.use * (size_t)(kernel->buffers + 1))};
+    bool done = f.use && pass_each_node(kernel, count_load, &f);
     if (done) {
         count_block(&f, kernel->body);
-        pass_each_expr(kernel->body, count_place, &f);
         decide(&f, kernel->body);
         tile_resume(kernel);
         done = rewrite_block(&f, kernel, &kernel->body);
         tile_suspend();
     }
     memory_free(f.use);
-    memory_free(f.seen);
     return done && !kernel->failed;
 }

@@ -4,38 +4,22 @@
 
 #include <string.h>
 
-int64_t fragments_number(expr e) {
-    struct pass_range r = e ? pass_range(e) : (struct pass_range){0, 1};
-    return r.low == r.high && r.low != INT64_MIN ? r.low : -1;
-}
-
-static struct holding *held(struct group *g, const struct tile_buffer *b) {
-    return &g->of[b->id];
-}
-
 bool fragments_is_held(const struct group *g, const struct tile_buffer *b) {
-    return b->memory == TILE_FRAGMENT && b->id < g->buffers && g->of[b->id].how == HELD_IN_REGISTERS;
+    return b->memory == TILE_FRAGMENT && thread_is_held(g, b);
 }
 
 // How a statement uses tiles in registers --------------------------------------------------------------------------------
 
-static expr without_casts(expr e) {
-    while (e->op == TILE_CAST)
-        e = e->arg[0];
-    return e;
-}
-
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other) {
     int mine[TILE_DIMS], theirs[TILE_DIMS], axes = other ? tile_pair(r, other, mine, theirs) : 0;
     for (int i = 0; i < r->buffer->ndim; i++) {
-        int64_t size = fragments_number(r->buffer->shape[i]),
-                taken = r->extent ? fragments_number(r->extent[i]) : size;
+        int64_t size = pass_number(r->buffer->shape[i]), taken = r->extent ? pass_number(r->extent[i]) : size;
         if (r->origin && !r->extent) // as the other has it
             taken = other && mine[i] < axes ? 1 : -1;
         for (int k = 0; r->origin && !r->extent && other && k < other->buffer->ndim; k++)
             if (mine[i] >= 0 && theirs[k] == mine[i])
-                taken = fragments_number(tile_region_size(other, k));
-        if (taken != size || (r->origin && fragments_number(r->origin[i]) != 0))
+                taken = pass_number(tile_region_size(other, k));
+        if (taken != size || (r->origin && pass_number(r->origin[i]) != 0))
             return false;
     }
     return true;
@@ -61,7 +45,7 @@ static struct use *find_use(struct gather *t, const struct tile_buffer *b, bool 
 }
 
 static int var_of(const struct tile_stmt *s, expr index) {
-    index = without_casts(index);
+    index = thread_without_casts(index);
     for (int i = 0; index->op == TILE_INDEX && i < s->indices; i++)
         if (s->name[i] == index->name)
             return i;
@@ -74,10 +58,10 @@ static struct use use_by_index(const struct tile_stmt *s, const struct access *a
     for (int i = 0; i < TILE_DIMS; i++)
         u.to[i] = LAYOUT_COPIES;
     for (int axis = 0; u.is_good && axis < a->buffer->ndim; axis++) {
-        int64_t size = fragments_number(a->buffer->shape[axis]);
+        int64_t size = pass_number(a->buffer->shape[axis]);
         int var = var_of(s, a->index[axis]);
         if (var >= 0 && u.to[var] == LAYOUT_COPIES && size > 1) {
-            int64_t extent = fragments_number(s->extent[var]);
+            int64_t extent = pass_number(s->extent[var]);
             u.to[var] = axis;
             u.size[var] = size;
             u.is_good = extent <= size;
@@ -117,7 +101,7 @@ static void gather_region(struct group *g, struct gather *t, int which, const st
         return;
     u->is_good = is_new && fragments_is_whole(r, other);
     for (int axis = 0; axis < r->buffer->ndim; axis++) {
-        int64_t size = fragments_number(r->buffer->shape[axis]);
+        int64_t size = pass_number(r->buffer->shape[axis]);
         if (size > 1 && of[axis] >= 0) {
             u->to[of[axis]] = axis;
             u->size[of[axis]] = size;
@@ -168,9 +152,7 @@ static struct sweep extents_of(const struct tile_stmt *s) {
         }
         return w;
     }
-    struct box b = s->kind == TILE_FILL     ? box_of(&s->region[1], NULL)
-                   : s->kind == TILE_REDUCE ? box_of(&s->region[0], NULL)
-                                            : box_of(&s->region[0], &s->region[1]);
+    struct box b = box_of_stmt(s);
     w.vars = b.axes;
     for (int i = 0; i < w.vars; i++) {
         w.name[i] = b.name[i];
@@ -192,7 +174,7 @@ static int axes_used(const struct use *u) {
 static const struct use *leader(struct group *g, int count, const struct use *use) {
     const struct use *best = NULL;
     for (int i = 0; i < count; i++)
-        if (held(g, use[i].buffer)->is_known && (!best || axes_used(&use[i]) > axes_used(best)))
+        if (g->of[use[i].buffer->id].is_known && (!best || axes_used(&use[i]) > axes_used(best)))
             best = &use[i];
     return best;
 }
@@ -202,9 +184,9 @@ static bool cover(struct group *g, struct sweep *w, const struct use *u) {
     for (int var = 0; var < TILE_DIMS; var++)
         if (u->to[var] != LAYOUT_COPIES)
             back[u->to[var]] = var;
-    w->layout = layout_project(&held(g, u->buffer)->layout, back);
+    w->layout = layout_project(&g->of[u->buffer->id].layout, back);
     for (int var = 0; var < w->vars; var++) {
-        w->covered[var] = u->to[var] != LAYOUT_COPIES ? u->size[var] : fragments_number(w->extent[var]);
+        w->covered[var] = u->to[var] != LAYOUT_COPIES ? u->size[var] : pass_number(w->extent[var]);
         if (w->covered[var] < 0)
             return false;
         if (u->to[var] == LAYOUT_COPIES)
@@ -233,8 +215,7 @@ struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s) {
 // Products --------------------------------------------------------------------------------------------------------------
 
 static bool is_plain(const struct tile_region *r, int axis) {
-    return !r->origin ||
-           (fragments_number(r->origin[axis]) >= 0 && fragments_number(r->origin[axis]) % 8 == 0);
+    return !r->origin || (pass_number(r->origin[axis]) >= 0 && pass_number(r->origin[axis]) % 8 == 0);
 }
 
 // A tile in memory of the group that matrix instructions read: 16-bit floats in rows of whole vectors.
@@ -242,7 +223,7 @@ static bool is_operand(const struct group *g, const struct tile_region *r) {
     int last = r->buffer->ndim - 1;
     bool is_here = r->buffer->memory == TILE_SHARED ||
                    (r->buffer->memory == TILE_FRAGMENT && r->buffer->id < g->buffers);
-    return is_here && last >= 1 && !r->buffer->stride && fragments_number(r->buffer->shape[last]) % 8 == 0 &&
+    return is_here && last >= 1 && !r->buffer->stride && pass_number(r->buffer->shape[last]) % 8 == 0 &&
            is_plain(r, last) && is_plain(r, last - 1);
 }
 
@@ -257,8 +238,8 @@ static bool has_unit(const struct group *g, const struct tile_stmt *s) {
 }
 
 static bool can_join(const struct group *g, const struct tile_region *b) {
-    int64_t row = fragments_number(b->buffer->shape[b->buffer->ndim - 1]) * tile_type_bytes(b->buffer->type);
-    return g->target->group->joined && row >= 128 && (row & (row - 1)) == 0;
+    int64_t row = pass_number(b->buffer->shape[b->buffer->ndim - 1]) * tile_type_bytes(b->buffer->type);
+    return g->target->group->joined && row >= 128 && layout_is_power(row);
 }
 
 // Subgroups down and across: by rows alone where rows are reduced; else of those that are joined the ones with fewest rows, whose
@@ -287,9 +268,9 @@ static void divide(const struct group *g, struct product *p, bool joins) {
 struct product fragments_product(const struct group *g, const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
     int at_a = a->buffer->ndim - 2, at_b = b->buffer->ndim - 2;
-    struct product p = {.rows = fragments_number(box_region_size(a, at_a + s->transpose[0])),
-                        .depth = fragments_number(box_region_size(a, at_a + !s->transpose[0])),
-                        .columns = fragments_number(box_region_size(b, at_b + !s->transpose[1]))};
+    struct product p = {.rows = pass_number(box_region_size(a, at_a + s->transpose[0])),
+                        .depth = pass_number(box_region_size(a, at_a + !s->transpose[0])),
+                        .columns = pass_number(box_region_size(b, at_b + !s->transpose[1]))};
     if (has_unit(g, s) && p.rows > 0 && p.columns > 0 && p.depth > 0 && p.depth % 16 == 0)
         divide(g, &p, can_join(g, b));
     return p;

@@ -135,7 +135,7 @@ static void choose_alone(struct group *g, const struct tile_buffer *b) {
     int64_t size[TILE_DIMS], count = 1;
     struct layout l;
     for (int i = 0; i < b->ndim; i++) {
-        size[i] = fragments_number(b->shape[i]);
+        size[i] = pass_number(b->shape[i]);
         if (!tile_times(count, size[i], &count))
             count = 0;
     }

@@ -37,21 +37,14 @@ static expr stored_value(const struct renaming *r, expr load) {
     return found;
 }
 
-static expr rename(struct renaming *r, expr e) {
-    expr operand[3 + TILE_DIMS], made = e;
-    bool is_new = false;
+static expr rename(void *data, expr e) {
+    struct renaming *r = data;
     if (e->id < r->ids && r->memo[e->id])
         return r->memo[e->id];
+    expr made = pass_rebuild(e, rename, r);
     for (int i = 0; e->op == TILE_INDEX && i < r->to->indices; i++)
         if (e->name == r->from->name[i])
             made = tile_name_value(r->to->name[i], TILE_INDEX);
-    for (int i = 0; i < tile_operands(e); i++) {
-        operand[i] = rename(r, tile_operand(e, i));
-        if (!operand[i])
-            return NULL;
-        is_new |= operand[i] != tile_operand(e, i);
-    }
-    made = is_new ? tile_rebuild(e, operand) : made;
     expr value = made && made->op == TILE_LOAD ? stored_value(r, made) : NULL;
     made = value ? value : made;
     if (e->id < r->ids)
@@ -247,21 +240,16 @@ static bool fuse_pair(struct tile_kernel *kernel, const struct tile_stmt *list, 
     return fused;
 }
 
-static void fuse_list(struct tile_kernel *kernel, struct tile_stmt *list) {
-    for (struct tile_stmt *s = list; s && !kernel->failed; s = s->next) {
-        fuse_list(kernel, s->body);
-        fuse_list(kernel, s->other);
-        while (s->next && pass_is_plain_map(s) && pass_is_plain_map(s->next) && have_same_points(s, s->next) &&
-               fuse_pair(kernel, list, s))
+static void fuse_list(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list) {
+    for (struct tile_stmt *s = *list; s && !kernel->failed; s = s->next) {
+        fuse_list(kernel, target, &s->body);
+        fuse_list(kernel, target, &s->other);
+        while (s->next && pass_is_plain_map(s) && pass_is_plain_map(s->next) &&
+               have_same_points(s, s->next) && fuse_pair(kernel, *list, s))
             ;
     }
 }
 
 bool pass_fuse(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
-        return !kernel->failed;
-    tile_resume(kernel);
-    fuse_list(kernel, kernel->body);
-    tile_suspend();
-    return !kernel->failed;
+    return pass_simple_lists(kernel, target, fuse_list);
 }

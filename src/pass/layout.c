@@ -23,6 +23,13 @@ bool layout_equal(const struct layout *a, const struct layout *b) {
            same_digits(a->thread, b->thread, a->threads) && same_digits(a->slot, b->slot, a->slots);
 }
 
+int layout_below(const struct layout *l, int at) {
+    int size = 1;
+    for (int i = 0; i < at; i++)
+        size *= l->thread[i].size;
+    return size;
+}
+
 int layout_copies(const struct layout *l) {
     int count = 1;
     for (int i = 0; i < l->threads; i++)
@@ -122,32 +129,22 @@ static expr number(int64_t value) {
     return tile_const_int(u32, value);
 }
 
-static bool is_power(int n) {
-    return (n & (n - 1)) == 0;
-}
-
 static expr times(expr e, int64_t factor) {
-    return factor == 1 ? e : tile_binary(TILE_MUL, e, number(factor));
+    return factor == 1 ? e : MUL(e, number(factor));
 }
 
 static expr plus(expr a, expr b) {
-    return a ? tile_binary(TILE_ADD, a, b) : b;
+    return a ? ADD(a, b) : b;
 }
 
 expr layout_thread_digit(const struct layout *l, int at, expr thread) {
-    int below = 1, size = l->thread[at].size, shift = 0;
-    for (int i = 0; i < at; i++)
-        below *= l->thread[i].size;
-    while (1 << shift < below)
-        shift++;
+    int below = layout_below(l, at), size = l->thread[at].size;
     expr e = thread;
     if (below > 1)
-        e = is_power(below) ? tile_binary(TILE_SHR, e, number(shift))
-                            : tile_binary(TILE_FLOORDIV, e, number(below));
+        e = layout_is_power(below) ? SHR(e, number(layout_log(below))) : FLOORDIV(e, number(below));
     if (at + 1 == l->threads)
         return e;
-    return is_power(size) ? tile_binary(TILE_AND, e, number(size - 1))
-                          : tile_binary(TILE_REM, e, number(size));
+    return layout_is_power(size) ? AND(e, number(size - 1)) : REM(e, number(size));
 }
 
 expr layout_index(const struct layout *l, int axis, expr thread, const expr *digit) {
@@ -177,8 +174,8 @@ expr layout_first(const struct layout *l, expr thread) {
     expr test = NULL;
     for (int i = 0; i < l->threads; i++)
         if (l->thread[i].axis == LAYOUT_COPIES) {
-            expr is_zero = tile_binary(TILE_EQ, layout_thread_digit(l, i, thread), number(0));
-            test = test ? tile_binary(TILE_AND, test, is_zero) : is_zero;
+            expr is_zero = EQ(layout_thread_digit(l, i, thread), number(0));
+            test = test ? AND(test, is_zero) : is_zero;
         }
     return test;
 }

@@ -7,6 +7,7 @@
 #define LAYOUT_H
 
 #include "pass/pass.h"
+#include "tile/notation.h"
 
 enum { LAYOUT_DIGITS = 12, LAYOUT_COPIES = -1 };
 
@@ -20,8 +21,12 @@ struct layout {
     struct layout_digit thread[LAYOUT_DIGITS], slot[LAYOUT_DIGITS];
 };
 
+static inline bool layout_is_power(int64_t n) { return n > 0 && (n & (n - 1)) == 0; } // of two
+static inline int  layout_log(int64_t n) { return 63 - __builtin_clzll((uint64_t)n); } // of such a power
+
 int  layout_registers(const struct layout *l);
 bool layout_equal(const struct layout *a, const struct layout *b);
+int  layout_below(const struct layout *l, int at); // threads that the digits before this one count
 int  layout_copies(const struct layout *l); // threads that hold the same element
 
 // Cuts a tile into vectors of `vector` elements, threads along the last axis first, of which it takes `along` at most.

@@ -14,11 +14,6 @@ static bool is_name(expr e, const struct tile_name *name) {
     return e->op == TILE_INDEX && e->name == name;
 }
 
-static bool is_number(expr e, int64_t value) {
-    struct pass_range known = pass_range(e);
-    return known.low == value && known.high == value;
-}
-
 static struct tile_stmt *last_of(struct tile_stmt *body) {
     while (body && body->next)
         body = body->next;
@@ -44,19 +39,13 @@ static bool have_same_lines(const struct pair *p) {
 static bool is_that_line(const struct pair *p) {
     const struct tile_region *r = &p->reduce->region[0];
     bool same = r->buffer == p->store->buffer && r->buffer->ndim == p->lines + 1 && r->origin && r->extent &&
-                p->reduce->axis == p->lines && is_number(r->origin[p->lines], 0) &&
+                p->reduce->axis == p->lines && pass_number(r->origin[p->lines]) == 0 &&
                 r->extent[p->lines] == p->map->extent[p->lines];
     for (int i = 0; same && i < p->lines; i++)
-        same = is_name(r->origin[i], p->loop->name[i]) && is_number(r->extent[i], 1);
+        same = is_name(r->origin[i], p->loop->name[i]) && pass_number(r->extent[i]) == 1;
     for (int i = 0; same && i <= p->lines; i++)
         same = is_name(p->store->index[i], p->map->name[i]);
     return same;
-}
-
-static bool touches(const struct tile_stmt *store, const struct tile_buffer *memory) {
-    struct tile_stmt alone = *store;
-    alone.next = NULL;
-    return pass_uses(&alone, memory);
 }
 
 // What follows the reduction stores results that the map has not seen.
@@ -65,7 +54,7 @@ static bool is_apart(const struct pair *p) {
         if (s->kind != TILE_STORE || pass_uses(p->map->body, tile_memory_of(s->buffer)))
             return false;
         for (const struct tile_stmt *b = p->map->body; b; b = b->next)
-            if (touches(s, tile_memory_of(b->buffer)))
+            if (pass_touches(s, tile_memory_of(b->buffer)))
                 return false;
     }
     for (const struct tile_stmt *b = p->map->body; b != p->store; b = b->next)
@@ -120,7 +109,7 @@ static bool is_of_loop(const struct tile_stmt *list, const struct pair *p) {
     const struct tile_buffer *tile = p->store->buffer;
     bool is_seen = pass_loads(p->store->value, tile);
     for (const struct tile_stmt *s = list; s && !is_seen; s = s->next)
-        is_seen = s != p->loop && (s->kind != TILE_ALLOC || s->buffer != tile) && touches(s, tile);
+        is_seen = s != p->loop && (s->kind != TILE_ALLOC || s->buffer != tile) && pass_touches(s, tile);
     return !is_seen && pass_is_made_in(list, tile);
 }
 
@@ -128,11 +117,7 @@ static bool is_of_loop(const struct tile_stmt *list, const struct pair *p) {
 static void take_tile(struct tile_stmt **list, const struct pair *p) {
     if (!is_of_loop(*list, p))
         return;
-    struct tile_stmt **at = list;
-    while ((*at)->kind != TILE_ALLOC || (*at)->buffer != p->store->buffer)
-        at = &(*at)->next;
-    struct tile_stmt *alloc = *at;
-    *at = alloc->next;
+    struct tile_stmt *alloc = pass_take_alloc(list, p->store->buffer);
     alloc->next = p->loop->body;
     p->loop->body = alloc;
 }
@@ -149,24 +134,19 @@ static void merge(struct tile_kernel *kernel, struct tile_stmt **list, const str
         take_tile(list, p);
 }
 
-static void lines_of_list(struct tile_kernel *kernel, struct tile_stmt **list) {
+static void lines_of_list(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list) {
     struct pair p;
     for (struct tile_stmt *s = *list, *next; s && !kernel->failed; s = next) {
         next = s->next;
         if (is_pair(&p, s))
             merge(kernel, list, &p);
         else {
-            lines_of_list(kernel, &s->body);
-            lines_of_list(kernel, &s->other);
+            lines_of_list(kernel, target, &s->body);
+            lines_of_list(kernel, target, &s->other);
         }
     }
 }
 
 bool pass_lines(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
-        return !kernel->failed;
-    tile_resume(kernel);
-    lines_of_list(kernel, &kernel->body);
-    tile_suspend();
-    return !kernel->failed;
+    return pass_simple_lists(kernel, target, lines_of_list);
 }

@@ -3,15 +3,6 @@
 
 #include "pass/pass.h"
 
-static bool is_made_of(expr e, const struct tile_name *name) {
-    if (e->op == TILE_INDEX)
-        return e->name == name;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (is_made_of(tile_operand(e, i), name))
-            return true;
-    return false;
-}
-
 static int64_t number_of(expr e) {
     return e->op == TILE_CONST ? tile_value_of(e->type, e->bits).i : 0;
 }
@@ -22,7 +13,7 @@ static bool split(expr e, const struct tile_name *name, int64_t *factor, expr *r
          zero = tile_const_int(e->type, 0);
     *factor = 0;
     *rest = zero;
-    if (!is_made_of(e, name)) {
+    if (!pass_depends(e, name)) {
         *rest = e;
         return true;
     }
@@ -37,7 +28,7 @@ static bool split(expr e, const struct tile_name *name, int64_t *factor, expr *r
     }
     if (e->op != TILE_ADD)
         return false;
-    bool in_a = is_made_of(a, name), in_b = is_made_of(b, name);
+    bool in_a = pass_depends(a, name), in_b = pass_depends(b, name);
     if ((in_a && in_b) || !split(in_a ? a : b, name, factor, rest))
         return false;
     *rest = tile_binary(TILE_ADD, *rest, in_a ? b : a);
@@ -57,7 +48,7 @@ static bool is_along(const struct tile_stmt *s, int at, const struct tile_name *
     if (!r->origin || !r->extent)
         return false;
     for (int i = 0; i < r->buffer->ndim; i++)
-        if (i != sum_axis(s, at) && (is_made_of(r->origin[i], k) || is_made_of(r->extent[i], k)))
+        if (i != sum_axis(s, at) && (pass_depends(r->origin[i], k) || pass_depends(r->extent[i], k)))
             return false;
     expr size = r->extent[sum_axis(s, at)];
     return split(r->origin[sum_axis(s, at)], k, &factor, rest) && factor > 0 && size->op == TILE_CONST &&
@@ -66,7 +57,7 @@ static bool is_along(const struct tile_stmt *s, int at, const struct tile_name *
 
 static bool is_fixed(const struct tile_region *r, const struct tile_name *k) {
     for (int i = 0; i < r->buffer->ndim; i++)
-        if ((r->origin && is_made_of(r->origin[i], k)) || (r->extent && is_made_of(r->extent[i], k)))
+        if ((r->origin && pass_depends(r->origin[i], k)) || (r->extent && pass_depends(r->extent[i], k)))
             return false;
     return true;
 }
@@ -162,12 +153,8 @@ static bool is_filled_by(const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
     const struct tile_buffer *c = s->region[2].buffer;
     int row = a->buffer->ndim - 2 + s->transpose[0], col = b->buffer->ndim - 1 - s->transpose[1];
-    expr rows = a->extent ? a->extent[row] : a->buffer->shape[row],
-         cols = b->extent ? b->extent[col] : b->buffer->shape[col];
-    struct pass_range m = pass_range(rows), n = pass_range(cols), height = pass_range(c->shape[0]),
-                      width = pass_range(c->shape[1]);
-    return c->ndim == 2 && m.low == m.high && n.low == n.high && height.low == m.low && width.low == n.low &&
-           height.high == m.low && width.high == n.low;
+    int64_t m = pass_number(tile_region_size(a, row)), n = pass_number(tile_region_size(b, col));
+    return c->ndim == 2 && m >= 0 && n >= 0 && pass_number(c->shape[0]) == m && pass_number(c->shape[1]) == n;
 }
 
 // A product that is added to zeros replaces what was there.

@@ -100,8 +100,29 @@ pass_function pass_words, pass_bytes, pass_forward, pass_merge, pass_stages, pas
 typedef expr pass_rule(const struct target *target, expr e);
 bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_rule *rule);
 
+// Lets `change` change the statements of a kernel in place, where the target packs what it reads and formulas are simple.
+bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
+                       void (*change)(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list));
+
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
+
+// Returns the same op on what `of` gives for each operand, e itself where none of them changes; NULL where one is NULL.
+typedef expr pass_replacement(void *data, expr e);
+expr pass_rebuild(expr e, pass_replacement *of, void *data);
+
+// emit.c ----------------------------------------------------------------------------------------------------
+
+// Emits statements into the current kernel, with all that is in them. `emit` makes what stands for one and returns true, or
+// returns false: the statement stays, and those in it are asked for.
+typedef bool pass_emitter(void *data, const struct tile_stmt *s);
+void pass_emit(const struct tile_stmt *body, pass_emitter *emit, void *data);
+// The same for a kernel whose body is emitted anew. Returns false if that fails.
+bool pass_emit_kernel(struct tile_kernel *kernel, pass_emitter *emit, void *data);
+// Emits a statement alone, with what `of` gives for its expressions; one that has a body is opened. NULL: it failed.
+struct tile_stmt *pass_emit_as(const struct tile_stmt *s, pass_replacement *of, void *data);
+// Emits the bodies of a statement that is open, by `block`, and closes it; does nothing where a statement has none.
+void pass_emit_bodies(const struct tile_stmt *s, void (*block)(void *data, const struct tile_stmt *body), void *data);
 
 // walk.c ----------------------------------------------------------------------------------------------------
 
@@ -110,9 +131,19 @@ void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *dat
 // out.
 int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, expr **nodes);
 
+// Whether a node of an expression is something; whether an expression depends on a loop variable. Paths are walked.
+bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data);
+bool pass_depends(expr e, const struct tile_name *variable);
+// The first statement that is something, before those in it; NULL: there is none.
+const struct tile_stmt *pass_find(const struct tile_stmt *body, bool (*is)(const struct tile_stmt *s, const void *data), const void *data);
+const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_stmt_kind kind);
+
 // How an index moves with a loop variable.
 enum pass_step { PASS_FIXED, PASS_UNIT, PASS_OTHER };
 enum pass_step pass_step_of(expr index, const struct tile_name *variable);
+
+// Calls visit once for each node of the kernel's expressions. False: memory is out.
+bool pass_each_node(struct tile_kernel *kernel, void (*visit)(expr e, void *data), void *data);
 
 // Whether the paths through each of its formulas are few: passes that walk paths leave others alone.
 bool pass_is_simple(struct tile_kernel *kernel);
@@ -120,11 +151,12 @@ bool pass_is_simple(struct tile_kernel *kernel);
 // The dtypes (PASS_BIT) of all values that a kernel computes, reads and writes: after the passes, what its target has to have.
 uint32_t pass_dtypes(struct tile_kernel *kernel);
 
-// Whether statements, with all that is in them, touch a memory; whether a formula loads it.
+// Whether statements, with all that is in them, touch a memory; whether one of them does; whether a formula loads it.
 bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory);
+bool pass_touches(const struct tile_stmt *s, const struct tile_buffer *memory);
 bool pass_loads(expr e, const struct tile_buffer *memory);
 bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory); // one of them allocates it
-void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory); // takes that statement out
+struct tile_stmt *pass_take_alloc(struct tile_stmt **list, const struct tile_buffer *memory); // takes that statement out; NULL: there is none
 // A map whose body is stores without masks.
 bool pass_is_plain_map(const struct tile_stmt *s);
 
@@ -149,6 +181,8 @@ struct pass_range { int64_t low, high; };
 struct pass_range pass_range(expr e); // of an index, which does not wrap around
 // The same of any integer, where ops may wrap around; of other types nothing is known.
 struct pass_range pass_certain_range(expr e);
+int64_t pass_number(expr e); // the number that it is; -1: not known, or e is NULL
+int64_t pass_product(int count, const expr *e); // of such numbers; -1 also where 64 bits do not suffice
 int64_t pass_common_divisor(int64_t a, int64_t b); // the greatest; of a and 0 it is a
 // Returns a number, at most PASS_DIVISOR_MOST, that divides an integer whatever the sizes of arguments are; 1 where nothing is known.
 enum { PASS_DIVISOR_MOST = 1 << 20 };

@@ -24,14 +24,13 @@ static expr *memo_of(struct rewriter *r, int id) {
     return &r->memo[id];
 }
 
-static expr rewrite(struct rewriter *r, expr e);
-
-static expr with_new_operands(struct rewriter *r, expr e) {
+expr pass_rebuild(expr e, pass_replacement *of, void *data) {
     expr operand[3 + TILE_DIMS];
     bool is_new = false;
     for (int i = 0; i < tile_operands(e); i++) {
-        operand[i] = rewrite(r, tile_operand(e, i));
-        is_new = is_new || operand[i] != tile_operand(e, i);
+        if (!(operand[i] = of(data, tile_operand(e, i))))
+            return NULL;
+        is_new |= operand[i] != tile_operand(e, i);
     }
     return is_new ? tile_rebuild(e, operand) : e;
 }
@@ -42,13 +41,14 @@ static void remember(struct rewriter *r, expr e, expr result) {
         *place = result;
 }
 
-static expr rewrite(struct rewriter *r, expr e) {
+static expr rewrite(void *data, expr e) {
+    struct rewriter *r = data;
     expr *known = e && !r->failed ? memo_of(r, e->id) : NULL;
     if (!known)
         return NULL;
     if (*known)
         return *known;
-    expr next = with_new_operands(r, e), result = next ? r->rule(r->target, next) : NULL;
+    expr next = pass_rebuild(e, rewrite, r), result = next ? r->rule(r->target, next) : NULL;
     if (result && result != next)
         result = rewrite(r, result);
     if (!result) {
@@ -94,6 +94,17 @@ static void replace(expr *place, void *data) {
     expr e = rewrite(data, *place);
     if (e)
         *place = e;
+}
+
+bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
+                       void (*change)(struct tile_kernel *kernel, const struct target *target,
+                                      struct tile_stmt **list)) {
+    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
+        return !kernel->failed;
+    tile_resume(kernel);
+    change(kernel, target, &kernel->body);
+    tile_suspend();
+    return !kernel->failed;
 }
 
 bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_rule *rule) {

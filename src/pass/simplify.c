@@ -80,22 +80,14 @@ static expr same_twice(expr e) {
     return e->arg[0] == e->arg[1] ? e->arg[0] : NULL;
 }
 
-static expr and_bits(expr e) {
+// Of and, all ones change nothing, and zeros are the result; of or, the other way round.
+static expr and_or_bits(expr e) {
+    bool is_and = e->op == TILE_AND;
     for (int i = 0; i < 2; i++) {
         if (is_bits(e->arg[i], 0))
-            return e->arg[i];
+            return e->arg[is_and ? i : !i];
         if (is_all_ones(e->arg[i]))
-            return e->arg[!i];
-    }
-    return same_twice(e);
-}
-
-static expr or_bits(expr e) {
-    for (int i = 0; i < 2; i++) {
-        if (is_bits(e->arg[i], 0))
-            return e->arg[!i];
-        if (is_all_ones(e->arg[i]))
-            return e->arg[i];
+            return e->arg[is_and ? !i : i];
     }
     return same_twice(e);
 }
@@ -159,13 +151,13 @@ static expr pair(expr e) {
 }
 
 static expr (*const rules[TILE_OP_COUNT])(expr e) = {
-    [TILE_ADD] = add,      [TILE_SUB] = subtract,   [TILE_MUL] = multiply,
-    [TILE_DIV] = divide,   [TILE_NEG] = undo,       [TILE_NOT] = undo,
-    [TILE_ABS] = absolute, [TILE_MAX] = same_twice, [TILE_MIN] = same_twice,
-    [TILE_AND] = and_bits, [TILE_OR] = or_bits,     [TILE_XOR] = xor_bits,
-    [TILE_SHL] = shift,    [TILE_SHR] = shift,      [TILE_SELECT] = choose,
-    [TILE_RARE] = choose,  [TILE_CAST] = convert,   [TILE_RE] = part,
-    [TILE_IM] = part,      [TILE_PAIR] = pair,      [TILE_BITCAST] = reinterpret,
+    [TILE_ADD] = add,         [TILE_SUB] = subtract,   [TILE_MUL] = multiply,
+    [TILE_DIV] = divide,      [TILE_NEG] = undo,       [TILE_NOT] = undo,
+    [TILE_ABS] = absolute,    [TILE_MAX] = same_twice, [TILE_MIN] = same_twice,
+    [TILE_AND] = and_or_bits, [TILE_OR] = and_or_bits, [TILE_XOR] = xor_bits,
+    [TILE_SHL] = shift,       [TILE_SHR] = shift,      [TILE_SELECT] = choose,
+    [TILE_RARE] = choose,     [TILE_CAST] = convert,   [TILE_RE] = part,
+    [TILE_IM] = part,         [TILE_PAIR] = pair,      [TILE_BITCAST] = reinterpret,
 };
 
 static expr rule(const struct target *target, expr e) {

@@ -35,23 +35,22 @@ static const struct tile_buffer *variable_of(const struct split *t, const struct
     return name->id < t->names ? t->variable[name->id] : NULL;
 }
 
-static expr rewrite(struct split *t, expr e) {
-    expr known = e ? map_get(&t->rewritten, &e, sizeof e) : NULL, operand[4 + TILE_DIMS], result = e;
-    if (!e || known)
+static expr rewrite(void *data, expr e) {
+    struct split *t = data;
+    expr known = map_get(&t->rewritten, &e, sizeof e);
+    if (known)
         return known;
     const struct tile_buffer *own = e->op == TILE_LOAD ? memory_of(t, e->buffer) : NULL;
-    for (int i = 0; i < tile_operands(e); i++)
-        operand[i] = rewrite(t, tile_operand(e, i));
+    expr result = pass_rebuild(e, rewrite, t);
     if (e->op == TILE_INDEX && e->name == t->thread)
         result = t->now;
     else if (e->op == TILE_LOCAL && variable_of(t, e->name))
         result = tile_load(variable_of(t, e->name), 1, &t->now, NULL, NULL);
-    else if (own) {
-        expr at[1 + TILE_DIMS] = {t->now};
-        memcpy(at + 1, operand + e->args, sizeof *at * (size_t)e->indices);
-        result = tile_load(own, e->indices + 1, at, e->args ? operand[0] : NULL, e->args ? operand[1] : NULL);
-    } else if (tile_operands(e))
-        result = tile_rebuild(e, operand);
+    else if (own && result) {
+        expr at[1 + TILE_DIMS] = {t->now}, mask = e->args ? result->arg[0] : NULL;
+        memcpy(at + 1, result->index, sizeof *at * (size_t)e->indices);
+        result = tile_load(own, e->indices + 1, at, mask, mask ? result->arg[1] : NULL);
+    }
     if (!result || !map_set(&t->rewritten, &e, sizeof e, (void *)result))
         t->failed = true;
     return result;
@@ -64,69 +63,42 @@ static void become(struct split *t, expr thread) {
 
 // Statements ------------------------------------------------------------------------------------------------------------
 
-static void emit_all(struct split *t, const struct tile_stmt *body, const struct tile_stmt *end);
-
-static void list(struct split *t, const expr *from, int count, expr *to) {
-    for (int i = 0; from && i < count; i++)
-        to[i] = rewrite(t, from[i]);
-}
-
-// With the thread's own numbers in its expressions; at, extent, origin, size: room for lists.
-struct room {
-    expr at[1 + TILE_DIMS], extent[TILE_DIMS], origin[3][TILE_DIMS], size[3][TILE_DIMS];
-};
-
-static struct tile_stmt rewritten(struct split *t, const struct tile_stmt *s, struct room *r) {
-    struct tile_stmt next = *s;
+// Emits a statement with the thread's own numbers in its expressions; one that has a body is opened.
+static struct tile_stmt *emit_alone(struct split *t, const struct tile_stmt *s) {
     const struct tile_buffer *own = s->index ? memory_of(t, s->buffer) : NULL;
-    list(t, s->index, s->indices, r->at + (own != NULL));
+    expr at[1 + TILE_DIMS] = {t->now};
+    struct tile_stmt next = *s;
     if (own) {
-        r->at[0] = t->now;
+        memcpy(at + 1, s->index, sizeof *at * (size_t)s->indices);
         next.buffer = own;
+        next.index = at;
         next.indices++;
     }
-    next.index = s->index ? r->at : NULL;
-    list(t, s->extent, s->indices, r->extent);
-    next.extent = s->extent ? r->extent : NULL;
-    next.value = rewrite(t, s->value);
-    next.mask = rewrite(t, s->mask);
-    next.begin = rewrite(t, s->begin);
-    next.step = rewrite(t, s->step);
-    for (int i = 0; i < 3 && s->region[i].buffer; i++) {
-        const struct tile_region *from = &s->region[i];
-        if (memory_of(t, from->buffer))
-            fail(t, s, "products and reductions have shared memory, not local: ", from->buffer->text);
-        list(t, from->origin, from->buffer->ndim, r->origin[i]);
-        list(t, from->extent, from->buffer->ndim, r->size[i]);
-        next.region[i] = (struct tile_region){from->buffer, from->origin ? r->origin[i] : NULL,
-                                              from->extent ? r->size[i] : NULL};
-    }
-    return next;
+    for (int i = 0; i < 3 && s->region[i].buffer; i++)
+        if (memory_of(t, s->region[i].buffer))
+            fail(t, s, "products and reductions have shared memory, not local: ", s->region[i].buffer->text);
+    return t->failed ? NULL : pass_emit_as(&next, rewrite, t);
+}
+
+static void emit(struct split *t, const struct tile_stmt *s);
+
+static void emit_all(void *data, const struct tile_stmt *body) {
+    struct split *t = data;
+    for (; body && !t->failed; body = body->next)
+        emit(t, body);
 }
 
 static void emit(struct split *t, const struct tile_stmt *s) {
-    struct room room;
-    struct tile_stmt next = rewritten(t, s, &room);
     const struct tile_name *assigned = s->kind == TILE_ASSIGN ? s->name[0] : s->old;
-    if (s->kind == TILE_ALLOC || t->failed)
+    if (s->kind == TILE_ALLOC)
         return;
     if (s->kind == TILE_ASSIGN)
-        tile_store(variable_of(t, assigned), 1, &t->now, next.value, NULL);
-    else if (s->body || s->other) {
-        tile_open(next);
-        emit_all(t, s->body, NULL);
-        if (s->other) {
-            tile_else();
-            emit_all(t, s->other, NULL);
-        }
-        tile_close();
-    } else if (tile_append(next) && assigned)
-        tile_store(variable_of(t, assigned), 1, &t->now, tile_name_value(assigned, TILE_LOCAL), NULL);
-}
-
-static void emit_all(struct split *t, const struct tile_stmt *body, const struct tile_stmt *end) {
-    for (; body != end && !t->failed; body = body->next)
-        emit(t, body);
+        tile_store(variable_of(t, assigned), 1, &t->now, rewrite(t, s->value), NULL);
+    else if (emit_alone(t, s)) {
+        pass_emit_bodies(s, emit_all, t);
+        if (assigned)
+            tile_store(variable_of(t, assigned), 1, &t->now, tile_name_value(assigned, TILE_LOCAL), NULL);
+    }
 }
 
 static bool is_cut(const struct tile_stmt *s) {
@@ -150,26 +122,21 @@ static void emit_shuffle(struct split *t, const struct tile_stmt *s) {
     }
 }
 
-static void emit_pieces(struct split *t, const struct tile_stmt *body);
+static void emit_pieces(void *data, const struct tile_stmt *body);
 
 static void emit_meeting(struct split *t, const struct tile_stmt *s) {
-    struct room room;
     become(t, box_number(0));
     if (s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE) {
-        tile_open(rewritten(t, s, &room));
-        emit_pieces(t, s->body);
-        if (s->other) {
-            tile_else();
-            emit_pieces(t, s->other);
-        }
-        tile_close();
+        if (emit_alone(t, s))
+            pass_emit_bodies(s, emit_pieces, t);
     } else if (s->kind == TILE_SHUFFLE)
         emit_shuffle(t, s);
     else if (s->kind != TILE_BARRIER && !(s->kind == TILE_ALLOC && memory_of(t, s->buffer)))
         tile_append(*s);
 }
 
-static void emit_pieces(struct split *t, const struct tile_stmt *body) {
+static void emit_pieces(void *data, const struct tile_stmt *body) {
+    struct split *t = data;
     for (const struct tile_stmt *s = body, *end; s && !t->failed; s = end) {
         for (end = s; end && !is_cut(end);)
             end = end->next;
@@ -177,7 +144,8 @@ static void emit_pieces(struct split *t, const struct tile_stmt *body) {
             const struct tile_name *thread = box_variable(t->count);
             tile_open_map(1, &thread, &t->count);
             become(t, box_point(thread));
-            emit_all(t, s, end);
+            for (; s != end && !t->failed; s = s->next)
+                emit(t, s);
             tile_close();
         }
         if (end)
@@ -190,13 +158,10 @@ static void emit_pieces(struct split *t, const struct tile_stmt *body) {
 
 // Returns the bytes of local memory, or of a view of it; -1: they are not known.
 static int64_t bytes_of(const struct tile_buffer *b) {
-    int64_t bytes = b->stride ? -1 : tile_type_bytes(b->type);
-    for (int i = 0; i < b->ndim && bytes >= 0; i++) {
-        struct pass_range size = pass_range(b->shape[i]);
-        if (size.low != size.high || !tile_times(bytes, size.low, &bytes))
-            bytes = -1;
-    }
-    return bytes;
+    int64_t bytes;
+    bool is_known =
+        !b->stride && tile_times(pass_product(b->ndim, b->shape), tile_type_bytes(b->type), &bytes);
+    return is_known ? bytes : -1;
 }
 
 // A view has all of its memory, so that a first axis of both is that of the threads.
@@ -245,37 +210,15 @@ static bool threads(const struct tile_stmt *s) {
     return good && !t.failed;
 }
 
-static bool has_threads(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_THREAD || has_threads(s->body) || has_threads(s->other))
-            return true;
-    return false;
-}
-
-static bool emit_block(const struct tile_stmt *body) {
-    bool good = true;
-    for (const struct tile_stmt *s = body; s && good; s = s->next) {
-        if (s->kind == TILE_THREAD)
-            good = threads(s);
-        else if (s->body || s->other) {
-            tile_open(*s);
-            good = emit_block(s->body);
-            if (s->other) {
-                tile_else();
-                good = good && emit_block(s->other);
-            }
-            tile_close();
-        } else
-            tile_append(*s);
-    }
-    return good;
+static bool emit_block(void *data, const struct tile_stmt *s) {
+    if (s->kind != TILE_THREAD)
+        return false;
+    *(bool *)data &= threads(s);
+    return true;
 }
 
 bool pass_split(struct tile_kernel *kernel, const struct target *target) {
-    if (target->group || !has_threads(kernel->body))
-        return true;
-    tile_resume(kernel);
-    bool good = emit_block(tile_take_body());
-    tile_suspend();
-    return good && !kernel->failed;
+    bool good = true;
+    return target->group || !pass_find_kind(kernel->body, TILE_THREAD) ||
+           (pass_emit_kernel(kernel, emit_block, &good) && good);
 }

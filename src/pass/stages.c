@@ -14,7 +14,6 @@
 #include "pass/threads.h"
 
 enum { COPIES = 8 };
-static const struct tile_type u32 = {TILE_UINT, 32, 1};
 
 struct stages {
     const struct target *target;
@@ -43,24 +42,10 @@ static void count_use(struct group *g, const struct access *a, void *data) {
     u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view stays where it is
 }
 
-static void count_uses(struct group *g, const struct tile_stmt *body, struct usage *u) {
-    for (; body; body = body->next) {
-        thread_accesses(g, body, count_use, u);
-        if (thread_is_spread(body))
-            continue;
-        count_uses(g, body->body, u);
-        count_uses(g, body->other, u);
-    }
-}
-
 // Where a source is depends on the turn alone: nothing that the loop computes.
-static bool is_known_ahead(expr e) {
-    if (e->op == TILE_LOCAL || (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output)))
-        return false;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_known_ahead(tile_operand(e, i)))
-            return false;
-    return true;
+static bool is_computed(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOCAL || (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output));
 }
 
 static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
@@ -71,11 +56,11 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
         !fragments_is_whole(to, from))
         return false;
     for (int i = 0; from->origin && i < from->buffer->ndim; i++)
-        if (!is_known_ahead(from->origin[i]))
+        if (pass_any(from->origin[i], is_computed, NULL))
             return false;
     struct usage all = {to->buffer, 0, 0}, here = all;
-    count_uses(&t->g, t->block, &all);
-    count_uses(&t->g, t->loop->body, &here);
+    thread_all_accesses(&t->g, t->block, count_use, &all);
+    thread_all_accesses(&t->g, t->loop->body, count_use, &here);
     return all.uses == here.uses && here.writes == 1;
 }
 
@@ -84,7 +69,7 @@ static int64_t bytes_of(const struct tile_buffer *b) {
     static const int64_t most = 1 << 26;
     int64_t count = tile_type_bytes(b->type);
     for (int i = 0; i < b->ndim; i++)
-        if (!tile_times(count, MAX_OF(fragments_number(b->shape[i]), 0), &count))
+        if (!tile_times(count, MAX_OF(pass_number(b->shape[i]), 0), &count))
             return most;
     return MIN_OF(count, most);
 }
@@ -104,7 +89,7 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
     int64_t copied = 0;
     t->loop = loop;
     t->copies = 0;
-    if (loop->stages < 2 || fragments_number(loop->begin) != 0 || fragments_number(loop->step) != 1)
+    if (loop->stages < 2 || pass_number(loop->begin) != 0 || pass_number(loop->step) != 1)
         return false;
     for (const struct tile_stmt *s = loop->body; s && t->copies < COPIES; s = s->next)
         if (runs_ahead(t, s)) {
@@ -127,7 +112,7 @@ static int copied_at(const struct stages *t, const struct tile_buffer *b) {
 }
 
 static expr stage_of(const struct stages *t, expr turn) {
-    return box_index(tile_binary(TILE_REM, tile_cast(u32, turn), tile_const_int(u32, t->count)));
+    return box_index(REM(tile_cast(tile_type_of(ZL_UINT32), turn), thread_number(t->count)));
 }
 
 // The buffer's element or rectangle of the turn's stage.
@@ -148,82 +133,38 @@ static struct tile_region region_at(const struct stages *t, expr turn, int which
     return (struct tile_region){t->now[which], origin, as_other ? NULL : extent};
 }
 
-static expr rewrite(struct stages *t, expr e);
-
-static expr rewrite_load(struct stages *t, expr e) {
-    int which = copied_at(t, e->buffer);
-    expr index[TILE_DIMS], at[TILE_DIMS + 1];
-    for (int i = 0; i < e->indices; i++)
-        index[i] = rewrite(t, e->index[i]);
-    expr mask = e->args ? rewrite(t, e->arg[0]) : NULL, other = e->args ? rewrite(t, e->arg[1]) : NULL;
-    if (which == t->copies)
-        return tile_load(e->buffer, e->indices, index, mask, other);
-    at_stage(t, t->turn, e->buffer, index, at);
-    return tile_load(t->now[which], e->indices + 1, at, mask, other);
-}
-
-static expr rewrite(struct stages *t, expr e) {
-    expr operand[3 + TILE_DIMS], known = e ? map_get(&t->g.rewritten, &e, sizeof e) : NULL, result = e;
-    if (!e || known || tile_op_is_leaf(e->op))
-        return known ? known : e;
-    if (e->op == TILE_LOAD)
-        result = rewrite_load(t, e);
-    else {
-        for (int i = 0; i < tile_operands(e); i++)
-            operand[i] = rewrite(t, tile_operand(e, i));
-        result = tile_rebuild(e, operand);
+static expr rewrite(void *data, expr e) {
+    struct stages *t = data;
+    expr known = map_get(&t->g.rewritten, &e, sizeof e), at[TILE_DIMS + 1];
+    if (known)
+        return known;
+    int which = e->op == TILE_LOAD ? copied_at(t, e->buffer) : t->copies;
+    expr result = pass_rebuild(e, rewrite, t);
+    if (result && which < t->copies) {
+        expr mask = e->args ? result->arg[0] : NULL;
+        at_stage(t, t->turn, e->buffer, result->index, at);
+        result = tile_load(t->now[which], e->indices + 1, at, mask, mask ? result->arg[1] : NULL);
     }
     if (result)
         map_set(&t->g.rewritten, &e, sizeof e, (void *)result);
     return result;
 }
 
-static void block(struct stages *t, const struct tile_stmt *body);
-
-static void rewrite_list(struct stages *t, const expr *list, int count, expr *out) {
-    for (int i = 0; list && i < count; i++)
-        out[i] = rewrite(t, list[i]);
-}
+static void block(void *data, const struct tile_stmt *body);
 
 // A statement of the loop's body, with what it uses of stages.
 static void in_loop(struct stages *t, const struct tile_stmt *s) {
-    expr index[TILE_DIMS], extent[TILE_DIMS], origin[3][TILE_DIMS + 1], size[3][TILE_DIMS + 1];
+    expr origin[3][TILE_DIMS + 1], size[3][TILE_DIMS + 1];
     struct tile_stmt next = *s;
-    map_free(&t->g.rewritten);
-    rewrite_list(t, s->index, s->indices, index);
-    rewrite_list(t, s->extent, s->indices, extent);
-    next.index = s->index ? index : NULL;
-    next.extent = s->extent ? extent : NULL;
-    next.value = rewrite(t, s->value);
-    next.mask = rewrite(t, s->mask);
-    next.begin = rewrite(t, s->begin);
-    next.step = rewrite(t, s->step);
-    for (int i = 0; i < 3; i++) {
-        struct tile_region *r = &next.region[i];
-        int which = r->buffer ? copied_at(t, r->buffer) : t->copies;
-        if (!r->buffer)
-            continue;
-        rewrite_list(t, r->origin, r->buffer->ndim, origin[i]);
-        if (which < t->copies) {
-            *r = region_at(t, t->turn, which, r, origin[i], size[i]);
-            continue;
-        }
-        rewrite_list(t, r->extent, r->buffer->ndim, size[i]);
-        *r = (struct tile_region){r->buffer, r->origin ? origin[i] : NULL, r->extent ? size[i] : NULL};
+    for (int i = 0; i < 3 && s->region[i].buffer; i++) {
+        int which = copied_at(t, s->region[i].buffer);
+        if (which < t->copies)
+            next.region[i] = region_at(t, t->turn, which, &s->region[i], origin[i], size[i]);
     }
     map_free(&t->g.rewritten);
-    if (!s->body && s->kind != TILE_IF && s->kind != TILE_FOR && s->kind != TILE_WHILE &&
-        s->kind != TILE_MAP) {
-        tile_append(next);
-        return;
-    }
-    tile_open(next);
-    block(t, s->body);
-    if (s->other) {
-        tile_else();
-        block(t, s->other);
-    }
-    tile_close();
+    pass_emit_as(&next, rewrite, t);
+    map_free(&t->g.rewritten);
+    pass_emit_bodies(s, block, t);
 }
 
 // The copies of a turn, which has not come yet.
@@ -253,8 +194,8 @@ static void wait_for(const struct stages *t, int token, int turns) {
     tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = token, .keep = turns * t->copies});
 }
 
-static void open_if_before_end(struct stages *t, expr turn) {
-    tile_open_if(tile_binary(TILE_LT, turn, box_index(t->loop->extent[0])));
+static expr is_before_end(const struct stages *t, expr turn) {
+    return LT(turn, box_index(t->loop->extent[0]));
 }
 
 static void make_loop(struct stages *t) {
@@ -264,17 +205,16 @@ static void make_loop(struct stages *t) {
     for (int k = 0; k < ahead; k++) {
         expr turn = box_number(k);
         bool is_there = pass_range(loop->extent[0]).low > k;
-        if (!is_there)
-            open_if_before_end(t, turn);
+        expr test = is_there ? NULL : is_before_end(t, turn);
+        box_open_if(test);
         begin_copies(t, turn, token);
-        if (!is_there)
-            tile_close();
+        box_close_if(test);
     }
     tile_open_for(loop->name[0], loop->begin, loop->extent[0], loop->step, TILE_SERIAL);
     t->turn = box_point(loop->name[0]);
-    expr later = tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead));
+    expr later = ADD(box_index(t->turn), box_number(ahead));
     if (ahead > 1) {
-        open_if_before_end(t, tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead - 1)));
+        tile_open_if(is_before_end(t, ADD(box_index(t->turn), box_number(ahead - 1))));
         wait_for(t, token, ahead - 1);
         tile_else();
     }
@@ -282,9 +222,9 @@ static void make_loop(struct stages *t) {
     if (ahead > 1)
         tile_close();
     thread_barrier();
-    open_if_before_end(t, later);
-    expr last = tile_binary(TILE_SUB, box_index(loop->extent[0]), box_number(1));
-    begin_copies(t, tile_binary(TILE_MIN, later, last), token); // of which the bounds are known
+    tile_open_if(is_before_end(t, later));
+    expr last = SUB(box_index(loop->extent[0]), box_number(1));
+    begin_copies(t, MIN(later, last), token); // of which the bounds are known
     tile_close();
     block(t, loop->body);
     tile_close();
@@ -314,7 +254,8 @@ static bool declare(struct stages *t, const struct tile_stmt *s) {
     return true;
 }
 
-static void block(struct stages *t, const struct tile_stmt *body) {
+static void block(void *data, const struct tile_stmt *body) {
+    struct stages *t = data;
     for (; body && tile_current() && !tile_current()->failed; body = body->next) {
         if (is_made_ahead(t, body) || declare(t, body))
             continue;
@@ -325,21 +266,14 @@ static void block(struct stages *t, const struct tile_stmt *body) {
     }
 }
 
-static const struct tile_stmt *find_loop(const struct tile_stmt *body) {
-    for (; body; body = body->next) {
-        if (body->kind == TILE_FOR && body->loop == TILE_PIPELINED && body->stages > 1)
-            return body;
-        const struct tile_stmt *inner = find_loop(body->body);
-        inner = inner ? inner : find_loop(body->other);
-        if (inner)
-            return inner;
-    }
-    return NULL;
+static bool is_pipelined(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_FOR && s->loop == TILE_PIPELINED && s->stages > 1;
 }
 
 // One loop at a time, until none is left that can run ahead.
 static void make_block(struct stages *t, const struct tile_stmt *grid) {
-    const struct tile_stmt *loop = find_loop(grid->body);
+    const struct tile_stmt *loop = pass_find(grid->body, is_pipelined, NULL);
     bool works = loop && plan(t, loop);
     if (!works)
         t->copies = 0, t->loop = NULL;

@@ -8,20 +8,17 @@ static expr element_of(const struct pass_swap *swap, const expr *index) {
 }
 
 // Paths are walked: for formulas of simple kernels.
-expr pass_swap(const struct pass_swap *swap, expr e) {
-    expr operand[3 + TILE_DIMS];
-    bool is_new = false;
+static expr swapped(void *data, expr e) {
+    const struct pass_swap *swap = data;
     for (int i = 0; e->op == TILE_INDEX && i < swap->names; i++)
         if (e->name == swap->name[i])
             return swap->value[i];
-    for (int i = 0; i < tile_operands(e); i++) {
-        if (!(operand[i] = pass_swap(swap, tile_operand(e, i))))
-            return NULL;
-        is_new |= operand[i] != tile_operand(e, i);
-    }
-    if (e->op == TILE_LOAD && swap->buffer && e->buffer == swap->buffer)
-        return element_of(swap, operand + e->args);
-    return is_new ? tile_rebuild(e, operand) : e;
+    expr made = pass_rebuild(e, swapped, data);
+    return made && e->op == TILE_LOAD && e->buffer == swap->buffer ? element_of(swap, made->index) : made;
+}
+
+expr pass_swap(const struct pass_swap *swap, expr e) {
+    return swapped((void *)swap, e);
 }
 
 struct swapping {

@@ -36,12 +36,9 @@ void target_set_unit(struct target_unit *out, const struct target *language, con
     out->group.most_shared = shared;
 }
 
-static bool has_wide_atomic(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if ((s->kind == TILE_ATOMIC && tile_type_bytes(s->buffer->type) == 8) || has_wide_atomic(s->body) ||
-            has_wide_atomic(s->other))
-            return true;
-    return false;
+static bool is_wide_atomic(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_ATOMIC && tile_type_bytes(s->buffer->type) == 8;
 }
 
 bool target_has_needs(const struct target *target, struct tile_kernel *kernel) {
@@ -51,7 +48,7 @@ bool target_has_needs(const struct target *target, struct tile_kernel *kernel) {
         if (lacking & PASS_BIT(d))
             return error_false(ZL_ERROR_COMPILE, "%s: kernel %s computes with %s, which %s does not have",
                                target->name, kernel->name, tile_type_name(tile_type_of(d)), unit);
-    if (target->lacks_wide_atomics && has_wide_atomic(kernel->body))
+    if (target->lacks_wide_atomics && pass_find(kernel->body, is_wide_atomic, NULL))
         return error_false(ZL_ERROR_COMPILE, "%s: kernel %s has atomics of 64 bits, which %s does not have",
                            target->name, kernel->name, unit);
     return !kernel->failed;

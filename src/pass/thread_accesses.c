@@ -5,11 +5,25 @@
 bool thread_is_spread(const struct tile_stmt *s) {
     bool is_any_order = s->kind == TILE_FOR && (s->loop == TILE_PARALLEL || s->loop == TILE_VECTOR);
     return s->kind == TILE_MAP || s->kind == TILE_THREAD ||
-           (is_any_order && fragments_number(s->begin) == 0 && fragments_number(s->step) == 1);
+           (is_any_order && pass_number(s->begin) == 0 && pass_number(s->step) == 1);
 }
 
 bool thread_is_private(const struct group *g, const struct tile_buffer *b) {
     return b->memory == TILE_REGISTER && (b->id >= g->buffers || g->of[b->id].how == HELD_BY_ALL);
+}
+
+bool thread_is_held(const struct group *g, const struct tile_buffer *b) {
+    return b->id < g->buffers && g->of[b->id].how == HELD_IN_REGISTERS;
+}
+
+const struct tile_buffer *thread_now(const struct group *g, const struct tile_buffer *b) {
+    return b->id < g->buffers && g->of[b->id].now ? g->of[b->id].now : b;
+}
+
+expr thread_without_casts(expr e) {
+    while (e->op == TILE_CAST)
+        e = e->arg[0];
+    return e;
 }
 
 struct search {
@@ -74,6 +88,16 @@ void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *v
     in_stmt(g, s, &search);
     if (thread_is_spread(s))
         in_body(g, s->body, &search);
+}
+
+void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data) {
+    for (; body; body = body->next) {
+        thread_accesses(g, body, visit, data);
+        if (thread_is_spread(body))
+            continue;
+        thread_all_accesses(g, body->body, visit, data);
+        thread_all_accesses(g, body->other, visit, data);
+    }
 }
 
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data) {

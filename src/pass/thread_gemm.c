@@ -6,10 +6,8 @@
 // Matrix instructions ---------------------------------------------------------------------------------------------------
 
 static struct tile_region operand(struct group *g, const struct tile_region *r, expr *origin) {
-    bool is_held = r->buffer->id < g->buffers && g->of[r->buffer->id].how == HELD_IN_REGISTERS;
-    if (is_held)
-        return (struct tile_region){.buffer = g->of[r->buffer->id].now};
-    return thread_region(g, r, origin);
+    return thread_is_held(g, r->buffer) ? (struct tile_region){.buffer = thread_now(g, r->buffer)}
+                                        : thread_region(g, r, origin);
 }
 
 static void by_unit(struct group *g, const struct tile_stmt *s, const struct product *p) {
@@ -62,7 +60,7 @@ static void read_line(const struct outer *o, int which, expr k) {
     for (int i = 0; i < r->buffer->ndim; i++) {
         int axis = i - r->buffer->ndim + 2;
         expr point = axis < 0 ? box_number(0) : (axis == 0) == depth_first ? k : mine;
-        index[i] = r->origin ? tile_binary(TILE_ADD, r->origin[i], point) : point;
+        index[i] = r->origin ? ADD(r->origin[i], point) : point;
     }
     expr x = tile_load(r->buffer, r->buffer->ndim, index, box_holds(r, index), NULL);
     thread_store(o->line[which], at, x ? tile_cast(o->type, x) : NULL);
@@ -71,11 +69,9 @@ static void read_line(const struct outer *o, int which, expr k) {
 
 static void multiply_lines(const struct outer *o) {
     expr row = thread_unrolled(o->size[0]), column = thread_unrolled(o->size[1]);
-    expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, row, box_number(o->size[1])), column);
+    expr at = ADD(MUL(row, box_number(o->size[1])), column);
     expr a = thread_load(o->line[0], row), b = thread_load(o->line[1], column), sum = thread_load(o->sum, at);
-    thread_store(o->sum, at,
-                 tile_type_is_float(o->type) ? tile_ternary(TILE_FMA, a, b, sum)
-                                             : tile_binary(TILE_ADD, sum, tile_binary(TILE_MUL, a, b)));
+    thread_store(o->sum, at, tile_type_is_float(o->type) ? FMA(a, b, sum) : ADD(sum, MUL(a, b)));
     tile_close();
     tile_close();
 }
@@ -129,7 +125,7 @@ static void one_element(struct group *g, const struct tile_stmt *s, const struct
             expr step = k < 0 ? NULL : point[i][swaps ? !k : k];
             at[i][axis] = r.origin ? r.origin[axis] : box_number(0);
             extent[i][axis] = k < 0 || step ? box_number(1) : box_region_size(&r, axis);
-            at[i][axis] = step ? tile_binary(TILE_ADD, at[i][axis], step) : at[i][axis];
+            at[i][axis] = step ? ADD(at[i][axis], step) : at[i][axis];
         }
         gemm.region[i] = (struct tile_region){r.buffer, at[i], extent[i]};
     }
@@ -150,8 +146,7 @@ static void by_elements(struct group *g, const struct tile_stmt *s) {
 
 void thread_gemm(struct group *g, const struct tile_stmt *s) {
     struct product p = fragments_product(g, s);
-    const struct tile_buffer *c = s->region[2].buffer;
-    bool is_held = c->id < g->buffers && g->of[c->id].how == HELD_IN_REGISTERS;
+    bool is_held = thread_is_held(g, s->region[2].buffer);
     if (is_held && p.is_matrix)
         by_unit(g, s, &p);
     else if (is_held)

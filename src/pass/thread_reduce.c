@@ -6,17 +6,10 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
 enum {
     NARROW_MOST = 64, // numbers of 16 bits, from which on they are not kept as more than that
     TAKEN_MOST = 4,   // slots of a thread that combines those of subgroups
 };
-
-expr thread_identity(const struct tile_stmt *s, struct tile_type type) {
-    uint64_t bits;
-    return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
-}
 
 // Between threads -----------------------------------------------------------------------------------------------------------
 
@@ -34,17 +27,6 @@ struct partial {
     const struct tile_buffer *scratch; // [1, count * slots]
 };
 
-static int below(const struct layout *l, int at) {
-    int size = 1;
-    for (int i = 0; i < at; i++)
-        size *= l->thread[i].size;
-    return size;
-}
-
-static bool is_power(int n) {
-    return (n & (n - 1)) == 0;
-}
-
 int thread_width(const struct group *g) {
     return g->target->group->subgroup ? g->target->group->subgroup : PIECE;
 }
@@ -54,8 +36,8 @@ static bool is_shared(const struct partial *p, int at) {
 }
 
 static bool is_in_subgroup(const struct partial *p, int at) {
-    int low = below(&p->layout, at), size = p->layout.thread[at].size;
-    return is_power(low) && is_power(size) && low * size <= thread_width(p->g);
+    int low = layout_below(&p->layout, at), size = p->layout.thread[at].size;
+    return layout_is_power(low) && layout_is_power(size) && low * size <= thread_width(p->g);
 }
 
 // Cuts the digit that crosses the end of a subgroup in two.
@@ -64,7 +46,7 @@ static struct layout cut(const struct layout *l, int width) {
     for (int i = 0, low = 1; i < l->threads; low *= l->thread[i++].size) {
         struct layout_digit d = l->thread[i];
         int inside = 1;
-        while (is_power(low) && d.size % (inside * 2) == 0 && low * inside * 2 <= width)
+        while (layout_is_power(low) && d.size % (inside * 2) == 0 && low * inside * 2 <= width)
             inside *= 2;
         if (inside > 1 && inside < d.size && l->threads < LAYOUT_DIGITS) {
             out.thread[out.threads++] = (struct layout_digit){d.axis, inside, d.step};
@@ -96,17 +78,15 @@ static void start(const struct tile_buffer *part, int64_t count, expr value) {
 }
 
 expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads) {
-    char text[24];
     if (value && tile_type_is_complex(value->type)) {
-        expr re = thread_shuffled(g, how, tile_unary(TILE_RE, value), step, threads);
-        return tile_binary(TILE_PAIR, re, thread_shuffled(g, how, tile_unary(TILE_IM, value), step, threads));
+        expr re = thread_shuffled(g, how, RE(value), step, threads);
+        return COMPLEX(re, thread_shuffled(g, how, IM(value), step, threads));
     }
     while (g->threads % threads)
         threads /= 2;
-    snprintf(text, sizeof text, "theirs%d", tile_current() ? tile_current()->names : 0);
-    const struct tile_name *theirs = value ? tile_name(text, value->type) : NULL;
+    const struct tile_name *theirs = value ? box_local("theirs", value->type) : NULL;
     tile_shuffle(theirs, how, value, step, threads);
-    return theirs ? tile_name_value(theirs, TILE_LOCAL) : NULL;
+    return box_local_value(theirs);
 }
 
 static void shuffle(const struct partial *p, int distance) {
@@ -125,15 +105,14 @@ static expr slot_of(const struct partial *p, bool outer, bool inner) {
         bool is_zero = is_shared(p, i) && (is_in_subgroup(p, i) ? inner : outer);
         if (is_zero || !p->weight[i])
             continue;
-        expr step = tile_binary(TILE_MUL, layout_thread_digit(&p->layout, i, p->g->thread),
-                                thread_number(p->weight[i]));
-        slot = slot ? tile_binary(TILE_ADD, slot, step) : step;
+        expr step = MUL(layout_thread_digit(&p->layout, i, p->g->thread), thread_number(p->weight[i]));
+        slot = slot ? ADD(slot, step) : step;
     }
     return slot ? slot : thread_number(0);
 }
 
 static expr number_of(const struct partial *p, expr slot, expr r) {
-    return tile_binary(TILE_ADD, tile_binary(TILE_MUL, r, box_number(p->slots)), box_index(slot));
+    return ADD(MUL(r, box_number(p->slots)), box_index(slot));
 }
 
 // True of one of the threads that share a result in a subgroup; NULL: there is only one.
@@ -141,8 +120,7 @@ static expr is_first(const struct partial *p) {
     expr test = NULL;
     for (int i = 0; i < p->layout.threads; i++)
         if (is_shared(p, i) && is_in_subgroup(p, i))
-            test = box_both(test, tile_binary(TILE_EQ, layout_thread_digit(&p->layout, i, p->g->thread),
-                                              thread_number(0)));
+            test = box_both(test, EQ(layout_thread_digit(&p->layout, i, p->g->thread), thread_number(0)));
     return test;
 }
 
@@ -154,10 +132,10 @@ static void put(const struct partial *p, expr mask) {
 
 // Writes what a subgroup has into the memory of all groups of the cluster: its i-th thread into that of the i-th group.
 static void put_in_all(const struct partial *p) {
-    expr lane = tile_binary(TILE_AND, p->g->thread, thread_number(thread_width(p->g) - 1));
+    expr lane = AND(p->g->thread, thread_number(thread_width(p->g) - 1));
     expr r = thread_unrolled(p->count), index[2] = {box_number(0), number_of(p, slot_of(p, false, false), r)};
-    struct tile_stmt *s = tile_store(p->scratch, 2, index, thread_load(p->part, r),
-                                     tile_binary(TILE_LT, lane, thread_number(p->g->cluster)));
+    struct tile_stmt *s =
+        tile_store(p->scratch, 2, index, thread_load(p->part, r), LT(lane, thread_number(p->g->cluster)));
     if (s) {
         s->scope = TILE_CLUSTER;
         s->step = lane;
@@ -194,19 +172,19 @@ static void get_all(const struct partial *p, int at, expr slot, bool inner) {
         return;
     }
     expr d = thread_unrolled(p->layout.thread[at].size);
-    expr step = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, d), thread_number(p->weight[at]));
-    get_all(p, at + 1, tile_binary(TILE_ADD, slot, step), inner);
+    expr step = MUL(tile_cast(p->g->thread->type, d), thread_number(p->weight[at]));
+    get_all(p, at + 1, ADD(slot, step), inner);
     tile_close();
 }
 
 static void shuffle_digit(const struct partial *p, int at, int size) {
     for (int distance = 1; distance < size; distance *= 2)
-        shuffle(p, below(&p->layout, at) * distance);
+        shuffle(p, layout_below(&p->layout, at) * distance);
 }
 
 // The digit of a subgroup whose threads can take the slots of all subgroups, a few each; -1: there is none.
 static int taker_of(const struct partial *p, int outer) {
-    for (int i = 0; i < p->layout.threads && is_power(outer); i++)
+    for (int i = 0; i < p->layout.threads && layout_is_power(outer); i++)
         if (is_shared(p, i) && !p->weight[i] && p->layout.thread[i].size * TAKEN_MOST >= outer)
             return i;
     return -1;
@@ -219,11 +197,9 @@ static expr slot_from(const struct partial *p, expr number) {
         int size = p->layout.thread[i].size;
         if (!is_shared(p, i) || is_in_subgroup(p, i))
             continue;
-        expr digit = tile_binary(TILE_AND, tile_binary(TILE_SHR, number, thread_number(shift)),
-                                 thread_number(size - 1));
-        slot = tile_binary(TILE_ADD, slot, tile_binary(TILE_MUL, digit, thread_number(p->weight[i])));
-        while (size /= 2)
-            shift++;
+        expr digit = AND(SHR(number, thread_number(shift)), thread_number(size - 1));
+        slot = ADD(slot, MUL(digit, thread_number(p->weight[i])));
+        shift += layout_log(size);
     }
     return slot;
 }
@@ -232,7 +208,7 @@ static void take_and_shuffle(const struct partial *p, int taker, int outer) {
     int lanes = MIN_OF(p->layout.thread[taker].size, outer);
     expr lane = layout_thread_digit(&p->layout, taker, p->g->thread);
     for (int from = 0; from < outer; from += lanes)
-        get(p, slot_from(p, from ? tile_binary(TILE_ADD, lane, thread_number(from)) : lane), from > 0);
+        get(p, slot_from(p, from ? ADD(lane, thread_number(from)) : lane), from > 0);
     shuffle_digit(p, taker, lanes);
 }
 
@@ -281,10 +257,6 @@ static void exchange(struct partial *p, expr identity) {
 
 // Tiles in registers --------------------------------------------------------------------------------------------------------
 
-static bool is_in_registers(const struct group *g, const struct tile_buffer *b) {
-    return b->id < g->buffers && g->of[b->id].how == HELD_IN_REGISTERS;
-}
-
 // Results by their axes in the destination, whose axis of the line may be there with size 1.
 static void put_tile(struct group *g, const struct tile_stmt *s, const struct layout *l,
                      const struct tile_buffer *part) {
@@ -295,22 +267,22 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
     for (int i = l->slots - 1; i >= 0; i--)
         digit[i] = thread_unrolled(l->slot[i].size);
     for (int i = 0; i < l->slots; i++) {
-        expr part_of = tile_binary(TILE_MUL, digit[i], box_number(weight));
-        slot = slot ? tile_binary(TILE_ADD, slot, part_of) : part_of;
+        expr part_of = MUL(digit[i], box_number(weight));
+        slot = slot ? ADD(slot, part_of) : part_of;
         weight *= l->slot[i].size;
         digit[i] = tile_cast(g->thread->type, digit[i]);
     }
     slot = slot ? slot : box_number(0);
     expr value = thread_load(part, slot);
-    if (is_in_registers(g, to->buffer)) {
-        const struct tile_buffer *now = g->of[to->buffer->id].now;
+    if (thread_is_held(g, to->buffer)) {
+        const struct tile_buffer *now = thread_now(g, to->buffer);
         thread_store(now, slot, s->clear ? value : tile_binary(s->combine, thread_load(now, slot), value));
     } else {
         struct tile_region here = thread_region(g, to, origin);
         for (int i = 0; i < to->buffer->ndim; i++) {
             int axis = i + (less && i >= s->axis);
             expr point = !less && i == s->axis ? thread_number(0) : layout_index(l, axis, g->thread, digit);
-            at[i] = here.origin ? tile_binary(TILE_ADD, here.origin[i], box_index(point)) : box_index(point);
+            at[i] = here.origin ? ADD(here.origin[i], box_index(point)) : box_index(point);
         }
         expr inside = box_both(layout_first(l, g->thread), box_holds(&here, at));
         if (!s->clear)
@@ -333,8 +305,7 @@ static void renew_narrow(struct group *g, const struct tile_stmt *s) {
         if (count < NARROW_MOST || count % run || !pass_uses(s->next, a->buffer))
             continue;
         ((struct tile_buffer *)h->now)->align = g->target->group->vector_bytes;
-        expr r = thread_unrolled(count / run),
-             at[2] = {box_number(0), tile_binary(TILE_MUL, r, box_number(run))};
+        expr r = thread_unrolled(count / run), at[2] = {box_number(0), MUL(r, box_number(run))};
         expr extent[TILE_DIMS];
         struct tile_region here = thread_run_at(h->now, at, extent, run);
         thread_access(&here, &here, false);
@@ -353,18 +324,18 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result));
     if (!partial.part)
         return;
-    start(partial.part, partial.count, thread_identity(s, type));
+    start(partial.part, partial.count, tile_identity_value(s->combine, type));
     thread_open_points(g, &p, &w);
     int all[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
     for (int i = 0; i < w.vars; i++)
-        if (fragments_number(s->region[0].buffer->shape[i]) <= 1)
+        if (pass_number(s->region[0].buffer->shape[i]) <= 1)
             all[i] = LAYOUT_COPIES;
-    expr x = thread_load(g->of[s->region[0].buffer->id].now, thread_slot(&p, s->region[0].buffer, all));
+    expr x = thread_load(thread_now(g, s->region[0].buffer), thread_slot(&p, s->region[0].buffer, all));
     expr at = layout_register(&result, &w.layout, to, p.digit);
     thread_store(partial.part, at,
                  tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
     thread_close_points(&p);
-    exchange(&partial, thread_identity(s, type));
+    exchange(&partial, tile_identity_value(s->combine, type));
     put_tile(g, s, &result, partial.part);
     renew_narrow(g, s);
 }
@@ -376,7 +347,7 @@ void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread
     l->from = thread_region(g, &s->region[0], l->origin[0]);
     l->to = thread_region(g, &s->region[1], l->origin[1]);
     for (int i = 0; i < l->box.axes && !g->flat; i++) {
-        int64_t size = fragments_number(l->box.size[i]);
+        int64_t size = pass_number(l->box.size[i]);
         if (i != s->axis)
             l->count = size < 0 || l->count < 0 ? -1 : l->count * size;
     }
@@ -385,29 +356,18 @@ void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread
         l->each *= 2;
 }
 
-static void put_line(const struct tile_stmt *s, struct thread_lines *l, expr value) {
-    struct box place_in = {0};
-    expr point[TILE_DIMS];
-    for (int i = 0; i < l->box.axes; i++)
-        if (i != s->axis || l->to.buffer->ndim >= l->from.buffer->ndim)
-            point[place_in.axes++] = i == s->axis ? NULL : l->box.point[i];
-    if (!s->clear)
-        value = tile_binary(s->combine, box_read(&l->to, &place_in, point, true), value);
-    box_write(&l->to, &place_in, point, value, true);
-}
-
 // Lines after the last are masked: of the outermost axis, whose size is often not known, the position needs no division.
 static void name_line(const struct tile_stmt *s, struct thread_lines *l, expr line) {
     int outermost = s->axis == 0;
     for (int i = l->box.axes - 1; i >= 0; i--) {
         if (i == s->axis)
             continue;
-        if (i == outermost && fragments_number(l->box.size[i]) < 0) {
+        if (i == outermost && pass_number(l->box.size[i]) < 0) {
             l->box.point[i] = line;
             break;
         }
-        l->box.point[i] = tile_binary(TILE_REM, line, l->box.size[i]);
-        line = tile_binary(TILE_FLOORDIV, line, l->box.size[i]);
+        l->box.point[i] = REM(line, l->box.size[i]);
+        line = FLOORDIV(line, l->box.size[i]);
     }
 }
 
@@ -435,21 +395,20 @@ struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s
                              .is_loop = l->count < 0 || l->count > at_once};
     expr line = box_index(layout_thread_digit(&lanes, 1, g->thread)), count = box_number(1);
     for (int i = 0; i < l->box.axes; i++)
-        count = i == s->axis ? count : tile_binary(TILE_MUL, count, l->box.size[i]);
+        count = i == s->axis ? count : MUL(count, l->box.size[i]);
     if (g->flat && at_once == 1)
         line = g->flat;
     else if (g->flat)
-        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, g->flat, box_number(at_once)), line);
+        line = ADD(MUL(g->flat, box_number(at_once)), line);
     if (t.is_loop) {
-        expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(at_once - 1)),
-                                 box_number(at_once));
+        expr turns = box_ceil_divide(count, at_once);
         const struct tile_name *turn = box_variable(turns);
         tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
-        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), box_number(at_once)), line);
+        line = ADD(MUL(box_point(turn), box_number(at_once)), line);
     }
     g->loops += t.is_loop;
     bool is_whole = g->flat ? at_once == 1 : l->count >= 0 && l->count % at_once == 0;
-    t.is_line = is_whole ? NULL : tile_binary(TILE_LT, line, count);
+    t.is_line = is_whole ? NULL : LT(line, count);
     name_line(s, l, line);
     return t;
 }
@@ -467,25 +426,21 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct layout lanes = lanes_of(g, &l);
     struct partial partial = partial_of(g, s, &lanes, 0, 1);
     struct thread_turns t = thread_open_turns(g, s, &l);
-    start(partial.part, 1, thread_identity(s, type));
-    if (t.is_line)
-        tile_open_if(t.is_line);
+    start(partial.part, 1, tile_identity_value(s->combine, type));
+    box_open_if(t.is_line);
     take_line(s, &l, partial.part, t.lane);
-    if (t.is_line)
-        tile_close();
+    box_close_if(t.is_line);
     if (l.each > 1)
-        exchange(&partial, thread_identity(s, type));
-    expr mine = l.each > 1 ? box_both(t.is_line, tile_binary(TILE_EQ, t.lane, thread_number(0))) : t.is_line;
-    if (mine)
-        tile_open_if(mine);
-    put_line(s, &l, thread_load(partial.part, box_number(0)));
-    if (mine)
-        tile_close();
+        exchange(&partial, tile_identity_value(s->combine, type));
+    expr mine = l.each > 1 ? box_both(t.is_line, EQ(t.lane, thread_number(0))) : t.is_line;
+    box_open_if(mine);
+    box_write_line(s, &l.to, &l.box, thread_load(partial.part, box_number(0)));
+    box_close_if(mine);
     thread_close_turns(g, &t);
 }
 
 void thread_reduce(struct group *g, const struct tile_stmt *s) {
-    if (is_in_registers(g, s->region[0].buffer))
+    if (thread_is_held(g, s->region[0].buffer))
         reduce_tile(g, s);
     else
         reduce_lines(g, s);

@@ -2,13 +2,10 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
-struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count) {
-    char text[24];
+struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory,
+                                     int64_t count) {
     expr shape[2] = {box_number(1), box_number(count)};
-    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
-    return tile_alloc(text, type, memory, 2, shape);
+    return box_alloc(prefix, type, memory, 2, shape);
 }
 
 expr thread_load(const struct tile_buffer *b, expr at) {

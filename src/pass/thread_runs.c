@@ -14,8 +14,6 @@ enum {
     MOST_NODES = 256
 };
 
-static const struct tile_type u32 = {TILE_UINT, 32, 1};
-
 // What the body reads or stores in memory, one expression or statement.
 struct run_access {
     expr load;                     // NULL: a store
@@ -61,27 +59,23 @@ static int stores_to(const struct tile_stmt *body, const struct tile_buffer *mem
     return count;
 }
 
-static bool is_named_in(const struct tile_stmt *body, const struct tile_name *name) {
-    for (; body; body = body->next) {
-        for (int i = 0; body->name && i < MAX_OF(body->indices, 1); i++)
-            if (body->name[i] == name)
-                return true;
-        if (body->old == name || is_named_in(body->body, name) || is_named_in(body->other, name))
-            return true;
-    }
-    return false;
+static bool names(const struct tile_stmt *s, const void *name) {
+    bool found = s->old == name;
+    for (int i = 0; s->name && i < MAX_OF(s->indices, 1); i++)
+        found |= s->name[i] == name;
+    return found;
+}
+
+static bool changes(expr e, const void *data) {
+    const struct runs *r = data;
+    if (e->op == TILE_INDEX || e->op == TILE_LOCAL)
+        return e->name == r->var || pass_find(r->body, names, e->name);
+    return e->op == TILE_LOAD && stores_to(r->body, tile_memory_of(e->buffer));
 }
 
 // Whether an expression is the same in all turns, wherever it stands in the body.
 static bool is_steady(const struct runs *r, expr e) {
-    if (e->op == TILE_INDEX || e->op == TILE_LOCAL)
-        return e->name != r->var && !is_named_in(r->body, e->name);
-    if (e->op == TILE_LOAD && stores_to(r->body, tile_memory_of(e->buffer)))
-        return false;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_steady(r, tile_operand(e, i)))
-            return false;
-    return true;
+    return !pass_any(e, changes, r);
 }
 
 static bool is_steady_place(const struct runs *r, const struct run_access *a) {
@@ -113,11 +107,11 @@ static void note(struct group *g, const struct access *a, void *data) {
 
 static bool has_turns(const struct tile_stmt *s) {
     bool is_for = s->kind == TILE_FOR;
-    int64_t begin = is_for ? fragments_number(s->begin) : 0;
-    if ((s->kind != TILE_MAP && !is_for) || begin < 0 || (is_for && fragments_number(s->step) <= 0))
+    int64_t begin = is_for ? pass_number(s->begin) : 0;
+    if ((s->kind != TILE_MAP && !is_for) || begin < 0 || (is_for && pass_number(s->step) <= 0))
         return false;
     for (int i = 0; i < s->indices; i++)
-        if (fragments_number(s->extent[i]) <= begin)
+        if (pass_number(s->extent[i]) <= begin)
             return false;
     return true;
 }
@@ -185,17 +179,17 @@ static bool divides(struct runs *r, expr e, int64_t by, bool asks) {
         return true;
     if (e->op == TILE_ADD || e->op == TILE_SUB)
         return divides(r, e->arg[0], by, asks) && divides(r, e->arg[1], by, asks);
-    if (!r->sweep || fragments_number(e) >= 0)
+    if (!r->sweep || pass_number(e) >= 0)
         return false;
     for (int i = 0; e->op == TILE_MUL && i < 2; i++)
-        if (fragments_number(e->arg[i]) < 0 && is_fixed(r, e->arg[i]))
+        if (pass_number(e->arg[i]) < 0 && is_fixed(r, e->arg[i]))
             return divides(r, e->arg[i], by, asks);
     if (!is_fixed(r, e))
         return false;
     if (asks && r->asks) {
         struct points none = {.g = r->g};
-        expr rest = tile_binary(TILE_REM, box_index(thread_rewrite(&none, e)), box_number(by));
-        ask(r, tile_binary(TILE_EQ, rest, box_number(0)));
+        expr rest = REM(box_index(thread_rewrite(&none, e)), box_number(by));
+        ask(r, EQ(rest, box_number(0)));
     } else if (asks)
         r->is_sure = false;
     return true;
@@ -239,7 +233,7 @@ static bool is_run(const struct runs *r, const struct run_access *a) {
     const struct tile_buffer *b = a->buffer;
     int last = b->ndim - 1;
     if (!a->is_certain || last < 0 || tile_type_is_complex(b->type) ||
-        tile_memory_of(b)->memory == TILE_TABLE || (b->stride && fragments_number(b->stride[last]) != 1) ||
+        tile_memory_of(b)->memory == TILE_TABLE || (b->stride && pass_number(b->stride[last]) != 1) ||
         pass_step_of(a->index[last], r->var) != PASS_UNIT || !may_move(r, a))
         return false;
     for (int i = 0; i < last; i++)
@@ -305,11 +299,9 @@ static int64_t run_of_map(const struct runs *r) {
         }
     if (!widest || r->g->target->group->is_serial)
         return 1;
-    int64_t count = MAX_OF(r->g->target->group->vector_bytes / widest, LEAST_BYTES / narrowest), points = 1;
-    for (int i = 0; i < w->vars; i++)
-        if (!tile_times(points, fragments_number(w->extent[i]), &points))
-            points = INT64_MAX;
-    int64_t extent = fragments_number(w->extent[w->vars - 1]);
+    int64_t count = MAX_OF(r->g->target->group->vector_bytes / widest, LEAST_BYTES / narrowest),
+            known = pass_product(w->vars, w->extent), points = known < 0 ? INT64_MAX : known;
+    int64_t extent = pass_number(w->extent[w->vars - 1]);
     for (int nodes = nodes_of(r); count > 2 && count * nodes > MOST_NODES;)
         count /= 2;
     while (count > 1 &&
@@ -325,11 +317,10 @@ static bool has_whole_runs(struct runs *r) {
         return divides(r, extent, r->count, true);
     r->is_sure = false;
     if (r->asks) {
-        expr points = box_index(extent), end = tile_binary(TILE_ADD, r->g->flat, box_number(1));
-        end = tile_binary(TILE_MUL, end, box_number(r->g->threads * r->count));
-        expr rest = tile_binary(TILE_REM, points, box_number(r->count));
-        ask(r, tile_binary(TILE_OR, tile_binary(TILE_EQ, rest, box_number(0)),
-                           tile_binary(TILE_LE, end, points)));
+        expr points = box_index(extent), end = ADD(r->g->flat, box_number(1));
+        end = MUL(end, box_number(r->g->threads * r->count));
+        expr rest = REM(points, box_number(r->count));
+        ask(r, OR(EQ(rest, box_number(0)), LE(end, points)));
     }
     return true;
 }
@@ -346,7 +337,7 @@ static bool plan_map(struct runs *r, struct group *g, const struct tile_stmt *s,
     r->count = !r->is_possible ? 1 : w->has_layout ? d->size : run_of_map(r);
     if (r->count < 2 || !choose(r, &others) || (others && !w->has_layout))
         return false;
-    return (w->has_layout && fragments_number(w->extent[last]) == w->covered[last]) || has_whole_runs(r);
+    return (w->has_layout && pass_number(w->extent[last]) == w->covered[last]) || has_whole_runs(r);
 }
 
 // Code ------------------------------------------------------------------------------------------------------------------
@@ -361,7 +352,7 @@ static void move_vectors(const struct runs *r, struct points *p, const struct ru
     expr begin = at[last];
     for (int64_t k = 0; k < r->count && a->registers; k += a->width) {
         expr own = box_number(k);
-        at[last] = k ? tile_binary(TILE_ADD, begin, own) : begin;
+        at[last] = k ? ADD(begin, own) : begin;
         struct tile_region memory = thread_run_at(b, at, extent[0], a->width),
                            here = thread_run_at(a->registers, &own, extent[1], a->width);
         thread_access(a->load ? &memory : &here, a->load ? &here : &memory, a->is_once);
@@ -419,16 +410,16 @@ static void map_runs(struct runs *r, struct sweep *w, const struct tile_stmt *s)
     if (w->has_layout)
         w->layout.slot[0].size = 1;
     else {
-        w->extent[last] = tile_binary(TILE_FLOORDIV, box_index(w->extent[last]), box_number(r->count));
+        w->extent[last] = FLOORDIV(box_index(w->extent[last]), box_number(r->count));
         w->is_by_runs = true;
     }
     if (thread_open_points(r->g, &p, w)) {
-        r->first = w->has_layout ? p.point[last] : tile_binary(TILE_MUL, p.point[last], box_number(r->count));
+        r->first = w->has_layout ? p.point[last] : MUL(p.point[last], box_number(r->count));
         move_loads(r, &p);
         r->turn = thread_unrolled(r->count);
         p.sweep.layout = whole;
-        p.digit[0] = tile_cast(u32, r->turn);
-        p.point[last] = tile_binary(TILE_ADD, r->first, r->turn);
+        p.digit[0] = tile_cast(r->g->thread->type, r->turn);
+        p.point[last] = ADD(r->first, r->turn);
         p.runs = r;
         thread_body(&p, s->body);
         tile_close();
@@ -453,8 +444,7 @@ bool thread_run_map(struct group *g, const struct tile_stmt *s,
     struct runs r;
     if (!plan_map(&r, g, s, &w, true))
         return false;
-    if (r.test)
-        tile_open_if(r.test);
+    box_open_if(r.test);
     map_runs(&r, &w, s);
     if (r.test) {
         tile_else();
@@ -467,9 +457,9 @@ bool thread_run_map(struct group *g, const struct tile_stmt *s,
 bool thread_run_loop(struct points *p, const struct tile_stmt *s) {
     struct runs r = {.g = p->g, .var = s->name[0], .body = s->body, .outer = p->runs};
     int others;
-    r.count = fragments_number(s->extent[0]);
+    r.count = pass_number(s->extent[0]);
     if (r.count < 2 || r.count > (s->loop == TILE_SERIAL ? SERIAL_TURNS : UNROLLED_TURNS) ||
-        s->loop == TILE_PIPELINED || fragments_number(s->begin) != 0 || fragments_number(s->step) != 1)
+        s->loop == TILE_PIPELINED || pass_number(s->begin) != 0 || pass_number(s->step) != 1)
         return false;
     look(&r);
     if (!r.is_possible || !choose(&r, &others))

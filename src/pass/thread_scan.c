@@ -56,7 +56,7 @@ static bool is_safe(const struct tile_region *from, const struct tile_region *to
 static bool is_row(const struct tile_stmt *s) {
     int64_t after = 1, lines = 1;
     for (int i = 0; i < s->region[0].buffer->ndim; i++) {
-        int64_t size = fragments_number(box_region_size(&s->region[0], i));
+        int64_t size = pass_number(box_region_size(&s->region[0], i));
         if (i != s->axis && lines >= 0 && (size < 0 || !tile_times(lines, size, &lines)))
             lines = -1;
         after = i > s->axis && size != 1 ? -1 : after;
@@ -78,7 +78,7 @@ static expr line_size(const struct tile_stmt *s) {
 }
 
 static enum form form_of(const struct group *g, const struct tile_stmt *s, bool is_flat, bool is_short) {
-    int64_t size = fragments_number(line_size(s));
+    int64_t size = pass_number(line_size(s));
     if (g->target->group->is_serial || (size >= 0 && size <= SHORT_LINE) ||
         !is_safe(&s->region[0], &s->region[1]) || (is_flat && !is_row(s)))
         return BY_THREAD;
@@ -91,7 +91,7 @@ static enum form form_of(const struct group *g, const struct tile_stmt *s, bool 
 static expr is_short(const struct group *g, const struct tile_stmt *s, bool is_flat) {
     if (form_of(g, s, is_flat, true) == form_of(g, s, is_flat, false))
         return NULL;
-    return tile_binary(TILE_LE, line_size(s), box_number(short_size(g, s)));
+    return LE(line_size(s), box_number(short_size(g, s)));
 }
 
 int thread_scan_threads(const struct target *target) {
@@ -103,12 +103,9 @@ expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, 
     const int at_once[] = {
         [BY_THREAD] = g.threads, [BY_SUBGROUP] = g.threads / thread_width(&g), [BY_GROUP] = 1};
     expr test = is_short(&g, s, true), blocks[2];
-    for (int i = 0; i < 2; i++) {
-        int each = at_once[form_of(&g, s, true, i)];
-        blocks[i] =
-            tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, lines, box_number(each - 1)), box_number(each));
-    }
-    return test ? tile_ternary(TILE_SELECT, test, blocks[1], blocks[0]) : blocks[0];
+    for (int i = 0; i < 2; i++)
+        blocks[i] = box_ceil_divide(lines, at_once[form_of(&g, s, true, i)]);
+    return test ? SELECT(test, blocks[1], blocks[0]) : blocks[0];
 }
 
 // A turn --------------------------------------------------------------------------------------------------------------------
@@ -116,15 +113,15 @@ expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, 
 // The place of the thread's r-th element in a region, and whether the line has it (NULL: it has).
 static expr place(struct scan *c, const struct tile_region *at, expr turn, expr r, expr *index) {
     expr size = c->l->box.size[c->s->axis], number = box_index(c->lane);
-    number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, number, box_number(c->run)), r);
+    number = ADD(MUL(number, box_number(c->run)), r);
     if (turn)
-        number = tile_binary(TILE_ADD, number, turn);
+        number = ADD(number, turn);
     struct pass_range all = {INT64_MIN, INT64_MAX}, most = number ? pass_range(number) : all,
                       least = size ? pass_range(size) : all;
     bool is_inside = most.high != INT64_MAX && least.low != INT64_MIN && most.high < least.low;
-    expr is_there = is_inside ? c->is_line : box_both(tile_binary(TILE_LT, number, size), c->is_line);
+    expr is_there = is_inside ? c->is_line : box_both(LT(number, size), c->is_line);
     if (c->s->reverse)
-        number = tile_binary(TILE_SUB, tile_binary(TILE_SUB, size, box_number(1)), number);
+        number = SUB(SUB(size, box_number(1)), number);
     c->l->box.point[c->s->axis] = number;
     box_place(at, &c->l->box, c->l->box.point, index);
     return is_there;
@@ -135,7 +132,7 @@ static void take_run(struct scan *c, expr turn) {
     expr x = tile_load(c->l->from.buffer, c->l->from.buffer->ndim, index,
                        box_both(box_holds(&c->l->from, index), is_there), NULL);
     x = x ? tile_cast(c->type, x) : NULL;
-    x = is_there ? tile_ternary(TILE_SELECT, is_there, x, c->identity) : x;
+    x = is_there ? SELECT(is_there, x, c->identity) : x;
     if (c->s->exclusive)
         thread_store(c->held, r, thread_load(c->total, zero()));
     add_to(c, c->total, x);
@@ -155,7 +152,7 @@ static void put_run(struct scan *c, expr turn) {
 // Between threads -------------------------------------------------------------------------------------------------------------
 
 static expr lane_in_piece(const struct scan *c) {
-    return tile_binary(TILE_AND, c->lane, thread_number(c->width - 1));
+    return AND(c->lane, thread_number(c->width - 1));
 }
 
 // What the threads of the subgroup before this one have, and all of them up to it in `total`.
@@ -163,13 +160,13 @@ static void scan_subgroup(struct scan *c) {
     for (int step = 1; step < c->width; step *= 2) {
         expr mine = thread_load(c->total, zero());
         expr theirs = thread_shuffled(c->g, TILE_SHUFFLE_UP, mine, thread_number(step), c->width);
-        expr has = tile_binary(TILE_GE, lane_in_piece(c), thread_number(step));
-        thread_store(c->total, zero(), tile_ternary(TILE_SELECT, has, combine(c, theirs, mine), mine));
+        expr has = GE(lane_in_piece(c), thread_number(step));
+        thread_store(c->total, zero(), SELECT(has, combine(c, theirs, mine), mine));
     }
     expr theirs =
         thread_shuffled(c->g, TILE_SHUFFLE_UP, thread_load(c->total, zero()), thread_number(1), c->width);
-    expr is_first = tile_binary(TILE_EQ, lane_in_piece(c), thread_number(0));
-    thread_store(c->before, zero(), tile_ternary(TILE_SELECT, is_first, c->identity, theirs));
+    expr is_first = EQ(lane_in_piece(c), thread_number(0));
+    thread_store(c->before, zero(), SELECT(is_first, c->identity, theirs));
 }
 
 // The same by the piece's first thread, in the slots of all threads; the whole of a piece is left in the thread that did it.
@@ -179,9 +176,9 @@ static void scan_piece(struct scan *c) {
         thread_barrier();
     thread_store(slot, c->g->thread, thread_load(c->total, zero()));
     thread_barrier();
-    tile_open_if(tile_binary(TILE_EQ, lane_in_piece(c), thread_number(0)));
+    tile_open_if(EQ(lane_in_piece(c), thread_number(0)));
     thread_store(c->total, zero(), c->identity);
-    expr at = tile_binary(TILE_ADD, box_index(c->g->thread), thread_unrolled(c->width));
+    expr at = ADD(box_index(c->g->thread), thread_unrolled(c->width));
     thread_store(c->before, zero(), thread_load(slot, at));
     thread_store(slot, at, thread_load(c->total, zero()));
     add_to(c, c->total, thread_load(c->before, zero()));
@@ -195,25 +192,22 @@ static void scan_piece(struct scan *c) {
 static void join_pieces(struct scan *c, bool by_shuffles) {
     const struct tile_buffer *whole =
         thread_registers("whole", c->type, TILE_SHARED, c->g->threads / c->width);
-    int shift = 0;
-    while (1 << shift < c->width)
-        shift++;
-    expr piece = tile_binary(TILE_SHR, c->g->thread, thread_number(shift)),
+    expr piece = SHR(c->g->thread, thread_number(layout_log(c->width))),
          index[2] = {zero(), box_index(piece)};
-    expr owner = tile_binary(TILE_EQ, lane_in_piece(c), thread_number(by_shuffles ? c->width - 1 : 0));
+    expr owner = EQ(lane_in_piece(c), thread_number(by_shuffles ? c->width - 1 : 0));
     if (c->g->loops)
         thread_barrier();
     tile_store(whole, 2, index, thread_load(c->total, zero()), owner);
     thread_barrier();
-    expr mine = tile_binary(TILE_AND, piece, thread_number(c->slots - 1));
-    expr first = tile_binary(TILE_SUB, piece, mine);
+    expr mine = AND(piece, thread_number(c->slots - 1));
+    expr first = SUB(piece, mine);
     thread_store(c->held, box_number(c->run), c->identity);
     expr j = thread_unrolled(c->slots), sum = thread_load(c->held, box_number(c->run));
-    expr theirs = thread_load(whole, tile_binary(TILE_ADD, box_index(first), j));
-    expr is_mine = tile_binary(TILE_EQ, j, box_index(mine));
-    thread_store(c->before, zero(),
-                 tile_ternary(TILE_SELECT, is_mine, combine(c, sum, thread_load(c->before, zero())),
-                              thread_load(c->before, zero())));
+    expr theirs = thread_load(whole, ADD(box_index(first), j));
+    expr is_mine = EQ(j, box_index(mine));
+    thread_store(
+        c->before, zero(),
+        SELECT(is_mine, combine(c, sum, thread_load(c->before, zero())), thread_load(c->before, zero())));
     thread_store(c->held, box_number(c->run), combine(c, sum, theirs));
     tile_close();
     thread_store(c->total, zero(), thread_load(c->held, box_number(c->run)));
@@ -244,7 +238,7 @@ static void scan_turn(struct scan *c, expr turn) {
 // Lines -----------------------------------------------------------------------------------------------------------------------
 
 static void measure(struct scan *c) {
-    int64_t size = fragments_number(c->l->box.size[c->s->axis]);
+    int64_t size = pass_number(c->l->box.size[c->s->axis]);
     bool is_shared = c->l->from.buffer->memory == TILE_SHARED && c->l->to.buffer->memory == TILE_SHARED;
     int64_t most = is_shared ? SHARED_RUN : run_of(c->s);
     int64_t run = size > 0 ? MIN_OF((size + c->l->each - 1) / c->l->each, most) : most;
@@ -269,7 +263,7 @@ static void scan_line(struct scan *c) {
 
 static void scan_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
     struct scan c = {.g = g, .s = s, .l = l, .type = s->region[1].buffer->type};
-    c.identity = thread_identity(s, c.type);
+    c.identity = tile_identity_value(s->combine, c.type);
     measure(&c);
     c.held = thread_registers("held", c.type, TILE_REGISTER, c.run + 1);
     c.total = thread_registers("total", c.type, TILE_REGISTER, 1);
@@ -303,7 +297,7 @@ static void scan_alone(struct group *g, const struct tile_stmt *s) {
             struct tile_region r = thread_region(g, &s->region[k], origin[k]);
             for (int i = 0, var = 0; i < b.axes; i++) {
                 expr point = i == s->axis ? box_number(0) : p.point[var++];
-                at[k][i] = r.origin ? tile_binary(TILE_ADD, r.origin[i], point) : point;
+                at[k][i] = r.origin ? ADD(r.origin[i], point) : point;
                 extent[i] = i == s->axis ? b.size[i] : box_number(1);
             }
             line.region[k] = (struct tile_region){r.buffer, at[k], extent};

@@ -5,17 +5,12 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { UNROLLED_TURNS = 8 };
 
-static const struct tile_type u32 = {TILE_UINT, 32, 1};
-
 static const struct tile_name *counter(struct tile_type type, int64_t size) {
-    char text[24];
-    snprintf(text, sizeof text, "s%d", tile_current() ? tile_current()->names : 0);
-    struct tile_name *name = (struct tile_name *)tile_name(text, type);
+    struct tile_name *name = (struct tile_name *)box_local("s", type);
     if (name) {
         name->low = 0;
         name->high = size > 0 ? size - 1 : INT64_MAX;
@@ -26,7 +21,7 @@ static const struct tile_name *counter(struct tile_type type, int64_t size) {
 static expr open_turns(struct points *p, int64_t count) {
     if (count == 1)
         return thread_number(0);
-    const struct tile_name *s = counter(u32, count);
+    const struct tile_name *s = counter(p->g->thread->type, count);
     tile_open_for(s, NULL, thread_number(count), NULL, TILE_UNROLLED);
     p->opened++;
     return box_point(s);
@@ -48,8 +43,8 @@ static void open_layout(struct points *p) {
     expr guard = NULL;
     for (int i = 0; i < p->sweep.vars; i++) {
         p->point[i] = box_index(layout_index(l, i, p->g->thread, p->digit));
-        if (fragments_number(p->sweep.extent[i]) != p->sweep.covered[i])
-            guard = box_both(guard, tile_binary(TILE_LT, p->point[i], box_index(p->sweep.extent[i])));
+        if (pass_number(p->sweep.extent[i]) != p->sweep.covered[i])
+            guard = box_both(guard, LT(p->point[i], box_index(p->sweep.extent[i])));
     }
     open_guard(p, guard);
     p->first = layout_first(l, p->g->thread);
@@ -59,10 +54,10 @@ static void open_layout(struct points *p) {
 static void split(struct points *p, expr number, const expr *extent) {
     for (int i = p->sweep.vars - 1; i >= 0; i--) {
         bool is_last = i == 0;
-        expr digit = is_last ? number : tile_binary(TILE_REM, number, extent[i]);
+        expr digit = is_last ? number : REM(number, extent[i]);
         p->point[i] = box_index(digit);
         if (!is_last)
-            number = tile_binary(TILE_FLOORDIV, number, extent[i]);
+            number = FLOORDIV(number, extent[i]);
     }
 }
 
@@ -71,13 +66,13 @@ static void split_turns(struct points *p, expr turn) {
     expr rest = p->g->thread;
     int64_t step = turn ? p->g->threads : 0;
     for (int i = p->sweep.vars - 1; i >= 0; i--) {
-        int64_t size = fragments_number(p->sweep.extent[i]);
+        int64_t size = pass_number(p->sweep.extent[i]);
         if (step && (i == 0 || step % size)) {
-            rest = tile_binary(TILE_ADD, rest, tile_binary(TILE_MUL, turn, thread_number(step)));
+            rest = ADD(rest, MUL(turn, thread_number(step)));
             step = 0;
         }
-        p->point[i] = box_index(i ? tile_binary(TILE_REM, rest, thread_number(size)) : rest);
-        rest = i ? tile_binary(TILE_FLOORDIV, rest, thread_number(size)) : rest;
+        p->point[i] = box_index(i ? REM(rest, thread_number(size)) : rest);
+        rest = i ? FLOORDIV(rest, thread_number(size)) : rest;
         step /= size;
     }
 }
@@ -86,7 +81,7 @@ static void open_counted(struct points *p, int64_t count) {
     int64_t turns = (count + p->g->threads - 1) / p->g->threads;
     expr turn = NULL;
     if (turns > 1) {
-        const struct tile_name *s = counter(u32, turns);
+        const struct tile_name *s = counter(p->g->thread->type, turns);
         tile_open_for(s, NULL, thread_number(turns), NULL,
                       turns <= UNROLLED_TURNS ? TILE_UNROLLED : TILE_SERIAL);
         p->opened++;
@@ -94,18 +89,24 @@ static void open_counted(struct points *p, int64_t count) {
     }
     expr number = p->g->thread;
     if (turn)
-        number = tile_binary(TILE_ADD, number, tile_binary(TILE_MUL, turn, thread_number(p->g->threads)));
+        number = ADD(number, MUL(turn, thread_number(p->g->threads)));
     if (count % p->g->threads)
-        open_guard(p, tile_binary(TILE_LT, number, thread_number(count)));
+        open_guard(p, LT(number, thread_number(count)));
     split_turns(p, turn);
 }
 
-static void open_any(struct points *p) {
-    expr extent[TILE_DIMS], count = NULL;
+// The extents as index type, and their product.
+static expr extents_of(const struct points *p, expr *extent) {
+    expr count = NULL;
     for (int i = 0; i < p->sweep.vars; i++) {
         extent[i] = box_index(p->sweep.extent[i]);
-        count = count ? tile_binary(TILE_MUL, count, extent[i]) : extent[i];
+        count = count ? MUL(count, extent[i]) : extent[i];
     }
+    return count;
+}
+
+static void open_any(struct points *p) {
+    expr extent[TILE_DIMS], count = extents_of(p, extent);
     const struct tile_name *s = counter(tile_index_type(), 0);
     tile_open_for(s, box_index(p->g->thread), count, box_number(p->g->threads), TILE_SERIAL);
     p->opened++;
@@ -115,33 +116,26 @@ static void open_any(struct points *p) {
 // Each point is that of one thread of the whole grid. Where others go by runs, a group has as many points, of which a thread takes every
 // threads-th.
 static void open_flat(struct points *p) {
-    expr extent[TILE_DIMS], count = NULL, threads = box_number(p->g->threads),
+    expr extent[TILE_DIMS], count = extents_of(p, extent), threads = box_number(p->g->threads),
                             number = box_index(p->g->thread);
-    for (int i = 0; i < p->sweep.vars; i++) {
-        extent[i] = box_index(p->sweep.extent[i]);
-        count = count ? tile_binary(TILE_MUL, count, extent[i]) : extent[i];
-    }
     if (p->g->each > 1 && !p->sweep.is_by_runs) {
-        expr most = box_number(p->g->each * p->g->threads), begin = tile_binary(TILE_MUL, p->g->flat, most);
+        expr most = box_number(p->g->each * p->g->threads), begin = MUL(p->g->flat, most);
         const struct tile_name *s = counter(tile_index_type(), 0);
-        expr end = tile_binary(TILE_MIN, tile_binary(TILE_ADD, begin, most), count);
-        tile_open_for(s, tile_binary(TILE_ADD, begin, number), end, threads, TILE_SERIAL);
+        expr end = MIN(ADD(begin, most), count);
+        tile_open_for(s, ADD(begin, number), end, threads, TILE_SERIAL);
         p->opened++;
         number = box_point(s);
     } else {
-        number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, p->g->flat, threads), number);
-        open_guard(p, tile_binary(TILE_LT, number, count));
+        number = ADD(MUL(p->g->flat, threads), number);
+        open_guard(p, LT(number, count));
     }
     split(p, number, extent);
 }
 
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *sweep) {
     *p = (struct points){.g = g, .sweep = *sweep};
-    int64_t count = 1;
-    for (int i = 0; i < sweep->vars; i++) {
-        int64_t size = fragments_number(sweep->extent[i]);
-        count = size < 0 || count < 0 || count * size > INT32_MAX / 2 ? -1 : count * size;
-    }
+    map_free(&g->rewritten);
+    int64_t known = pass_product(sweep->vars, sweep->extent), count = known > INT32_MAX / 2 ? -1 : known;
     if (g->flat)
         open_flat(p);
     else if (sweep->has_layout)
@@ -161,8 +155,7 @@ void thread_close_points(struct points *p) {
 // Expressions -----------------------------------------------------------------------------------------------------------
 
 expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to) {
-    const struct holding *h = &p->g->of[b->id];
-    return h->how == HELD_IN_REGISTERS ? layout_register(&h->layout, &p->sweep.layout, to, p->digit) : NULL;
+    return layout_register(&p->g->of[b->id].layout, &p->sweep.layout, to, p->digit);
 }
 
 // Which variable each axis of a tile is indexed by, as fragments.c found it to be.
@@ -170,35 +163,37 @@ static void axes_of(const struct points *p, const struct tile_buffer *b, const e
     for (int var = 0; var < TILE_DIMS; var++)
         to[var] = LAYOUT_COPIES;
     for (int axis = 0; axis < b->ndim; axis++) {
-        expr e = index[axis];
-        while (e->op == TILE_CAST)
-            e = e->arg[0];
-        for (int var = 0; e->op == TILE_INDEX && fragments_number(b->shape[axis]) > 1 && var < p->sweep.vars;
+        expr e = thread_without_casts(index[axis]);
+        for (int var = 0; e->op == TILE_INDEX && pass_number(b->shape[axis]) > 1 && var < p->sweep.vars;
              var++)
             if (p->sweep.name[var] == e->name)
                 to[var] = axis;
     }
 }
 
-static const struct holding *holding_of(const struct group *g, const struct tile_buffer *b) {
-    return b->id < g->buffers && g->of[b->id].now ? &g->of[b->id] : NULL;
+static const struct tile_buffer *held_element(struct points *p, const struct tile_buffer *b, const int *to,
+                                              expr *at, int *indices) {
+    at[0] = box_number(0);
+    at[1] = box_index(thread_slot(p, b, to));
+    *indices = 2;
+    return thread_now(p->g, b);
 }
 
 const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index,
                                          expr *at, int *indices) {
-    const struct holding *h = holding_of(p->g, b);
-    *indices = b->ndim;
-    if (h && h->how == HELD_IN_REGISTERS) {
-        int to[TILE_DIMS];
+    int to[TILE_DIMS];
+    if (thread_is_held(p->g, b)) {
         axes_of(p, b, index, to);
-        at[0] = box_number(0);
-        at[1] = box_index(thread_slot(p, b, to));
-        *indices = 2;
-        return h->now;
+        return held_element(p, b, to, at, indices);
     }
+    *indices = b->ndim;
     for (int i = 0; i < b->ndim; i++)
         at[i] = thread_rewrite(p, index[i]);
-    return h ? h->now : b;
+    return thread_now(p->g, b);
+}
+
+static expr rewrite(void *points, expr e) {
+    return thread_rewrite(points, e);
 }
 
 static expr rewrite_load(struct points *p, expr e) {
@@ -220,25 +215,13 @@ expr thread_rewrite(struct points *p, expr e) {
     expr known = map_get(&p->g->rewritten, &e, sizeof e);
     if (known)
         return known;
-    expr operand[3 + TILE_DIMS], result = e;
-    if (e->op == TILE_LOAD)
-        result = rewrite_load(p, e);
-    else if (!tile_op_is_leaf(e->op)) {
-        for (int i = 0; i < tile_operands(e); i++)
-            operand[i] = thread_rewrite(p, tile_operand(e, i));
-        result = tile_rebuild(e, operand);
-    }
+    expr result = e->op == TILE_LOAD ? rewrite_load(p, e) : pass_rebuild(e, rewrite, p);
     if (!result || !map_set(&p->g->rewritten, &e, sizeof e, (void *)result))
         p->g->failed = true;
     return result;
 }
 
 // Maps ------------------------------------------------------------------------------------------------------------------
-
-static void rewrite_list(struct points *p, const expr *list, int count, expr *out) {
-    for (int i = 0; list && i < count; i++)
-        out[i] = thread_rewrite(p, list[i]);
-}
 
 static void emit_element(struct points *p, const struct tile_stmt *s) {
     if (thread_run_store(p, s))
@@ -256,29 +239,12 @@ static void emit_element(struct points *p, const struct tile_stmt *s) {
     tile_append(next);
 }
 
-static void emit_other(struct points *p, const struct tile_stmt *s, bool opens) {
-    expr extent[TILE_DIMS], origin[3][TILE_DIMS], size[3][TILE_DIMS];
+static void emit_other(struct points *p, const struct tile_stmt *s) {
     struct tile_stmt next = *s;
-    next.value = thread_rewrite(p, s->value);
-    next.mask = thread_rewrite(p, s->mask);
-    next.begin = thread_rewrite(p, s->begin);
-    next.step = thread_rewrite(p, s->step);
-    rewrite_list(p, s->extent, s->indices, extent);
-    next.extent = s->extent ? extent : NULL;
-    for (int i = 0; i < 3; i++) {
-        struct tile_region *r = &next.region[i];
-        if (!r->buffer)
-            continue;
-        const struct holding *h = holding_of(p->g, r->buffer);
-        rewrite_list(p, r->origin, r->buffer->ndim, origin[i]);
-        rewrite_list(p, r->extent, r->buffer->ndim, size[i]);
-        *r = (struct tile_region){h ? h->now : r->buffer, r->origin ? origin[i] : NULL,
-                                  r->extent ? size[i] : NULL};
-    }
-    if (opens)
-        tile_open(next);
-    else
-        tile_append(next);
+    for (int i = 0; i < 3; i++)
+        if (s->region[i].buffer)
+            next.region[i].buffer = thread_now(p->g, s->region[i].buffer);
+    pass_emit_as(&next, rewrite, p);
 }
 
 static bool has_shuffle(const struct group *g, const struct tile_stmt *s) {
@@ -313,79 +279,63 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:
     case TILE_ATOMIC: emit_element(p, s); return;
-    case TILE_FOR:
-        if (thread_run_loop(p, s))
-            return; // fallthrough
-    case TILE_MAP:
-    case TILE_IF:
-    case TILE_WHILE:
-        emit_other(p, s, true);
-        thread_body(p, s->body);
-        if (s->other) {
-            tile_else();
-            thread_body(p, s->other);
-        }
-        tile_close();
-        return;
     case TILE_WAIT: return; // copies in maps are done at once
     case TILE_SHUFFLE:
         if (has_shuffle(p->g, s))
-            emit_other(p, s, false);
+            emit_other(p, s);
         else
             emit_by_slots(p, s);
         return;
-    default: emit_other(p, s, false); return;
+    case TILE_FOR:
+        if (thread_run_loop(p, s))
+            return; // fallthrough
+    default:
+        emit_other(p, s);
+        pass_emit_bodies(s, thread_body, p);
+        return;
     }
 }
 
-void thread_body(struct points *p, const struct tile_stmt *body) {
+void thread_body(void *points, const struct tile_stmt *body) {
     for (; body; body = body->next)
-        emit_inner(p, body);
+        emit_inner(points, body);
 }
 
 static void map_elements(struct group *g, const struct tile_stmt *s) {
     struct points p;
     struct sweep w = fragments_sweep(g, s);
-    map_free(&g->rewritten);
     if (thread_open_points(g, &p, &w))
         thread_body(&p, s->body);
     thread_close_points(&p);
 }
 
 void thread_map(struct group *g, const struct tile_stmt *s) {
-    map_free(&g->rewritten);
     if (!thread_run_map(g, s, map_elements))
         map_elements(g, s);
-    map_free(&g->rewritten);
 }
 
 void thread_code(struct group *g, const struct tile_stmt *s) {
     struct points p = {.g = g, .sweep = {.vars = 1, .name = {s->name[0]}}, .point = {box_index(g->thread)}};
-    map_free(&g->rewritten);
     memset(g->slots, 0, sizeof g->slots);
     make_slots(g, s->body);
     thread_body(&p, s->body);
-    map_free(&g->rewritten);
 }
 
 void thread_alone(struct group *g, const struct tile_stmt *s) {
     struct points p = {.g = g};
-    map_free(&g->rewritten);
     if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
         emit_element(&p, s);
     else
-        emit_other(&p, s, s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE);
-    map_free(&g->rewritten);
+        emit_other(&p, s);
 }
 
 // Copies and fills ------------------------------------------------------------------------------------------------------
 
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin) {
-    const struct holding *h = holding_of(g, r->buffer);
     struct points none = {.g = g};
     for (int i = 0; r->origin && i < r->buffer->ndim; i++)
         origin[i] = box_index(thread_rewrite(&none, r->origin[i]));
-    return (struct tile_region){h ? h->now : r->buffer, r->origin ? origin : NULL, r->extent};
+    return (struct tile_region){thread_now(g, r->buffer), r->origin ? origin : NULL, r->extent};
 }
 
 void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point,
@@ -393,7 +343,7 @@ void thread_place(const struct sweep *w, int which, const struct tile_region *r,
     for (int i = 0; i < r->buffer->ndim; i++) {
         int var = w->pair[which][i];
         expr origin = box_origin(r, i);
-        index[i] = var < 0 ? origin : r->origin ? tile_binary(TILE_ADD, origin, point[var]) : point[var];
+        index[i] = var < 0 ? origin : r->origin ? ADD(origin, point[var]) : point[var];
     }
 }
 
@@ -401,7 +351,7 @@ void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, 
     for (int var = 0; var < TILE_DIMS; var++)
         to[var] = LAYOUT_COPIES;
     for (int axis = 0; axis < b->ndim; axis++)
-        if (w->pair[which][axis] >= 0 && fragments_number(b->shape[axis]) > 1)
+        if (w->pair[which][axis] >= 0 && pass_number(b->shape[axis]) > 1)
             to[w->pair[which][axis]] = axis;
 }
 
@@ -409,17 +359,13 @@ void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, 
 static const struct tile_buffer *region_element(struct points *p, const struct tile_stmt *s, int which,
                                                 expr *at, int *indices, expr *inside) {
     const struct tile_region *r = &s->region[which];
-    const struct holding *h = holding_of(p->g, r->buffer);
-    *inside = NULL;
-    if (h && h->how == HELD_IN_REGISTERS) {
-        int to[TILE_DIMS];
-        thread_axes(&p->sweep, which, r->buffer, to);
-        at[0] = box_number(0);
-        at[1] = box_index(thread_slot(p, r->buffer, to));
-        *indices = 2;
-        return h->now;
-    }
     expr origin[TILE_DIMS];
+    int to[TILE_DIMS];
+    *inside = NULL;
+    if (thread_is_held(p->g, r->buffer)) {
+        thread_axes(&p->sweep, which, r->buffer, to);
+        return held_element(p, r->buffer, to, at, indices);
+    }
     struct tile_region here = thread_region(p->g, r, origin);
     thread_place(&p->sweep, which, &here, p->point, at);
     *indices = r->buffer->ndim;
@@ -453,20 +399,16 @@ static void copy_elements(struct group *g, const struct tile_stmt *s) {
 }
 
 void thread_copy(struct group *g, const struct tile_stmt *s) {
-    map_free(&g->rewritten);
     if (!thread_vector_copy(g, s, copy_elements))
         copy_elements(g, s);
-    map_free(&g->rewritten);
 }
 
 void thread_fill(struct group *g, const struct tile_stmt *s) {
     struct points p;
     struct sweep w = fragments_sweep(g, s);
-    map_free(&g->rewritten);
     if (thread_open_points(g, &p, &w)) {
         struct points none = {.g = g};
         store_at(&p, s, thread_rewrite(&none, s->value));
     }
     thread_close_points(&p);
-    map_free(&g->rewritten);
 }

@@ -3,8 +3,6 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
 // One side of a copy.
 struct side {
     struct tile_region region; // as the thread has it
@@ -21,9 +19,7 @@ struct vectors {
 
 static void ask(struct vectors *v, expr e) {
     if (e && pass_divisor(e) % v->run)
-        v->test =
-            box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)),
-                                          box_number(0)));
+        v->test = box_both(v->test, EQ(REM(box_index(e), box_number(v->run)), box_number(0)));
 }
 
 // Vectors of the last axis begin at multiples of their size, and are in the buffer or not as a whole.
@@ -34,7 +30,7 @@ static bool fits(struct vectors *v, int which) {
         r->buffer->memory == TILE_TABLE)
         return false;
     for (int i = 0; r->buffer->stride && i <= last; i++) {
-        int64_t stride = fragments_number(r->buffer->stride[i]);
+        int64_t stride = pass_number(r->buffer->stride[i]);
         if (i == last ? stride != 1 : stride < 0)
             return false;
         if (i < last && stride % v->run)
@@ -83,10 +79,8 @@ static void copy_run(struct vectors *v, struct points *p) {
     enum tile_memory from = run[0].buffer->memory;
     bool is_async = v->stmt->is_async && v->g->target->group->has_async &&
                     run[1].buffer->memory == TILE_SHARED && (from == TILE_GLOBAL || from == TILE_CONSTANT);
-    if (inside[1])
-        tile_open_if(inside[1]);
-    if (inside[0])
-        tile_open_if(inside[0]);
+    box_open_if(inside[1]);
+    box_open_if(inside[0]);
     one_access(v, &run[0], &run[1], is_async);
     if (inside[0]) {
         tile_else();
@@ -96,27 +90,24 @@ static void copy_run(struct vectors *v, struct points *p) {
                                        .value = tile_const_int(run[1].buffer->type, 0)});
         tile_close();
     }
-    if (inside[1])
-        tile_close();
+    box_close_if(inside[1]);
 }
 
 static void copy_runs(struct vectors *v) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
     struct points p;
     int last = w.vars - 1;
-    w.extent[last] = box_number(fragments_number(w.extent[last]) / v->run);
+    w.extent[last] = box_number(pass_number(w.extent[last]) / v->run);
     if (thread_open_points(v->g, &p, &w)) {
-        p.point[last] = tile_binary(TILE_MUL, p.point[last], box_number(v->run));
+        p.point[last] = MUL(p.point[last], box_number(v->run));
         copy_run(v, &p);
     }
     thread_close_points(&p);
 }
 
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes) {
-    char text[24];
     expr size = box_number(count);
-    snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
-    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &size);
+    struct tile_buffer *run = box_alloc("run", type, TILE_REGISTER, 1, &size);
     if (run)
         run->align = bytes;
     return run;
@@ -170,11 +161,9 @@ static void copy_registers(struct vectors *v, int held) {
     }
     if (held == 0) {
         inside = box_both(p.first, inside);
-        if (inside)
-            tile_open_if(inside);
+        box_open_if(inside);
         one_access(v, &here, &there, false);
-        if (inside)
-            tile_close();
+        box_close_if(inside);
     }
     thread_close_points(&p);
 }
@@ -195,10 +184,10 @@ static bool plan_memory(struct vectors *v) {
         !tile_type_equal(from->buffer->type, to->buffer->type))
         return false;
     for (int i = 0; i < b.axes; i++)
-        if (fragments_number(b.size[i]) <= 0)
+        if (pass_number(b.size[i]) <= 0)
             return false;
     for (v->run = v->g->target->group->vector_bytes / bytes; v->run > 1; v->run /= 2)
-        if (fragments_number(b.size[b.axes - 1]) % v->run == 0)
+        if (pass_number(b.size[b.axes - 1]) % v->run == 0)
             break;
     return v->run > 1 && v->run * bytes >= 4 && fits(v, 0) && fits(v, 1);
 }
@@ -210,7 +199,7 @@ static bool plan_registers(struct vectors *v, int held) {
         w.pair[!held][v->side[!held].region.buffer->ndim - 1] != w.vars - 1)
         return false;
     for (int i = 0; i < w.vars; i++) // whole tiles alone: no guards
-        if (fragments_number(w.extent[i]) != w.covered[i])
+        if (pass_number(w.extent[i]) != w.covered[i])
             return false;
     v->run = d->size;
     int bytes = tile_type_bytes(v->side[!held].region.buffer->type) * (int)v->run;
@@ -230,8 +219,7 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                                      : !held[0] && plan_memory(&v);
     if (!good || g->flat || !tile_current() || tile_current()->failed)
         return false;
-    if (v.test)
-        tile_open_if(v.test);
+    box_open_if(v.test);
     if (held[0] || held[1])
         copy_registers(&v, held[1]);
     else

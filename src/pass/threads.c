@@ -24,15 +24,7 @@ void thread_meet(int half) {
 
 // Statements of a block -------------------------------------------------------------------------------------------------
 
-static bool is_power(int64_t n) {
-    return n > 0 && (n & (n - 1)) == 0;
-}
-
 // Rows that matrix instructions read lie such that eight of them meet in no bank.
-static const struct tile_buffer *now_of(const struct group *g, const struct tile_buffer *b) {
-    return b->id < g->buffers && g->of[b->id].now ? g->of[b->id].now : b;
-}
-
 static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     struct holding *h = &g->of[b->id];
     if (g->cluster > 1) {
@@ -45,9 +37,9 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
         return;
     now->stride = b->stride;
     now->align = MAX_OF(b->align, 16);
-    int64_t row = b->ndim ? fragments_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
-    int64_t rows = b->ndim > 1 ? fragments_number(b->shape[b->ndim - 2]) : 0;
-    bool is_even = is_power(row) && row >= 32 &&
+    int64_t row = b->ndim ? pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
+    int64_t rows = b->ndim > 1 ? pass_number(b->shape[b->ndim - 2]) : 0;
+    bool is_even = layout_is_power(row) && row >= 32 &&
                    rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
     if (h->is_operand && is_even && !h->has_view) {
         now->swizzle = 3;
@@ -59,7 +51,7 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
 static void alloc(struct group *g, const struct tile_stmt *s) {
     struct holding *h = &g->of[s->buffer->id];
     if (s->buffer->base) {
-        h->now = tile_view(s->buffer->text, s->buffer->type, now_of(g, s->buffer->base), s->buffer->ndim,
+        h->now = tile_view(s->buffer->text, s->buffer->type, thread_now(g, s->buffer->base), s->buffer->ndim,
                            s->buffer->shape);
     } else if (h->how == HELD_SHARED) {
         alloc_shared(g, s->buffer);
@@ -73,11 +65,10 @@ static void alloc(struct group *g, const struct tile_stmt *s) {
 // By one thread, unless each has its own.
 static void by_first(struct group *g, const struct tile_stmt *s) {
     bool is_own = (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && thread_is_private(g, s->buffer);
-    if (!is_own)
-        tile_open_if(tile_binary(TILE_EQ, g->thread, thread_number(0)));
+    expr is_first = is_own ? NULL : EQ(g->thread, thread_number(0));
+    box_open_if(is_first);
     thread_alone(g, s);
-    if (!is_own)
-        tile_close();
+    box_close_if(is_first);
 }
 
 // What was there is for all threads to know.
@@ -85,7 +76,7 @@ static void atomic_by_first(struct group *g, const struct tile_stmt *s) {
     expr one[2] = {box_number(1), box_number(1)}, zero[2] = {box_number(0), box_number(0)};
     struct tile_buffer *told = tile_alloc("told", s->old->type, TILE_SHARED, 2, one);
     thread_barrier();
-    tile_open_if(tile_binary(TILE_EQ, g->thread, thread_number(0)));
+    tile_open_if(EQ(g->thread, thread_number(0)));
     thread_alone(g, s);
     if (told)
         tile_store(told, 2, zero, tile_name_value(s->old, TILE_LOCAL), NULL);
@@ -98,13 +89,8 @@ static void with_body(struct group *g, const struct tile_stmt *s) {
     bool is_loop = s->kind != TILE_IF || g->cluster > 1;
     thread_alone(g, s);
     g->loops += is_loop;
-    thread_block(g, s->body);
+    pass_emit_bodies(s, thread_block, g);
     g->loops -= is_loop;
-    if (s->other) {
-        tile_else();
-        thread_block(g, s->other);
-    }
-    tile_close();
 }
 
 static void wait(struct group *g, const struct tile_stmt *s, int keep) {
@@ -127,6 +113,7 @@ static bool suits_cluster(const struct tile_stmt *s) {
 }
 
 static void one(struct group *g, const struct tile_stmt *s) {
+    map_free(&g->rewritten); // of the points of the statement before
     if (g->cluster > 1 && !suits_cluster(s)) {
         g->failed = true;
         return;
@@ -166,7 +153,8 @@ static void one(struct group *g, const struct tile_stmt *s) {
     }
 }
 
-void thread_block(struct group *g, const struct tile_stmt *body) {
+void thread_block(void *group, const struct tile_stmt *body) {
+    struct group *g = group;
     for (; body && !g->failed && tile_current() && !tile_current()->failed; body = body->next)
         one(g, body);
 }
@@ -199,29 +187,15 @@ static void open_threads(struct group *g, const struct tile_name *rank) {
     g->thread = thread ? tile_cast(u32, box_point(thread)) : NULL;
     if (!rank)
         return;
-    g->thread = tile_binary(
-        TILE_ADD, tile_binary(TILE_MUL, tile_cast(u32, box_point(rank)), tile_cast(u32, count)), g->thread);
+    g->thread = ADD(MUL(tile_cast(u32, box_point(rank)), tile_cast(u32, count)), g->thread);
     thread_meet(TILE_ARRIVE);
-}
-
-// How many threads a `thread` in these statements asks for; 0: there is none.
-static int threads_in(const struct tile_stmt *body) {
-    int count = 0;
-    for (const struct tile_stmt *s = body; s && !count; s = s->next) {
-        count = s->kind == TILE_THREAD ? (int)fragments_number(s->extent[0]) : threads_in(s->body);
-        count = count ? count : threads_in(s->other);
-    }
-    return count;
-}
-
-static expr blocks_of(expr points, int64_t each) {
-    return tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, points, box_number(each - 1)), box_number(each));
 }
 
 // points: of a flat grid whose points are divided among all threads, how many there are; else NULL, and the grid has its extent.
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
                       bool is_flat, expr points) {
-    int threads = grid->threads ? grid->threads : threads_in(body);
+    const struct tile_stmt *code = pass_find_kind(body, TILE_THREAD);
+    int threads = grid->threads ? grid->threads : code ? (int)pass_number(code->extent[0]) : 0;
     struct group g = {.target = target,
                       .threads = threads ? threads : target->group->threads,
                       .cluster = MAX_OF(MIN_OF(grid->cluster, target->group->cluster), 1),
@@ -246,7 +220,7 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
     if (good && points && thread_is_spread(body)) {
         bool is_sure;
         g.each = thread_map_run(&g, body, &is_sure);
-        points = blocks_of(points, g.threads * g.each);
+        points = box_ceil_divide(points, g.threads * g.each);
         next.extent = &points;
     }
     if (good) {
@@ -265,12 +239,17 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
     return good && !g.failed;
 }
 
-static bool one_group(const struct target *target, struct tile_stmt *body) {
-    expr one = box_number(1);
-    const struct tile_name *name = tile_index("group", one);
-    struct tile_stmt grid = {
-        .kind = TILE_GRID, .indices = 1, .name = &name, .extent = &one, .place = body->place};
-    return name && emit_grid(target, &grid, body, false, NULL);
+// A grid of so many groups for statements outside of all grids. threads: of a flat one; 0: it is none.
+static bool new_grid(const struct target *target, struct tile_stmt *body, expr blocks, int threads,
+                     expr points) {
+    const struct tile_name *name = tile_index("group", blocks);
+    struct tile_stmt grid = {.kind = TILE_GRID,
+                             .indices = 1,
+                             .name = &name,
+                             .extent = &blocks,
+                             .threads = threads,
+                             .place = body->place};
+    return name && emit_grid(target, &grid, body, threads, points);
 }
 
 // Statements outside of grids -------------------------------------------------------------------------------------------
@@ -289,13 +268,11 @@ static expr flat_count(const struct tile_stmt *s) {
         b.size[0] = box_region_size(a, a->buffer->ndim - 2 + s->transpose[0]);
         b.size[1] = box_region_size(c, c->buffer->ndim - 2 + !s->transpose[1]);
     } else
-        b = s->kind == TILE_FILL ? box_of(&s->region[1], NULL)
-            : without >= 0       ? box_of(&s->region[0], NULL)
-                                 : box_of(&s->region[0], &s->region[1]);
+        b = box_of_stmt(s);
     expr count = box_number(1);
     for (int i = 0; i < b.axes; i++)
         if (i != without)
-            count = tile_binary(TILE_MUL, count, box_index(b.size[i]));
+            count = MUL(count, box_index(b.size[i]));
     return count;
 }
 
@@ -309,15 +286,8 @@ static bool flat_grid(const struct target *target, struct tile_stmt *s) {
     bool is_line = s->kind == TILE_REDUCE || s->kind == TILE_SCAN;
     expr blocks = s->kind == TILE_SCAN     ? thread_scan_blocks(target, s, count)
                   : s->kind == TILE_REDUCE ? count
-                                           : blocks_of(count, threads);
-    const struct tile_name *name = tile_index("group", blocks);
-    struct tile_stmt grid = {.kind = TILE_GRID,
-                             .indices = 1,
-                             .name = &name,
-                             .extent = &blocks,
-                             .threads = threads,
-                             .place = s->place};
-    return name && emit_grid(target, &grid, s, true, is_line ? NULL : count);
+                                           : box_ceil_divide(count, threads);
+    return new_grid(target, s, blocks, threads, is_line ? NULL : count);
 }
 
 // Statements that need each other's variables or memory stay together.
@@ -332,11 +302,11 @@ static bool is_together(const struct tile_stmt *s) {
 static bool emit_run(const struct target *target, struct tile_stmt *run) {
     bool good = true;
     if (is_together(run))
-        return one_group(target, run);
+        return new_grid(target, run, box_number(1), 0, NULL);
     for (struct tile_stmt *s = run, *next; s && good; s = next) {
         next = s->next;
         s->next = NULL;
-        good = is_flat(s) ? flat_grid(target, s) : one_group(target, s);
+        good = is_flat(s) ? flat_grid(target, s) : new_grid(target, s, box_number(1), 0, NULL);
     }
     return good;
 }
@@ -356,16 +326,6 @@ static void note_access(struct group *g, const struct access *a, void *data) {
         o->where[id] = -1;
 }
 
-static void note_all(struct group *g, const struct tile_stmt *body, struct outside *o) {
-    for (; body; body = body->next) {
-        thread_accesses(g, body, note_access, o);
-        if (thread_is_spread(body))
-            continue;
-        note_all(g, body->body, o);
-        note_all(g, body->other, o);
-    }
-}
-
 static void find_outside(struct group *g, const struct tile_stmt *body, struct outside *o) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         o->run += s->kind == TILE_GRID;
@@ -373,7 +333,7 @@ static void find_outside(struct group *g, const struct tile_stmt *body, struct o
             o->where[s->buffer->id] = s->buffer->memory == TILE_GLOBAL ? -1 : o->run;
         struct tile_stmt alone = *s;
         alone.next = NULL;
-        note_all(g, &alone, o);
+        thread_all_accesses(g, &alone, note_access, o);
         o->run += s->kind == TILE_GRID;
     }
 }

@@ -52,9 +52,13 @@ typedef void access_visit(struct group *g, const struct access *a, void *data);
 
 // thread_accesses.c: visits what a statement touches, with its body if it is a map; else the statement alone.
 void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
+void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data); // of a list
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
 bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads, or `thread`
 bool thread_is_private(const struct group *g, const struct tile_buffer *b); // each thread has its own
+bool thread_is_held(const struct group *g, const struct tile_buffer *b); // in registers, by a layout
+const struct tile_buffer *thread_now(const struct group *g, const struct tile_buffer *b); // what stands for it
+expr thread_without_casts(expr e);
 
 // The points that a statement is done for, and which thread does which.
 struct sweep {
@@ -94,13 +98,12 @@ struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of 
 int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
-int64_t fragments_number(expr e); // -1: not known
 
 // barriers.c: puts barriers between the statements of a block, where one reads what other threads wrote.
 void barriers_place(struct group *g, struct tile_stmt **body);
 
 // threads.c: what the files that make code share.
-void thread_block(struct group *g, const struct tile_stmt *body);
+void thread_block(void *group, const struct tile_stmt *body); // of struct group
 expr thread_number(int64_t value); // u32
 // A region as the thread has it: what stands for its buffer now; origin has room for TILE_DIMS.
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
@@ -126,7 +129,7 @@ struct points {
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *s); // opens loops and guards
 void thread_close_points(struct points *p);
 expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
-void thread_body(struct points *p, const struct tile_stmt *body);
+void thread_body(void *points, const struct tile_stmt *body); // of struct points
 // Returns what holds an element of a buffer now, and sets where it is there: at has room for TILE_DIMS.
 const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at, int *indices);
 void thread_map(struct group *g, const struct tile_stmt *s);
@@ -134,7 +137,7 @@ void thread_code(struct group *g, const struct tile_stmt *s); // a `thread` as i
 void thread_alone(struct group *g, const struct tile_stmt *s); // a statement of all threads; opens it if it has a body
 void thread_copy(struct group *g, const struct tile_stmt *s);
 void thread_fill(struct group *g, const struct tile_stmt *s);
-// The register of a tile at these points; NULL: it is not in registers.
+// The register of a tile that is held in them, at these points.
 expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 
 // thread_vector.c: a copy by as many bytes as one access has, and `otherwise` where a test says that it cannot be; false: it
@@ -166,7 +169,6 @@ expr thread_unrolled(int64_t count); // opens it
 // thread_reduce.c
 enum { PIECE = 16 }; // threads whose results one of them combines, where a target has no shuffles
 int  thread_width(const struct group *g); // those of a subgroup, or PIECE
-expr thread_identity(const struct tile_stmt *s, struct tile_type type); // what a reduction or scan starts from
 // What `threads` threads have, by a shuffle; complex numbers by their parts.
 expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads);
 

@@ -5,8 +5,6 @@
 
 #include "pass/boxes.h"
 
-#include <stdio.h>
-
 enum { LANE_BYTES = 128 }; // of a reduction: see doc/tile.md
 
 // Emits a body once if nothing can leave a buffer; else twice, under the test that says so.
@@ -39,7 +37,7 @@ static void emit_copy(const struct tile_stmt *s, bool masked) {
 }
 
 static void copy(const struct tile_stmt *s) {
-    struct box b = box_of(&s->region[0], &s->region[1]);
+    struct box b = box_of_stmt(s);
     with_edges(box_both(box_inside(&s->region[0], &b), box_inside(&s->region[1], &b)), emit_copy, s);
 }
 
@@ -69,11 +67,6 @@ static struct box lines_of(const struct box *b, int axis) {
     return lines;
 }
 
-static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
-    uint64_t bits;
-    return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
-}
-
 static void open_lines(const struct box *lines) {
     if (lines->axes)
         tile_open_map(lines->axes, lines->name, lines->size);
@@ -101,7 +94,7 @@ struct halving {
 
 static void halve_lane(const struct tile_buffer *lane, expr j, const void *data) {
     const struct halving *h = data;
-    expr other = j ? tile_binary(TILE_ADD, j, box_number(h->half)) : NULL;
+    expr other = j ? ADD(j, box_number(h->half)) : NULL;
     if (other)
         tile_store(lane, 1, &j,
                    tile_binary(h->combine, tile_load(lane, 1, &j, NULL, NULL),
@@ -133,41 +126,26 @@ static void take(const struct line *l, expr i, expr j) {
 static void take_line(const struct line *l, expr size) {
     struct pass_range known = pass_range(size);
     bool even = known.low == known.high && known.low % l->lanes == 0;
-    expr lanes = box_number(l->lanes),
-         whole = tile_binary(TILE_MUL, tile_binary(TILE_FLOORDIV, size, lanes), lanes);
+    expr lanes = box_number(l->lanes), whole = MUL(FLOORDIV(size, lanes), lanes);
     const struct tile_name *from = box_variable(size), *j = box_variable(lanes);
     tile_open_for(from, box_number(0), whole, lanes, TILE_SERIAL);
     tile_open_map(1, &j, &lanes);
-    take(l, tile_binary(TILE_ADD, box_point(from), box_point(j)), box_point(j));
+    take(l, ADD(box_point(from), box_point(j)), box_point(j));
     tile_close();
     tile_close();
     if (even)
         return;
     const struct tile_name *k = box_variable(lanes);
-    tile_open_for(k, box_number(0), tile_binary(TILE_SUB, size, whole), NULL, TILE_SERIAL);
-    take(l, tile_binary(TILE_ADD, whole, box_point(k)), box_point(k));
+    tile_open_for(k, box_number(0), SUB(size, whole), NULL, TILE_SERIAL);
+    take(l, ADD(whole, box_point(k)), box_point(k));
     tile_close();
 }
 
 static void put_result(const struct line *l) {
-    const struct tile_region *from = &l->s->region[0], *to = &l->s->region[1];
-    expr zero[TILE_DIMS], point[TILE_DIMS];
+    expr zero[TILE_DIMS];
     for (int i = 0; i < l->lane->ndim; i++)
         zero[i] = box_number(0);
-    expr value = tile_load(l->lane, l->lane->ndim, zero, NULL, NULL);
-    struct box place_in = {0};
-    for (int i = 0; i < l->b->axes; i++)
-        if (i != l->s->axis || to->buffer->ndim >= from->buffer->ndim)
-            point[place_in.axes++] = i == l->s->axis ? NULL : l->b->point[i];
-    if (!l->s->clear)
-        value = tile_binary(l->s->combine, box_read(to, &place_in, point, true), value);
-    box_write(to, &place_in, point, value, true);
-}
-
-static const struct tile_buffer *new_lanes(struct tile_type type, int ndim, const expr *shape) {
-    char text[24];
-    snprintf(text, sizeof text, "lane%d", tile_current() ? tile_current()->buffers : 0);
-    return tile_alloc(text, type, TILE_REGISTER, ndim, shape);
+    box_write_line(l->s, &l->s->region[1], l->b, tile_load(l->lane, l->lane->ndim, zero, NULL, NULL));
 }
 
 // A line that the target reduces by itself: its elements lie behind each other, all of them in the buffer.
@@ -185,7 +163,8 @@ static void reduce_by_unit(const struct tile_stmt *s) {
     for (int i = 0; i < b.axes; i++)
         one[i] = extent[i] = box_number(1);
     open_lines(&lines);
-    struct line l = {.s = s, .b = &b, .lane = new_lanes(s->region[1].buffer->type, b.axes, one)};
+    struct line l = {
+        .s = s, .b = &b, .lane = box_alloc("lane", s->region[1].buffer->type, TILE_REGISTER, b.axes, one)};
     b.point[s->axis] = NULL;
     box_place(from, &b, b.point, origin);
     if (!from->origin)
@@ -207,9 +186,9 @@ static void emit_reduce(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
-    expr lanes = box_number(l.lanes), identity = identity_of(s, type);
+    expr lanes = box_number(l.lanes), identity = tile_identity_value(s->combine, type);
     open_lines(&lines);
-    l.lane = new_lanes(type, 1, &lanes);
+    l.lane = box_alloc("lane", type, TILE_REGISTER, 1, &lanes);
     if (l.lane) {
         for_lanes(l.lanes, start_lane, l.lane, &identity);
         take_line(&l, b.size[s->axis]);
@@ -229,30 +208,20 @@ static void reduce(const struct target *target, const struct tile_stmt *s) {
         with_edges(test, emit_reduce, s);
 }
 
-static const struct tile_name *local(const char *prefix, struct tile_type type) {
-    char text[24];
-    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->names : 0);
-    return tile_name(text, type);
-}
-
-static expr value_of_local(const struct tile_name *name) {
-    return name ? tile_name_value(name, TILE_LOCAL) : NULL;
-}
-
 static void emit_scan(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
-    const struct tile_name *sum = local("sum", type), *next = local("next", type),
+    const struct tile_name *sum = box_local("sum", type), *next = box_local("next", type),
                            *i = box_variable(b.size[s->axis]);
-    expr last = tile_binary(TILE_SUB, b.size[s->axis], box_number(1));
+    expr last = SUB(b.size[s->axis], box_number(1));
     open_lines(&lines);
-    tile_assign(sum, identity_of(s, type));
+    tile_assign(sum, tile_identity_value(s->combine, type));
     tile_open_for(i, box_number(0), b.size[s->axis], NULL, TILE_SERIAL);
-    b.point[s->axis] = s->reverse ? tile_binary(TILE_SUB, last, box_point(i)) : box_point(i);
+    b.point[s->axis] = s->reverse ? SUB(last, box_point(i)) : box_point(i);
     expr x = box_read(&s->region[0], &b, b.point, masked);
-    tile_assign(next, x ? tile_binary(s->combine, value_of_local(sum), tile_cast(type, x)) : NULL);
-    box_write(&s->region[1], &b, b.point, value_of_local(s->exclusive ? sum : next), true);
-    tile_assign(sum, value_of_local(next));
+    tile_assign(next, x ? tile_binary(s->combine, box_local_value(sum), tile_cast(type, x)) : NULL);
+    box_write(&s->region[1], &b, b.point, box_local_value(s->exclusive ? sum : next), true);
+    tile_assign(sum, box_local_value(next));
     tile_close();
     tile_close();
 }
@@ -283,7 +252,7 @@ static void gemm(const struct tile_stmt *s) {
     of_c.size[0] = of_a.size[s->transpose[0]];
     of_c.size[1] = of_b.size[!s->transpose[1]];
     box_name(&of_c);
-    const struct tile_name *sum = local("sum", type), *k = box_variable(of_a.size[!s->transpose[0]]);
+    const struct tile_name *sum = box_local("sum", type), *k = box_variable(of_a.size[!s->transpose[0]]);
     expr row = of_c.point[0], col = of_c.point[1], inner = box_point(k);
     expr at_a[2] = {s->transpose[0] ? inner : row, s->transpose[0] ? row : inner};
     expr at_b[2] = {s->transpose[1] ? col : inner, s->transpose[1] ? inner : col};
@@ -293,10 +262,9 @@ static void gemm(const struct tile_stmt *s) {
     tile_open_for(k, box_number(0), of_a.size[!s->transpose[0]], NULL, TILE_SERIAL);
     expr x = box_read(a, &of_a, at_a, true), y = box_read(b, &of_b, at_b, true);
     if (x && y)
-        tile_assign(sum, tile_binary(TILE_ADD, value_of_local(sum),
-                                     tile_binary(TILE_MUL, tile_cast(type, x), tile_cast(type, y))));
+        tile_assign(sum, ADD(box_local_value(sum), MUL(tile_cast(type, x), tile_cast(type, y))));
     tile_close();
-    box_write(c, &of_c, of_c.point, tile_cast(c->buffer->type, value_of_local(sum)), true);
+    box_write(c, &of_c, of_c.point, tile_cast(c->buffer->type, box_local_value(sum)), true);
     tile_close();
 }
 
@@ -323,61 +291,25 @@ static bool has_unit(const struct target *target, const struct tile_stmt *s) {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-static void emit_block(const struct target *target, const struct tile_stmt *body);
-
-static void emit_nested(const struct target *target, const struct tile_stmt *s) {
-    tile_open(*s);
-    emit_block(target, s->body);
-    if (s->other) {
-        tile_else();
-        emit_block(target, s->other);
-    }
-    tile_close();
-}
-
-static void emit(const struct target *target, const struct tile_stmt *s) {
-    switch (s->kind) {
-    case TILE_COPY:
-    case TILE_FILL:
-        if (s->loop == TILE_VECTOR) // one access
-            tile_append(*s);
-        else if (s->kind == TILE_COPY)
-            copy(s);
-        else
-            fill(s);
-        return;
-    case TILE_REDUCE: reduce(target, s); return;
-    case TILE_SCAN: scan(s); return;
-    case TILE_GEMM:
-        if (target->group ? s->threads : has_unit(target, s))
-            tile_append(*s);
-        else
-            gemm(s);
-        return;
-    case TILE_MAP:
-    case TILE_THREAD:
-    case TILE_FOR:
-    case TILE_IF:
-    case TILE_WHILE:
-    case TILE_GRID: emit_nested(target, s); return;
-    case TILE_WAIT:
-        if (target->group)
-            tile_append(*s);
-        return;
-    default: tile_append(*s); return;
-    }
-}
-
-static void emit_block(const struct target *target, const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next)
-        emit(target, s);
+// A copy or fill of one access stays, and so does what the target has a unit for.
+static bool emit(void *data, const struct tile_stmt *s) {
+    const struct target *target = data;
+    bool is_access = s->loop == TILE_VECTOR;
+    if (s->kind == TILE_COPY && !is_access)
+        copy(s);
+    else if (s->kind == TILE_FILL && !is_access)
+        fill(s);
+    else if (s->kind == TILE_REDUCE)
+        reduce(target, s);
+    else if (s->kind == TILE_SCAN)
+        scan(s);
+    else if (s->kind == TILE_GEMM && !(target->group ? s->threads : has_unit(target, s)))
+        gemm(s);
+    else
+        return s->kind == TILE_WAIT && !target->group;
+    return true;
 }
 
 bool pass_tiles(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->is_program)
-        return true;
-    tile_resume(kernel);
-    emit_block(target, tile_take_body());
-    tile_suspend();
-    return !kernel->failed;
+    return !target->is_program || pass_emit_kernel(kernel, emit, (void *)target);
 }

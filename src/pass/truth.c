@@ -4,18 +4,7 @@
 
 #include "pass/pass.h"
 
-static expr not_of(expr a) {
-    return tile_unary(TILE_NOT, a);
-}
-static expr and_of(expr a, expr b) {
-    return tile_binary(TILE_AND, a, b);
-}
-static expr or_of(expr a, expr b) {
-    return tile_binary(TILE_OR, a, b);
-}
-static expr xor_of(expr a, expr b) {
-    return tile_binary(TILE_XOR, a, b);
-}
+#include "tile/notation.h"
 
 static expr on_bool(expr e) {
     expr a = e->arg[0], b = e->arg[1];
@@ -23,25 +12,25 @@ static expr on_bool(expr e) {
     case TILE_NEG:
     case TILE_ABS: return a;
     case TILE_ADD:
-    case TILE_MAX: return or_of(a, b);
+    case TILE_MAX: return OR(a, b);
     case TILE_MUL:
-    case TILE_MIN: return and_of(a, b);
+    case TILE_MIN: return AND(a, b);
     case TILE_SUB:
-    case TILE_NE: return xor_of(a, b);
-    case TILE_EQ: return not_of(xor_of(a, b));
-    case TILE_LT: return and_of(not_of(a), b);
-    case TILE_LE: return or_of(not_of(a), b);
+    case TILE_NE: return XOR(a, b);
+    case TILE_EQ: return NOT(XOR(a, b));
+    case TILE_LT: return AND(NOT(a), b);
+    case TILE_LE: return OR(NOT(a), b);
     case TILE_GT:
     case TILE_SHL:
-    case TILE_SHR: return and_of(a, not_of(b));
-    case TILE_GE: return or_of(a, not_of(b));
+    case TILE_SHR: return AND(a, NOT(b));
+    case TILE_GE: return OR(a, NOT(b));
     default: return e;
     }
 }
 
 // (c and a) or (not c and b)
 static expr choose(expr e) {
-    return or_of(and_of(e->arg[0], e->arg[1]), and_of(not_of(e->arg[0]), e->arg[2]));
+    return OR(AND(e->arg[0], e->arg[1]), AND(NOT(e->arg[0]), e->arg[2]));
 }
 
 static bool is_nothing(expr e) {

@@ -30,20 +30,26 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
     return count;
 }
 
+bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data) {
+    bool found = is(e, data);
+    for (int i = 0; i < tile_operands(e) && !found; i++)
+        found = pass_any(tile_operand(e, i), is, data);
+    return found;
+}
+
+static bool is_index(expr e, const void *variable) {
+    return e->op == TILE_INDEX && e->name == variable;
+}
+
 // Indices are small sums of products: walking their paths is cheap.
-static bool depends(expr e, const struct tile_name *variable) {
-    if (e->op == TILE_INDEX)
-        return e->name == variable;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (depends(tile_operand(e, i), variable))
-            return true;
-    return false;
+bool pass_depends(expr e, const struct tile_name *variable) {
+    return pass_any(e, is_index, variable);
 }
 
 enum pass_step pass_step_of(expr index, const struct tile_name *variable) {
-    if (index->op == TILE_INDEX && index->name == variable)
+    if (is_index(index, variable))
         return PASS_UNIT;
-    if (!depends(index, variable))
+    if (!pass_depends(index, variable))
         return PASS_FIXED;
     if (index->op != TILE_ADD)
         return PASS_OTHER;
@@ -61,28 +67,49 @@ bool pass_is_plain_map(const struct tile_stmt *s) {
     return true;
 }
 
+static bool is_load(expr e, const void *memory) {
+    return e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory;
+}
+
 bool pass_loads(expr e, const struct tile_buffer *memory) {
-    if (e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory)
-        return true;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (pass_loads(tile_operand(e, i), memory))
-            return true;
-    return false;
+    return pass_any(e, is_load, memory);
+}
+
+const struct tile_stmt *pass_find(const struct tile_stmt *body,
+                                  bool (*is)(const struct tile_stmt *s, const void *data), const void *data) {
+    const struct tile_stmt *found = NULL;
+    for (const struct tile_stmt *s = body; s && !found; s = s->next) {
+        found = is(s, data) ? s : pass_find(s->body, is, data);
+        found = found ? found : pass_find(s->other, is, data);
+    }
+    return found;
+}
+
+static bool is_kind(const struct tile_stmt *s, const void *kind) {
+    return s->kind == *(const enum tile_stmt_kind *)kind;
+}
+
+const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_stmt_kind kind) {
+    return pass_find(body, is_kind, &kind);
+}
+
+static bool uses(const struct tile_stmt *s, const void *memory) {
+    expr root[TILE_STMT_EXPRS];
+    int count = tile_stmt_exprs(s, root);
+    bool used = s->buffer && tile_memory_of(s->buffer) == memory;
+    for (int i = 0; i < 3; i++)
+        used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
+    for (int i = 0; i < count && !used; i++)
+        used = root[i] && pass_loads(root[i], memory);
+    return used;
 }
 
 bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        expr root[TILE_STMT_EXPRS];
-        int count = tile_stmt_exprs(s, root);
-        bool used = s->buffer && tile_memory_of(s->buffer) == memory;
-        for (int i = 0; i < 3; i++)
-            used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
-        for (int i = 0; i < count && !used; i++)
-            used = root[i] && pass_loads(root[i], memory);
-        if (used || pass_uses(s->body, memory) || pass_uses(s->other, memory))
-            return true;
-    }
-    return false;
+    return pass_find(body, uses, memory);
+}
+
+bool pass_touches(const struct tile_stmt *s, const struct tile_buffer *memory) {
+    return uses(s, memory) || pass_uses(s->body, memory) || pass_uses(s->other, memory);
 }
 
 bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory) {
@@ -92,11 +119,13 @@ bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *mem
     return false;
 }
 
-void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory) {
+struct tile_stmt *pass_take_alloc(struct tile_stmt **list, const struct tile_buffer *memory) {
     while (*list && ((*list)->kind != TILE_ALLOC || (*list)->buffer != memory))
         list = &(*list)->next;
-    if (*list)
-        *list = (*list)->next;
+    struct tile_stmt *alloc = *list;
+    if (alloc)
+        *list = alloc->next;
+    return alloc;
 }
 
 enum { PATHS = 2000 }; // most through a simple formula
@@ -131,30 +160,41 @@ bool pass_is_simple(struct tile_kernel *kernel) {
     return !p.many;
 }
 
-struct types {
+struct nodes {
     bool *seen; // by id
-    uint32_t found;
+    void (*visit)(expr e, void *data);
+    void *data;
 };
 
-static void note_types(struct types *t, expr e) {
-    zl_dtype dtype = tile_dtype_of((struct tile_type){e->type.kind, e->type.bits, 1});
-    if (t->seen[e->id])
+static void visit_node(struct nodes *n, expr e) {
+    if (n->seen[e->id])
         return;
-    t->seen[e->id] = true;
-    t->found |= dtype < ZL_DTYPE_COUNT ? PASS_BIT(dtype) : 0;
+    n->seen[e->id] = true;
+    n->visit(e, n->data);
     for (int i = 0; i < tile_operands(e); i++)
-        note_types(t, tile_operand(e, i));
+        visit_node(n, tile_operand(e, i));
 }
 
-static void note_place(expr *place, void *types) {
-    note_types(types, *place);
+static void visit_place(expr *place, void *nodes) {
+    visit_node(nodes, *place);
+}
+
+bool pass_each_node(struct tile_kernel *kernel, void (*visit)(expr e, void *data), void *data) {
+    struct nodes n = {memory_zero(sizeof *n.seen * (size_t)(kernel->ids + 1)), visit, data};
+    kernel->failed |= !n.seen;
+    if (n.seen)
+        pass_each_expr(kernel->body, visit_place, &n);
+    memory_free(n.seen);
+    return !kernel->failed;
+}
+
+static void note_type(expr e, void *found) {
+    zl_dtype dtype = tile_dtype_of((struct tile_type){e->type.kind, e->type.bits, 1});
+    *(uint32_t *)found |= dtype < ZL_DTYPE_COUNT ? PASS_BIT(dtype) : 0;
 }
 
 uint32_t pass_dtypes(struct tile_kernel *kernel) {
-    struct types t = {.seen = memory_zero(sizeof *t.seen * (size_t)(kernel->ids + 1))};
-    kernel->failed |= !t.seen;
-    if (t.seen)
-        pass_each_expr(kernel->body, note_place, &t);
-    memory_free(t.seen);
-    return t.found;
+    uint32_t found = 0;
+    pass_each_node(kernel, note_type, &found);
+    return found;
 }

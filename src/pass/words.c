@@ -3,24 +3,10 @@
 
 #include "pass/boxes.h"
 
-#include <stdio.h>
-
 // im2col --------------------------------------------------------------------------------------------------------------
 
-static expr plus(expr a, expr b) {
-    return tile_binary(TILE_ADD, a, b);
-}
-
 static expr times(expr a, int64_t b) {
-    return b == 1 ? a : tile_binary(TILE_MUL, a, box_number(b));
-}
-
-static expr over(expr a, expr b) {
-    return tile_binary(TILE_FLOORDIV, a, b);
-}
-
-static expr rest(expr a, expr b) {
-    return tile_binary(TILE_REM, a, b);
+    return b == 1 ? a : MUL(a, box_number(b));
 }
 
 // How many points the window has along an axis of the images; where it does not fit there are none.
@@ -28,14 +14,14 @@ static expr points_along(const struct tile_stmt *s, int axis) {
     const struct tile_window *w = &s->window;
     int64_t room = 2 * w->pad - w->dilation * (w->size - 1) - 1 + w->stride;
     expr size = box_index(s->region[0].buffer->shape[axis]);
-    return tile_binary(TILE_MAX, over(plus(size, box_number(room)), box_number(w->stride)), box_number(0));
+    return MAX(FLOORDIV(ADD(size, box_number(room)), box_number(w->stride)), box_number(0));
 }
 
 // Where a tap of the window is along an axis of the images, for a point of the result.
 static expr tap_along(const struct tile_stmt *s, expr point, expr tap) {
     const struct tile_window *w = &s->window;
-    expr at = plus(times(point, w->stride), times(tap, w->dilation));
-    return w->pad ? tile_binary(TILE_SUB, at, box_number(w->pad)) : at;
+    expr at = ADD(times(point, w->stride), times(tap, w->dilation));
+    return w->pad ? SUB(at, box_number(w->pad)) : at;
 }
 
 static void im2col(const struct tile_stmt *s) {
@@ -44,17 +30,17 @@ static void im2col(const struct tile_stmt *s) {
     expr high = points_along(s, 1), wide = points_along(s, 2), channels = box_index(from->buffer->shape[3]),
          size = box_number(s->window.size);
     tile_open_map(b.axes, b.name, b.size);
-    expr row = plus(box_index(s->index[0]), b.point[0]), column = plus(box_index(s->index[1]), b.point[1]);
-    expr tap = over(column, channels), point = over(row, wide);
-    expr index[4] = {over(point, high), tap_along(s, rest(point, high), over(tap, size)),
-                     tap_along(s, rest(row, wide), rest(tap, size)), rest(column, channels)};
+    expr row = ADD(box_index(s->index[0]), b.point[0]), column = ADD(box_index(s->index[1]), b.point[1]);
+    expr tap = FLOORDIV(column, channels), point = FLOORDIV(row, wide);
+    expr index[4] = {FLOORDIV(point, high), tap_along(s, REM(point, high), FLOORDIV(tap, size)),
+                     tap_along(s, REM(row, wide), REM(tap, size)), REM(column, channels)};
     expr most = box_number((int64_t)s->window.size * s->window.size);
-    expr mask = box_both(tile_binary(TILE_GE, row, box_number(0)), tile_binary(TILE_GE, column, box_number(0)));
-    mask = box_both(mask, tile_binary(TILE_LT, tap, most));
-    mask = box_both(mask, tile_binary(TILE_GT, tile_binary(TILE_MUL, high, wide), box_number(0)));
+    expr mask = box_both(GE(row, box_number(0)), GE(column, box_number(0)));
+    mask = box_both(mask, LT(tap, most));
+    mask = box_both(mask, GT(MUL(high, wide), box_number(0)));
     for (int i = 0; i < 3; i++) { // the last is a remainder
-        mask = i ? box_both(mask, tile_binary(TILE_GE, index[i], box_number(0))) : mask;
-        mask = box_both(mask, tile_binary(TILE_LT, index[i], box_index(from->buffer->shape[i])));
+        mask = i ? box_both(mask, GE(index[i], box_number(0))) : mask;
+        mask = box_both(mask, LT(index[i], box_index(from->buffer->shape[i])));
     }
     expr value = mask ? tile_load(from->buffer, 4, index, mask, NULL) : NULL;
     box_write(to, &b, b.point, value ? tile_cast(to->buffer->type, value) : NULL, true);
@@ -64,15 +50,13 @@ static void im2col(const struct tile_stmt *s) {
 // Sizes without sign -----------------------------------------------------------------------------------------------------
 
 static void reduce_sizes(struct tile_stmt s) {
-    char text[24];
     struct box b = box_of(&s.region[0], NULL);
     struct tile_type type = s.region[1].buffer->type;
-    snprintf(text, sizeof text, "sizes%d", tile_current() ? tile_current()->buffers : 0);
-    const struct tile_buffer *sizes = tile_alloc(text, type, TILE_FRAGMENT, b.axes, b.size);
+    const struct tile_buffer *sizes = box_alloc("sizes", type, TILE_FRAGMENT, b.axes, b.size);
     tile_open_map(b.axes, b.name, b.size);
     expr x = box_read(&s.region[0], &b, b.point, true);
     if (sizes && x)
-        tile_store(sizes, b.axes, b.point, tile_unary(TILE_ABS, tile_cast(type, x)), NULL);
+        tile_store(sizes, b.axes, b.point, ABS(tile_cast(type, x)), NULL);
     tile_close();
     s.region[0] = (struct tile_region){.buffer = sizes};
     s.absolute = false;
@@ -81,38 +65,20 @@ static void reduce_sizes(struct tile_stmt s) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-static bool has_words(const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next)
-        if (s->kind == TILE_IM2COL || s->absolute || has_words(s->body) || has_words(s->other))
-            return true;
-    return false;
+static bool is_word(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_IM2COL || s->absolute;
 }
 
-static void emit_block(const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        if (s->kind == TILE_IM2COL)
-            im2col(s);
-        else if (s->absolute)
-            reduce_sizes(*s);
-        else if (s->body || s->other) {
-            tile_open(*s);
-            emit_block(s->body);
-            if (s->other) {
-                tile_else();
-                emit_block(s->other);
-            }
-            tile_close();
-        } else
-            tile_append(*s);
-    }
+static bool emit(void *data, const struct tile_stmt *s) {
+    if (s->kind == TILE_IM2COL)
+        im2col(s);
+    else if (s->absolute)
+        reduce_sizes(*s);
+    return is_word(s, data);
 }
 
 bool pass_words(struct tile_kernel *kernel, const struct target *target) {
     (void)target;
-    if (!has_words(kernel->body))
-        return true;
-    tile_resume(kernel);
-    emit_block(tile_take_body());
-    tile_suspend();
-    return !kernel->failed;
+    return !pass_find(kernel->body, is_word, NULL) || pass_emit_kernel(kernel, emit, NULL);
 }

@@ -22,39 +22,6 @@ const char *group_space(const struct program *p, const struct tile_buffer *b) {
 
 // Simple statements -----------------------------------------------------------------------------------------------------
 
-static void open_masked(struct program *p, expr mask) {
-    style_line(&p->style, "{");
-    p->style.indent++;
-    if (!mask)
-        return;
-    text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
-    program_operand(p, mask);
-    text_add(p->style.out, ")\n    ");
-}
-
-static void atomic(struct program *p, const struct tile_stmt *s) {
-    struct tile_type type = s->buffer->type;
-    const char *word = program_atomic_word(p, s);
-    expr root[TILE_STMT_EXPRS];
-    if (!word)
-        return;
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
-    if (s->old && s->mask)
-        style_line(&p->style, "x%d = 0;", s->old->id);
-    open_masked(p, s->mask);
-    text_add(p->style.out, "%*sZL_ATOMIC_%d(", 4 * p->style.indent, "", type.bits);
-    text_add(p->style.out, s->old ? "x%d =, " : "(void), ", s->old ? s->old->id : 0);
-    text_add(p->style.out, "%s, %s, &", group_space(p, s->buffer), tile_type_name(type));
-    program_element(p, s->buffer, s->index);
-    text_add(p->style.out, ", zl_%s_%s, ", word, tile_type_name(type));
-    program_operand(p, s->value);
-    text_add(p->style.out, ");\n");
-    style_close(&p->style);
-    style_close(&p->style);
-}
-
 static void print(struct program *p, const struct tile_stmt *s) {
     struct text *out = p->style.out;
     struct text format = {0};
@@ -65,27 +32,21 @@ static void print(struct program *p, const struct tile_stmt *s) {
     text_add(out, "%*sprintf(", 4 * p->style.indent, "");
     program_quoted(out, format.data);
     text_free(&format);
-    if (s->value) {
-        bool is_half = tile_type_is_half(s->value->type);
-        text_add(out, is_half ? ", (ZL_WIDE)zl_f32_of_%s(" : ", (ZL_WIDE)(", tile_type_name(s->value->type));
-        program_operand(p, s->value);
-        text_add(out, ")");
-    }
+    if (s->value && tile_type_is_half(s->value->type))
+        program_text(p, &s->value, ", (ZL_WIDE)zl_f32_of_%s(@)", tile_type_name(s->value->type));
+    else if (s->value)
+        program_text(p, &s->value, ", (ZL_WIDE)(@)");
     text_add(out, ");\n");
 }
 
 // Threads of a group go on: others wait for them at barriers.
 static void message(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
+    program_open(p, s, 0, NULL);
     if (s->kind == TILE_PRINT)
         print(p, s);
     else {
-        text_add(p->style.out, "%*sif (!", 4 * p->style.indent, "");
-        program_operand(p, s->mask);
-        text_add(p->style.out, ")\n%*sZL_FAIL(%d);\n", 4 * p->style.indent + 4, "", MAX_OF(s->place.line, 1));
+        program_line(p, &s->mask, "if (!@)");
+        style_line(&p->style, "    ZL_FAIL(%d);", MAX_OF(s->place.line, 1));
     }
     style_close(&p->style);
 }
@@ -115,29 +76,31 @@ static void vector_target(struct program *p, const struct tile_region *r, int by
 }
 
 static int run_bytes(const struct tile_region *r) {
-    return (int)program_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
+    return (int)pass_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
+}
+
+// A copy that runs on; where a mask is there and false, of zeros.
+static void async_copy(struct program *p, const struct tile_stmt *s, expr mask) {
+    int bytes = run_bytes(&s->region[1]);
+    text_add(p->style.out, "%*szl_async_%s%d(", 4 * p->style.indent, "", mask ? "or_zero_" : "", bytes);
+    vector_place(p, &s->region[1], bytes, false);
+    text_add(p->style.out, ", ");
+    vector_place(p, &s->region[0], bytes, true);
+    program_text(p, &mask, mask ? ", @);\n" : ");\n");
 }
 
 static void vector_copy(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
     struct text *out = p->style.out;
+    const struct tile_buffer *from = s->region[0].buffer;
     int bytes = run_bytes(&s->region[1]);
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
-    text_add(out, "%*s", 4 * p->style.indent, "");
-    if (s->is_async) {
-        text_add(out, "zl_async_%d(", bytes);
-        vector_place(p, &s->region[1], bytes, false);
-        text_add(out, ", ");
-        vector_place(p, &s->region[0], bytes, true);
-        text_add(out, ");\n");
-    } else {
-        const struct tile_buffer *from = s->region[0].buffer;
+    program_open(p, s, 0, NULL);
+    if (s->is_async)
+        async_copy(p, s, NULL);
+    else {
         bool is_packed = from->memory == TILE_REGISTER && tile_type_bytes(from->type) < 4;
         bool is_renewed = from == s->region[1].buffer;
         bool loads = program_is_once(s, from), stores = program_is_once(s, s->region[1].buffer);
-        text_add(out, stores ? "ZL_STORE_ONCE(" : "");
+        text_add(out, "%*s%s", 4 * p->style.indent, "", stores ? "ZL_STORE_ONCE(" : "");
         vector_target(p, &s->region[1], bytes);
         text_add(out, stores ? ", " : " = ");
         text_add(out, loads        ? "ZL_LOAD_ONCE(*"
@@ -159,19 +122,8 @@ static bool copy_or_zero(struct program *p, const struct tile_stmt *s) {
     const struct tile_stmt *copy = s->body;
     if (!is_vector(copy, TILE_COPY) || !copy->is_async || !is_vector(s->other, TILE_FILL))
         return false;
-    expr root[TILE_STMT_EXPRS + 1];
-    int bytes = run_bytes(&copy->region[1]), count = tile_stmt_exprs(copy, root);
-    root[count] = s->mask;
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, count + 1, root);
-    text_add(p->style.out, "%*szl_async_or_zero_%d(", 4 * p->style.indent, "", bytes);
-    vector_place(p, &copy->region[1], bytes, false);
-    text_add(p->style.out, ", ");
-    vector_place(p, &copy->region[0], bytes, true);
-    text_add(p->style.out, ", ");
-    program_operand(p, s->mask);
-    text_add(p->style.out, ");\n");
+    program_open(p, copy, 1, &s->mask);
+    async_copy(p, copy, s->mask);
     style_close(&p->style);
     return true;
 }
@@ -211,11 +163,8 @@ static bool copies_ahead(struct program *p, const struct tile_stmt *s) {
 }
 
 static void vector_zero(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
     int bytes = run_bytes(&s->region[1]);
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
+    program_open(p, s, 0, NULL);
     text_add(p->style.out, "%*s", 4 * p->style.indent, "");
     vector_target(p, &s->region[1], bytes);
     text_add(p->style.out, " = ZL_ZERO_%d;\n", bytes);
@@ -265,37 +214,15 @@ static void wait(struct program *p, const struct tile_stmt *s) {
 static void shuffle(struct program *p, const struct tile_stmt *s) {
     static const char *const word[] = {"XOR", "UP", "FROM"};
     const char *type = tile_type_name(s->old->type);
-    expr root[TILE_STMT_EXPRS];
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
-    text_add(p->style.out, "%*sx%d = (%s)ZL_SHUFFLE_%s((%s)", 4 * p->style.indent, "", s->old->id, type,
-             word[s->shuffle], s->old->type.bits < 32 ? "u32" : type);
-    program_operand(p, s->value);
-    text_add(p->style.out, ", (u32)");
-    program_operand(p, s->step);
-    text_add(p->style.out, ", %du);\n", s->threads);
+    program_open(p, s, 0, NULL);
+    program_line(p, (expr[]){s->value, s->step}, "x%d = (%s)ZL_SHUFFLE_%s((%s)@, (u32)@, %du);", s->old->id,
+                 type, word[s->shuffle], s->old->type.bits < 32 ? "u32" : type, s->threads);
     style_close(&p->style);
-}
-
-static void map(struct program *p, const struct tile_stmt *s) {
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_extents(p, s);
-    for (int i = 0; i < s->indices; i++) {
-        int id = s->name[i]->id;
-        style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(s->name[i]->type), id, id,
-                   id, id);
-    }
-    program_block(p, s->body);
-    for (int i = 0; i <= s->indices; i++)
-        style_close(&p->style);
 }
 
 static bool own(struct program *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_ALLOC: alloc(p, s); return true;
-    case TILE_ATOMIC: atomic(p, s); return true;
     case TILE_ASSERT:
     case TILE_PRINT: message(p, s); return true;
     case TILE_COPY: vector_copy(p, s); return true;
@@ -311,7 +238,6 @@ static bool own(struct program *p, const struct tile_stmt *s) {
         return true;
     case TILE_WAIT: wait(p, s); return true;
     case TILE_SHUFFLE: shuffle(p, s); return true;
-    case TILE_MAP: map(p, s); return true;
     case TILE_GEMM: group_gemm(p, s); return true;
     default: return false;
     }
@@ -421,11 +347,8 @@ static void each_views(struct program *p, const struct tile_stmt *body) {
     }
 }
 
-static bool has_gemm(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_GEMM || has_gemm(s->body) || has_gemm(s->other))
-            return true;
-    return false;
+static bool has_gemm(const struct tile_stmt *body) {
+    return pass_find_kind(body, TILE_GEMM);
 }
 
 static void name_block(struct program *p, const struct tile_name *name, const char *value) {
@@ -460,8 +383,7 @@ static void name_blocks(struct program *p, const struct tile_stmt *s) {
     }
 }
 
-static void function(struct program *p, const struct tile_stmt *grid, const char *symbol, int at,
-                     bool *declared) {
+static void function(struct program *p, const struct tile_stmt *grid, int at) {
     const struct tile_stmt *threads = grid->body;
     struct text *out = p->style.out;
     char bounds[32];
@@ -470,7 +392,7 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
     text_add(out, words_of(p)->function, bounds);
     if (grid->cluster)
         text_add(out, " ZL_CLUSTER(%d)", grid->cluster);
-    text_add(out, " %s_%d(", symbol, at);
+    text_add(out, " %s_%d(", p->symbol, at);
     arguments(p);
     text_add(out, ") {\n");
     p->style.indent = 1;
@@ -489,50 +411,27 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
     each_shared(p, threads, 0, declare_shared);
     name_blocks(p, grid);
     name_block(p, threads->name[0], words_of(p)->thread);
-    program_locals(p, threads->body, declared);
+    program_locals(p, threads->body);
     program_block(p, threads->body);
     style_close(&p->style);
     text_add(out, "\n");
 }
 
-static void functions(struct program *p, const char *symbol) {
+static void functions(struct program *p) {
     int at = 0;
     declare_tables(p);
-    for (const struct tile_stmt *s = p->kernel->body; s && !p->failed; s = s->next) {
-        if (s->kind != TILE_GRID)
-            continue;
-        bool *declared = memory_zero(sizeof *declared * (size_t)(p->kernel->names + 1));
-        p->failed = !declared;
-        if (declared)
-            function(p, s, symbol, at++, declared);
-        memory_free(declared);
-    }
+    for (const struct tile_stmt *s = p->kernel->body; s && !p->failed; s = s->next)
+        if (s->kind == TILE_GRID)
+            function(p, s, at++);
 }
 
 bool group_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
-    struct plan plan = {.kernel = kernel};
-    struct program p = {.style = *style, .kernel = kernel, .own = own, .symbol = symbol};
-    p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
-    plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
-    bool good = p.seen && plan.of;
-    p.style.plan = &plan;
-    p.of = plan.of;
-    if (good)
-        functions(&p, symbol);
-    memory_free(p.seen);
-    memory_free(plan.of);
-    return good && !p.failed;
-}
-
-static bool has_assertion(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_ASSERT || has_assertion(s->body) || has_assertion(s->other))
-            return true;
-    return false;
+    struct program p = {.kernel = kernel, .own = own, .symbol = symbol};
+    return program_write(&p, style, functions);
 }
 
 bool render_has_status(const struct tile_kernel *kernel) {
-    return has_assertion(kernel->body);
+    return pass_find_kind(kernel->body, TILE_ASSERT);
 }
 
 static struct render_launch launch_of(const struct tile_stmt *grid) {

@@ -41,32 +41,18 @@ static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
     return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
 }
 
-#define GROUP_TARGET(name, words, ...) SCALAR_TARGET(name, words, .is_program = true, __VA_ARGS__)
+// A language of groups: its spellings, prelude and words, then members of the target, each with a comma behind.
+#define GROUP_DIALECT(id, spellings, head, own_words, ...)                                                   \
+    const struct dialect dialect_##id = {.target =                                                           \
+                                             SCALAR_TARGET(#id, spellings, .is_program = true, __VA_ARGS__), \
+                                         .prelude = head,                                                    \
+                                         .program = group_render,                                            \
+                                         .words = &own_words,                                                \
+                                         SCALAR_DIALECT}
 
-const struct dialect dialect_opencl_tiles = {
-    .target = GROUP_TARGET("opencl_tiles", scalar_group_words, .group = &opencl_group, ),
-    .prelude = prelude_opencl_tiles,
-    .program = group_render,
-    .words = &opencl_words,
-    SCALAR_DIALECT};
-
-const struct dialect dialect_opencl_cpu_tiles = {
-    .target = GROUP_TARGET("opencl_cpu_tiles", scalar_group_words, .group = &opencl_cpu_group, ),
-    .prelude = prelude_opencl_tiles,
-    .program = group_render,
-    .words = &opencl_words,
-    SCALAR_DIALECT};
-
-const struct dialect dialect_cuda_tiles = {
-    .target = GROUP_TARGET("cuda_tiles", scalar_cuda_words, .group = &cuda_group, .multiplies = has_mma, ),
-    .prelude = prelude_cuda_tiles,
-    .program = group_render,
-    .words = &cuda_words,
-    SCALAR_DIALECT};
-
-const struct dialect dialect_hip_tiles = {
-    .target = GROUP_TARGET("hip_tiles", scalar_exp2_words, .group = &hip_group, ),
-    .prelude = prelude_hip_tiles,
-    .program = group_render,
-    .words = &cuda_words,
-    SCALAR_DIALECT};
+GROUP_DIALECT(opencl_tiles, scalar_group_words, prelude_opencl_tiles, opencl_words, .group = &opencl_group, );
+GROUP_DIALECT(opencl_cpu_tiles, scalar_group_words, prelude_opencl_tiles, opencl_words,
+              .group = &opencl_cpu_group, );
+GROUP_DIALECT(cuda_tiles, scalar_cuda_words, prelude_cuda_tiles, cuda_words, .group = &cuda_group,
+              .multiplies = has_mma, );
+GROUP_DIALECT(hip_tiles, scalar_exp2_words, prelude_hip_tiles, cuda_words, .group = &hip_group, );

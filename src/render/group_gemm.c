@@ -10,22 +10,24 @@
 
 int64_t gemm_origin(const struct gemm_operand *o, int axis) {
     const struct tile_region *r = o->region;
-    return r->origin ? program_number(r->origin[r->buffer->ndim - 2 + axis]) : 0;
+    return r->origin ? pass_number(r->origin[r->buffer->ndim - 2 + axis]) : 0;
 }
 
 int64_t gemm_size(const struct gemm_operand *o, int axis) {
     const struct tile_buffer *b = o->region->buffer;
-    return program_number(b->shape[b->ndim - 2 + axis]);
+    return pass_number(b->shape[b->ndim - 2 + axis]);
+}
+
+void gemm_loop(struct program *p, const char *name, int64_t from, int64_t to) {
+    style_line(&p->style, "ZL_UNROLL");
+    style_open(&p->style, "for (u32 %s = %" PRId64 "; %s < %" PRId64 "; %s++)", name, from, name, to, name);
 }
 
 void gemm_matrix(struct program *p, const struct gemm_operand *o) {
     const struct tile_buffer *b = o->region->buffer;
     text_add(p->style.out, "b%d", b->id);
-    for (int i = 0; o->region->origin && i < b->ndim - 2; i++) {
-        text_add(p->style.out, " + (u32)");
-        program_operand(p, o->region->origin[i]);
-        text_add(p->style.out, " * %" PRId64 "u", program_stride(b, i));
-    }
+    for (int i = 0; o->region->origin && i < b->ndim - 2; i++)
+        program_text(p, &o->region->origin[i], " + (u32)@ * %" PRId64 "u", program_stride(b, i));
 }
 
 // Loads -----------------------------------------------------------------------------------------------------------------
@@ -90,10 +92,8 @@ static void load(struct program *p, const struct gemm_operand *o, const char *to
 // A tile in registers is laid out as the instruction wants it: pairs of neighbours are words.
 static void pack(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     int id = o->region->buffer->id;
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_j = 0; zl_j < 4; zl_j++)");
+    gemm_loop(p, "zl_i", 0, o->steps);
+    gemm_loop(p, "zl_j", 0, 4);
     style_line(&p->style, "const u32 zl_at = zl_i * %" PRId64 "u + zl_k * 8 + zl_j * 2;", depth / 2);
     style_line(&p->style, "%s[zl_i][zl_j] = (u32)b%d[zl_at] | (u32)b%d[zl_at + 1] << 16;", to, id, id);
     style_close(&p->style);
@@ -140,10 +140,8 @@ static struct gemm_operand operand_b(const struct tile_stmt *s, int64_t columns)
 
 static void multiply(struct program *p, const struct gemm_product *m) {
     int64_t pairs = m->b.steps;
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->a.steps);
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_j = 0; zl_j < %" PRId64 "; zl_j++)", 2 * pairs);
+    gemm_loop(p, "zl_i", 0, m->a.steps);
+    gemm_loop(p, "zl_j", 0, 2 * pairs);
     style_line(&p->style,
                "zl_multiply_%s(b%d + (zl_i * %" PRId64
                " + zl_j) * 4, zl_a[zl_i], zl_b[zl_j / 2] + zl_j %% 2 * 2);",
@@ -159,8 +157,7 @@ static void by_subgroups(struct program *p, const struct gemm_product *m) {
         style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->rows * m->columns / 32);
         style_line(&p->style, "    b%d[zl_i] = 0;", m->sum);
     }
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_k = 0; zl_k < %" PRId64 "; zl_k++)", m->depth / GEMM_STEP);
+    gemm_loop(p, "zl_k", 0, m->depth / GEMM_STEP);
     style_line(&p->style, "u32 zl_a[%" PRId64 "][4], zl_b[%" PRId64 "][4];", m->a.steps, m->b.steps);
     gemm_load(p, &m->a, "zl_a", m->depth);
     gemm_load(p, &m->b, "zl_b", m->depth);
@@ -169,9 +166,9 @@ static void by_subgroups(struct program *p, const struct gemm_product *m) {
 }
 
 static struct gemm_product product_of(const struct tile_stmt *s) {
-    struct gemm_product m = {.rows = program_number(s->extent[0]) / s->threads,
-                             .columns = program_number(s->extent[1]) / s->keep,
-                             .depth = program_number(s->extent[2]),
+    struct gemm_product m = {.rows = pass_number(s->extent[0]) / s->threads,
+                             .columns = pass_number(s->extent[1]) / s->keep,
+                             .depth = pass_number(s->extent[2]),
                              .down = s->threads,
                              .clear = s->clear,
                              .sum = s->region[2].buffer->id,
@@ -187,11 +184,8 @@ bool group_gemm_runs_on(const struct tile_stmt *s) {
 }
 
 void group_gemm(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
     struct gemm_product m = product_of(s);
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
+    program_open(p, s, 0, NULL);
     style_line(&p->style,
                "const u32 zl_lane = threadIdx.x %% 32, zl_row = threadIdx.x / 32 %% %d * %" PRId64 "u, "
                "zl_column = threadIdx.x / %d * %" PRId64 "u;",

@@ -31,6 +31,8 @@ struct gemm_product {
 int64_t gemm_origin(const struct gemm_operand *o, int axis); // of its rows, its columns: numbers
 int64_t gemm_size(const struct gemm_operand *o, int axis);   // of its buffer's
 void gemm_matrix(struct program *p, const struct gemm_operand *o); // address of the matrix of a stack
+// Opens an unrolled loop over a variable of the text.
+void gemm_loop(struct program *p, const char *name, int64_t from, int64_t to);
 void gemm_load(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth); // for zl_k
 
 // group_warps.c: four subgroups as one.

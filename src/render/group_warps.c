@@ -87,10 +87,8 @@ static void multiply(struct program *p, const struct gemm_product *m, bool is_fi
 }
 
 static void open_steps(struct program *p, const struct gemm_product *m, int from, int64_t to) {
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_k = %d; zl_k < %" PRId64 "; zl_k++)", from, to);
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->a.steps);
+    gemm_loop(p, "zl_k", from, to);
+    gemm_loop(p, "zl_i", 0, m->a.steps);
 }
 
 static void close_steps(struct program *p) {
@@ -124,8 +122,7 @@ void gemm_by_warps(struct program *p, const struct gemm_product *m) {
         descriptor(p, &m->a);
     } else {
         style_line(&p->style, "u32 zl_a[%" PRId64 "][%" PRId64 "][4];", steps, m->a.steps);
-        style_line(&p->style, "ZL_UNROLL");
-        style_open(&p->style, "for (u32 zl_k = 0; zl_k < %" PRId64 "; zl_k++)", steps);
+        gemm_loop(p, "zl_k", 0, steps);
         gemm_load(p, &m->a, "zl_a[zl_k]", m->depth);
         style_close(&p->style);
     }

@@ -195,31 +195,21 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 
 // An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. OLD is what is done with what was
 // there, SPACE where the element is.
+#define ATOMIC_WORD(bits) \
+    "#define ZL_ATOMIC_" bits "(OLD, SPACE, T, at, fn, value) \\\n" \
+    "    do { \\\n" \
+    "        volatile SPACE u" bits " *zl_at = (volatile SPACE u" bits " *)(at); \\\n" \
+    "        union { u" bits " u; T t; } zl_old, zl_new; \\\n" \
+    "        u" bits " zl_seen = *zl_at; \\\n" \
+    "        do { \\\n" \
+    "            zl_old.u = zl_seen; \\\n" \
+    "            zl_new.t = fn(zl_old.t, value); \\\n" \
+    "            zl_seen = ZL_SWAP_" bits "(zl_at, zl_old.u, zl_new.u); \\\n" \
+    "        } while (zl_seen != zl_old.u); \\\n" \
+    "        OLD zl_old.t; \\\n" \
+    "    } while (0)\n"
 #define ATOMIC_WORDS \
-    "#define ZL_ATOMIC_32(OLD, SPACE, T, at, fn, value) \\\n" \
-    "    do { \\\n" \
-    "        volatile SPACE u32 *zl_at = (volatile SPACE u32 *)(at); \\\n" \
-    "        union { u32 u; T t; } zl_old, zl_new; \\\n" \
-    "        u32 zl_seen = *zl_at; \\\n" \
-    "        do { \\\n" \
-    "            zl_old.u = zl_seen; \\\n" \
-    "            zl_new.t = fn(zl_old.t, value); \\\n" \
-    "            zl_seen = ZL_SWAP_32(zl_at, zl_old.u, zl_new.u); \\\n" \
-    "        } while (zl_seen != zl_old.u); \\\n" \
-    "        OLD zl_old.t; \\\n" \
-    "    } while (0)\n" \
-    "#define ZL_ATOMIC_64(OLD, SPACE, T, at, fn, value) \\\n" \
-    "    do { \\\n" \
-    "        volatile SPACE u64 *zl_at = (volatile SPACE u64 *)(at); \\\n" \
-    "        union { u64 u; T t; } zl_old, zl_new; \\\n" \
-    "        u64 zl_seen = *zl_at; \\\n" \
-    "        do { \\\n" \
-    "            zl_old.u = zl_seen; \\\n" \
-    "            zl_new.t = fn(zl_old.t, value); \\\n" \
-    "            zl_seen = ZL_SWAP_64(zl_at, zl_old.u, zl_new.u); \\\n" \
-    "        } while (zl_seen != zl_old.u); \\\n" \
-    "        OLD zl_old.t; \\\n" \
-    "    } while (0)\n" \
+    ATOMIC_WORD("32") ATOMIC_WORD("64") \
     "#define ZL_ATOMIC_PART(OLD, SPACE, T, at, fn, value) \\\n" \
     "    do { \\\n" \
     "        SPACE char *zl_byte = (SPACE char *)(at); \\\n" \
@@ -279,6 +269,12 @@ const char prelude_opencl_tiles[] =
     "#define ZL_BARRIER __syncthreads()\n" \
     "#define ZL_FAIL(line) atomicCAS((int *)zl_status, 0, line)\n"
 
+#define LOAD_MATRICES(name, trans) \
+    "FN void " name "(u32 *x, const void *at) {\n" \
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];\"\n" \
+    "                 : \"=r\"(x[0]), \"=r\"(x[1]), \"=r\"(x[2]), \"=r\"(x[3]) : \"r\"(zl_shared(at)) : \"memory\");\n" \
+    "}\n"
+
 // Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
 const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
     CUDA_FLOATS CUDA_HALVES HALF_MATH
@@ -315,14 +311,7 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "ZL_ASYNC(4, \"ca\")\nZL_ASYNC(8, \"ca\")\nZL_ASYNC(16, \"cg\")\n"
     "#define ZL_COMMIT asm volatile(\"cp.async.commit_group;\" ::: \"memory\")\n"
     "#define ZL_WAIT(keep) asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(keep) : \"memory\")\n"
-    "FN void zl_load_matrices(u32 *x, const void *at) {\n"
-    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
-    "                 : \"=r\"(x[0]), \"=r\"(x[1]), \"=r\"(x[2]), \"=r\"(x[3]) : \"r\"(zl_shared(at)) : \"memory\");\n"
-    "}\n"
-    "FN void zl_load_transposed(u32 *x, const void *at) {\n"
-    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
-    "                 : \"=r\"(x[0]), \"=r\"(x[1]), \"=r\"(x[2]), \"=r\"(x[3]) : \"r\"(zl_shared(at)) : \"memory\");\n"
-    "}\n"
+    LOAD_MATRICES("zl_load_matrices", "") LOAD_MATRICES("zl_load_transposed", ".trans")
     "#define ZL_MULTIPLY(NAME, TYPE) \\\n"
     "    FN void NAME(f32 *c, const u32 *a, const u32 *b) { \\\n"
     "        asm(\"mma.sync.aligned.m16n8k16.row.col.f32.\" TYPE \".\" TYPE \".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\" \\\n"

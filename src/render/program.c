@@ -10,15 +10,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { CHUNK = 4096 }; // elements of a block where a map of one axis is the whole phase
 
 // Bodies ------------------------------------------------------------------------------------------------------------
-
-static void open_scope(struct program *p) {
-    style_line(&p->style, "{");
-    p->style.indent++;
-}
 
 static void open_loop(struct program *p, const struct tile_name *name) {
     style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(name->type), name->id,
@@ -27,18 +23,14 @@ static void open_loop(struct program *p, const struct tile_name *name) {
 
 void program_extents(struct program *p, const struct tile_stmt *s) {
     program_nodes(p, s->indices, s->extent);
-    for (int i = 0; i < s->indices; i++) {
-        text_add(p->style.out, "%*sconst %s e%d = ", 4 * p->style.indent, "",
-                 tile_type_name(s->name[i]->type), s->name[i]->id);
-        program_operand(p, s->extent[i]);
-        text_add(p->style.out, ";\n");
-    }
+    for (int i = 0; i < s->indices; i++)
+        program_line(p, &s->extent[i], "const %s e%d = @;", tile_type_name(s->name[i]->type), s->name[i]->id);
 }
 
 // The last axis of a map as rows, from `first` on.
 static void rows(struct program *p, const struct tile_stmt *s, const char *first, const char *count) {
     const struct tile_name *name = s->name[s->indices - 1];
-    open_scope(p);
+    program_line(p, NULL, "{");
     style_line(&p->style, "const %s j%d = %s;", tile_type_name(name->type), name->id, first);
     program_rows(p, s, count);
     style_close(&p->style);
@@ -51,7 +43,7 @@ static void inner_loops(struct program *p, const struct tile_stmt *s, int from) 
     char count[24];
     snprintf(count, sizeof count, "e%d", s->name[s->indices - 1]->id);
     for (int i = from; i < loops; i++) {
-        if (i + 1 == s->indices)
+        if (i + 1 == s->indices && !p->own)
             style_line(&p->style, "#pragma GCC ivdep");
         open_loop(p, s->name[i]);
     }
@@ -64,14 +56,14 @@ static void inner_loops(struct program *p, const struct tile_stmt *s, int from) 
 }
 
 static void map(struct program *p, const struct tile_stmt *s) {
-    open_scope(p);
+    program_line(p, NULL, "{");
     program_extents(p, s);
     inner_loops(p, s, 0);
     style_close(&p->style);
 }
 
 static void unroll(struct program *p, const struct tile_stmt *s) {
-    int64_t turns = s->unroll ? s->unroll : program_number(s->extent[0]);
+    int64_t turns = s->unroll ? s->unroll : pass_number(s->extent[0]);
     if (s->loop != TILE_UNROLLED || turns <= 0)
         return;
     if (!p->own)
@@ -87,13 +79,10 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
     const char *type = tile_type_name(s->name[0]->type);
     expr roots[] = {s->begin, s->extent[0], s->step};
     static const char *const letter[] = {"from", "e", "by"};
-    open_scope(p);
+    program_line(p, NULL, "{");
     program_nodes(p, 3, roots);
-    for (int i = 0; i < 3; i++) {
-        text_add(p->style.out, "%*sconst %s %s%d = ", 4 * p->style.indent, "", type, letter[i], id);
-        program_operand(p, roots[i]);
-        text_add(p->style.out, ";\n");
-    }
+    for (int i = 0; i < 3; i++)
+        program_line(p, &roots[i], "const %s %s%d = @;", type, letter[i], id);
     unroll(p, s);
     if (pass_range(s->step).low > 0)
         style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
@@ -109,20 +98,16 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
 static void emit_while(struct program *p, const struct tile_stmt *s) {
     style_open(&p->style, "for (;;)");
     program_nodes(p, 1, &s->mask);
-    text_add(p->style.out, "%*sif (!", 4 * p->style.indent, "");
-    program_operand(p, s->mask);
-    text_add(p->style.out, ")\n%*sbreak;\n", 4 * p->style.indent + 4, "");
+    program_line(p, &s->mask, "if (!@)");
+    style_line(&p->style, "    break;");
     program_block(p, s->body);
     style_close(&p->style);
 }
 
 static void emit_if(struct program *p, const struct tile_stmt *s) {
-    open_scope(p);
+    program_line(p, NULL, "{");
     program_nodes(p, 1, &s->mask);
-    text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
-    program_operand(p, s->mask);
-    text_add(p->style.out, ") {\n");
-    p->style.indent++;
+    program_line(p, &s->mask, "if (@) {");
     p->branches++;
     program_block(p, s->body);
     style_close(&p->style);
@@ -137,24 +122,17 @@ static void emit_if(struct program *p, const struct tile_stmt *s) {
 
 // A statement and what it computes with.
 static void emit_simple(struct program *p, const struct tile_stmt *s) {
-    expr root[2 * TILE_STMT_EXPRS];
-    int roots = tile_stmt_exprs(s, root);
-    if (s->kind == TILE_GEMM)
-        roots += program_gemm_sizes(s, root + roots);
+    expr sizes[4 * TILE_DIMS];
+    int count = s->kind == TILE_GEMM ? program_gemm_sizes(s, sizes) : 0;
     for (int i = 0; p->checks && s->buffer && i < s->buffer->ndim; i++)
-        root[roots++] = s->buffer->shape[i];
-    open_scope(p);
-    program_nodes(p, roots, root);
+        sizes[count++] = s->buffer->shape[i];
+    program_open(p, s, count, sizes);
     switch (s->kind) {
     case TILE_STORE: program_store(p, s); break;
     case TILE_ATOMIC: program_atomic(p, s); break;
     case TILE_GEMM: program_gemm(p, s); break;
     case TILE_REDUCE: program_reduce(p, s); break;
-    case TILE_ASSIGN:
-        text_add(p->style.out, "%*sx%d = ", 4 * p->style.indent, "", s->name[0]->id);
-        program_operand(p, s->value);
-        text_add(p->style.out, ";\n");
-        break;
+    case TILE_ASSIGN: program_line(p, &s->value, "x%d = @;", s->name[0]->id); break;
     default: program_message(p, s); break;
     }
     style_close(&p->style);
@@ -297,7 +275,7 @@ static void declare_strides(struct program *p, const struct tile_buffer *b) {
     for (int i = 0; i < b->ndim; i++) {
         if (program_stride(b, i) >= 0)
             continue;
-        open_scope(p);
+        program_line(p, NULL, "{");
         expr *from = b->stride ? &b->stride[i] : &b->shape[i + 1];
         program_nodes(p, b->stride ? 1 : b->ndim - 1 - i, from);
         text_add(p->style.out, "%*ss%d_%d = ", 4 * p->style.indent, "", b->id, i);
@@ -354,23 +332,28 @@ static void declare_rooms(struct program *p) {
 }
 
 // Local variables: of the whole function, though they are visible in their blocks only.
-void program_locals(struct program *p, const struct tile_stmt *body, bool *declared) {
+static void declare_locals(struct program *p, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->old;
-        if (name && !declared[name->id]) {
-            declared[name->id] = true;
+        if (name && !p->declared[name->id]) {
+            p->declared[name->id] = true;
             if (tile_type_is_complex(name->type))
                 program_fail(p, s, "the target c has no complex variables: ", name->text);
             style_line(&p->style, "%s x%d = 0;", tile_type_name(name->type), name->id);
         }
-        program_locals(p, s->body, declared);
-        program_locals(p, s->other, declared);
+        declare_locals(p, s->body);
+        declare_locals(p, s->other);
     }
 }
 
-static void room_function(struct program *p, const char *symbol) {
+void program_locals(struct program *p, const struct tile_stmt *body) {
+    memset(p->declared, 0, sizeof *p->declared * (size_t)p->kernel->names);
+    declare_locals(p, body);
+}
+
+static void room_function(struct program *p) {
     int at = 0;
-    style_open(&p->style, "i64 %s_room(const struct zl_run *run, i64 at)", symbol);
+    style_open(&p->style, "i64 %s_room(const struct zl_run *run, i64 at)", p->symbol);
     declare_symbols(p);
     style_open(&p->style, "switch (at)");
     for (const struct tile_stmt *s = p->kernel->body; s; s = s->next) {
@@ -397,19 +380,19 @@ static void room_function(struct program *p, const char *symbol) {
     style_close(&p->style);
 }
 
-static void functions(struct program *p, const char *symbol, bool *declared) {
-    room_function(p, symbol);
-    style_open(&p->style, "i64 %s_blocks(const struct zl_run *run, i64 phase)", symbol);
+static void functions(struct program *p) {
+    room_function(p);
+    style_open(&p->style, "i64 %s_blocks(const struct zl_run *run, i64 phase)", p->symbol);
     declare_symbols(p);
     declare_parameters(p);
     each_phase(p, true);
     style_line(&p->style, "return -1;");
     style_close(&p->style);
-    style_open(&p->style, "void %s(const struct zl_run *run, i64 phase, i64 block)", symbol);
+    style_open(&p->style, "void %s(const struct zl_run *run, i64 phase, i64 block)", p->symbol);
     declare_symbols(p);
     declare_parameters(p);
     declare_rooms(p);
-    program_locals(p, p->kernel->body, declared);
+    program_locals(p, p->kernel->body);
     each_phase(p, false);
     style_close(&p->style);
 }
@@ -423,27 +406,31 @@ static bool put_together(struct text *out, struct program *p, const struct text 
     return !p->row_text.failed && !text->failed;
 }
 
-bool program_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
-    struct plan plan = {.kernel = kernel};
-    struct program p = {
-        .style = *style, .kernel = kernel, .symbol = symbol, .checks = setting_flag(SETTING_CHECK)};
+bool program_write(struct program *p, struct style *style, void (*write)(struct program *p)) {
+    struct plan plan = {.kernel = p->kernel};
     struct text text = {0};
-    p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
-    p.moving = memory_zero(sizeof *p.moving * (size_t)(kernel->ids + 1));
-    plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
-    bool *declared = memory_zero(sizeof *declared * (size_t)(kernel->names + 1));
-    bool good = p.seen && p.moving && plan.of && declared;
-    p.style.plan = &plan;
-    p.style.out = &text;
-    p.of = plan.of;
+    size_t ids = (size_t)p->kernel->ids + 1;
+    p->style = *style;
+    p->style.plan = &plan;
+    p->style.out = &text;
+    p->seen = memory_zero(sizeof *p->seen * ids);
+    p->moving = memory_zero(sizeof *p->moving * ids);
+    p->of = plan.of = memory_zero(sizeof *plan.of * ids);
+    p->declared = memory_zero(sizeof *p->declared * (size_t)(p->kernel->names + 1));
+    bool good = p->seen && p->moving && p->of && p->declared;
     if (good)
-        functions(&p, symbol, declared);
-    good = good && !p.failed && put_together(style->out, &p, &text);
-    memory_free(p.seen);
-    memory_free(p.moving);
-    memory_free(plan.of);
-    memory_free(declared);
-    text_free(&p.row_text);
+        write(p);
+    good = good && !p->failed && put_together(style->out, p, &text);
+    memory_free(p->seen);
+    memory_free(p->moving);
+    memory_free(p->of);
+    memory_free(p->declared);
+    text_free(&p->row_text);
     text_free(&text);
     return good;
+}
+
+bool program_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
+    struct program p = {.kernel = kernel, .symbol = symbol, .checks = setting_flag(SETTING_CHECK)};
+    return program_write(&p, style, functions);
 }

@@ -16,6 +16,7 @@ struct program {
     int *moving; // by id: of a row, whether it depends on the axis
     int stamp;
     struct node_plan *of; // by id: the numbers that values have in the text
+    bool *declared;       // by id of name: a variable of the function
     int numbers;
     int depth;    // of the branch of a statement's value that text is written into; 0: none
     int branches; // that a statement is in
@@ -36,12 +37,13 @@ struct program {
 void program_block(struct program *p, const struct tile_stmt *body);
 void program_extents(struct program *p, const struct tile_stmt *s); // e<id> of each name
 void program_strides(struct program *p, const struct tile_buffer *b); // s<id>_<axis> where they are not known
-void program_locals(struct program *p, const struct tile_stmt *body, bool *declared);
+void program_locals(struct program *p, const struct tile_stmt *body); // of a function
+// Appends what `write` writes of the program's kernel, with what it leaves in row_text before it. False: it failed.
+bool program_write(struct program *p, struct style *style, void (*write)(struct program *p));
 
 // program_values.c ------------------------------------------------------------------------------------------
 
 bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what); // false
-int64_t program_number(expr e);                              // a number that is known; -1: none
 int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -1: not known before a call
 const char *program_memory(struct tile_type type);           // the type in memory
 bool program_has_panels(const struct tile_buffer *b); // rows of matrices in panels of 128 bytes: zl_panel
@@ -52,13 +54,17 @@ void program_bytes(struct program *p, const struct tile_buffer *b); // of it, af
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
 void program_operand(struct program *p, expr e);
+// Appends text with the name of an operand instead of each @ of the format; or as a line, after which one that ends with { is open.
+void program_text(struct program *p, const expr *operand, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void program_line(struct program *p, const expr *operand, const char *format, ...) __attribute__((format(printf, 3, 4)));
+// Opens a block in which the values of a statement, and `more` others, are emitted.
+void program_open(struct program *p, const struct tile_stmt *s, int more, const expr *others);
 void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[...]
 // Whether a statement whose accesses are not made again soon accesses this buffer outside of the block.
 bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b);
 // Elements along the axes [from, to) of a buffer.
 void program_offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to);
 void program_quoted(struct text *out, const char *text);
-const char *program_atomic_word(struct program *p, const struct tile_stmt *s); // NULL and a failure: there is none
 int64_t program_elements(const struct tile_buffer *b); // -1: not known
 // Bytes of as many elements, two numbers each if they are complex; -1 where the number of elements is, or 64 bits do not suffice.
 int64_t program_size(const struct tile_buffer *b);
@@ -80,9 +86,5 @@ const struct tile_stmt *program_reduced(struct program *p, const struct tile_stm
 
 // Expressions of a product's text that its statement does not have: sizes of buffers. How many.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);
-
-// program.c -------------------------------------------------------------------------------------------------
-
-void program_strides(struct program *p, const struct tile_buffer *b); // variables for those that are no numbers
 
 #endif

@@ -16,12 +16,12 @@ enum { LONG = 12, INPUTS = 24 }; // nodes of a formula that is worth a row; most
 // A row while it is made.
 struct row {
     struct program *p;
-    const struct tile_stmt *s;     // its store
-    const struct tile_name *along; // the axis
+    const struct tile_stmt *s;      // its store
+    const struct tile_name *along;  // the axis
     const struct tile_stmt *reduce; // of what it stores, to one element; NULL: none
     bool is_kept;                   // what it stores is read by others than the reduction
-    int nodes;                     // of the formula
-    bool is_hard;                  // for a compiler's vectoriser
+    int nodes;                      // of the formula
+    bool is_hard;                   // for a compiler's vectoriser
     int inputs;
     expr input[INPUTS];     // loads that move, and what does not
     bool is_vector[INPUTS]; // it is such a load
@@ -96,7 +96,7 @@ static bool is_row(struct row *r) {
 }
 
 bool program_has_rows(struct program *p, const struct tile_stmt *map) {
-    bool has = map->body && !p->checks;
+    bool has = map->body && !p->checks && !p->own;
     for (const struct tile_stmt *s = map->body; has && s; s = s->next)
         has = is_row(&(struct row){.p = p, .s = s, .along = map->name[map->indices - 1]});
     return has;
@@ -210,11 +210,8 @@ static void pass_inputs(struct row *r) {
         if (r->is_vector[at]) {
             text_add(p->style.out, "&");
             program_element(p, e->buffer, e->index);
-        } else {
-            text_add(p->style.out, "&(%s){", program_memory(e->type));
-            program_operand(p, e);
-            text_add(p->style.out, "}");
-        }
+        } else
+            program_text(p, &e, "&(%s){@}", program_memory(e->type));
     }
 }
 
@@ -268,7 +265,7 @@ static bool is_that_line(const struct reduced *d) {
     const struct tile_stmt *store = d->map->body;
     int last = r->buffer->ndim - 1;
     bool same = r->buffer == store->buffer && r->origin && r->extent && d->reduce->axis == last &&
-                program_number(r->origin[last]) == 0 && r->extent[last] == d->map->extent[0] &&
+                pass_number(r->origin[last]) == 0 && r->extent[last] == d->map->extent[0] &&
                 store->index[last]->op == TILE_INDEX && store->index[last]->name == d->map->name[0];
     for (int i = 0; same && i < last; i++)
         same = store->index[i] == r->origin[i];
@@ -306,7 +303,8 @@ const struct tile_stmt *program_reduced(struct program *p, const struct tile_stm
     char count[24];
     if (p->checks || p->own || !is_reduced(&d, s))
         return NULL;
-    struct row r = {.p = p, .s = d.map->body, .along = d.map->name[0], .reduce = d.reduce, .is_kept = is_kept(&d)};
+    struct row r = {
+        .p = p, .s = d.map->body, .along = d.map->name[0], .reduce = d.reduce, .is_kept = is_kept(&d)};
     int number = try_function(&r);
     if (number < 0)
         return NULL;
@@ -314,8 +312,7 @@ const struct tile_stmt *program_reduced(struct program *p, const struct tile_stm
         program_alloc(p, d.memory);
     program_alloc(p, d.result);
     snprintf(count, sizeof count, "e%d", r.along->id);
-    style_line(&p->style, "{");
-    p->style.indent++;
+    program_line(p, NULL, "{");
     program_extents(p, d.map);
     style_line(&p->style, "const %s j%d = 0;", tile_type_name(r.along->type), r.along->id);
     write_call(&r, number, count);

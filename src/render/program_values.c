@@ -1,9 +1,10 @@
 // program_values.c - expressions and simple statements of kernels in plain C: each node of an expression is a constant of
 // its own, in the block of the statement that uses it.
 
-#include "render/program.h"
+#include "render/group.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 const char *program_memory(struct tile_type type) {
@@ -20,21 +21,8 @@ bool program_fail(struct program *p, const struct tile_stmt *s, const char *why,
     return !(p->failed = true);
 }
 
-// A number of elements, or -1.
-int64_t program_number(expr e) {
-    struct pass_range r = pass_range(e);
-    return r.low == r.high && r.low != INT64_MIN ? r.low : -1;
-}
-
 int64_t program_stride(const struct tile_buffer *b, int axis) {
-    if (b->stride)
-        return program_number(b->stride[axis]);
-    int64_t stride = 1;
-    for (int i = axis + 1; i < b->ndim; i++) {
-        if (!tile_times(stride, program_number(b->shape[i]), &stride))
-            return -1;
-    }
-    return stride;
+    return b->stride ? pass_number(b->stride[axis]) : pass_product(b->ndim - axis - 1, b->shape + axis + 1);
 }
 
 static void emit_node(struct program *p, expr e);
@@ -61,12 +49,8 @@ void program_offset(struct program *p, const struct tile_buffer *b, const expr *
     text_add(out, from < to ? "" : "0");
     for (int i = from; i < to; i++) {
         text_add(out, i > from ? " + " : "");
-        p->style.dialect->operand(&p->style, index[i], 0);
-        int64_t stride = program_stride(b, i);
-        if (stride < 0)
-            text_add(out, " * s%d_%d", b->id, i);
-        else if (stride != 1)
-            text_add(out, " * %" PRId64, stride);
+        program_operand(p, index[i]);
+        text_stride(p, b, i);
     }
 }
 
@@ -75,7 +59,7 @@ static int log_of(int64_t n) {
 }
 
 bool program_has_panels(const struct tile_buffer *b) {
-    return b->swizzle && program_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
+    return b->swizzle && pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
 }
 
 // Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row. Longer rows are cut: 128 bytes of
@@ -87,12 +71,8 @@ static void swizzled(struct program *p, const struct tile_buffer *b, const expr 
         text_add(p->style.out, " + ");
     }
     if (program_has_panels(b)) {
-        text_add(p->style.out, "zl_panel((u32)");
-        program_operand(p, index[last - 1]);
-        text_add(p->style.out, ", (u32)");
-        program_operand(p, index[last]);
-        text_add(p->style.out, ", %" PRId64 ", %d, %d)", program_number(b->shape[last - 1]),
-                 log_of(128 / bytes), log_of(16 / bytes));
+        program_text(p, &index[last - 1], "zl_panel((u32)@, (u32)@, %" PRId64 ", %d, %d)",
+                     pass_number(b->shape[last - 1]), log_of(128 / bytes), log_of(16 / bytes));
         return;
     }
     text_add(p->style.out, "zl_swizzle((u32)(");
@@ -129,34 +109,24 @@ static int tests(struct program *p, const struct tile_buffer *b, const expr *ind
     for (int i = 0; p->checks && i < b->ndim; i++) {
         if (is_known_inside(b, index, i))
             continue;
-        text_add(p->style.out, "%szl_inside(run, %d, \"%s\", %d, (i64)", count ? " && " : and,
-                 p->at ? p->at->place.line : 0, b->text, i);
-        program_operand(p, index[i]);
-        text_add(p->style.out, ", (i64)");
-        program_operand(p, b->shape[i]);
-        text_add(p->style.out, ")");
-        count++;
+        program_text(p, (expr[]){index[i], b->shape[i]}, "%szl_inside(run, %d, \"%s\", %d, (i64)@, (i64)@)",
+                     count++ ? " && " : and, p->at ? p->at->place.line : 0, b->text, i);
     }
     return count;
 }
 
 static void load(struct program *p, expr e, int part) {
     struct style *s = &p->style;
-    if (e->args) {
-        s->dialect->operand(s, e->arg[0], 0);
-        text_add(s->out, " ? ");
-    }
+    if (e->args)
+        program_text(p, &e->arg[0], "@ ? ");
     int tested = tests(p, e->buffer, e->index, "(");
     text_add(s->out, tested ? " ? " : "");
     element(p, e->buffer, e->index, part);
     if (tile_type_is_bool(e->type))
         text_add(s->out, " != 0");
     text_add(s->out, tested ? " : 0)" : "");
-    if (e->args) {
-        expr other = e->arg[1];
-        text_add(s->out, " : ");
-        s->dialect->operand(s, part >= 0 && other->op == TILE_PAIR ? other->arg[part] : other, 0);
-    }
+    if (e->args)
+        program_text(p, part >= 0 && e->arg[1]->op == TILE_PAIR ? &e->arg[1]->arg[part] : &e->arg[1], " : @");
 }
 
 static void leaf(struct program *p, expr e) {
@@ -209,18 +179,11 @@ static bool emit_rare(struct program *p, expr e) {
     if (rare->op == TILE_CONST || p->seen[rare->id] == p->stamp)
         return false;
     declare(p, e, "");
-    program_operand(p, e->arg[2]);
-    text_add(p->style.out, ";\n%*sif (", 4 * p->style.indent, "");
-    program_operand(p, e->arg[0]);
-    text_add(p->style.out, ") {\n");
-    p->style.indent++;
+    program_text(p, &e->arg[2], "@;\n");
+    program_line(p, &e->arg[0], "if (@) {");
     p->depth++;
     emit_node(p, rare);
-    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
-    program_operand(p, e);
-    text_add(p->style.out, " = ");
-    program_operand(p, rare);
-    text_add(p->style.out, ";\n");
+    program_line(p, (expr[]){e, rare}, "@ = @;");
     p->depth--;
     forget(p, rare);
     style_close(&p->style);
@@ -255,6 +218,50 @@ void program_operand(struct program *p, expr e) {
     p->style.dialect->operand(&p->style, e, 0);
 }
 
+static void add_text(struct program *p, const expr *operand, const char *format, va_list list) {
+    struct text *out = p->style.out, named = {0};
+    p->style.out = &named;
+    for (const char *at = format, *end; *at; at = end) {
+        end = *at == '@' ? at + 1 : at + strcspn(at, "@");
+        if (*at == '@')
+            program_operand(p, *operand++);
+        else
+            text_bytes(&named, at, (int)(end - at));
+    }
+    p->style.out = out;
+    if (named.failed)
+        p->failed = true;
+    else
+        text_add_list(out, named.data, list);
+    text_free(&named);
+}
+
+void program_text(struct program *p, const expr *operand, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    add_text(p, operand, format, list);
+    va_end(list);
+}
+
+void program_line(struct program *p, const expr *operand, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    add_text(p, operand, format, list);
+    text_add(p->style.out, "\n");
+    p->style.indent += format[strlen(format) - 1] == '{';
+    va_end(list);
+}
+
+void program_open(struct program *p, const struct tile_stmt *s, int more, const expr *others) {
+    expr root[4 * TILE_STMT_EXPRS];
+    int count = tile_stmt_exprs(s, root);
+    for (int i = 0; i < more; i++)
+        root[count++] = others[i];
+    program_line(p, NULL, "{");
+    program_nodes(p, count, root);
+}
+
 // Simple statements -------------------------------------------------------------------------------------------------
 
 // What a store or an atomic depends on.
@@ -264,9 +271,7 @@ static void open_masked(struct program *p, const struct tile_stmt *s) {
         is_tested |= !is_known_inside(s->buffer, s->index, i);
     if (!s->mask && !is_tested)
         return;
-    text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
-    if (s->mask)
-        program_operand(p, s->mask);
+    program_text(p, &s->mask, s->mask ? "%*sif (@" : "%*sif (", 4 * p->style.indent, "");
     tests(p, s->buffer, s->index, s->mask ? " && " : "");
     text_add(p->style.out, ")\n    ");
 }
@@ -284,10 +289,8 @@ static void store_part(struct program *p, const struct tile_stmt *s, int part) {
              : is_call ? "ZL_STORE_ONCE("
                        : "");
     element(p, s->buffer, s->index, part);
-    if (is_far) {
-        text_add(p->style.out, ", ");
-        program_operand(p, s->step);
-    }
+    if (is_far)
+        program_text(p, &s->step, ", @");
     text_add(p->style.out, is_call ? ", " : " = ");
     if (part >= 0 && value->op == TILE_PAIR)
         program_operand(p, value->arg[part]);
@@ -318,7 +321,8 @@ static const char *atomic_word(enum tile_op op) {
     }
 }
 
-const char *program_atomic_word(struct program *p, const struct tile_stmt *s) {
+// NULL and a failure: the target has none.
+static const char *find_atomic(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
     const char *word = atomic_word(s->combine);
     bool is_bits = s->combine == TILE_AND || s->combine == TILE_OR || s->combine == TILE_XOR;
@@ -329,22 +333,32 @@ const char *program_atomic_word(struct program *p, const struct tile_stmt *s) {
     return NULL;
 }
 
+// Groups of threads have macros that are statements.
 void program_atomic(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
-    const char *word = program_atomic_word(p, s);
+    struct text *out = p->style.out;
+    const char *word = find_atomic(p, s), *name = tile_type_name(type);
     if (!word)
         return;
     if (s->old && s->mask)
         style_line(&p->style, "x%d = 0;", s->old->id);
+    if (p->own)
+        program_line(p, NULL, "{");
     open_masked(p, s);
-    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
-    if (s->old)
-        text_add(p->style.out, "x%d = ", s->old->id);
-    text_add(p->style.out, "ZL_ATOMIC(%s, u%d, &", tile_type_name(type), type.bits);
+    text_add(out, "%*s", 4 * p->style.indent, "");
+    if (p->own) {
+        text_add(out, "ZL_ATOMIC_%d(", type.bits);
+        text_add(out, s->old ? "x%d =, " : "(void), ", s->old ? s->old->id : 0);
+        text_add(out, "%s, %s, &", group_space(p, s->buffer), name);
+    } else {
+        if (s->old)
+            text_add(out, "x%d = ", s->old->id);
+        text_add(out, "ZL_ATOMIC(%s, u%d, &", name, type.bits);
+    }
     element(p, s->buffer, s->index, -1);
-    text_add(p->style.out, ", zl_%s_%s, ", word, tile_type_name(type));
-    program_operand(p, s->value);
-    text_add(p->style.out, ");\n");
+    program_text(p, &s->value, ", zl_%s_%s, @);\n", word, name);
+    if (p->own)
+        style_close(&p->style);
 }
 
 void program_quoted(struct text *out, const char *text) {
@@ -356,39 +370,34 @@ void program_quoted(struct text *out, const char *text) {
     text_add(out, "\"");
 }
 
+// In a block that begins before it and ends behind it.
+static void fail_if(struct program *p, const struct tile_stmt *s, const char *message) {
+    text_add(p->style.out, "%*srun->fail(run, %d, ", 4 * p->style.indent, "", s->place.line);
+    program_quoted(p->style.out, message);
+    text_add(p->style.out, ");\n");
+    style_line(&p->style, "return;");
+    style_close(&p->style);
+}
+
 void program_message(struct program *p, const struct tile_stmt *s) {
     struct text *out = p->style.out;
-    text_add(out, "%*s", 4 * p->style.indent, "");
     if (s->kind == TILE_ASSERT) {
-        text_add(out, "if (!");
-        program_operand(p, s->mask);
-        text_add(out, ") {\n%*srun->fail(run, %d, ", 4 * p->style.indent + 4, "", s->place.line);
-        program_quoted(out, s->message);
-        text_add(out, ");\n%*sreturn;\n%*s}\n", 4 * p->style.indent + 4, "", 4 * p->style.indent, "");
+        program_line(p, &s->mask, "if (!@) {");
+        fail_if(p, s, s->message);
         return;
     }
-    text_add(out, "run->print(run, ");
+    text_add(out, "%*srun->print(run, ", 4 * p->style.indent, "");
     program_quoted(out, s->message);
-    bool is_half = s->value && tile_type_is_half(s->value->type);
-    text_add(out, ", %d, ", s->value != NULL);
-    if (is_half)
-        text_add(out, "zl_f32_of_%s(", tile_type_name(s->value->type));
+    if (!s->value)
+        text_add(out, ", 0, (f64)(0));\n");
+    else if (tile_type_is_half(s->value->type))
+        program_text(p, &s->value, ", 1, zl_f32_of_%s(@));\n", tile_type_name(s->value->type));
     else
-        text_add(out, "(f64)(");
-    if (s->value)
-        program_operand(p, s->value);
-    else
-        text_add(out, "0");
-    text_add(out, "));\n");
+        program_text(p, &s->value, ", 1, (f64)(@));\n");
 }
 
 int64_t program_elements(const struct tile_buffer *b) {
-    int64_t count = 1;
-    for (int i = 0; i < b->ndim; i++) {
-        if (!tile_times(count, program_number(b->shape[i]), &count))
-            return -1;
-    }
-    return count;
+    return pass_product(b->ndim, b->shape);
 }
 
 int64_t program_size(const struct tile_buffer *b) {
@@ -401,25 +410,17 @@ void program_bytes(struct program *p, const struct tile_buffer *b) {
     struct text *out = p->style.out;
     if (b->stride) {
         text_add(out, "zl_times(%d, 1", tile_type_bytes(b->type));
-        for (int i = 0; i < b->ndim; i++) {
-            text_add(out, " + ((i64)");
-            program_operand(p, b->shape[i]);
-            text_add(out, " > 1 ? (i64)");
-            program_operand(p, b->shape[i]);
-            text_add(out, " - 1 : 0) * ");
-            program_operand(p, b->stride[i]);
-        }
+        for (int i = 0; i < b->ndim; i++)
+            program_text(p, (expr[]){b->shape[i], b->shape[i], b->stride[i]},
+                         " + ((i64)@ > 1 ? (i64)@ - 1 : 0) * @");
         text_add(out, ")");
         return;
     }
     for (int i = 0; i < b->ndim; i++)
         text_add(out, "zl_times(");
     text_add(out, "%d", tile_type_bytes(b->type));
-    for (int i = 0; i < b->ndim; i++) {
-        text_add(out, ", (i64)");
-        program_operand(p, b->shape[i]);
-        text_add(out, ")");
-    }
+    for (int i = 0; i < b->ndim; i++)
+        program_text(p, &b->shape[i], ", (i64)@)");
 }
 
 void program_view(struct program *p, const struct tile_buffer *b) {
@@ -440,8 +441,7 @@ static void check_view(struct program *p, const struct tile_stmt *s) {
     for (int i = 0; i < b->base->ndim; i++)
         root[b->ndim + i] = b->base->shape[i];
     style_line(&p->style, "i64 view%d;", b->id);
-    style_line(&p->style, "{");
-    p->style.indent++;
+    program_line(p, NULL, "{");
     program_nodes(p, b->ndim + b->base->ndim, root);
     text_add(p->style.out, "%*sconst i64 bytes = ", 4 * p->style.indent, "");
     program_bytes(p, b);
@@ -450,14 +450,10 @@ static void check_view(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, ";\n");
     style_close(&p->style);
     style_open(&p->style, "if (!view%d)", b->id);
-    text_add(p->style.out, "%*srun->fail(run, %d, ", 4 * p->style.indent, "", s->place.line);
     struct text why = {0};
     text_add(&why, "'%s' has more bytes than '%s', whose memory it is", b->text, b->base->text);
-    program_quoted(p->style.out, why.data ? why.data : "");
+    fail_if(p, s, why.data);
     text_free(&why);
-    text_add(p->style.out, ");\n");
-    style_line(&p->style, "return;");
-    style_close(&p->style);
 }
 
 // Memory whose size is known when the block runs: an array of that size, which begins at a multiple of 64 bytes.
@@ -465,19 +461,14 @@ static void sized_at_call(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     const char *type = program_memory(b->type);
     style_line(&p->style, "i64 room%d;", b->id);
-    style_line(&p->style, "{");
-    p->style.indent++;
+    program_line(p, NULL, "{");
     program_nodes(p, b->ndim, b->shape);
     text_add(p->style.out, "%*sroom%d = ", 4 * p->style.indent, "", b->id);
     program_bytes(p, b);
     text_add(p->style.out, ";\n");
     style_close(&p->style);
     style_open(&p->style, "if (room%d < 0 || room%d > %d)", b->id, b->id, PROGRAM_ARRAY);
-    text_add(p->style.out, "%*srun->fail(run, %d, ", 4 * p->style.indent, "", s->place.line);
-    program_quoted(p->style.out, "memory of a block whose size is known at the call has 1 MiB at most");
-    text_add(p->style.out, ");\n");
-    style_line(&p->style, "return;");
-    style_close(&p->style);
+    fail_if(p, s, "memory of a block whose size is known at the call has 1 MiB at most");
     style_line(&p->style, "u8 memory%d[room%d + 64];", b->id, b->id);
     style_line(&p->style, "%s *b%d = (%s *)(((uintptr_t)memory%d + 63) / 64 * 64);", type, b->id, type,
                b->id);
@@ -507,25 +498,21 @@ void program_alloc(struct program *p, const struct tile_stmt *s) {
 
 // The unit for products of tiles ------------------------------------------------------------------------------------
 
-static void tile_address(struct program *p, const struct tile_region *r) {
-    struct text *out = p->style.out;
-    text_add(out, "b%d", r->buffer->id);
-    for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
-        text_add(out, " + ");
-        program_operand(p, r->origin[i]);
-        text_stride(p, r->buffer, i);
+// Where a region begins, by its first `axes` axes.
+static void tile_address(struct program *p, const struct tile_region *r, int axes) {
+    text_add(p->style.out, "b%d", r->buffer->id);
+    if (r->origin && axes) {
+        text_add(p->style.out, " + ");
+        program_offset(p, r->buffer, r->origin, 0, axes);
     }
 }
 
 // One line to one element.
 void program_reduce(struct program *p, const struct tile_stmt *s) {
-    struct text *out = p->style.out;
-    text_add(out, "%*srun->reduce(%d, %d, b%d, ", 4 * p->style.indent, "", (int)s->combine,
+    text_add(p->style.out, "%*srun->reduce(%d, %d, b%d, ", 4 * p->style.indent, "", (int)s->combine,
              (int)tile_dtype_of(s->region[0].buffer->type), s->region[1].buffer->id);
-    tile_address(p, &s->region[0]);
-    text_add(out, ", ");
-    program_operand(p, s->region[0].extent[s->axis]);
-    text_add(out, ");\n");
+    tile_address(p, &s->region[0], s->region[0].buffer->ndim);
+    program_text(p, &s->region[0].extent[s->axis], ", @);\n");
 }
 
 static expr region_size(const struct tile_region *r, int axis) {
@@ -548,25 +535,12 @@ int program_gemm_sizes(const struct tile_stmt *s, expr *out) {
     return count;
 }
 
-static void operand_or(struct program *p, const expr *list, int at) {
-    if (list)
-        program_operand(p, list[at]);
-    else
-        text_add(p->style.out, "0");
-}
-
 // Rows of a parameter; none where an index before them is outside.
 static void rows_inside(struct program *p, const struct tile_region *r) {
-    struct text *out = p->style.out;
-    int ndim = r->buffer->ndim;
-    for (int i = 0; r->origin && i < ndim - 2; i++) {
-        text_add(out, "(u64)");
-        program_operand(p, r->origin[i]);
-        text_add(out, " >= (u64)");
-        program_operand(p, r->buffer->shape[i]);
-        text_add(out, " ? 0 : ");
-    }
-    program_operand(p, r->buffer->shape[ndim - 2]);
+    int rows = r->buffer->ndim - 2;
+    for (int i = 0; r->origin && i < rows; i++)
+        program_text(p, (expr[]){r->origin[i], r->buffer->shape[i]}, "(u64)@ >= (u64)@ ? 0 : ");
+    program_operand(p, r->buffer->shape[rows]);
 }
 
 // struct zl_tile of the prelude.
@@ -574,47 +548,36 @@ static void matrix(struct program *p, const struct tile_region *r, bool transpos
     struct text *out = p->style.out;
     int ndim = r->buffer->ndim;
     bool in_place = is_read_in_place(r);
-    text_add(out, ", {(void *)(b%d", r->buffer->id);
-    for (int i = 0; r->origin && i < ndim - (in_place ? 2 : 0); i++) {
-        text_add(out, " + ");
-        program_operand(p, r->origin[i]);
-        text_stride(p, r->buffer, i);
-    }
+    text_add(out, ", {(void *)(");
+    tile_address(p, r, ndim - (in_place ? 2 : 0));
     text_add(out, "), {1");
     text_stride(p, r->buffer, ndim - 2);
     text_add(out, ", 1");
     text_stride(p, r->buffer, ndim - 1);
-    text_add(out, "}, {");
-    operand_or(p, in_place ? r->origin : NULL, ndim - 2);
-    text_add(out, ", ");
-    operand_or(p, in_place ? r->origin : NULL, ndim - 1);
-    text_add(out, "}, {");
+    if (in_place && r->origin)
+        program_text(p, r->origin + ndim - 2, "}, {@, @}, {");
+    else
+        text_add(out, "}, {0, 0}, {");
     if (in_place)
         rows_inside(p, r);
     else
         program_operand(p, region_size(r, 0));
-    text_add(out, ", ");
-    program_operand(p, in_place ? r->buffer->shape[ndim - 1] : region_size(r, 1));
-    text_add(out, "}, %d, %d, %d}", (int)tile_dtype_of(r->buffer->type), transposed,
-             in_place && !r->buffer->is_output);
+    expr columns = in_place ? r->buffer->shape[ndim - 1] : region_size(r, 1);
+    program_text(p, &columns, ", @}, %d, %d, %d}", (int)tile_dtype_of(r->buffer->type), transposed,
+                 in_place && !r->buffer->is_output);
 }
 
 void program_gemm(struct program *p, const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
     expr m = region_size(a, s->transpose[0]), k = region_size(a, !s->transpose[0]),
          n = region_size(b, !s->transpose[1]), also_k = region_size(b, s->transpose[1]);
-    if (k != also_k && (program_number(k) < 0 || program_number(k) != program_number(also_k))) {
+    if (k != also_k && (pass_number(k) < 0 || pass_number(k) != pass_number(also_k))) {
         program_fail(p, s, "inner sizes differ, or are no numbers: ", b->buffer->text);
         return;
     }
-    struct text *out = p->style.out;
-    text_add(out, "%*srun->gemm(run, &(struct zl_tile_gemm){", 4 * p->style.indent, "");
-    program_operand(p, m);
-    text_add(out, ", ");
-    program_operand(p, n);
-    text_add(out, ", ");
-    program_operand(p, k);
+    program_text(p, (expr[]){m, n, k}, "%*srun->gemm(run, &(struct zl_tile_gemm){@, @, @",
+                 4 * p->style.indent, "");
     for (int i = 0; i < 3; i++)
         matrix(p, &s->region[i], i < 2 && s->transpose[i]);
-    text_add(out, ", %d});\n", s->clear);
+    text_add(p->style.out, ", %d});\n", s->clear);
 }

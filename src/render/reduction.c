@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-static const struct reduction_words vector_words = {"VEC_FN", "vec_", "struct vec_c64", "i8"};
+const struct reduction_words reduction_vectors = {"VEC_FN", "vec_", "struct vec_c64", "i8"};
 static const struct reduction_words scalar_words = {"FN", "", "struct c64", "bool"};
 
 static const char *name_of(zl_dtype dtype) {
@@ -263,30 +263,36 @@ static void scalar_function(struct style *s, const struct reduction *r) {
 
 // -----------------------------------------------------------------------------------------------------------
 
-static bool describe(struct reduction *r, const struct tile_kernel *kernel, const char *symbol) {
-    const struct tile_stmt *stmt = kernel->body;
-    const struct tile_buffer *from = stmt->region[0].buffer, *to = stmt->region[1].buffer;
-    bool is_row = from->ndim == 1 && stmt->clear && !stmt->region[0].origin && !stmt->region[1].origin;
-    if (!is_row)
-        return error_false(ZL_ERROR_COMPILE, "render: the reduction of kernel '%s' is not one of a row",
-                           kernel->name);
-    r->symbol = symbol;
-    r->name = kernel->name;
-    r->input = tile_dtype_of(from->type);
-    r->lane = tile_dtype_of(to->type);
-    r->combine = stmt->combine;
-    r->is_complex = tile_type_is_complex(to->type);
-    r->value = r->is_complex ? "f32" : r->lane == ZL_BOOL ? r->words->truth : name_of(r->lane);
-    r->element = tile_type_bytes(from->type);
-    r->bytes = r->is_complex ? 4 : tile_type_bytes(to->type);
-    return true;
+struct reduction reduction_of(const struct reduction_words *words, const struct tile_stmt *stmt,
+                              const char *name, const char *symbol) {
+    struct tile_type from = stmt->region[0].buffer->type, to = stmt->region[1].buffer->type;
+    bool is_complex = tile_type_is_complex(to);
+    return (struct reduction){.words = words,
+                              .symbol = symbol,
+                              .name = name,
+                              .input = tile_dtype_of(from),
+                              .lane = tile_dtype_of(to),
+                              .combine = stmt->combine,
+                              .is_complex = is_complex,
+                              .value = is_complex              ? "f32"
+                                       : tile_type_is_bool(to) ? words->truth
+                                                               : tile_type_name(to),
+                              .element = tile_type_bytes(from),
+                              .bytes = is_complex ? 4 : tile_type_bytes(to)};
+}
+
+static bool is_row(const struct tile_kernel *kernel) {
+    const struct tile_stmt *s = kernel->body;
+    return (s->region[0].buffer->ndim == 1 && s->clear && !s->region[0].origin && !s->region[1].origin) ||
+           error_false(ZL_ERROR_COMPILE, "render: the reduction of kernel '%s' is not one of a row",
+                       kernel->name);
 }
 
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
-    struct reduction r = {.words = &vector_words};
     if (row_reduction_is(kernel))
         return row_reduction(s, kernel, symbol);
-    if (!describe(&r, kernel, symbol) || !reduction_step(s, &r))
+    struct reduction r = reduction_of(&reduction_vectors, kernel->body, kernel->name, symbol);
+    if (!is_row(kernel) || !reduction_step(s, &r))
         return false;
     if (r.is_complex)
         define_complex(s->out, &r);
@@ -297,10 +303,8 @@ bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const c
 }
 
 bool reduction_scalar(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
-    struct reduction r = {.words = &scalar_words};
-    if (!describe(&r, kernel, symbol))
-        return false;
-    if (!reduction_step(s, &r))
+    struct reduction r = reduction_of(&scalar_words, kernel->body, kernel->name, symbol);
+    if (!is_row(kernel) || !reduction_step(s, &r))
         return false;
     scalar_function(s, &r);
     return true;

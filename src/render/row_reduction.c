@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-static const struct reduction_words words = {"VEC_FN", "vec_", "struct vec_c64", "i8"};
-
 // The parts of the kernel ---------------------------------------------------------------------------------------------
 
 static const struct tile_stmt *map_of(const struct tile_kernel *kernel) {
@@ -40,20 +38,11 @@ bool row_reduction_is(const struct tile_kernel *kernel) {
     return map && map->kind == TILE_MAP && map->next && map->next->kind == TILE_REDUCE && reduced_store(map);
 }
 
-static bool describe(struct reduction *r, const struct tile_kernel *kernel, const char *symbol) {
-    const struct tile_stmt *reduce = map_of(kernel)->next;
-    const struct tile_buffer *from = reduce->region[0].buffer, *to = reduce->region[1].buffer;
-    *r = (struct reduction){.words = &words,
-                            .symbol = symbol,
-                            .name = symbol,
-                            .input = tile_dtype_of(from->type),
-                            .lane = tile_dtype_of(to->type),
-                            .combine = reduce->combine,
-                            .value = tile_type_name(to->type),
-                            .element = tile_type_bytes(from->type),
-                            .bytes = tile_type_bytes(to->type)};
-    return tile_type_equal(from->type, to->type) && !tile_type_is_bool(to->type) &&
-           !tile_type_is_complex(to->type) && !tile_type_is_half(to->type);
+// Numbers of the width of a lane.
+static bool is_plain(const struct tile_stmt *reduce) {
+    struct tile_type from = reduce->region[0].buffer->type, to = reduce->region[1].buffer->type;
+    return tile_type_equal(from, to) && !tile_type_is_bool(to) && !tile_type_is_complex(to) &&
+           !tile_type_is_half(to);
 }
 
 // Values ---------------------------------------------------------------------------------------------------------------
@@ -234,13 +223,13 @@ static void function(struct style *s, const struct reduction *r, const struct ti
 bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
     const struct tile_stmt *map = map_of(kernel);
     struct plan plan = {0};
-    struct reduction r;
+    struct reduction r = reduction_of(&reduction_vectors, map->next, symbol, symbol);
     struct dialect inside = *s->dialect;
     inside.value = value;
     inside.is_inline = is_inline;
     struct style body = {.out = s->out, .plan = &plan, .dialect = &inside, .lane = "##R"};
     bool good = plan_make(&plan, kernel, map);
-    if (good && (!describe(&r, kernel, symbol) || !is_even(&plan, &r)))
+    if (good && (!is_plain(map->next) || !is_even(&plan, &r)))
         good = error_false(ZL_ERROR_COMPILE, "render: values of kernel '%s' differ in width", kernel->name);
     if (good && (good = reduction_step(s, &r))) {
         plan.narrow = r.bytes;

@@ -54,43 +54,31 @@ void style_expand(struct style *s, const char *spelling, expr e, int j,
     }
 }
 
-// type name = value;
-static void declare(struct style *s, expr e) {
+// [type] name = value; for all registers of e. other: whose registers are the values; NULL: what e computes.
+static void assign(struct style *s, expr e, bool declares, expr other) {
     for (int j = 0; j < plan_registers(s->plan, e); j++) {
         begin_line(s);
-        s->dialect->type(s, e);
-        text_add(s->out, " ");
+        if (declares) {
+            s->dialect->type(s, e);
+            text_add(s->out, " ");
+        }
         s->dialect->operand(s, e, j);
         text_add(s->out, " = ");
-        s->dialect->value(s, e, j);
+        (other ? s->dialect->operand : s->dialect->value)(s, other ? other : e, j);
         text_add(s->out, ";\n");
     }
 }
 
 // The common value first; then, if any lane needs it, the rare one and the choice.
 static void declare_rare(struct style *s, expr e) {
-    for (int j = 0; j < plan_registers(s->plan, e); j++) {
-        begin_line(s);
-        s->dialect->type(s, e);
-        text_add(s->out, " ");
-        s->dialect->operand(s, e, j);
-        text_add(s->out, " = ");
-        s->dialect->operand(s, e->arg[2], j);
-        text_add(s->out, ";\n");
-    }
+    assign(s, e, true, e->arg[2]);
     begin_line(s);
     text_add(s->out, "if (");
     s->dialect->any(s, e->arg[0]);
     text_add(s->out, ") {\n");
     s->indent++;
     style_block(s, s->plan->of[e->id].inner);
-    for (int j = 0; j < plan_registers(s->plan, e); j++) {
-        begin_line(s);
-        s->dialect->operand(s, e, j);
-        text_add(s->out, " = ");
-        s->dialect->value(s, e, j);
-        text_add(s->out, ";\n");
-    }
+    assign(s, e, false, NULL);
     style_close(s);
 }
 
@@ -98,14 +86,14 @@ void style_fixed(struct style *s) {
     const struct plan *plan = s->plan;
     for (int i = 0; i < plan->count; i++)
         if (plan->of[plan->node[i]->id].is_fixed && !s->dialect->is_inline(plan, plan->node[i]))
-            declare(s, plan->node[i]);
+            assign(s, plan->node[i], true, NULL);
 }
 
 void style_node(struct style *s, expr e) {
     if (e->op == TILE_RARE)
         declare_rare(s, e);
     else
-        declare(s, e);
+        assign(s, e, true, NULL);
 }
 
 void style_block(struct style *s, int block) {

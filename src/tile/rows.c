@@ -195,6 +195,11 @@ bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits) 
     }
 }
 
+expr tile_identity_value(enum tile_op combine, struct tile_type type) {
+    uint64_t bits;
+    return tile_identity(combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
+}
+
 struct tile_kernel *tile_reduce_kernel(enum tile_op combine, zl_dtype dtype) {
     uint64_t identity;
     struct tile_type type = tile_type_of(dtype), wide = tile_type_of(tile_reduce_gives(dtype));

@@ -420,6 +420,7 @@ struct tile_kernel *tile_cast_kernel(zl_dtype to, zl_dtype from);
 struct tile_kernel *tile_reduce_kernel(enum tile_op combine, zl_dtype dtype);
 zl_dtype tile_reduce_gives(zl_dtype dtype); // the accumulator: float32 for 16-bit floats, else the same
 bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits); // what a reduction starts from
+expr tile_identity_value(enum tile_op combine, struct tile_type type); // the same in the current kernel; NULL: there is none
 
 // The row's lower column on these operands: one step, in simpler ops; NULL for base ops. Of f16 and bf16 it is the op
 // on f32, rounded back.

@@ -19,8 +19,8 @@ struct csr {
 enum { NOT_EQUAL = -1, NOT_ROWS = -2 };
 enum {
     CSR_ROWS = 512, // rows checked at once: what they need stays in the cache
-    CSR_LONG = 16,   // entries from which a row is added in four sums
-    CSR_WIDTH = 32,  // columns added at once
+    CSR_LONG = 16,  // entries from which a row is added in four sums
+    CSR_WIDTH = 32, // columns added at once
 };
 
 #define CSR_I(name) name##_i32
@@ -106,26 +106,9 @@ static bool run_parts(const struct csr *c, csr_part *part) {
 
 // Says what is wrong with a matrix that is.
 static bool refuse(const struct call *call, const struct csr *c) {
-    const char *name = call->op->name;
-    if (zl_error_which() != ZL_ERROR_NONE)
-        return false;
-    int64_t last = number_at(c, c->pointers, 0);
-    if (last != 0)
-        return error_false(ZL_ERROR_VALUE, "%s: indptr[0] is %lld: rows begin at 0", name, (long long)last);
-    for (int64_t i = 1; i <= c->rows; i++) {
-        int64_t next = number_at(c, c->pointers, i);
-        if (next < last || next > c->entries)
-            return error_false(ZL_ERROR_VALUE,
-                               "%s: indptr[%lld] is %lld: %lld, the one before it, to %lld are possible",
-                               name, (long long)i, (long long)next, (long long)last, (long long)c->entries);
-        last = next;
-    }
-    for (int64_t i = 0; i < last; i++) {
-        int64_t column = number_at(c, c->indices, i);
-        if (column < 0 || column >= c->columns)
-            return error_false(ZL_ERROR_VALUE, "%s: indices[%lld] is %lld: the matrix has %lld columns", name,
-                               (long long)i, (long long)column, (long long)c->columns);
-    }
+    if (zl_error_which() == ZL_ERROR_NONE)
+        op_csr_check(call->op->name, &(struct csr_places){c->indices, c->pointers, c->index, c->rows,
+                                                          c->columns, c->entries});
     return false;
 }
 

@@ -6,9 +6,7 @@
 enum { TO, FROM };
 
 row_fn *cpu_update_row(int update, zl_dtype dtype) {
-    static const enum tile_op ops[] = {
-        [UPDATE_ADD] = TILE_ADD, [UPDATE_PROD] = TILE_MUL, [UPDATE_MAX] = TILE_MAX, [UPDATE_MIN] = TILE_MIN};
-    return update == UPDATE_SET ? NULL : cpu_level()->rows->op[ops[update]][dtype][0];
+    return update == UPDATE_SET ? NULL : cpu_level()->rows->op[op_update_row((enum update)update)][dtype][0];
 }
 
 // Two axes at least: rectangles of the last two are what is moved at once.

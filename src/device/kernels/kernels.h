@@ -180,6 +180,43 @@ void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool
 // Any table of a tile kernel, of rows that begin `step` numbers after each other.
 void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step, bool wide);
 
+// kernels_work.c: one launch of a tile kernel while its arguments are collected, in the order of the kernel's parameters, and its sizes, in
+// that of its symbols. What is pointed to has to last until it runs. `what` begins errors.
+enum { WORK_CLAUSES = 16 };
+struct kernel_work {
+    const struct kernel_place *place;
+    const char *what;
+    bool wide;   // some size or position needs more than 31 bits: indices have 64
+    bool failed; // an error was set
+    int parts, sizes;
+    struct work_part {
+        enum { WORK_VALUE, WORK_INT, WORK_MEMORY, WORK_TABLE, WORK_ROWS } kind;
+        int rows, columns;
+        const void *value;
+        void *memory;
+        size_t bytes;
+        int64_t number;
+    } part[20];
+    int64_t size[20];
+};
+void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
+void work_value(struct kernel_work *w, const void *value, size_t bytes);
+void work_int(struct kernel_work *w, int64_t number); // as wide as indices are
+void work_memory(struct kernel_work *w, void *memory); // NULL fails, with the error of whoever gave it
+void work_array(struct kernel_work *w, zl_array x); // its memory, and as sizes the elements of that and where it begins
+void work_result(struct kernel_work *w, zl_array x); // its memory alone
+void work_table(struct kernel_work *w, const struct kernel_layout *l); // kernel_add_table; fails where it has too many axes
+void work_rows(struct kernel_work *w, int rows, int columns, const int64_t *value, int step); // kernel_add_rows
+void work_sizes(struct kernel_work *w, int count, const int64_t *size);
+#define WORK_SIZES(w, ...) work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+// Launches the kernel that make(key) gives. False and an error.
+bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make);
+// Launches that of a file of src/kernel/. In its clauses %t stands for the type of a dtype, %o for an op, %d for a number, each the next of
+// the values; %i for kernel_index_clauses, %b for the bits of indices.
+bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count, const int32_t *clause);
+#define WORK_FILE(w, name, clauses, ...) \
+    work_file(w, name, clauses, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), (const int32_t[]){__VA_ARGS__})
+
 // Memory of an array on the place, and of a number in room; NULL and an error.
 void *kernel_reach(const struct kernel_place *p, zl_array x);
 

@@ -1,13 +1,7 @@
 // kernels_conv.c - convolutions of any stride, dilation and padding, by src/kernel/conv.tile.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
-
-struct recipe {
-    char file[8];
-    int32_t dtype;
-};
 
 enum { IN, TAPS, OUT, SIZES };
 enum { STRIDE, LOW, DILATION, INPUT_DILATION, WINDOWS };
@@ -21,12 +15,6 @@ struct sizes {
 
 bool kernel_can_conv(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype);
-}
-
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    return kernel_built_in(r->file, "ITEM=%s,WIDE=%s", kernel_type((zl_dtype)r->dtype),
-                           kernel_type(tile_reduce_gives((zl_dtype)r->dtype)));
 }
 
 // Spatial axes are the last of three.
@@ -62,23 +50,17 @@ bool kernel_conv(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], w = c->in[1], y = call_first(c);
     struct conv v = op_conv_read(c);
     struct sizes s = sizes_of(c, &v);
-    struct recipe r = {"conv", x->dtype};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    void *from = kernel_reach(p, x), *by = kernel_reach(p, w), *to = kernel_reach(p, y);
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, from);
-    kernel_add_memory(&k, by);
-    kernel_add(&k, s.by_x, sizeof s.by_x);
-    kernel_add(&k, s.by_w, sizeof s.by_w);
-    kernel_add(&k, s.size, sizeof s.size);
-    kernel_add(&k, s.window, sizeof s.window);
-    kernel_add(&k, &s.by_group, sizeof s.by_group);
-    kernel_add(&k, &s.flip, sizeof s.flip);
-    kernel_add_memory(&k, to);
-    return kernel && from && by && to &&
-           kernel_launch_tiles(p, kernel, &k, 8,
-                               (const int64_t[]){y->size, w->dim[0], w->dim[0] / v.groups,
-                                                 w->dim[w->ndim - 1], kernel_elements(x), x->offset,
-                                                 kernel_elements(w), w->offset});
+    struct kernel_work k;
+    work_open(&k, p, c->op->name);
+    WORK_SIZES(&k, y->size, w->dim[0], w->dim[0] / v.groups, w->dim[w->ndim - 1]);
+    work_array(&k, x);
+    work_array(&k, w);
+    work_value(&k, s.by_x, sizeof s.by_x);
+    work_value(&k, s.by_w, sizeof s.by_w);
+    work_value(&k, s.size, sizeof s.size);
+    work_value(&k, s.window, sizeof s.window);
+    work_value(&k, &s.by_group, sizeof s.by_group);
+    work_value(&k, &s.flip, sizeof s.flip);
+    work_result(&k, y);
+    return WORK_FILE(&k, "conv", "ITEM=%t,WIDE=%t", x->dtype, tile_reduce_gives((zl_dtype)x->dtype));
 }

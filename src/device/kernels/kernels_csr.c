@@ -5,11 +5,9 @@
 // matrix the entries are sorted by their columns, in a stable order, so that sums are the same each time.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
 
-enum { LANES_MOST = 32, SIZES_MOST = 12 };
-enum file { CHECK, MATVEC, MATMUL, ENTRIES, TRANSPOSED };
+enum { LANES_MOST = 32 };
 enum kind { ROWS, PLACES, SAMPLE }; // KIND of csr_entries.tile
 
 // A sparse matrix without its values.
@@ -17,71 +15,6 @@ struct csr_index {
     zl_array indices, pointers;
     int64_t columns;
 };
-
-struct recipe {
-    char name[4]; // no other kernel has such a key
-    int32_t file, item, which, wide;
-    int32_t number; // LANES or KIND
-};
-
-// A launch whose arguments are collected. An array has two sizes: the elements of its memory, and where it begins.
-struct launch {
-    const struct kernel_place *place;
-    struct recipe r;
-    struct kernel_call k;
-    int sizes;
-    int64_t size[SIZES_MOST];
-    bool ready;
-};
-
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    int bits = kernel_bits(r->wide);
-    const char *index = kernel_type(r->wide ? ZL_INT64 : ZL_INT32), *which = kernel_type((zl_dtype)r->which),
-               *item = kernel_type((zl_dtype)r->item);
-    switch (r->file) {
-    case CHECK: return kernel_built_in("csr_check", "BITS=%d,WHICH=%s", bits, which);
-    case MATVEC:
-        return kernel_built_in("csr_matvec", "BITS=%d,INDEX=%s,WHICH=%s,ITEM=%s,LANES=%d", bits, index, which,
-                               item, r->number);
-    case MATMUL:
-        return kernel_built_in("csr_matmul", "BITS=%d,INDEX=%s,WHICH=%s,ITEM=%s", bits, index, which, item);
-    case ENTRIES:
-        return kernel_built_in("csr_entries", "BITS=%d,INDEX=%s,WHICH=%s,ITEM=%s,DENSE=%s,KIND=%d", bits,
-                               index, which, r->number == PLACES ? index : item,
-                               r->number == SAMPLE ? item : "f32", r->number);
-    default: return kernel_built_in("csr_transposed", "BITS=%d,INDEX=%s,ITEM=%s", bits, index, item);
-    }
-}
-
-static void begin(struct launch *l, const struct kernel_place *p, struct recipe r) {
-    l->place = p;
-    l->r = r;
-    l->sizes = 0;
-    l->ready = true;
-    kernel_begin_call(&l->k);
-}
-
-static void add_size(struct launch *l, int64_t size) {
-    l->size[l->sizes++] = size;
-    l->r.wide |= size > KERNEL_NARROW;
-}
-
-static void add_memory(struct launch *l, void *memory) {
-    l->ready = l->ready && (memory || l->place->batch); // of a batch nothing has memory yet
-    kernel_add_memory(&l->k, memory);
-}
-
-static void add_array(struct launch *l, zl_array x) {
-    add_memory(l, kernel_reach(l->place, x));
-    add_size(l, kernel_elements(x));
-    add_size(l, x->offset);
-}
-
-static bool finish(struct launch *l) {
-    const struct kernel_tiles *kernel = kernel_find_tiles(l->place, &l->r, sizeof l->r, make, &l->r);
-    return kernel && l->ready && kernel_launch_tiles(l->place, kernel, &l->k, l->sizes, l->size);
-}
 
 // Checking ---------------------------------------------------------------------------------------------------------
 
@@ -95,49 +28,27 @@ static uint64_t tag_of(const struct csr_index *m) {
 }
 
 static bool launch_check(const struct kernel_place *p, const struct csr_index *m, void *status) {
-    struct launch l;
-    begin(&l, p, (struct recipe){"csr", CHECK, .which = m->indices->dtype});
-    add_size(&l, m->pointers->dim[0] - 1);
-    add_size(&l, m->indices->dim[0]);
-    add_array(&l, m->indices);
-    add_array(&l, m->pointers);
-    kernel_add_int(&l.k, m->columns, true);
-    add_memory(&l, status);
-    return finish(&l);
+    struct kernel_work w;
+    work_open(&w, p, "csr");
+    WORK_SIZES(&w, m->pointers->dim[0] - 1, m->indices->dim[0]);
+    work_array(&w, m->indices);
+    work_array(&w, m->pointers);
+    work_value(&w, &m->columns, 8);
+    work_memory(&w, status);
+    return WORK_FILE(&w, "csr_check", "BITS=%b,WHICH=%t", m->indices->dtype);
 }
 
-static int64_t number_at(zl_array x, int64_t at) {
-    const char *data = x->storage->data;
-    at += x->offset;
-    return x->dtype == ZL_INT32 ? ((const int32_t *)(const void *)data)[at]
-                                : ((const int64_t *)(const void *)data)[at];
+static const void *host_data(zl_array x) {
+    return (const char *)x->storage->data + (size_t)x->offset * array_item(x);
 }
 
 // Sets the error for what is wrong. Returns true if that belongs to no row.
 static bool explain(const struct call *c, const struct csr_index *m) {
     zl_array indices = m->indices, pointers = m->pointers;
-    int64_t rows = pointers->dim[0] - 1, entries = indices->dim[0], columns = m->columns;
-    if (!device_fetch(indices->storage) || !device_fetch(pointers->storage))
-        return false;
-    int64_t last = number_at(pointers, 0);
-    if (last != 0)
-        return error_false(ZL_ERROR_VALUE, "%s: indptr[0] is %lld: rows begin at 0", c->op->name,
-                           (long long)last);
-    for (int64_t i = 1; i <= rows; i++) {
-        int64_t next = number_at(pointers, i);
-        if (next < last || next > entries)
-            return error_false(
-                ZL_ERROR_VALUE, "%s: indptr[%lld] is %lld: %lld, the one before it, to %lld are possible",
-                c->op->name, (long long)i, (long long)next, (long long)last, (long long)entries);
-        last = next;
-    }
-    for (int64_t i = 0; i < last; i++) {
-        int64_t column = number_at(indices, i);
-        if (column < 0 || column >= columns)
-            return error_false(ZL_ERROR_VALUE, "%s: indices[%lld] is %lld: the matrix has %lld columns",
-                               c->op->name, (long long)i, (long long)column, (long long)columns);
-    }
-    return true;
+    return device_fetch(indices->storage) && device_fetch(pointers->storage) &&
+           op_csr_check(c->op->name, &(struct csr_places){host_data(indices), host_data(pointers),
+                                                          (zl_dtype)indices->dtype, pointers->dim[0] - 1,
+                                                          m->columns, indices->dim[0]});
 }
 
 static bool check_now(const struct kernel_place *p, const struct csr_index *m, bool *sound) {
@@ -185,38 +96,36 @@ bool kernel_can_csr(const struct call *c) {
 }
 
 // Runs csr_entries.tile. Without dense matrices, which only SAMPLE reads, left and right are the indices.
-static bool run_entries(const struct kernel_place *p, const struct csr_index *m, struct recipe r,
-                        zl_array left, zl_array right, void *y, void *places) {
-    struct launch l;
-    r.which = m->indices->dtype;
-    begin(&l, p, r);
-    add_size(&l, m->indices->dim[0]);
-    add_size(&l, m->pointers->dim[0] - 1);
-    add_size(&l, left->ndim == 2 ? left->dim[1] : 0);
-    add_array(&l, m->indices);
-    add_array(&l, m->pointers);
-    add_array(&l, left);
-    add_array(&l, right);
-    kernel_add_int(&l.k, m->columns, true);
-    add_memory(&l, y);
-    add_memory(&l, places);
-    return finish(&l);
+static bool run_entries(const struct kernel_place *p, const struct csr_index *m, enum kind kind,
+                        zl_dtype item, zl_array left, zl_array right, void *y, void *places) {
+    struct kernel_work w;
+    work_open(&w, p, "csr");
+    WORK_SIZES(&w, m->indices->dim[0], m->pointers->dim[0] - 1, left->ndim == 2 ? left->dim[1] : 0);
+    work_array(&w, m->indices);
+    work_array(&w, m->pointers);
+    work_array(&w, left);
+    work_array(&w, right);
+    work_value(&w, &m->columns, 8);
+    work_memory(&w, y);
+    work_memory(&w, places);
+    if (kind == PLACES)
+        item = w.wide ? ZL_INT64 : ZL_INT32;
+    return WORK_FILE(&w, "csr_entries", "BITS=%b,INDEX=i%b,WHICH=%t,ITEM=%t,DENSE=%t,KIND=%d",
+                     m->indices->dtype, item, kind == SAMPLE ? item : ZL_FLOAT32, kind);
 }
 
 bool kernel_csr_sample(const struct kernel_place *p, const struct call *c) {
     struct csr_index m = {c->in[0], c->in[1], c->in[3]->dim[0]};
     void *y = kernel_reach(p, call_first(c));
     return check(p, c, &m) &&
-           run_entries(p, &m, (struct recipe){"csr", ENTRIES, call_first(c)->dtype, .number = SAMPLE},
-                       c->in[2], c->in[3], y, y);
+           run_entries(p, &m, SAMPLE, (zl_dtype)call_first(c)->dtype, c->in[2], c->in[3], y, y);
 }
 
 bool kernel_csr_rows(const struct kernel_place *p, const struct call *c) {
     struct csr_index m = {c->in[0], c->in[1], call_args(c)[0]};
     void *y = kernel_reach(p, call_first(c));
     return check(p, c, &m) &&
-           run_entries(p, &m, (struct recipe){"csr", ENTRIES, m.indices->dtype, .number = ROWS}, m.indices,
-                       m.indices, y, y);
+           run_entries(p, &m, ROWS, (zl_dtype)m.indices->dtype, m.indices, m.indices, y, y);
 }
 
 // Products ---------------------------------------------------------------------------------------------------------
@@ -226,17 +135,15 @@ enum { ROWS_OF, PLACE, ORDER, ROOMS };
 static bool multiply_transposed(const struct kernel_place *p, const struct call *c, const struct csr_index *m,
                                 void *const *room) {
     zl_array y = call_first(c);
-    struct launch l;
-    begin(&l, p, (struct recipe){"csr", TRANSPOSED, y->dtype});
-    add_size(&l, y->size);
-    add_size(&l, y->dim[1]);
-    add_size(&l, m->indices->dim[0]);
-    add_array(&l, c->in[0]);
-    add_array(&l, c->in[3]);
+    struct kernel_work w;
+    work_open(&w, p, c->op->name);
+    WORK_SIZES(&w, y->size, y->dim[1], m->indices->dim[0]);
+    work_array(&w, c->in[0]);
+    work_array(&w, c->in[3]);
     for (int i = 0; i < ROOMS; i++)
-        add_memory(&l, room[i]);
-    add_memory(&l, kernel_reach(p, y));
-    return finish(&l);
+        work_memory(&w, room[i]);
+    work_result(&w, y);
+    return WORK_FILE(&w, "csr_transposed", "BITS=%b,INDEX=i%b,ITEM=%t", y->dtype);
 }
 
 static bool run_transposed(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
@@ -249,8 +156,7 @@ static bool run_transposed(const struct kernel_place *p, const struct call *c, c
            (room[rooms] = device_alloc(d, p->unit, p->lane, (size_t)entries * each[rooms], &capacity[rooms])))
         rooms++;
     bool done = rooms == ROOMS &&
-                run_entries(p, m, (struct recipe){"csr", ENTRIES, .number = PLACES}, m->indices, m->indices,
-                            room[ROWS_OF], room[PLACE]) &&
+                run_entries(p, m, PLACES, ZL_INT32, m->indices, m->indices, room[ROWS_OF], room[PLACE]) &&
                 kernel_order_places(p, room[ORDER], room[PLACE], entries) &&
                 multiply_transposed(p, c, m, room);
     for (int i = 0; i < rooms; i++) // whoever gets the memory next comes later in the lane's order
@@ -268,21 +174,19 @@ static int lanes_for(int64_t entries, int64_t rows) {
 bool kernel_csr_matmul(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
     struct csr_index m = {c->in[1], c->in[2], call_args(c)[1]};
-    struct launch l;
+    struct kernel_work w;
     if (!check(p, c, &m))
         return false;
     if (call_args(c)[0])
         return run_transposed(p, c, &m);
     int lanes = y->dim[1] == 1 ? lanes_for(m.indices->dim[0], y->dim[0]) : 0;
-    begin(&l, p,
-          (struct recipe){"csr", lanes ? MATVEC : MATMUL, y->dtype, .which = m.indices->dtype,
-                          .number = lanes});
-    add_size(&l, y->dim[0]);
-    if (!lanes)
-        add_size(&l, y->dim[1]);
+    work_open(&w, p, c->op->name);
+    work_sizes(&w, lanes ? 1 : 2, y->dim);
     for (int i = 0; i < c->inputs; i++)
-        add_array(&l, c->in[i]);
-    add_memory(&l, kernel_reach(p, y));
-    l.r.wide |= y->size > KERNEL_NARROW;
-    return finish(&l);
+        work_array(&w, c->in[i]);
+    work_result(&w, y);
+    return lanes ? WORK_FILE(&w, "csr_matvec", "BITS=%b,INDEX=i%b,WHICH=%t,ITEM=%t,LANES=%d",
+                             m.indices->dtype, y->dtype, lanes)
+                 : WORK_FILE(&w, "csr_matmul", "BITS=%b,INDEX=i%b,WHICH=%t,ITEM=%t", m.indices->dtype,
+                             y->dtype);
 }

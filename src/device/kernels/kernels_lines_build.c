@@ -9,6 +9,7 @@
 #include "device/kernels/kernels_lines.h"
 #include "pass/pass.h"
 #include "render/render.h"
+#include "tile/notation.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,40 +40,8 @@ struct building {
 
 // Notation ---------------------------------------------------------------------------------------------------------
 
-static expr number(double value) {
-    return tile_const(f32, value);
-}
-
-static expr whole(int64_t value) {
-    return tile_const_int(tile_index_type(), value);
-}
-
-static expr add(expr a, expr b) {
-    return tile_binary(TILE_ADD, a, b);
-}
-
-static expr times(expr a, expr b) {
-    return tile_binary(TILE_MUL, a, b);
-}
-
-static expr fma_of(expr a, expr b, expr c) {
-    return tile_ternary(TILE_FMA, a, b, c);
-}
-
 static expr symbol(const char *name, int64_t low) {
     return tile_name_value(tile_symbol(name, low, INT64_MAX, 1), TILE_SYMBOL);
-}
-
-static const struct tile_buffer *table(const char *name, int rows, int columns) {
-    struct tile_buffer *b =
-        tile_parameter_buffer(name, tile_index_type(), 2, (const expr[]){whole(rows), whole(columns)}, false);
-    if (b)
-        b->memory = TILE_TABLE;
-    return b;
-}
-
-static expr in_table(const struct tile_buffer *b, int row, expr column) {
-    return tile_load(b, 2, (const expr[]){whole(row), column}, NULL, NULL);
 }
 
 // A tile of the group: a row a line, or one element a line. Its vectors are packs.
@@ -81,7 +50,7 @@ static const struct tile_buffer *tile(const struct building *b, char letter, int
     char name[16];
     snprintf(name, sizeof name, "%c%d", letter, at);
     struct tile_buffer *t = tile_alloc(name, tile_type_of(dtype), TILE_FRAGMENT, 2 - of_lines,
-                                       (const expr[]){whole(b->count), whole(b->held)});
+                                       (const expr[]){tile_number(b->count), tile_number(b->held)});
     if (t && !of_lines)
         t->align = MIN_OF(b->r->width * tile_type_bytes(t->type), 16);
     return t;
@@ -113,7 +82,7 @@ static void open_elements(struct building *b, expr rows, expr columns, expr firs
     memset(b->value, 0, sizeof b->value);
     b->i = tile_name_value(name[0], TILE_INDEX);
     b->j = tile_name_value(name[1], TILE_INDEX);
-    b->along = first ? add(first, b->j) : b->j;
+    b->along = first ? ADD(first, b->j) : b->j;
 }
 
 // Mathematics ------------------------------------------------------------------------------------------------------
@@ -122,33 +91,31 @@ static void open_elements(struct building *b, expr rows, expr columns, expr firs
 static expr short_exp(expr x, bool is_rough) {
     const double log2_e = 1.44269502, rest = 1.92596299e-08;
     if (is_rough)
-        return tile_unary(TILE_EXP2, times(x, number(log2_e)));
-    x = tile_binary(TILE_MIN, tile_binary(TILE_MAX, x, number(-110)), number(100));
-    expr t = times(x, number(log2_e));
-    expr s = fma_of(x, number(rest), fma_of(x, number(log2_e), tile_unary(TILE_NEG, t)));
+        return tile_unary(TILE_EXP2, MUL(x, F32(log2_e)));
+    x = MIN(MAX(x, F32(-110)), F32(100));
+    expr t = MUL(x, F32(log2_e));
+    expr s = FMA(x, F32(rest), FMA(x, F32(log2_e), NEG(t)));
     expr y = tile_unary(TILE_EXP2, t);
-    return fma_of(y, times(s, number(0.693147182)), y);
+    return FMA(y, MUL(s, F32(0.693147182)), y);
 }
 
 // What brings a divisor to where its inverse has all its digits.
 static expr scale_of(expr b) {
-    expr size = tile_unary(TILE_ABS, b), small = tile_binary(TILE_LT, size, number(0x1p-64)),
-         large = tile_binary(TILE_GT, size, number(0x1p64));
-    return tile_ternary(TILE_SELECT, small, number(0x1p64),
-                        tile_ternary(TILE_SELECT, large, number(0x1p-64), number(1)));
+    expr size = ABS(b), small = LT(size, F32(0x1p-64)), large = GT(size, F32(0x1p64));
+    return SELECT(small, F32(0x1p64), SELECT(large, F32(0x1p-64), F32(1)));
 }
 
 // a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite the first guess
 // is right, and the rest is not a number.
 static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     expr scale = scale_of(b);
-    a = times(a, scale);
-    b = times(b, scale);
-    expr q = times(a, inverse);
+    a = MUL(a, scale);
+    b = MUL(b, scale);
+    expr q = MUL(a, inverse);
     if (is_rough)
         return q;
-    expr left = fma_of(tile_unary(TILE_NEG, q), b, a);
-    return tile_ternary(TILE_SELECT, tile_binary(TILE_EQ, left, left), fma_of(left, inverse, q), q);
+    expr left = FMA(NEG(q), b, a);
+    return SELECT(EQ(left, left), FMA(left, inverse, q), q);
 }
 
 // Values of a point ------------------------------------------------------------------------------------------------
@@ -156,8 +123,8 @@ static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
 static expr place(const struct building *b, int input) {
     expr at = element(&(struct building){.i = b->i}, b->at[input]);
     return fuse_form(&b->r->f, input) == LINE_FLAT
-               ? add(times(at, whole(b->r->width)), b->along)
-               : add(at, times(b->along, in_table(b->of, STEP, whole(input))));
+               ? ADD(MUL(at, tile_number(b->r->width)), b->along)
+               : ADD(at, MUL(b->along, fuse_entry(b->of, STEP, tile_number(input))));
 }
 
 static expr read_input(const struct building *b, int input) {
@@ -210,11 +177,11 @@ static void declare(struct building *b) {
     b->lines = symbol("lines", 1);
     b->packs = symbol("packs", 1);
     b->axes = symbol("axes", 0);
-    b->line = b->r->full ? whole(b->held) : times(b->packs, whole(b->r->width));
+    b->line = b->r->full ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
     for (int k = 0; k < f->inputs; k++)
         declare_input(b, k);
-    b->s = table("s", f->inputs + 1, KERNEL_AXES);
-    b->of = table("inputs", ROWS, MAX_OF(f->inputs, 1));
+    b->s = fuse_table("s", f->inputs + 1, KERNEL_AXES);
+    b->of = fuse_table("inputs", ROWS, MAX_OF(f->inputs, 1));
     for (int k = 0; k < f->outputs; k++) {
         char name[16];
         snprintf(name, sizeof name, "y%d", k);
@@ -224,59 +191,33 @@ static void declare(struct building *b) {
     }
 }
 
-static const struct tile_name *assign(const char *text, struct tile_type type, expr value) {
-    const struct tile_name *name = tile_name(text, type);
-    tile_assign(name, value);
-    return name;
-}
-
-static expr local(const struct tile_name *name) {
-    return tile_name_value(name, TILE_LOCAL);
-}
-
 static bool is_in_memory(const struct building *b, int input) {
     return fuse_form(&b->r->f, input) != LINE_VALUE;
 }
 
 static expr line_number(const struct building *b) {
-    return b->count == 1 ? b->group : add(times(b->group, whole(b->count)), b->i);
+    return b->count == 1 ? b->group : ADD(MUL(b->group, tile_number(b->count)), b->i);
 }
 
 // Finds where the lines of the group begin in each input, and reads what has one element a line. After the last line comes the last
 // again, so that all are there to be read.
 static void find_places(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
-    struct tile_type index = tile_index_type(), count = {TILE_UINT, index.bits, 1};
-    const struct tile_name *place[KERNEL_OPERANDS];
-    for (int k = 0; k < f->inputs; k++)
+    expr place[KERNEL_OPERANDS];
+    for (int k = 0; k < f->inputs; k++) {
+        place[k] = is_in_memory(b, k) ? fuse_entry(b->of, FIRST, tile_number(k)) : NULL;
         if (fuse_form(f, k) == LINE_SAME)
             b->tile[k] = tile(b, 'x', k, fuse_input_dtype(f, k), true);
-        else if (is_in_memory(b, k))
-            b->at[k] = tile(b, 'a', k, tile_dtype_of(index), true);
-    open_lines(b, whole(b->count));
-    expr line = tile_binary(TILE_MIN, line_number(b), tile_binary(TILE_SUB, b->lines, whole(1)));
-    const struct tile_name *rest = assign("rest", count, tile_cast(count, line));
-    for (int k = 0; k < f->inputs; k++)
-        if (is_in_memory(b, k)) {
-            char name[16];
-            snprintf(name, sizeof name, "place%d", k);
-            place[k] = assign(name, index, in_table(b->of, FIRST, whole(k)));
-        }
-    const struct tile_name *axis = tile_index("a", b->axes);
-    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(count, in_table(b->s, 0, a));
-    tile_open_for(axis, NULL, b->axes, NULL, TILE_SERIAL);
-    const struct tile_name *next = assign("next", count, tile_binary(TILE_FLOORDIV, local(rest), size));
-    expr here = tile_cast(index, tile_binary(TILE_SUB, local(rest), times(local(next), size)));
-    for (int k = 0; k < f->inputs; k++)
-        if (is_in_memory(b, k))
-            tile_assign(place[k], add(local(place[k]), times(here, in_table(b->s, 1 + k, a))));
-    tile_assign(rest, local(next));
-    tile_close();
+        else if (place[k])
+            b->at[k] = tile(b, 'a', k, tile_dtype_of(tile_index_type()), true);
+    }
+    open_lines(b, tile_number(b->count));
+    fuse_walk(b->s, b->axes, MIN(line_number(b), SUB(b->lines, tile_number(1))), f->inputs, place);
     for (int k = 0; k < f->inputs; k++)
         if (fuse_form(f, k) == LINE_SAME)
-            put(b, b->tile[k], fuse_read(&b->x[k], local(place[k])), false);
-        else if (is_in_memory(b, k))
-            put(b, b->at[k], local(place[k]), false);
+            put(b, b->tile[k], fuse_read(&b->x[k], place[k]), false);
+        else if (place[k])
+            put(b, b->at[k], place[k], false);
     tile_close();
 }
 
@@ -304,16 +245,11 @@ static enum tile_op combine_of(const struct line_recipe *r, int k) {
     return (enum tile_op)line_row(r, r->reduction[k])->op;
 }
 
-static expr identity_of(enum tile_op combine, struct tile_type type) {
-    uint64_t bits = 0;
-    tile_identity(combine, type, &bits);
-    return tile_const_bits(type, bits);
-}
-
 static void fill(const struct tile_buffer *t, enum tile_op combine) {
     if (t)
-        tile_append((struct tile_stmt){
-            .kind = TILE_FILL, .region = {[1] = {.buffer = t}}, .value = identity_of(combine, t->type)});
+        tile_append((struct tile_stmt){.kind = TILE_FILL,
+                                       .region = {[1] = {.buffer = t}},
+                                       .value = tile_identity_value(combine, t->type)});
 }
 
 // What the tile of an input holds behind the end of lines: nothing that counts for the first reduction of the input itself.
@@ -337,7 +273,7 @@ static void read_elements(struct building *b) {
         const struct tile_buffer *held = tile(b, 'x', k, fuse_input_dtype(&b->r->f, k), false);
         if (!b->r->full)
             fill(held, filling_of(b, k));
-        open_elements(b, whole(b->count), b->line, NULL);
+        open_elements(b, tile_number(b->count), b->line, NULL);
         put(b, held, read_input(b, k), is_once);
         tile_close();
         b->tile[k] = held;
@@ -378,7 +314,7 @@ static const struct tile_buffer *cut(struct building *b, int k) {
     const struct tile_buffer *inside =
         tile(b, 'c', k, (zl_dtype)line_row(b->r, b->r->reduction[k])->from, false);
     fill(inside, combine_of(b->r, k));
-    open_elements(b, whole(b->count), b->line, NULL);
+    open_elements(b, tile_number(b->count), b->line, NULL);
     put(b, inside, element(b, b->part[k]), false);
     tile_close();
     return inside;
@@ -420,17 +356,16 @@ static void put_results(struct building *b, bool of_lines) {
 
 // The lines of the group that there are.
 static expr lines_here(const struct building *b) {
-    return b->count == 1 ? whole(1)
-                         : tile_binary(TILE_MIN, whole(b->count),
-                                       tile_binary(TILE_SUB, b->lines, times(b->group, whole(b->count))));
+    return b->count == 1 ? tile_number(1)
+                         : MIN(tile_number(b->count), SUB(b->lines, MUL(b->group, tile_number(b->count))));
 }
 
 static void build_stage(struct building *b, int stage) {
     bool is_last = stage == b->plan.levels;
     const struct tile_buffer *kept[FUSE_CALLS] = {NULL};
     const struct tile_name *piece = NULL;
-    expr rows = is_last ? lines_here(b) : whole(b->count),
-         columns = is_cut(b, stage) ? whole(b->held) : b->line, first = NULL;
+    expr rows = is_last ? lines_here(b) : tile_number(b->count),
+         columns = is_cut(b, stage) ? tile_number(b->held) : b->line, first = NULL;
     if (!b->plan.stage[stage].count)
         return;
     open_parts(b, stage);
@@ -438,14 +373,14 @@ static void build_stage(struct building *b, int stage) {
         if (b->plan.kept >> row & 1 && b->plan.level[row] == stage)
             kept[row] = tile(b, 'v', row, line_dtype(b->r, row), false);
     if (!b->r->packs) { // a piece has as many packs as threads
-        expr packs = whole(b->r->threads), width = whole(b->r->width),
-             all = tile_binary(TILE_FLOORDIV, b->line, width);
-        expr pieces = tile_binary(TILE_FLOORDIV, add(all, whole(b->r->threads - 1)), packs);
+        expr packs = tile_number(b->r->threads), width = tile_number(b->r->width),
+             all = FLOORDIV(b->line, width);
+        expr pieces = FLOORDIV(ADD(all, tile_number(b->r->threads - 1)), packs);
         piece = tile_index("piece", pieces);
         tile_open_for(piece, NULL, pieces, NULL, TILE_SERIAL);
-        expr before = times(tile_name_value(piece, TILE_INDEX), packs);
-        columns = times(tile_binary(TILE_MIN, packs, tile_binary(TILE_SUB, all, before)), width);
-        first = times(before, width);
+        expr before = MUL(tile_name_value(piece, TILE_INDEX), packs);
+        columns = MUL(MIN(packs, SUB(all, before)), width);
+        first = MUL(before, width);
     }
     open_elements(b, rows, columns, first);
     for (int k = 0; k < b->r->reductions; k++)
@@ -469,9 +404,9 @@ static void build_stage(struct building *b, int stage) {
 static const struct tile_buffer *build_row(struct building *b, int row, bool inverts) {
     const struct tile_buffer *t =
         tile(b, inverts ? 'q' : 'v', row, inverts ? ZL_FLOAT32 : line_dtype(b->r, row), true);
-    open_lines(b, whole(b->count));
+    open_lines(b, tile_number(b->count));
     expr x = value_of(b, row);
-    put(b, t, inverts ? tile_binary(TILE_DIV, number(1), times(x, scale_of(x))) : x, false);
+    put(b, t, inverts ? DIV(F32(1), MUL(x, scale_of(x))) : x, false);
     tile_close();
     return t;
 }
@@ -515,7 +450,7 @@ struct tile_kernel *line_build(const void *maker) {
         tile_current()->index_bits = kernel_bits(r->wide);
     declare(&b);
     expr groups =
-        b.count == 1 ? b.lines : tile_binary(TILE_FLOORDIV, add(b.lines, whole(b.count - 1)), whole(b.count));
+        b.count == 1 ? b.lines : FLOORDIV(ADD(b.lines, tile_number(b.count - 1)), tile_number(b.count));
     const struct tile_name *group = tile_index("b", groups);
     b.group = tile_name_value(group, TILE_INDEX);
     tile_open((struct tile_stmt){.kind = TILE_GRID,

@@ -60,8 +60,6 @@ static bool is_wide(const struct product *f, int64_t inner) {
 static bool multiply(const struct kernel_place *p, const struct call *c, const struct product *f) {
     zl_array y = f->y, in[] = {f->a, f->b, f->first, f->second};
     int64_t m = y->dim[y->ndim - 2], n = y->dim[y->ndim - 1], inner = f->a->dim[f->a->ndim - 1];
-    if (!kernel_check_axes(&f->batch, c->op->name))
-        return false;
     const int64_t *arg = call_args(c);
     bool adds = c->op == &op_addmm, is_fp8 = c->op == &op_matmul_fp8;
     float scale = adds || is_fp8 ? (float)op_arg_double(arg[adds ? (int)ADDMM_ALPHA : (int)FP8_SCALE]) : 1;
@@ -69,27 +67,25 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     struct recipe r = {"matmul",          f->a->dtype,      y->dtype,
                        is_wide(f, inner), (int32_t)f->kind, f->kind == BATCH ? ZL_INT32 : f->first->dtype,
                        adds || is_fp8,    beta != 0,        f->batch.axes < 2 ? f->batch.axes : KERNEL_AXES};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    void *to = kernel_reach(p, y);
-    int64_t sizes[14] = {f->batch.size, m, n, inner, [8] = f->a_count, f->b_count};
-    struct kernel_call k;
-    kernel_begin_call(&k);
+    struct kernel_work w;
+    work_open(&w, p, c->op->name);
+    WORK_SIZES(&w, f->batch.size, m, n, inner);
     for (size_t i = 0; i < COUNT(in); i++) { // an empty one is not read
-        void *memory = in[i]->size ? kernel_reach(p, in[i]) : to;
-        if (!memory)
-            return false;
-        kernel_add_memory(&k, memory);
-        sizes[4 + i] = in[i]->offset;
-        sizes[10 + i] = kernel_elements(in[i]);
+        work_memory(&w, kernel_reach(p, in[i]->size ? in[i] : y));
+        WORK_SIZES(&w, in[i]->offset);
     }
+    WORK_SIZES(&w, f->a_count, f->b_count);
+    for (size_t i = 0; i < COUNT(in); i++)
+        WORK_SIZES(&w, kernel_elements(in[i]));
     const int64_t *by_a = &array_stride(f->a)[f->a->ndim - 2], *by_b = &array_stride(f->b)[f->b->ndim - 2];
     const int64_t by[] = {by_a[0], by_a[1], f->a_step, by_b[0], by_b[1], f->b_step};
-    kernel_add_table(&k, &f->batch, r.wide);
-    kernel_add_rows(&k, 2, 3, by, 3, r.wide);
-    kernel_add(&k, &scale, sizeof scale);
-    kernel_add(&k, &beta, sizeof beta);
-    kernel_add_memory(&k, to);
-    return kernel && to && kernel_launch_tiles(p, kernel, &k, COUNT(sizes), sizes);
+    work_table(&w, &f->batch);
+    work_rows(&w, 2, 3, by, 3);
+    work_value(&w, &scale, sizeof scale);
+    work_value(&w, &beta, sizeof beta);
+    work_result(&w, y);
+    w.wide = r.wide;
+    return work_run(&w, &r, sizeof r, make);
 }
 
 // What a call of addmm adds is where its result goes, unless beta is 0.

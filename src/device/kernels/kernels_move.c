@@ -15,17 +15,14 @@ struct recipe {
 };
 
 static struct tile_kernel *make(const void *data) {
-    static const enum tile_op updates[] = {[UPDATE_SET] = TILE_ADD, // which is left out
-                                           [UPDATE_ADD] = TILE_ADD,
-                                           [UPDATE_PROD] = TILE_MUL,
-                                           [UPDATE_MAX] = TILE_MAX,
-                                           [UPDATE_MIN] = TILE_MIN};
     const struct recipe *r = data;
     const char *item = tile_type_name(r->item), *index = kernel_index_clauses(r->wide);
     if (!strcmp(r->file, "fill"))
         return kernel_built_in(r->file, "ITEM=%s,%s", item, index);
+    bool sets = r->update == UPDATE_SET; // what combines is left out then
     return kernel_built_in(r->file, "ITEM=%s,FROM=%s,SET=%d,COMBINE=%s,%s", item, tile_type_name(r->from),
-                           r->update == UPDATE_SET, tile_op_name(updates[r->update]), index);
+                           sets, tile_op_name(sets ? TILE_ADD : op_update_row((enum update)r->update)),
+                           index);
 }
 
 static struct recipe to_set(zl_dtype dtype) {
@@ -55,32 +52,26 @@ static int64_t inner_axes(const struct kernel_layout *l) {
 
 static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct side to,
                  const void *number) {
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    struct recipe r = {"fill", .item = kernel_word(bytes),
-                       .wide = layout_is_wide(l) || to.elements > KERNEL_NARROW};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    kernel_add(&k, number, bytes);
-    kernel_add_table(&k, l, r.wide);
-    kernel_add_memory(&k, to.memory);
-    return kernel && to.memory &&
-           kernel_launch_tiles(p, kernel, &k, 4,
-                               (const int64_t[]){l->size, inner_axes(l), to.elements, to.at});
+    struct kernel_work w;
+    work_open(&w, p, "fill");
+    WORK_SIZES(&w, l->size, inner_axes(l), to.elements, to.at);
+    work_value(&w, number, bytes);
+    work_table(&w, l);
+    work_memory(&w, to.memory);
+    struct recipe r = {"fill", .item = kernel_word(bytes), .wide = w.wide};
+    return work_run(&w, &r, sizeof r, make);
 }
 
 static bool combine(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
                     struct side to, struct side from) {
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    r.wide = layout_is_wide(l) || MAX_OF(to.elements, from.elements) > KERNEL_NARROW;
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    kernel_add_memory(&k, from.memory);
-    kernel_add_table(&k, l, r.wide);
-    kernel_add_memory(&k, to.memory);
-    return kernel && to.memory && from.memory &&
-           kernel_launch_tiles(
-               p, kernel, &k, 6,
-               (const int64_t[]){l->size, inner_axes(l), to.elements, to.at, from.elements, from.at});
+    struct kernel_work w;
+    work_open(&w, p, "move");
+    WORK_SIZES(&w, l->size, inner_axes(l), to.elements, to.at, from.elements, from.at);
+    work_memory(&w, from.memory);
+    work_table(&w, l);
+    work_memory(&w, to.memory);
+    r.wide = w.wide;
+    return work_run(&w, &r, sizeof r, make);
 }
 
 // A number that is combined with elements lies in memory, where kernels read it once for each.

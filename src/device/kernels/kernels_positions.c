@@ -2,6 +2,7 @@
 // many of them, of their dtypes.
 
 #include "device/kernels/kernels_positions.h"
+#include "tile/notation.h"
 
 #include <stdio.h>
 
@@ -14,33 +15,8 @@ bool kernel_indices_lie(const struct call *c, int first, int count) {
 
 // Building ---------------------------------------------------------------------------------------------------------
 
-// Rows of the table of indices.
-enum { OFFSET, DIM, LAST, STEP, ROWS };
-
-static expr number(struct tile_type type, int64_t value) {
-    return tile_const_int(type, value);
-}
-
-static expr local(const struct tile_name *name) {
-    return tile_name_value(name, TILE_LOCAL);
-}
-
 static expr symbol(const char *name) {
     return tile_name_value(tile_symbol(name, 0, INT64_MAX, 1), TILE_SYMBOL);
-}
-
-static expr add(expr a, expr b) {
-    return tile_binary(TILE_ADD, a, b);
-}
-
-static expr times(expr a, expr b) {
-    return tile_binary(TILE_MUL, a, b);
-}
-
-static const struct tile_name *declare(const char *text, struct tile_type type, expr value) {
-    const struct tile_name *name = tile_name(text, type);
-    tile_assign(name, value);
-    return name;
 }
 
 static const struct tile_buffer *vector(const char *text, struct tile_type type, expr size, bool is_output) {
@@ -63,39 +39,38 @@ static struct places declare_places(const struct index_key *key) {
         l.index[k] = vector(text[0], tile_type_of((zl_dtype)key->dtype[k]), symbol(text[1]), false);
     }
     l.s = fuse_table("s", key->count + 2, KERNEL_AXES);
-    l.of = fuse_table("along", ROWS, MAX_OF(key->count, 1));
+    l.of = fuse_table("along", INDEX_ROWS, MAX_OF(key->count, 1));
     return l;
 }
 
 // An index as a position of its axis, brought into range in integers that hold it and the size of the axis, with its sign.
 static expr position(const struct places *l, int k, expr given, expr *inside) {
     struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
-    expr column = number(index, k);
+    expr column = tile_number(k);
     wide.bits = (uint8_t)MAX_OF(wide.bits, index.bits);
     char text[16];
     snprintf(text, sizeof text, "found%d", k);
-    const struct tile_name *found = declare(text, wide, tile_cast(wide, given));
-    expr zero = number(wide, 0), last = tile_cast(wide, fuse_entry(l->of, LAST, column)),
-         value = local(found);
-    tile_assign(found, tile_ternary(TILE_SELECT, tile_binary(TILE_LT, value, zero),
-                                    add(value, tile_cast(wide, fuse_entry(l->of, DIM, column))), value));
-    *inside = tile_binary(
-        TILE_AND, *inside,
-        tile_binary(TILE_AND, tile_binary(TILE_GE, value, zero), tile_binary(TILE_LE, value, last)));
-    return tile_cast(index, tile_binary(TILE_MIN, tile_binary(TILE_MAX, value, zero), last));
+    const struct tile_name *found = tile_name(text, wide);
+    tile_assign(found, tile_cast(wide, given));
+    expr zero = tile_const_int(wide, 0), last = tile_cast(wide, fuse_entry(l->of, INDEX_LAST, column)),
+         value = tile_name_value(found, TILE_LOCAL);
+    tile_assign(found, SELECT(LT(value, zero),
+                              ADD(value, tile_cast(wide, fuse_entry(l->of, INDEX_DIM, column))), value));
+    *inside = AND(*inside, AND(GE(value, zero), LE(value, last)));
+    return tile_cast(index, MIN(MAX(value, zero), last));
 }
 
 // The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else the nearest was taken.
 static expr build_place(const struct places *l, expr i, expr first, expr *inside) {
     expr to[1 + KERNEL_INDICES] = {first};
     for (int k = 0; k < l->key->count; k++)
-        to[1 + k] = fuse_entry(l->of, OFFSET, tile_number(k));
+        to[1 + k] = fuse_entry(l->of, INDEX_OFFSET, tile_number(k));
     fuse_walk(l->s, l->axes, i, 1 + l->key->count, to);
     *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
     for (int k = 0; k < l->key->count; k++) {
         expr given = tile_load(l->index[k], 1, &to[1 + k], NULL, NULL);
-        expr step = times(position(l, k, given, inside), fuse_entry(l->of, STEP, tile_number(k)));
-        tile_assign(to[0] ? to[0]->name : NULL, add(to[0], step));
+        expr step = MUL(position(l, k, given, inside), fuse_entry(l->of, INDEX_STEP, tile_number(k)));
+        tile_assign(to[0] ? to[0]->name : NULL, ADD(to[0], step));
     }
     return to[0];
 }
@@ -116,7 +91,7 @@ struct tile_kernel *kernel_make_places(const void *data) {
     expr i = tile_name_value(name, TILE_INDEX);
     tile_open_map(1, &name, &n);
     expr place = tile_cast(type, build_place(&l, i, tile_number(0), &inside));
-    tile_store(y, 1, &i, r->moves ? place : tile_ternary(TILE_SELECT, inside, place, number(type, -1)), NULL);
+    tile_store(y, 1, &i, r->moves ? place : SELECT(inside, place, tile_const_int(type, -1)), NULL);
     tile_close();
     return tile_end();
 }
@@ -124,34 +99,18 @@ struct tile_kernel *kernel_make_places(const void *data) {
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list) {
     bool wide = layout_is_wide(l);
     for (int i = 0; i < list->count; i++)
-        wide |= list->dim[i] > KERNEL_NARROW || kernel_elements(list->index[i]) > KERNEL_NARROW;
+        wide |= list->of[INDEX_DIM][i] > KERNEL_NARROW || kernel_elements(list->index[i]) > KERNEL_NARROW;
     return wide;
 }
 
-bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct kernel_layout *l,
-                        const struct index_list *list, bool wide) {
-    int64_t of[ROWS][KERNEL_INDICES] = {{0}};
-    int columns = MAX_OF(list->count, 1);
+void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list) {
+    WORK_SIZES(w, l->axes);
     for (int i = 0; i < list->count; i++) {
-        void *memory = kernel_reach(p, list->index[i]);
-        if (!memory)
-            return false;
-        kernel_add_memory(k, memory);
-        of[OFFSET][i] = list->offset[i];
-        of[DIM][i] = list->dim[i];
-        of[LAST][i] = list->last[i];
-        of[STEP][i] = list->step[i];
+        work_result(w, list->index[i]);
+        WORK_SIZES(w, kernel_elements(list->index[i]));
     }
-    kernel_add_table(k, l, wide);
-    kernel_add_rows(k, ROWS, columns, &of[0][0], KERNEL_INDICES, wide);
-    return true;
-}
-
-int kernel_list_sizes(const struct kernel_layout *l, const struct index_list *list, int64_t *symbol) {
-    symbol[0] = l->axes;
-    for (int i = 0; i < list->count; i++)
-        symbol[1 + i] = kernel_elements(list->index[i]);
-    return 1 + list->count;
+    work_table(w, l);
+    work_rows(w, INDEX_ROWS, MAX_OF(list->count, 1), &list->of[0][0], KERNEL_INDICES);
 }
 
 struct index_key kernel_index_key(const struct index_list *list) {
@@ -159,6 +118,32 @@ struct index_key kernel_index_key(const struct index_list *list) {
     for (int i = 0; i < list->count; i++)
         key.dtype[i] = list->index[i]->dtype;
     return key;
+}
+
+// An array of indices, from `offset` on, for an axis of x along which slices of so many elements begin.
+static void list_axis(struct index_list *list, zl_array x, zl_array index, int64_t offset, int64_t axis,
+                      const int64_t *size) {
+    int i = list->count++;
+    list->index[i] = index;
+    list->of[INDEX_OFFSET][i] = offset;
+    list->of[INDEX_DIM][i] = x->dim[axis];
+    list->of[INDEX_LAST][i] = x->dim[axis] - size[axis];
+    list->of[INDEX_STEP][i] = array_stride(x)[axis];
+}
+
+struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes,
+                                      const int64_t *size, struct kernel_layout *l) {
+    struct index_list list = {0};
+    layout_begin(l, 1 + count);
+    for (int i = 0; i < count; i++)
+        list_axis(&list, x, index[i], index[i]->offset, axes[i], size);
+    for (int axis = 0; count && axis < index[0]->ndim; axis++) {
+        int64_t stride[1 + KERNEL_INDICES] = {0};
+        for (int i = 0; i < count; i++)
+            stride[1 + i] = array_stride(index[i])[axis];
+        layout_push(l, index[0]->dim[axis], stride);
+    }
+    return list;
 }
 
 // Gather -----------------------------------------------------------------------------------------------------------
@@ -190,21 +175,23 @@ static struct tile_kernel *make_gather(const void *data) {
 static bool gather(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l,
                    const struct index_list *list) {
     zl_array x = c->in[0];
-    struct kernel_call k;
-    int64_t size[4 + KERNEL_INDICES] = {l->size, kernel_elements(x), x->offset};
-    kernel_begin_call(&k);
-    if (!kernel_check_axes(l, c->op->name))
-        return false;
-    struct recipe r = {"gather", (int32_t)array_item(x),
-                       kernel_indices_are_wide(l, list) || kernel_elements(x) > KERNEL_NARROW,
-                       kernel_index_key(list)};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_gather, &r);
-    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x);
-    kernel_add_memory(&k, from);
-    if (!kernel || !to || !from || !kernel_add_indices(p, &k, l, list, r.wide))
-        return false;
-    kernel_add_memory(&k, to);
-    return kernel_launch_tiles(p, kernel, &k, 3 + kernel_list_sizes(l, list, size + 3), size);
+    struct kernel_work w;
+    work_open(&w, p, c->op->name);
+    WORK_SIZES(&w, l->size);
+    work_array(&w, x);
+    kernel_add_indices(&w, l, list);
+    work_result(&w, call_first(c));
+    w.wide |= kernel_indices_are_wide(l, list);
+    struct recipe r = {"gather", (int32_t)array_item(x), w.wide, kernel_index_key(list)};
+    return work_run(&w, &r, sizeof r, make_gather);
+}
+
+// The array's own axes, which no index has a stride along.
+static void push_slice(struct kernel_layout *l, zl_array x, const int64_t *size) {
+    for (int axis = 0; axis < x->ndim; axis++) {
+        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
+        layout_push(l, size[axis], stride);
+    }
 }
 
 bool kernel_can_gather(const struct call *c) {
@@ -213,39 +200,19 @@ bool kernel_can_gather(const struct call *c) {
 
 bool kernel_gather(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0];
-    struct index_list list = {.count = c->inputs - 1};
-    const int64_t *axes = call_args(c) + 1, *size = axes + list.count;
+    int count = c->inputs - 1;
+    const int64_t *axes = call_args(c) + 1, *size = axes + count;
     struct kernel_layout l;
-    layout_begin(&l, 1 + list.count);
-    for (int i = 0; i < list.count; i++) {
-        list.index[i] = c->in[1 + i];
-        list.offset[i] = c->in[1 + i]->offset;
-        list.dim[i] = x->dim[axes[i]];
-        list.last[i] = x->dim[axes[i]] - size[axes[i]];
-        list.step[i] = array_stride(x)[axes[i]];
-    }
-    for (int axis = 0; list.count && axis < c->in[1]->ndim; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {0};
-        for (int i = 0; i < list.count; i++)
-            stride[1 + i] = array_stride(c->in[1 + i])[axis];
-        layout_push(&l, c->in[1]->dim[axis], stride);
-    }
-    for (int axis = 0; axis < x->ndim; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
-        layout_push(&l, size[axis], stride);
-    }
+    struct index_list list = kernel_list_indices(x, count, c->in + 1, axes, size, &l);
+    push_slice(&l, x, size);
     return gather(p, c, &l, &list);
 }
 
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size) {
-    struct index_list list = {.count = (int)starts->size};
-    for (int i = 0; i < list.count; i++) {
-        list.index[i] = starts;
-        list.offset[i] = starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0);
-        list.dim[i] = x->dim[axes[i]];
-        list.last[i] = x->dim[axes[i]] - size[axes[i]];
-        list.step[i] = array_stride(x)[axes[i]];
-    }
+    struct index_list list = {0};
+    for (int i = 0; i < starts->size; i++)
+        list_axis(&list, x, starts, starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0),
+                  axes[i], size);
     return list;
 }
 
@@ -259,9 +226,6 @@ bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
     struct index_list list = kernel_list_starts(x, c->in[1], call_args(c) + 1, y->dim);
     struct kernel_layout l;
     layout_begin(&l, 1 + list.count);
-    for (int axis = 0; axis < x->ndim; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
-        layout_push(&l, y->dim[axis], stride);
-    }
+    push_slice(&l, x, y->dim);
     return gather(p, c, &l, &list);
 }

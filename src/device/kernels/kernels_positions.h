@@ -7,12 +7,13 @@
 
 enum { KERNEL_INDICES = 6 }; // arrays of indices, at most
 
+// What kernels know of an array of indices: where it begins; of its axis the size, the last position that lies inside, and the step, in
+// elements.
+enum { INDEX_OFFSET, INDEX_DIM, INDEX_LAST, INDEX_STEP, INDEX_ROWS };
 struct index_list {
     int count;
     zl_array index[KERNEL_INDICES];
-    int64_t dim[KERNEL_INDICES], last[KERNEL_INDICES]; // of the axis; the last position that lies inside
-    int64_t step[KERNEL_INDICES];                      // of the axis, in elements
-    int64_t offset[KERNEL_INDICES];                    // where the indices begin
+    int64_t of[INDEX_ROWS][KERNEL_INDICES];
 };
 
 struct index_key { // part of a kernel's key
@@ -24,7 +25,7 @@ struct index_key kernel_index_key(const struct index_list *list);
 
 // The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is wide, u64; all ones where an
 // index is out of range, unless it moves what does not lie in the array wholly. Its parameters are those of kernel_add_indices and the places, its sizes the number
-// of entries and those of kernel_list_sizes.
+// of entries and those of kernel_add_indices.
 struct place_recipe {
     char name[8]; // no other kernel has such a key
     int32_t wide, moves;
@@ -32,11 +33,12 @@ struct place_recipe {
 };
 struct tile_kernel *kernel_make_places(const void *recipe);
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list);
+// Indices of axes of x, along which slices of so many elements begin; l gets the axes that all indices have.
+struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes, const int64_t *size,
+                                      struct kernel_layout *l);
 // Each element of starts as the index of an axis: that of x along which a slice of so many elements begins.
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size);
-// Arguments for indices, whose axes are those of the layout; its operands are the array, then the indices. False and an error.
-bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct kernel_layout *l,
-                        const struct index_list *list, bool wide);
-int kernel_list_sizes(const struct kernel_layout *l, const struct index_list *list, int64_t *symbol); // how many there are
+// Adds arguments and sizes for indices, whose axes are those of the layout; its operands are the array, then the indices.
+void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list);
 
 #endif

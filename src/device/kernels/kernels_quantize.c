@@ -52,23 +52,21 @@ static struct tile_kernel *make_unpack(const void *data) {
 bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m,
                    void *to) {
     zl_array part[] = {m->words, m->scales, m->biases, m->global};
-    int64_t size = m->scales->size * arg[GROUP_OF], sizes[2 + COUNT(part)] = {m->scales->size};
+    int64_t size = m->scales->size * arg[GROUP_OF];
     struct recipe r = {"dequantize", kernel_quantized_key(arg, m->scales), (int32_t)m->dtype,
                        m->global != NULL, size > KERNEL_NARROW / arg[CODE_BITS]};
-    struct kernel_call k;
-    kernel_begin_call(&k);
+    struct kernel_work w;
+    work_open(&w, p, "dequantize");
+    WORK_SIZES(&w, m->scales->size);
     for (size_t i = 0; i < COUNT(part); i++) { // one that is not there is not read
-        void *memory = kernel_reach(p, part[i] ? part[i] : m->scales);
-        if (!memory)
-            return false;
-        kernel_add_memory(&k, memory);
-        sizes[1 + i] = part[i] ? part[i]->offset : 0;
-        r.wide |= sizes[1 + i] + size > KERNEL_NARROW;
+        int64_t offset = part[i] ? part[i]->offset : 0;
+        work_memory(&w, kernel_reach(p, part[i] ? part[i] : m->scales));
+        WORK_SIZES(&w, offset);
+        r.wide |= offset + size > KERNEL_NARROW;
     }
-    sizes[1 + COUNT(part)] = m->words->offset + m->words->size;
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_unpack, &r);
-    kernel_add_memory(&k, to);
-    return kernel && to && kernel_launch_tiles(p, kernel, &k, COUNT(sizes), sizes);
+    WORK_SIZES(&w, m->words->offset + m->words->size);
+    work_memory(&w, to);
+    return work_run(&w, &r, sizeof r, make_unpack);
 }
 
 bool kernel_can_quantize(const struct call *c) {
@@ -102,17 +100,11 @@ bool kernel_quantize(const struct kernel_place *p, const struct call *c) {
     zl_array w = c->in[0];
     struct recipe r = {"quantize", kernel_quantized_key(call_args(c), w), w->dtype,
                        kernel_divisor(EIGHT, w->offset, 0), w->offset + w->size > KERNEL_NARROW};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_pack, &r);
-    void *from = kernel_reach(p, w);
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, from);
-    for (int i = 0; i < 3; i++) {
-        void *to = kernel_reach(p, call_output(c, i));
-        if (!to)
-            return false;
-        kernel_add_memory(&k, to);
-    }
-    return kernel && from &&
-           kernel_launch_tiles(p, kernel, &k, 2, (const int64_t[]){call_output(c, 1)->size, w->offset});
+    struct kernel_work k;
+    work_open(&k, p, c->op->name);
+    WORK_SIZES(&k, call_output(c, 1)->size, w->offset);
+    work_result(&k, w);
+    for (int i = 0; i < 3; i++)
+        work_result(&k, call_output(c, i));
+    return work_run(&k, &r, sizeof r, make_pack);
 }

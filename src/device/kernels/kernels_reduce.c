@@ -5,7 +5,6 @@
 // are accumulated in f32.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/op.h"
 
 #include <stdlib.h>
@@ -19,12 +18,6 @@ enum {
     PACK_LEAST = 4096, // elements from which packs are read
 };
 
-struct recipe {
-    char file[8];
-    int32_t combine, from, to; // dtypes of what is read and what is written
-    int32_t rows, width, lanes, single, wide;
-};
-
 bool kernel_can_reduce(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     uint64_t identity;
@@ -32,17 +25,11 @@ bool kernel_can_reduce(const struct call *c) {
            tile_identity(fuse_combines(c), tile_type_of(tile_reduce_gives(dtype)), &identity);
 }
 
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    return kernel_built_in(r->file, "ITEM=%s,WIDE=%s,TO=%s,COMBINE=%s,ROWS=%d,WIDTH=%d,LANES=%d,SINGLE=%d,%s",
-                           kernel_type((zl_dtype)r->from), kernel_type(tile_reduce_gives((zl_dtype)r->from)),
-                           kernel_type((zl_dtype)r->to), tile_op_name((enum tile_op)r->combine), r->rows,
-                           r->width, r->lanes, r->single, kernel_index_clauses(r->wide));
-}
-
 struct reduction {
     const struct kernel_place *place;
-    struct recipe r;
+    const struct call *call;
+    zl_dtype from, to; // of what is read and what is written
+    int rows, width;   // rows: lines are reduced by them; width: elements of a pack
     struct kernel_layout kept, reduced;
     int64_t parts, each, elements, at; // elements of x, and where its first one is
 };
@@ -88,8 +75,8 @@ static int64_t inner_stride(const struct kernel_layout *l) {
 
 // Counts an axis of neighbours in packs, and all positions with it. False: elements do not lie in whole packs; nothing was changed.
 static bool pack(struct reduction *r, int width) {
-    struct kernel_layout *along = r->r.rows ? &r->reduced : &r->kept,
-                         *across = r->r.rows ? &r->kept : &r->reduced;
+    struct kernel_layout *along = r->rows ? &r->reduced : &r->kept,
+                         *across = r->rows ? &r->kept : &r->reduced;
     int last = along->axes - 1;
     bool fits =
         last >= 0 && along->stride[0][last] == 1 && along->dim[last] % width == 0 && r->at % width == 0;
@@ -114,12 +101,12 @@ static bool pack(struct reduction *r, int width) {
 // ones are.
 static void choose(struct reduction *r) {
     const bool invariant = device_batch_invariant();
-    int width = PACK_BYTES / (int)zl_dtype_size((zl_dtype)r->r.from);
+    int width = PACK_BYTES / (int)zl_dtype_size(r->from);
     bool packs = r->kept.size * r->reduced.size >= PACK_LEAST || invariant;
-    r->r.rows = inner_stride(&r->reduced) < inner_stride(&r->kept);
-    r->r.width = packs && pack(r, width) ? width : 1;
-    int64_t count = r->reduced.size, threads = r->kept.size * (r->r.rows ? op_kernel_lanes(count) : 1),
-            by = r->r.rows ? r->r.width : 1, least = r->r.rows ? EACH * KERNEL_THREADS / by : EACH;
+    r->rows = inner_stride(&r->reduced) < inner_stride(&r->kept);
+    r->width = packs && pack(r, width) ? width : 1;
+    int64_t count = r->reduced.size, threads = r->kept.size * (r->rows ? op_kernel_lanes(count) : 1),
+            by = r->rows ? r->width : 1, least = r->rows ? EACH * KERNEL_THREADS / by : EACH;
     int64_t parts =
         invariant ? count / (INVARIANT_PART / by) : MIN_OF(BUSY / MAX_OF(threads, 1), count / least);
     parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
@@ -128,45 +115,41 @@ static void choose(struct reduction *r) {
 }
 
 static bool launch(struct reduction *r, void *to, void *from) {
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    r->r.lanes = r->r.rows ? op_kernel_lanes(r->each) : 1;
-    r->r.single = r->reduced.axes <= 1;
-    r->r.wide = layout_is_wide(&r->kept) || layout_is_wide(&r->reduced) ||
-                MAX_OF(r->kept.size * r->parts, r->elements) > KERNEL_NARROW;
-    const struct kernel_tiles *kernel = kernel_find_tiles(r->place, &r->r, sizeof r->r, make, &r->r);
-    kernel_add_memory(&k, from);
-    kernel_add_table(&k, &r->kept, r->r.wide);
-    kernel_add_table(&k, &r->reduced, r->r.wide);
-    kernel_add_memory(&k, to);
-    return kernel &&
-           kernel_launch_tiles(r->place, kernel, &k, 8,
-                               (const int64_t[]){r->kept.size, r->reduced.size, r->parts, r->each,
-                                                 MAX_OF(r->kept.axes - 1, 0), MAX_OF(r->reduced.axes - 1, 0),
-                                                 r->elements, r->at});
+    struct kernel_work w;
+    work_open(&w, r->place, r->call->op->name);
+    WORK_SIZES(&w, r->kept.size, r->reduced.size, r->parts, r->each, MAX_OF(r->kept.axes - 1, 0),
+               MAX_OF(r->reduced.axes - 1, 0), r->elements, r->at);
+    work_memory(&w, from);
+    work_table(&w, &r->kept);
+    work_table(&w, &r->reduced);
+    work_memory(&w, to);
+    w.wide |= r->kept.size * r->parts > KERNEL_NARROW;
+    return WORK_FILE(&w, "reduce", "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,ROWS=%d,WIDTH=%d,LANES=%d,SINGLE=%d,%i",
+                     r->from, tile_reduce_gives(r->from), r->to, fuse_combines(r->call), r->rows, r->width,
+                     r->rows ? op_kernel_lanes(r->each) : 1, r->reduced.axes <= 1);
 }
 
 // Parts of a line are neighbours by rows, and those of neighbouring lines by columns.
 static bool launch_parts(struct reduction *r, void *to, void *from) {
     const struct device *d = r->place->target->device;
     struct reduction join = *r;
-    zl_dtype wide = tile_reduce_gives((zl_dtype)r->r.from);
+    zl_dtype wide = tile_reduce_gives(r->from);
     int64_t lines = r->kept.size;
-    size_t capacity, across = r->r.rows ? 1 : (size_t)r->r.width;
+    size_t capacity, across = r->rows ? 1 : (size_t)r->width;
     join.elements = lines * r->parts;
     void *room = device_alloc(d, r->place->unit, r->place->lane,
                               (size_t)join.elements * across * zl_dtype_size(wide), &capacity);
     if (!room)
         return false;
-    r->r.to = join.r.from = (int32_t)wide;
-    join.r.width = (int)across;
+    r->to = join.from = wide;
+    join.width = (int)across;
     join.each = r->parts;
     join.parts = 1;
     join.at = 0;
     layout_begin(&join.kept, 1);
     layout_begin(&join.reduced, 1);
-    layout_push(&join.kept, lines, &(int64_t){r->r.rows ? r->parts : 1});
-    layout_push(&join.reduced, r->parts, &(int64_t){r->r.rows ? 1 : lines});
+    layout_push(&join.kept, lines, &(int64_t){r->rows ? r->parts : 1});
+    layout_push(&join.reduced, r->parts, &(int64_t){r->rows ? 1 : lines});
     bool done = launch(r, room, from) && launch(&join, to, room);
     device_free(d, r->place->unit, r->place->lane, room,
                 capacity); // who gets it comes later in the lane's order
@@ -176,12 +159,12 @@ static bool launch_parts(struct reduction *r, void *to, void *from) {
 bool kernel_reduce(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     struct reduction r = {.place = p,
-                          .r = {"reduce", (int32_t)fuse_combines(c), x->dtype, y->dtype},
+                          .call = c,
+                          .from = (zl_dtype)x->dtype,
+                          .to = (zl_dtype)y->dtype,
                           .elements = kernel_elements(x),
                           .at = x->offset};
     split_axes(&r, c, x);
-    if (!kernel_check_axes(&r.kept, c->op->name) || !kernel_check_axes(&r.reduced, c->op->name))
-        return false;
     choose(&r);
     void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
     return to && from && (r.parts > 1 ? launch_parts(&r, to, from) : launch(&r, to, from));

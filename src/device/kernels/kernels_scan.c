@@ -4,7 +4,6 @@
 // a first launch finds their totals. f16 and bf16 are kept in f32 on the way, and rounded where they are written.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
 
 enum {
@@ -19,12 +18,6 @@ enum {
 };
 
 enum mode { SCAN_WHOLE, SCAN_TOTALS, SCAN_PARTS }; // lines; what parts give; parts, from where they begin
-
-struct recipe {
-    char file[8];
-    int32_t combine, dtype, wide;
-    int32_t width, lanes, packs, mode, reverse, inclusive;
-};
 
 static const enum tile_op ops[] = {TILE_ADD, TILE_MUL, TILE_MAX, TILE_MIN, TILE_LOGADDEXP};
 
@@ -41,51 +34,43 @@ bool kernel_can_scan(const struct call *c) {
            tile_row_takes(op_of(c), tile_reduce_gives((zl_dtype)c->in[0]->dtype));
 }
 
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    zl_dtype dtype = (zl_dtype)r->dtype, wide = tile_reduce_gives(dtype);
-    bool is_complex = dtype == ZL_COMPLEX64;
-    int steps = 0;
-    while (1 << steps < MIN_OF(r->lanes, SUBGROUP))
-        steps++;
-    return kernel_built_in(
-        r->file,
-        "ITEM=%s,WIDE=%s,ITEM_PIECE=%s,WIDE_PIECE=%s,PIECES=%d,COMBINE=%s,WIDTH=%d,LANES=%d,STEPS=%d,"
-        "THREADS=%d,PACKS=%d,MODE=%d,REVERSE=%d,INCLUSIVE=%d,%s",
-        kernel_type(dtype), kernel_type(wide), is_complex ? "f32" : kernel_type(dtype),
-        is_complex ? "f32" : kernel_type(wide), 1 + is_complex, tile_op_name((enum tile_op)r->combine),
-        r->width, r->lanes, steps, r->lanes > 1 ? KERNEL_THREADS : COLUMN_THREADS, r->packs, r->mode,
-        r->reverse, r->inclusive, kernel_index_clauses(r->wide));
-}
-
 struct scanning {
     const struct kernel_place *place;
-    struct recipe r;
+    const struct call *call;
+    zl_dtype dtype;
+    int width, lanes, packs;
     struct kernel_layout lines; // the other axes; operands: result, input
     int64_t n, to_step, from_step, parts, each, to_elements, elements, at;
 };
 
 static bool launch(struct scanning *s, enum mode mode, void *to, void *from, void *totals) {
-    struct kernel_call k;
-    bool wide = s->r.wide;
-    s->r.mode = mode;
-    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &s->r, sizeof s->r, make, &s->r);
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, from);
-    kernel_add_table(&k, &s->lines, wide);
-    kernel_add_int(&k, s->to_step, wide);
-    kernel_add_int(&k, s->from_step, wide);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, totals);
-    return kernel && kernel_launch_tiles(s->place, kernel, &k, 8,
-                                         (const int64_t[]){s->n, s->lines.size, s->parts, s->each,
-                                                           MAX_OF(s->lines.axes - 1, 0), s->to_elements,
-                                                           s->elements, s->at});
+    zl_dtype wide = tile_reduce_gives(s->dtype);
+    const int64_t *arg = call_args(s->call);
+    bool is_complex = s->dtype == ZL_COMPLEX64;
+    int steps = __builtin_ctz((unsigned)MIN_OF(s->lanes, SUBGROUP));
+    struct kernel_work w;
+    work_open(&w, s->place, s->call->op->name);
+    WORK_SIZES(&w, s->n, s->lines.size, s->parts, s->each, MAX_OF(s->lines.axes - 1, 0), s->to_elements,
+               s->elements, s->at);
+    work_memory(&w, from);
+    work_table(&w, &s->lines);
+    work_int(&w, s->to_step);
+    work_int(&w, s->from_step);
+    work_memory(&w, to);
+    work_memory(&w, totals);
+    w.wide |= s->lines.size * s->n > KERNEL_NARROW;
+    return WORK_FILE(
+        &w, "scan",
+        "ITEM=%t,WIDE=%t,ITEM_PIECE=%t,WIDE_PIECE=%t,PIECES=%d,COMBINE=%o,WIDTH=%d,LANES=%d,STEPS=%d,"
+        "THREADS=%d,PACKS=%d,MODE=%d,REVERSE=%d,INCLUSIVE=%d,%i",
+        s->dtype, wide, is_complex ? ZL_FLOAT32 : s->dtype, is_complex ? ZL_FLOAT32 : wide, 1 + is_complex,
+        op_of(s->call), s->width, s->lanes, steps, s->lanes > 1 ? KERNEL_THREADS : COLUMN_THREADS, s->packs,
+        mode, arg[2] != 0, arg[3] != 0);
 }
 
 static bool launch_parts(struct scanning *s, void *to, void *from) {
     const struct device *d = s->place->target->device;
-    size_t capacity, item = zl_dtype_size(tile_reduce_gives((zl_dtype)s->r.dtype));
+    size_t capacity, item = zl_dtype_size(tile_reduce_gives(s->dtype));
     void *room =
         device_alloc(d, s->place->unit, s->place->lane, (size_t)(s->lines.size * s->parts) * item, &capacity);
     if (!room)
@@ -118,9 +103,9 @@ static bool pack(struct scanning *s, int width) {
 // Two threads at least, so that they read and write whole sectors of memory.
 static void choose_lanes(struct scanning *s) {
     int lanes = MAX_OF(op_kernel_lanes(s->n), 2);
-    s->r.lanes = lanes < KERNEL_THREADS ? MIN_OF(lanes, SUBGROUP) : lanes;
-    while (s->r.packs > 1 && (int64_t)s->r.lanes * s->r.packs / 2 >= s->n)
-        s->r.packs /= 2;
+    s->lanes = lanes < KERNEL_THREADS ? MIN_OF(lanes, SUBGROUP) : lanes;
+    while (s->packs > 1 && (int64_t)s->lanes * s->packs / 2 >= s->n)
+        s->packs /= 2;
 }
 
 // A thread has a line where neighbouring lines lie closer together than elements, and where threads do not run side by side.
@@ -129,19 +114,17 @@ static void choose(struct scanning *s) {
     bool columns =
              s->from_step != 1 && l->axes && l->stride[1][l->axes - 1] == 1 && l->size >= COLUMN_THREADS,
          alone = columns || s->place->record->group->is_serial;
-    int width = PACK_BYTES / (int)zl_dtype_size((zl_dtype)s->r.dtype);
-    s->r.width = !columns && pack(s, width) ? width : 1;
-    s->r.packs = PACKS;
-    s->r.lanes = 1;
+    int width = PACK_BYTES / (int)zl_dtype_size(s->dtype);
+    s->width = !columns && pack(s, width) ? width : 1;
+    s->packs = PACKS;
+    s->lanes = 1;
     if (!alone)
         choose_lanes(s);
-    int64_t least = MAX_OF((alone ? COLUMN_LEAST : PART_LEAST) / s->r.width, 1),
-            parts = MIN_OF(BUSY / MAX_OF(l->size * s->r.lanes, 1), s->n / least);
+    int64_t least = MAX_OF((alone ? COLUMN_LEAST : PART_LEAST) / s->width, 1),
+            parts = MIN_OF(BUSY / MAX_OF(l->size * s->lanes, 1), s->n / least);
     s->parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
     s->each = (s->n + s->parts - 1) / s->parts;
     s->parts = (s->n + s->each - 1) / s->each;
-    s->r.wide =
-        layout_is_wide(l) || MAX_OF(l->size * s->n, MAX_OF(s->elements, s->to_elements)) > KERNEL_NARROW;
 }
 
 // The axes that are not scanned, in the order of the result's memory: that of x, if it lies without gaps.
@@ -156,14 +139,10 @@ static void push_lines(struct kernel_layout *l, zl_array y, zl_array x, int axis
 
 bool kernel_scan(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
-    const int64_t *arg = call_args(c);
-    int axis = (int)arg[1];
+    int axis = (int)call_args(c)[1];
     struct scanning s = {.place = p,
-                         .r = {.file = "scan",
-                               .combine = (int32_t)op_of(c),
-                               .dtype = x->dtype,
-                               .reverse = arg[2] != 0,
-                               .inclusive = arg[3] != 0},
+                         .call = c,
+                         .dtype = (zl_dtype)x->dtype,
                          .n = x->dim[axis],
                          .to_step = array_stride(y)[axis],
                          .from_step = array_stride(x)[axis],
@@ -171,8 +150,6 @@ bool kernel_scan(const struct kernel_place *p, const struct call *c) {
                          .elements = kernel_elements(x),
                          .at = x->offset};
     push_lines(&s.lines, y, x, axis);
-    if (!kernel_check_axes(&s.lines, c->op->name))
-        return false;
     choose(&s);
     void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
     return to && from && (s.parts > 1 ? launch_parts(&s, to, from) : launch(&s, SCAN_WHOLE, to, from, to));

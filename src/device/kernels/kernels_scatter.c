@@ -5,19 +5,10 @@
 // one.
 
 #include "device/kernels/kernels_positions.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
 
-struct recipe {
-    char file[8];
-    int32_t update, dtype, wide, sorted;
-};
-
-static const enum tile_op updates[] = {
-    [UPDATE_ADD] = TILE_ADD, [UPDATE_PROD] = TILE_MUL, [UPDATE_MAX] = TILE_MAX, [UPDATE_MIN] = TILE_MIN};
-
 static bool can_combine(enum update update, zl_dtype dtype) {
-    return update == UPDATE_SET || tile_row_takes(updates[update], dtype);
+    return update == UPDATE_SET || tile_row_takes(op_update_row(update), dtype);
 }
 
 bool kernel_can_scatter(const struct call *c) {
@@ -49,49 +40,39 @@ struct scattering {
 
 // The place of each entry, COUNT(0) - 1 of the kernel if it has none.
 static bool find_places(const struct scattering *s, void *places) {
-    struct kernel_call k;
-    int64_t size[2 + KERNEL_INDICES] = {s->at.size};
-    kernel_begin_call(&k);
+    struct kernel_work w;
+    work_open(&w, s->place, s->call->op->name);
+    WORK_SIZES(&w, s->at.size);
+    kernel_add_indices(&w, &s->at, &s->list);
+    work_memory(&w, places);
+    w.wide = s->wide; // of all launches
     struct place_recipe r = {"places", s->wide, s->moves, kernel_index_key(&s->list)};
-    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &r, sizeof r, kernel_make_places, &r);
-    if (!kernel || !kernel_add_indices(s->place, &k, &s->at, &s->list, r.wide))
-        return false;
-    kernel_add_memory(&k, places);
-    return kernel_launch_tiles(s->place, kernel, &k, 1 + kernel_list_sizes(&s->at, &s->list, size + 1), size);
+    return work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
 // Updates ----------------------------------------------------------------------------------------------------------
 
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    bool is_set = r->update == UPDATE_SET;
-    struct tile_type moved = {TILE_UINT, (uint8_t)(8 * zl_dtype_size((zl_dtype)r->dtype)), 1};
-    return kernel_built_in(r->file, "ITEM=%s,COMBINE=%s,SET=%d,SORTED=%d,%s",
-                           tile_type_name(is_set ? moved : tile_type_of((zl_dtype)r->dtype)),
-                           tile_op_name(is_set ? TILE_ADD : updates[r->update]), is_set, r->sorted,
-                           kernel_index_clauses(r->wide));
-}
-
 static bool put(const struct scattering *s, zl_array x, const struct kernel_items *sorted, int64_t begin,
                 int64_t end) {
-    const struct kernel_place *p = s->place;
     zl_array y = call_first(s->call);
-    struct kernel_call k;
-    struct recipe r = {"scatter", (int32_t)s->update, x->dtype, s->wide, s->line > 1};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, from);
-    kernel_add_memory(&k, sorted->key);
-    kernel_add_memory(&k, sorted->at ? sorted->at : sorted->key);
-    kernel_add_table(&k, &s->entry, r.wide);
-    kernel_add_table(&k, &s->slice, r.wide);
-    kernel_add_memory(&k, to);
-    return kernel && to && from &&
-           kernel_launch_tiles(p, kernel, &k, 10,
-                               (const int64_t[]){(end - begin) * s->slice.size, s->slice.size, begin,
-                                                 s->at.size, s->line, s->entry.axes, s->slice.axes,
-                                                 kernel_elements(y), kernel_elements(x), x->offset});
+    zl_dtype dtype = (zl_dtype)x->dtype;
+    bool is_set = s->update == UPDATE_SET;
+    struct kernel_work w;
+    work_open(&w, s->place, s->call->op->name);
+    WORK_SIZES(&w, (end - begin) * s->slice.size, s->slice.size, begin, s->at.size, s->line, s->entry.axes,
+               s->slice.axes, kernel_elements(y));
+    work_array(&w, x);
+    work_memory(&w, sorted->key);
+    work_memory(&w, sorted->at ? sorted->at : sorted->key);
+    work_table(&w, &s->entry);
+    work_table(&w, &s->slice);
+    work_result(&w, y);
+    w.wide = s->wide; // of all launches
+    return WORK_FILE(&w, "scatter",
+                     is_set ? "ITEM=u%d,COMBINE=%o,SET=%d,SORTED=%d,%i"
+                            : "ITEM=%t,COMBINE=%o,SET=%d,SORTED=%d,%i",
+                     is_set ? 8 * (int32_t)zl_dtype_size(dtype) : (int32_t)dtype,
+                     is_set ? TILE_ADD : op_update_row(s->update), is_set, s->line > 1);
 }
 
 static bool put_all(const struct scattering *s, zl_array x, struct kernel_items *room) {
@@ -137,26 +118,14 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), x = c->in[c->inputs - 1];
     int count = c->inputs - 2, outer = x->ndim - y->ndim; // axes of the indices
     const int64_t *axes = call_args(c) + 1, *size = x->dim + outer;
-    struct scattering s = {
-        .place = p, .call = c, .update = (enum update)call_args(c)[0], .list = {.count = count}};
-    layout_begin(&s.at, 1 + count);
+    struct scattering s = {.place = p, .call = c, .update = (enum update)call_args(c)[0]};
+    s.list = kernel_list_indices(y, count, c->in + 1, axes, size, &s.at);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);
-    for (int i = 0; i < count; i++) {
-        s.list.index[i] = c->in[1 + i];
-        s.list.offset[i] = c->in[1 + i]->offset;
-        s.list.dim[i] = y->dim[axes[i]];
-        s.list.last[i] = y->dim[axes[i]] - size[axes[i]];
-        s.list.step[i] = array_stride(y)[axes[i]];
+    for (int i = 0; i < count; i++)
         s.overlaps |= size[axes[i]] > 1;
-    }
-    for (int axis = 0; axis < outer; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {0};
-        for (int i = 0; i < count; i++)
-            stride[1 + i] = array_stride(c->in[1 + i])[axis];
-        layout_push(&s.at, x->dim[axis], stride);
+    for (int axis = 0; axis < outer; axis++)
         layout_push(&s.entry, x->dim[axis], &array_stride(x)[axis]);
-    }
     for (int axis = 0; axis < y->ndim; axis++)
         layout_push(&s.slice, size[axis],
                     (const int64_t[]){array_stride(y)[axis], array_stride(x)[outer + axis]});
@@ -172,10 +141,10 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
                            .update = (enum update)call_args(c)[1],
                            .list = {.count = 1,
                                     .index = {indices},
-                                    .offset = {indices->offset},
-                                    .dim = {y->dim[axis]},
-                                    .last = {y->dim[axis] - 1},
-                                    .step = {array_stride(y)[axis]}}};
+                                    .of = {[INDEX_OFFSET] = {indices->offset},
+                                           [INDEX_DIM] = {y->dim[axis]},
+                                           [INDEX_LAST] = {y->dim[axis] - 1},
+                                           [INDEX_STEP] = {array_stride(y)[axis]}}}};
     layout_begin(&s.at, 2);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);

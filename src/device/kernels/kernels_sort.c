@@ -51,25 +51,23 @@ struct sorting {
 };
 
 static bool sort_tiles(const struct sorting *s, const struct kernel_items *to) {
-    struct kernel_call k;
     int64_t all = s->lines * s->n, tiles = (s->n + s->r.tile - 1) / s->r.tile;
-    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &s->r, sizeof s->r, make, &s->r);
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, s->from);
-    kernel_add_memory(&k, s->order ? s->order : s->from);
-    kernel_add_memory(&k, s->r.last ? s->to : to->key);
-    kernel_add_memory(&k, s->r.last ? s->to : to->key);
-    kernel_add_memory(&k, s->r.last ? s->to : to->at);
-    return kernel && kernel_launch_tiles(s->place, kernel, &k, 10,
-                                         (const int64_t[]){s->lines, s->n, tiles, s->first, s->count, s->kth,
-                                                           s->elements, s->offset, s->order ? all : 0,
-                                                           s->r.last ? 0 : all});
+    struct kernel_work w;
+    work_open(&w, s->place, "sort");
+    WORK_SIZES(&w, s->lines, s->n, tiles, s->first, s->count, s->kth, s->elements, s->offset,
+               s->order ? all : 0, s->r.last ? 0 : all);
+    work_memory(&w, s->from);
+    work_memory(&w, s->order ? s->order : s->from);
+    work_memory(&w, s->r.last ? s->to : to->key);
+    work_memory(&w, s->r.last ? s->to : to->key);
+    work_memory(&w, s->r.last ? s->to : to->at);
+    return work_run(&w, &s->r, sizeof s->r, make);
 }
 
 // Merges runs of so many keys; or, where that is 0, sorts by the digit from a bit on.
 static bool pass(const struct sorting *s, const struct kernel_items *to, const struct kernel_items *from,
                  int64_t run, int shift) {
-    struct kernel_call k;
+    struct kernel_work w;
     bool last = s->to && (run ? 2 * run >= s->n : shift + RADIX_BITS >= s->bits);
     struct recipe r = {.item = s->r.item,
                        .key = s->r.key,
@@ -77,21 +75,20 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
                        .last = last,
                        .wide = s->r.wide,
                        .first = !run && !shift};
+    int64_t far = shift;
     snprintf(r.file, sizeof r.file, run ? "merge" : "radix");
-    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &r, sizeof r, make, &r);
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, s->from);
-    kernel_add_memory(&k, from->key);
-    kernel_add_memory(&k, from->at);
+    work_open(&w, s->place, "sort");
+    WORK_SIZES(&w, s->lines, s->n, run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE, s->first, s->count,
+               s->elements, s->offset);
+    work_memory(&w, s->from);
+    work_memory(&w, from->key);
+    work_memory(&w, from->at);
     if (!run)
-        kernel_add_int(&k, shift, s->r.key == 8);
-    kernel_add_memory(&k, last ? s->to : to->key);
-    kernel_add_memory(&k, to->key);
-    kernel_add_memory(&k, to->at);
-    return kernel && kernel_launch_tiles(s->place, kernel, &k, 7,
-                                         (const int64_t[]){s->lines, s->n,
-                                                           run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE,
-                                                           s->first, s->count, s->elements, s->offset});
+        work_value(&w, s->r.key == 8 ? (const void *)&far : &shift, (size_t)s->r.key);
+    work_memory(&w, last ? s->to : to->key);
+    work_memory(&w, to->key);
+    work_memory(&w, to->at);
+    return work_run(&w, &r, sizeof r, make);
 }
 
 // Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may be keys already. Returns
@@ -235,17 +232,6 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
 
 // Searching --------------------------------------------------------------------------------------------------------
 
-struct search_recipe {
-    char file[8];
-    int32_t dtype, wide, right;
-};
-
-static struct tile_kernel *make_search(const void *data) {
-    const struct search_recipe *r = data;
-    return kernel_built_in(r->file, "ITEM=%s,RIGHT=%d,%s", kernel_type((zl_dtype)r->dtype), r->right,
-                           kernel_index_clauses(r->wide));
-}
-
 bool kernel_can_search(const struct call *c) {
     return !array_is(c->in[0], ARRAY_INLINE) && !array_is(c->in[1], ARRAY_INLINE);
 }
@@ -253,26 +239,17 @@ bool kernel_can_search(const struct call *c) {
 bool kernel_search(const struct kernel_place *p, const struct call *c) {
     zl_array line = c->in[0], x = c->in[1];
     struct kernel_layout l;
-    struct kernel_call k;
-    kernel_begin_call(&k);
+    struct kernel_work w;
     layout_begin(&l, 1);
     for (int i = 0; i < x->ndim; i++)
         layout_push(&l, x->dim[i], &array_stride(x)[i]);
-    if (!kernel_check_axes(&l, c->op->name))
-        return false;
-    struct search_recipe r = {"search", x->dtype,
-                              layout_is_wide(&l) ||
-                                  MAX_OF(kernel_elements(x), kernel_elements(line)) > KERNEL_NARROW,
-                              call_args(c)[0] != 0};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_search, &r);
-    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x), *sorted = kernel_reach(p, line);
-    kernel_add_memory(&k, from);
-    kernel_add_memory(&k, sorted);
-    kernel_add_table(&k, &l, r.wide);
-    kernel_add_int(&k, array_stride(line)[0], r.wide);
-    kernel_add_memory(&k, to);
-    return kernel && to && from && sorted &&
-           kernel_launch_tiles(p, kernel, &k, 7,
-                               (const int64_t[]){l.size, l.axes, kernel_elements(x), x->offset,
-                                                 kernel_elements(line), line->offset, line->dim[0]});
+    work_open(&w, p, c->op->name);
+    WORK_SIZES(&w, l.size, l.axes);
+    work_array(&w, x);
+    work_array(&w, line);
+    WORK_SIZES(&w, line->dim[0]);
+    work_table(&w, &l);
+    work_int(&w, array_stride(line)[0]);
+    work_result(&w, call_first(c));
+    return WORK_FILE(&w, "search", "ITEM=%t,RIGHT=%d,%i", x->dtype, call_args(c)[0] != 0);
 }

@@ -2,21 +2,8 @@
 // neighbours where all lies in whole ones.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 
 enum { LEAST = 16 }; // elements along both axes from which it pays
-
-struct recipe {
-    char name[12];              // no other kernel has such a key
-    int32_t bytes, wide, width; // width: elements of a run; 1: there are none
-};
-
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    const char *item = tile_type_name(kernel_word((size_t)r->bytes)), *index = kernel_index_clauses(r->wide);
-    return r->width > 1 ? kernel_built_in("transpose_runs", "ITEM=%s,WIDTH=%d,%s", item, r->width, index)
-                        : kernel_built_in("transpose", "ITEM=%s,%s", item, index);
-}
 
 enum { TO, FROM };
 
@@ -53,25 +40,24 @@ bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct k
                       struct kernel_end to, struct kernel_end from) {
     int row = neighbours(l, FROM), col = neighbours(l, TO), width = width_of(l, row, col, bytes, &to, &from);
     int64_t ends[] = {layout_reach(l, TO, to.at), layout_reach(l, FROM, from.at)};
-    struct recipe r = {"transpose", (int32_t)bytes, MAX_OF(ends[0], ends[1]) > KERNEL_NARROW, width};
-    int64_t step[] = {l->stride[TO][row] / width, l->stride[FROM][col] / width};
     struct kernel_layout batch;
-    struct kernel_call k;
-    kernel_begin_call(&k);
+    struct kernel_work w;
     layout_begin(&batch, 2);
     for (int i = 0; i < l->axes; i++)
         if (i != row && i != col)
             layout_push(&batch, l->dim[i],
                         (const int64_t[]){l->stride[TO][i] / width, l->stride[FROM][i] / width});
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    kernel_add_memory(&k, from.memory);
-    kernel_add_table(&k, &batch, r.wide);
-    kernel_add_int(&k, step[TO], r.wide);
-    kernel_add_int(&k, step[FROM], r.wide);
-    kernel_add_memory(&k, to.memory);
-    return kernel && to.memory && from.memory &&
-           kernel_launch_tiles(p, kernel, &k, 8,
-                               (const int64_t[]){l->dim[row] / width, l->dim[col] / width, batch.size,
-                                                 batch.axes, (ends[TO] + width - 1) / width, to.at / width,
-                                                 (ends[FROM] + width - 1) / width, from.at / width});
+    work_open(&w, p, "transpose");
+    WORK_SIZES(&w, l->dim[row] / width, l->dim[col] / width, batch.size, batch.axes,
+               (ends[TO] + width - 1) / width, to.at / width, (ends[FROM] + width - 1) / width,
+               from.at / width);
+    work_memory(&w, from.memory);
+    work_table(&w, &batch);
+    work_int(&w, l->stride[TO][row] / width);
+    work_int(&w, l->stride[FROM][col] / width);
+    work_memory(&w, to.memory);
+    w.wide = MAX_OF(ends[0], ends[1]) > KERNEL_NARROW;
+    int32_t bits = 8 * (int32_t)bytes;
+    return width > 1 ? WORK_FILE(&w, "transpose_runs", "ITEM=u%d,WIDTH=%d,%i", bits, width)
+                     : WORK_FILE(&w, "transpose", "ITEM=u%d,%i", bits);
 }
