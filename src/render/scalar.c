@@ -18,34 +18,26 @@
 // %k a constant count. halves: the 16-bit floats that the language itself adds, multiplies and compares.
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
-#define WORDS(halves) \
-    [TILE_NEG] = {NUMBERS | HALVES, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"}, \
-    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, "zl_abs_%t(%a)", "%a < 0 ? (%t)(0 - (%w)%a) : %a"}, \
-    [TILE_SQRT] = {PASS_FLOAT, "zl_sqrt_%t(%a)"}, \
-    [TILE_FLOOR] = {PASS_FLOAT, "zl_floor_%t(%a)"}, \
-    [TILE_CEIL] = {PASS_FLOAT, "zl_ceil_%t(%a)"}, \
-    [TILE_RINT] = {PASS_FLOAT, "zl_rint_%t(%a)"}, \
-    [TILE_TRUNC] = {PASS_FLOAT, "zl_trunc_%t(%a)"}, \
-    [TILE_ADD] = {NUMBERS | (halves), "%a + %b", UNSIGNED("+")}, \
-    [TILE_SUB] = {NUMBERS | (halves), "%a - %b", UNSIGNED("-")}, \
-    [TILE_MUL] = {NUMBERS | (halves), "%a * %b", UNSIGNED("*")}, \
-    [TILE_DIV] = {PASS_FLOAT, "%a / %b"}, \
-    [TILE_MAX] = {NUMBERS | (halves), "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"}, \
-    [TILE_MIN] = {NUMBERS | (halves), "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"}, \
-    [TILE_EQ] = {NUMBERS, "%a == %b"}, \
-    [TILE_NE] = {NUMBERS, "%a != %b"}, \
-    [TILE_LT] = {NUMBERS, "%a < %b"}, \
-    [TILE_LE] = {NUMBERS, "%a <= %b"}, \
-    [TILE_GT] = {NUMBERS, "%a > %b"}, \
-    [TILE_GE] = {NUMBERS, "%a >= %b"}, \
-    [TILE_AND] = {PASS_INTEGER | PASS_BOOL, "%a & %b", "(%t)(%a & %b)"}, \
-    [TILE_OR] = {PASS_INTEGER | PASS_BOOL, "%a | %b", "(%t)(%a | %b)"}, \
-    [TILE_XOR] = {PASS_INTEGER | PASS_BOOL, "%a ^ %b", "(%t)(%a ^ %b)"}, \
-    [TILE_NOT] = {PASS_INTEGER | PASS_BOOL, "!%a", "(%t)~%a"}, \
-    [TILE_SHL] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)((%w)%a << (%u)%b) : 0"}, \
-    [TILE_SHR] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)(%a >> (%u)%b) : 0"}, \
-    [TILE_SELECT] = {NUMBERS | HALVES, "%a ? %b : %c"}, \
-    [TILE_RARE] = {NUMBERS | HALVES, "%a ? %b : %c"}, \
+#define WORDS(halves)                                                                                       \
+    [TILE_NEG] = {NUMBERS | HALVES, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"},                                   \
+    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, "zl_abs_%t(%a)", "%a < 0 ? (%t)(0 - (%w)%a) : %a"},    \
+    [TILE_SQRT] = {PASS_FLOAT, "zl_sqrt_%t(%a)"}, [TILE_FLOOR] = {PASS_FLOAT, "zl_floor_%t(%a)"},           \
+    [TILE_CEIL] = {PASS_FLOAT, "zl_ceil_%t(%a)"}, [TILE_RINT] = {PASS_FLOAT, "zl_rint_%t(%a)"},             \
+    [TILE_TRUNC] = {PASS_FLOAT, "zl_trunc_%t(%a)"},                                                         \
+    [TILE_ADD] = {NUMBERS | (halves), "%a + %b", UNSIGNED("+")},                                            \
+    [TILE_SUB] = {NUMBERS | (halves), "%a - %b", UNSIGNED("-")},                                            \
+    [TILE_MUL] = {NUMBERS | (halves), "%a * %b", UNSIGNED("*")}, [TILE_DIV] = {PASS_FLOAT, "%a / %b"},      \
+    [TILE_MAX] = {NUMBERS | (halves), "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"},                            \
+    [TILE_MIN] = {NUMBERS | (halves), "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"},                            \
+    [TILE_EQ] = {NUMBERS, "%a == %b"}, [TILE_NE] = {NUMBERS, "%a != %b"}, [TILE_LT] = {NUMBERS, "%a < %b"}, \
+    [TILE_LE] = {NUMBERS, "%a <= %b"}, [TILE_GT] = {NUMBERS, "%a > %b"}, [TILE_GE] = {NUMBERS, "%a >= %b"}, \
+    [TILE_AND] = {PASS_INTEGER | PASS_BOOL, "%a & %b", "(%t)(%a & %b)"},                                    \
+    [TILE_OR] = {PASS_INTEGER | PASS_BOOL, "%a | %b", "(%t)(%a | %b)"},                                     \
+    [TILE_XOR] = {PASS_INTEGER | PASS_BOOL, "%a ^ %b", "(%t)(%a ^ %b)"},                                    \
+    [TILE_NOT] = {PASS_INTEGER | PASS_BOOL, "!%a", "(%t)~%a"},                                              \
+    [TILE_SHL] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)((%w)%a << (%u)%b) : 0"},                          \
+    [TILE_SHR] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)(%a >> (%u)%b) : 0"},                              \
+    [TILE_SELECT] = {NUMBERS | HALVES, "%a ? %b : %c"}, [TILE_RARE] = {NUMBERS | HALVES, "%a ? %b : %c"},   \
     [TILE_FMA] = {PASS_FLOAT, "zl_fma_%t(%a, %b, %c)"}
 
 // Signed SHR: see spelling_of.
@@ -58,9 +50,9 @@ static const char *const half_words[TILE_OP_COUNT] = {
 
 // Groups of threads divide their numbers: 32 bits too.
 #define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
-#define GROUP_WORDS(halves) \
+#define GROUP_WORDS(halves)                                                       \
     WORDS(halves), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}, \
-    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
+                   [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
 #define EXP2 [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}
 const struct spelling scalar_group_words[TILE_OP_COUNT] = {GROUP_WORDS(0)};
 const struct spelling scalar_exp2_words[TILE_OP_COUNT] = {GROUP_WORDS(0), EXP2};

@@ -333,13 +333,14 @@ TEST(products_of_small_matrices_within_bounds) {
 }
 
 TEST(products_of_a_few_rows_within_bounds) {
-    static const int64_t sizes[][3] = {{13, 70, 300}, {16, 611, 131}, {24, 100, 1}, {33, 500, 129}, {48, 97, 1040}};
+    static const int64_t sizes[][3] = {
+        {13, 70, 300}, {16, 611, 131}, {24, 100, 1}, {33, 500, 129}, {48, 97, 1040}};
     int ran = 0;
     for (int turn = 0; turn < 4; turn++)
         for (int d = 0; d < 2; d++)
             for (size_t i = 0; i < COUNT(sizes); i++) {
-                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0], sizes[i][1],
-                                                sizes[i][2]);
+                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0],
+                                                sizes[i][1], sizes[i][2]);
                 if (cpu_is_few(dtypes[d], &p.g)) {
                     ran++;
                     CHECK(cpu_few_gemm(dtypes[d], &p.g));
@@ -352,14 +353,15 @@ TEST(products_of_a_few_rows_within_bounds) {
 }
 
 TEST(products_of_a_few_vectors_within_bounds) {
-    static const int64_t sizes[][3] = {{2, 90, 33},  {5, 50, 64},    {7, 130, 257},  {70, 12, 131},   {16, 611, 131},
-                                       {201, 13, 3}, {17, 100, 256}, {90, 24, 1030}, {33, 1400, 300}, {48, 97, 4099},
-                                       {12, 2048, 40}, {15, 1024, 33}, {24, 500, 260}, {100, 20, 300}};
+    static const int64_t sizes[][3] = {{2, 90, 33},     {5, 50, 64},    {7, 130, 257},  {70, 12, 131},
+                                       {16, 611, 131},  {201, 13, 3},   {17, 100, 256}, {90, 24, 1030},
+                                       {33, 1400, 300}, {48, 97, 4099}, {12, 2048, 40}, {15, 1024, 33},
+                                       {24, 500, 260},  {100, 20, 300}};
     for (int turn = 0; turn < (test_quick() ? 2 : 6); turn++)
         for (int d = 0; d < 2; d++)
             for (size_t i = 0; i < COUNT(sizes); i++) {
-                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0], sizes[i][1],
-                                                sizes[i][2]);
+                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0],
+                                                sizes[i][1], sizes[i][2]);
                 if (cpu_is_thin(dtypes[d], &p.g)) {
                     CHECK(cpu_thin_gemm(dtypes[d], &p.g));
                     CHECK_EQ_INT(count_wrong(&p), 0);
@@ -374,7 +376,8 @@ static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k, enu
     char *pages = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     float *panel = memory_zero((size_t)(k * columns) * sizeof *panel + GEMM_SLACK), sums[GEMM_LINES * 16];
     const void *lines[GEMM_LINES];
-    if (!CHECK(pages != MAP_FAILED && panel && GEMM_LINES * line <= page && !mprotect(pages + page, (size_t)page, PROT_NONE)))
+    if (!CHECK(pages != MAP_FAILED && panel && GEMM_LINES * line <= page &&
+               !mprotect(pages + page, (size_t)page, PROT_NONE)))
         return;
     for (int i = 0; i < GEMM_LINES; i++)
         lines[i] = pages + page - (GEMM_LINES - i) * line;
@@ -399,7 +402,8 @@ TEST(lines_are_not_read_behind_their_end) {
     const struct gemm_kernel *u;
     int ran = 0;
     for (int i = 0; (u = gemm_kernel_at(i)); i++)
-        for (int vectors = GEMM_VECTORS_LEAST; u->lines[0] && gemm_can_run(u) && vectors <= GEMM_VECTORS_MOST; vectors++)
+        for (int vectors = GEMM_VECTORS_LEAST; u->lines[0] && gemm_can_run(u) && vectors <= GEMM_VECTORS_MOST;
+             vectors++)
             for (int64_t steps = 1; steps <= 5; steps++, ran++)
                 for (int how = GEMM_SET; how <= GEMM_CONTINUE; how++)
                     check_lines(u, vectors, steps * u->step, (enum gemm_sums)how);

@@ -211,7 +211,8 @@ TEST(conv_by_kernels_of_one_element) {
             }
             s.groups = i % 4 == 3 ? s.groups : 1;
             if (i >= 32)
-                s.groups = MIN_OF(s.groups, 2), s.channels = test_between(20, 60), s.outputs = test_between(30, 50);
+                s.groups = MIN_OF(s.groups, 2), s.channels = test_between(20, 60),
+                s.outputs = test_between(30, 50);
             check_sample(&s, axes, dtypes[(i + i / 4) % 4], i < 32 ? i % 3 : i / 3 % 4);
         }
 }

@@ -190,6 +190,7 @@ TEST(clusters_refuse_what_they_cannot_share) {
         {"shared some: f32[64]; fill some = 1; map i in 64 { y[b, i] = some[63 - i] }", "'some' is no tile"},
         {"for k in 2 { reduce add row -> sum axis 1 }", "in no loop and no branch"},
         {"if n > 3 { reduce add row -> sum axis 1 }", "in no loop and no branch"},
+        {"if n > 3 { y[b, 0] = 1 } else { reduce add row -> sum axis 1 }", "in no loop and no branch"},
         {"barrier group", "has no barrier"},
         {"thread t in 256 { y[b, t] = 1 }", "has no thread"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
