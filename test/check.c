@@ -2,7 +2,7 @@
 
 #include "harness.h"
 
-#include "base/base.h"
+#include "device/cpu/cpu.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -162,4 +162,8 @@ char *test_shell(const char *command, int *status) {
     *status = child ? pclose(child) : -1;
     text_add(&output, "%s", "");
     return text_take(&output);
+}
+
+void test_settle(void) {
+    cpu_kernels_settle();
 }

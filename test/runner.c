@@ -181,6 +181,7 @@ static long run_body(const struct test *test) {
         test_note("the error: %s", zl_error());
     }
     zl_clear_error();
+    test_settle();
     remove_folder(self->folder);
     return (long)(slab_live() - before);
 }
