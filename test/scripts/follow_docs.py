@@ -154,7 +154,8 @@ def try_device(page, folder):
           f"{names}, {folders}")
     shown, text = run(tree, "build/zellige", "devices", "--json", lines=10000)
     check(f"{names[0]} is among the devices", shown and names[0] in [d["device"] for d in json.loads(text)], text)
-    passed, text = run(tree, "build/test", "--quick", "--jobs", JOBS, "device/")
+    # The desk runs kernels on a device of its own, which no row of devices.def changes.
+    passed, text = run(tree, "build/test", "--quick", "--jobs", JOBS, "--except", "test_desk", "device/")
     check("the tests of all devices pass", passed, text)
 
 

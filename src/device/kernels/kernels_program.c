@@ -62,7 +62,8 @@ static bool has_needs_of_others(const struct kernel_place *p, const struct kerne
     struct kernel_batch batch = {0};
     struct kernel_place place = *p;
     place.batch = &batch;
-    return s->run(&place, c) & kernel_batch_fits(&batch, p);
+    bool found = s->run(&place, c);
+    return kernel_batch_fits(&batch, p) && found;
 }
 
 static bool has_needs_of_row(const struct kernel_place *p, const struct kernel_step *s,
