@@ -46,6 +46,14 @@ static struct shared {
 static struct job *self;                    // in a child: what it is
 static char output[TEST_FOLDER_BYTES] = ""; // folder for what children say; "": they print it themselves
 
+#ifdef ZL_SANITIZED
+// PoCL loses some memory with each kernel that it compiles.
+const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"), used)) const char *__lsan_default_suppressions(void) {
+    return "leak:libpocl";
+}
+#endif
+
 static struct options {
     bool list, verbose, no_fork;
     double timeout; // seconds that one test may take

@@ -5,7 +5,6 @@
 #include "kernel/kernel.h"
 
 #include <assert.h>
-#include <string.h>
 
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what) {
     w->place = p;
@@ -122,6 +121,7 @@ bool work_file(struct kernel_work *w, const char *name, const char *clauses, int
                const int32_t *clause) {
     struct file_key key = {name, clauses, w->wide, {0}};
     assert(count <= WORK_CLAUSES);
-    memcpy(key.clause, clause, sizeof *clause * (size_t)count);
+    for (int i = 0; i < count; i++)
+        key.clause[i] = clause[i];
     return work_run(w, &key, sizeof key, make_file);
 }
