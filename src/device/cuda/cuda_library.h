@@ -16,7 +16,7 @@ enum { CUDA_VERSIONS = 3 }; // of a library that are tried
 // nowhere else if it is set; where the loader looks; folders of toolkits; packages of the Pythons in PATH. NULL: it is not there.
 void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
 
-// cuda_take.c -------------------------------------------------------------------------------------------------------
+// cuda_overrides.c --------------------------------------------------------------------------------------------------
 
 // Whether an override runs calls of this op, dtypes and arguments.
 bool cuda_takes(int unit, const struct call *c);
@@ -24,6 +24,8 @@ enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c);
 bool cuda_override(int index, zl_kernel_override *out); // as of struct device
 
 bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
+
+// cuda_calls.c ------------------------------------------------------------------------------------------------------
 
 // Memory for one call, given back in the order of the unit's work. NULL and an error.
 struct cuda_scratch {
@@ -81,7 +83,7 @@ typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const s
 #define CUDA_OVERRIDE(...)
 #define CUDA_OP(op, can, take, override) cuda_question can; cuda_function_of take;
 #define CUDA_PROGRAM_OP(op, can, take) cuda_question can; cuda_function_of take;
-#include "device/cuda/cuda_ops.def"
+#include "device/cuda/cuda_overrides.def"
 
 // cuda_lt.c: a product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
