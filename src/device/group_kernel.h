@@ -11,8 +11,9 @@ struct group_kernel {
     int parameters, rooms, launches;
     bool has_status; // a last argument: render_has_status
     struct render_launch *launch;
+    // These need the kernel no more:
     struct tile_tape *bytes; // of the sizes of parameters
-    struct tile_tape *sizes; // of the sizes of rooms, then of the groups of launches; needs the kernel no more
+    struct tile_tape *sizes; // of the sizes of rooms, then of the groups of launches
 };
 
 // Sizes of one call: bytes of buffers (of a scalar, of its value), bytes of memory outside of all groups, groups of each launch.

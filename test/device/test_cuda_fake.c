@@ -27,15 +27,19 @@ static struct {
     void (*memory)(size_t bytes);
     size_t (*used)(int device);
     const char *(*disorder)(void);
+    int64_t (*overtaken)(void);
 } fake;
 
 static const char *lacks_fake(void) {
     static const char *const names[] = {"libcuda.so.1", NULL};
     void *library = library_open(names);
-    const struct library_symbol symbols[] = {
-        {"fake_fail", (void **)(void *)&fake.fail},   {"fake_heal", (void **)(void *)&fake.heal},
-        {"fake_calls", (void **)(void *)&fake.calls}, {"fake_memory", (void **)(void *)&fake.memory},
-        {"fake_used", (void **)(void *)&fake.used},   {"fake_disorder", (void **)(void *)&fake.disorder}};
+    const struct library_symbol symbols[] = {{"fake_fail", (void **)(void *)&fake.fail},
+                                             {"fake_heal", (void **)(void *)&fake.heal},
+                                             {"fake_calls", (void **)(void *)&fake.calls},
+                                             {"fake_memory", (void **)(void *)&fake.memory},
+                                             {"fake_used", (void **)(void *)&fake.used},
+                                             {"fake_disorder", (void **)(void *)&fake.disorder},
+                                             {"fake_overtaken", (void **)(void *)&fake.overtaken}};
     return library && library_bind(library, symbols, COUNT(symbols), NULL)
                ? NULL
                : "its driver is that of test/fake: device/test_cuda:host_side runs it so";
@@ -260,16 +264,17 @@ TEST(a_kernel_of_a_program_runs) {
 
 static bool turned_once(void *data, int count, const zl_array *in, zl_outputs *out) {
     static const char *const names[] = {"x", "y"};
-    zl_cpu_kernel_source k = {.name = "once",
-                              .source = "y[threadIdx.x] = x[threadIdx.x] + (threadIdx.x > 0 ? x[threadIdx.x - 1] : 0);",
-                              .inputs = 1,
-                              .outputs = 1,
-                              .input = names,
-                              .output = names + 1,
-                              .shape = &ZL_SHAPE(2, 3),
-                              .dtype = (zl_dtype[]){ZL_FLOAT32},
-                              .grid = {6, 1, 1},
-                              .group = {6, 1, 1}};
+    zl_cpu_kernel_source k = {
+        .name = "once",
+        .source = "y[threadIdx.x] = x[threadIdx.x] + (threadIdx.x > 0 ? x[threadIdx.x - 1] : 0);",
+        .inputs = 1,
+        .outputs = 1,
+        .input = names,
+        .output = names + 1,
+        .shape = &ZL_SHAPE(2, 3),
+        .dtype = (zl_dtype[]){ZL_FLOAT32},
+        .grid = {6, 1, 1},
+        .group = {6, 1, 1}};
     zl_array y;
     (void)data, (void)count;
     return zl_cuda_kernel(&k, 0, 1, in, &y) && zl_give(out, y);
@@ -300,9 +305,10 @@ TEST(a_kernel_from_a_file_runs) {
 
 // A launch reads as many arguments as the kernel has.
 TEST(a_kernel_with_other_parameters_is_refused) {
-    static const char *const texts[] = {"extern \"C\" __global__ void zl_kernel(float *y, float *z) { y[0] = 1; }\n",
-                                        "extern \"C\" __global__ void zl_kernel() {}\n",
-                                        "extern \"C\" __global__ void zl_kernel(int y) {}\n"};
+    static const char *const texts[] = {
+        "extern \"C\" __global__ void zl_kernel(float *y, float *z) { y[0] = 1; }\n",
+        "extern \"C\" __global__ void zl_kernel() {}\n",
+        "extern \"C\" __global__ void zl_kernel(int y) {}\n"};
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     for (size_t i = 0; i < COUNT(texts); i++) {
         zl_array in[] = {zl_from(texts[i], ZL_SHAPE((int64_t)strlen(texts[i])), ZL_UINT8),
@@ -342,6 +348,30 @@ TEST(a_device_that_is_lost_says_so_and_the_host_goes_on) {
     zl_release(x);
     zl_release(y);
     end(scope);
+}
+
+// Work of libraries ---------------------------------------------------------------------------------------------------
+
+struct sum_work {
+    char *memory;
+    float value;
+    int32_t zero;
+};
+
+static int write_value(const void *data, cuda_stream s) {
+    const struct sum_work *w = data;
+    static float *pinned;
+    if (!pinned && cuda_api()->cuMemHostAlloc((void **)&pinned, 64 * sizeof *pinned, 0))
+        return 1;
+    float *place = &pinned[(int)w->value % 64];
+    *place = w->value;
+    return cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)w->memory, place, sizeof *place, s);
+}
+
+static bool ask_to_write(struct sum_work w) {
+    struct cuda_range range = {(uintptr_t)w.memory, (uintptr_t)w.memory + sizeof w.value, true};
+    struct cuda_asked asked = {write_value, "write_value", &w, sizeof w, 1, &range};
+    return cuda_queue_work(0, 0, &asked);
 }
 
 // Graphs -----------------------------------------------------------------------------------------------------------
@@ -441,6 +471,57 @@ TEST(graphs_change_no_result) {
     end(scope);
 }
 
+// Two sums and their product, then the same on what another program left: launches of a graph wait for those whose results they read, and
+// for those that read what they write over, but for no others.
+static void run_branches(double first) {
+    zl_array x = zl_full(ZL_SHAPE(300), zl_scalar(first), ZL_FLOAT32), y[2];
+    for (int i = 0; i < 2; i++)
+        y[i] = zl_sqrt(zl_square(zl_add(x, zl_scalar(i + 1))));
+    zl_array z = zl_multiply(y[0], y[1]), all[] = {z, zl_subtract(y[0], z), zl_negative(y[1])};
+    REQUIRE(zl_eval_all(3, all));
+    const double a = first + 1, b = first + 2, expected[] = {a * b, a - a * b, -b};
+    for (int i = 0; i < 3; i++) {
+        const float *data = zl_data_f32(all[i]);
+        CHECK(data && data[0] == (float)expected[i] && data[299] == data[0]);
+    }
+}
+
+TEST(launches_of_a_graph_wait_for_what_they_share) {
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    zl_set_compile_mode(ZL_COMPILE_NO_FUSE);
+    int64_t before = fake.overtaken();
+    run_chains(12);
+    CHECK_EQ_INT(fake.overtaken(), before);
+    for (int i = 0; i < 24; i++)
+        ZL_SCOPE {
+            run_branches(i);
+        }
+    CHECK(fake.overtaken() > before + 20);
+    zl_set_compile_mode(ZL_COMPILE_ENABLED);
+    end(scope);
+}
+
+// Values that go to the same place and to places of their own, in turns: the same works, which wait for each other in one case alone.
+TEST(works_of_a_graph_wait_for_what_they_share) {
+    enum { WORKS = 6 };
+    float out[WORKS];
+    char *memory = cuda_alloc(0, sizeof out);
+    static const struct program program = {.steps = {.count = WORKS}};
+    for (int run = 0; run < 24; run++) {
+        bool is_one = run % 2;
+        cuda_queue_begin(0, 0, &program);
+        for (int i = 0; i < WORKS; i++)
+            CHECK(ask_to_write(
+                (struct sum_work){memory + (is_one ? 0 : sizeof(float) * (size_t)i), (float)(i + 1), 0}));
+        cuda_queue_end(0, 0);
+        CHECK(cuda_read(0, 0, out, memory, sizeof out));
+        for (int i = 0; i < (is_one ? 1 : WORKS); i++)
+            CHECK_EQ_F64(out[i], is_one ? WORKS : i + 1);
+    }
+    cuda_queue_forget(&program);
+    cuda_free(0, memory);
+}
+
 // What cannot be a graph is launched one by one.
 TEST(graphs_that_fail_are_launched) {
     static const char *const functions[] = {"cuGraphCreate",
@@ -513,23 +594,7 @@ TEST(threads_share_a_device) {
     end(scope);
 }
 
-// Work of libraries, which is recorded as it runs ----------------------------------------------------------------------
-
-struct sum_work {
-    char *memory;
-    float value;
-    int32_t zero;
-};
-
-static int write_value(const void *data, cuda_stream s) {
-    const struct sum_work *w = data;
-    static float *pinned;
-    if (!pinned && cuda_api()->cuMemHostAlloc((void **)&pinned, 64 * sizeof *pinned, 0))
-        return 1;
-    float *place = &pinned[(int)w->value % 64];
-    *place = w->value;
-    return cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)w->memory, place, sizeof *place, s);
-}
+// Work of libraries in graphs, which is recorded as it runs --------------------------------------------------------------
 
 // Five values of which the last changes: four become a graph, that one does not.
 TEST(work_of_libraries_is_part_of_graphs) {
@@ -543,7 +608,7 @@ TEST(work_of_libraries_is_part_of_graphs) {
         for (int i = 0; i < WORKS; i++) {
             struct sum_work w = {memory + sizeof(float) * (size_t)i, (float)(i == WORKS - 1 ? run + 20 : i),
                                  0};
-            CHECK(cuda_queue_work(0, 0, write_value, &w, sizeof w, "write_value"));
+            CHECK(ask_to_write(w));
         }
         cuda_queue_end(0, 0);
         CHECK(cuda_read(0, 0, out, memory, sizeof out));
@@ -560,9 +625,10 @@ static void write_in_turns(int times) {
     float out[2];
     char *memory = cuda_alloc(0, sizeof out);
     for (int i = 0; i < times; i++) {
-        struct sum_work w = {memory + sizeof(float) * (size_t)(i % 2), (float)(i % 2 + 7), 0}, other = {memory, (float)(i % 50), 0};
-        CHECK(cuda_queue_work(0, 0, write_value, &other, sizeof other, "write_value"));
-        CHECK(cuda_queue_work(0, 0, write_value, &w, sizeof w, "write_value"));
+        struct sum_work w = {memory + sizeof(float) * (size_t)(i % 2), (float)(i % 2 + 7), 0},
+                        other = {memory, (float)(i % 50), 0};
+        CHECK(ask_to_write(other));
+        CHECK(ask_to_write(w));
         CHECK(cuda_read(0, 0, out, memory, sizeof out));
         CHECK_EQ_F64(out[i % 2], i % 2 + 7);
     }
@@ -570,8 +636,8 @@ static void write_in_turns(int times) {
 }
 
 TEST(work_that_comes_again_is_a_graph) {
-    static const char *const functions[] = {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
-                                            "cuGraphLaunch"};
+    static const char *const functions[] = {"cuStreamBeginCapture_v2", "cuStreamEndCapture",
+                                            "cuGraphInstantiateWithFlags", "cuGraphLaunch"};
     int64_t graphs = zl_counter("graphs");
     write_in_turns(20);
     CHECK(zl_counter("graphs") >= graphs + 10);

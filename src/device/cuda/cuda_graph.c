@@ -1,7 +1,7 @@
 // cuda_graph.c - a list of launches as a CUDA graph, whose arguments change from run to run.
 //
-// Commands depend on each other in order. A launch whose arguments are others than last time is set anew in the graph. What a
-// library asks for cannot be: it has to be the same.
+// A command waits for those before it with which it has memory in common that one of them writes: others may run beside it. A launch whose
+// arguments are others than last time is set anew in the graph. What a library asks for cannot be: it has to be the same.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -22,9 +22,10 @@ static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i)
            !memcmp(data_of(a, i), data_of(b, i), (size_t)x->bytes);
 }
 
-// The same functions in the same order, and the same work of libraries.
-static bool is_alike(const struct cuda_list *a, const struct cuda_list *b) {
-    if (a->count != b->count)
+// The same functions in the same order, the same work of libraries, and commands that wait for the same others.
+static bool is_alike(const struct variant *v, const struct cuda_list *b, const uint32_t *after) {
+    const struct cuda_list *a = v->list;
+    if (a->count != b->count || memcmp(v->after, after, sizeof *after * (size_t)a->count) != 0)
         return false;
     for (int i = 0; i < a->count; i++)
         if (a->command[i].f != b->command[i].f || a->command[i].bytes != b->command[i].bytes ||
@@ -47,6 +48,36 @@ static int find_fresh(const struct cuda_graph_of *g, const struct cuda_list *l) 
     return -1;
 }
 
+// Order ------------------------------------------------------------------------------------------------------------
+
+_Static_assert(CUDA_LIST <= 32, "a command of a list is a bit");
+
+static bool have_in_common(const struct cuda_range *a, const struct cuda_range *b) {
+    return (a->is_written || b->is_written) && a->begin < b->end && b->begin < a->end;
+}
+
+static bool must_wait(const struct cuda_list *l, int later, int earlier) {
+    const struct cuda_command *a = &l->command[later], *b = &l->command[earlier];
+    for (int i = 0; i < a->ranges; i++)
+        for (int k = 0; k < b->ranges; k++)
+            if (have_in_common(&l->range[a->range + i], &l->range[b->range + k]))
+                return true;
+    return false;
+}
+
+// Which commands each one waits for, but those that others of them wait for.
+static void find_order(const struct cuda_list *l, uint32_t *after) {
+    uint32_t before[CUDA_LIST]; // all that are over when a command begins
+    for (int i = 0; i < l->count; i++) {
+        after[i] = before[i] = 0;
+        for (int k = i - 1; k >= 0; k--)
+            if (!(before[i] >> k & 1) && must_wait(l, i, k)) {
+                after[i] |= (uint32_t)1 << k;
+                before[i] |= (uint32_t)1 << k | before[k];
+            }
+    }
+}
+
 // Making -----------------------------------------------------------------------------------------------------------
 
 static struct cuda_node_launch node_launch(const struct cuda_list *l, int i, void **argument) {
@@ -60,31 +91,34 @@ static struct cuda_node_launch node_launch(const struct cuda_list *l, int i, voi
 }
 
 // What a library asks for on a stream that nothing else uses, as a graph within the graph.
-static bool add_work(cuda_graph graph, cuda_graph_node *node, const cuda_graph_node *after,
-                     const struct cuda_list *l, int i, cuda_stream spare) {
+static bool add_work(struct variant *v, int i, int waits, const cuda_graph_node *after, cuda_stream spare) {
     const struct cuda_api *api = cuda_api();
     cuda_graph child = NULL;
     if (api->cuStreamBeginCapture_v2(spare, RELAXED))
         return false;
-    bool good = !l->command[i].run(data_of(l, i), spare);
+    bool good = !v->list->command[i].run(data_of(v->list, i), spare);
     good = !api->cuStreamEndCapture(spare, &child) && good && child &&
-           !api->cuGraphAddChildGraphNode(node, graph, after, after ? 1 : 0, child);
+           !api->cuGraphAddChildGraphNode(&v->node[i], v->graph, after, (size_t)waits, child);
     if (child)
         api->cuGraphDestroy(child);
     return good;
 }
 
-static bool add_nodes(struct variant *v, cuda_graph graph, cuda_stream spare) {
+static bool add_launch(struct variant *v, int i, int waits, const cuda_graph_node *after) {
+    void *argument[CUDA_ARGUMENTS];
+    struct cuda_node_launch l = node_launch(v->list, i, argument);
+    return !cuda_api()->cuGraphAddKernelNode_v2(&v->node[i], v->graph, after, (size_t)waits, &l);
+}
+
+static bool add_nodes(struct variant *v, cuda_stream spare) {
     for (int i = 0; i < v->list->count; i++) {
-        const cuda_graph_node *after = i ? &v->node[i - 1] : NULL;
-        void *argument[CUDA_ARGUMENTS];
-        if (v->list->command[i].f) {
-            struct cuda_node_launch l = node_launch(v->list, i, argument);
-            if (cuda_api()->cuGraphAddKernelNode_v2(&v->node[i], graph, after, after ? 1 : 0, &l))
-                return false;
-        } else if (!add_work(graph, &v->node[i], after, v->list, i, spare)) {
+        cuda_graph_node after[CUDA_LIST];
+        int waits = 0;
+        for (int k = 0; k < i; k++)
+            if (v->after[i] >> k & 1)
+                after[waits++] = v->node[k];
+        if (!(v->list->command[i].f ? add_launch(v, i, waits, after) : add_work(v, i, waits, after, spare)))
             return false;
-        }
     }
     return true;
 }
@@ -93,7 +127,7 @@ static bool make(struct variant *v, cuda_stream spare) {
     const struct cuda_api *api = cuda_api();
     if (!(v->node = memory_zero(sizeof *v->node * CUDA_LIST)))
         return false;
-    return !api->cuGraphCreate(&v->graph, 0) && add_nodes(v, v->graph, spare) &&
+    return !api->cuGraphCreate(&v->graph, 0) && add_nodes(v, spare) &&
            !api->cuGraphInstantiateWithFlags(&v->exec, v->graph, 0);
 }
 
@@ -104,8 +138,9 @@ static void copy_command(struct cuda_list *to, const struct cuda_list *from, int
     memcpy(to->data + from->command[i].at, data_of(from, i), (size_t)from->command[i].bytes);
 }
 
-static bool keep_list(struct variant *v, const struct cuda_list *from) {
+static bool keep_list(struct variant *v, const struct cuda_list *from, const uint32_t *after) {
     size_t bytes = sizeof *from + (size_t)from->bytes;
+    memcpy(v->after, after, sizeof *after * (size_t)from->count);
     if (!v->list || v->list->bytes != from->bytes) {
         memory_free(v->list);
         v->list = memory_alloc(bytes);
@@ -146,14 +181,14 @@ static int count_changes(const struct cuda_list *a, const struct cuda_list *b) {
 }
 
 // The variant that has least to change; NULL: there is none, or there is room for another.
-static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l) {
+static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, const uint32_t *after) {
     struct variant *best = NULL;
     int least = CUDA_LIST + 1;
     bool has_room = false;
     for (int i = 0; i < CUDA_VARIANTS; i++) {
         struct variant *v = &g->variant[i];
         has_room |= !v->list;
-        if (!v->list || !is_alike(v->list, l))
+        if (!v->list || !is_alike(v, l, after))
             continue;
         int changes = count_changes(v->list, l);
         if (changes < least) {
@@ -169,16 +204,18 @@ bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_str
     *fresh = -1;
     if (l->count < LEAST || g->made > MADE_MOST)
         return false;
-    struct variant *v = find(g, l);
+    uint32_t after[CUDA_LIST];
+    find_order(l, after);
+    struct variant *v = find(g, l, after);
     if (!v) {
         *fresh = find_fresh(g, l);
         v = &g->variant[g->turn++ % CUDA_VARIANTS];
-    } else if (v->exec ? update(v, l) : keep_list(v, l) && (g->made++, make(v, spare))) {
+    } else if (v->exec ? update(v, l) : keep_list(v, l, after) && (g->made++, make(v, spare))) {
         counter_add(COUNTER_GRAPHS, 1);
         return !cuda_api()->cuGraphLaunch(v->exec, s);
     }
     drop_exec(v);
-    keep_list(v, l);
+    keep_list(v, l, after);
     return false;
 }
 

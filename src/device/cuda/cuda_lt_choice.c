@@ -352,6 +352,39 @@ static int fastest(int unit, int lane, const struct asked *w, cuda_stream s) {
     return best;
 }
 
+// Matrices of a batch, whose lines begin `step` elements after each other.
+static struct cuda_range range_of(const char *data, int64_t lines, int64_t length, int64_t step,
+                                  int64_t batches, int64_t batch, int64_t item) {
+    int64_t elements = (lines - 1) * step + length, others = (batches - 1) * batch;
+    uintptr_t begin = (uintptr_t)data + (uintptr_t)(MIN_OF(others, 0) * item);
+    return (struct cuda_range){begin, (uintptr_t)data + (uintptr_t)((elements + MAX_OF(others, 0)) * item),
+                               false};
+}
+
+enum { RANGES = 6 };
+
+// All that a product touches; how many they are.
+static int list_ranges(const struct asked *w, const struct lt_key *k, struct cuda_range *range) {
+    const struct lt_memory *m = &w->m;
+    int64_t item = (int64_t)zl_dtype_size((zl_dtype)k->dtype), out = (int64_t)zl_dtype_size((zl_dtype)k->out);
+    bool a_turned = k->turned & 1, b_turned = k->turned & 2;
+    struct cuda_range y = range_of(m->y, k->batch * k->m, k->n, k->n, 1, 0, out);
+    int ranges = 0;
+    range[ranges++] =
+        range_of(m->a, a_turned ? k->k : k->m, a_turned ? k->m : k->k, k->a_step, k->batch, k->a_batch, item);
+    range[ranges++] =
+        range_of(m->b, b_turned ? k->n : k->k, b_turned ? k->k : k->n, k->b_step, k->batch, k->b_batch, item);
+    if (m->bias)
+        range[ranges++] = range_of(m->bias, 1, k->n, 0, 1, 0, out);
+    if (m->added)
+        range[ranges++] = range_of(m->added, k->batch * k->m, k->n, k->n, 1, 0, out);
+    y.is_written = true;
+    range[ranges++] = y;
+    uintptr_t workspace = (uintptr_t)w->l->workspace;
+    range[ranges++] = (struct cuda_range){workspace, workspace + w->r->choice[w->choice].workspace, true};
+    return ranges;
+}
+
 bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *k,
                  const struct lt_memory *m) {
     struct unit *u = &units[unit];
@@ -367,5 +400,8 @@ bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *
         lock_give(&u->bias);
     }
     counter_add(COUNTER_LAUNCHES, 1);
-    return cuda_queue_work(unit, lane, multiply_asked, &w, sizeof w, "cublasLtMatmul");
+    struct cuda_range range[RANGES];
+    struct cuda_asked asked = {multiply_asked, "cublasLtMatmul",          &w,
+                               sizeof w,       list_ranges(&w, k, range), range};
+    return cuda_queue_work(unit, lane, &asked);
 }

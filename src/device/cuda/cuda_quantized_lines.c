@@ -54,19 +54,18 @@ bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool
 enum kernel_taken cuda_quantized_lines(const struct kernel_place *p, const struct call *c) {
     struct quantized_sizes s = kernel_quantized_sizes(c);
     const int64_t *arg = call_args(c);
-    zl_array y = call_first(c);
     bool single = is_single(&s);
     int64_t lines = single ? 1 : COLUMNS * arg[QMM_GROUP] / PIECE;
     struct recipe r = {kernel_quantized_key(arg, c->in[QMM_SCALES]), c->in[QMM_X]->dtype,
                        (int32_t)arg[QMM_GATHERED], single};
     const struct kernel_function *kernel = cuda_text_find(p, override, &r, sizeof r, define, &r);
-    void *to = kernel_reach(p, y);
     struct kernel_call k;
     kernel_begin_call(&k);
     struct axes axes = {s, (s.rows + TILE - 1) / TILE, (s.m + lines - 1) / lines};
-    kernel_add_memory(&k, to);
-    if (!kernel || !to || !kernel_add_quantized(p, &k, c))
+    if (!kernel || !kernel_add_array(p, &k, call_first(c)) || !kernel_add_quantized(p, &k, c))
         return KERNEL_FAILED;
+    for (int i = 1; i < k.arguments; i++)
+        k.argument[i].access = KERNEL_READ;
     kernel_add(&k, &axes, sizeof axes);
     return kernel_launch_function(p, kernel, axes.blocks * axes.chunks * s.products, &k) ? KERNEL_DONE
                                                                                          : KERNEL_FAILED;

@@ -94,7 +94,7 @@ static void flush(struct queue *q, cuda_stream s) {
     }
     if (fresh >= 0 && q->first_work + fresh < STEADY)
         q->hot->fresh[q->first_work + fresh]++;
-    q->list->count = q->list->bytes = 0;
+    q->list->count = q->list->bytes = q->list->ranges = 0;
 }
 
 void cuda_queue_flush(int unit, int lane) {
@@ -118,13 +118,17 @@ bool cuda_queue_good(int unit, int lane) {
 
 // Writing down -----------------------------------------------------------------------------------------------------
 
-// A command with room for its data, or NULL: the list is full.
-static struct cuda_command *add(struct cuda_list *l, size_t bytes) {
-    if (l->count == CUDA_LIST || (size_t)l->bytes + bytes + 16 > CUDA_LIST_BYTES)
+// A command with room for its data and its ranges, or NULL: the list is full.
+static struct cuda_command *add(struct cuda_list *l, const struct cuda_command *like) {
+    if (l->count == CUDA_LIST || l->bytes + like->bytes + 16 > CUDA_LIST_BYTES ||
+        l->ranges + like->ranges > CUDA_RANGES)
         return NULL;
     struct cuda_command *c = &l->command[l->count++];
-    *c = (struct cuda_command){.at = l->bytes, .bytes = (int32_t)bytes};
-    l->bytes += (int32_t)((bytes + 15) & ~(size_t)15);
+    *c = *like;
+    c->at = l->bytes;
+    c->range = l->ranges;
+    l->bytes += (like->bytes + 15) & ~15;
+    l->ranges += like->ranges;
     return c;
 }
 
@@ -146,11 +150,11 @@ static void put_arguments(char *data, size_t bytes, int arguments, const struct 
     }
 }
 
-static struct cuda_command *add_flushed(struct queue *q, cuda_stream s, size_t bytes) {
-    struct cuda_command *c = add(q->list, bytes);
+static struct cuda_command *add_flushed(struct queue *q, cuda_stream s, const struct cuda_command *like) {
+    struct cuda_command *c = add(q->list, like);
     if (!c) {
         flush(q, s);
-        c = add(q->list, bytes);
+        c = add(q->list, like);
     }
     if (q->list->count == 1)
         q->first_work = q->works;
@@ -160,6 +164,20 @@ static struct cuda_command *add_flushed(struct queue *q, cuda_stream s, size_t b
 // What this thread asks for.
 static bool is_written(const struct queue *q) {
     return q->owner == &self && !q->pauses;
+}
+
+// What a launch touches, into room for as many as it has arguments; how many.
+static int list_ranges(int arguments, const struct kernel_argument *argument, struct cuda_range *range) {
+    int ranges = 0;
+    for (int i = 0; i < arguments; i++) {
+        const struct kernel_argument *a = &argument[i];
+        uintptr_t begin = a->access == KERNEL_VALUE ? 0 : *(const uintptr_t *)a->value;
+        if (a->access != KERNEL_VALUE && a->reach == KERNEL_ANY)
+            range[ranges++] = (struct cuda_range){0, UINTPTR_MAX, true};
+        else if (a->access != KERNEL_VALUE)
+            range[ranges++] = (struct cuda_range){begin, begin + a->reach, a->access == KERNEL_WRITTEN};
+    }
+    return ranges;
 }
 
 static struct cuda_command launch_of(const struct kernel_function *f, int64_t groups, int arguments,
@@ -173,15 +191,15 @@ static struct cuda_command launch_of(const struct kernel_function *f, int64_t gr
 }
 
 // Written down, or given at once: what the lists hold comes first.
-static bool ask(struct queue *q, cuda_stream s, struct cuda_command c, bool written, const char *data) {
+static bool ask(struct queue *q, cuda_stream s, const struct cuda_command *c, bool written, const char *data,
+                const struct cuda_range *range) {
     if (!written) {
         flush(q, s);
-        return give(q, s, &c, data);
+        return give(q, s, c, data);
     }
-    struct cuda_command *place = add_flushed(q, s, (size_t)c.bytes);
-    c.at = place->at;
-    *place = c;
-    memcpy(q->list->data + c.at, data, (size_t)c.bytes);
+    const struct cuda_command *place = add_flushed(q, s, c);
+    memcpy(q->list->data + place->at, data, (size_t)c->bytes);
+    memcpy(&q->list->range[place->range], range, sizeof *range * (size_t)c->ranges);
     return true;
 }
 
@@ -190,6 +208,7 @@ bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int6
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit][lane];
     _Alignas(16) char data[CUDA_LAUNCH_BYTES];
+    struct cuda_range range[CUDA_ARGUMENTS];
     size_t bytes = room_of(arguments, argument);
     if (!d)
         return false;
@@ -201,7 +220,11 @@ bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int6
                            sizeof data);
     put_arguments(data, bytes, arguments, argument);
     lock_take(&q->lock);
-    bool good = ask(q, d->stream[lane], launch_of(f, groups, arguments, bytes), is_written(q), data);
+    struct cuda_command c = launch_of(f, groups, arguments, bytes);
+    bool written = is_written(q);
+    if (written)
+        c.ranges = list_ranges(arguments, argument, range);
+    bool good = ask(q, d->stream[lane], &c, written, data, range);
     lock_give(&q->lock);
     return good;
 }
@@ -211,14 +234,15 @@ static bool work_is_written(const struct queue *q) {
     return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }
 
-bool cuda_queue_work(int unit, int lane, cuda_work *run, const void *data, size_t bytes, const char *name) {
+bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked) {
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit][lane];
-    struct cuda_command c = {.run = run, .name = name, .bytes = (int32_t)bytes};
+    struct cuda_command c = {
+        .run = asked->run, .name = asked->name, .bytes = (int32_t)asked->bytes, .ranges = asked->ranges};
     if (!d)
         return false;
     lock_take(&q->lock);
-    bool good = ask(q, d->stream[lane], c, work_is_written(q), data);
+    bool good = ask(q, d->stream[lane], &c, work_is_written(q), asked->data, asked->range);
     q->works += is_written(q);
     lock_give(&q->lock);
     return good;

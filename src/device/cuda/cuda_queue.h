@@ -20,10 +20,24 @@ void cuda_queue_forget(const struct program *p); // it will not run again
 bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int64_t groups, int arguments,
                        const struct kernel_argument *argument);
 
+// Memory that a command reads, or also writes.
+struct cuda_range {
+    uintptr_t begin, end;
+    bool is_written;
+};
+
 // Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with the same run
 // and the same bytes of data have to ask for the same.
 typedef int cuda_work(const void *data, cuda_stream s);
-bool cuda_queue_work(int unit, int lane, cuda_work *run, const void *data, size_t bytes, const char *name);
+struct cuda_asked {
+    cuda_work *run;
+    const char *name; // for messages
+    const void *data;
+    size_t bytes;
+    int ranges; // all that it touches
+    const struct cuda_range *range;
+};
+bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked);
 
 // Gives to the driver what was written down: before anything is asked of the lane's stream in another way.
 void cuda_queue_flush(int unit, int lane);
@@ -32,7 +46,7 @@ bool cuda_queue_good(int unit, int lane); // false and an error, once: something
 
 // Lists -------------------------------------------------------------------------------------------------------------
 
-enum { CUDA_LIST = 32, CUDA_LIST_BYTES = 48 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096 };
+enum { CUDA_LIST = 32, CUDA_LIST_BYTES = 48 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096, CUDA_RANGES = 8 * CUDA_LIST };
 
 struct cuda_command {
     cuda_function f; // NULL: run is to be called
@@ -40,11 +54,13 @@ struct cuda_command {
     const char *name;
     uint32_t groups, threads, shared;
     int32_t arguments, at, bytes; // of its data in the list: where arguments lie (uint16_t), then their values
+    int32_t range, ranges;        // in the list
 };
 
 struct cuda_list {
-    int count, bytes;
+    int count, bytes, ranges;
     struct cuda_command command[CUDA_LIST];
+    struct cuda_range range[CUDA_RANGES];
     _Alignas(16) char data[];
 };
 // Addresses of a launch's arguments.
@@ -55,13 +71,14 @@ bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stre
 
 enum { CUDA_VARIANTS = 4 };
 
-// A list that a program asks for at one place, as a graph once it came twice: with the same functions in it, and the same work of
-// libraries. Memory goes round, so that there are a few of them.
+// A list that a program asks for at one place, as a graph once it came twice: with the same functions in it, the same work of
+// libraries, and commands that wait for the same others. Memory goes round, so that there are a few of them.
 struct cuda_graph_of {
     struct variant {
         cuda_graph graph; // has to live as long as its nodes are set anew
         cuda_graph_exec exec;
         cuda_graph_node *node;  // of each command
+        uint32_t after[CUDA_LIST]; // bit k of after[i]: command i waits for command k
         struct cuda_list *list; // what it does; without exec, what came
     } variant[CUDA_VARIANTS];
     int turn, made; // the variant to be given up next; so often were graphs made

@@ -12,11 +12,17 @@
 #include "fuse/fuse.h"
 #include "pass/pass.h"
 
-// One argument of a launch: so many bytes of a value; of memory, the handle that the device gave.
+// One argument of a launch: so many bytes of a value; of memory, the handle that the device gave, and what the kernel may do with it.
+// Two launches need no order where neither writes bytes that the other reads or writes.
+enum kernel_access { KERNEL_VALUE, KERNEL_READ, KERNEL_WRITTEN };
 struct kernel_argument {
+    const char *name; // as the kernel calls it
+    enum kernel_access access;
     size_t bytes;
     const void *value;
+    size_t reach; // of memory: bytes from the handle on; KERNEL_ANY: nobody knows
 };
+#define KERNEL_ANY SIZE_MAX
 
 // A function of compiled code, and how its groups are launched.
 struct kernel_function {
@@ -144,7 +150,12 @@ static inline void kernel_begin_call(struct kernel_call *k) {
 }
 void kernel_add(struct kernel_call *k, const void *value, size_t bytes); // copied
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);    // as wide as indices are
-void kernel_add_memory(struct kernel_call *k, void *memory);
+// Memory, of which that many bytes are there. A kernel may write it, unless it is a tile kernel that only reads it.
+void kernel_add_bytes(struct kernel_call *k, void *memory, size_t reach);
+static inline void kernel_add_memory(struct kernel_call *k, void *memory) { // as much as a tile kernel reaches
+    kernel_add_bytes(k, memory, KERNEL_ANY);
+}
+bool kernel_add_array(const struct kernel_place *p, struct kernel_call *k, zl_array x); // its memory; false and an error
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                             const struct kernel_call *k);
 
@@ -202,7 +213,7 @@ struct kernel_work {
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
 void work_value(struct kernel_work *w, const void *value, size_t bytes);
 void work_int(struct kernel_work *w, int64_t number); // as wide as indices are
-void work_memory(struct kernel_work *w, void *memory); // NULL fails, with the error of whoever gave it
+void work_memory(struct kernel_work *w, void *memory); // NULL fails, with the error of whoever gave it; as much as the kernel reaches
 void work_array(struct kernel_work *w, zl_array x); // its memory, and as sizes the elements of that and where it begins
 void work_result(struct kernel_work *w, zl_array x); // its memory alone
 void work_table(struct kernel_work *w, const struct kernel_layout *l); // kernel_add_table; fails where it has too many axes

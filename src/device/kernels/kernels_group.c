@@ -44,11 +44,8 @@ bool group_write(struct kernel_group *g, struct fuse_recipe *r,
 bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g) {
     bool ok = true;
     for (int i = g->f.begin; ok && i < g->f.end; i++)
-        if (fuse_is_output(&g->f, i)) {
-            void *memory = kernel_reach(p, fuse_output(&g->f, i));
-            kernel_add_memory(k, memory);
-            ok = memory;
-        }
+        if (fuse_is_output(&g->f, i))
+            ok = kernel_add_array(p, k, fuse_output(&g->f, i));
     return ok;
 }
 
@@ -65,9 +62,7 @@ bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const 
         kernel_add(k, &room, zl_dtype_size(g->dtype[at]));
         return true;
     }
-    void *memory = kernel_reach(p, x);
-    kernel_add_memory(k, memory);
-    return memory;
+    return kernel_add_array(p, k, x);
 }
 
 // All calls of the group fail for the reason of one.

@@ -13,7 +13,7 @@ void kernel_add(struct kernel_call *k, const void *value, size_t bytes) {
     assert(k->used + bytes <= sizeof k->room && k->arguments < (int)COUNT(k->argument));
     memcpy(to, value, bytes);
     k->used += (bytes + 7) & ~(size_t)7;
-    k->argument[k->arguments++] = (struct kernel_argument){bytes, to};
+    k->argument[k->arguments++] = (struct kernel_argument){.bytes = bytes, .value = to};
 }
 
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide) {
@@ -21,8 +21,16 @@ void kernel_add_int(struct kernel_call *k, int64_t value, bool wide) {
     kernel_add(k, wide ? (void *)&value : (void *)&narrow, wide ? 8 : 4);
 }
 
-void kernel_add_memory(struct kernel_call *k, void *memory) {
+void kernel_add_bytes(struct kernel_call *k, void *memory, size_t reach) {
     kernel_add(k, &memory, sizeof memory);
+    k->argument[k->arguments - 1].access = KERNEL_WRITTEN;
+    k->argument[k->arguments - 1].reach = reach;
+}
+
+bool kernel_add_array(const struct kernel_place *p, struct kernel_call *k, zl_array x) {
+    void *memory = kernel_reach(p, x);
+    kernel_add_bytes(k, memory, x->storage ? x->storage->bytes : 0);
+    return memory;
 }
 
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,

@@ -104,27 +104,21 @@ bool kernel_add_quantized(const struct kernel_place *p, struct kernel_call *k, c
                        affine ? c->in[QMM_BIASES] : c->in[QMM_X],
                        gathered ? c->in[c->inputs - 2] : c->in[QMM_X],
                        gathered ? c->in[c->inputs - 1] : c->in[QMM_X]};
-    for (size_t i = 0; i < COUNT(list); i++) {
-        void *memory = kernel_reach(p, list[i]);
-        if (!memory)
+    for (size_t i = 0; i < COUNT(list); i++)
+        if (!kernel_add_array(p, k, list[i]))
             return false;
-        kernel_add_memory(k, memory);
-    }
     return true;
 }
 
 bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c) {
-    zl_array y = call_first(c);
     struct quantized_sizes s = kernel_quantized_sizes(c);
     struct recipe r = recipe_of(c, &s);
     int64_t sizes[sizeof s / sizeof(int64_t)];
     memcpy(sizes, &s, sizeof s);
     const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    void *to = kernel_reach(p, y);
     struct kernel_call k;
     kernel_begin_call(&k);
-    if (!kernel || !to || !kernel_add_quantized(p, &k, c))
+    if (!kernel || !kernel_add_quantized(p, &k, c) || !kernel_add_array(p, &k, call_first(c)))
         return false;
-    kernel_add_memory(&k, to);
     return kernel_launch_tiles(p, kernel, &k, COUNT(sizes), sizes);
 }

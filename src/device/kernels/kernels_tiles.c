@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROOMS = 8, GRIDS = KERNEL_GRIDS };
+enum { ROOMS = 8, GRIDS = KERNEL_GRIDS, PARAMETERS = COUNT(((struct kernel_call *)0)->argument) };
 
 // Parameters and sizes that the verifier accepts have room in a call, with the memory between grids.
 _Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct kernel_call *)0)->room,
@@ -18,9 +18,14 @@ struct kernel_tiles {
     char name[64];
     int parameters, symbols, rooms, grids;
     bool wide;               // symbols have 64 bits
+    bool is_dumped;          // launches are printed
+    struct tile_tape *bytes; // of parameters
     struct tile_tape *sizes; // bytes of rooms, then groups of grids
     void *kept;              // of a target that runs tile kernels as they are; then it has neither
-    uint64_t values;         // bit i: parameter i is a value
+    struct parameter {
+        char *name;
+        enum kernel_access access;
+    } parameter[PARAMETERS];
     struct kernel_function grid[];
 };
 
@@ -39,27 +44,58 @@ static bool check(const struct kernel_place *p, const struct group_kernel *g) {
 }
 
 static void tiles_free(struct kernel_tiles *t) {
-    if (t)
-        tile_tape_free(t->sizes);
+    if (!t)
+        return;
+    for (int i = 0; i < t->parameters; i++)
+        memory_free(t->parameter[i].name);
+    tile_tape_free(t->bytes);
+    tile_tape_free(t->sizes);
     memory_free(t);
 }
 
-// What stays of a kernel that was rendered. Takes the tape of sizes.
-static struct kernel_tiles *keep_launches(struct group_kernel *g) {
-    struct kernel_tiles *t = memory_zero(sizeof *t + sizeof t->grid[0] * (size_t)g->launches);
+static enum kernel_access access_of(const struct tile_parameter *p) {
+    return tile_is_by_value(p) ? KERNEL_VALUE : p->buffer->is_output ? KERNEL_WRITTEN : KERNEL_READ;
+}
+
+// What every target keeps of a kernel, with room for its grids. NULL and an error.
+static struct kernel_tiles *keep_parameters(const struct tile_kernel *kernel, int grids) {
+    if (kernel->parameters > PARAMETERS) {
+        error_set(ZL_ERROR_COMPILE, "kernel %s has %d parameters; %d are possible", kernel->name,
+                  kernel->parameters, PARAMETERS);
+        return NULL;
+    }
+    struct kernel_tiles *t = memory_zero(sizeof *t + sizeof t->grid[0] * (size_t)grids);
     if (!t)
         return NULL;
-    snprintf(t->name, sizeof t->name, "%s", g->kernel->name);
-    t->parameters = g->parameters;
-    t->symbols = g->kernel->symbols;
+    snprintf(t->name, sizeof t->name, "%s", kernel->name);
+    t->symbols = kernel->symbols;
+    t->is_dumped = pass_is_dumped("launches");
+    for (; t->parameters < kernel->parameters; t->parameters++) {
+        const struct tile_parameter *p = &kernel->parameter[t->parameters];
+        const char *name = p->is_scalar ? p->scalar->text : p->buffer->text;
+        t->parameter[t->parameters] = (struct parameter){memory_copy_text(name), access_of(p)};
+        if (!t->parameter[t->parameters].name) {
+            tiles_free(t);
+            return NULL;
+        }
+    }
+    return t;
+}
+
+// What stays of a kernel that was rendered. Takes the tapes.
+static struct kernel_tiles *keep_launches(struct group_kernel *g) {
+    struct kernel_tiles *t = keep_parameters(g->kernel, g->launches);
+    if (!t)
+        return NULL;
     t->rooms = g->rooms;
     t->grids = g->launches;
     t->wide = g->kernel->index_bits == 64;
     for (int i = 0; i < t->grids; i++)
         t->grid[i] =
             (struct kernel_function){.threads = g->launch[i].threads, .shared = (int)g->launch[i].shared};
+    t->bytes = g->bytes;
     t->sizes = g->sizes;
-    g->sizes = NULL;
+    g->bytes = g->sizes = NULL;
     return t;
 }
 
@@ -82,14 +118,9 @@ static bool load(const struct kernel_place *p, struct kernel_tiles *t, const cha
 
 // For a target that runs tile kernels as they are.
 static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const struct tile_kernel *kernel) {
-    struct kernel_tiles *t = memory_zero(sizeof *t);
+    struct kernel_tiles *t = keep_parameters(kernel, 0);
     if (!t)
         return NULL;
-    snprintf(t->name, sizeof t->name, "%s", kernel->name);
-    t->parameters = kernel->parameters;
-    t->symbols = kernel->symbols;
-    for (int i = 0; i < kernel->parameters; i++)
-        t->values |= (uint64_t)tile_is_by_value(&kernel->parameter[i]) << i;
     if ((t->kept = p->target->keep(p->unit, kernel)))
         return t;
     tiles_free(t);
@@ -138,6 +169,25 @@ static bool open_rooms(const struct kernel_place *p, struct rooms *r, int count,
     return true;
 }
 
+// Prints what is launched.
+static void dump_launches(const struct kernel_tiles *t, const int64_t *groups, const struct kernel_call *k) {
+    static const char *const word[] = {"value", "read", "written"};
+    struct text out = {0};
+    for (int i = 0; i < t->grids; i++)
+        text_add(&out, "%s: %lld group%s of %d threads, %d bytes of shared memory\n", t->name,
+                 (long long)groups[i], groups[i] == 1 ? "" : "s", t->grid[i].threads, t->grid[i].shared);
+    for (int i = 0; i < t->parameters; i++) {
+        const struct kernel_argument *a = &k->argument[i];
+        text_add(&out, "  %s: %s, %zu bytes", a->name, word[a->access],
+                 a->access == KERNEL_VALUE ? a->bytes : a->reach);
+        if (a->access != KERNEL_VALUE)
+            text_add(&out, " at %p", *(void *const *)a->value);
+        text_add(&out, "\n");
+    }
+    pass_dump("launches", out.data);
+    text_free(&out);
+}
+
 static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles *t, const int64_t *groups,
                          const struct kernel_call *k) {
     for (int i = 0; i < t->grids; i++)
@@ -151,10 +201,31 @@ static bool run_kept(const struct kernel_place *p, const struct kernel_tiles *t,
     void *address[COUNT(k->argument)];
     for (int i = 0; i < k->arguments; i++) {
         const void *value = k->argument[i].value;
-        address[i] = t->values >> i & 1 ? (void *)(uintptr_t)value : *(void *const *)value;
+        address[i] =
+            t->parameter[i].access == KERNEL_VALUE ? (void *)(uintptr_t)value : *(void *const *)value;
     }
     counter_add(COUNTER_LAUNCHES, 1);
     return p->target->run(p, t->kept, address, symbol);
+}
+
+// What the kernel may do with its arguments. How far it reaches into memory follows from its sizes, where nobody knew how much there is.
+static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const int64_t *symbol) {
+    int64_t bytes[PARAMETERS];
+    bool is_known = true;
+    for (int i = 0; i < t->parameters; i++) {
+        struct kernel_argument *a = &k->argument[i];
+        a->name = t->parameter[i].name;
+        a->access = t->parameter[i].access;
+        is_known &= a->reach != KERNEL_ANY;
+    }
+    if (is_known)
+        return true;
+    if (!tile_tape_sizes(t->bytes, symbol, bytes))
+        return group_sizes_fail(t->name);
+    for (int i = 0; i < t->parameters; i++)
+        if (k->argument[i].reach == KERNEL_ANY)
+            k->argument[i].reach = (size_t)bytes[i];
+    return true;
 }
 
 bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k,
@@ -171,23 +242,21 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         return run_kept(p, t, k, symbol);
     if (UNLIKELY(!tile_tape_sizes(t->sizes, symbol, size)))
         return group_sizes_fail(t->name);
+    if (UNLIKELY(!describe(t, k, symbol)))
+        return false;
     bool good = open_rooms(p, &rooms, t->rooms, size);
     for (int i = 0; i < rooms.count; i++)
-        kernel_add_memory(k, rooms.memory[i]);
+        kernel_add_bytes(k, rooms.memory[i], rooms.capacity[i]);
     for (int i = 0; i < symbols; i++)
         kernel_add_int(k, symbol[i], t->wide);
+    if (UNLIKELY(t->is_dumped))
+        dump_launches(t, size + t->rooms, k);
     good = good && launch_grids(p, t, size + t->rooms, k);
     close_rooms(p, &rooms);
     return good;
 }
 
 // Ops --------------------------------------------------------------------------------------------------------------
-
-static bool add_array(const struct kernel_place *p, struct kernel_call *k, zl_array x) {
-    void *memory = kernel_reach(p, x);
-    kernel_add_memory(k, memory);
-    return memory;
-}
 
 bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
     struct op_launch l;
@@ -197,8 +266,8 @@ bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
     const struct kernel_tiles *kernel = kernel_find_tiles(p, &l.key, sizeof l.key, op_launch_kernel, &l.key);
     bool good = kernel;
     for (int i = 0; i < l.inputs && good; i++)
-        good = add_array(p, &k, l.in[i]);
+        good = kernel_add_array(p, &k, l.in[i]);
     for (int i = 0; i < c->outputs && good; i++)
-        good = add_array(p, &k, call_output(c, i));
+        good = kernel_add_array(p, &k, call_output(c, i));
     return good && kernel_launch_tiles(p, kernel, &k, l.symbols, l.symbol);
 }

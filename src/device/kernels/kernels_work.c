@@ -26,18 +26,27 @@ void work_int(struct kernel_work *w, int64_t number) {
     add(w, (struct work_part){.kind = WORK_INT, .number = number});
 }
 
-void work_memory(struct kernel_work *w, void *memory) {
+static void add_memory(struct kernel_work *w, void *memory, size_t reach) {
     w->failed |= !memory && !w->place->batch; // of a batch nothing has memory yet
-    add(w, (struct work_part){.kind = WORK_MEMORY, .memory = memory});
+    add(w, (struct work_part){.kind = WORK_MEMORY, .memory = memory, .bytes = reach});
+}
+
+void work_memory(struct kernel_work *w, void *memory) {
+    add_memory(w, memory, KERNEL_ANY);
+}
+
+static void add_array(struct kernel_work *w, zl_array x) {
+    void *memory = kernel_reach(w->place, x);
+    add_memory(w, memory, x->storage ? x->storage->bytes : 0);
 }
 
 void work_result(struct kernel_work *w, zl_array x) {
-    work_memory(w, kernel_reach(w->place, x));
+    add_array(w, x);
     w->wide |= kernel_elements(x) > KERNEL_NARROW;
 }
 
 void work_array(struct kernel_work *w, zl_array x) {
-    work_memory(w, kernel_reach(w->place, x));
+    add_array(w, x);
     WORK_SIZES(w, kernel_elements(x), x->offset);
 }
 
@@ -64,7 +73,7 @@ static void add_argument(struct kernel_call *k, const struct work_part *a, bool 
     switch (a->kind) {
     case WORK_VALUE: kernel_add(k, a->value, a->bytes); return;
     case WORK_INT: kernel_add_int(k, a->number, wide); return;
-    case WORK_MEMORY: kernel_add_memory(k, a->memory); return;
+    case WORK_MEMORY: kernel_add_bytes(k, a->memory, a->bytes); return;
     case WORK_TABLE: kernel_add_table(k, a->value, wide); return;
     case WORK_ROWS: kernel_add_rows(k, a->rows, a->columns, a->value, (int)a->number, wide); return;
     }
