@@ -81,7 +81,7 @@ enum fuse_end {
 struct fuse_group;
 
 struct fuse_limits {
-    int calls, operands;           // of a kernel
+    int calls, operands;           // of a kernel; operands 0: fits or the device counts them
     int reductions;                // of a kernel; 0: reductions do not join
     int64_t line_least, line_most; // elements of lines that are reduced
     int64_t lines_least;           // how many lines there must be: for words, the device checks it

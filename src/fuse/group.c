@@ -161,6 +161,52 @@ static enum fuse_end reason(const struct fuse_group *g) {
     return kind == FUSE_REDUCE ? FUSE_END_REDUCTION : FUSE_END_ORDER;
 }
 
+// How many inputs the group has up to each call, an array that several read counted once: into room for its calls. Ends the group before one
+// that has too many.
+static void count_inputs(struct fuse_group *g, int *inputs) {
+    zl_array input[FUSE_OPERANDS];
+    int count = 0;
+    for (int i = g->begin; i < g->end; i++) {
+        int operands = fuse_row(g, i)->kind == ROW_PRODUCT ? 0 : fuse_step(g, i)->inputs;
+        for (int k = 0; k < operands; k++) {
+            int at = 0;
+            if (!fuse_is_outside(g, i, k))
+                continue;
+            while (at < count && input[at] != g->call[i]->in[k])
+                at++;
+            if (at == g->limits->operands) {
+                g->end = i;
+                return;
+            }
+            input[at] = g->call[i]->in[k];
+            count = MAX_OF(count, at + 1);
+        }
+        inputs[i - g->begin] = count;
+    }
+}
+
+// Results that are read after the group, at least: views may add to them.
+static int count_outputs(const struct fuse_group *g) {
+    int count = 0;
+    for (int i = g->begin; i < g->end; i++) {
+        const struct fuse_step *s = fuse_step(g, i);
+        bool has_memory = fuse_row(g, i)->kind != ROW_VIEW && fuse_row(g, i)->kind != ROW_PRODUCT;
+        count += has_memory && (s->needed || s->last >= g->end);
+    }
+    return count;
+}
+
+// Leaves out calls with which the group has more operands than a kernel, however these are counted. A program may have many calls of one
+// shape that have nothing to do with each other: asking the device about each end is slow.
+static void drop_surplus(struct fuse_group *g) {
+    int inputs[FUSE_CALLS], end = g->end;
+    count_inputs(g, inputs);
+    while (g->end > g->begin + 1 && inputs[g->end - 1 - g->begin] + count_outputs(g) > g->limits->operands)
+        g->end--;
+    if (g->end < end)
+        g->ended = FUSE_END_OPERANDS;
+}
+
 // Views at the end are of no use to the kernel.
 static enum fuse_end settle(struct fuse_group *g) {
     while (g->end > g->begin && fuse_row(g, g->end - 1)->kind == ROW_VIEW)
@@ -181,6 +227,8 @@ bool fuse_find(struct fuse_group *g) {
     while (g->end < most && join(g, g->end))
         g->end++;
     g->ended = reason(g);
+    if (g->limits->operands)
+        drop_surplus(g);
     for (enum fuse_end why; (why = settle(g)); g->ended = why)
         g->end--;
     return g->end > g->begin;

@@ -213,9 +213,12 @@ struct kernel_work {
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
 void work_value(struct kernel_work *w, const void *value, size_t bytes);
 void work_int(struct kernel_work *w, int64_t number); // as wide as indices are
-void work_memory(struct kernel_work *w, void *memory); // NULL fails, with the error of whoever gave it; as much as the kernel reaches
+// Memory of so many bytes, or of as many as the kernel reaches. NULL fails, with the error of whoever gave it.
+void work_bytes(struct kernel_work *w, void *memory, size_t reach);
+void work_memory(struct kernel_work *w, void *memory);
+void work_place(struct kernel_work *w, zl_array x); // the memory of an array
 void work_array(struct kernel_work *w, zl_array x); // its memory, and as sizes the elements of that and where it begins
-void work_result(struct kernel_work *w, zl_array x); // its memory alone
+void work_result(struct kernel_work *w, zl_array x); // its memory, which may make indices wide
 void work_table(struct kernel_work *w, const struct kernel_layout *l); // kernel_add_table; fails where it has too many axes
 void work_rows(struct kernel_work *w, int rows, int columns, const int64_t *value, int step); // kernel_add_rows
 void work_sizes(struct kernel_work *w, int count, const int64_t *size);

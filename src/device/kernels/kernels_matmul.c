@@ -71,7 +71,7 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, f->batch.size, m, n, inner);
     for (size_t i = 0; i < COUNT(in); i++) { // an empty one is not read
-        work_memory(&w, kernel_reach(p, in[i]->size ? in[i] : y));
+        work_place(&w, in[i]->size ? in[i] : y);
         WORK_SIZES(&w, in[i]->offset);
     }
     WORK_SIZES(&w, f->a_count, f->b_count);

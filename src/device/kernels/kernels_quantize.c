@@ -60,7 +60,7 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
     WORK_SIZES(&w, m->scales->size);
     for (size_t i = 0; i < COUNT(part); i++) { // one that is not there is not read
         int64_t offset = part[i] ? part[i]->offset : 0;
-        work_memory(&w, kernel_reach(p, part[i] ? part[i] : m->scales));
+        work_place(&w, part[i] ? part[i] : m->scales);
         WORK_SIZES(&w, offset);
         r.wide |= offset + size > KERNEL_NARROW;
     }

@@ -43,7 +43,8 @@ struct scanning {
     int64_t n, to_step, from_step, parts, each, to_elements, elements, at;
 };
 
-static bool launch(struct scanning *s, enum mode mode, void *to, void *from, void *totals) {
+// totals: as much memory as there is for them; NULL: they are not kept.
+static bool launch(struct scanning *s, enum mode mode, void *totals, size_t capacity) {
     zl_dtype wide = tile_reduce_gives(s->dtype);
     const int64_t *arg = call_args(s->call);
     bool is_complex = s->dtype == ZL_COMPLEX64;
@@ -52,12 +53,15 @@ static bool launch(struct scanning *s, enum mode mode, void *to, void *from, voi
     work_open(&w, s->place, s->call->op->name);
     WORK_SIZES(&w, s->n, s->lines.size, s->parts, s->each, MAX_OF(s->lines.axes - 1, 0), s->to_elements,
                s->elements, s->at);
-    work_memory(&w, from);
+    work_place(&w, s->call->in[0]);
     work_table(&w, &s->lines);
     work_int(&w, s->to_step);
     work_int(&w, s->from_step);
-    work_memory(&w, to);
-    work_memory(&w, totals);
+    work_place(&w, call_first(s->call));
+    if (totals)
+        work_bytes(&w, totals, capacity);
+    else
+        work_place(&w, call_first(s->call));
     w.wide |= s->lines.size * s->n > KERNEL_NARROW;
     return WORK_FILE(
         &w, "scan",
@@ -68,14 +72,14 @@ static bool launch(struct scanning *s, enum mode mode, void *to, void *from, voi
         mode, arg[2] != 0, arg[3] != 0);
 }
 
-static bool launch_parts(struct scanning *s, void *to, void *from) {
+static bool launch_parts(struct scanning *s) {
     const struct device *d = s->place->target->device;
     size_t capacity, item = zl_dtype_size(tile_reduce_gives(s->dtype));
     void *room =
         device_alloc(d, s->place->unit, s->place->lane, (size_t)(s->lines.size * s->parts) * item, &capacity);
     if (!room)
         return false;
-    bool done = launch(s, SCAN_TOTALS, to, from, room) && launch(s, SCAN_PARTS, to, from, room);
+    bool done = launch(s, SCAN_TOTALS, room, capacity) && launch(s, SCAN_PARTS, room, capacity);
     device_free(d, s->place->unit, s->place->lane, room,
                 capacity); // who gets it comes later in the lane's order
     return done;
@@ -151,6 +155,5 @@ bool kernel_scan(const struct kernel_place *p, const struct call *c) {
                          .at = x->offset};
     push_lines(&s.lines, y, x, axis);
     choose(&s);
-    void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
-    return to && from && (s.parts > 1 ? launch_parts(&s, to, from) : launch(&s, SCAN_WHOLE, to, from, to));
+    return s.parts > 1 ? launch_parts(&s) : launch(&s, SCAN_WHOLE, NULL, 0);
 }

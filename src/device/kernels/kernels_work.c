@@ -26,27 +26,27 @@ void work_int(struct kernel_work *w, int64_t number) {
     add(w, (struct work_part){.kind = WORK_INT, .number = number});
 }
 
-static void add_memory(struct kernel_work *w, void *memory, size_t reach) {
+void work_bytes(struct kernel_work *w, void *memory, size_t reach) {
     w->failed |= !memory && !w->place->batch; // of a batch nothing has memory yet
     add(w, (struct work_part){.kind = WORK_MEMORY, .memory = memory, .bytes = reach});
 }
 
 void work_memory(struct kernel_work *w, void *memory) {
-    add_memory(w, memory, KERNEL_ANY);
+    work_bytes(w, memory, KERNEL_ANY);
 }
 
-static void add_array(struct kernel_work *w, zl_array x) {
+void work_place(struct kernel_work *w, zl_array x) {
     void *memory = kernel_reach(w->place, x);
-    add_memory(w, memory, x->storage ? x->storage->bytes : 0);
+    work_bytes(w, memory, x->storage ? x->storage->bytes : 0);
 }
 
 void work_result(struct kernel_work *w, zl_array x) {
-    add_array(w, x);
+    work_place(w, x);
     w->wide |= kernel_elements(x) > KERNEL_NARROW;
 }
 
 void work_array(struct kernel_work *w, zl_array x) {
-    add_array(w, x);
+    work_place(w, x);
     WORK_SIZES(w, kernel_elements(x), x->offset);
 }
 
