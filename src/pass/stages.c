@@ -17,7 +17,8 @@ enum { COPIES = 8 };
 
 struct stages {
     const struct target *target;
-    const struct tile_stmt *block; // the grid's body
+    const struct tile_stmt *body;  // the kernel's
+    const struct tile_stmt *block; // the grid's
     const struct tile_stmt *loop;  // being made
     int copies;                    // that run ahead
     const struct tile_stmt *copy[COPIES];
@@ -42,6 +43,18 @@ static void count_use(struct group *g, const struct access *a, void *data) {
     u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view stays where it is
 }
 
+// Whether the memory keeps the values that it has when the grid begins: it is an input, or an earlier grid wrote it and this one
+// does not.
+static bool is_constant(struct stages *t, const struct tile_buffer *b) {
+    if (b->parameter >= 0 && !b->is_output)
+        return true;
+    struct usage u = {b, 0, 0};
+    if (b->memory != TILE_GLOBAL || b->base || (b->parameter < 0 && !pass_is_made_in(t->body, b)))
+        return false;
+    thread_all_accesses(&t->g, t->block, count_use, &u);
+    return u.writes == 0;
+}
+
 // Where a source is depends on the turn alone: nothing that the loop computes.
 static bool is_computed(expr e, const void *data) {
     (void)data;
@@ -50,10 +63,10 @@ static bool is_computed(expr e, const void *data) {
 
 static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
-    if (s->kind != TILE_COPY || s->is_async || from->buffer->parameter < 0 || from->buffer->is_output ||
-        to->buffer->memory != TILE_SHARED || to->buffer->ndim >= TILE_DIMS || to->buffer->stride ||
-        to->buffer->base || s->value || !tile_type_equal(from->buffer->type, to->buffer->type) ||
-        !fragments_is_whole(to, from))
+    if (s->kind != TILE_COPY || s->is_async || to->buffer->memory != TILE_SHARED ||
+        to->buffer->ndim >= TILE_DIMS || to->buffer->stride || to->buffer->base || s->value ||
+        !tile_type_equal(from->buffer->type, to->buffer->type) || !fragments_is_whole(to, from) ||
+        !is_constant(t, from->buffer))
         return false;
     for (int i = 0; from->origin && i < from->buffer->ndim; i++)
         if (pass_any(from->origin[i], is_computed, NULL))
@@ -293,7 +306,8 @@ bool pass_stages(struct tile_kernel *kernel, const struct target *target) {
     if (!t.g.seen)
         return false;
     tile_resume(kernel);
-    for (const struct tile_stmt *s = tile_take_body(); s; s = s->next) {
+    t.body = tile_take_body();
+    for (const struct tile_stmt *s = t.body; s; s = s->next) {
         t.block = s->body;
         if (s->kind == TILE_GRID)
             make_block(&t, s);

@@ -109,6 +109,30 @@ TEST(cuda_attention_stays_in_registers) {
     memory_free(text);
 }
 
+// What an earlier grid left is copied ahead as inputs are. What the grid itself writes is not: a copy would be made before it.
+TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
+    static const struct {
+        const char *last;
+        int ahead;
+    } cases[] = {{"copy a -> y[t * 64] of [64]", 2}, {"copy a -> room[t * 64 + 64] of [64]", 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[700];
+        snprintf(
+            text, sizeof text,
+            "kernel twice(x: f32[4096]) -> (y: f32[4096]) {\n  global room: f32[4096]\n"
+            "  grid b in 64, threads 64 {\n    map i in 64 { room[b * 64 + i] = x[b * 64 + i] * 2 }\n  }\n"
+            "  grid b in 1, threads 64 {\n    shared a: f32[64]\n"
+            "    pipeline t in 63 stages 2 {\n      copy room[t * 64] of [64] -> a\n      %s\n    }\n  "
+            "}\n}\n",
+            cases[i].last);
+        char *source = render("twice", text, "cuda_tiles"),
+             *body = source ? strstr(source, "twice_1(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "zl_async_"), cases[i].ahead);
+        memory_free(source);
+    }
+}
+
 // A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one barrier; two where a
 // loop uses the slots again. Without shuffles one thread of each sixteen combines their slots, and all threads combine those.
 TEST(groups_reduce_in_two_levels) {

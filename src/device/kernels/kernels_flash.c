@@ -36,7 +36,7 @@ struct flash flash_of(const struct attention *a, bool backward, bool joined) {
 int64_t flash_shared(const struct flash *f) {
     const int64_t item = 2, heads = f->size + f->width;
     if (f->backward)
-        return (BLOCK + STAGES * STEP) * heads * item + 2 * STEP * (int64_t)sizeof(float);
+        return (BLOCK + STAGES * STEP) * heads * item + STAGES * 2 * STEP * (int64_t)sizeof(float);
     return (BLOCK * f->size + STAGES * f->step * heads) * item;
 }
 
