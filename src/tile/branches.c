@@ -10,11 +10,17 @@ static bool is_number(expr e) {
     return e->op == TILE_CONST || (!tile_op_is_leaf(e->op) && e->op != TILE_LOAD);
 }
 
+bool parse_decides(expr mask, bool *is_true) {
+    bool is_known = is_number(mask);
+    *is_true = is_known && tile_bits_of(mask->type, tile_evaluate(mask, NULL)) != 0;
+    return is_known;
+}
+
 static void decide(struct tile_stmt **at) {
     while (*at) {
         struct tile_stmt *s = *at;
-        if (s->kind == TILE_IF && is_number(s->mask)) {
-            bool is_true = tile_bits_of(s->mask->type, tile_evaluate(s->mask, NULL)) != 0;
+        bool is_true;
+        if (s->kind == TILE_IF && parse_decides(s->mask, &is_true)) {
             s->body = is_true ? s->body : s->other;
             s->other = NULL;
             s->mask = tile_const_int(tile_type_of(ZL_BOOL), 1);

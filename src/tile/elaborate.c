@@ -28,6 +28,14 @@ static struct tile_type operand_type(const struct node *n, const struct tile_typ
     return default_type(n, tile_op_gives_same(n->op) ? expected : NULL);
 }
 
+// Where params decide a condition, what they choose: passes ask what sizes and indices can be, and would take either to be possible.
+static expr elaborate_choice(const struct node *n, const expr *arg) {
+    bool is_true;
+    expr e = tile_ternary(n->op, arg[0], arg[1], arg[2]);
+    bool is_decided = e && n->op == TILE_SELECT && n->arg[0]->has_param && parse_decides(arg[0], &is_true);
+    return is_decided ? arg[is_true ? 1 : 2] : e;
+}
+
 static expr elaborate_op(struct parser *p, struct node *n, const struct tile_type *expected) {
     struct tile_type same = operand_type(n, expected);
     expr arg[3] = {NULL};
@@ -39,7 +47,7 @@ static expr elaborate_op(struct parser *p, struct node *n, const struct tile_typ
     }
     if (n->args == 1)
         return tile_unary(n->op, arg[0]);
-    return n->args == 2 ? tile_binary(n->op, arg[0], arg[1]) : tile_ternary(n->op, arg[0], arg[1], arg[2]);
+    return n->args == 2 ? tile_binary(n->op, arg[0], arg[1]) : elaborate_choice(n, arg);
 }
 
 static expr elaborate_load(struct parser *p, struct node *n) {

@@ -51,6 +51,7 @@ struct node {
     struct tile_place place;
     enum tile_op op;
     bool is_typed, has_float; // its type is known without context; else: a literal in it looks like a float
+    bool has_param;           // it is a param, or one of its operands has one
     struct tile_type type;
     struct tile_literal literal;
     expr value;
@@ -91,6 +92,7 @@ const char *parse_binding_word(const struct binding *b);        // what it is, f
 
 // branches.c: leaves out branches whose conditions are numbers. False and an error when memory is out.
 bool parse_branches(struct tile_kernel *kernel);
+bool parse_decides(expr mask, bool *is_true); // whether a condition is a number, and which
 
 // parse_stmt.c
 bool parse_stmts(struct parser *p); // up to and with }

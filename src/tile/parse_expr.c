@@ -35,6 +35,7 @@ static struct node *add_arg(struct parser *p, struct node *n, struct node *arg) 
         return NULL;
     n->arg[n->args++] = arg;
     n->depth = MAX_OF(n->depth, arg->depth + 1);
+    n->has_param = n->has_param || arg->has_param;
     if (n->depth > DEEPEST_NODE)
         return parse_fail(p, n->place, "this expression is nested too deeply; name parts of it with let");
     return n;
@@ -88,6 +89,13 @@ static struct node *literal_node(struct parser *p, struct tile_place place, stru
     n->literal = literal;
     n->has_float = literal.is_float;
     return literal.has_type ? typed(n, literal.type) : n;
+}
+
+static struct node *param_node(struct parser *p, struct tile_place place, struct tile_literal literal) {
+    struct node *n = literal_node(p, place, literal);
+    if (n)
+        n->has_param = true;
+    return n;
 }
 
 static struct node *value_node(struct parser *p, struct tile_place place, expr value, int depth) {
@@ -265,7 +273,7 @@ static struct node *name_node(struct parser *p, struct tile_token token) {
     if (b->kind == BOUND_BUFFER)
         return load_node(p, token.place, b->buffer);
     if (b->kind == BOUND_PARAM)
-        return literal_node(p, token.place, b->param);
+        return param_node(p, token.place, b->param);
     if (b->kind == BOUND_LET)
         return value_node(p, token.place, b->let, b->depth);
     return value_node(p, token.place, tile_name_value(b->name, op[b->kind]), 0);

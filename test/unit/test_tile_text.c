@@ -520,6 +520,26 @@ TEST(tile_branches_are_decided_by_params) {
                    "    }\n    if i < 48 {\n      y[i] = 2\n    }\n  }\n}\n");
 }
 
+// Other conditions stay, numbers without a param among them: what is printed is read as it was.
+TEST(tile_choices_are_decided_by_params) {
+    static const char text[] =
+        "param LANES = 32\n"
+        "kernel k(x: f32[n]) -> (y: f32[n]) {\n"
+        "  map i in n {\n"
+        "    y[where(LANES > 32, i, n - 1 - i)] = where(LANES * 2 == 64 & true, x[i], 0)\n"
+        "    y[i] = where(i < LANES, where(1 == 2, x[i], 3), 4)\n"
+        "  }\n"
+        "}\n";
+    check_instance(text, NULL,
+                   "kernel k(x: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[n - 1 - i] = x[i]\n"
+                   "    y[i] = where(i < 32, where(1i64 == 2i64, x[i], 3), 4)\n  }\n}\n");
+    check_instance(text, "LANES=48",
+                   "kernel k(x: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[i] = 0\n"
+                   "    y[i] = where(i < 48, where(1i64 == 2i64, x[i], 3), 4)\n  }\n}\n");
+    check_message("param LANES = 32\nkernel k() -> (y: f32[1]) { y[0] = where(LANES > 1, 1f32, 2i32) }",
+                  "i32");
+}
+
 TEST(tile_identities_take_their_type) {
     static const struct {
         const char *op, *type, *expected;
