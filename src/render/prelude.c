@@ -251,7 +251,7 @@ const char prelude_opencl_tiles[] =
     "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
     // Vectors of elements of any type.
     "typedef uint zl_4 __attribute__((may_alias));\ntypedef uint2 zl_8 __attribute__((may_alias));\n"
-    "typedef uint4 zl_16 __attribute__((may_alias));\n#define zl_words(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE
+    "typedef uint4 zl_16 __attribute__((may_alias));\n#define zl_words(x) (x)\n#define zl_pairs(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE
     "#define ZL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
     "#define ZL_FAIL(line) atomic_cmpxchg(zl_status, 0, line)\n";
 
@@ -289,6 +289,11 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "FN zl_4 zl_words(zl_4 x) { asm(\"\" : \"+r\"(x)); return x; }\n"
     "FN zl_8 zl_words(zl_8 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y)); return v; }\n"
     "FN zl_16 zl_words(zl_16 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y), \"+r\"(v.z), \"+r\"(v.w)); return v; }\n"
+    // Of 16 bits, words are pairs: ptxas makes two numbers that were rounded and are joined by mov, not by prmt, in one instruction.
+    "FN zl_4 zl_pairs(zl_4 x) {\n    u32 y;\n"
+    "    asm(\"mov.b32 %0, {%1, %2};\" : \"=r\"(y) : \"h\"((u16)x), \"h\"((u16)(x >> 16)));\n    return y;\n}\n"
+    "FN zl_8 zl_pairs(zl_8 v) { return make_uint2(zl_pairs(v.x), zl_pairs(v.y)); }\n"
+    "FN zl_16 zl_pairs(zl_16 v) { return make_uint4(zl_pairs(v.x), zl_pairs(v.y), zl_pairs(v.z), zl_pairs(v.w)); }\n"
     // Groups of a cluster, of compute capability 9 and later: what is put is in the shared memory of one of them.
     "#define ZL_CLUSTER(groups) __cluster_dims__(groups, 1, 1)\n"
     "#define ZL_CLUSTER_ARRIVE asm volatile(\"barrier.cluster.arrive;\" ::: \"memory\")\n"
@@ -363,5 +368,5 @@ const char prelude_hip_tiles[] =
     "FN f32 zl_exp2_f32(f32 x) { return __builtin_exp2f(x); }\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
     "typedef u32 zl_4 __attribute__((may_alias));\ntypedef u32 zl_8 __attribute__((ext_vector_type(2), may_alias));\n"
-    "typedef u32 zl_16 __attribute__((ext_vector_type(4), may_alias));\n#define zl_words(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE;
+    "typedef u32 zl_16 __attribute__((ext_vector_type(4), may_alias));\n#define zl_words(x) (x)\n#define zl_pairs(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE;
 // clang-format on

@@ -133,6 +133,25 @@ TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
     }
 }
 
+// Two numbers of 16 bits are joined in a way that the compiler rounds both at once; numbers of 8 bits are words.
+TEST(cuda_stores_pairs_of_halves) {
+    static const struct {
+        const char *type, *word;
+    } cases[] = {{"f16", "= zl_pairs("}, {"bf16", "= zl_pairs("}, {"i8", "= zl_words("}, {"f32", "= *"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "kernel twice(x: f32[4096]) -> (y: %s[4096]) {\n  grid b in 4, threads 64 {\n"
+                 "    map i in 1024 { y[b * 1024 + i] = %s(x[b * 1024 + i] * 2) }\n  }\n}\n",
+                 cases[i].type, cases[i].type);
+        char *source = render("twice", text, "cuda_tiles"),
+             *body = source ? strstr(source, "twice_0(") : NULL;
+        REQUIRE(body);
+        CHECK_HAS(body, cases[i].word);
+        memory_free(source);
+    }
+}
+
 // A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one barrier; two where a
 // loop uses the slots again. Without shuffles one thread of each sixteen combines their slots, and all threads combine those.
 TEST(groups_reduce_in_two_levels) {
