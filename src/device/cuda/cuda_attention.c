@@ -162,8 +162,8 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    struct cuda_scratch kept = {0};
-    bool done = !keeps || cuda_scratch_open(p, &kept, (size_t)state->size / 2 * sizeof(float));
+    struct kernel_scratch kept = {0};
+    bool done = !keeps || kernel_scratch_open(p, &kept, (size_t)state->size / 2 * sizeof(float));
     void *const memory[ATTENTION_TENSORS] = {[ATTENTION_Q] = cuda_element(p, a.q),
                                              [ATTENTION_K] = cuda_element(p, a.k),
                                              [ATTENTION_V] = cuda_element(p, a.v),
@@ -171,6 +171,6 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
                                              [ATTENTION_KEPT] = kept.memory};
     done = done && attention_run(p, plan, &a, memory) &&
            (!keeps || cuda_pair_up(p, ZL_FLOAT32, state->size / 2, kept.memory, 1, kernel_reach(p, state)));
-    cuda_scratch_close(p, &kept);
+    kernel_scratch_close(p, &kept);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

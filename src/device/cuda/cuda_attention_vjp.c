@@ -139,7 +139,7 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan || plan->plan.workspace > SLOPES_MOST)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    struct cuda_scratch copy[ATTENTION_TENSORS] = {{0}};
+    struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}};
     size_t line = (size_t)a.state->size / 2 * sizeof(float);
     void *memory[ATTENTION_TENSORS] = {
         [ATTENTION_Q] = cuda_element(p, a.q),
@@ -147,8 +147,8 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
         [ATTENTION_V] = cuda_element(p, a.v),
         [ATTENTION_O] = cuda_row_major(p, a.y, &copy[ATTENTION_O]),
         [ATTENTION_G] = cuda_row_major(p, a.g, &copy[ATTENTION_G]),
-        [ATTENTION_KEPT] = cuda_scratch_open(p, &copy[ATTENTION_KEPT], line),
-        [ATTENTION_LESS] = cuda_scratch_open(p, &copy[ATTENTION_LESS], line),
+        [ATTENTION_KEPT] = kernel_scratch_open(p, &copy[ATTENTION_KEPT], line),
+        [ATTENTION_LESS] = kernel_scratch_open(p, &copy[ATTENTION_LESS], line),
         [ATTENTION_OF_Q] = kernel_reach(p, call_first(c)),
         [ATTENTION_OF_K] = kernel_reach(p, call_output(c, 1)),
         [ATTENTION_OF_V] = kernel_reach(p, call_output(c, 2)),
@@ -156,6 +156,6 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
     bool done = read_kept(p, memory[ATTENTION_KEPT], cuda_element(p, a.state), a.state->size / 2) &&
                 attention_run(p, plan, &a, memory);
     for (int i = 0; i < ATTENTION_TENSORS; i++)
-        cuda_scratch_close(p, &copy[i]);
+        kernel_scratch_close(p, &copy[i]);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

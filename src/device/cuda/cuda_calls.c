@@ -7,26 +7,15 @@
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
-void *cuda_scratch_open(const struct kernel_place *p, struct cuda_scratch *s, size_t bytes) {
-    s->memory = device_alloc(p->target->device, p->unit, p->lane, MAX_OF(bytes, (size_t)1), &s->capacity);
-    return s->memory;
-}
-
-void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s) {
-    if (s->memory)
-        device_free(p->target->device, p->unit, p->lane, s->memory, s->capacity);
-    s->memory = NULL;
-}
-
 void *cuda_element(const struct kernel_place *p, zl_array x) {
     char *memory = kernel_reach(p, x);
     return memory ? memory + x->offset * (int64_t)array_item(x) : NULL;
 }
 
-void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scratch *s) {
+void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
     if (shape_is_row_major(x->ndim, x->dim, array_stride(x)))
         return cuda_element(p, x);
-    void *copy = cuda_scratch_open(p, s, (size_t)x->size * array_item(x));
+    void *copy = kernel_scratch_open(p, s, (size_t)x->size * array_item(x));
     return copy && kernel_copy_out(p, x, copy) ? copy : NULL;
 }
 
@@ -45,18 +34,18 @@ static zl_array view_of(zl_array x, bool turned) {
     return view;
 }
 
-void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s) {
+void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
     zl_array turned = view_of(x, true);
-    void *to = turned ? cuda_scratch_open(p, s, (size_t)x->size * array_item(x)) : NULL;
+    void *to = turned ? kernel_scratch_open(p, s, (size_t)x->size * array_item(x)) : NULL;
     bool done = to && kernel_copy_out(p, turned, to);
     memory_free(turned);
     return done ? to : NULL;
 }
 
 void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,
-                    struct cuda_scratch *s) {
+                    struct kernel_scratch *s) {
     zl_array view = view_of(x, turned);
-    void *to = view ? cuda_scratch_open(p, s, (size_t)x->size * zl_dtype_size(dtype)) : NULL;
+    void *to = view ? kernel_scratch_open(p, s, (size_t)x->size * zl_dtype_size(dtype)) : NULL;
     bool done = to && kernel_from_fp8(p, view, dtype, to);
     memory_free(view);
     return done ? to : NULL;

@@ -237,11 +237,11 @@ static bool move(const struct kernel_place *p, int axes, const struct view *v, z
 
 // An array where cuDNN can use it: itself, or a copy, which a result is not yet. NULL and an error.
 static void *bring(const struct kernel_place *p, int axes, const struct view *v, zl_array x, bool is_result,
-                   struct cuda_scratch *copy) {
+                   struct kernel_scratch *copy) {
     void *lies = cuda_element(p, x);
     if (!lies || (lies_so(axes, v) && (uintptr_t)lies % 16 == 0))
         return lies;
-    void *to = cuda_scratch_open(p, copy, (size_t)x->size * array_item(x));
+    void *to = kernel_scratch_open(p, copy, (size_t)x->size * array_item(x));
     return to && (is_result || move(p, axes, v, x, to, false)) ? to : NULL;
 }
 
@@ -399,7 +399,7 @@ static enum kernel_taken run(const struct kernel_place *p, const struct key *k, 
                              const struct arrays *a) {
     const zl_array list[] = {a->x, a->w, a->y};
     int result = result_of((enum dnn_conv_kind)k->kind);
-    struct cuda_scratch copy[3] = {{0}};
+    struct kernel_scratch copy[3] = {{0}};
     void *memory[3];
     enum kernel_taken taken = KERNEL_DONE;
     for (int i = 0; i < 3; i++)
@@ -413,7 +413,7 @@ static enum kernel_taken run(const struct kernel_place *p, const struct key *k, 
         !move(p, k->axes, &a->views[result], list[result], copy[result].memory, true))
         taken = KERNEL_FAILED;
     for (int i = 0; i < 3; i++)
-        cuda_scratch_close(p, &copy[i]);
+        kernel_scratch_close(p, &copy[i]);
     return taken;
 }
 

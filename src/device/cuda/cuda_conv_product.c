@@ -149,10 +149,10 @@ static bool run(const struct kernel_place *p, const struct conv_sizes *s, void *
 }
 
 bool conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
-    struct cuda_scratch patches = {0};
-    bool done = cuda_scratch_open(p, &patches, sizeof(float) * (size_t)(rows_of(s) * columns_of(s))) &&
+    struct kernel_scratch patches = {0};
+    bool done = kernel_scratch_open(p, &patches, sizeof(float) * (size_t)(rows_of(s) * columns_of(s))) &&
                 run(p, s, memory, patches.memory);
-    cuda_scratch_close(p, &patches);
+    kernel_scratch_close(p, &patches);
     return done;
 }
 

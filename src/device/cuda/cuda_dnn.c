@@ -413,14 +413,14 @@ int dnn_execute(const struct kernel_place *p, const struct dnn_plan *plan, int c
 
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory) {
-    struct cuda_scratch work = {0};
-    if (!cuda_device(p->unit) || !cuda_scratch_open(p, &work, plan->workspace))
+    struct kernel_scratch work = {0};
+    if (!cuda_device(p->unit) || !kernel_scratch_open(p, &work, plan->workspace))
         return false;
     dnn_take(p);
     int failed = dnn_execute(p, plan, count, tensor, memory, work.memory);
     dnn_give(p);
     counter_add(COUNTER_LAUNCHES, 1);
-    cuda_scratch_close(p, &work);
+    kernel_scratch_close(p, &work);
     return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuDNN failed with code %d", failed);
 }
 

@@ -30,11 +30,11 @@ static float time_plan(const struct trial *t, float best) {
 
 // Memory that there is not makes a plan no slower than it is: it is left out.
 static float try_plan(struct trial *t, float best) {
-    struct cuda_scratch work = {0};
+    struct kernel_scratch work = {0};
     bool had_error = zl_error();
-    t->work = cuda_scratch_open(t->place, &work, t->plan->workspace);
+    t->work = kernel_scratch_open(t->place, &work, t->plan->workspace);
     float ms = t->work ? time_plan(t, best) : INFINITY;
-    cuda_scratch_close(t->place, &work);
+    kernel_scratch_close(t->place, &work);
     if (!had_error)
         zl_clear_error();
     return ms;

@@ -18,7 +18,7 @@ static bool widen(struct solving *s) {
     int64_t count = s->batch * s->n * s->n;
     if (s->type == C64)
         return true;
-    char *to = cuda_scratch_open(s->p, &s->more, (size_t)(count * 2 * s->item)), *from = s->a;
+    char *to = kernel_scratch_open(s->p, &s->more, (size_t)(count * 2 * s->item)), *from = s->a;
     zl_dtype dtype = s->type == F64 ? ZL_FLOAT64 : ZL_FLOAT32;
     s->a = to;
     s->type = s->type == F64 ? C128 : C64;
@@ -43,8 +43,8 @@ static char *values_of(const struct solving *s, int64_t i) {
 
 static bool open_results(struct solving *s, int vectors) {
     size_t lines = (size_t)(s->batch * s->n * s->item);
-    return (s->type == C64 || cuda_scratch_open(s->p, &s->values, lines)) &&
-           (!vectors || cuda_scratch_open(s->p, &s->result, lines * (size_t)s->n));
+    return (s->type == C64 || kernel_scratch_open(s->p, &s->values, lines)) &&
+           (!vectors || kernel_scratch_open(s->p, &s->result, lines * (size_t)s->n));
 }
 
 static bool ask(struct solving *s, int vectors) {

@@ -56,8 +56,8 @@ enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *
     bool triangular = call_args(c)[0], turned = triangular && call_args(c)[1];
     bool ready = solving_open(&s, p, c, turned) &&
                  (!triangular || solving_fill(&s, s.a, s.n, s.n, FILL_ABOVE)) && ask_lu(&s, s.n) &&
-                 cuda_scratch_open(p, &s.more, (size_t)s.n * sizeof(int64_t)) &&
-                 cuda_scratch_open(p, &s.result, sizeof(int));
+                 kernel_scratch_open(p, &s.more, (size_t)s.n * sizeof(int64_t)) &&
+                 kernel_scratch_open(p, &s.result, sizeof(int));
     char *y = ready ? solving_output(&s, 0, 0) : NULL;
     ready = ready && y && solving_fill(&s, y, s.n, s.n, FILL_UNIT);
     for (int64_t i = 0; ready && !failed && i < s.batch; i++) {
@@ -89,7 +89,7 @@ enum kernel_taken cuda_lu(const struct kernel_place *p, const struct call *c) {
     int failed = 0;
     bool ready = solving_open(&s, p, c, true) && ask_lu(&s, s.m);
     int64_t k = MIN_OF(s.m, s.n);
-    ready = ready && cuda_scratch_open(p, &s.more, (size_t)(s.batch * k) * sizeof(int64_t));
+    ready = ready && kernel_scratch_open(p, &s.more, (size_t)(s.batch * k) * sizeof(int64_t));
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = factor_lu(&s, i, (int64_t *)s.more.memory + i * k);
     ready = ready && !failed &&
@@ -134,7 +134,7 @@ enum kernel_taken cuda_qr(const struct kernel_place *p, const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     bool ready = solving_open(&s, p, c, true);
     int64_t k = MIN_OF(s.m, s.n);
-    ready = ready && cuda_scratch_open(p, &s.more, (size_t)(s.batch * k * s.item)) && ask_qr(&s, k, &items);
+    ready = ready && kernel_scratch_open(p, &s.more, (size_t)(s.batch * k * s.item)) && ask_qr(&s, k, &items);
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = factor_qr(&s, i, k, s.more.memory);
     ready = ready && !failed && solving_store(&s, 1, dtype, s.a, k, s.n, s.m, s.m * s.n) &&

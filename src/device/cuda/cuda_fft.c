@@ -161,20 +161,20 @@ static bool execute_all(const struct kernel_place *p, const struct key *k, enum 
                         void *to) {
     struct cuda_device *d = cuda_device(p->unit);
     struct plan *plan = d ? find_plan(k, d->stream[p->lane]) : NULL;
-    struct cuda_scratch work = {0};
-    if (!plan || !cuda_scratch_open(p, &work, plan->work))
+    struct kernel_scratch work = {0};
+    if (!plan || !kernel_scratch_open(p, &work, plan->work))
         return false;
     int failed = plan->work ? api.cufftSetWorkArea(plan->handle, work.memory) : 0;
     if (!failed)
         failed = execute(plan->handle, which, from, to);
     counter_add(COUNTER_LAUNCHES, 1);
-    cuda_scratch_close(p, &work);
+    kernel_scratch_close(p, &work);
     return !failed || error_false(ZL_ERROR_DEVICE, "fft: cuFFT failed with code %d", failed);
 }
 
 // Real numbers as complex ones. NULL and an error.
-static void *widen(const struct kernel_place *p, void *x, int64_t count, struct cuda_scratch *wide) {
-    void *y = x ? cuda_scratch_open(p, wide, (size_t)count * 8) : NULL;
+static void *widen(const struct kernel_place *p, void *x, int64_t count, struct kernel_scratch *wide) {
+    void *y = x ? kernel_scratch_open(p, wide, (size_t)count * 8) : NULL;
     return y && cuda_pair_up(p, ZL_FLOAT32, count, x, 0, y) ? y : NULL;
 }
 
@@ -209,9 +209,9 @@ static int64_t lines_of_plan(int64_t n, int64_t lines) {
 
 // Memory of so many lines behind each other, with those of `from` in it if that is given. NULL and an error.
 static void *room_of(const struct kernel_place *p, zl_dtype dtype, const struct lines *l, int64_t lines,
-                     void *from, const int64_t *stride, struct cuda_scratch *s) {
+                     void *from, const int64_t *stride, struct kernel_scratch *s) {
     size_t bytes = (size_t)(lines * l->dim[2]) * zl_dtype_size(dtype);
-    void *to = cuda_scratch_open(p, s, bytes);
+    void *to = kernel_scratch_open(p, s, bytes);
     if (!to || !from)
         return to;
     const int64_t floats = (int64_t)(bytes / sizeof(float));
@@ -236,7 +236,7 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
                     .unit = (int16_t)p->unit,
                     .lane = (int16_t)p->lane};
     bool is_dense = out.dim[1] == 1 && lines == count;
-    struct cuda_scratch rows = {0}, copy = {0}, wide = {0}, result = {0};
+    struct kernel_scratch rows = {0}, copy = {0}, wide = {0}, result = {0};
     void *from = cuda_row_major(p, x, &rows), *to = kernel_reach(p, y), *made = to;
     if (x->dtype == ZL_FLOAT32 && which != FFT_REAL)
         from = widen(p, from, x->size, &wide);
@@ -248,9 +248,9 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
     bool done =
         from && to && made && transform(p, &k, which, op_arg_double(arg[3]), from, made, floats) &&
         (made == to || kernel_move(p, (zl_dtype)y->dtype, 3, out.dim, to, out.stride, made, out.dense));
-    cuda_scratch_close(p, &rows);
-    cuda_scratch_close(p, &copy);
-    cuda_scratch_close(p, &wide);
-    cuda_scratch_close(p, &result);
+    kernel_scratch_close(p, &rows);
+    kernel_scratch_close(p, &copy);
+    kernel_scratch_close(p, &wide);
+    kernel_scratch_close(p, &result);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

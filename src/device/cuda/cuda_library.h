@@ -27,18 +27,11 @@ bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
 
 // cuda_calls.c ------------------------------------------------------------------------------------------------------
 
-// Memory for one call, given back in the order of the unit's work. NULL and an error.
-struct cuda_scratch {
-    void *memory;
-    size_t capacity;
-};
-void *cuda_scratch_open(const struct kernel_place *p, struct cuda_scratch *s, size_t bytes);
-void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s);
 // The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an error.
-void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scratch *s);
-void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s); // columns behind each other
+void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
+void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s); // columns behind each other
 // The numbers of eight bits that x holds as another dtype, rows or columns behind each other. NULL and an error.
-void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct cuda_scratch *s);
+void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct kernel_scratch *s);
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
 // A file of src/kernel/ whose elements are of a dtype.

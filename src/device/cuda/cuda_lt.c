@@ -50,7 +50,7 @@ struct operands {
     const char *bias, *added;
     struct matrix a, b;
     char *y;
-    struct cuda_scratch a_copy, b_copy, added_copy;
+    struct kernel_scratch a_copy, b_copy, added_copy;
     struct kernel_layout batch; // of a and b
 };
 
@@ -58,7 +58,7 @@ enum lie { AS_IT_LIES, BY_ROWS, BY_COLUMNS };
 
 // An operand as it lies, if that is how it has to, or as a copy of it, perhaps of another dtype.
 static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, enum lie lie, zl_dtype dtype,
-                  struct cuda_scratch *copy) {
+                  struct kernel_scratch *copy) {
     bool lies = see(m, x) && (lie == AS_IT_LIES || m->turned == (lie == BY_COLUMNS));
     bool turned = lies ? m->turned : lie == BY_COLUMNS, wider = dtype != (zl_dtype)x->dtype;
     if (!lies || wider)
@@ -121,15 +121,15 @@ static bool bring_added(const struct kernel_place *p, struct operands *o, const 
             return o->bias;
         o->bias = NULL;
     }
-    void *copy = cuda_scratch_open(p, &o->added_copy, (size_t)y->size * array_item(y));
+    void *copy = kernel_scratch_open(p, &o->added_copy, (size_t)y->size * array_item(y));
     o->added = copy;
     return copy && kernel_stretch_out(p, x, y->ndim, y->dim, copy);
 }
 
 static void close_copies(const struct kernel_place *p, struct operands *o) {
-    cuda_scratch_close(p, &o->a_copy);
-    cuda_scratch_close(p, &o->b_copy);
-    cuda_scratch_close(p, &o->added_copy);
+    kernel_scratch_close(p, &o->a_copy);
+    kernel_scratch_close(p, &o->b_copy);
+    kernel_scratch_close(p, &o->added_copy);
 }
 
 // Multiplying -------------------------------------------------------------------------------------------------------

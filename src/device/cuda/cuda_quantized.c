@@ -47,13 +47,13 @@ enum kernel_taken cuda_unpacked_multiply(const struct kernel_place *p, const str
                                       .scales = c->in[QMM_SCALES],
                                       .biases = arg[QMM_MODE] == QUANT_AFFINE ? c->in[QMM_BIASES] : NULL,
                                       .dtype = (zl_dtype)x->dtype};
-    struct cuda_scratch room = {0};
+    struct kernel_scratch room = {0};
     size_t bytes = (size_t)(matrix.scales->size * arg[QMM_GROUP]) * array_item(x);
     struct lt_memory m = {.a = cuda_element(p, x), .y = kernel_reach(p, call_first(c)), .scale = 1};
-    m.b = cuda_scratch_open(p, &room, bytes);
+    m.b = kernel_scratch_open(p, &room, bytes);
     enum kernel_taken taken = KERNEL_FAILED;
     if (m.a && m.b && m.y && kernel_unpack(p, arg, &matrix, room.memory))
         taken = multiply(p, c, &m);
-    cuda_scratch_close(p, &room);
+    kernel_scratch_close(p, &room);
     return taken;
 }

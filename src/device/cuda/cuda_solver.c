@@ -74,7 +74,7 @@ static bool open_lane(struct solving *s) {
 static char *copy_matrices(struct solving *s, zl_array x, bool turned) {
     if (turned)
         return cuda_turned_copy(s->p, x, &s->copy);
-    char *to = cuda_scratch_open(s->p, &s->copy, (size_t)x->size * array_item(x));
+    char *to = kernel_scratch_open(s->p, &s->copy, (size_t)x->size * array_item(x));
     return to && kernel_copy_out(s->p, x, to) ? to : NULL;
 }
 
@@ -86,7 +86,7 @@ bool solving_open(struct solving *s, const struct kernel_place *p, const struct 
     s->type = x->dtype == ZL_COMPLEX64 ? C64 : x->dtype == ZL_FLOAT64 ? F64 : F32;
     s->real = s->type == F64 ? F64 : F32;
     lock_take(&lane_of(p)->lock);
-    return open_lane(s) && cuda_scratch_open(p, &s->info, (size_t)s->batch * sizeof(int)) &&
+    return open_lane(s) && kernel_scratch_open(p, &s->info, (size_t)s->batch * sizeof(int)) &&
            (s->a = copy_matrices(s, x, turned));
 }
 
@@ -96,7 +96,7 @@ bool solving_work(struct solving *s, int failed, size_t work, size_t host) {
     if (failed)
         return error_false(ZL_ERROR_DEVICE, "%s: cuSOLVER does not take matrices of shape %s: code %d",
                            s->c->op->name, array_text(s->c->in[0]), failed);
-    return cuda_scratch_open(s->p, &s->work, work) && (s->host = memory_alloc(host + 1));
+    return kernel_scratch_open(s->p, &s->work, work) && (s->host = memory_alloc(host + 1));
 }
 
 int *solving_info(const struct solving *s, int64_t i) {
@@ -142,10 +142,10 @@ static bool judge(const struct solving *s, int failed, const char *what) {
 
 enum kernel_taken solving_close(struct solving *s, int failed, const char *what) {
     bool done = judge(s, failed, what);
-    struct cuda_scratch *const all[] = {&s->copy, &s->work, &s->more, &s->result, &s->values, &s->info};
+    struct kernel_scratch *const all[] = {&s->copy, &s->work, &s->more, &s->result, &s->values, &s->info};
     lock_give(&lane_of(s->p)->lock);
     for (size_t i = 0; i < COUNT(all); i++)
-        cuda_scratch_close(s->p, all[i]);
+        kernel_scratch_close(s->p, all[i]);
     memory_free(s->host);
     counter_add(COUNTER_LAUNCHES, s->batch);
     return done ? KERNEL_DONE : KERNEL_FAILED;

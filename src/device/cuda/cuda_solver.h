@@ -91,7 +91,7 @@ struct solving {
     int64_t batch, m, n, item; // item: bytes of an element
     int type, real;            // cuSOLVER's, of elements and of real results
     char *a;                   // copies of the matrices, which may be written
-    struct cuda_scratch copy, work, more, result, values, info;
+    struct kernel_scratch copy, work, more, result, values, info;
     void *host; // work area there
     size_t bytes, host_bytes;
 };

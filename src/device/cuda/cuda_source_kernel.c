@@ -23,7 +23,7 @@ static void *find_kernel(const struct kernel_place *p, zl_array text) {
 
 struct operand {
     void *memory;
-    struct cuda_scratch room; // of a number that lies in no memory
+    struct kernel_scratch room; // of a number that lies in no memory
     struct op_cuda_sizes sizes;
     struct op_cuda_strides strides;
     int32_t ndim;
@@ -32,10 +32,10 @@ struct operand {
 static bool reach(const struct kernel_place *p, zl_array x, struct operand *o) {
     union scalar value;
     if (!array_is(x, ARRAY_INLINE) || x->size == 0) {
-        o->memory = x->size ? cuda_element(p, x) : cuda_scratch_open(p, &o->room, 1);
+        o->memory = x->size ? cuda_element(p, x) : kernel_scratch_open(p, &o->room, 1);
         return o->memory;
     }
-    o->memory = cuda_scratch_open(p, &o->room, array_item(x));
+    o->memory = kernel_scratch_open(p, &o->room, array_item(x));
     return o->memory && cuda_write(p->unit, p->lane, o->memory, array_data(x, &value), array_item(x));
 }
 
@@ -59,7 +59,7 @@ static bool read_output(const struct kernel_place *p, const struct call *c, int 
         done = reach(p, c->in[1 + i], &like) &&
                kernel_move(p, (zl_dtype)y->dtype, y->ndim, y->dim, o->memory, array_stride(y), like.memory,
                            array_stride(c->in[1 + i]));
-    cuda_scratch_close(p, &like.room);
+    kernel_scratch_close(p, &like.room);
     return done;
 }
 
@@ -136,7 +136,7 @@ enum kernel_taken cuda_source_kernel(const struct kernel_place *p, const struct 
                           .bytes = memory_zero(sizeof *a.bytes * 4 * operands)};
     bool done = o && a.address && a.bytes && run(p, c, o, &a);
     for (size_t i = 0; o && i < operands; i++)
-        cuda_scratch_close(p, &o[i].room);
+        kernel_scratch_close(p, &o[i].room);
     memory_free(o);
     memory_free(a.address);
     memory_free(a.bytes);

@@ -43,8 +43,8 @@ static bool place_vectors(struct singular *v) {
         v->left = solving_output(s, 2, 0);
         v->right = solving_output(s, 0, 0);
     } else {
-        v->left = cuda_scratch_open(s->p, &s->more, (size_t)(s->batch * v->high * v->high * s->item));
-        v->right = cuda_scratch_open(s->p, &s->result, (size_t)(s->batch * v->wide * v->wide * s->item));
+        v->left = kernel_scratch_open(s->p, &s->more, (size_t)(s->batch * v->high * v->high * s->item));
+        v->right = kernel_scratch_open(s->p, &s->result, (size_t)(s->batch * v->wide * v->wide * s->item));
     }
     return v->left && v->right;
 }

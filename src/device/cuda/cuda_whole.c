@@ -27,16 +27,16 @@ static bool is_whole(const struct kernel_place *p, const void *y, int64_t n) {
 
 bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
                   const int64_t *tensor, const int64_t *elements) {
-    struct cuda_scratch room[DNN_TENSORS] = {{0}};
+    struct kernel_scratch room[DNN_TENSORS] = {{0}};
     void *memory[DNN_TENSORS];
     bool had_error = zl_error(), good = true;
     for (int i = 0; i < count; i++) {
-        memory[i] = cuda_scratch_open(p, &room[i], sizeof(float) * (size_t)elements[i]);
+        memory[i] = kernel_scratch_open(p, &room[i], sizeof(float) * (size_t)elements[i]);
         good = good && memory[i] && fill(p, memory[i], elements[i]);
     }
     good = good && dnn_run(p, plan, count, tensor, memory) && is_whole(p, memory[result], elements[result]);
     for (int i = 0; i < count; i++)
-        cuda_scratch_close(p, &room[i]);
+        kernel_scratch_close(p, &room[i]);
     if (!had_error)
         zl_clear_error();
     return good;

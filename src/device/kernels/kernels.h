@@ -234,6 +234,14 @@ bool work_file(struct kernel_work *w, const char *name, const char *clauses, int
 // Memory of an array on the place, and of a number in room; NULL and an error.
 void *kernel_reach(const struct kernel_place *p, zl_array x);
 
+// Memory for one call, which is given back in the order of the unit's work.
+struct kernel_scratch {
+    void *memory; // NULL: there is none
+    size_t capacity;
+};
+void *kernel_scratch_open(const struct kernel_place *p, struct kernel_scratch *s, size_t bytes); // NULL and an error
+void kernel_scratch_close(const struct kernel_place *p, struct kernel_scratch *s); // also of one that was not opened
+
 // kernels_map.c: runs the elementwise calls from index on as one kernel; how many they were.
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int index, struct text *why);

@@ -71,25 +71,19 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
 
 // Calls ------------------------------------------------------------------------------------------------------------
 
-struct copy {
-    void *memory; // NULL: there is none
-    size_t capacity;
-};
-
 // The memory in which x lies row-major from its start: its own, or a copy. NULL and an error.
-static void *bring(const struct kernel_place *p, zl_array x, struct copy *copy) {
+static void *bring(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
     if (x->offset == 0 && shape_is_row_major(x->ndim, x->dim, array_stride(x)))
         return kernel_reach(p, x);
-    copy->memory =
-        device_alloc(p->target->device, p->unit, p->lane, (size_t)x->size * array_item(x), &copy->capacity);
-    return copy->memory && kernel_copy_out(p, x, copy->memory) ? copy->memory : NULL;
+    void *to = kernel_scratch_open(p, copy, (size_t)x->size * array_item(x));
+    return to && kernel_copy_out(p, x, to) ? to : NULL;
 }
 
 static bool launch(const struct kernel_place *p, const struct attention *a, const struct flash *f, int inputs,
                    const zl_array *in, int outputs, const zl_array *out) {
     const int64_t symbol[SYMBOLS] = {a->q->dim[B] * a->q->dim[N], a->q->dim[T], a->k->dim[B] * a->k->dim[N],
                                      a->k->dim[T]};
-    struct copy copy[INPUTS] = {{0}};
+    struct kernel_scratch copy[INPUTS] = {{0}};
     struct kernel_call k;
     const struct kernel_tiles *kernel = kernel_find_tiles(p, f, sizeof *f, flash_make, f);
     bool ready = kernel;
@@ -101,8 +95,7 @@ static bool launch(const struct kernel_place *p, const struct attention *a, cons
     }
     ready = ready && kernel_launch_tiles(p, kernel, &k, SYMBOLS, symbol);
     for (int i = 0; i < inputs; i++)
-        if (copy[i].memory)
-            device_free(p->target->device, p->unit, p->lane, copy[i].memory, copy[i].capacity);
+        kernel_scratch_close(p, &copy[i]);
     return ready;
 }
 

@@ -47,6 +47,17 @@ void *kernel_reach(const struct kernel_place *p, zl_array x) {
     return device_reach(p->target->device, p->unit, p->lane, x->storage);
 }
 
+void *kernel_scratch_open(const struct kernel_place *p, struct kernel_scratch *s, size_t bytes) {
+    s->memory = device_alloc(p->target->device, p->unit, p->lane, MAX_OF(bytes, (size_t)1), &s->capacity);
+    return s->memory;
+}
+
+void kernel_scratch_close(const struct kernel_place *p, struct kernel_scratch *s) {
+    if (s->memory)
+        device_free(p->target->device, p->unit, p->lane, s->memory, s->capacity);
+    s->memory = NULL;
+}
+
 // Axes -------------------------------------------------------------------------------------------------------------
 
 void layout_begin(struct kernel_layout *l, int operands) {
