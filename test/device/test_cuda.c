@@ -446,6 +446,8 @@ TEST(host_side) {
 TEST(calls_of_libraries) {
     if (lacks_fake())
         SKIP(lacks_fake());
+    run_under_fake("FAKE_CUDNN=1 ZL_CUDA=" ZL_BUILD_DIR "/fake",
+                   "device/test_cuda_libraries:attention_of_parts");
     run_under_fake("ZL_CUDA=" ZL_BUILD_DIR "/fake",
                    "device/test_cuda_libraries:transforms device/test_cuda_libraries:triangular "
                    "device/test_cuda_libraries:eigenvalues device/test_cuda_libraries:factors_that_do_not");

@@ -444,6 +444,44 @@ TEST(gradients_of_large_heads_on_cuda) {
         }
 }
 
+// Which library computes a call may not depend on where its inputs begin: the bits would.
+static zl_array part_of(int64_t heads, int64_t length, int64_t size, int64_t first, int seed) {
+    int64_t count = heads * length * size;
+    zl_array all = numbers(ZL_SHAPE(first + count), ZL_FLOAT16, seed);
+    zl_array part = zl_slice(all, ZL_SHAPE(first), ZL_SHAPE(first + count), ZL_SHAPE(1));
+    return zl_reshape(part, ZL_SHAPE(1, heads, length, size));
+}
+
+static bool attend_parts(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    (void)count;
+    return zl_give(out, zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 1, NULL, NULL, NULL));
+}
+
+// Under the cuDNN of test/fake, which counts, and refuses memory that is not aligned. The cotangent alone may begin elsewhere too.
+TEST(attention_of_parts_by_the_same_library) {
+    static const char *const names[] = {"libcudnn.so.9", NULL};
+    static const int64_t firsts[][2] = {{0, 0}, {1, 5}, {5, 8}, {0, 1}, {8, 0}};
+    int64_t (*count)(void) = NULL;
+    const struct library_symbol symbols[] = {{"fake_dnn_runs", (void **)(void *)&count}};
+    void *library = library_open(names);
+    if (!library || !library_bind(library, symbols, 1, NULL))
+        SKIP("its cuDNN is that of test/fake: device/test_cuda:calls_of_libraries runs it so");
+    for (size_t i = 0; i < COUNT(firsts); i++) {
+        zl_scope scope = zl_scope_begin_on(zl_new_stream("cuda"));
+        int64_t first = firsts[i][0], before = count();
+        zl_array in[] = {part_of(2, 20, 128, first, 1), part_of(2, 24, 128, first, 2),
+                         part_of(2, 24, 128, first, 3)};
+        zl_array g = part_of(2, 20, 128, firsts[i][1], 4), out[3];
+        REQUIRE(zl_eval_all(3, in) && zl_eval(g));
+        REQUIRE(zl_vjp((zl_fn){.call = attend_parts}, 3, in, 1, &g, NULL, out) && zl_eval_all(3, out));
+        if (!CHECK(count() - before == 2))
+            test_note("from element %lld: %lld calls of cuDNN", (long long)first,
+                      (long long)(count() - before));
+        zl_scope_end(scope);
+    }
+}
+
 // Factors ----------------------------------------------------------------------------------------------------------
 
 struct factor {

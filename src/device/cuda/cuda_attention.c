@@ -1,4 +1,5 @@
-// cuda_attention.c - attention of half floats by cuDNN, where it has a kernel for it; read from views as they lie.
+// cuda_attention.c - attention of half floats by cuDNN, where it has a kernel for it. Views are read as they lie, or copied where cuDNN
+// cannot read them: whether it is asked depends on the sizes of a call alone, so that equal numbers give equal bits wherever they begin.
 //
 // The graph is the one that cuDNN knows as attention: scores, scaled, those that are hidden replaced, a softmax by its parts,
 // and the product with the values. What is kept of each query for the backward pass is the logarithm of its sum: as a largest
@@ -96,19 +97,41 @@ struct attention_plan *attention_find(const struct attention_key *k, attention_d
 
 // Calls -------------------------------------------------------------------------------------------------------------
 
+static bool is_aligned(zl_array x, int64_t elements) {
+    return elements * (int64_t)array_item(x) % 16 == 0;
+}
+
 static bool lies_well(zl_array x) {
-    bool is_aligned = x->offset * (int64_t)array_item(x) % 16 == 0;
+    bool lies = is_aligned(x, x->offset);
     for (int i = 0; i < AXES - 1; i++)
-        is_aligned &= x->dim[i] == 1 || array_stride(x)[i] * (int64_t)array_item(x) % 16 == 0;
-    return is_aligned && array_stride(x)[D] == 1;
+        lies &= x->dim[i] == 1 || is_aligned(x, array_stride(x)[i]);
+    return lies && array_stride(x)[D] == 1;
+}
+
+static bool lies_row_major(zl_array x) {
+    return is_aligned(x, x->offset) && shape_is_row_major(x->ndim, x->dim, array_stride(x));
+}
+
+static void *bring(const struct kernel_place *p, zl_array x, bool lies, struct kernel_scratch *copy) {
+    if (lies)
+        return cuda_element(p, x);
+    void *to = kernel_scratch_open(p, copy, (size_t)x->size * array_item(x));
+    return to && kernel_copy_out(p, x, to) ? to : NULL;
+}
+
+void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
+    return bring(p, x, lies_well(x), copy);
+}
+
+void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
+    return bring(p, x, lies_row_major(x), copy);
 }
 
 bool attention_fits(const struct attention *a) {
     bool is_half = a->q->dtype == ZL_FLOAT16 || a->q->dtype == ZL_BFLOAT16;
     return is_half && !a->mask && !a->sinks && a->q->dim[D] % 8 == 0 && a->v->dim[D] % 8 == 0 &&
            a->q->dim[D] <= 256 && a->v->dim[D] <= 256 && a->q->dim[T] > 1 && a->k->dim[T] > 1 &&
-           !(a->causal && a->q->dim[T] > a->k->dim[T]) && lies_well(a->q) && lies_well(a->k) &&
-           lies_well(a->v);
+           !(a->causal && a->q->dim[T] > a->k->dim[T]);
 }
 
 struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a) {
@@ -119,7 +142,10 @@ struct attention_key attention_key_of(const struct kernel_place *p, const struct
     } list[] = {{a->q, k.q, k.q_stride}, {a->k, k.k, k.k_stride}, {a->v, k.v, k.v_stride}};
     for (size_t i = 0; i < COUNT(list); i++) {
         memcpy(list[i].dim, list[i].x->dim, sizeof k.q);
-        memcpy(list[i].stride, array_stride(list[i].x), sizeof k.q);
+        if (lies_well(list[i].x))
+            memcpy(list[i].stride, array_stride(list[i].x), sizeof k.q);
+        else
+            shape_row_major(AXES, list[i].dim, list[i].stride);
     }
     return k;
 }
@@ -162,15 +188,19 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    struct kernel_scratch kept = {0};
-    bool done = !keeps || kernel_scratch_open(p, &kept, (size_t)state->size / 2 * sizeof(float));
-    void *const memory[ATTENTION_TENSORS] = {[ATTENTION_Q] = cuda_element(p, a.q),
-                                             [ATTENTION_K] = cuda_element(p, a.k),
-                                             [ATTENTION_V] = cuda_element(p, a.v),
-                                             [ATTENTION_O] = kernel_reach(p, y),
-                                             [ATTENTION_KEPT] = kept.memory};
-    done = done && attention_run(p, plan, &a, memory) &&
-           (!keeps || cuda_pair_up(p, ZL_FLOAT32, state->size / 2, kept.memory, 1, kernel_reach(p, state)));
-    kernel_scratch_close(p, &kept);
+    struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}};
+    size_t line = (size_t)state->size / 2 * sizeof(float);
+    void *memory[ATTENTION_TENSORS] = {
+        [ATTENTION_Q] = attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
+        [ATTENTION_K] = attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
+        [ATTENTION_V] = attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
+        [ATTENTION_O] = kernel_reach(p, y),
+        [ATTENTION_KEPT] = keeps ? kernel_scratch_open(p, &copy[ATTENTION_KEPT], line) : NULL,
+    };
+    bool done = attention_run(p, plan, &a, memory) &&
+                (!keeps || cuda_pair_up(p, ZL_FLOAT32, state->size / 2, memory[ATTENTION_KEPT], 1,
+                                        kernel_reach(p, state)));
+    for (int i = 0; i < ATTENTION_TENSORS; i++)
+        kernel_scratch_close(p, &copy[i]);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

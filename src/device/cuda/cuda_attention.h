@@ -40,8 +40,12 @@ struct attention_plan {
     int64_t tensor[ATTENTION_TENSORS]; // -1: not in the graph
 };
 
-bool attention_fits(const struct attention *a); // it is worth asking cuDNN
+bool attention_fits(const struct attention *a); // it is worth asking cuDNN; however its inputs lie
 struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a);
+
+// An input where cuDNN can read it: as it lies, which the key says, or as a copy. NULL and an error.
+void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
+void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy); // the same, of rows without gaps
 
 typedef void attention_describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k);
 // Scores that queries do not see, replaced: the last query sees the last key.

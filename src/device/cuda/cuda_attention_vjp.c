@@ -139,22 +139,24 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan || plan->plan.workspace > SLOPES_MOST)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}};
+    struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}}, of_state = {0};
     size_t line = (size_t)a.state->size / 2 * sizeof(float);
     void *memory[ATTENTION_TENSORS] = {
-        [ATTENTION_Q] = cuda_element(p, a.q),
-        [ATTENTION_K] = cuda_element(p, a.k),
-        [ATTENTION_V] = cuda_element(p, a.v),
-        [ATTENTION_O] = cuda_row_major(p, a.y, &copy[ATTENTION_O]),
-        [ATTENTION_G] = cuda_row_major(p, a.g, &copy[ATTENTION_G]),
+        [ATTENTION_Q] = attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
+        [ATTENTION_K] = attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
+        [ATTENTION_V] = attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
+        [ATTENTION_O] = attention_row_major(p, a.y, &copy[ATTENTION_O]),
+        [ATTENTION_G] = attention_row_major(p, a.g, &copy[ATTENTION_G]),
         [ATTENTION_KEPT] = kernel_scratch_open(p, &copy[ATTENTION_KEPT], line),
         [ATTENTION_LESS] = kernel_scratch_open(p, &copy[ATTENTION_LESS], line),
         [ATTENTION_OF_Q] = kernel_reach(p, call_first(c)),
         [ATTENTION_OF_K] = kernel_reach(p, call_output(c, 1)),
         [ATTENTION_OF_V] = kernel_reach(p, call_output(c, 2)),
     };
-    bool done = read_kept(p, memory[ATTENTION_KEPT], cuda_element(p, a.state), a.state->size / 2) &&
-                attention_run(p, plan, &a, memory);
+    void *state = attention_row_major(p, a.state, &of_state);
+    bool done =
+        read_kept(p, memory[ATTENTION_KEPT], state, a.state->size / 2) && attention_run(p, plan, &a, memory);
+    kernel_scratch_close(p, &of_state);
     for (int i = 0; i < ATTENTION_TENSORS; i++)
         kernel_scratch_close(p, &copy[i]);
     return done ? KERNEL_DONE : KERNEL_FAILED;
