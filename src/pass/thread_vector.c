@@ -30,11 +30,11 @@ static bool fits(struct vectors *v, int which) {
         r->buffer->memory == TILE_TABLE)
         return false;
     for (int i = 0; r->buffer->stride && i <= last; i++) {
-        int64_t stride = pass_number(r->buffer->stride[i]);
-        if (i == last ? stride != 1 : stride < 0)
+        int64_t stride = pass_number(r->buffer->stride[i]); // negative: nobody knows
+        if (i == last ? stride != 1 : stride >= 0 && stride % v->run)
             return false;
-        if (i < last && stride % v->run)
-            return false;
+        if (i < last && stride < 0)
+            ask(v, r->buffer->stride[i]);
     }
     ask(v, r->buffer->shape[last]);
     if (r->origin)

@@ -6,6 +6,7 @@
 // score, with a sum of one, it means the same.
 
 #include "device/cuda/cuda_attention.h"
+#include "device/kernels/kernels_flash.h"
 
 #include <math.h>
 #include <string.h>
@@ -183,6 +184,8 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
     struct attention a = op_attention_read(c, c->in);
     zl_array y = call_first(c), state = call_output(c, 1);
     bool keeps = !array_is_forgotten(state);
+    if (attention_few_fits(p->record, &a))
+        return KERNEL_NOT_TAKEN; // each number of keys would be another plan
     struct attention_key k = attention_key_of(p, &a);
     k.keeps = keeps;
     struct attention_plan *plan = attention_find(&k, describe);

@@ -208,7 +208,7 @@ struct kernel_work {
         size_t bytes;
         int64_t number;
     } part[20];
-    int64_t size[20];
+    int64_t size[24];
 };
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
 void work_value(struct kernel_work *w, const void *value, size_t bytes);

@@ -23,4 +23,9 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
 bool flash_attend(const struct kernel_place *p, const struct call *c);     // false and an error
 bool flash_attend_vjp(const struct kernel_place *p, const struct call *c); // false and an error
 
+// kernels_attention_few.c: whether a unit's matrix instructions compute the call split over keys: 16 queries at most, of all heads that share
+// keys. False and an error.
+bool attention_few_fits(const struct target *unit, const struct attention *a);
+bool attention_few(const struct kernel_place *p, const struct call *c);
+
 #endif

@@ -1,0 +1,105 @@
+// kernels_attention_few.c - attention of few queries, split over keys (src/kernel/attention_few.tile), for units with matrix instructions.
+
+#include "device/kernels/kernels_flash.h"
+#include "kernel/kernel.h"
+
+enum { B, N, T, D }; // axes of q: batch, heads, queries, size of a head
+enum {
+    LINES = 16, // of a block: queries times heads that share keys
+    SIZE_MOST = 256,
+    STEP = 64,    // keys of a turn
+    STAGES = 2,   // turns whose keys are in shared memory
+    PACK = 8,     // elements of which strides are multiples
+    BLOCKS = 264, // that keep a unit busy
+};
+
+static int64_t shared_of(const struct attention *a) {
+    int64_t size = a->q->dim[D], width = a->v->dim[D];
+    return (LINES * (size + STEP) + STAGES * STEP * (size + width)) * (int64_t)array_item(a->q);
+}
+
+static bool is_taken(const struct target *unit, zl_dtype dtype) {
+    bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+    return unit->multiplies && (is_half ? unit->multiplies(dtype, dtype, ZL_FLOAT32) : dtype == ZL_FLOAT32);
+}
+
+bool attention_few_fits(const struct target *unit, const struct attention *a) {
+    int64_t size = a->q->dim[D], width = a->v->dim[D], lines = a->q->dim[N] / a->k->dim[N] * a->q->dim[T];
+    int64_t most = MAX_OF(kernel_elements(a->q), MAX_OF(kernel_elements(a->k), kernel_elements(a->v)));
+    bool has_sinks = !a->sinks || a->sinks->dim[0] == 1;
+    if (a->mask)
+        most = MAX_OF(most, kernel_elements(a->mask));
+    return is_taken(unit, (zl_dtype)a->q->dtype) && lines <= LINES && size % LINES == 0 &&
+           width % LINES == 0 && size <= SIZE_MOST && width <= SIZE_MOST && has_sinks &&
+           !(a->causal && a->q->dim[T] > a->k->dim[T]) && most < KERNEL_NARROW / 2 &&
+           shared_of(a) <= unit->group->most_shared;
+}
+
+// Calls ------------------------------------------------------------------------------------------------------------
+
+struct operand {
+    int64_t stride[4]; // 0 along axes of one element
+    struct kernel_scratch copy;
+};
+
+// Adds an input as it lies, if it begins with its memory and its strides but the last are multiples of `pack`, or else a copy that is
+// row-major. NULL stands for q, which is not read in its place.
+static bool add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, struct operand *o) {
+    bool lies = true;
+    for (int i = 0; x && i < x->ndim; i++) {
+        bool is_last = i == x->ndim - 1;
+        o->stride[i] = x->dim[i] == 1 && !(is_last && pack > 1) ? 0 : array_stride(x)[i];
+        lies =
+            lies && x->offset == 0 && (pack == 1 || (is_last ? o->stride[i] == 1 : o->stride[i] % pack == 0));
+    }
+    if (lies) {
+        work_place(w, x ? x : q);
+        return true;
+    }
+    void *to = kernel_scratch_open(w->place, &o->copy, (size_t)x->size * array_item(x));
+    shape_row_major(x->ndim, x->dim, o->stride);
+    for (int i = 0; i < x->ndim; i++)
+        o->stride[i] = x->dim[i] == 1 ? 0 : o->stride[i];
+    work_bytes(w, to, o->copy.capacity);
+    return w->place->batch || (to && kernel_copy_out(w->place, x, to));
+}
+
+enum { INPUTS = 5 };
+
+// A state that nobody reads is written all the same: it is small.
+static bool launch(struct kernel_work *w, const struct call *c, const struct attention *a,
+                   struct operand *o) {
+    const zl_array in[INPUTS] = {a->q, a->k, a->v, a->mask, a->sinks};
+    const int64_t *q = a->q->dim, *k = a->k->dim;
+    int64_t turns = (k[T] + STEP - 1) / STEP,
+            parts = MIN_OF(MAX_OF(BLOCKS / MAX_OF(k[B] * k[N], 1), 1), MAX_OF(turns, 1));
+    int64_t each = (turns + parts - 1) / parts * STEP;
+    float power = (float)(a->scale * 1.4426950408889634);
+    bool is_truth = a->mask && a->mask->dtype == ZL_BOOL;
+    for (int i = 0; i < INPUTS; i++)
+        if (!add(w, a->q, in[i], i < 3 ? PACK : 1, &o[i]))
+            return false;
+    work_value(w, &power, sizeof power);
+    work_place(w, call_first(c));
+    work_place(w, call_output(c, 1));
+    WORK_SIZES(w, q[N] / k[N], each, q[B], q[N], k[N], q[T], k[T]);
+    for (int i = 0; i < 3; i++)
+        work_sizes(w, 3, o[i].stride);
+    work_sizes(w, 4, o[3].stride);
+    WORK_SIZES(w, o[4].stride[1]);
+    return work_file(w, "attention_few", "ITEM=%t,MASK=%t,SIZE=%d,WIDTH=%d,CAUSAL=%d,MASKED=%d,SINKS=%d", 7,
+                     (const int32_t[]){a->q->dtype, is_truth ? ZL_BOOL : a->q->dtype, (int32_t)q[D],
+                                       (int32_t)a->v->dim[D], a->causal && q[T] > 1,
+                                       a->mask ? 2 - is_truth : 0, a->sinks != NULL});
+}
+
+bool attention_few(const struct kernel_place *p, const struct call *c) {
+    struct attention a = op_attention_read(c, c->in);
+    struct operand o[INPUTS] = {{{0}}};
+    struct kernel_work w;
+    work_open(&w, p, "attention");
+    bool done = launch(&w, c, &a, o);
+    for (int i = 0; i < INPUTS; i++)
+        kernel_scratch_close(p, &o[i].copy);
+    return done;
+}
