@@ -5,6 +5,7 @@
 // result afterwards.
 
 #include "pass/threads.h"
+#include "tile/math.h"
 
 enum {
     NARROW_MOST = 64, // numbers of 16 bits, from which on they are not kept as more than that
@@ -21,10 +22,12 @@ struct partial {
     const struct tile_buffer *part; // [1, count]
     int64_t count;
     int axis;
+    bool is_loose;        // each subgroup keeps its own result
     struct layout layout; // of the threads; no digit crosses the end of a subgroup
     int weight[LAYOUT_DIGITS],
         slots; // slots of a step of each digit, and of all; 0: threads that differ in it share one
     const struct tile_buffer *scratch; // [1, count * slots]
+    const struct partial *most; // NULL, or the maxima of slots whose exponentials less them are added up
 };
 
 int thread_width(const struct group *g) {
@@ -143,8 +146,8 @@ static void put_in_all(const struct partial *p) {
     tile_close();
 }
 
-// Every group of a cluster has the slots of all of them, once all have put theirs.
-static void exchange_in_cluster(struct partial *p, int inner) {
+// Every group of a cluster has the slots of all of them, once all have put theirs: those of sums, and of the maxima that belong to them.
+static void exchange_in_cluster(struct partial *p, struct partial *most, int inner) {
     if (inner != thread_width(p->g) || p->g->loops) {
         p->g->failed = !error_false(ZL_ERROR_COMPILE,
                                     "a cluster reduces lines of whole subgroups, in no loop and no branch");
@@ -153,12 +156,23 @@ static void exchange_in_cluster(struct partial *p, int inner) {
     if (!p->g->have_begun)
         thread_meet(TILE_AWAIT);
     p->g->have_begun = true;
+    if (most) {
+        most->scratch = thread_registers("scratch", p->part->type, TILE_SHARED, most->slots * most->count);
+        put_in_all(most);
+    }
     put_in_all(p);
     thread_meet(0);
 }
 
+// What makes of an exponential less `own` one less the r-th of the maxima.
+static expr factor(expr own, const struct tile_buffer *most, expr r) {
+    return math_short_exp_f32(SUB(own, thread_load(most, r)), false);
+}
+
 static void get(const struct partial *p, expr slot, bool adds) {
     expr r = thread_unrolled(p->count), theirs = thread_load(p->scratch, number_of(p, slot, r));
+    if (p->most)
+        theirs = MUL(theirs, factor(thread_load(p->most->scratch, number_of(p, slot, r)), p->most->part, r));
     thread_store(p->part, r, adds ? tile_binary(p->combine, thread_load(p->part, r), theirs) : theirs);
     tile_close();
 }
@@ -222,28 +236,8 @@ static void combine_pieces(const struct partial *p, expr identity) {
     thread_barrier();
 }
 
-// A barrier comes first only where a turn before may still read the slots.
-static void exchange(struct partial *p, expr identity) {
-    int inner = 1, outer = 1;
+static void get_from_slots(const struct partial *p, int inner, int outer, expr identity) {
     bool has_shuffles = p->g->target->group->subgroup;
-    for (int i = 0; i < p->layout.threads; i++)
-        if (is_shared(p, i) && is_in_subgroup(p, i)) {
-            inner *= p->layout.thread[i].size;
-            if (has_shuffles)
-                shuffle_digit(p, i, p->layout.thread[i].size);
-        } else if (is_shared(p, i))
-            outer *= p->layout.thread[i].size;
-    if (outer == 1 && (has_shuffles || inner == 1))
-        return;
-    p->scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->slots * p->count);
-    if (p->g->cluster > 1)
-        exchange_in_cluster(p, inner);
-    else {
-        if (p->g->loops)
-            thread_barrier();
-        put(p, has_shuffles ? is_first(p) : NULL);
-        thread_barrier();
-    }
     int taker = has_shuffles ? taker_of(p, outer) : -1;
     if (taker >= 0) {
         take_and_shuffle(p, taker, outer);
@@ -253,6 +247,40 @@ static void exchange(struct partial *p, expr identity) {
         combine_pieces(p, identity);
     start(p->part, p->count, identity);
     get_all(p, 0, slot_of(p, true, true), false);
+}
+
+// A barrier comes first only where a turn before may still read the slots. most: the loose maxima of a sum, each of a subgroup, which become
+// those of all of them; or NULL.
+static void exchange(struct partial *p, struct partial *most) {
+    int inner = 1, outer = 1;
+    bool has_shuffles = p->g->target->group->subgroup;
+    expr identity = tile_identity_value(p->combine, p->part->type);
+    for (int i = 0; i < p->layout.threads; i++)
+        if (is_shared(p, i) && is_in_subgroup(p, i)) {
+            inner *= p->layout.thread[i].size;
+            if (has_shuffles)
+                shuffle_digit(p, i, p->layout.thread[i].size);
+        } else if (is_shared(p, i))
+            outer *= p->layout.thread[i].size;
+    if (p->is_loose || (outer == 1 && (has_shuffles || inner == 1)))
+        return;
+    p->scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->slots * p->count);
+    if (p->g->cluster > 1)
+        exchange_in_cluster(p, most, inner);
+    else {
+        if (p->g->loops)
+            thread_barrier();
+        put(p, has_shuffles ? is_first(p) : NULL);
+        thread_barrier();
+    }
+    if (most) {
+        most->part = thread_registers("most", p->part->type, TILE_REGISTER, most->count);
+        if (!most->part)
+            return;
+        get_from_slots(most, inner, outer, tile_identity_value(most->combine, most->part->type));
+        p->most = most;
+    }
+    get_from_slots(p, inner, outer, identity);
 }
 
 // Tiles in registers --------------------------------------------------------------------------------------------------------
@@ -313,30 +341,91 @@ static void renew_narrow(struct group *g, const struct tile_stmt *s) {
     }
 }
 
+// Visits the elements of the tile that is reduced: `each` is given where an element is, and the register of its result.
+static void each_element(struct group *g, const struct tile_stmt *s, const struct sweep *w,
+                         const struct layout *result, const int *to, const struct partial *partial,
+                         void (*each)(const struct partial *p, const struct tile_buffer *tile, expr slot,
+                                      expr at)) {
+    struct points p;
+    int all[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    thread_open_points(g, &p, w);
+    for (int i = 0; i < w->vars; i++)
+        if (pass_number(s->region[0].buffer->shape[i]) <= 1)
+            all[i] = LAYOUT_COPIES;
+    expr slot = thread_slot(&p, s->region[0].buffer, all);
+    each(partial, thread_now(g, s->region[0].buffer), slot, layout_register(result, &w->layout, to, p.digit));
+    thread_close_points(&p);
+}
+
+static void add_element(const struct partial *p, const struct tile_buffer *tile, expr slot, expr at) {
+    expr x = thread_load(tile, slot);
+    thread_store(p->part, at, tile_binary(p->combine, thread_load(p->part, at), tile_cast(p->part->type, x)));
+}
+
+static void scale_element(const struct partial *p, const struct tile_buffer *tile, expr slot, expr at) {
+    expr x = tile_cast(p->part->type, thread_load(tile, slot));
+    thread_store(tile, slot, tile_cast(tile->type, MUL(x, thread_load(p->part, at))));
+}
+
+// Where a subgroup has nothing but -inf, 0 takes its place until the sum: exponentials less it are 0, and not NaN.
+static void keep_loose(struct group *g, const struct tile_stmt *s, const struct partial *p,
+                       const struct layout *result) {
+    struct tile_type type = p->part->type;
+    const struct tile_buffer *shift = thread_registers("shift", type, TILE_REGISTER, p->count);
+    if (!shift)
+        return;
+    expr r = thread_unrolled(p->count), own = thread_load(p->part, r);
+    thread_store(shift, r, SELECT(EQ(own, tile_identity_value(TILE_MAX, type)), tile_const(type, 0), own));
+    tile_close();
+    g->loose = (struct thread_loose){s, p->part, *result};
+    put_tile(g, s, result, shift);
+}
+
+// Once the maximum of all is known, the exponentials that were added up become those less it.
+static void tighten(struct group *g, const struct tile_stmt *s, const struct sweep *w,
+                    const struct layout *result, const int *to, const struct partial *most) {
+    struct partial by = *most;
+    by.part = most->part ? thread_registers("by", most->part->type, TILE_REGISTER, most->count) : NULL;
+    if (!by.part)
+        return;
+    expr r = thread_unrolled(by.count);
+    thread_store(by.part, r, factor(thread_load(g->loose.own, r), most->part, r));
+    tile_close();
+    each_element(g, s, w, result, to, &by, scale_element);
+    put_tile(g, g->loose.s, &g->loose.layout, most->part);
+    g->loose.s = NULL;
+}
+
 static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     struct sweep w = fragments_sweep(g, s);
-    struct points p;
     int to[TILE_DIMS];
     for (int i = 0; i < TILE_DIMS; i++)
         to[i] = i == s->axis ? LAYOUT_COPIES : i;
     struct layout result = layout_project(&w.layout, to);
-    struct tile_type type = s->region[1].buffer->type;
-    struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result));
+    struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result)), most = partial;
     if (!partial.part)
         return;
-    start(partial.part, partial.count, tile_identity_value(s->combine, type));
-    thread_open_points(g, &p, &w);
-    int all[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
-    for (int i = 0; i < w.vars; i++)
-        if (pass_number(s->region[0].buffer->shape[i]) <= 1)
-            all[i] = LAYOUT_COPIES;
-    expr x = thread_load(thread_now(g, s->region[0].buffer), thread_slot(&p, s->region[0].buffer, all));
-    expr at = layout_register(&result, &w.layout, to, p.digit);
-    thread_store(partial.part, at,
-                 tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
-    thread_close_points(&p);
-    exchange(&partial, tile_identity_value(s->combine, type));
-    put_tile(g, s, &result, partial.part);
+    bool tightens = g->loose.s;
+    if (tightens && (s->combine != TILE_ADD || !s->clear || s->axis != g->loose.s->axis ||
+                     !tile_type_equal(partial.part->type, g->loose.own->type) ||
+                     !layout_equal(&result, &g->loose.layout))) {
+        g->failed =
+            !error_false(ZL_ERROR_COMPILE, "no sum of the same lines comes after the loose maximum '%s'",
+                         g->loose.s->region[1].buffer->text);
+        return;
+    }
+    partial.is_loose = s->is_loose && g->cluster > 1;
+    most.combine = TILE_MAX;
+    most.part = g->loose.own;
+    start(partial.part, partial.count, tile_identity_value(s->combine, partial.part->type));
+    each_element(g, s, &w, &result, to, &partial, add_element);
+    exchange(&partial, tightens ? &most : NULL);
+    if (tightens)
+        tighten(g, s, &w, &result, to, &most);
+    if (partial.is_loose)
+        keep_loose(g, s, &partial, &result);
+    else
+        put_tile(g, s, &result, partial.part);
     renew_narrow(g, s);
 }
 
@@ -425,13 +514,15 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct tile_type type = s->region[1].buffer->type;
     struct layout lanes = lanes_of(g, &l);
     struct partial partial = partial_of(g, s, &lanes, 0, 1);
+    if (!partial.part)
+        return;
     struct thread_turns t = thread_open_turns(g, s, &l);
     start(partial.part, 1, tile_identity_value(s->combine, type));
     box_open_if(t.is_line);
     take_line(s, &l, partial.part, t.lane);
     box_close_if(t.is_line);
     if (l.each > 1)
-        exchange(&partial, tile_identity_value(s->combine, type));
+        exchange(&partial, NULL);
     expr mine = l.each > 1 ? box_both(t.is_line, EQ(t.lane, thread_number(0))) : t.is_line;
     box_open_if(mine);
     box_write_line(s, &l.to, &l.box, thread_load(partial.part, box_number(0)));

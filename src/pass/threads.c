@@ -232,6 +232,9 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
         thread_block(&g, body);
         if (next.cluster && !g.have_begun)
             thread_meet(TILE_AWAIT);
+        if (g.loose.s)
+            g.failed = !error_false(ZL_ERROR_COMPILE, "no sum comes after the loose maximum '%s'",
+                                    g.loose.s->region[1].buffer->text);
         tile_close();
         tile_close();
     }

@@ -18,12 +18,20 @@ struct holding {
     const struct tile_buffer *now; // what stands for it
 };
 
+// A maximum that each subgroup of a cluster took for itself, until a sum of exponentials less it is exchanged with it.
+struct thread_loose {
+    const struct tile_stmt *s;     // NULL: there is none
+    const struct tile_buffer *own; // registers with the maxima of the subgroup
+    struct layout layout;          // of the results
+};
+
 struct group {
     const struct target *target;
     const struct tile_stmt *body; // of the block
     int threads;     // of all groups of its cluster
     int cluster;     // groups that have a block together: 1 where there are no clusters
     bool have_begun; // all groups of the cluster, as is known
+    struct thread_loose loose;
     bool by_rows;  // products: subgroups share no rows, so that rows are reduced inside of one
     bool by_lines; // tiles are reduced along their last axis
     struct holding *of; // by id of buffer, of those that the kernel had

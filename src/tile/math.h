@@ -27,6 +27,8 @@ MATH_COMPLEX_UNARY(MATH_DECLARE_COMPLEX)
 MATH_BINARY(MATH_DECLARE_BINARY)
 MATH_REAL_BINARY(MATH_DECLARE_BINARY)
 expr math_quick_exp2_f32(expr x); // as doc/tile.md says of exp2(): not to the last place
+// e^x by TILE_EXP2, within 2 ulp; below 2^-126 it may be 0. A rough one has 17 bits.
+expr math_short_exp_f32(expr x, bool is_rough);
 expr math_short_erf_f32(expr x); // of an x that is a bfloat16
 expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);
 

@@ -130,6 +130,18 @@ static const double quick_exp2_c[] = {
     1, 0.693147182, 0.240225941, 0.0555036627, 0.00962544419, 0.0013387925, 0.00013333137,
 };
 
+// 2^t (1 + s ln2) with t + s = x / ln2.
+expr math_short_exp_f32(expr x, bool is_rough) {
+    const double rest = 1.92596299e-08; // of 1 / ln2
+    if (is_rough)
+        return tile_unary(TILE_EXP2, MUL(x, F32(log2_e)));
+    x = MIN(MAX(x, F32(-110)), F32(100));
+    expr t = MUL(x, F32(log2_e));
+    expr s = FMA(x, F32(rest), FMA(x, F32(log2_e), NEG(t)));
+    expr y = tile_unary(TILE_EXP2, t);
+    return FMA(y, MUL(s, F32(0.693147182)), y);
+}
+
 // One factor 2^k, k from -127, which gives 0, to 127: beyond, r grows until the product overflows.
 expr math_quick_exp2_f32(expr x) {
     expr least = MAX(x, F32(-127)), magic = F32(round_bias + 127), t = ADD(MIN(least, F32(127)), magic);

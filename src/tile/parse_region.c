@@ -136,6 +136,7 @@ bool parse_reduce(struct parser *p, struct tile_stmt stmt) {
     stmt.clear = stmt.kind == TILE_REDUCE && !parse_accept(p, "accumulate");
     stmt.reverse = parse_accept(p, "reverse");
     stmt.exclusive = parse_accept(p, "exclusive");
+    stmt.is_loose = stmt.kind == TILE_REDUCE && parse_accept(p, "loose");
     return parse_append(p, stmt);
 }
 

@@ -188,8 +188,8 @@ static void print_reduce(struct tile_printer *p, const struct tile_stmt *s) {
     print_region(p, &s->region[0]);
     text_add(&p->out, " -> ");
     print_region(p, &s->region[1]);
-    text_add(&p->out, " axis %d%s%s%s", s->axis, s->kind == TILE_REDUCE && !s->clear ? " accumulate" : "",
-             s->reverse ? " reverse" : "", s->exclusive ? " exclusive" : "");
+    text_add(&p->out, " axis %d%s%s%s%s", s->axis, s->kind == TILE_REDUCE && !s->clear ? " accumulate" : "",
+             s->reverse ? " reverse" : "", s->exclusive ? " exclusive" : "", s->is_loose ? " loose" : "");
 }
 
 static void print_im2col(struct tile_printer *p, const struct tile_stmt *s) {

@@ -58,7 +58,7 @@ static const char *const words[] = {
     "gemm",    "fill",   "load",  "gemm_async", "store",     "reduce",  "scan",    "accumulate", "clear",
     "axis",    "atomic", "wait",  "keep",       "barrier",   "assert",  "print",   "view",       "transpose",
     "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "stride",
-    "inf",     "nan",    "true",  "false",      "im2col",    "thread",  "shuffle", "once",
+    "inf",     "nan",    "true",  "false",      "im2col",    "thread",  "shuffle", "once",       "loose",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra", "table"};

@@ -472,6 +472,11 @@ static bool check_reduce(struct verifier *v, const struct tile_stmt *s) {
         return fail(v, "%s does not combine %s", tile_op_name(s->combine), tile_type_name(to->buffer->type));
     if (s->absolute && s->combine != TILE_MAX && s->combine != TILE_ADD)
         return fail(v, "there is no %s of sizes without sign", tile_op_name(s->combine));
+    bool is_most = s->combine == TILE_MAX && !s->absolute && s->clear &&
+                   tile_type_equal(to->buffer->type, (struct tile_type){TILE_FLOAT, 32, 1});
+    if (s->is_loose && !is_most)
+        return fail(v, "loose is said of the maximum of f32 alone, and '%s' is another result",
+                    to->buffer->text);
     int less = from->buffer->ndim - to->buffer->ndim;
     bool fits = less == 0 || (less == 1 && s->kind == TILE_REDUCE);
     return fits || fail(v, "'%s' has %d axes and '%s' %d", from->buffer->text, from->buffer->ndim,

@@ -21,8 +21,8 @@
 // Paper ------------------------------------------------------------------------------------------------------------
 
 static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
-static int compiled, turn;
-static bool has_clusters; // which the first of them has not
+static int compiled, turn, waits; // waits: of clusters, in the last text
+static bool has_clusters;         // which the first of them has not
 
 static const char *paper_identity(int unit) {
     (void)unit;
@@ -43,6 +43,9 @@ static const struct target *paper_record(int unit) {
 // One architecture after the other in turn; all of them in the long run.
 static bool paper_compile(int unit, const struct text *source, struct text *code) {
     (void)unit;
+    waits = 0;
+    for (const char *at = source->data; (at = strstr(at, "ZL_CLUSTER_AWAIT;")); at++)
+        waits++;
     for (size_t i = 0; i < COUNT(architectures); i++) {
         if ((!test_long() && !has_clusters && (turn + (int)i) % (int)COUNT(architectures)) ||
             (has_clusters && i == 0))
@@ -288,6 +291,31 @@ TEST(long_lines_compile_for_cuda) {
         zl_release(x);
         zl_release(weight);
     }
+    has_clusters = false;
+    end_paper(scope);
+}
+
+// Groups wait for each other to begin, and then once: for maximum and sum of a softmax, of lines of any length. They wait for the maximum
+// too where something else than exponentials comes from it, and where numbers that are computed from zeros lie behind the end of lines.
+TEST(softmax_of_long_lines_waits_once) {
+    if (!has_compiler())
+        return;
+    zl_scope scope = zl_scope_begin_on(on_paper());
+    has_clusters = true;
+    static const int64_t lines[] = {131072, 120000}; // no other test has such kernels, which would not be compiled again
+    for (size_t i = 0; i < COUNT(lines); i++)
+        ZL_SCOPE {
+            zl_array x = zl_zeros(ZL_SHAPE(32, lines[i]), ZL_FLOAT32);
+            REQUIRE(zl_eval(x));
+            CHECK(zl_eval(zl_softmax(x, -1, false)));
+            CHECK_EQ_INT(waits, 2);
+            CHECK(zl_eval(zl_softmax(zl_add(x, zl_scalar(1)), -1, false)));
+            CHECK_EQ_INT(waits, i ? 3 : 2);
+            zl_array less = zl_subtract(x, zl_max_axis(x, -1, true)), power = zl_exp(less);
+            zl_array y = zl_divide(power, zl_sum_axis(power, -1, true)), z = zl_multiply(y, zl_tanh(less));
+            CHECK(zl_eval(z));
+            CHECK_EQ_INT(waits, 3);
+        }
     has_clusters = false;
     end_paper(scope);
 }

@@ -142,6 +142,33 @@ TEST(searches) {
     CHECK(!zl_searchsorted(NULL, x, "left") && !zl_searchsorted(x, NULL, "left") && !zl_error());
 }
 
+// Every number twice, in lines of which kernels look at some elements before the others: next to each other and three apart.
+TEST(searches_in_long_lines) {
+    static const int sizes[] = {1023, 1024, 1025, 5001};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int apart = 1; apart <= 3; apart += 2) {
+            int size = sizes[i];
+            zl_array value = zl_arange(0, size / 2 + 9, 1, ZL_FLOAT32),
+                     all = zl_floor_divide(zl_arange(0, size * apart, 1, ZL_FLOAT32), zl_scalar(2 * apart)),
+                     line = zl_slice(all, ZL_SHAPE(0), ZL_SHAPE(size * apart), ZL_SHAPE(apart)),
+                     twice = zl_add(value, value), most = zl_scalar(size);
+            zl_array left = zl_minimum(twice, most), right = zl_minimum(zl_add(twice, zl_scalar(2)), most);
+            REQUIRE(zl_eval_all(4, (zl_array[]){line, value, left, right}));
+            CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_searchsorted(line, value, "left"),
+                                                    zl_astype(left, ZL_UINT32), false)),
+                         1);
+            CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_searchsorted(line, value, "right"),
+                                                    zl_astype(right, ZL_UINT32), false)),
+                         1);
+        }
+    int many = test_quick() ? 3000 : (1 << 19) + 3; // threads look for several
+    zl_array value = zl_remainder(zl_arange(0, many, 1, ZL_INT32), zl_astype(zl_scalar(3000), ZL_INT32));
+    REQUIRE(zl_eval(value));
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_searchsorted(zl_arange(0, 3000, 1, ZL_INT32), value, "left"),
+                                            zl_astype(value, ZL_UINT32), false)),
+                 1);
+}
+
 RULES(sort, ZL_SHAPE(2, 5), zl_sort(x, 1))
 RULES(sort_first, ZL_SHAPE(4, 2), zl_sort(x, 0))
 RULES(partition, ZL_SHAPE(2, 5), zl_partition(x, 2, 1))

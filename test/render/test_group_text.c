@@ -225,6 +225,30 @@ TEST(clusters_reduce_together) {
     }
 }
 
+// Groups wait once for a loose maximum and the sum of exponentials less it. Without the word they wait for each.
+TEST(clusters_exchange_loose_maxima_with_sums) {
+    static const char text[] =
+        "kernel soft(x: f32[n, 8192]) -> (y: f32[n, 8192]) {\n"
+        "  grid b in n, threads 256, cluster 8 {\n"
+        "    fragment row: f32[1, 8192]\n    fragment most: f32[1]\n    fragment sum: f32[1]\n"
+        "    map i in 1, j in 8192 { row[i, j] = x[b, j] }\n"
+        "    reduce maximum row -> most axis 1 %s\n"
+        "    map i in 1, j in 8192 { row[i, j] = exp(row[i, j] - most[i]) }\n"
+        "    reduce add row -> sum axis 1\n"
+        "    map i in 1, j in 8192 { y[b, j] = row[i, j] / sum[i] }\n  }\n}\n";
+    for (int is_loose = 0; is_loose < 2; is_loose++) {
+        char kernel[800];
+        snprintf(kernel, sizeof kernel, text, is_loose ? "loose" : "");
+        char *source = render("soft", kernel, "cuda_tiles"),
+             *body = source ? strstr(source, "void ZL_BOUNDS(256") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_PUT("), 2);
+        CHECK_EQ_INT(count_of(body, "ZL_CLUSTER_ARRIVE;"), 3 - is_loose);
+        CHECK_EQ_INT(count_of(body, "ZL_CLUSTER_AWAIT;"), 3 - is_loose);
+        memory_free(source);
+    }
+}
+
 // What groups of a cluster cannot do together is an error.
 TEST(clusters_refuse_what_they_cannot_share) {
     static const struct {
@@ -234,6 +258,9 @@ TEST(clusters_refuse_what_they_cannot_share) {
         {"for k in 2 { reduce add row -> sum axis 1 }", "in no loop and no branch"},
         {"if n > 3 { reduce add row -> sum axis 1 }", "in no loop and no branch"},
         {"if n > 3 { y[b, 0] = 1 } else { reduce add row -> sum axis 1 }", "in no loop and no branch"},
+        {"reduce maximum row -> sum axis 1 loose", "no sum comes after the loose maximum 'sum'"},
+        {"reduce maximum row -> sum axis 1 loose; reduce maximum row -> sum axis 1",
+         "no sum of the same lines comes after"},
         {"barrier group", "has no barrier"},
         {"thread t in 256 { y[b, t] = 1 }", "has no thread"}};
     for (size_t i = 0; i < COUNT(cases); i++) {

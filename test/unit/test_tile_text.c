@@ -210,6 +210,7 @@ TEST(tile_errors_say_what_is_wrong) {
     check_message(IN("copy a -> y else 1i32"), "k.tile:2:18: this is i32 and must be f32");
     check_message(IN("reduce add a -> y axis 1"), "'a' has no axis 1");
     check_message(IN("reduce subtract a -> y axis 0"), "subtract does not combine f32");
+    check_message(IN("reduce add a -> y axis 0 loose"), "loose is said of the maximum of f32 alone");
     check_message(IN("gemm a, a -> y"), "'a' is no matrix");
     check_message(IN("if a[0] { }"), "this is f32 and must be bool");
     check_message(IN("{ x = 1 }"), "a statement is expected, not {");

@@ -59,6 +59,8 @@ struct line_plan {
 void line_plan(const struct line_recipe *r, struct line_plan *out);
 int line_reduction(const struct line_recipe *r, int row); // its number
 bool line_divides(const struct line_recipe *r, int row);  // by one number a line: by the inverse, corrected
+// Returns whether its reductions are a maximum and the sum of exponentials less it, in float32.
+bool line_is_softmax(const struct line_recipe *r);
 
 // kernels_lines_build.c: a kernel_maker.
 struct line_maker {

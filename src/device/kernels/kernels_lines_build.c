@@ -9,6 +9,7 @@
 #include "device/kernels/kernels_lines.h"
 #include "pass/pass.h"
 #include "render/render.h"
+#include "tile/math.h"
 #include "tile/notation.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ struct building {
     const struct line_recipe *r;
     struct line_plan plan;
     bool has_exp2;
+    bool is_loose;       // see below
     int64_t count, held; // lines of a group; elements of a row of its tiles
     expr packs;          // of a line
     expr lines, line, axes,
@@ -87,18 +89,6 @@ static void open_elements(struct building *b, expr rows, expr columns, expr firs
 
 // Mathematics ------------------------------------------------------------------------------------------------------
 
-// 2^t (1 + s ln2) with t + s = x / ln2, within 2 ulp; below 2^-126 it may be 0. Without s it has 17 bits.
-static expr short_exp(expr x, bool is_rough) {
-    const double log2_e = 1.44269502, rest = 1.92596299e-08;
-    if (is_rough)
-        return tile_unary(TILE_EXP2, MUL(x, F32(log2_e)));
-    x = MIN(MAX(x, F32(-110)), F32(100));
-    expr t = MUL(x, F32(log2_e));
-    expr s = FMA(x, F32(rest), FMA(x, F32(log2_e), NEG(t)));
-    expr y = tile_unary(TILE_EXP2, t);
-    return FMA(y, MUL(s, F32(0.693147182)), y);
-}
-
 // What brings a divisor to where its inverse has all its digits.
 static expr scale_of(expr b) {
     expr size = ABS(b), small = LT(size, F32(0x1p-64)), large = GT(size, F32(0x1p64));
@@ -135,6 +125,11 @@ static expr input_value(const struct building *b, int input) {
     return b->tile[input] ? element(b, b->tile[input]) : read_input(b, input);
 }
 
+// Which is 1 at least, so that its inverse needs neither a scale nor a correction.
+static bool is_sum_of_softmax(const struct building *b, int row) {
+    return b->is_loose && row == b->r->reduction[1];
+}
+
 static expr value_of(struct building *b, int reference);
 
 static expr compute(struct building *b, int row) {
@@ -143,7 +138,9 @@ static expr compute(struct building *b, int row) {
     for (int k = 0; k < op->inputs; k++)
         arg[k] = value_of(b, op->arg[k]);
     if (op->op == TILE_EXP && b->has_exp2 && op->dtype == ZL_FLOAT32)
-        return short_exp(arg[0], b->r->rough);
+        return math_short_exp_f32(arg[0], b->r->rough);
+    if (line_divides(b->r, row) && b->inverse[op->arg[1]] && is_sum_of_softmax(b, op->arg[1]))
+        return MUL(arg[0], element(b, b->inverse[op->arg[1]]));
     if (line_divides(b->r, row) && b->inverse[op->arg[1]])
         return short_quotient(arg[0], arg[1], element(b, b->inverse[op->arg[1]]), b->r->rough);
     return fuse_apply(op, arg, NULL);
@@ -323,12 +320,14 @@ static const struct tile_buffer *cut(struct building *b, int k) {
 static void reduce_parts(struct building *b, int stage) {
     for (int k = 0; k < b->r->reductions; k++)
         if (reduces_in(b, k, stage)) {
-            const struct tile_buffer *part = is_cut(b, stage) && !is_filled(b, k) ? cut(b, k) : b->part[k];
+            bool is_whole = !is_cut(b, stage) || is_filled(b, k) || b->is_loose;
+            const struct tile_buffer *part = is_whole ? b->part[k] : cut(b, k);
             tile_append((struct tile_stmt){.kind = TILE_REDUCE,
                                            .region = {{.buffer = part}, {.buffer = b->sum[k]}},
                                            .combine = combine_of(b->r, k),
                                            .axis = 1,
-                                           .clear = true});
+                                           .clear = true,
+                                           .is_loose = b->is_loose && stage == 0});
         }
 }
 
@@ -360,6 +359,14 @@ static expr lines_here(const struct building *b) {
                          : MIN(tile_number(b->count), SUB(b->lines, MUL(b->group, tile_number(b->count))));
 }
 
+// A row that is kept, and perhaps reduced by this stage.
+static const struct tile_buffer *tile_for(const struct building *b, int row, int stage) {
+    for (int k = 0; k < b->r->reductions; k++)
+        if (reduces_in(b, k, stage) && line_row(b->r, b->r->reduction[k])->arg[0] == row)
+            return b->part[k];
+    return tile(b, 'v', row, line_dtype(b->r, row), false);
+}
+
 static void build_stage(struct building *b, int stage) {
     bool is_last = stage == b->plan.levels;
     const struct tile_buffer *kept[FUSE_CALLS] = {NULL};
@@ -371,7 +378,7 @@ static void build_stage(struct building *b, int stage) {
     open_parts(b, stage);
     for (int row = 0; row < b->r->f.rows; row++)
         if (b->plan.kept >> row & 1 && b->plan.level[row] == stage)
-            kept[row] = tile(b, 'v', row, line_dtype(b->r, row), false);
+            kept[row] = tile_for(b, row, stage);
     if (!b->r->packs) { // a piece has as many packs as threads
         expr packs = tile_number(b->r->threads), width = tile_number(b->r->width),
              all = FLOORDIV(b->line, width);
@@ -406,7 +413,7 @@ static const struct tile_buffer *build_row(struct building *b, int row, bool inv
         tile(b, inverts ? 'q' : 'v', row, inverts ? ZL_FLOAT32 : line_dtype(b->r, row), true);
     open_lines(b, tile_number(b->count));
     expr x = value_of(b, row);
-    put(b, t, inverts ? DIV(F32(1), MUL(x, scale_of(x))) : x, false);
+    put(b, t, inverts ? DIV(F32(1), is_sum_of_softmax(b, row) ? x : MUL(x, scale_of(x))) : x, false);
     tile_close();
     return t;
 }
@@ -437,6 +444,20 @@ static void build_group(struct building *b) {
     tile_close();
 }
 
+// Whether groups of a cluster exchange the maximum of a softmax with the sum. Exponentials of 16 bits are computed again, as registers do
+// not hold them. What lies behind the end of lines has to be -inf, so that no tile is cut before the sum; and before it nothing is kept
+// that comes from the maximum but the exponentials.
+static bool is_loose(const struct line_recipe *r, const struct line_plan *p) {
+    if (r->groups == 1 || r->rough || !line_is_softmax(r) ||
+        (!r->full && fuse_is_row(line_row(r, r->reduction[0])->arg[0])))
+        return false;
+    uint32_t kept = (p->kept | p->rows | p->inverse) & ~(1u << line_row(r, r->reduction[1])->arg[0]);
+    for (int row = 0; row < r->f.rows; row++)
+        if (kept >> row & 1 && p->level[row] == 1)
+            return false;
+    return true;
+}
+
 struct tile_kernel *line_build(const void *maker) {
     const struct line_maker *m = maker;
     const struct line_recipe *r = m->r;
@@ -446,6 +467,7 @@ struct tile_kernel *line_build(const void *maker) {
                          .count = threads / r->threads,
                          .held = (int64_t)MAX_OF(r->packs, 1) * r->groups * r->threads * r->width};
     line_plan(r, &b.plan);
+    b.is_loose = is_loose(r, &b.plan);
     if (tile_begin("lines"))
         tile_current()->index_bits = kernel_bits(r->wide);
     declare(&b);

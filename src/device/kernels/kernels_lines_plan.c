@@ -15,6 +15,20 @@ bool line_divides(const struct line_recipe *r, int row) {
            fuse_is_row(op->arg[1]) && line_row(r, op->arg[1])->kind != ROW_ELEMENTS;
 }
 
+bool line_is_softmax(const struct line_recipe *r) {
+    if (r->reductions != 2)
+        return false;
+    const struct fuse_op *most = line_row(r, r->reduction[0]), *sum = line_row(r, r->reduction[1]);
+    if (most->op != TILE_MAX || sum->op != TILE_ADD || most->from != ZL_FLOAT32 || !fuse_is_row(sum->arg[0]))
+        return false;
+    const struct fuse_op *power = line_row(r, sum->arg[0]);
+    if (power->op != TILE_EXP || power->dtype != ZL_FLOAT32 || !fuse_is_row(power->arg[0]))
+        return false;
+    const struct fuse_op *less = line_row(r, power->arg[0]);
+    return less->op == TILE_SUB && less->dtype == ZL_FLOAT32 && less->arg[0] == most->arg[0] &&
+           less->arg[1] == r->reduction[0];
+}
+
 // A few instructions, which cost less than a register for each element.
 static bool is_cheap(const struct line_recipe *r, const struct fuse_op *op) {
     switch ((enum tile_op)op->op) {

@@ -232,6 +232,9 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
 
 // Searching --------------------------------------------------------------------------------------------------------
 
+// A thread looks for several elements once there are so many threads that a GPU is busy.
+enum { SEARCH_THREADS = 1 << 18, SEARCH_MOST = 8 };
+
 bool kernel_can_search(const struct call *c) {
     return !array_is(c->in[0], ARRAY_INLINE) && !array_is(c->in[1], ARRAY_INLINE);
 }
@@ -247,7 +250,7 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
     WORK_SIZES(&w, l.size, l.axes);
     work_array(&w, x);
     work_array(&w, line);
-    WORK_SIZES(&w, line->dim[0]);
+    WORK_SIZES(&w, line->dim[0], MAX_OF(1, MIN_OF(SEARCH_MOST, l.size / SEARCH_THREADS)));
     work_table(&w, &l);
     work_int(&w, array_stride(line)[0]);
     work_result(&w, call_first(c));
