@@ -11,6 +11,12 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 mode=${1:-test}
+# Where there is a ccache, the builds of a run share what they compile: the wheel has the objects of build/, builds with sanitizers
+# have the row kernels of others.
+if command -v ccache >/dev/null; then
+    : "${CMAKE_C_COMPILER_LAUNCHER=env;CCACHE_DIR=$PWD/build/ccache;CCACHE_BASEDIR=$PWD;CCACHE_NOHASHDIR=1;CCACHE_DEPEND=1;ccache}"
+    export CMAKE_C_COMPILER_LAUNCHER
+fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
 passed=0 failed=0 skipped=0
