@@ -77,13 +77,13 @@ run_script() {
 }
 export -f run_script
 
-# Those that measure, and mind what else runs, come one by one after the others. The longest start first.
+# Those that judge speeds, and mind what else runs, come one by one after the others. The longest start first.
 scripts() { # SECONDS that each may take
     local script folder=$tmp/scripts beside=() alone=() status seconds
     mkdir "$folder"
     for script in test/scripts/{follow_docs.py,python_module.sh} test/scripts/*.sh test/scripts/*.py; do
         case $script in
-        test/scripts/bench_*) alone+=("$script") ;;
+        test/scripts/bench_check.sh | test/scripts/bench_peaks.sh) alone+=("$script") ;;
         test/scripts/cpu_models.sh) ;; # of the matrix
         *) [ ! -x "$script" ] || [[ " ${beside[*]} " == *" $script "* ]] || beside+=("$script") ;; # lib.sh is only read by others
         esac
