@@ -47,6 +47,7 @@ test  | libblis4-pthread     | has_library libblis.so.4
 test  | ocl-icd-libopencl1   | has_library libOpenCL.so.1
 test  | pocl-opencl-icd      | has_opencl_device
 test  | rsync                | has_command rsync
+test  | ccache               | has_command ccache
 test  | dataset-fashion-mnist | has_folder /usr/share/datasets/fashion-mnist
 matrix | qemu-user           | has_command qemu-$other
 matrix | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc

@@ -11,6 +11,12 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 mode=${1:-test}
+# Where there is a ccache, the builds of a run share what they compile: the wheel has the objects of build/, builds with sanitizers
+# have the row kernels of others.
+if command -v ccache >/dev/null; then
+    : "${CMAKE_C_COMPILER_LAUNCHER=env;CCACHE_DIR=$PWD/build/ccache;CCACHE_BASEDIR=$PWD;CCACHE_NOHASHDIR=1;CCACHE_DEPEND=1;ccache}"
+    export CMAKE_C_COMPILER_LAUNCHER
+fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
 passed=0 failed=0 skipped=0
@@ -71,13 +77,13 @@ run_script() {
 }
 export -f run_script
 
-# Those that measure, and mind what else runs, come one by one after the others. The longest start first.
+# Those that judge speeds, and mind what else runs, come one by one after the others. The longest start first.
 scripts() { # SECONDS that each may take
     local script folder=$tmp/scripts beside=() alone=() status seconds
     mkdir "$folder"
     for script in test/scripts/{follow_docs.py,python_module.sh} test/scripts/*.sh test/scripts/*.py; do
         case $script in
-        test/scripts/bench_*) alone+=("$script") ;;
+        test/scripts/bench_check.sh | test/scripts/bench_peaks.sh) alone+=("$script") ;;
         test/scripts/cpu_models.sh) ;; # of the matrix
         *) [ ! -x "$script" ] || [[ " ${beside[*]} " == *" $script "* ]] || beside+=("$script") ;; # lib.sh is only read by others
         esac

@@ -34,13 +34,22 @@ PY
 check "python -m zellige.mlx" says "zellige.core \\(4, 2\\)" "$python" -m zellige.mlx "$tmp/script.py"
 check "zellige.mlx without a script" exits 2 "$python" -m zellige.mlx
 
-# The wheel, with one level and little optimisation to be quick, in an environment of its own.
+# The wheel, in an environment of its own. With a compiler cache it is as users build it, of objects that the build has compiled: by the
+# same compiler, in a folder beside it, so that commands are alike. Without one it has one level and little optimisation, to be quick.
 unset PYTHONPATH
+of_build() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; } # VARIABLE
+compiler=$(of_build CMAKE_C_COMPILER)
+launcher=$(of_build CMAKE_C_COMPILER_LAUNCHER)
+quick=()
+[ -n "$launcher" ] || quick=(--config-settings=cmake.define.ZL_LEVELS=scalar
+    --config-settings=cmake.define.CMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG")
+wheel_build=$build-wheel
+trap 'rm -rf "$tmp" "$wheel_build"' EXIT
 wheel() {
-    "$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$tmp/wheel" \
-        --config-settings=cmake.define.ZL_LEVELS=scalar --config-settings=cmake.define.ZL_GEN="$build/zellige-gen" \
-        --config-settings=cmake.define.CMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" \
-        --config-settings=build-dir="$tmp/wheel-build" . # Debian's pip has no -C
+    rm -rf "$wheel_build"
+    CMAKE_C_COMPILER_LAUNCHER=$launcher "$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$tmp/wheel" "${quick[@]}" \
+        --config-settings=cmake.define.ZL_GEN="$build/zellige-gen" --config-settings=cmake.define.CMAKE_C_COMPILER="$compiler" \
+        --config-settings=build-dir="$wheel_build" . # Debian's pip has no -C
 }
 installed() {
     "$python" -m venv "$tmp/venv" && "$tmp/venv/bin/python" -m pip install -q --no-deps "$tmp"/wheel/*.whl &&
