@@ -168,9 +168,6 @@ static void choose(const struct kernel_place *p, struct lines *m) {
            2 * threads <= p->record->group->most_threads)
         threads *= 2;
     bool held = packs_of(line, threads, width) * width <= most;
-    const char *trial = getenv("ZL_TRIAL_CLUSTERS");
-    if (held && threads == LINE_THREADS && trial && *trial == '1')
-        held = cluster_for(p, line, width, most, &(int){0}) == 1;
     int groups = held ? 1 : cluster_for(p, line, width, most, &threads);
     if (!held && groups == 1)
         threads = threads_along(p, line);
