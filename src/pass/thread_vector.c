@@ -49,9 +49,9 @@ static bool is_in_registers(const struct vectors *v, int which) {
 
 // Code ------------------------------------------------------------------------------------------------------------------
 
-static void one_access(struct vectors *v, const struct tile_region *from, const struct tile_region *to,
-                       bool is_async) {
-    tile_append((struct tile_stmt){.kind = TILE_COPY,
+static struct tile_stmt *one_access(struct vectors *v, const struct tile_region *from,
+                                    const struct tile_region *to, bool is_async) {
+    return tile_append((struct tile_stmt){.kind = TILE_COPY,
                                    .loop = TILE_VECTOR,
                                    .region = {*from, *to},
                                    .is_async = is_async,
@@ -162,7 +162,9 @@ static void copy_registers(struct vectors *v, int held) {
     if (held == 0) {
         inside = box_both(p.first, inside);
         box_open_if(inside);
-        one_access(v, &here, &there, false);
+        struct tile_stmt *store = one_access(v, &here, &there, false);
+        if (store)
+            store->is_rounded = own.bits > type.bits;
         box_close_if(inside);
     }
     thread_close_points(&p);

@@ -98,7 +98,7 @@ static void vector_copy(struct program *p, const struct tile_stmt *s) {
         async_copy(p, s, NULL);
     else {
         int item = tile_type_bytes(from->type);
-        bool is_packed = from->memory == TILE_REGISTER && item < 4;
+        bool is_packed = from->memory == TILE_REGISTER && item < 4, is_pairs = s->is_rounded && item == 2;
         bool is_renewed = from == s->region[1].buffer;
         bool loads = program_is_once(s, from), stores = program_is_once(s, s->region[1].buffer);
         text_add(out, "%*s%s", 4 * p->style.indent, "", stores ? "ZL_STORE_ONCE(" : "");
@@ -106,7 +106,7 @@ static void vector_copy(struct program *p, const struct tile_stmt *s) {
         text_add(out, stores ? ", " : " = ");
         text_add(out, loads        ? "ZL_LOAD_ONCE(*"
                       : is_renewed ? "zl_renewed(*"
-                      : is_packed  ? (item == 2 ? "zl_pairs(*" : "zl_words(*")
+                      : is_packed  ? (is_pairs ? "zl_pairs(*" : "zl_words(*")
                                    : "*");
         vector_place(p, &s->region[0], bytes, true);
         text_add(out, "%s%s;\n", loads || is_packed || is_renewed ? ")" : "", stores ? ")" : "");
