@@ -14,10 +14,14 @@ void fake_memory(size_t bytes);         // that a device has
 size_t fake_used(int device);           // bytes
 // The first work, since this was asked last, that used memory of another stream's and did not wait for that; NULL: there was none.
 const char *fake_disorder(void);
+int64_t fake_overtaken(void); // nodes of graphs that ran after one that was added behind them, so far
 
 // For libraries that stand beside the driver, and wait for a stream before they compute: the host's address of a device's memory.
 void *fake_show(const void *memory);
 struct stream;
 int cuStreamSynchronize(struct stream *s);
+
+// cuda_text.c: a library, for dlsym, with the function of a text in CUDA C; NULL: it does not compile.
+void *fake_compile(const char *text, const char *name);
 
 #endif
