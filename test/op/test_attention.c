@@ -252,6 +252,43 @@ TEST(attention_of_extreme_scales) {
     }
 }
 
+// A few queries, of heads that share keys: devices with matrix instructions split the keys. Gradients read the state that it keeps.
+TEST(attention_of_few_queries) {
+    static const struct attended cases[] = {
+        {1, 4, 2, 1, 70, 16, 16, NO_MASK, false}, {2, 3, 1, 3, 67, 16, 16, CAUSAL, true},
+        {1, 2, 2, 16, 65, 16, 16, BOOLS, false},  {1, 4, 1, 2, 120, 16, 32, NUMBERS, true},
+        {1, 1, 1, 1, 1, 16, 16, CAUSAL, false},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        ZL_SCOPE {
+            zl_array in[INPUTS];
+            make_inputs(&cases[i], in);
+            compare(value, "value", &cases[i], in, ZL_FLOAT32, 1e-5);
+            compare(value, "value of float16", &cases[i], in, ZL_FLOAT16, 4e-3);
+            compare(value, "value of bfloat16", &cases[i], in, ZL_BFLOAT16, 3e-2);
+            compare(gradient, "gradient", &cases[i], in, ZL_FLOAT32, 2e-4);
+        }
+}
+
+// Keys and values that lie in a larger array, from its beginning or from later on, give the same bits as copies of them.
+TEST(attention_of_few_queries_over_parts) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16};
+    for (int i = 0; i < 6; i++)
+        ZL_SCOPE {
+            int64_t from = i / 2 * 4, keys = 40 + i;
+            zl_array q = op_test_random(ZL_SHAPE(1, 4, 1, 16), dtypes[i % 2], -1, 1), part[2], same[2];
+            for (int k = 0; k < 2; k++) {
+                zl_array all = op_test_random(ZL_SHAPE(1, 2, 64, 16), dtypes[i % 2], -1, 1);
+                part[k] = zl_slice(all, ZL_SHAPE(0, 0, from, 0), ZL_SHAPE(1, 2, from + keys, 16),
+                                   ZL_SHAPE(1, 1, 1, 1));
+                same[k] = zl_contiguous(part[k], false);
+            }
+            zl_array y = zl_fast_scaled_dot_product_attention(q, part[0], part[1], 0.25, NULL, NULL, NULL);
+            zl_array z = zl_fast_scaled_dot_product_attention(q, same[0], same[1], 0.25, NULL, NULL, NULL);
+            CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
+        }
+}
+
 // Neither pass has a matrix of all scores, whatever the mask.
 TEST(attention_keeps_no_scores) {
     const int64_t count = 1500;

@@ -82,7 +82,7 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
     work_value(w, &power, sizeof power);
     work_place(w, call_first(c));
     work_place(w, call_output(c, 1));
-    WORK_SIZES(w, q[N] / k[N], each, q[B], q[N], k[N], q[T], k[T]);
+    WORK_SIZES(w, q[N] / k[N], each, (k[T] + each - 1) / each, q[B], q[N], k[N], q[T], k[T]);
     for (int i = 0; i < 3; i++)
         work_sizes(w, 3, o[i].stride);
     work_sizes(w, 4, o[3].stride);
