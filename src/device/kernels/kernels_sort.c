@@ -233,7 +233,7 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
 // Searching --------------------------------------------------------------------------------------------------------
 
 // A thread looks for several elements once there are so many threads that a GPU is busy.
-enum { SEARCH_THREADS = 1 << 18, SEARCH_MOST = 8 };
+enum { SEARCH_THREADS = 1 << 18, SEARCH_MOST = 16, TABLE_MOST = 4096, TABLE_BYTES = 16 << 10 };
 
 bool kernel_can_search(const struct call *c) {
     return !array_is(c->in[0], ARRAY_INLINE) && !array_is(c->in[1], ARRAY_INLINE);
@@ -243,6 +243,9 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
     zl_array line = c->in[0], x = c->in[1];
     struct kernel_layout l;
     struct kernel_work w;
+    int table = MIN_OF(TABLE_MOST, TABLE_BYTES / (int)array_item(line));
+    if (p->record->group->is_serial)
+        table = 1; // a processor's cache has no lines that threads share
     layout_begin(&l, 1);
     for (int i = 0; i < x->ndim; i++)
         layout_push(&l, x->dim[i], &array_stride(x)[i]);
@@ -254,5 +257,5 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
     work_table(&w, &l);
     work_int(&w, array_stride(line)[0]);
     work_result(&w, call_first(c));
-    return WORK_FILE(&w, "search", "ITEM=%t,RIGHT=%d,%i", x->dtype, call_args(c)[0] != 0);
+    return WORK_FILE(&w, "search", "ITEM=%t,RIGHT=%d,TABLE=%d,%i", x->dtype, call_args(c)[0] != 0, table);
 }
