@@ -301,11 +301,28 @@ void thread_body(void *points, const struct tile_stmt *body) {
         emit_inner(points, body);
 }
 
+// Whether only memory that threads share keeps what these statements compute: each point then needs one thread.
+static bool keeps_nothing(struct group *g, const struct tile_stmt *body) {
+    bool is_kept = false;
+    for (const struct tile_stmt *s = body; s && !is_kept; s = s->next) {
+        bool stores = s->kind == TILE_STORE || s->kind == TILE_ATOMIC;
+        is_kept = tile_is_meeting(s) || (stores && thread_is_held(g, s->buffer)) ||
+                  !keeps_nothing(g, s->body) || !keeps_nothing(g, s->other);
+    }
+    return !is_kept;
+}
+
+// Of threads that have the same point, the others would read what the first one may have written already.
 static void map_elements(struct group *g, const struct tile_stmt *s) {
     struct points p;
     struct sweep w = fragments_sweep(g, s);
-    if (thread_open_points(g, &p, &w))
+    if (thread_open_points(g, &p, &w)) {
+        if (p.first && keeps_nothing(g, s->body)) {
+            open_guard(&p, p.first);
+            p.first = NULL;
+        }
         thread_body(&p, s->body);
+    }
     thread_close_points(&p);
 }
 

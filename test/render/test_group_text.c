@@ -134,6 +134,23 @@ TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
 }
 
 // Two numbers of 16 bits are joined in a way that the compiler rounds both at once; numbers of 8 bits are words.
+// Several threads have the largest element of a line. One of them reads and writes what is in shared memory: the others would read what it may
+// have written already.
+TEST(cuda_maps_of_copies_read_in_one_thread) {
+    char *source =
+        render("lower",
+               "kernel lower(x: f32[16, 64]) -> (y: f32[16]) {\n  grid b in 1, threads 128 {\n"
+               "    fragment a: f32[16, 64]\n    fragment most: f32[16]\n    shared t: f32[16]\n"
+               "    copy x -> a\n    reduce maximum a -> most axis 1\n    map i in 16 { t[i] = 1 }\n"
+               "    map i in 16 { t[i] = t[i] - most[i] }\n    copy t -> y\n  }\n}\n",
+               "cuda_tiles");
+    const char *body = source ? strstr(source, "lower_0(") : NULL,
+               *minus = body ? strstr(body, " - v") : NULL, *store = minus ? strstr(minus, "] = ") : NULL,
+               *test = minus ? strstr(minus, "if (") : NULL;
+    CHECK(store && (!test || test > store));
+    memory_free(source);
+}
+
 // What a copy rounds is joined as pairs; what a map made of it went through more than that.
 TEST(cuda_stores_pairs_of_halves) {
     static const struct {
@@ -145,10 +162,11 @@ TEST(cuda_stores_pairs_of_halves) {
                  {"f32", "copy t -> y[b * 1024]", "= *"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char text[400];
-        snprintf(text, sizeof text,
-                 "kernel twice(x: f32[4096]) -> (y: %s[4096]) {\n  grid b in 4, threads 64 {\n"
-                 "    fragment t: f32[1024]\n    map i in 1024 { t[i] = x[b * 1024 + i] * 2 }\n    %s\n  }\n}\n",
-                 cases[i].type, cases[i].last);
+        snprintf(
+            text, sizeof text,
+            "kernel twice(x: f32[4096]) -> (y: %s[4096]) {\n  grid b in 4, threads 64 {\n"
+            "    fragment t: f32[1024]\n    map i in 1024 { t[i] = x[b * 1024 + i] * 2 }\n    %s\n  }\n}\n",
+            cases[i].type, cases[i].last);
         char *source = render("twice", text, "cuda_tiles"),
              *body = source ? strstr(source, "twice_0(") : NULL;
         REQUIRE(body);
