@@ -52,12 +52,12 @@ static bool is_in_registers(const struct vectors *v, int which) {
 static struct tile_stmt *one_access(struct vectors *v, const struct tile_region *from,
                                     const struct tile_region *to, bool is_async) {
     return tile_append((struct tile_stmt){.kind = TILE_COPY,
-                                   .loop = TILE_VECTOR,
-                                   .region = {*from, *to},
-                                   .is_async = is_async,
-                                   .is_once = v->stmt->is_once,
-                                   .token = is_async ? v->stmt->token : 0,
-                                   .place = v->stmt->place});
+                                          .loop = TILE_VECTOR,
+                                          .region = {*from, *to},
+                                          .is_async = is_async,
+                                          .is_once = v->stmt->is_once,
+                                          .token = is_async ? v->stmt->token : 0,
+                                          .place = v->stmt->place});
 }
 
 struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run) {

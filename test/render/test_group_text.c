@@ -134,6 +134,32 @@ TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
 }
 
 // Two numbers of 16 bits are joined in a way that the compiler rounds both at once; numbers of 8 bits are words.
+// Lines that lie in a larger array are copied 16 bytes at once, without waiting, where their distance is known to be a multiple of that, or
+// is found to be one.
+TEST(cuda_copies_strided_lines_by_vectors) {
+    static const struct {
+        const char *known;
+        bool asks;
+    } cases[] = {{"where apart % 8 == 0 ", false}, {"", true}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[500];
+        snprintf(
+            text, sizeof text,
+            "kernel sums(x: bf16[n, 64] stride [apart, 1]) -> (y: f32[n, 64]) %s{\n  grid b in 1, threads 64 "
+            "{\n"
+            "    shared s: bf16[16, 64]\n    fragment a: f32[16, 64] = 0\n    pipeline t in 4 stages 2 {\n"
+            "      copy x[t * 16, 0] of [16, 64] -> s\n"
+            "      map i in 16, j in 64 { a[i, j] = a[i, j] + f32(s[i, j]) }\n    }\n    copy a -> y[0, 0] "
+            "of [16, 64]\n  }\n}\n",
+            cases[i].known);
+        char *source = render("sums", text, "cuda_tiles"), *body = source ? strstr(source, "sums_0(") : NULL;
+        REQUIRE(body);
+        CHECK_HAS(body, "zl_async_or_zero_16(");
+        CHECK((strstr(body, "& (i64)0x7u") != NULL) == cases[i].asks);
+        memory_free(source);
+    }
+}
+
 // Several threads have the largest element of a line. One of them reads and writes what is in shared memory: the others would read what it may
 // have written already.
 TEST(cuda_maps_of_copies_read_in_one_thread) {
