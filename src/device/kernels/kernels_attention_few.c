@@ -71,8 +71,8 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
                    struct operand *o) {
     const zl_array in[INPUTS] = {a->q, a->k, a->v, a->mask, a->sinks};
     const int64_t *q = a->q->dim, *k = a->k->dim;
-    int64_t turns = (k[T] + STEP - 1) / STEP,
-            parts = MIN_OF(MAX_OF(BLOCKS / MAX_OF(k[B] * k[N], 1), 1), MAX_OF(turns, 1));
+    int64_t turns = MAX_OF((k[T] + STEP - 1) / STEP, 1),
+            parts = MIN_OF(MAX_OF(BLOCKS / MAX_OF(k[B] * k[N], 1), 1), turns);
     int64_t each = (turns + parts - 1) / parts * STEP;
     float power = (float)(a->scale * 1.4426950408889634);
     bool is_truth = a->mask && a->mask->dtype == ZL_BOOL;

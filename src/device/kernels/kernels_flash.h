@@ -1,4 +1,5 @@
-// kernels_flash.h - attention by matrix instructions (src/kernel/flash.tile and flash_vjp.tile): which calls fit, and their kernels.
+// kernels_flash.h - attention by matrix instructions (src/kernel/flash.tile, flash_vjp.tile and attention_few.tile): which calls fit, and
+// their kernels.
 
 #ifndef KERNELS_FLASH_H
 #define KERNELS_FLASH_H
