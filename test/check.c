@@ -152,6 +152,17 @@ const char *test_folder(void) {
     return NULL;
 }
 
+void test_setenv(const char *name, const char *value) {
+    bool failed = zl_error();
+    if (!zl_synchronize() && !failed)
+        zl_clear_error();
+    test_settle();
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
 char *test_shell(const char *command, int *status) {
     struct text output = {0};
     char piece[4096];

@@ -104,6 +104,10 @@ int64_t  test_between(int64_t lo, int64_t hi); // lo <= x <= hi
 // under ZL_TEST_DIR, programs and libraries of this build under ZL_BUILD_DIR.
 const char *test_folder(void);
 
+// Sets a variable of the environment, or removes it where value is NULL, when the work of this thread's stream is done:
+// a thread that reads the environment, as PoCL's do while they compile, must not meet another that changes it.
+void test_setenv(const char *name, const char *value);
+
 // Runs a command of the shell, for as long as the test may take, and returns what it printed, to be freed with memory_free. *status is 0
 // if it ended well.
 char *test_shell(const char *command, int *status);

@@ -296,8 +296,7 @@ bool zl_stream_synchronize(zl_stream stream) {
         error_put(stream->failure->kind, stream->failure->message);
     drop_failure(stream);
     pthread_mutex_unlock(&stream->lock);
-    return ok && device_wait(stream->device, stream->unit,
-                             device_point(stream->device, stream->unit, stream->lane));
+    return device_wait(stream->device, stream->unit, device_point(stream->device, stream->unit, stream->lane)) && ok;
 }
 
 bool zl_synchronize(void) {

@@ -20,7 +20,7 @@ static bool has_compiler(void) {
 }
 
 static void use_folder(const char *folder) {
-    setenv("ZL_CACHE_DIR", folder, 1);
+    test_setenv("ZL_CACHE_DIR", folder);
 }
 
 // The compiler -------------------------------------------------------------------------------------------------------
@@ -100,13 +100,13 @@ TEST(no_compiler) {
     use_folder(test_folder());
     const char *set = getenv("ZL_CC"); // whoever runs the tests may have chosen a compiler
     char *old = set ? strdup(set) : NULL;
-    setenv("ZL_CC", "no-such-compiler", 1);
+    test_setenv("ZL_CC", "no-such-compiler");
     CHECK_ERROR(ZL_ERROR_COMPILE, cpu_jit("int f(void) { return 1; }", "f"));
     CHECK_HAS(test_last_error(), "ZL_CC");
     CHECK_HAS(test_last_error(), "install");
     if (old)
-        setenv("ZL_CC", old, 1);
+        test_setenv("ZL_CC", old);
     else
-        unsetenv("ZL_CC");
+        test_setenv("ZL_CC", NULL);
     free(old);
 }

@@ -155,14 +155,14 @@ TEST(hot_graphs_can_be_switched_off) {
                      numbers(ZL_SHAPE(COLS), -80)};
     static float result[ROWS * COLS];
     REQUIRE(zl_eval_all(3, in));
-    setenv("ZL_HOT", "0", 1);
+    test_setenv("ZL_HOT", "0");
     int64_t compiled = zl_counter("compiled");
     for (int i = 0; i < 40; i++)
         CHECK(evaluate(mixed, in, result));
     cpu_kernels_settle();
     CHECK(evaluate(mixed, in, result));
     CHECK_EQ_INT(zl_counter("compiled"), compiled);
-    unsetenv("ZL_HOT");
+    test_setenv("ZL_HOT", NULL);
 }
 
 static bool call_mixed(void *data, int count, const zl_array *in, zl_outputs *out) {

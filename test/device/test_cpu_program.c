@@ -81,7 +81,7 @@ static void compare_once(void) {
 }
 
 TEST(together_as_alone) {
-    setenv("ZL_HOT", "0", 1);
+    test_setenv("ZL_HOT", "0");
     cpu_kernels_stop();
     int64_t fused = zl_counter("fused"), compiles = zl_counter("compiles");
     for (int round = 0; round < rounds(10, 80); round++)
@@ -90,7 +90,7 @@ TEST(together_as_alone) {
         }
     CHECK(zl_counter("fused") > fused + 20);
     CHECK_EQ_INT(zl_counter("compiles"), compiles);
-    unsetenv("ZL_HOT");
+    test_setenv("ZL_HOT", NULL);
 }
 
 // A long chain is cut into groups; every element passes through all of it.

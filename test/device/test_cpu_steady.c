@@ -74,9 +74,8 @@ static bool step(zl_array x, zl_array w, zl_array *state) {
 static int count_in_child(void) {
     if (prctl(PR_GET_SECCOMP) < 0) // before the work, which takes minutes in an emulator
         return REFUSED;
-    setenv("ZL_HOT", "0", 1); // the thread that compiles would come and go
-    setenv("ZL_BLAS", "none",
-           1); // what a library does is its own affair: BLIS takes and returns memory now and then
+    test_setenv("ZL_HOT", "0"); // the thread that compiles would come and go
+    test_setenv("ZL_BLAS", "none"); // what a library does is its own affair: BLIS takes and returns memory now and then
     zl_array x = zl_retain(zl_random_normal(ZL_SHAPE(512, 256), ZL_FLOAT32, NULL, NULL, NULL));
     zl_array w = zl_retain(zl_random_normal(ZL_SHAPE(512, 256), ZL_FLOAT32, NULL, NULL, NULL));
     zl_array state = zl_retain(zl_random_normal(ZL_SHAPE(256, 256), ZL_FLOAT32, NULL, NULL, NULL));

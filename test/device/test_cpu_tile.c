@@ -520,7 +520,7 @@ static void check_outside(const char *text, const char *told) {
 }
 
 TEST(kernels_are_checked) {
-    setenv("ZL_CHECK", "1", 1);
+    test_setenv("ZL_CHECK", "1");
     check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[i + 1] = exp(a[i])\n  }\n}",
                   "kernel f, line 3: y has 4 elements along axis 0, and its index there is 4");
     check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  for i in n { y[i] = a[i - 1] }\n}",
@@ -537,5 +537,5 @@ TEST(kernels_are_checked) {
     zl_array a = zl_arange(0, 4, 1, F32), out = NULL;
     CHECK(zl_kernel_call(k, 1, &a, 1, &out));
     zl_release(out), zl_kernel_release(k);
-    unsetenv("ZL_CHECK");
+    test_setenv("ZL_CHECK", NULL);
 }

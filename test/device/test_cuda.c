@@ -134,7 +134,7 @@ static zl_stream on_paper(void) {
         pthread_cond_init(&stream.changed, NULL);
     }
     stream.owner = pthread_self();
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("ZL_CACHE_DIR", test_folder());
     compiled = 0;
     turn = (int)(test_random() % COUNT(architectures));
     return &stream;
@@ -150,7 +150,7 @@ static bool has_compiler(void) {
 
 static void end_paper(zl_scope scope) {
     zl_scope_end(scope);
-    unsetenv("ZL_CACHE_DIR");
+    test_setenv("ZL_CACHE_DIR", NULL);
     zl_clear_cache();
 }
 

@@ -46,7 +46,7 @@ static const char *lacks_fake(void) {
 }
 
 static zl_stream on(const char *device) {
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("ZL_CACHE_DIR", test_folder());
     return zl_new_stream(device);
 }
 
@@ -59,7 +59,7 @@ static void check_order(void) {
 static void end(zl_scope scope) {
     zl_scope_end(scope);
     check_order();
-    unsetenv("ZL_CACHE_DIR");
+    test_setenv("ZL_CACHE_DIR", NULL);
     zl_clear_cache();
 }
 
@@ -213,11 +213,11 @@ TEST(a_kernel_that_does_not_compile_fails_the_array) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     zl_array x = zl_retain(zl_arange(0, 100, 1, ZL_FLOAT32));
     CHECK(zl_item(zl_sum(x)) == 4950);
-    setenv("FAKE_NVRTC_FAILS", "elements_0", 1);
+    test_setenv("FAKE_NVRTC_FAILS", "elements_0");
     CHECK(zl_item(zl_sum(x)) == 4950);
     CHECK_ERROR(ZL_ERROR_COMPILE, zl_eval(zl_sin(x)));
     CHECK_HAS(test_last_error(), "told to fail");
-    unsetenv("FAKE_NVRTC_FAILS");
+    test_setenv("FAKE_NVRTC_FAILS", NULL);
     CHECK(zl_eval(zl_sin(x)));
     zl_release(x);
     end(scope);
@@ -254,11 +254,11 @@ TEST(a_kernel_of_a_program_runs) {
     CHECK(data);
     k.source = "y[0] = nothing;";
     zl_array again[] = {zl_zeros(ZL_SHAPE(4, 3), ZL_FLOAT32), zl_astype(zl_scalar(2), ZL_FLOAT32)};
-    setenv("FAKE_NVRTC_FAILS", "nothing", 1);
+    test_setenv("FAKE_NVRTC_FAILS", "nothing");
     REQUIRE(zl_cuda_kernel(&k, 0, 2, again, &y));
     CHECK_ERROR(ZL_ERROR_COMPILE, zl_eval(y));
     CHECK_HAS(test_last_error(), "told to fail");
-    unsetenv("FAKE_NVRTC_FAILS");
+    test_setenv("FAKE_NVRTC_FAILS", NULL);
     end(scope);
 }
 
@@ -324,10 +324,10 @@ TEST(a_kernel_with_other_parameters_is_refused) {
 
 TEST(a_fallback_that_is_not_wanted_names_the_op) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
-    setenv("ZL_NO_FALLBACK", "1", 1);
+    test_setenv("ZL_NO_FALLBACK", "1");
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_eigvals(zl_eye(3, 3, 0, ZL_FLOAT32))));
     CHECK_HAS(test_last_error(), "ZL_NO_FALLBACK");
-    unsetenv("ZL_NO_FALLBACK");
+    test_setenv("ZL_NO_FALLBACK", NULL);
     end(scope);
 }
 
@@ -418,11 +418,11 @@ TEST(hot_programs_run_as_graphs) {
     run_chains(10);
     CHECK(zl_counter("graphs") >= graphs + 10);
     CHECK(fake.calls("cuLaunchKernel") < launches + 10 * LINKS / 2);
-    setenv("ZL_GRAPHS", "0", 1);
+    test_setenv("ZL_GRAPHS", "0");
     graphs = zl_counter("graphs");
     run_chains(3);
     CHECK_EQ_INT(zl_counter("graphs"), graphs);
-    unsetenv("ZL_GRAPHS");
+    test_setenv("ZL_GRAPHS", NULL);
     zl_set_compile_mode(ZL_COMPILE_ENABLED);
     end(scope);
 }
@@ -462,9 +462,9 @@ TEST(graphs_change_no_result) {
     int64_t graphs = zl_counter("graphs");
     train(with);
     CHECK(zl_counter("graphs") >= graphs + 3);
-    setenv("ZL_GRAPHS", "0", 1);
+    test_setenv("ZL_GRAPHS", "0");
     train(without);
-    unsetenv("ZL_GRAPHS");
+    test_setenv("ZL_GRAPHS", NULL);
     for (int i = 0; i < 12; i++)
         CHECK_EQ_F64(with[i], without[i]);
     CHECK(fabsf(with[0]) > 0.01f);

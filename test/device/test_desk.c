@@ -311,10 +311,10 @@ static void check_files(void) {
 
 TEST(kernels_of_ops_in_the_interpreter) {
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
-    setenv("ZL_TEST_KERNELS", kernels, 1);
+    test_setenv("ZL_TEST_KERNELS", kernels);
     run_for_libraries("interpreter");
     make_patches();
-    unsetenv("ZL_TEST_KERNELS");
+    test_setenv("ZL_TEST_KERNELS", NULL);
     if (!can_start_itself())
         SKIP("this program cannot start itself (in an emulator)");
     run_ops("interpreter");

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static void use_folder(const char *folder) {
-    setenv("ZL_CACHE_DIR", folder, 1);
+    test_setenv("ZL_CACHE_DIR", folder);
 }
 
 struct made {
@@ -115,7 +115,7 @@ TEST(the_oldest_entries_go_first) {
     struct made m = {0};
     char name[32], path[4096];
     use_folder(test_folder());
-    setenv("ZL_CACHE_SIZE", "100k", 1);
+    test_setenv("ZL_CACHE_SIZE", "100k");
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "entry %d", i);
         CHECK(ask(&m, name));
@@ -123,7 +123,7 @@ TEST(the_oldest_entries_go_first) {
         CHECK(ask(&m, "entry 0")); // used again and again, it stays
         usleep(2000);
     }
-    unsetenv("ZL_CACHE_SIZE");
+    test_setenv("ZL_CACHE_SIZE", NULL);
     CHECK(entries(test_folder()) < 15);
     path_of(path, test_folder(), "entry 0", "kernel.thing");
     CHECK(access(path, R_OK) == 0);
@@ -267,10 +267,10 @@ TEST(other_folders_beside_the_cache_stay) {
     make_old(photos);
     make_old(hashed);
     use_folder(test_folder());
-    setenv("ZL_CACHE_SIZE", "1", 1);
+    test_setenv("ZL_CACHE_SIZE", "1");
     CHECK(ask(&m, "one"));
     CHECK(ask(&m, "two"));
-    unsetenv("ZL_CACHE_SIZE");
+    test_setenv("ZL_CACHE_SIZE", NULL);
     CHECK(has_file(photos, "kernel.jpg"));
     CHECK(has_file(hashed, "sum"));
 }
@@ -294,9 +294,9 @@ TEST(other_files_inside_the_cache_stay) {
     make_old(link);
     make_old(notes);
     make_old(left);
-    setenv("ZL_CACHE_SIZE", "1", 1);
+    test_setenv("ZL_CACHE_SIZE", "1");
     CHECK(ask(&m, "two"));
-    unsetenv("ZL_CACHE_SIZE");
+    test_setenv("ZL_CACHE_SIZE", NULL);
     CHECK(has_file(notes, "notes.txt"));
     CHECK(has_file(outside, "kernel.c") && has_file(outside, "sum"));
     CHECK(access(left, F_OK) != 0); // of a process that was ended: this one is ours

@@ -33,8 +33,8 @@ static const char *lacks_hip(void) {
     void *library = dlopen(ZL_BUILD_DIR "/fake/libamdhip64.so.6", RTLD_NOW); // found by its name from now on
     if (!library || !library_bind(library_open(installed), symbols, COUNT(symbols), NULL))
         return "another libamdhip64.so is installed";
-    setenv("HSA_OVERRIDE_GFX_VERSION", "9.0.10", 1);
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("HSA_OVERRIDE_GFX_VERSION", "9.0.10");
+    test_setenv("ZL_CACHE_DIR", test_folder());
     if (system("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null"))
         return "no clang for amdgcn is installed";
     if (system("[ -x \"$(clang -print-prog-name=lld)\" ] && [ -x \"$(clang "

@@ -624,14 +624,14 @@ static void check_errors(void) {
     }
     bool falls_back = zl_counter("fallbacks") > fallbacks;
     CHECK(falls_back || !strcmp(zl_default_stream()->device->name, "cuda")); // which has them by cuSOLVER
-    setenv("ZL_NO_FALLBACK", "1", 1);
+    test_setenv("ZL_NO_FALLBACK", "1");
     if (falls_back) {
         CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(zl_eye(3, 3, 0, ZL_FLOAT32))));
         CHECK_HAS(test_last_error(), zl_default_stream()->device->name);
     } else {
         CHECK(zl_eval(zl_linalg_inv(zl_eye(3, 3, 0, ZL_FLOAT32))));
     }
-    unsetenv("ZL_NO_FALLBACK");
+    test_setenv("ZL_NO_FALLBACK", NULL);
     CHECK(zl_eval(zl_exp(x)));
     zl_release(failed);
     zl_release(after);

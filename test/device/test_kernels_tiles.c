@@ -94,14 +94,14 @@ static struct kernel_place begin(void) {
     refuses = false;
     atomic_store(&made, 0);
     atomic_store(&compiled, 0);
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("ZL_CACHE_DIR", test_folder());
     return (struct kernel_place){.target = &target, .record = &the_unit.target};
 }
 
 static void end(void) {
     text_free(&said);
     said = (struct text){0};
-    unsetenv("ZL_CACHE_DIR");
+    test_setenv("ZL_CACHE_DIR", NULL);
 }
 
 // Kernels --------------------------------------------------------------------------------------------------------------

@@ -265,12 +265,12 @@ TEST(waiting_for_a_device) {
 
 TEST(no_fallback_is_an_error) {
     zl_scope scope = zl_scope_begin_on(on_apart());
-    setenv("ZL_NO_FALLBACK", "1", 1);
+    test_setenv("ZL_NO_FALLBACK", "1");
     zl_array x = numbers(10, 0);
     CHECK(zl_eval(zl_add(x, x)));
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_tanh(x)));
     CHECK_HAS(test_last_error(), "apart");
     CHECK_HAS(test_last_error(), "tanh");
-    unsetenv("ZL_NO_FALLBACK");
+    test_setenv("ZL_NO_FALLBACK", NULL);
     zl_scope_end(scope);
 }

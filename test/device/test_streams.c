@@ -128,7 +128,7 @@ TEST(random_graphs_over_streams_give_what_the_cpu_gives) {
     bool fake = is_fake();
     int graphs = test_long() ? 1000 : test_quick() ? 3 : fake ? 20 : 60;
     REQUIRE(make_streams(device, "cuda") && make_streams(host, "cpu"));
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("ZL_CACHE_DIR", test_folder());
     for (int i = 0; i < graphs; i++) {
         uint64_t seed = test_random();
         int64_t n = fake ? 4 + 2 * (int64_t)(seed % 8) : 1 << (3 + seed % 7);
@@ -141,7 +141,7 @@ TEST(random_graphs_over_streams_give_what_the_cpu_gives) {
         free(want);
     }
     zl_set_compile_mode(ZL_COMPILE_ENABLED);
-    unsetenv("ZL_CACHE_DIR");
+    test_setenv("ZL_CACHE_DIR", NULL);
     zl_clear_cache();
 }
 

@@ -87,7 +87,7 @@ static bool is_right(const struct attempt *a, double want, struct state before) 
 
 // The first `all` allocations, then a sample of the later ones.
 static void fail_each(scenario *run, bool in_new_thread, long all) {
-    setenv("ZL_HOT", "1000000000", 1); // no kernel gets so far that another thread compiles it
+    test_setenv("ZL_HOT", "1000000000"); // no kernel gets so far that another thread compiles it
     struct attempt a = attempt(run, 0, in_new_thread);
     double want = a.value;
     if (!a.ok)
@@ -102,7 +102,7 @@ static void fail_each(scenario *run, bool in_new_thread, long all) {
     }
     a = attempt(run, 0, in_new_thread);
     CHECK(a.ok && a.value == want);
-    unsetenv("ZL_HOT");
+    test_setenv("ZL_HOT", NULL);
 }
 
 static void fail_both_ways(scenario *run, long all) {

@@ -124,8 +124,8 @@ static void try_once(int round) {
     REQUIRE(mkdir(folder, 0700) == 0 && mkdir(outside, 0700) == 0);
     for (int i = 0; i < 4; i++)
         put_any(outside, "/", DEPTH, false);
-    setenv("ZL_CACHE_DIR", folder, 1);
-    setenv("ZL_CACHE_SIZE", test_between(0, 1) ? "20k" : "1", 1);
+    test_setenv("ZL_CACHE_DIR", folder);
+    test_setenv("ZL_CACHE_SIZE", test_between(0, 1) ? "20k" : "1");
     bool first = test_between(0, 1);
     if (first)
         ask(2);
@@ -146,11 +146,11 @@ TEST(crafted_names_in_the_kernel_cache) {
     for (int i = 0, rounds = test_long() ? 2000 : test_quick() ? 40 : 200; i < rounds; i++)
         try_once(i);
     zl_set_log(NULL, NULL);
-    unsetenv("ZL_CACHE_SIZE");
+    test_setenv("ZL_CACHE_SIZE", NULL);
     if (old)
-        setenv("ZL_CACHE_DIR", old, 1);
+        test_setenv("ZL_CACHE_DIR", old);
     else
-        unsetenv("ZL_CACHE_DIR");
+        test_setenv("ZL_CACHE_DIR", NULL);
     free(old);
     free(kept);
 }

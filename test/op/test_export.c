@@ -232,10 +232,10 @@ TEST(kernels_in_cuda_are_exported) {
 TEST(kernels_of_files_can_be_refused) {
     zl_array x = op_test_range(ZL_SHAPE(3, 4), ZL_FLOAT32);
     REQUIRE(zl_export(path_of("f"), fn_of(with_cuda_kernel), 1, &x, NULL));
-    setenv("ZL_FILE_KERNELS", "0", 1);
+    test_setenv("ZL_FILE_KERNELS", "0");
     CHECK_ERROR(ZL_ERROR_VALUE, zl_import(path_of("f")));
     CHECK_HAS(test_last_error(), "brings a kernel in CUDA C++, which ZL_FILE_KERNELS=0 refuses");
-    unsetenv("ZL_FILE_KERNELS");
+    test_setenv("ZL_FILE_KERNELS", NULL);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_export(path_of("f"), fn_of(with_c_kernel), 1, &x, NULL));
     CHECK_HAS(test_last_error(), "cannot be exported");
 }

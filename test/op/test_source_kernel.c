@@ -11,7 +11,7 @@
 
 // One that compiles for the machine that the test runs on.
 static bool has_compiler(void) {
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("ZL_CACHE_DIR", test_folder());
     bool works = cpu_jit_alone("int probe(void); int probe(void) { return 1; }", "-w", "probe");
     zl_clear_error();
     return works;
@@ -297,17 +297,17 @@ TEST(source_kernels_that_do_not_compile) {
 }
 
 TEST(source_kernels_without_a_compiler) {
-    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    test_setenv("ZL_CACHE_DIR", test_folder());
     const char *set = getenv("ZL_CC");
     char *old = set ? strdup(set) : NULL;
-    setenv("ZL_CC", "no-such-compiler", 1);
+    test_setenv("ZL_CC", "no-such-compiler");
     zl_array y = run_simple("out[thread_position_in_grid.x] = 11;", op_test_range(ZL_SHAPE(2), ZL_FLOAT32));
     CHECK_ERROR(ZL_ERROR_COMPILE, zl_eval(y));
     CHECK_HAS(test_last_error(), "zl_cpu_kernel: simple: no C compiler");
     if (old)
-        setenv("ZL_CC", old, 1);
+        test_setenv("ZL_CC", old);
     else
-        unsetenv("ZL_CC");
+        test_setenv("ZL_CC", NULL);
     free(old);
 }
 

@@ -248,13 +248,13 @@ TEST(devices_that_are_not_here_are_named_with_those_that_are) {
     CHECK_HAS(test_last_error(), "device \"cpu:1\": there is only cpu:0");
     const char *set = getenv("ZL_DEVICE"); // the tests may run on another device
     char *old = set ? strdup(set) : NULL;
-    setenv("ZL_DEVICE", "abacus", 1);
+    test_setenv("ZL_DEVICE", "abacus");
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_new_stream(NULL));
     CHECK_HAS(test_last_error(), "ZL_DEVICE: there is no device \"abacus\"");
     if (old)
-        setenv("ZL_DEVICE", old, 1);
+        test_setenv("ZL_DEVICE", old);
     else
-        unsetenv("ZL_DEVICE");
+        test_setenv("ZL_DEVICE", NULL);
     free(old);
 }
 

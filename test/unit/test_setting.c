@@ -22,9 +22,9 @@ static void hear(zl_log_level level, const char *line, void *context) {
 }
 
 static int64_t number_for(const char *text) {
-    setenv("ZL_CACHE_SIZE", text, 1);
+    test_setenv("ZL_CACHE_SIZE", text);
     int64_t number = setting_number(SETTING_CACHE_SIZE);
-    unsetenv("ZL_CACHE_SIZE");
+    test_setenv("ZL_CACHE_SIZE", NULL);
     return number;
 }
 
@@ -54,9 +54,9 @@ TEST(setting_number) {
 }
 
 static bool flag_for(const char *name, enum setting which, const char *text) {
-    setenv(name, text, 1);
+    test_setenv(name, text);
     bool flag = setting_flag(which);
-    unsetenv(name);
+    test_setenv(name, NULL);
     return flag;
 }
 
@@ -90,9 +90,9 @@ TEST(setting_rows) {
     }
     CHECK(zl_setting(0, NULL, NULL, NULL));
     CHECK(!zl_setting(count, NULL, NULL, NULL) && !zl_setting(-1, NULL, NULL, NULL));
-    setenv("ZL_CC", "my-cc", 1);
+    test_setenv("ZL_CC", "my-cc");
     CHECK_STR(setting_text(SETTING_CC), "my-cc");
-    unsetenv("ZL_CC");
+    test_setenv("ZL_CC", NULL);
     CHECK_STR(setting_text(SETTING_CC), "cc");
 }
 
