@@ -12,7 +12,6 @@ enum { MARKS = 64 };
 static struct unit {
     struct lock lock; // arguments belong to a kernel until it is enqueued
     cl_event mark[MARKS];
-    char identity[512];
 } units[OPENCL_DEVICES];
 
 // Finding ----------------------------------------------------------------------------------------------------------
@@ -40,24 +39,17 @@ static bool describe(int unit, zl_device_info *out) {
 
 static const char *identity(int unit) {
     struct opencl_device *d = opencl_device(unit);
-    struct unit *u = &units[unit];
-    if (d && !u->identity[0])
-        snprintf(u->identity, sizeof u->identity, "opencl %s %s %s %s", d->platform, d->name, d->version,
-                 opencl_options(d));
-    return u->identity;
+    return d ? d->identity : "";
 }
 
 static bool compile(int unit, const struct text *source, struct text *code) {
     struct opencl_device *d = opencl_device(unit);
-    cl_program program = d ? opencl_build(d, source->data, opencl_options(d)) : NULL;
-    bool done = program && opencl_read_code(program, code);
-    opencl_drop(program);
-    return done;
+    return d && opencl_compile(d, source, code);
 }
 
 static bool load(int unit, const char *code, size_t bytes, int count, struct kernel_function *function) {
     struct opencl_device *d = opencl_device(unit);
-    cl_program program = d ? opencl_build_code(d, code, bytes, opencl_options(d)) : NULL;
+    cl_program program = d ? opencl_load(d, code, bytes) : NULL;
     bool good = program;
     for (int i = 0; i < count && good; i++)
         good = (function[i].handle = opencl_function(program, function[i].symbol));

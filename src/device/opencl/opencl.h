@@ -81,9 +81,13 @@ struct opencl_device {
     cl_context context;
     cl_queue queue;
     char name[128], platform[128], version[128];
+    char identity[512]; // what compiled kernels depend on besides their text
     uint64_t memory, largest; // bytes: of the device, of one buffer
     uint32_t units, clock;    // compute units; MHz
     uint64_t kind;            // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
+    // Its driver, PoCL, keeps what it compiled by itself. To give code away it would compile each kernel a second time, for
+    // groups of any size, so that what we keep is the text.
+    bool keeps_code;
     struct target_unit unit;
 };
 
@@ -101,13 +105,11 @@ void opencl_free(cl_memory memory);
 bool opencl_write(struct opencl_device *d, cl_memory to, const void *from, size_t bytes);
 bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes);
 
-// What all texts of kernels are compiled with on a device: numbers are rounded as doc/tile.md says.
-const char *opencl_options(const struct opencl_device *d);
-// Compiles a text; NULL and an error that has the compiler's log. Options may be NULL.
-cl_program opencl_build(struct opencl_device *d, const char *source, const char *options);
-// The driver's code of a program, and a program of it.
-bool opencl_read_code(cl_program program, struct text *code);
-cl_program opencl_build_code(struct opencl_device *d, const char *code, size_t bytes, const char *options);
+// Compiles a text. Returns NULL with an error that has the compiler's log.
+cl_program opencl_build(struct opencl_device *d, const char *source, size_t bytes);
+// What to keep of a text for the next process, and a program made of that.
+bool opencl_compile(struct opencl_device *d, const struct text *source, struct text *code);
+cl_program opencl_load(struct opencl_device *d, const char *code, size_t bytes);
 void opencl_drop(cl_program program);
 cl_function opencl_function(cl_program program, const char *name); // NULL and an error
 

@@ -83,10 +83,18 @@ static void set_unit(struct opencl_device *d) {
     d->unit.target.lacks_wide_atomics = !has_extension(d->device, "cl_khr_int64_base_atomics");
 }
 
+// What all texts of kernels are compiled with: numbers are rounded as doc/tile.md says.
+#define COMMON_OPTIONS "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -w"
+
+static const char *options_of(const struct opencl_device *d) {
+    return d->kind & OPENCL_KIND_CPU ? COMMON_OPTIONS " -DZL_CPU" : COMMON_OPTIONS;
+}
+
 static void describe(struct opencl_device *d, cl_platform platform, cl_device device) {
     d->device = device;
     if (api.clGetPlatformInfo(platform, PLATFORM_NAME, sizeof d->platform - 1, d->platform, NULL) != CL_DONE)
         d->platform[0] = 0;
+    d->keeps_code = !strcmp(d->platform, "Portable Computing Language");
     text_info(device, DEVICE_NAME, d->name, sizeof d->name);
     text_info(device, DEVICE_VERSION, d->version, sizeof d->version);
     api.clGetDeviceInfo(device, DEVICE_TYPE, sizeof d->kind, &d->kind, NULL);
@@ -95,6 +103,10 @@ static void describe(struct opencl_device *d, cl_platform platform, cl_device de
     api.clGetDeviceInfo(device, DEVICE_UNITS, sizeof d->units, &d->units, NULL);
     api.clGetDeviceInfo(device, DEVICE_CLOCK, sizeof d->clock, &d->clock, NULL);
     set_unit(d);
+    char identity[sizeof d->identity]; // gcc 12 takes members of one element for memory that overlaps
+    snprintf(identity, sizeof identity, "opencl %s %s %s %s%s", d->platform, d->name, d->version,
+             options_of(d), d->keeps_code ? ", text" : "");
+    memcpy(d->identity, identity, sizeof identity);
 }
 
 static void find_devices(void) {
@@ -191,12 +203,6 @@ bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes
                                   "clEnqueueReadBuffer");
 }
 
-#define COMMON_OPTIONS "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -w"
-
-const char *opencl_options(const struct opencl_device *d) {
-    return d->kind & OPENCL_KIND_CPU ? COMMON_OPTIONS " -DZL_CPU" : COMMON_OPTIONS;
-}
-
 static void report_log(struct opencl_device *d, cl_program program, int32_t code) {
     size_t bytes = 0;
     api.clGetProgramBuildInfo(program, d->device, BUILD_LOG, 0, NULL, &bytes);
@@ -207,14 +213,14 @@ static void report_log(struct opencl_device *d, cl_program program, int32_t code
     memory_free(log);
 }
 
-cl_program opencl_build(struct opencl_device *d, const char *source, const char *options) {
+cl_program opencl_build(struct opencl_device *d, const char *source, size_t bytes) {
     int32_t code;
-    cl_program program = api.clCreateProgramWithSource(d->context, 1, &source, NULL, &code);
+    cl_program program = api.clCreateProgramWithSource(d->context, 1, &source, &bytes, &code);
     if (!program) {
         opencl_check(code, "clCreateProgramWithSource");
         return NULL;
     }
-    code = api.clBuildProgram(program, 1, &d->device, options ? options : "", NULL, NULL);
+    code = api.clBuildProgram(program, 1, &d->device, options_of(d), NULL, NULL);
     if (code == CL_DONE)
         return program;
     report_log(d, program, code);
@@ -222,7 +228,7 @@ cl_program opencl_build(struct opencl_device *d, const char *source, const char 
     return NULL;
 }
 
-bool opencl_read_code(cl_program program, struct text *code) {
+static bool read_code(cl_program program, struct text *code) {
     size_t bytes = 0;
     if (!opencl_check(api.clGetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL),
                       "clGetProgramInfo"))
@@ -237,7 +243,18 @@ bool opencl_read_code(cl_program program, struct text *code) {
     return done;
 }
 
-cl_program opencl_build_code(struct opencl_device *d, const char *code, size_t bytes, const char *options) {
+bool opencl_compile(struct opencl_device *d, const struct text *source, struct text *code) {
+    if (d->keeps_code) {
+        text_bytes(code, source->data, source->len);
+        return !code->failed;
+    }
+    cl_program program = opencl_build(d, source->data, (size_t)source->len);
+    bool done = program && read_code(program, code);
+    opencl_drop(program);
+    return done;
+}
+
+static cl_program load_binary(struct opencl_device *d, const char *code, size_t bytes) {
     int32_t status = 0, failed = 0;
     const unsigned char *binary = (const unsigned char *)code;
     cl_program program =
@@ -246,10 +263,14 @@ cl_program opencl_build_code(struct opencl_device *d, const char *code, size_t b
         opencl_check(failed, "clCreateProgramWithBinary");
         return NULL;
     }
-    if (opencl_check(api.clBuildProgram(program, 1, &d->device, options, NULL, NULL), "clBuildProgram"))
+    if (opencl_check(api.clBuildProgram(program, 1, &d->device, options_of(d), NULL, NULL), "clBuildProgram"))
         return program;
     opencl_drop(program);
     return NULL;
+}
+
+cl_program opencl_load(struct opencl_device *d, const char *code, size_t bytes) {
+    return d->keeps_code ? opencl_build(d, code, bytes) : load_binary(d, code, bytes);
 }
 
 void opencl_drop(cl_program program) {

@@ -40,29 +40,19 @@ static bool find_functions(struct compiled *c) {
 }
 
 static bool compile_text(const struct text *source, struct text *code, void *context) {
-    struct opencl_device *d = context;
-    cl_program program = opencl_build(d, source->data, opencl_options(d));
-    bool done = program && opencl_read_code(program, code);
-    opencl_drop(program);
-    return done;
+    return opencl_compile(context, source, code);
 }
 
 static void *load_code(const char *code, size_t bytes, void *context) {
-    struct opencl_device *d = context;
-    return opencl_build_code(d, code, bytes, opencl_options(d));
+    return opencl_load(context, code, bytes);
 }
 
 static bool build(struct compiled *c, const struct text *source) {
     struct opencl_device *d = c->device;
-    struct text identity = {0};
-    text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, opencl_options(d));
-    if (!identity.failed)
-        c->program =
-            kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
-    text_free(&identity);
+    c->program = kernel_code_use(&(struct kernel_code){d->identity, source, compile_text, load_code, d});
     if (!c->program) { // a driver that does not give its code away; else the same error
         zl_clear_error();
-        c->program = opencl_build(d, source->data, opencl_options(d));
+        c->program = opencl_build(d, source->data, (size_t)source->len);
     }
     return c->program;
 }
