@@ -69,6 +69,10 @@ bench-fusion: build ## Fused expressions and a training step, beside PyTorch, JA
 	@python=$$(tool/python.sh $(BUILD) numpy torch 'jax[cpu]' 'mlx[cpu]==0.32.4') && \
 		PYTHONPATH=$(BUILD)/python "$$python" bench/fusion.py --check
 
+bench-programs: build ## Whole programs (training, prefill, decoding) with memory beside MLX and PyTorch; PROGRAMS has options
+	@python=$$(tool/python.sh $(BUILD) numpy torch 'mlx[cpu]==0.32.4' mlx-lm) && \
+		PYTHONPATH=$(BUILD)/python "$$python" bench/programs.py $(PROGRAMS)
+
 bench-cpu: build ## The bars of the CPU in one table, beside PyTorch, JAX, NumPy, BLIS, MLX, and llama.cpp if GGML is its folder
 	@python=$$(tool/python.sh $(BUILD) numpy torch 'jax[cpu]' 'mlx[cpu]==0.32.4') && \
 		PYTHONPATH=$(BUILD)/python "$$python" bench/cpu.py --build $(BUILD) $(if $(GGML),--ggml "$(GGML)") $(if $(ONLY),--only "$(ONLY)") \
@@ -98,4 +102,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done
 
-.PHONY: help demo test test-matrix test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-matrix test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean

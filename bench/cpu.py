@@ -90,7 +90,7 @@ def main():
         return peers.serve(LIBRARIES[options.serve])
     bars = cpu_bars.program_bars(options) if options.build and options.only in ("", "programs") else []
     cases = [make_case(name, bar) for name, bar in (names(options.seed) | dict.fromkeys(options.also, 1.0)).items()]
-    bars += cpu_bars.case_bars(peers.run(options, cases, COMPARED, ("mlx+openblas",)))
+    bars += cpu_bars.case_bars(peers.run(options, cases, COMPARED, ("mlx+openblas",))[0])
     if options.json or options.markdown:
         return 0
     return not cpu_bars.print_bars(bars) and options.check

@@ -41,6 +41,8 @@ def answer(library, state, order):
             calls += 1
         state["run"], state["calls"] = run, max(1, int(0.002 * calls / WARM))
         return {"value": number}
+    if order["do"] == "memory":
+        return {"bytes": state["library"].memory(state["run"])}
     return {"seconds": (processor_time if order["cpu"] else best_time)(state["run"], state["calls"])}
 
 
@@ -77,12 +79,15 @@ def serve(library):
 
 
 class Library:
-    def __init__(self, name, preload):
+    def __init__(self, name, preload, path=None, arguments=()):
+        """path: where Python looks for it first; arguments: of the benchmark, which its process needs too."""
         environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "BLIS_NUM_THREADS": "2", "ZL_THREADS": "2"}
+        if path:
+            environment["PYTHONPATH"] = os.path.abspath(path)
         blas = ctypes.util.find_library("openblas")
         if preload and blas:  # MLX's wheel comes with a slower one
             environment["LD_PRELOAD"] = blas
-        self.process = subprocess.Popen([sys.executable, sys.argv[0], "--serve", name], text=True, env=environment,
+        self.process = subprocess.Popen([sys.executable, sys.argv[0], *arguments, "--serve", name], text=True, env=environment,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.name, self.opened = name, self.ask(do="open")
 
@@ -250,10 +255,11 @@ def parser_of(doc):
     return parser
 
 
-def run(options, cases, compared, preloaded=("mlx",)):
-    """Measures and reports; the cases that were chosen."""
+def run(options, cases, compared, preloaded=("mlx",), paths={}, arguments=()):
+    """Measures and reports; the cases that were chosen, and the versions of the libraries."""
     cases = [c for c in cases if options.only in c.name]
-    libraries = {name: Library(name, name in preloaded) for name in sorted({name for case in cases for name in case.wanted})}
+    libraries = {name: Library(name, name in preloaded, paths.get(name), arguments)
+                 for name in sorted({name for case in cases for name in case.wanted})}
     versions = {name: l.opened["version"] for name, l in libraries.items() if "version" in l.opened}
     table = not (options.json or options.markdown)
     rounds, kept = LEAST if options.quick else ROUNDS, read_kept(options)
@@ -281,11 +287,11 @@ def run(options, cases, compared, preloaded=("mlx",)):
         print_markdown(cases, versions, compared)
     else:
         print_end(cases, versions, options.cpu)
-    return cases
+    return cases, versions
 
 
 def main(options, cases, table_of_libraries, compared, preloaded=("mlx",)):
     """compared: libraries in the order of columns; preloaded: those that are given the system's BLAS."""
     if options.serve:
         return serve(table_of_libraries[options.serve])
-    return any(c.is_low() for c in run(options, cases, compared, preloaded)) and options.check
+    return any(c.is_low() for c in run(options, cases, compared, preloaded)[0]) and options.check
