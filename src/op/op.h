@@ -115,6 +115,11 @@ bool op_scales(const struct call *c);
 // and more of themselves from the middle of two numbers, or in it where these are subnormal, and the product errs by 2^-23.
 bool op_has_inverse(const struct call *c);
 
+// flops.c: Returns the arithmetic operations of a call with inputs: one per element of an elementwise op or of a reduction's input, two
+// per multiplication and addition of a product. 0: it only moves data, or the number follows from the values (svd, eig, sort).
+double op_flops(const struct call *c);
+bool op_selects(const struct op *op); // it reads no more of its first input than its result has
+
 int64_t op_double_arg(double value); // FIELD_DOUBLE in its word, and back
 double  op_arg_double(int64_t word);
 

@@ -1,6 +1,5 @@
 // explain.c - zl_explain: what an evaluation would do, in words.
 
-#include "op/ops.h"
 #include "schedule/schedule.h"
 
 struct explanation {
@@ -11,19 +10,6 @@ struct explanation {
 };
 
 // Costs --------------------------------------------------------------------------------------------------------------
-
-// An elementwise op counts as one, a multiplication and an addition of a product as two; what only moves data has none.
-static double operations_of(const struct call *c) {
-    zl_array y = call_first(c);
-    switch (c->op->kind) {
-    case OP_ELEMENTWISE: return (double)y->size;
-    case OP_REDUCE: return (double)c->in[0]->size;
-    default: break;
-    }
-    if (op_is_product(c->op))
-        return 2.0 * (double)y->size * (double)c->in[0]->dim[c->in[0]->ndim - 1];
-    return c->op == &op_scan ? (double)y->size : 0;
-}
 
 static bool is_made_in(zl_array x, const struct segment *s, int begin, int end) {
     for (int i = begin; i < end; i++)
@@ -92,7 +78,7 @@ static void add_kernel(struct explanation *e, const struct segment *s, int begin
     double read = bytes_read(s, begin, end), written = bytes_written(s, begin, end), operations = 0;
     text_add(out, "  %d. ", ++e->kernels);
     for (int i = begin; i < end; i++) {
-        operations += operations_of(s->call[i]);
+        operations += op_flops(s->call[i]);
         text_add(out, "%s%s", i > begin ? " + " : "", s->call[i]->op->name);
     }
     text_add(out, " of ");
