@@ -7,6 +7,7 @@
 struct cost {
     const struct tile_kernel *kernel;
     union tile_value *name; // by id; a loop variable stands in the middle of its range
+    bool *varies;           // by id of name: it follows from what is in memory
     double *read, *written; // bytes by id of buffer
     int *seen;              // by id of expression: the statement that it was last counted in
     int stmts;
@@ -21,14 +22,27 @@ static union tile_value name_value(void *data, expr e, const int64_t *index) {
     return e->op == TILE_LOAD ? (union tile_value){.u = 0} : ((struct cost *)data)->name[e->name->id];
 }
 
-static int64_t number(struct cost *c, expr e) {
+static union tile_value value_of(struct cost *c, expr e) {
     union tile_value value = {.u = 0};
     struct tile_tape *tape = tile_tape(1, &e);
     c->failed = c->failed || !tape;
     if (tape)
         tile_tape_run(tape, name_value, c, &value);
     tile_tape_free(tape);
-    return value.i;
+    return value;
+}
+
+static int64_t number(struct cost *c, expr e) {
+    return value_of(c, e).i;
+}
+
+// Whether a value follows from sizes and loop variables alone.
+static bool is_known(const struct cost *c, expr e) {
+    bool is_name = tile_op_is_leaf(e->op) && e->op != TILE_CONST && e->op != TILE_LOAD;
+    bool known = e->op != TILE_LOAD && e->op != TILE_SCALAR && !(is_name && c->varies[e->name->id]);
+    for (int i = 0; known && i < e->args; i++)
+        known = is_known(c, e->arg[i]);
+    return known;
 }
 
 static double product(struct cost *c, const expr *list, int count) {
@@ -65,14 +79,15 @@ static double operations_of(enum tile_op op, struct tile_type type) {
     return !tile_type_is_complex(type) ? 1 : op == TILE_MUL ? 6 : 2;
 }
 
-// Every node once a statement, as it is computed.
+// Every node once a statement, as it is computed. Arithmetic of integers is that of indices.
 static void count_expr(struct cost *c, expr e, double times) {
     if (c->seen[e->id] == c->stmts)
         return;
     c->seen[e->id] = c->stmts;
     if (e->op == TILE_LOAD)
         touch(c->read, e->buffer, times);
-    c->operations += operations_of(e->op, e->type) * times;
+    if (!tile_type_is_integer(e->type))
+        c->operations += operations_of(e->op, e->type) * times;
     for (int i = 0; i < e->args; i++)
         count_expr(c, e->arg[i], times);
 }
@@ -130,8 +145,27 @@ static void count_store(struct cost *c, const struct tile_stmt *s, double times)
     touch(c->written, s->buffer, times);
     if (s->kind != TILE_ATOMIC)
         return;
+    if (s->old)
+        c->varies[s->old->id] = true;
     touch(c->read, s->buffer, times);
     c->operations += operations_of(s->combine, s->buffer->type) * times;
+}
+
+// A condition on sizes and loop variables holds, or not, as in the middle of their ranges; of others each branch counts half.
+static void count_if(struct cost *c, const struct tile_stmt *s, double times) {
+    double share = !is_known(c, s->mask) ? 0.5 : value_of(c, s->mask).b ? 1 : 0;
+    count_expr(c, s->mask, times);
+    count_block(c, s->body, times * share);
+    count_block(c, s->other, times * (1 - share));
+}
+
+// An index that has a name is known where that is used.
+static void count_assign(struct cost *c, const struct tile_stmt *s, double times) {
+    int id = (s->kind == TILE_ASSIGN ? s->name[0] : s->old)->id;
+    count_expr(c, s->value, times);
+    c->varies[id] = s->kind != TILE_ASSIGN || !tile_type_is_integer(s->value->type) || !is_known(c, s->value);
+    if (!c->varies[id])
+        c->name[id] = value_of(c, s->value);
 }
 
 static void count_stmt(struct cost *c, const struct tile_stmt *s, double times) {
@@ -140,16 +174,15 @@ static void count_stmt(struct cost *c, const struct tile_stmt *s, double times) 
     case TILE_STORE:
     case TILE_ATOMIC: count_store(c, s, times); break;
     case TILE_SHUFFLE:
-    case TILE_ASSIGN: count_expr(c, s->value, times); break;
+    case TILE_ASSIGN: count_assign(c, s, times); break;
     case TILE_MAP:
     case TILE_THREAD:
     case TILE_GRID: count_points(c, s, times); break;
     case TILE_FOR: count_for(c, s, times); break;
-    case TILE_IF:
+    case TILE_IF: count_if(c, s, times); break;
     case TILE_WHILE:
         count_expr(c, s->mask, times);
-        count_block(c, s->body, s->kind == TILE_IF ? times / 2 : times);
-        count_block(c, s->other, times / 2);
+        count_block(c, s->body, times);
         break;
     case TILE_COPY: count_copy(c, s, times); break;
     case TILE_IM2COL:
@@ -187,16 +220,18 @@ struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symb
     struct tile_cost result = {0, 0};
     struct cost c = {.kernel = kernel};
     c.name = memory_zero((size_t)(kernel->names + 1) * sizeof *c.name);
+    c.varies = memory_zero((size_t)(kernel->names + 1) * sizeof *c.varies);
     c.read = memory_zero((size_t)(kernel->buffers + 1) * sizeof *c.read);
     c.written = memory_zero((size_t)(kernel->buffers + 1) * sizeof *c.written);
     c.seen = memory_zero((size_t)(kernel->ids + 1) * sizeof *c.seen);
-    if (c.name && c.read && c.written && c.seen) {
+    if (c.name && c.varies && c.read && c.written && c.seen) {
         for (int i = 0; i < kernel->symbols; i++)
             c.name[kernel->symbol[i]->id].i = symbol_values[i];
         count_block(&c, kernel->body, 1);
         result = (struct tile_cost){c.operations, parameter_bytes(&c)};
     }
     memory_free(c.name);
+    memory_free(c.varies);
     memory_free(c.read);
     memory_free(c.written);
     memory_free(c.seen);

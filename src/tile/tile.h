@@ -340,8 +340,8 @@ struct tile_kernel *tile_parse_with(const char *text, const char *file, const ch
 bool tile_verify(const struct tile_kernel *kernel);
 
 // cost.c: arithmetic operations and bytes of parameters that one run moves, for these values of the symbols. An op is
-// one (a complex one 2, a product 6), indices and comparisons are none; an if counts half of each branch, a while one
-// round. Bytes of a parameter are counted once however often they are touched.
+// one (a complex one 2, a product 6), integers, as of indices, and comparisons are none. Of an if on sizes and loop variables that branch
+// counts which is taken in the middle of their ranges, of another one half of each; a while counts one round. Bytes of a parameter are counted once however often they are touched.
 struct tile_cost { double flops, bytes; };
 struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symbol_values);
 

@@ -287,6 +287,28 @@ TEST(tile_running_outside_is_an_error) {
     tile_free(kernel);
 }
 
+// Indices are no operations of a kernel, and ends of ranges do not count like their middle.
+TEST(tile_cost_of_branches_and_indices) {
+    struct tile_kernel *kernel = parse("kernel k index 32 <n>(x: f32[n]) -> (y: f32[n]) {\n"
+                                       "  grid b in (n + 1023) // 1024, threads 256 {\n"
+                                       "    map t in 256 {\n"
+                                       "      first: i32 = (b * 256 + t) * 4\n"
+                                       "      if first + 4 <= n {\n"
+                                       "        unroll j in 4 { y[first + j] = x[first + j] * 2.0 + 1.0 }\n"
+                                       "      } else {\n"
+                                       "        for i in first .. n { y[i] = x[i] * 2.0 + 1.0 }\n"
+                                       "      }\n    }\n  }\n}");
+    REQUIRE(kernel);
+    struct tile_cost cost = tile_cost(kernel, (int64_t[]){65536});
+    CHECK_EQ_F64(cost.flops, 2 * 65536);
+    CHECK_EQ_F64(cost.bytes, 8 * 65536);
+    tile_free(kernel);
+    kernel = parse("kernel k(x: f32[n]) -> (y: f32[n]) { map i in n { if x[i] > 1.0 { y[i] = x[i] * 2.0 } } }");
+    REQUIRE(kernel);
+    CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){100}).flops, 50);
+    tile_free(kernel);
+}
+
 TEST(tile_cost_counts) {
     struct tile_kernel *kernel = tile_row_kernel(TILE_ADD, ZL_FLOAT32, "vs");
     REQUIRE(kernel);
