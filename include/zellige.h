@@ -427,6 +427,17 @@ ZL_API char *zl_to_dot(int count, const zl_array *arrays, const char *const *nam
 // the bytes that each moves and its arithmetic operations. Nothing is evaluated. Free it with zl_free. NULL after an error.
 ZL_API char *zl_explain(zl_array a);
 
+// Profiles ------------------------------------------------------------------------------------------------------
+
+// Records what runs from now on, of all threads: each kernel with its ops, when it ran, the bytes that it moved and its arithmetic
+// operations; evaluations, launches, copies, waits and compilations of the host. path, if it is not NULL, is where zl_profile_end
+// leaves a timeline (trace events, for Perfetto); %p in it is the number of the process. False after an error: one is being recorded
+// already, or path cannot be written. doc/profile.md explains the result. ZL_PROFILE=path does this for a whole program.
+ZL_API bool zl_profile_begin(const char *path);
+// Waits for what is under way, writes the timeline, and returns a table for people: kernels by time, and sums. Free it with zl_free.
+// NULL after an error.
+ZL_API char *zl_profile_end(void);
+
 // Files ---------------------------------------------------------------------------------------------------------
 
 // One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside

@@ -273,4 +273,19 @@ uint16_t bfloat_from_float(float x);
 
 int64_t clock_ns(void); // monotonic
 
+// Reads a counter that goes on steadily and costs a fraction of clock_ns(): its unit is that of the machine. Where there is none, or it may
+// stop or change its pace, it is clock_ns(), as clock_has_ticks says.
+extern bool clock_has_ticks;
+static inline int64_t clock_ticks(void) {
+#if defined(__aarch64__)
+    int64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#elif defined(__x86_64__)
+    return clock_has_ticks ? (int64_t)__builtin_ia32_rdtsc() : clock_ns();
+#else
+    return clock_ns();
+#endif
+}
+
 #endif

@@ -62,6 +62,8 @@ struct device {
     int lanes;
     bool (*follow)(int unit, int lane, int other, int place);
     bool (*done)(int unit, int lane, int place);
+    // Reports when the launches ran that a profile recorded and of which this is not known yet (profile.h). NULL: nothing can tell.
+    void (*profile_end)(void);
     // Describes the index-th way in which it runs ops other than by their tile kernels; false past the last. NULL: there is none.
     bool (*override)(int index, zl_kernel_override *out);
 };

@@ -3,7 +3,7 @@
 
 #include "device/group_kernel.h"
 
-#include "device/device.h"
+#include "device/profile.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -16,8 +16,10 @@ static bool make(const char *folder, void *context) {
     struct text code = {0};
     snprintf(path, sizeof path, "%s/%s", folder, code_file);
     counter_add(COUNTER_COMPILES, 1);
+    int64_t begin = clock_ns();
     bool done = c->compile(c->source, &code, c->context) && !code.failed &&
                 file_write(path, code.data, (size_t)code.len);
+    profile_compiled("compile a kernel", begin);
     text_free(&code);
     return done;
 }

@@ -8,7 +8,7 @@
 // ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever reads what belongs to it.
 // A lane that reads what another wrote follows the other's point: the device waits, not the host.
 
-#include "device/device.h"
+#include "device/profile.h"
 
 #include <stdio.h>
 
@@ -184,6 +184,23 @@ static bool is_sound(const struct device *d, int unit, uint64_t point) {
     return sound;
 }
 
+// d->wait, of which a profile has a record.
+static bool wait_for(const struct device *d, int unit, int lane, int place) {
+    if (!profile_is_on() || profile_is_ending)
+        return d->wait(unit, lane, place);
+    int64_t begin = clock_ticks();
+    bool ok = d->wait(unit, lane, place);
+    profile_add(&(struct profile_record){.kind = PROFILE_WAIT,
+                                         .unit = (uint8_t)unit,
+                                         .lane = (uint8_t)lane,
+                                         .begin = begin,
+                                         .end = clock_ticks(),
+                                         .device = d,
+                                         .name = "wait"},
+                NULL);
+    return ok;
+}
+
 bool device_wait(const struct device *d, int unit, uint64_t point) {
     struct unit *u = d->record && device_check(d) ? find(d, unit) : NULL;
     if (!u)
@@ -192,7 +209,7 @@ bool device_wait(const struct device *d, int unit, uint64_t point) {
     lock_take(&u->lock);
     bool ok = next_point(u, lane) > point || mark(u, lane);
     lock_give(&u->lock);
-    return ok && is_sound(d, unit, point) && d->wait(unit, lane, place_of(point));
+    return ok && is_sound(d, unit, point) && wait_for(d, unit, lane, place_of(point));
 }
 
 // Between lanes --------------------------------------------------------------------------------------------------
@@ -470,6 +487,26 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
     return r ? storage_elsewhere(bytes, r) : NULL;
 }
 
+// d->copy, of which a profile has a record.
+static bool copy_bytes(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
+                       bool to_host) {
+    if (!profile_is_on())
+        return d->copy(unit, lane, to, from, bytes, to_host);
+    int64_t begin = clock_ticks();
+    bool ok = d->copy(unit, lane, to, from, bytes, to_host);
+    profile_add(&(struct profile_record){.kind = PROFILE_COPY,
+                                         .unit = (uint8_t)unit,
+                                         .lane = (uint8_t)lane,
+                                         .begin = begin,
+                                         .end = clock_ticks(),
+                                         .device = d,
+                                         .name = to_host ? "copy to the host" : "copy to the device",
+                                         .read = to_host ? 0 : (float)bytes,
+                                         .written = to_host ? (float)bytes : 0},
+                NULL);
+    return ok;
+}
+
 static void *host_of(const struct storage *s) {
     return __atomic_load_n(&s->data, __ATOMIC_ACQUIRE);
 }
@@ -484,8 +521,8 @@ static bool copy_to_host(struct storage *s) {
     void *data = replica_is_sound(r) ? storage_host_room(s) : NULL;
     if (!data)
         return false;
-    bool ok =
-        r->device->copy(r->unit, lane_of(point_of(r)), data, r->memory, MIN_OF(s->bytes, r->bytes), true);
+    bool ok = copy_bytes(r->device, r->unit, lane_of(point_of(r)), data, r->memory,
+                         MIN_OF(s->bytes, r->bytes), true);
     counter_add(COUNTER_DOWNLOADS, 1);
     __atomic_store_n(&s->data, data, __ATOMIC_RELEASE);
     if (!ok)
@@ -506,7 +543,7 @@ bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
     return device_check(r->device) && replica_is_sound(r) &&
-           r->device->copy(r->unit, lane_of(point_of(r)), out, r->memory, bytes, true);
+           copy_bytes(r->device, r->unit, lane_of(point_of(r)), out, r->memory, bytes, true);
 }
 
 // Under the lock.
@@ -514,7 +551,7 @@ static struct replica *copy_to_unit(const struct device *d, int unit, int lane, 
     struct replica *r = replica_on(d, unit, s);
     if (r || !copy_to_host(s) || !(r = new_replica(d, unit, lane, s->bytes)))
         return r;
-    if (!d->copy(unit, lane, r->memory, s->data, s->bytes, false))
+    if (!copy_bytes(d, unit, lane, r->memory, s->data, s->bytes, false))
         return release_replica(r), NULL;
     counter_add(COUNTER_UPLOADS, 1);
     atomic_store_explicit(&r->ready, device_point(d, unit, lane), memory_order_relaxed);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "device/profile.h"
 #include "schedule/schedule.h"
 
 static struct lock planning;
@@ -256,7 +257,7 @@ static bool fetch(zl_array a) {
     return LIKELY(!device_has_memory()) || !has_storage(a) || device_fetch(a->storage);
 }
 
-bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait) {
+static bool evaluate(const char *function, int count, const zl_array *arrays, bool wait) {
     if (count < 0 || (count && !arrays))
         return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
     if (has_null(function, count, arrays))
@@ -269,6 +270,15 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
             return false;
         ok &= !wait || (report(function, arrays[i]) && settle(arrays[i]));
     }
+    return ok;
+}
+
+bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait) {
+    if (LIKELY(!profile_is_on()))
+        return evaluate(function, count, arrays, wait);
+    int64_t begin = clock_ticks();
+    bool ok = evaluate(function, count, arrays, wait);
+    profile_add(&(struct profile_record){.kind = PROFILE_EVAL, .name = function, .begin = begin, .end = clock_ticks()}, NULL);
     return ok;
 }
 

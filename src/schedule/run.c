@@ -2,6 +2,8 @@
 
 #include "schedule/schedule.h"
 
+#include "device/profile.h"
+
 enum { SLACK = 16384 }; // bytes by which memory that is taken over may be larger than needed
 
 static void set_failure(zl_array a, struct failure *f) {
@@ -313,7 +315,12 @@ void run_now(struct run *run) {
     run->binding.fail = on_fail;
     const struct plan_segment *s = run->segment;
     run->binding.lane = s->device == run->stream->device ? run->stream->lane : 0;
+    struct run_profile profile;
+    if (profile_is_on())
+        run_profile_begin(run, &profile);
     s->device->run(s->unit, s->program, &run->binding);
+    if (UNLIKELY(run->profile != NULL))
+        run_profile_end(run);
     if (UNLIKELY(s->device->record != NULL))
         mark(s, run->binding.lane);
 }

@@ -40,6 +40,9 @@ void stream_end(zl_stream s);                 // after a run: gives it back and 
 bool stream_wait(zl_array a);                 // until a is no longer claimed
 void stream_keep_failure(zl_stream s, int count, const zl_array *arrays); // the first, for who synchronizes
 void stream_told(zl_array a);                 // somebody knows now why a failed
+// Waits until all streams have done what they were asked for; unless `queues`, only devices, not what is still queued. Errors stay where
+// they are.
+void stream_settle_all(bool queues);
 bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees it; false and an error
 
 // tape.c ---------------------------------------------------------------------------------------------------------
@@ -100,6 +103,7 @@ struct run {
     struct plan *plan;
     const struct plan_segment *segment;
     const uint64_t *dies;
+    struct run_profile *profile; // NULL: it is not recorded
     bool waits; // inputs may be under way on other streams
     bool alone; // nobody waits for it
     int kept;
@@ -111,6 +115,25 @@ void run_fail(struct call *c, struct failure *f); // its outputs failed, for thi
 // The same of a call that a thread was running which a fork left behind. Its inputs, of which that thread may have let go some,
 // stay as they are.
 void run_lose(struct call *c);
+
+// profiling.c ----------------------------------------------------------------------------------------------------
+
+// The step of a run that is under way, for the profile, and what the binding called before it was recorded.
+struct run_profile {
+    bool (*prepare)(struct binding *b, int index, uint64_t in_place);
+    void (*finish)(struct binding *b, int index);
+    void (*fail)(struct binding *b, int index);
+    int64_t begin;
+    int first, calls, inputs;
+    uint8_t dtype;
+    bool has_finished, has_failed;
+    double read, written, flops;
+    const struct op *op[64]; // of the first calls
+    zl_array input[16];      // the first that were read
+};
+// Records the steps of a run from now on; the second records the last one.
+void run_profile_begin(struct run *r, struct run_profile *p);
+void run_profile_end(struct run *r);
 
 // eval.c ---------------------------------------------------------------------------------------------------------
 

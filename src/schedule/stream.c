@@ -285,6 +285,27 @@ bool stream_enqueue(zl_stream s, struct run *run) {
     return ok;
 }
 
+static void wait_for_queue(zl_stream s) {
+    pthread_mutex_lock(&s->lock);
+    while (atomic_load(&s->queued))
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_settle_all(bool queues) {
+    bool had_error = zl_error();
+    lock_take(&lock);
+    zl_stream newest = last;
+    lock_give(&lock);
+    for (zl_stream s = newest; s; s = s->older) {
+        if (queues)
+            wait_for_queue(s);
+        device_wait(s->device, s->unit, device_point(s->device, s->unit, s->lane));
+    }
+    if (!had_error)
+        zl_clear_error();
+}
+
 bool zl_stream_synchronize(zl_stream stream) {
     if (!stream)
         return error_false(ZL_ERROR_VALUE, "zl_stream_synchronize: the stream is NULL");

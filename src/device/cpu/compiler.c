@@ -1,6 +1,7 @@
 // compiler.c - runs the C compiler of the system.
 
 #include "device/cpu/cpu.h"
+#include "device/profile.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -142,6 +143,7 @@ bool cpu_compile(const char *source_path, const char *library_path, const char *
     }
     int64_t begin = clock_ns();
     done = done && run(&c, &output);
+    profile_compiled("compile C", begin);
     log_line(ZL_LOG_DEBUG, "compiled %s in %.1f ms", library_path, (double)(clock_ns() - begin) * 1e-6);
     text_free(&c.text);
     text_free(&output);

@@ -3,6 +3,7 @@
 
 #include "device/group_kernel.h"
 #include "device/kernels/kernels.h"
+#include "device/profile.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ _Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct ke
 
 struct kernel_tiles {
     char name[64];
+    char *
+        text; // the IR before passes, by which profiles know its cost; NULL: none was recorded when it was compiled
     int parameters, symbols, rooms, grids;
     bool wide;               // symbols have 64 bits
     bool is_dumped;          // launches are printed
@@ -50,6 +53,7 @@ static void tiles_free(struct kernel_tiles *t) {
         memory_free(t->parameter[i].name);
     tile_tape_free(t->bytes);
     tile_tape_free(t->sizes);
+    memory_free(t->text);
     memory_free(t);
 }
 
@@ -127,18 +131,31 @@ static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const stru
     return NULL;
 }
 
+// NULL without an error where memory is out: a profile then counts by arguments.
+static char *print_quietly(const struct tile_kernel *kernel) {
+    bool had_error = zl_error();
+    char *text = tile_print(kernel);
+    if (!text && !had_error)
+        zl_clear_error();
+    return text;
+}
+
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel) {
     struct group_kernel g = {0};
     struct kernel_tiles *t = NULL;
     if (p->target->keep)
         return keep_kernel(p, kernel);
     struct text source = {0};
+    char *text = profile_is_on() ? print_quietly(kernel) : NULL;
     bool good = render_kernel(&source, kernel, p->record) && group_kernel_open(&g, kernel) && check(p, &g) &&
                 (t = keep_launches(&g)) && load(p, t, kernel->name, &source);
     group_kernel_close(&g);
     text_free(&source);
-    if (good)
+    if (good) {
+        t->text = text;
         return t;
+    }
+    memory_free(text);
     tiles_free(t);
     return NULL;
 }
@@ -196,6 +213,38 @@ static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles
     return true;
 }
 
+// The same, of which a profile has a record for each grid. What all of them move and compute belongs to the first.
+static bool launch_recorded(const struct kernel_place *p, const struct kernel_tiles *t, const int64_t *groups,
+                            const struct kernel_call *k, const int64_t *symbol) {
+    uintptr_t word[64] = {(uintptr_t)t->text};
+    struct profile_record r = {.kind = PROFILE_LAUNCH,
+                               .unit = (uint8_t)p->unit,
+                               .lane = (uint8_t)p->lane,
+                               .device = p->target->device,
+                               .name = t->name};
+    if (t->text && t->symbols < (int)COUNT(word))
+        r.words = (uint16_t)(t->symbols + 1);
+    for (int i = 0; i + 1 < r.words; i++)
+        word[i + 1] = (uintptr_t)symbol[i];
+    for (int i = 0; i < t->parameters; i++) {
+        const struct kernel_argument *a = &k->argument[i];
+        r.read += a->access == KERNEL_READ ? (float)a->reach : 0;
+        r.written += a->access == KERNEL_WRITTEN ? (float)a->reach : 0;
+    }
+    bool good = true;
+    for (int i = 0; good && i < t->grids; i++) {
+        if (!groups[i])
+            continue;
+        struct profile_work before = profile_open_launch(&r, true);
+        good = kernel_launch_function(p, &t->grid[i], groups[i], k);
+        profile_close_launch(&r, word, before);
+        r.words = 0;
+        r.read = r.written = 0;
+        r.is_part = true;
+    }
+    return good;
+}
+
 static bool run_kept(const struct kernel_place *p, const struct kernel_tiles *t, const struct kernel_call *k,
                      const int64_t *symbol) {
     void *address[COUNT(k->argument)];
@@ -251,7 +300,8 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         kernel_add_int(k, symbol[i], t->wide);
     if (UNLIKELY(t->is_dumped))
         dump_launches(t, size + t->rooms, k);
-    good = good && launch_grids(p, t, size + t->rooms, k);
+    good = good && (profile_is_on() ? launch_recorded(p, t, size + t->rooms, k, symbol)
+                                    : launch_grids(p, t, size + t->rooms, k));
     close_rooms(p, &rooms);
     return good;
 }

@@ -1,0 +1,112 @@
+// profile.h - the profiler: what is recorded while it is on, and what is made of it.
+//
+//     schedule: evaluations, and each step of a program with its ops ─┐
+//     kernels:  each launch, with bytes and the kernel's IR           ├─▶ blocks of records, per thread ─▶ struct profile ─▶ table, timeline
+//     devices:  when launches ran, as their drivers tell; copies      ┘
+//
+// A thread appends records to blocks of its own, without a lock; nobody else writes them, and they are read when the profile ends. A launch
+// has an id. Devices report later, from any thread, when the work of an id ran. While the profiler is off, each place that records
+// tests one word.
+
+#ifndef PROFILE_H
+#define PROFILE_H
+
+#include "device/device.h"
+
+// profile.c ------------------------------------------------------------------------------------------------------
+
+extern atomic_uint profile_now; // the number of the profile that is being recorded; 0: none
+static inline bool profile_is_on(void) {
+    return UNLIKELY(atomic_load_explicit(&profile_now, memory_order_relaxed) != 0);
+}
+
+enum profile_kind {
+    PROFILE_EVAL,    // an evaluation, from the call to its return; name: the public function
+    PROFILE_OPS,     // a step of a program; words: its ops. The launches of the thread since the last one belong to it
+    PROFILE_LAUNCH,  // work that a device was given; words: the kernel's IR as text, then the values of its symbols
+    PROFILE_COPY,    // between the host and a unit: read are bytes that go up, written those that come down
+    PROFILE_WAIT,    // the host waits for a unit
+    PROFILE_COMPILE, // a compiler runs
+    PROFILE_TIME,    // from begin to end, on the clock of the host, the unit did some of the work of `id`; name: what, or NULL
+};
+
+struct profile_record {
+    uint8_t kind, unit, lane;
+    uint8_t dtype;      // of the result of a step: a zl_dtype
+    bool is_fallback;   // a step that the stream's device cannot do
+    bool has_failed;    // a step whose results could not be computed
+    bool is_part;       // a launch of a kernel that began with an earlier one
+    uint16_t words;     // that follow
+    uint32_t id;        // of LAUNCH and TIME; 0: none
+    uint32_t calls;     // of a step
+    int64_t begin, end; // as of clock_ns(); until it is read, as of clock_ticks(), but of TIME and COMPILE
+    const struct device *device; // NULL: the host
+    const char *name;            // lives as long as the process
+    float read, written, flops;  // bytes, bytes, operations
+    uintptr_t word[];
+};
+
+// Appends a record and its words. Where there is no room it is counted as dropped; there is never an error.
+void profile_add(const struct profile_record *r, const void *words);
+void profile_compiled(const char *what, int64_t begin); // adds a record of a compilation that ends now
+uint32_t profile_new_id(void);
+// What this thread is giving to a device, for the device to report when it ran: id 0: nothing.
+struct profile_work {
+    uint32_t id;
+    bool is_tiles; // a grid of the tile kernel `name`
+    const char *name;
+};
+extern _Thread_local struct profile_work profile_work;
+extern _Thread_local bool profile_is_ending; // this thread waits for devices because it ends the profile
+// Around what a device is given: the first sets id, begin and profile_work, and returns what that was; the second sets end, puts it
+// back and adds the record.
+struct profile_work profile_open_launch(struct profile_record *r, bool is_tiles);
+void profile_close_launch(struct profile_record *r, const void *words, struct profile_work before);
+void profile_drop(int64_t count); // so many records more that have no room
+
+// Says something once in the table, such as why a device has no times. The text lives as long as the process.
+void profile_say(const char *what);
+
+// Between the files of the profiler --------------------------------------------------------------------------------
+
+// What was recorded, put together.
+struct profile_span {
+    const struct profile_record *r;
+    int thread;
+    int step;            // the span of the step that a launch belongs to; -1: none
+    int first, count;    // times of a launch: in profile.time
+    double read, written, flops;
+};
+struct profile {
+    int64_t begin, end;
+    double tick_ns; // of a tick of clock_ticks()
+    int threads;
+    int spans, spans_cap;
+    struct profile_span *span; // all but times; of each thread in the order in which they ended
+    int times, times_cap;
+    const struct profile_record **time; // by id, then begin
+    int64_t dropped;
+    size_t most; // bytes of records that may be kept
+    const char *said[4];
+};
+// Calls end when the process exits, before drivers that were opened so far are shut down; devices call it with NULL when they open
+// a driver, which keeps that so for the function that was given.
+void profile_at_exit(void (*end)(void));
+bool profile_start(void); // false and an error: one is being recorded
+// Ends recording and puts together what was recorded, until profile_free. False: none is being recorded, or memory is out (an error).
+bool profile_stop(struct profile *p);
+void profile_free(struct profile *p);
+size_t profile_used(void); // bytes of blocks that hold records
+
+// profile_cost.c: fills in what steps and launches read, write and compute.
+bool profile_set_costs(struct profile *p); // false: memory is out
+
+// The ops of a step, as zl_explain names them.
+void profile_add_ops(struct text *out, const struct profile_record *r);
+// Whether the span is work of which is known when the device did it: a launch with times, or a step of a device that returns when all is done.
+bool profile_is_kernel(const struct profile_span *s);
+
+void profile_table(struct text *out, const struct profile *p);             // profile_table.c
+bool profile_write_timeline(const char *path, const struct profile *p);    // profile_timeline.c: false and an error
+
+#endif
