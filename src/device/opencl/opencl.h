@@ -113,7 +113,8 @@ cl_program opencl_load(struct opencl_device *d, const char *code, size_t bytes);
 void opencl_drop(cl_program program);
 cl_function opencl_function(cl_program program, const char *name); // NULL and an error
 
-// Nanoseconds that a finished command took; -1: not known. Lets the event go.
-int64_t opencl_time(cl_event event);
+// When a finished command was queued, began and ended, in ns of the device's clock. False: not known. Lets the event go.
+bool opencl_times(cl_event event, int64_t *queued, int64_t *begin, int64_t *end);
+int64_t opencl_time(cl_event event); // ns that it took; -1: not known
 
 #endif

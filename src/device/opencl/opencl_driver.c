@@ -24,6 +24,7 @@ enum { // of OpenCL's header
     DEVICE_VERSION = 0x102F,
     DEVICE_EXTENSIONS = 0x1030,
     BUILD_LOG = 0x1183,
+    EVENT_QUEUED = 0x1280,
     EVENT_BEGIN = 0x1282,
     EVENT_END = 0x1283,
     QUEUE_WITH_TIMES = 1 << 1,
@@ -286,10 +287,15 @@ cl_function opencl_function(cl_program program, const char *name) {
     return function;
 }
 
-int64_t opencl_time(cl_event event) {
-    uint64_t begin = 0, end = 0;
-    bool known = api.clGetEventProfilingInfo(event, EVENT_BEGIN, sizeof begin, &begin, NULL) == CL_DONE &&
-                 api.clGetEventProfilingInfo(event, EVENT_END, sizeof end, &end, NULL) == CL_DONE;
+bool opencl_times(cl_event event, int64_t *queued, int64_t *begin, int64_t *end) {
+    bool known = api.clGetEventProfilingInfo(event, EVENT_QUEUED, sizeof *queued, queued, NULL) == CL_DONE &&
+                 api.clGetEventProfilingInfo(event, EVENT_BEGIN, sizeof *begin, begin, NULL) == CL_DONE &&
+                 api.clGetEventProfilingInfo(event, EVENT_END, sizeof *end, end, NULL) == CL_DONE;
     api.clReleaseEvent(event);
-    return known && end >= begin ? (int64_t)(end - begin) : -1;
+    return known && *end >= *begin;
+}
+
+int64_t opencl_time(cl_event event) {
+    int64_t queued, begin, end;
+    return opencl_times(event, &queued, &begin, &end) ? end - begin : -1;
 }
