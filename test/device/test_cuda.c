@@ -470,6 +470,12 @@ TEST(host_side) {
     run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_cuda_fake device/test_streams:random");
 }
 
+TEST(profiles) {
+    if (lacks_fake())
+        SKIP(lacks_fake());
+    run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_profile_devices");
+}
+
 // Calls of libraries, which compute on the host here, with our kernels before and after them.
 TEST(calls_of_libraries) {
     if (lacks_fake())

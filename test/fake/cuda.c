@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -115,8 +116,22 @@ struct event {
     struct before before;
 };
 
+static const struct fake_observer *observer; // NULL: nobody
+static uint32_t call_number;                 // of the last launch, or graph
+
+void fake_observe(const struct fake_observer *o) {
+    observer = o;
+}
+
+static void tell_of_call(void) {
+    call_number++;
+    if (observer)
+        observer->called(call_number);
+}
+
 struct function {
     struct function *next;
+    char name[128];
     void *library;
     void (*call)(void **argument);
     size_t (*bytes)(int argument); // 0: there are no more
@@ -133,8 +148,9 @@ struct work {
     const void *from;
     size_t bytes;
     struct event event;
-    int node;     // of a graph; 0: of none
-    bool is_part; // of a graph in that node
+    int node;        // of a graph; 0: of none
+    bool is_part;    // of a graph in that node
+    uint32_t number; // of the call that asked for it
     struct function *f;
     unsigned grid[3], block[3];
     char argument[ARGUMENT_BYTES];
@@ -271,6 +287,7 @@ static struct work *add(struct stream *s, struct work w) {
                 **tail = s->capturing ? &s->capturing->tail : &s->tail;
     *copy = w;
     copy->next = NULL;
+    copy->number = call_number;
     *(*tail ? &(*tail)->next : head) = copy;
     *tail = copy;
     if (!s->capturing) {
@@ -382,6 +399,19 @@ static void run_launch(struct work *w) {
     }
 }
 
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void run_told(struct work *w) {
+    uint64_t begin = now_ns();
+    run_launch(w);
+    if (observer)
+        observer->ran(w->number, w->f->name, begin, now_ns());
+}
+
 static void run_until(struct stream *s, int64_t count) {
     while (s->done < count && s->head) {
         struct work *w = s->head;
@@ -391,7 +421,7 @@ static void run_until(struct stream *s, int64_t count) {
         if (w->kind == COPY)
             memmove(w->to, w->from, w->bytes);
         else if (w->kind == LAUNCH)
-            run_launch(w);
+            run_told(w);
         else if (w->event.stream)
             run_until(w->event.stream, w->event.at);
         s->done++;
@@ -691,6 +721,7 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
     if (!strstr(m->text, wanted))
         return end(NOT_FOUND);
     struct function *f = calloc(1, sizeof *f);
+    snprintf(f->name, sizeof f->name, "%s", name);
     if (!getenv("FAKE_CUDA_IDLE") && (f->library = fake_compile(m->text, name))) {
         f->call = (void (*)(void **))(uintptr_t)dlsym(f->library, "fake_run");
         f->bytes = (size_t(*)(int))(uintptr_t)dlsym(f->library, "fake_bytes");
@@ -746,6 +777,7 @@ int cuLaunchKernel(struct function *f, unsigned grid_x, unsigned grid_y, unsigne
     struct work w = {
         .kind = LAUNCH, .f = f, .grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}};
     put_arguments(&w, argument);
+    tell_of_call();
     add(stream_of(s), w);
     return end(0);
 }
@@ -899,6 +931,7 @@ static int next_node(const struct graph *g, uint64_t done) {
 int cuGraphLaunch(struct graph *g, struct stream *s) {
     BEGIN("cuGraphLaunch");
     uint64_t done = 0;
+    tell_of_call();
     run_node(g, 0, stream_of(s));
     if (g->head && !has_code(g->head))
         return end(0);

@@ -16,6 +16,14 @@ size_t fake_used(int device);           // bytes
 const char *fake_disorder(void);
 int64_t fake_overtaken(void); // nodes of graphs that ran after one that was added behind them, so far
 
+// Who wants to know what the driver does, as cupti.c: that a thread calls it to launch something, which has a number, and between which
+// times, of CLOCK_MONOTONIC in ns, a kernel of that ran.
+struct fake_observer {
+    void (*called)(uint32_t number);
+    void (*ran)(uint32_t number, const char *name, uint64_t begin, uint64_t end);
+};
+void fake_observe(const struct fake_observer *o);
+
 // For libraries that stand beside the driver, and wait for a stream before they compute: the host's address of a device's memory.
 void *fake_show(const void *memory);
 struct stream;

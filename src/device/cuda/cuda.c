@@ -183,5 +183,6 @@ const struct device device_cuda = {
     .lanes = CUDA_LANES,
     .follow = follow,
     .done = done,
+    .profile_end = cuda_profile_end,
     .override = cuda_override,
 };

@@ -24,7 +24,7 @@ static void name_file(char *out, size_t room, const char *name, int version) {
 }
 
 static void *open_below(const char *home, const char *file) {
-    static const char *const folders[] = {"lib64", "lib"};
+    static const char *const folders[] = {"lib64", "lib", "extras/CUPTI/lib64"};
     void *library = NULL;
     for (size_t i = 0; !library && i < COUNT(folders); i++) {
         char path[PATH_MAX];

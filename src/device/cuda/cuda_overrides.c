@@ -81,11 +81,30 @@ static enum kernel_taken take(const struct row *r, const struct kernel_place *p,
     return taken;
 }
 
+// The same, of which a profile has a record; a call that was written down has its own.
+static enum kernel_taken take_recorded(const struct row *r, const struct kernel_place *p,
+                                       const struct call *c) {
+    struct profile_record record = cuda_profile_record(p->unit, p->lane, overrides[r->override].name);
+    struct profile_work before = profile_open_launch(&record, false);
+    struct cuda_command command = {.work = profile_work};
+    bool is_linked = overrides[r->override].kind != KERNEL && cuda_profile_push(1, &command);
+    enum kernel_taken taken = take(r, p, c);
+    if (is_linked)
+        cuda_profile_pop();
+    if (taken == KERNEL_NOT_TAKEN)
+        profile_work = before;
+    else
+        profile_close_launch(&record, NULL, before);
+    return taken;
+}
+
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) {
     enum kernel_taken taken = KERNEL_NOT_TAKEN;
     for (size_t i = 0; i < COUNT(rows) && taken == KERNEL_NOT_TAKEN; i++)
         if (can_take(&rows[i], c))
-            taken = take(&rows[i], p, c);
+            taken = profile_is_on() && overrides[rows[i].override].kind != RECORDED
+                        ? take_recorded(&rows[i], p, c)
+                        : take(&rows[i], p, c);
     return taken;
 }
 

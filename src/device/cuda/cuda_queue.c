@@ -64,10 +64,18 @@ static bool has_spare(struct queue *q) {
 }
 
 // By itself. Under the lock.
-static bool give(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
+static bool give_now(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
     return (setting_flag(SETTING_GRAPHS) && has_spare(q) &&
             cuda_repeat_give(&q->repeats, c, data, s, q->spare)) ||
            cuda_command_give(c, data, s);
+}
+
+static bool give(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
+    bool is_linked = profile_is_on() && cuda_profile_push(1, c);
+    bool good = give_now(q, s, c, data);
+    if (is_linked)
+        cuda_profile_pop();
+    return good;
 }
 
 // Its arrays are given out already: the first failure is kept for who asks.
@@ -81,17 +89,20 @@ static void flush(struct queue *q, cuda_stream s) {
     int fresh = -1;
     if (!q->list || !q->list->count)
         return;
+    bool is_linked = profile_is_on() && cuda_profile_push(q->list->count, q->list->command);
     struct cuda_graph_of *g = q->hot && q->pieces < PIECES ? &q->hot->piece[q->pieces++] : NULL;
     if (!g || !cuda_graph_run(g, q->list, s, q->spare, &fresh)) {
         bool had_error = zl_error(), good = true;
         for (int i = 0; good && i < q->list->count; i++)
-            good = q->list->count == 1 ? give(q, s, q->list->command, q->list->data)
+            good = q->list->count == 1 ? give_now(q, s, q->list->command, q->list->data)
                                        : cuda_command_give(&q->list->command[i], q->list->data, s);
         if (!good)
             note_failure(q);
         if (!had_error)
             zl_clear_error();
     }
+    if (is_linked)
+        cuda_profile_pop();
     if (fresh >= 0 && q->first_work + fresh < STEADY)
         q->hot->fresh[q->first_work + fresh]++;
     q->list->count = q->list->bytes = q->list->ranges = 0;
@@ -187,7 +198,8 @@ static struct cuda_command launch_of(const struct kernel_function *f, int64_t gr
                                  .threads = (uint32_t)f->threads,
                                  .shared = (uint32_t)f->shared,
                                  .arguments = arguments,
-                                 .bytes = (int32_t)bytes};
+                                 .bytes = (int32_t)bytes,
+                                 .work = profile_work};
 }
 
 // Written down, or given at once: what the lists hold comes first.
@@ -234,17 +246,33 @@ static bool work_is_written(const struct queue *q) {
     return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }
 
-bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked) {
+static bool ask_for_work(int unit, int lane, const struct cuda_asked *asked) {
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit][lane];
-    struct cuda_command c = {
-        .run = asked->run, .name = asked->name, .bytes = (int32_t)asked->bytes, .ranges = asked->ranges};
+    struct cuda_command c = {.run = asked->run,
+                             .name = asked->name,
+                             .bytes = (int32_t)asked->bytes,
+                             .ranges = asked->ranges,
+                             .work = profile_work};
     if (!d)
         return false;
     lock_take(&q->lock);
     bool good = ask(q, d->stream[lane], &c, work_is_written(q), asked->data, asked->range);
     q->works += is_written(q);
     lock_give(&q->lock);
+    return good;
+}
+
+bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked) {
+    if (!profile_is_on())
+        return ask_for_work(unit, lane, asked);
+    struct profile_record r = cuda_profile_record(unit, lane, asked->name);
+    for (int i = 0; i < asked->ranges; i++)
+        *(asked->range[i].is_written ? &r.written : &r.read) +=
+            (float)(asked->range[i].end - asked->range[i].begin);
+    struct profile_work before = profile_open_launch(&r, false);
+    bool good = ask_for_work(unit, lane, asked);
+    profile_close_launch(&r, NULL, before);
     return good;
 }
 

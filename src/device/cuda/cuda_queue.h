@@ -9,6 +9,7 @@
 
 #include "device/cuda/cuda.h"
 #include "device/kernels/kernels.h"
+#include "device/profile.h"
 
 // cuda_queue.c ------------------------------------------------------------------------------------------------------
 
@@ -55,6 +56,7 @@ struct cuda_command {
     uint32_t groups, threads, shared;
     int32_t arguments, at, bytes; // of its data in the list: where arguments lie (uint16_t), then their values
     int32_t range, ranges;        // in the list
+    struct profile_work work;     // what a profile knows it as
 };
 
 struct cuda_list {
@@ -66,6 +68,14 @@ struct cuda_list {
 // Addresses of a launch's arguments.
 void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument);
 bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stream s); // false and an error
+
+// cuda_profile.c ----------------------------------------------------------------------------------------------------
+
+// Around what gives commands to the driver while a profile is recorded: says whether kernels will be linked to them, and ends that.
+struct profile_record cuda_profile_record(int unit, int lane, const char *name); // of a launch, to be filled in
+bool cuda_profile_push(int count, const struct cuda_command *command);
+void cuda_profile_pop(void);
+void cuda_profile_end(void); // as of struct device
 
 // cuda_graph.c ------------------------------------------------------------------------------------------------------
 
