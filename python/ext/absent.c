@@ -19,10 +19,19 @@ static PyObject *nothing(PyObject *module, PyObject *unused) {
 
 static PyObject *start_capture(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"path", NULL};
-    const char *path;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&:start_capture", names, ext_utf8_read, &path))
+    PyObject *path;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:start_capture", names, &path))
         return NULL;
-    return nothing(module, NULL);
+    PyObject *bytes = ext_path(path, "start_capture");
+    bool begun = bytes && ext_profile_begin(bytes);
+    Py_XDECREF(bytes);
+    return begun ? nothing(module, NULL) : NULL;
+}
+
+static PyObject *stop_capture(PyObject *module, PyObject *unused) {
+    PyObject *table = ext_profile_end();
+    Py_XDECREF(table);
+    return table ? nothing(module, unused) : NULL;
 }
 
 static PyObject *no_info(PyObject *module, PyObject *unused) {
@@ -33,8 +42,8 @@ static PyObject *no_info(PyObject *module, PyObject *unused) {
 #define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 static PyMethodDef metal_functions[] = {
     {"is_available", no, METH_NOARGS, PyDoc_STR("is_available()\n--\n\nFalse: there is no Metal here.")},
-    {"start_capture", KEYWORDS(start_capture), PyDoc_STR("start_capture(path)\n--\n\nDoes nothing without Metal.")},
-    {"stop_capture", nothing, METH_NOARGS, PyDoc_STR("stop_capture()\n--\n\nDoes nothing without Metal.")},
+    {"start_capture", KEYWORDS(start_capture), PyDoc_STR("start_capture(path)\n--\n\nBegins a profile, whose timeline for Perfetto is left at path.")},
+    {"stop_capture", stop_capture, METH_NOARGS, PyDoc_STR("stop_capture()\n--\n\nEnds the profile that start_capture began.")},
     {"device_info", no_info, METH_NOARGS, PyDoc_STR("device_info()\n--\n\nAn empty dict: there is no Metal here.")},
     {0},
 };

@@ -29,7 +29,7 @@
 typedef bool ext_adder(PyObject *core);
 ext_adder ext_add_errors, ext_add_dtypes, ext_add_devices, ext_add_arrays, ext_add_indexing, ext_add_format,
     ext_add_interchange, ext_add_trees, ext_add_transforms, ext_add_memory, ext_add_constants, ext_add_ops,
-    ext_add_shaped, ext_add_aliases, ext_add_random, ext_add_export, ext_add_absent, ext_add_files, ext_add_tile;
+    ext_add_shaped, ext_add_aliases, ext_add_random, ext_add_export, ext_add_absent, ext_add_files, ext_add_tile, ext_add_profile;
 
 // A submodule such as zellige.core.random, made if need be; borrowed.
 PyObject *ext_submodule(PyObject *core, const char *name, const char *doc);
@@ -73,6 +73,12 @@ bool ext_assign(PyObject *array, zl_array lent);
 // Evaluation without the GIL; an interrupt (Ctrl-C) raises. false with an exception set.
 bool ext_eval(int count, const zl_array *arrays);
 bool ext_async_eval(int count, const zl_array *arrays);
+
+// profile_context.c ----------------------------------------------------------------------------------------------
+
+// Begins a profile with a timeline at path, bytes that may be NULL: false with an exception set. Ends it and returns the table, a str.
+bool ext_profile_begin(PyObject *path);
+PyObject *ext_profile_end(void);
 
 // convert.c: Python values to arrays and back --------------------------------------------------------------------
 
