@@ -239,6 +239,7 @@ int cli_parse(int argc, char **argv, struct invocation *call) {
             code = take_command(call, argc, argv, &at);
         else
             call->operands[call->operand_count++] = argv[at];
+        only_operands |= call->operand_count && call->command && call->command->takes_program;
         if (code != CLI_OK)
             return code;
     }

@@ -36,6 +36,7 @@ struct command {
     const char *summary;  // one line
     const char *details;  // for its help page; NULL: none
     int operands_most;
+    bool takes_program;   // the first operand is a program: what follows belongs to it, options too
     const struct option *options; // the last has no name; NULL: none
     int (*run)(const struct invocation *call);
 };

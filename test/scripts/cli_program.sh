@@ -61,6 +61,18 @@ else
     skip "colours" "script(1) cannot make a terminal here"
 fi
 
+# Profiles.
+check "profile runs a program" says "^profile of" "$zellige" profile -o "$tmp/profile.json" "$build/example/linear_regression"
+check "profile leaves a timeline" json_has "any(e['name'] == 'matmul' for e in d['traceEvents'])" cat "$tmp/profile.json"
+check "profile finds out peaks" says "matmul .* %$" "$zellige" profile -o "$tmp/profile.json" "$build/example/linear_regression"
+check "or is given them" says "matmul .* -$" "$zellige" profile --peaks null.bytes=1 -o "$tmp/profile.json" "$build/example/linear_regression"
+check "what follows the program belongs to it" says "^--frob -v$" "$zellige" profile --peaks a=1 echo --frob -v
+check "the program's exit code is that of profile" exits 7 "$zellige" profile --peaks a=1 sh -c "exit 7"
+check "profile of nothing" exits 2 "$zellige" profile
+check "profile of no such program" says "cannot run 'nosuch': No such file" "$zellige" profile --peaks a=1 nosuch
+in_folder() { (cd "$tmp" && "$zellige" profile --peaks a=1 sh -c "cd / && '$build/example/linear_regression'" && [ -s zellige-profile.json ]); }
+check "the timeline is where profile was started" in_folder
+
 # Kernels.
 check "kernel show of an op" says "kernel" "$zellige" kernel show --op add --dtype f32
 check "kernel show for C" says "[;{]" "$zellige" kernel show --op add --dtype f32 --target c
