@@ -3,7 +3,7 @@
 
 #include "kernel/kernel.h"
 
-#include "device/device.h"
+#include "device/profile.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -284,6 +284,72 @@ static bool time_run(zl_kernel k, void *const *address, const int64_t *symbol, i
     return true;
 }
 
+// Profiles ----------------------------------------------------------------------------------------------------------
+
+// The device that a target is of; NULL: there is none for arrays.
+static const struct device *device_of(const struct kernel_driver *driver) {
+    const char *name = strcmp(driver->name, "c") ? driver->name : "cpu";
+    for (int i = 0; i < device_count(); i++)
+        if (!strcmp(device_at(i)->name, name))
+            return device_at(i);
+    return NULL;
+}
+
+static const char *text_of(zl_kernel k) {
+    const char *kept = atomic_load(&k->profiled);
+    if (kept)
+        return kept;
+    bool had_error = zl_error();
+    char *text = tile_print(k->kernel);
+    if (!text && !had_error)
+        zl_clear_error();
+    kept = text ? profile_keep(text) : NULL;
+    memory_free(text);
+    atomic_store(&k->profiled, kept);
+    return kept;
+}
+
+static size_t bytes_of(const zl_kernel_buffer *b) {
+    size_t bytes = zl_dtype_size(b->dtype);
+    for (int i = 0; i < b->ndim; i++)
+        bytes *= (size_t)b->dim[i];
+    return bytes;
+}
+
+static void record(zl_kernel k, int count, const zl_kernel_buffer *buffer, const int64_t *symbol,
+                   int64_t begin) {
+    uintptr_t word[64] = {(uintptr_t)text_of(k)};
+    const char *name = profile_keep(k->kernel->name);
+    struct profile_record r = {.kind = PROFILE_KERNEL,
+                               .begin = begin,
+                               .end = clock_ticks(),
+                               .device = device_of(k->driver),
+                               .name = name};
+    if (!r.device || !name)
+        return;
+    for (int i = 0; i < count; i++) {
+        bool is_scalar = k->kernel->parameter[i].is_scalar;
+        bool is_output = !is_scalar && k->kernel->parameter[i].buffer->is_output;
+        *(is_output ? &r.written : &r.read) += is_scalar ? 0 : (float)bytes_of(&buffer[i]);
+        r.dtype = (uint8_t)buffer[i].dtype;
+    }
+    if (word[0] && k->kernel->symbols < (int)COUNT(word))
+        r.words = (uint16_t)(k->kernel->symbols + 1);
+    for (int i = 0; i + 1 < r.words; i++)
+        word[i + 1] = (uintptr_t)symbol[i];
+    profile_add(&r, word);
+}
+
+static bool run_once(zl_kernel k, int count, const zl_kernel_buffer *buffer, void *const *address,
+                     const int64_t *symbol) {
+    if (!profile_is_on())
+        return k->driver->run(k->compiled, address, symbol);
+    int64_t begin = clock_ticks();
+    bool done = k->driver->run(k->compiled, address, symbol);
+    record(k, count, buffer, symbol, begin);
+    return done;
+}
+
 // repeats 0: once, and no time is asked for.
 static bool run_checked(zl_kernel k, int count, const zl_kernel_buffer *buffer, struct sizes *b, int repeats,
                         double *seconds) {
@@ -291,7 +357,7 @@ static bool run_checked(zl_kernel k, int count, const zl_kernel_buffer *buffer, 
     for (int i = 0; address && i < count; i++)
         address[i] = buffer[i].data;
     bool done = address && (repeats ? time_run(k, address, b->value, repeats, seconds)
-                                    : k->driver->run(k->compiled, address, b->value));
+                                    : run_once(k, count, buffer, address, b->value));
     memory_free(address);
     return done;
 }

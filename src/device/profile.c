@@ -156,6 +156,21 @@ void profile_add(const struct profile_record *r, const void *words) {
     atomic_store_explicit(&t->is_writing, false, memory_order_release);
 }
 
+const char *profile_keep(const char *text) {
+    static struct map kept;
+    bool had_error = zl_error();
+    lock_take(&lock);
+    char *copy = map_get(&kept, text, strlen(text) + 1);
+    if (!copy && (copy = memory_copy_text(text)) && !map_set(&kept, text, strlen(text) + 1, copy)) {
+        memory_free(copy);
+        copy = NULL;
+    }
+    lock_give(&lock);
+    if (!copy && !had_error)
+        zl_clear_error();
+    return copy;
+}
+
 void profile_compiled(const char *what, int64_t begin) {
     if (profile_is_on())
         profile_add(
@@ -381,5 +396,6 @@ void profile_add_ops(struct text *out, const struct profile_record *r) {
 }
 
 bool profile_is_kernel(const struct profile_span *s) {
-    return s->r->kind == PROFILE_LAUNCH ? s->count > 0 : s->r->kind == PROFILE_OPS && !s->r->device->record;
+    return s->r->kind == PROFILE_KERNEL || (s->r->kind == PROFILE_LAUNCH && s->count > 0) ||
+           (s->r->kind == PROFILE_OPS && !s->r->device->record);
 }

@@ -24,6 +24,7 @@ enum profile_kind {
     PROFILE_EVAL,    // an evaluation, from the call to its return; name: the public function
     PROFILE_OPS,     // a step of a program; words: its ops. The launches of the thread since the last one belong to it
     PROFILE_LAUNCH,  // work that a device was given; words: the kernel's IR as text, then the values of its symbols
+    PROFILE_KERNEL,  // a tile kernel of the program, which zl_kernel_run ran and waited for; words as of a launch
     PROFILE_COPY,    // between the host and a unit: read are bytes that go up, written those that come down
     PROFILE_WAIT,    // the host waits for a unit
     PROFILE_COMPILE, // a compiler runs
@@ -48,6 +49,7 @@ struct profile_record {
 
 // Appends a record and its words. Where there is no room it is counted as dropped; there is never an error.
 void profile_add(const struct profile_record *r, const void *words);
+const char *profile_keep(const char *text); // a copy that lives as long as the process, the same of the same text; NULL: no memory
 void profile_compiled(const char *what, int64_t begin); // adds a record of a compilation that ends now
 uint32_t profile_new_id(void);
 // What this thread is giving to a device, for the device to report when it ran: id 0: nothing.
@@ -103,7 +105,8 @@ bool profile_set_costs(struct profile *p); // false: memory is out
 
 // The ops of a step, as zl_explain names them.
 void profile_add_ops(struct text *out, const struct profile_record *r);
-// Whether the span is work of which is known when the device did it: a launch with times, or a step of a device that returns when all is done.
+// Whether the span is work of which is known when the device did it: a launch with times, a kernel of the program, or a step of a device
+// that returns when all is done.
 bool profile_is_kernel(const struct profile_span *s);
 
 void profile_table(struct text *out, const struct profile *p);             // profile_table.c

@@ -119,7 +119,7 @@ bool profile_set_costs(struct profile *p) {
     bool good = true;
     for (int i = 0; good && i < p->spans; i++) {
         struct profile_span *s = &p->span[i];
-        if (s->r->kind == PROFILE_LAUNCH) {
+        if (s->r->kind == PROFILE_LAUNCH || s->r->kind == PROFILE_KERNEL) {
             good = set_launch(&c, s);
         } else {
             s->read = (double)s->r->read;

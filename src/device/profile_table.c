@@ -42,7 +42,7 @@ static void name_span(struct text *out, const struct profile *p, const struct pr
 }
 
 static double ns_of(const struct profile *p, const struct profile_span *s) {
-    if (s->r->kind == PROFILE_OPS)
+    if (s->r->kind != PROFILE_LAUNCH)
         return (double)(s->r->end - s->r->begin);
     double ns = 0;
     for (int i = 0; i < s->count; i++)

@@ -102,7 +102,8 @@ static void add_arrow(struct timeline *t, char phase, int process, int track, in
 static void add_host(struct timeline *t, const struct profile_span *s) {
     static const char *const kinds[] = {
         [PROFILE_EVAL] = "evaluation", [PROFILE_OPS] = "step",  [PROFILE_LAUNCH] = "launch",
-        [PROFILE_COPY] = "copy",       [PROFILE_WAIT] = "wait", [PROFILE_COMPILE] = "compile"};
+        [PROFILE_COPY] = "copy",       [PROFILE_WAIT] = "wait", [PROFILE_KERNEL] = "kernel",
+        [PROFILE_COMPILE] = "compile"};
     const struct profile_record *r = s->r;
     const char *kind = r->is_fallback                                   ? "fallback"
                        : profile_is_kernel(s) && r->kind == PROFILE_OPS ? "kernel"

@@ -27,6 +27,7 @@ struct zl_kernel_ {
     struct tile_sizes *sizes;    // checked before each run
     struct tile_kernel *lowered; // what the driver has changed
     struct text source; // what the target's compiler got
+    _Atomic(const char *) profiled; // its text, as a profile keeps it; NULL: none was recorded
 };
 
 // A file of this folder, which the build embeds: the definition of a kernel that ops run on devices.

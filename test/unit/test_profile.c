@@ -4,6 +4,7 @@
 #include "schedule/schedule.h"
 #include "test.h"
 #include "zellige_ops.h"
+#include "zellige_tile.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -91,6 +92,30 @@ TEST(profile_names_groups_as_explain_does) {
     CHECK_HAS(table, first + 3);
     zl_free(table);
     zl_free(words);
+}
+
+// Kernels of the program have rows too, with what their IR says, also if they are released before the profile ends.
+TEST(profile_of_a_tile_kernel) {
+    char path[512];
+    float x[1000] = {0}, y[1000];
+    int64_t n = 1000;
+    zl_kernel k = zl_kernel_compile(
+        "kernel half(x: f32[n]) -> (y: f32[n]) { map i in n { y[i] = x[i] * 0.5 + 1.0 } }", "half.tile", "c");
+    if (!k) {
+        zl_clear_error();
+        SKIP("no compiler is here");
+    }
+    zl_kernel_buffer buffer[] = {{x, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
+    REQUIRE(zl_profile_begin(timeline(path)));
+    CHECK(zl_kernel_run(k, 2, buffer));
+    CHECK(zl_kernel_run(k, 2, buffer));
+    zl_kernel_release(k);
+    char *table = zl_profile_end(), *event = event_of(path, "half");
+    REQUIRE(table);
+    CHECK_HAS(table, "half                                                    2 ");
+    CHECK_HAS(event, "\"read\":4000,\"written\":4000,\"flops\":2000");
+    zl_free(table);
+    memory_free(event);
 }
 
 TEST(profile_has_views_in_no_row) {
