@@ -19,7 +19,7 @@ struct row {
 };
 
 struct rows {
-    struct map map; // name, device, unit and dtype -> place in row, and 1
+    struct map map; // struct row_key -> place in row, and 1
     int count, cap;
     struct row *row;
     bool failed;
@@ -50,25 +50,57 @@ static double ns_of(const struct profile *p, const struct profile_span *s) {
     return ns;
 }
 
-static struct row *find_row(struct rows *rows, const struct profile *p, const struct profile_span *s) {
-    struct text key = {0};
-    zl_dtype dtype = (zl_dtype)(s->step >= 0 ? p->span[s->step].r : s->r)->dtype;
-    name_span(&key, p, s);
-    int len = key.len;
-    text_add(&key, "%c%p %d %d", 0, (const void *)s->r->device, s->r->unit, (int)dtype);
-    intptr_t at = key.failed ? 0 : (intptr_t)map_get(&rows->map, key.data, (size_t)key.len);
-    bool is_new = !key.failed && !at;
-    if (is_new && memory_grow(&rows->row, &rows->cap, rows->count + 1, sizeof *rows->row) &&
-        map_set(&rows->map, key.data, (size_t)key.len, (void *)(intptr_t)(rows->count + 1))) {
-        at = ++rows->count;
-        key.data[len] = 0;
-        rows->row[at - 1] =
-            (struct row){.name = key.data, .device = s->r->device, .unit = s->r->unit, .dtype = dtype};
-        return &rows->row[at - 1]; // the row owns the text
+// What tells a row from others without making its name: the name's address, the ops, and where it ran.
+struct row_key {
+    const void *name, *device;
+    uint32_t unit, dtype, calls, ops;
+    uintptr_t op[64];
+};
+
+static size_t set_key(struct row_key *k, const struct profile *p, const struct profile_span *s) {
+    const struct profile_record *step = s->r->kind == PROFILE_OPS ? s->r
+                                        : s->step >= 0            ? p->span[s->step].r
+                                                                  : NULL;
+    *k = (struct row_key){.name = s->r->name, .device = s->r->device, .unit = s->r->unit};
+    k->dtype = (step ? step : s->r)->dtype;
+    k->calls = step ? step->calls : 0;
+    k->ops = step ? MIN_OF(step->words, (uint32_t)COUNT(k->op)) : 0;
+    for (uint32_t i = 0; i < k->ops; i++)
+        k->op[i] = step->word[i];
+    return offsetof(struct row_key, op) + sizeof k->op[0] * k->ops;
+}
+
+// Kernels of one name, made for other layouts, are in one row. The row owns the name. NULL: memory is out.
+static struct row *row_named(struct rows *rows, char *name, const struct row_key *k) {
+    for (struct row *r = rows->row; r < rows->row + rows->count; r++)
+        if (r->device == k->device && r->unit == (int)k->unit && r->dtype == (zl_dtype)k->dtype &&
+            !strcmp(r->name, name)) {
+            memory_free(name);
+            return r;
+        }
+    if (!memory_grow(&rows->row, &rows->cap, rows->count + 1, sizeof *rows->row)) {
+        memory_free(name);
+        return NULL;
     }
-    text_free(&key);
-    rows->failed |= !at;
-    return at ? &rows->row[at - 1] : NULL;
+    struct row *r = &rows->row[rows->count++];
+    *r = (struct row){.name = name, .device = k->device, .unit = (int)k->unit, .dtype = (zl_dtype)k->dtype};
+    return r;
+}
+
+static struct row *find_row(struct rows *rows, const struct profile *p, const struct profile_span *s) {
+    struct row_key key;
+    struct text name = {0};
+    size_t bytes = set_key(&key, p, s);
+    intptr_t at = (intptr_t)map_get(&rows->map, &key, bytes);
+    if (at)
+        return &rows->row[at - 1];
+    name_span(&name, p, s);
+    char *text = text_take(&name);
+    struct row *row = text ? row_named(rows, text, &key) : NULL;
+    if (row && map_set(&rows->map, &key, bytes, (void *)(row - rows->row + 1)))
+        return row;
+    rows->failed = true;
+    return NULL;
 }
 
 static void add_row(struct rows *rows, const struct profile *p, const struct profile_span *s) {
