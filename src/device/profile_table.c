@@ -177,7 +177,8 @@ static void add_rate(struct text *out, double amount, double ns) {
 
 static void add_line(struct text *out, const struct row *r, double all) {
     add_name(out, r->name);
-    text_add(out, " %8lld %11.3f", (long long)r->calls, r->ns * 1e-6);
+    text_add(out, " %-5s %8lld %11.3f", tile_type_name(tile_type_of(r->dtype)), (long long)r->calls,
+             r->ns * 1e-6);
     add_share(out, all > 0 ? r->ns / all : -1);
     text_add(out, " %11.2f", r->ns * 1e-3 / (double)r->calls);
     add_rate(out, r->read + r->written, r->ns);
@@ -300,8 +301,9 @@ static void add_unit(struct text *out, const struct profile *p, const struct row
     int lines = 0, more = 0;
     for (const struct row *r = rows->row; r < rows->row + rows->count; r++)
         all += is_of_unit(r, first) ? r->ns : 0;
-    text_add(out, "%s %d\n  %-*s %8s %11s %8s %11s %9s %9s %8s\n", first->device->name, first->unit,
-             NAME_MOST, "kernel", "calls", "total ms", "share", "mean us", "GB/s", "GFLOP/s", "roofline");
+    text_add(out, "%s %d\n  %-*s %-5s %8s %11s %8s %11s %9s %9s %8s\n", first->device->name, first->unit,
+             NAME_MOST, "kernel", "dtype", "calls", "total ms", "share", "mean us", "GB/s", "GFLOP/s",
+             "roofline");
     for (const struct row *r = rows->row; r < rows->row + rows->count; r++) {
         if (!is_of_unit(r, first))
             continue;

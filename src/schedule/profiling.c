@@ -55,8 +55,9 @@ static void note(struct run_profile *p, const struct call *c, int index) {
         p->first = index;
     if (p->calls < (int)COUNT(p->op))
         p->op[p->calls] = c->op;
+    if (!p->calls || !dtype_is_float((zl_dtype)p->dtype)) // the first that is computed with
+        p->dtype = (uint8_t)call_first(c)->dtype;
     p->calls++;
-    p->dtype = (uint8_t)call_first(c)->dtype;
 }
 
 static void open_step(struct run_profile *p, int64_t now) {

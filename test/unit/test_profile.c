@@ -78,6 +78,18 @@ TEST(profile_of_a_fused_group) {
     memory_free(event);
 }
 
+// Truth values are compared as what they are made from.
+TEST(profile_has_the_dtype_that_is_computed_with) {
+    char path[512];
+    zl_array x = ones(512, 1024);
+    REQUIRE(zl_profile_begin(timeline(path)));
+    CHECK(zl_eval(zl_greater(zl_multiply(x, x), zl_scalar(2))));
+    zl_free(zl_profile_end());
+    char *event = event_of(path, "multiply + greater");
+    CHECK_HAS(event, "\"dtype\":\"float32\"");
+    memory_free(event);
+}
+
 TEST(profile_names_groups_as_explain_does) {
     zl_array x = ones(300, 1000);
     zl_array y = zl_sum_axis(zl_exp(zl_multiply(x, zl_scalar(2))), -1, false);
@@ -112,7 +124,7 @@ TEST(profile_of_a_tile_kernel) {
     zl_kernel_release(k);
     char *table = zl_profile_end(), *event = event_of(path, "half");
     REQUIRE(table);
-    CHECK_HAS(table, "half                                                    2 ");
+    CHECK_HAS(table, "half                                             f32          2 ");
     CHECK_HAS(event, "\"read\":4000,\"written\":4000,\"flops\":2000");
     zl_free(table);
     memory_free(event);
