@@ -75,10 +75,13 @@ struct given {
     struct profile_work work;
 };
 
-static struct lock lock; // guards all that follows
+// Held while CUPTI is opened and set up. It may bring buffers meanwhile, so that the other lock is free then.
+static struct lock starting;
 static bool was_tried, is_there;
-static unsigned profile; // of which activities are on; 0: none
-static size_t room;      // bytes that are left for the lists below
+
+static atomic_uint profile; // of which activities are on; 0: none
+static struct lock lock;    // guards all that follows
+static size_t room;         // bytes that are left for the lists below
 static struct {
     int count, cap;
     struct ran *item;
@@ -134,7 +137,7 @@ static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t 
     void *record = NULL;
     (void)context, (void)stream, (void)bytes;
     lock_take(&lock);
-    while (profile && !api.cuptiActivityGetNextRecord(buffer, valid, &record))
+    while (atomic_load(&profile) && !api.cuptiActivityGetNextRecord(buffer, valid, &record))
         keep_record(record);
     lock_give(&lock);
     free(buffer);
@@ -182,8 +185,8 @@ static bool enable(void) {
     return true;
 }
 
-// Under the lock, when the first launch of a profile is given.
-static void begin(void) {
+// When the first launch of a profile is given.
+static void begin(unsigned now) {
     static const char none[] = "cuda: there is no libcupti, with which kernels are timed: they are not in "
                                "the table. It is part of the "
                                "CUDA toolkit, and of the package nvidia-cuda-cupti",
@@ -202,9 +205,21 @@ static void begin(void) {
         profile_say(busy);
         return;
     }
+    lock_take(&lock);
     room = (size_t)MAX_OF(setting_number(SETTING_PROFILE_MEMORY), 0);
     read_clocks(&began.host, &began.device);
-    profile = atomic_load(&profile_now);
+    lock_give(&lock);
+    atomic_store(&profile, now);
+}
+
+static void begin_once(void) {
+    static unsigned tried; // the last profile that was begun, or could not be
+    unsigned now = atomic_load(&profile_now);
+    lock_take(&starting);
+    if (now && now != tried)
+        begin(now);
+    tried = now;
+    lock_give(&starting);
 }
 
 // Giving -----------------------------------------------------------------------------------------------------------
@@ -219,14 +234,11 @@ struct profile_record cuda_profile_record(int unit, int lane, const char *name) 
 }
 
 bool cuda_profile_push(int count, const struct cuda_command *command) {
-    static _Thread_local unsigned tried; // the profile that was begun, or could not be
     uint32_t list = 0;
+    if (UNLIKELY(atomic_load(&profile) != atomic_load(&profile_now)))
+        begin_once();
     lock_take(&lock);
-    unsigned now = atomic_load(&profile_now);
-    if (now && profile != now && tried != now)
-        begin();
-    tried = now;
-    for (int i = 0; profile && i < count; i++) {
+    for (int i = 0; atomic_load(&profile) && i < count; i++) {
         if (!command[i].work.id || !has_room(&given.item, &given.cap, given.count, sizeof *given.item))
             continue;
         list = list ? list : command[i].work.id;
@@ -344,13 +356,11 @@ static void forget(void) {
     memset(&ran, 0, sizeof ran);
     memset(&links, 0, sizeof links);
     memset(&given, 0, sizeof given);
-    profile = 0;
+    atomic_store(&profile, 0);
 }
 
 void cuda_profile_end(void) {
-    lock_take(&lock);
-    bool is_on = profile && profile == atomic_load(&profile_now);
-    lock_give(&lock);
+    bool is_on = atomic_load(&profile) != 0;
     if (is_on) {
         api.cuptiActivityFlushAll(FORCED); // which calls take_buffer
         disable(COUNT(kinds));
@@ -364,5 +374,6 @@ void cuda_profile_end(void) {
 
 ZL_AT_LOAD {
     fork_guard(&lock);
+    fork_guard(&starting);
     fork_call(forget);
 }
