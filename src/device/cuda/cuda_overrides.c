@@ -87,10 +87,11 @@ static enum kernel_taken take_recorded(const struct row *r, const struct kernel_
     struct profile_record record = cuda_profile_record(p->unit, p->lane, overrides[r->override].name);
     struct profile_work before = profile_open_launch(&record, false);
     struct cuda_command command = {.work = profile_work};
-    bool is_linked = overrides[r->override].kind != KERNEL && cuda_profile_push(1, &command);
+    struct cuda_timing timing = {.event = -1};
+    if (overrides[r->override].kind != KERNEL)
+        timing = cuda_profile_open(p->unit, p->lane, 1, &command);
     enum kernel_taken taken = take(r, p, c);
-    if (is_linked)
-        cuda_profile_pop();
+    cuda_profile_close(p->unit, p->lane, timing);
     if (taken == KERNEL_NOT_TAKEN)
         profile_work = before;
     else

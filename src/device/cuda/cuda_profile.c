@@ -80,6 +80,7 @@ static struct lock starting;
 static bool was_tried, is_there;
 
 static atomic_uint profile; // of which activities are on; 0: none
+static atomic_uint evented; // the last that was timed by events instead
 static struct lock lock;    // guards all that follows
 static size_t room;         // bytes that are left for the lists below
 static struct {
@@ -187,22 +188,20 @@ static bool enable(void) {
 
 // When the first launch of a profile is given.
 static void begin(unsigned now) {
-    static const char none[] = "cuda: there is no libcupti, with which kernels are timed: they are not in "
-                               "the table. It is part of the "
-                               "CUDA toolkit, and of the package nvidia-cuda-cupti",
-                      busy[] = "cuda: CUPTI refuses to time kernels, as it does while another profiler uses "
-                               "it: they are not in the table";
+    static const char none[] = "cuda: libcupti, which times kernels in graphs, is not here: launches were "
+                               "given one by one, between events. It is part of the "
+                               "CUDA toolkit, and of the package nvidia-cuda-cupti";
+    static const char busy[] = "cuda: CUPTI refuses to time kernels, as it does while another profiler uses "
+                               "it: launches were given one "
+                               "by one, between events";
     if (!was_tried) {
         is_there = open_library();
         was_tried = true;
         profile_at_exit(NULL); // before the driver is shut down
     }
-    if (!is_there) {
-        profile_say(none);
-        return;
-    }
-    if (!enable()) {
-        profile_say(busy);
+    if (!is_there || !enable()) {
+        profile_say(is_there ? busy : none);
+        atomic_store(&evented, now);
         return;
     }
     lock_take(&lock);
@@ -233,10 +232,16 @@ struct profile_record cuda_profile_record(int unit, int lane, const char *name) 
                                    .name = name};
 }
 
-bool cuda_profile_push(int count, const struct cuda_command *command) {
-    uint32_t list = 0;
-    if (UNLIKELY(atomic_load(&profile) != atomic_load(&profile_now)))
+bool cuda_profile_uses_events(void) {
+    unsigned now = atomic_load(&profile_now);
+    if (now && atomic_load(&profile) != now && atomic_load(&evented) != now)
         begin_once();
+    return now && atomic_load(&evented) == now;
+}
+
+// Keeps the commands, and returns the number that stands for them; 0: there is none.
+static uint32_t keep_list(int count, const struct cuda_command *command) {
+    uint32_t list = 0;
     lock_take(&lock);
     for (int i = 0; atomic_load(&profile) && i < count; i++) {
         if (!command[i].work.id || !has_room(&given.item, &given.cap, given.count, sizeof *given.item))
@@ -245,12 +250,27 @@ bool cuda_profile_push(int count, const struct cuda_command *command) {
         given.item[given.count++] = (struct given){.list = list, .at = i, .work = command[i].work};
     }
     lock_give(&lock);
-    return list && !api.cuptiActivityPushExternalCorrelationId(OUR_KIND, list);
+    return list;
 }
 
-void cuda_profile_pop(void) {
+struct cuda_timing cuda_profile_open(int unit, int lane, int count, const struct cuda_command *command) {
+    struct cuda_timing timing = {.event = -1};
+    if (cuda_profile_uses_events()) {
+        if (count == 1 && command->work.id)
+            timing.event = cuda_events_open(unit, lane, command->work.id);
+        return timing;
+    }
+    uint32_t list = keep_list(count, command);
+    timing.is_linked = list && !api.cuptiActivityPushExternalCorrelationId(OUR_KIND, list);
+    return timing;
+}
+
+void cuda_profile_close(int unit, int lane, struct cuda_timing timing) {
     uint64_t number;
-    api.cuptiActivityPopExternalCorrelationId(OUR_KIND, &number);
+    if (timing.is_linked)
+        api.cuptiActivityPopExternalCorrelationId(OUR_KIND, &number);
+    if (timing.event >= 0)
+        cuda_events_close(unit, lane, timing.event);
 }
 
 // Ending -----------------------------------------------------------------------------------------------------------
@@ -360,6 +380,7 @@ static void forget(void) {
 }
 
 void cuda_profile_end(void) {
+    cuda_events_end();
     bool is_on = atomic_load(&profile) != 0;
     if (is_on) {
         api.cuptiActivityFlushAll(FORCED); // which calls take_buffer

@@ -39,6 +39,18 @@ static struct queue {
 
 static _Thread_local char self; // its address is the thread
 
+static int place_of(const struct queue *q) {
+    return (int)(((const char *)q - (const char *)queues) / (ptrdiff_t)sizeof *q);
+}
+
+static int unit_of(const struct queue *q) {
+    return place_of(q) / CUDA_LANES;
+}
+
+static int lane_of(const struct queue *q) {
+    return place_of(q) % CUDA_LANES;
+}
+
 // Giving -----------------------------------------------------------------------------------------------------------
 
 void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument) {
@@ -65,16 +77,17 @@ static bool has_spare(struct queue *q) {
 
 // By itself. Under the lock.
 static bool give_now(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
-    return (setting_flag(SETTING_GRAPHS) && has_spare(q) &&
+    return (setting_flag(SETTING_GRAPHS) && !cuda_profile_uses_events() && has_spare(q) &&
             cuda_repeat_give(&q->repeats, c, data, s, q->spare)) ||
            cuda_command_give(c, data, s);
 }
 
 static bool give(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
-    bool is_linked = profile_is_on() && cuda_profile_push(1, c);
+    if (!profile_is_on())
+        return give_now(q, s, c, data);
+    struct cuda_timing timing = cuda_profile_open(unit_of(q), lane_of(q), 1, c);
     bool good = give_now(q, s, c, data);
-    if (is_linked)
-        cuda_profile_pop();
+    cuda_profile_close(unit_of(q), lane_of(q), timing);
     return good;
 }
 
@@ -89,7 +102,9 @@ static void flush(struct queue *q, cuda_stream s) {
     int fresh = -1;
     if (!q->list || !q->list->count)
         return;
-    bool is_linked = profile_is_on() && cuda_profile_push(q->list->count, q->list->command);
+    struct cuda_timing timing = {.event = -1};
+    if (profile_is_on())
+        timing = cuda_profile_open(unit_of(q), lane_of(q), q->list->count, q->list->command);
     struct cuda_graph_of *g = q->hot && q->pieces < PIECES ? &q->hot->piece[q->pieces++] : NULL;
     if (!g || !cuda_graph_run(g, q->list, s, q->spare, &fresh)) {
         bool had_error = zl_error(), good = true;
@@ -101,8 +116,7 @@ static void flush(struct queue *q, cuda_stream s) {
         if (!had_error)
             zl_clear_error();
     }
-    if (is_linked)
-        cuda_profile_pop();
+    cuda_profile_close(unit_of(q), lane_of(q), timing);
     if (fresh >= 0 && q->first_work + fresh < STEADY)
         q->hot->fresh[q->first_work + fresh]++;
     q->list->count = q->list->bytes = q->list->ranges = 0;
@@ -304,7 +318,8 @@ static void begin(struct queue *q, const struct program *p) {
 
 void cuda_queue_begin(int unit, int lane, const struct program *p) {
     struct queue *q = &queues[unit][lane];
-    if (p->steps.count < 2 || !setting_flag(SETTING_GRAPHS) || !cuda_device(unit))
+    if (p->steps.count < 2 || !setting_flag(SETTING_GRAPHS) || !cuda_device(unit) ||
+        cuda_profile_uses_events())
         return;
     lock_take(&q->lock);
     if (!q->owner)

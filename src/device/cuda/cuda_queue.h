@@ -71,11 +71,21 @@ bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stre
 
 // cuda_profile.c ----------------------------------------------------------------------------------------------------
 
-// Around what gives commands to the driver while a profile is recorded: says whether kernels will be linked to them, and ends that.
+// Around what gives commands to the driver on a lane while a profile is recorded, so that it is known when they run.
+struct cuda_timing {
+    bool is_linked; // CUPTI links kernels to them
+    int event;      // their place among events; -1: none
+};
 struct profile_record cuda_profile_record(int unit, int lane, const char *name); // of a launch, to be filled in
-bool cuda_profile_push(int count, const struct cuda_command *command);
-void cuda_profile_pop(void);
+struct cuda_timing cuda_profile_open(int unit, int lane, int count, const struct cuda_command *command);
+void cuda_profile_close(int unit, int lane, struct cuda_timing timing);
+bool cuda_profile_uses_events(void); // a profile is recorded, and commands have to be given one by one for it
 void cuda_profile_end(void); // as of struct device
+
+// cuda_profile_events.c: a launch, between two events. Returns its place, or -1; closing needs it. End reports all.
+int cuda_events_open(int unit, int lane, uint32_t id);
+void cuda_events_close(int unit, int lane, int at);
+void cuda_events_end(void);
 
 // cuda_graph.c ------------------------------------------------------------------------------------------------------
 
