@@ -33,7 +33,7 @@ enum profile_kind {
 
 struct profile_record {
     uint8_t kind, unit, lane;
-    uint8_t dtype;      // of the result of a step: a zl_dtype
+    uint8_t dtype;      // zl_dtype that a step computes in
     bool is_fallback;   // a step that the stream's device cannot do
     bool has_failed;    // a step whose results could not be computed
     bool is_part;       // a launch of a kernel that began with an earlier one

@@ -186,16 +186,17 @@ static void settle(bool queues) {
     profile_is_ending = false;
 }
 
-// Ends the profile. False: there was nothing to tell, or an error; then the table may still be there.
+// Ends the profile and adds the table, which stays empty where nothing was recorded. False and an error; then the table may be there.
 static bool end(struct text *table) {
     struct profile p;
     for (int i = 0; i < device_count(); i++)
         if (device_at(i)->profile_end)
             device_at(i)->profile_end();
     if (!profile_stop(&p))
-        return false;
-    bool good = p.spans > 0;
-    if (good) {
+        return error_false(ZL_ERROR_STATE,
+                           "zl_profile_end: another thread has ended the profile"); // unless memory is out
+    bool good = true;
+    if (p.spans) {
         profile_table(table, &p);
         good = !path || profile_write_timeline(path, &p);
         if (good && path)
@@ -215,10 +216,8 @@ char *zl_profile_end(void) {
     lock_take(&session);
     bool good = end(&table);
     lock_give(&session);
-    if (!good && !zl_error()) {
+    if (good && !table.len)
         text_add(&table, "profile: nothing was evaluated\n");
-        good = true;
-    }
     char *text = good ? text_take(&table) : NULL;
     text_free(&table);
     if (!text && !had_error)

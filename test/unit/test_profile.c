@@ -148,6 +148,12 @@ TEST(profile_of_nothing) {
     CHECK_HAS(table, "nothing was evaluated");
     CHECK(access(path, F_OK) != 0);
     zl_free(table);
+    REQUIRE(zl_profile_begin(NULL));
+    CHECK(!zl_reshape(ones(2, 2), ZL_SHAPE(3))); // an error of before is no reason to fail
+    table = zl_profile_end();
+    CHECK(table);
+    zl_clear_error();
+    zl_free(table);
 }
 
 TEST(profile_of_an_evaluation_that_fails) {
