@@ -32,7 +32,7 @@ struct places {
 
 static struct places declare_places(const struct index_key *key) {
     struct places l = {.key = key, .axes = symbol("axes")};
-    char text[2][16];
+    char text[2][24];
     for (int k = 0; k < key->count; k++) {
         snprintf(text[0], sizeof text[0], "index%d", k);
         snprintf(text[1], sizeof text[1], "n%d", k);
@@ -48,7 +48,7 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
     struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
     expr column = tile_number(k);
     wide.bits = (uint8_t)MAX_OF(wide.bits, index.bits);
-    char text[16];
+    char text[24];
     snprintf(text, sizeof text, "found%d", k);
     const struct tile_name *found = tile_name(text, wide);
     tile_assign(found, tile_cast(wide, given));
