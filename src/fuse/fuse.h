@@ -252,9 +252,8 @@ expr fuse_keep(int number, expr value);
 // A table of numbers of index type that a launch passes by value, and one of its numbers.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
-// Adds to each place that is not NULL, which becomes a variable, what the entry of a number has along axes: row 0 of the table has their
-// sizes, innermost first, and row 1 + k their strides for place[k].
-void fuse_walk(const struct tile_buffer *table, expr axes, expr which, int count, expr *place);
+// tile_walk, for which each place that is not NULL becomes a variable.
+void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
 // Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept,
 // by fuse_keep(k, ...), for recipes of several results. rare: see fuse_apply.
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
@@ -277,8 +276,8 @@ struct fuse_map {
     struct fuse_recipe f;      // all rows are ROW_ELEMENTS
 };
 // The kernel of a struct fuse_map. Its parameters are the inputs in their order, if some are strided a table, and the outputs; its
-// symbols the number of elements and, for each input in memory, the position of its first. If some are strided there follow how many axes
-// there are, the position of the first output, and for each of these inputs how many elements its memory has. The table has
+// symbols the number of elements and, for each input in memory, the position of its first. If some are strided there follow `inner` of
+// tile_walk, the position of the first output, and for each of these inputs how many elements its memory has. The table has
 // a row for the sizes of axes, innermost first, and one for the strides of each of them: sizes of the last axis and strides of
 // FUSE_ROWS are counted in widths. NULL and an error.
 struct tile_kernel *fuse_make_map(const void *map);

@@ -11,7 +11,7 @@ struct building {
     struct fuse_operand x[FUSE_OPERANDS], y[FUSE_OPERANDS];
     expr first[FUSE_OPERANDS]; // position of the first element of an input
     expr place[FUSE_OPERANDS]; // of a strided input: from there to those of this thread
-    expr n, axes, from;
+    expr n, inner, from;
     const struct tile_buffer *s;
 };
 
@@ -53,7 +53,7 @@ static void declare_symbols(struct building *b) {
             b->first[k] = symbol("at", k, is_run(b, k) ? b->map->width : 1);
     if (!fuse_strided_inputs(b->r))
         return;
-    b->axes = symbol("axes", -1, 1);
+    b->inner = symbol("inner", -1, 1);
     b->from = symbol("start", -1, b->map->width);
 }
 
@@ -81,7 +81,7 @@ static void find_places(struct building *b, expr which) {
     int count = 0;
     for (int k = 0; k < b->r->inputs; k++)
         place[k] = tile_number(0);
-    fuse_walk(b->s, b->axes, which, fuse_strided_inputs(b->r), place);
+    fuse_walk(b->s, b->inner, which, fuse_strided_inputs(b->r), place);
     for (int k = 0; k < b->r->inputs; k++)
         if (fuse_is_strided(fuse_form(b->r, k)))
             b->place[k] = place[count++];

@@ -97,21 +97,11 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
 
 // Variables ----------------------------------------------------------------------------------------------------------
 
-static expr keep(struct name name, expr value) {
-    const struct tile_name *local = value ? tile_name(name.text, value->type) : NULL;
-    tile_assign(local, value);
-    return tile_name_value(local, TILE_LOCAL);
-}
-
-static void set(expr variable, expr value) {
-    tile_assign(variable ? variable->name : NULL, value);
-}
-
 expr fuse_keep(int number, expr value) {
     if (!value || !tile_type_is_complex(value->type))
-        return keep(name_of("row", number), value);
-    expr re = keep(name_of("re", number), RE(value));
-    return COMPLEX(re, keep(name_of("im", number), IM(value)));
+        return tile_variable(name_of("row", number).text, value);
+    expr re = tile_variable(name_of("re", number).text, RE(value));
+    return COMPLEX(re, tile_variable(name_of("im", number).text, IM(value)));
 }
 
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns) {
@@ -123,23 +113,10 @@ expr fuse_entry(const struct tile_buffer *table, int row, expr column) {
     return tile_load(table, 2, (const expr[]){tile_number(row), column}, NULL, NULL);
 }
 
-void fuse_walk(const struct tile_buffer *table, expr axes, expr which, int count, expr *place) {
-    struct tile_type index = tile_index_type(), unsigned_index = {TILE_UINT, index.bits, 1};
-    expr rest = keep(name_of("rest", 0), tile_cast(unsigned_index, which));
+void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place) {
     for (int k = 0; k < count; k++)
-        place[k] = place[k] ? keep(name_of("place", k), place[k]) : NULL;
-    const struct tile_name *axis = tile_index("a", axes);
-    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(unsigned_index, fuse_entry(table, 0, a));
-    size = MAX(size, tile_const_int(unsigned_index, 1)); // so that it is known to be no 0
-    tile_open_for(axis, NULL, axes, NULL, TILE_SERIAL);
-    expr next = keep(name_of("next", 0), FLOORDIV(rest, size));
-    expr here = SUB(rest, MUL(next, size));
-    here = keep(name_of("here", 0), tile_cast(index, here));
-    for (int k = 0; k < count; k++)
-        if (place[k])
-            set(place[k], ADD(place[k], MUL(here, fuse_entry(table, 1 + k, a))));
-    set(rest, next);
-    tile_close();
+        place[k] = place[k] ? tile_variable(name_of("place", k).text, place[k]) : NULL;
+    tile_walk(table, inner, which, count, place);
 }
 
 // Rows -------------------------------------------------------------------------------------------------------------

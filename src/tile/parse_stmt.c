@@ -261,6 +261,38 @@ static bool parse_let(struct parser *p) {
            parse_bind(p, (struct binding){.text = text, .kind = BOUND_LET, .let = value, .depth = n->depth});
 }
 
+// walk i in s, inner -> from = at, to = 0
+static bool parse_walk(struct parser *p, struct tile_stmt stmt) {
+    struct tile_type index = tile_index_type();
+    expr place[TILE_DIMS], which = parse_expr(p, NULL);
+    int count = 0;
+    if (!which || !parse_expect(p, "in"))
+        return false;
+    struct tile_token token = p->token;
+    struct binding *b = token.kind == TOKEN_NAME ? parse_find(p, token.text) : NULL;
+    const struct tile_buffer *table = b && b->kind == BOUND_BUFFER ? b->buffer : NULL;
+    if (!table || table->ndim != 2 || !tile_type_equal(table->type, index))
+        return parse_fail(p, token.place, "'%s' is no buffer of %s with two axes", token.text,
+                          tile_type_name(index));
+    parse_next(p);
+    expr inner = parse_expect(p, ",") ? parse_index(p) : NULL;
+    if (!inner || !parse_expect(p, "->"))
+        return false;
+    do {
+        token = p->token;
+        stmt.place = token.place;
+        if (count == TILE_DIMS)
+            return parse_fail(p, token.place, "more than %d places", TILE_DIMS);
+        b = parse_assignment(p, stmt) ? parse_find(p, token.text) : NULL;
+        if (b && (b->kind != BOUND_LOCAL || !tile_type_equal(b->name->type, index)))
+            return parse_fail(p, token.place, "'%s' is no variable of %s", token.text, tile_type_name(index));
+        if (!b || !(place[count++] = tile_name_value(b->name, TILE_LOCAL)))
+            return false;
+    } while (parse_accept(p, ","));
+    tile_walk(table, inner, which, count, place);
+    return true;
+}
+
 // Short statements ------------------------------------------------------------------------------------------------
 
 static bool parse_wait(struct parser *p, struct tile_stmt stmt) {
@@ -321,7 +353,7 @@ static const struct {
     {"barrier", TILE_BARRIER, parse_barrier}, {"assert", TILE_ASSERT, parse_assert},
     {"print", TILE_PRINT, parse_print},       {"store", TILE_STORE, parse_store_call},
     {"view", TILE_ALLOC, parse_view},         {"im2col", TILE_IM2COL, parse_im2col},
-    {"thread", TILE_THREAD, parse_ranges},
+    {"thread", TILE_THREAD, parse_ranges},    {"walk", TILE_FOR, parse_walk},
 };
 
 static bool parse_stmt(struct parser *p) {

@@ -53,15 +53,17 @@ bool tile_op_gives_same(enum tile_op op) {
 }
 
 static const char *const words[] = {
-    "kernel",  "param",  "where", "index",      "grid",    "threads", "map",        "in",
-    "step",    "stages", "if",    "else",       "while",     "break",   "let",     "copy",       "copy_async",
-    "gemm",    "fill",   "load",  "gemm_async", "store",     "reduce",  "scan",    "accumulate", "clear",
-    "axis",    "atomic", "wait",  "keep",       "barrier",   "assert",  "print",   "view",       "transpose",
-    "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "stride",
-    "inf",     "nan",    "true",  "false",      "im2col",    "thread",  "shuffle", "once",       "loose",
+    "kernel",     "param",  "where",     "index",   "grid",       "threads", "map",     "in",
+    "step",       "stages", "if",        "else",    "while",      "break",   "let",     "copy",
+    "copy_async", "gemm",   "fill",      "load",    "gemm_async", "store",   "reduce",  "scan",
+    "accumulate", "clear",  "axis",      "atomic",  "wait",       "keep",    "barrier", "assert",
+    "print",      "view",   "transpose", "reverse", "of",         "bits",    "align",   "exclusive",
+    "swizzle",    "stride", "inf",       "nan",     "true",       "false",   "im2col",  "thread",
+    "shuffle",    "once",   "loose",     "walk",
 };
 
-const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra", "table"};
+const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment",
+                                        "local",  "extra",    "table"};
 const char *const tile_loop_word[] = {"for", "parallel", "unroll", "vector", "pipeline"};
 const char *const tile_shuffle_word[] = {"xor", "up", "from"};
 const char *const tile_scope_word[] = {"subgroup", "group", "cluster"};

@@ -329,6 +329,13 @@ bool tile_is_meeting(const struct tile_stmt *s);
 const char *tile_combine_word(const struct tile_stmt *s); // "add"; of sizes without sign "absmax", "abssum"
 struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
 
+// walk.c: several statements at once.
+// Declares a variable, assigns the value to it and returns what reads it.
+expr tile_variable(const char *text, expr value);
+// Adds to each place, a variable or NULL, how far the element that `which` counts lies along axes. Row 0 of the table has the sizes
+// of the axes, innermost first, and row 1 + k the strides for place[k]; `inner` is one less than how many axes there are, or 0.
+void tile_walk(const struct tile_buffer *table, expr inner, expr which, int count, const expr *place);
+
 // print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.
 char *tile_print(const struct tile_kernel *kernel);         // caller frees with memory_free
 void  tile_print_expr(struct text *out, expr e);

@@ -217,6 +217,8 @@ TEST(tile_errors_say_what_is_wrong) {
     check_message(IN("copz a -> y"), "k.tile:2:1: there is no statement 'copz'");
     check_message(IN("for = 1"), "the name of a loop variable is expected, not =");
     check_message(IN("n = 1"), "'n' is no variable");
+    check_message(IN("walk n in z, 0 -> p = 0"), "'z' is no buffer of i64 with two axes");
+    check_message(IN("walk n in a, 0 -> p = 0"), "'a' is no buffer of i64 with two axes");
     check_message(IN("x = 1 }"), "the kernel has ended");
     check_message(IN("y[0] = \"text"), "a text that does not end on its line");
     check_message(IN("y[0] = 1.5zz"), "a number with letters that name no type");
@@ -690,6 +692,25 @@ TEST(tile_tables_are_small_inputs) {
                   "'s' is a table: there are no views of tables");
     check_message("kernel k() -> (y: f32[4]) { table s: f32[4] }", "there is no statement 'table'");
 #undef K
+}
+
+// Places of a matrix with three rows of two elements, transposed in memory, and of one whose rows are the same.
+TEST(tile_walks_find_places) {
+    struct tile_kernel *kernel =
+        tile_parse("kernel k(s: table i64[3, 4], inner: i64) -> (y: i64[n, 2]) {\n  map i in n {\n"
+                   "    second = 7\n    walk i in s, inner -> first = 100, second = 0\n"
+                   "    y[i, 0] = first\n    y[i, 1] = second\n  }\n}\n",
+                   "k");
+    const int64_t s[3][4] = {{2, 3}, {3, 1}, {10, 0}}, inner = 1;
+    int64_t y[6][2];
+    REQUIRE(kernel);
+    CHECK(tile_interpret(kernel, (void *[]){(void *)(uintptr_t)s, (void *)(uintptr_t)&inner, y},
+                         (int64_t[]){6}));
+    for (int i = 0; i < 6; i++)
+        CHECK(y[i][0] == 100 + i % 2 * 3 + i / 2 && y[i][1] == i % 2 * 10);
+    tile_free(kernel);
+    check_message("kernel k(s: table i64[2, 4]) -> (y: f32[n]) { map i in n { walk i in s, 1 -> x = 0f32 } }",
+                  "'x' is no variable of i64");
 }
 
 TEST(tile_tables_are_read_as_other_inputs) {

@@ -134,7 +134,7 @@ static inline int kernel_bits(bool wide) {
     return wide ? 64 : 32;
 }
 static inline const char *kernel_index_clauses(bool wide) {
-    return wide ? "BITS=64,INDEX=i64,COUNT=u64" : "BITS=32,INDEX=i32,COUNT=u32";
+    return wide ? "BITS=64,INDEX=i64" : "BITS=32,INDEX=i32";
 }
 
 // kernels_launch.c: a list of arguments, and axes as kernels get them.
@@ -173,6 +173,9 @@ struct kernel_layout {
     int64_t dim[64];
     int64_t stride[KERNEL_OPERANDS][64];
 };
+static inline int64_t layout_inner(const struct kernel_layout *l) { // as tiles walk it (tile_walk)
+    return MAX_OF(l->axes - 1, 0);
+}
 void layout_begin(struct kernel_layout *l, int operands);
 // An axis behind those there are, with the operands' strides.
 void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);

@@ -29,7 +29,7 @@ bool kernel_argreduce(const struct kernel_place *p, const struct call *c) {
             layout_push(&l, x->dim[i], &array_stride(x)[i]);
     int lanes = lanes_for(&l, step, n);
     work_open(&w, p, c->op->name);
-    WORK_SIZES(&w, l.size, n, l.axes);
+    WORK_SIZES(&w, l.size, n, layout_inner(&l));
     work_array(&w, x);
     work_table(&w, &l);
     work_int(&w, step);

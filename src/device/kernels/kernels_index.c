@@ -10,7 +10,7 @@ static bool take(const struct kernel_place *p, const struct call *c, const struc
     struct tile_type which = tile_type_of((zl_dtype)indices->dtype);
     struct kernel_work w;
     work_open(&w, p, c->op->name);
-    WORK_SIZES(&w, l->size, l->axes);
+    WORK_SIZES(&w, l->size, layout_inner(l));
     work_array(&w, x);
     work_array(&w, indices);
     WORK_SIZES(&w, x->dim[axis]);

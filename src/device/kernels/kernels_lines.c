@@ -212,7 +212,8 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     size_t bytes = offsetof(struct line_recipe, f.row) + sizeof m->r.f.row[0] * (size_t)m->r.f.rows;
     const struct kernel_tiles *kernel =
         kernel_find_tiles(p, &m->r, bytes, line_build, &(struct line_maker){&m->r, p->record});
-    int64_t size[3 + KERNEL_OPERANDS] = {m->l.size, g->f.dim[g->f.ndim - 1] / m->r.width, m->l.axes};
+    int64_t size[3 + KERNEL_OPERANDS] = {m->l.size, g->f.dim[g->f.ndim - 1] / m->r.width,
+                                         layout_inner(&m->l)};
     int sizes = 3;
     for (int i = 0; i < g->inputs; i++)
         if (fuse_form(&m->r.f, i) != LINE_VALUE)

@@ -24,11 +24,10 @@ struct building {
     const struct line_recipe *r;
     struct line_plan plan;
     bool has_exp2;
-    bool is_loose;       // see below
-    int64_t count, held; // lines of a group; elements of a row of its tiles
-    expr packs;          // of a line
-    expr lines, line, axes,
-        group; // of all; elements of a line; axes that lines lie along; which group this is
+    bool is_loose;                    // see below
+    int64_t count, held;              // lines of a group; elements of a row of its tiles
+    expr packs;                       // of a line
+    expr lines, line, inner, group;   // of all; elements of a line; of tile_walk; which group this is
     const struct tile_buffer *s, *of; // tables: of axes, of inputs
     struct fuse_operand x[KERNEL_OPERANDS];
     // By output: its memory. By input: where the lines of the group begin, in packs; what the group holds of it.
@@ -173,7 +172,7 @@ static void declare(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
     b->lines = symbol("lines", 1);
     b->packs = symbol("packs", 1);
-    b->axes = symbol("axes", 0);
+    b->inner = symbol("inner", 0);
     b->line = b->r->full ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
     for (int k = 0; k < f->inputs; k++)
         declare_input(b, k);
@@ -209,7 +208,7 @@ static void find_places(struct building *b) {
             b->at[k] = tile(b, 'a', k, tile_dtype_of(tile_index_type()), true);
     }
     open_lines(b, tile_number(b->count));
-    fuse_walk(b->s, b->axes, MIN(line_number(b), SUB(b->lines, tile_number(1))), f->inputs, place);
+    fuse_walk(b->s, b->inner, MIN(line_number(b), SUB(b->lines, tile_number(1))), f->inputs, place);
     for (int k = 0; k < f->inputs; k++)
         if (fuse_form(f, k) == LINE_SAME)
             put(b, b->tile[k], fuse_read(&b->x[k], place[k]), false);

@@ -200,7 +200,7 @@ static bool launch(const struct kernel_place *p, const struct kernel_tiles *kern
     }
     if (fuse_strided_inputs(&m->r.f)) {
         add_axes(&k, m, l);
-        size[sizes++] = l->axes;
+        size[sizes++] = layout_inner(l);
         size[sizes++] = from;
         for (int i = 0; i < m->g.inputs; i++)
             if (fuse_is_strided(fuse_form(&m->r.f, i)))

@@ -45,16 +45,11 @@ struct side {
     const int64_t *stride; // NULL: all are one
 };
 
-// Axes that positions are divided by.
-static int64_t inner_axes(const struct kernel_layout *l) {
-    return MAX_OF(l->axes - 1, 0);
-}
-
 static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct side to,
                  const void *number) {
     struct kernel_work w;
     work_open(&w, p, "fill");
-    WORK_SIZES(&w, l->size, inner_axes(l), to.elements, to.at);
+    WORK_SIZES(&w, l->size, layout_inner(l), to.elements, to.at);
     work_value(&w, number, bytes);
     work_table(&w, l);
     work_memory(&w, to.memory);
@@ -66,7 +61,7 @@ static bool combine(const struct kernel_place *p, struct recipe r, const struct 
                     struct side to, struct side from) {
     struct kernel_work w;
     work_open(&w, p, "move");
-    WORK_SIZES(&w, l->size, inner_axes(l), to.elements, to.at, from.elements, from.at);
+    WORK_SIZES(&w, l->size, layout_inner(l), to.elements, to.at, from.elements, from.at);
     work_memory(&w, from.memory);
     work_table(&w, l);
     work_memory(&w, to.memory);

@@ -17,7 +17,7 @@ bool kernel_divmod(const struct kernel_place *p, const struct call *c) {
     for (int i = 0; i < y->ndim; i++)
         layout_push(&l, y->dim[i], (const int64_t[]){array_stride(a)[i], array_stride(b)[i]});
     work_open(&w, p, c->op->name);
-    WORK_SIZES(&w, y->size, l.axes);
+    WORK_SIZES(&w, y->size, layout_inner(&l));
     work_array(&w, a);
     work_array(&w, b);
     work_table(&w, &l);

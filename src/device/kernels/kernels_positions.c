@@ -26,12 +26,12 @@ static const struct tile_buffer *vector(const char *text, struct tile_type type,
 // Parameters of a kernel of places.
 struct places {
     const struct index_key *key;
-    expr axes; // how many there are
+    expr inner; // of tile_walk
     const struct tile_buffer *index[KERNEL_INDICES], *s, *of;
 };
 
 static struct places declare_places(const struct index_key *key) {
-    struct places l = {.key = key, .axes = symbol("axes")};
+    struct places l = {.key = key, .inner = symbol("inner")};
     char text[2][24];
     for (int k = 0; k < key->count; k++) {
         snprintf(text[0], sizeof text[0], "index%d", k);
@@ -65,7 +65,7 @@ static expr build_place(const struct places *l, expr i, expr first, expr *inside
     expr to[1 + KERNEL_INDICES] = {first};
     for (int k = 0; k < l->key->count; k++)
         to[1 + k] = fuse_entry(l->of, INDEX_OFFSET, tile_number(k));
-    fuse_walk(l->s, l->axes, i, 1 + l->key->count, to);
+    fuse_walk(l->s, l->inner, i, 1 + l->key->count, to);
     *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
     for (int k = 0; k < l->key->count; k++) {
         expr given = tile_load(l->index[k], 1, &to[1 + k], NULL, NULL);
@@ -104,7 +104,7 @@ bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_l
 }
 
 void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list) {
-    WORK_SIZES(w, l->axes);
+    WORK_SIZES(w, layout_inner(l));
     for (int i = 0; i < list->count; i++) {
         work_result(w, list->index[i]);
         WORK_SIZES(w, kernel_elements(list->index[i]));

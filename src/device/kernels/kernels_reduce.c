@@ -117,14 +117,15 @@ static void choose(struct reduction *r) {
 static bool launch(struct reduction *r, void *to, void *from) {
     struct kernel_work w;
     work_open(&w, r->place, r->call->op->name);
-    WORK_SIZES(&w, r->kept.size, r->reduced.size, r->parts, r->each, MAX_OF(r->kept.axes - 1, 0),
-               MAX_OF(r->reduced.axes - 1, 0), r->elements, r->at);
+    WORK_SIZES(&w, r->kept.size, r->reduced.size, r->parts, r->each, layout_inner(&r->kept),
+               layout_inner(&r->reduced), r->elements, r->at);
     work_memory(&w, from);
     work_table(&w, &r->kept);
     work_table(&w, &r->reduced);
     work_memory(&w, to);
     w.wide |= r->kept.size * r->parts > KERNEL_NARROW;
-    return WORK_FILE(&w, "reduce", "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,ROWS=%d,WIDTH=%d,LANES=%d,SINGLE=%d,%i",
+    return WORK_FILE(&w, "reduce",
+                     "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,ROWS=%d,WIDTH=%d,LANES=%d,SINGLE=%d,%i,COUNT=u%b",
                      r->from, tile_reduce_gives(r->from), r->to, fuse_combines(r->call), r->rows, r->width,
                      r->rows ? op_kernel_lanes(r->each) : 1, r->reduced.axes <= 1);
 }

@@ -51,7 +51,7 @@ static bool launch(struct scanning *s, enum mode mode, void *totals, size_t capa
     int steps = __builtin_ctz((unsigned)MIN_OF(s->lanes, SUBGROUP));
     struct kernel_work w;
     work_open(&w, s->place, s->call->op->name);
-    WORK_SIZES(&w, s->n, s->lines.size, s->parts, s->each, MAX_OF(s->lines.axes - 1, 0), s->to_elements,
+    WORK_SIZES(&w, s->n, s->lines.size, s->parts, s->each, layout_inner(&s->lines), s->to_elements,
                s->elements, s->at);
     work_place(&w, s->call->in[0]);
     work_table(&w, &s->lines);
@@ -66,7 +66,7 @@ static bool launch(struct scanning *s, enum mode mode, void *totals, size_t capa
     return WORK_FILE(
         &w, "scan",
         "ITEM=%t,WIDE=%t,ITEM_PIECE=%t,WIDE_PIECE=%t,PIECES=%d,COMBINE=%o,WIDTH=%d,LANES=%d,STEPS=%d,"
-        "THREADS=%d,PACKS=%d,MODE=%d,REVERSE=%d,INCLUSIVE=%d,%i",
+        "THREADS=%d,PACKS=%d,MODE=%d,REVERSE=%d,INCLUSIVE=%d,%i,COUNT=u%b",
         s->dtype, wide, is_complex ? ZL_FLOAT32 : s->dtype, is_complex ? ZL_FLOAT32 : wide, 1 + is_complex,
         op_of(s->call), s->width, s->lanes, steps, s->lanes > 1 ? KERNEL_THREADS : COLUMN_THREADS, s->packs,
         mode, arg[2] != 0, arg[3] != 0);

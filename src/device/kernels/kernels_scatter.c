@@ -59,8 +59,8 @@ static bool put(const struct scattering *s, zl_array x, const struct kernel_item
     bool is_set = s->update == UPDATE_SET;
     struct kernel_work w;
     work_open(&w, s->place, s->call->op->name);
-    WORK_SIZES(&w, (end - begin) * s->slice.size, s->slice.size, begin, s->at.size, s->line, s->entry.axes,
-               s->slice.axes, kernel_elements(y));
+    WORK_SIZES(&w, (end - begin) * s->slice.size, s->slice.size, begin, s->at.size, s->line,
+               layout_inner(&s->entry), layout_inner(&s->slice), kernel_elements(y));
     work_array(&w, x);
     work_memory(&w, sorted->key);
     work_memory(&w, sorted->at ? sorted->at : sorted->key);
@@ -69,8 +69,8 @@ static bool put(const struct scattering *s, zl_array x, const struct kernel_item
     work_result(&w, y);
     w.wide = s->wide; // of all launches
     return WORK_FILE(&w, "scatter",
-                     is_set ? "ITEM=u%d,COMBINE=%o,SET=%d,SORTED=%d,%i"
-                            : "ITEM=%t,COMBINE=%o,SET=%d,SORTED=%d,%i",
+                     is_set ? "ITEM=u%d,COMBINE=%o,SET=%d,SORTED=%d,%i,COUNT=u%b"
+                            : "ITEM=%t,COMBINE=%o,SET=%d,SORTED=%d,%i,COUNT=u%b",
                      is_set ? 8 * (int32_t)zl_dtype_size(dtype) : (int32_t)dtype,
                      is_set ? TILE_ADD : op_update_row(s->update), is_set, s->line > 1);
 }

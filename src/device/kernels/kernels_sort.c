@@ -250,7 +250,7 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
     for (int i = 0; i < x->ndim; i++)
         layout_push(&l, x->dim[i], &array_stride(x)[i]);
     work_open(&w, p, c->op->name);
-    WORK_SIZES(&w, l.size, l.axes);
+    WORK_SIZES(&w, l.size, layout_inner(&l));
     work_array(&w, x);
     work_array(&w, line);
     WORK_SIZES(&w, line->dim[0], MAX_OF(1, MIN_OF(SEARCH_MOST, l.size / SEARCH_THREADS)));

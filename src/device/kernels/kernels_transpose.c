@@ -48,7 +48,7 @@ bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct k
             layout_push(&batch, l->dim[i],
                         (const int64_t[]){l->stride[TO][i] / width, l->stride[FROM][i] / width});
     work_open(&w, p, "transpose");
-    WORK_SIZES(&w, l->dim[row] / width, l->dim[col] / width, batch.size, batch.axes,
+    WORK_SIZES(&w, l->dim[row] / width, l->dim[col] / width, batch.size, layout_inner(&batch),
                (ends[TO] + width - 1) / width, to.at / width, (ends[FROM] + width - 1) / width,
                from.at / width);
     work_memory(&w, from.memory);
