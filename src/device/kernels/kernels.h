@@ -269,6 +269,7 @@ typedef bool kernel_function(const struct kernel_place *p, const struct call *c)
 #define KERNEL_OP(op, can, run, ...)  kernel_question can; kernel_function run;
 #define KERNEL_OP_OF_ALL(op, run, ...) kernel_function run;
 #include "device/kernels/kernels_ops.def"
+kernel_question kernel_inputs_lie; // in memory of the device; a number that an array holds itself does not
 kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;

@@ -88,13 +88,6 @@ static bool check(const struct kernel_place *p, const struct call *c, const stru
 
 // Entries ----------------------------------------------------------------------------------------------------------
 
-bool kernel_can_csr(const struct call *c) {
-    for (int i = 0; i < c->inputs; i++)
-        if (array_is(c->in[i], ARRAY_INLINE))
-            return false;
-    return true;
-}
-
 // Runs csr_entries.tile. Without dense matrices, which only SAMPLE reads, left and right are the indices.
 static bool run_entries(const struct kernel_place *p, const struct csr_index *m, enum kind kind,
                         zl_dtype item, zl_array left, zl_array right, void *y, void *places) {

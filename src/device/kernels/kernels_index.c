@@ -23,11 +23,6 @@ static bool take(const struct kernel_place *p, const struct call *c, const struc
                      8 * (int32_t)array_item(x), indices->dtype, MAX_OF(which.bits, kernel_bits(w.wide)));
 }
 
-// Numbers that lie in no memory are rare here.
-bool kernel_can_take(const struct call *c) {
-    return !array_is(c->in[0], ARRAY_INLINE) && !array_is(c->in[1], ARRAY_INLINE);
-}
-
 bool kernel_take(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], indices = c->in[1];
     int axis = (int)call_args(c)[0];

@@ -109,10 +109,8 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
 // Chosen ------------------------------------------------------------------------------------------------------------
 
 bool kernel_can_choose(const struct call *c) {
-    for (int i = 0; i < c->inputs; i++)
-        if (array_is(c->in[i], ARRAY_INLINE))
-            return false;
-    return kernel_can_matmul(c) && (c->inputs < 4 || c->in[2]->dtype == c->in[3]->dtype);
+    return kernel_inputs_lie(c) && kernel_can_matmul(c) &&
+           (c->inputs < 4 || c->in[2]->dtype == c->in[3]->dtype);
 }
 
 bool kernel_gather_mm(const struct kernel_place *p, const struct call *c) {

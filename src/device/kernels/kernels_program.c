@@ -29,16 +29,15 @@ bool kernels_have(const struct op *op) {
 
 // Building ---------------------------------------------------------------------------------------------------------
 
-// A number that an array holds itself has no memory on a device.
-static bool has_numbers(const struct call *c) {
+bool kernel_inputs_lie(const struct call *c) {
     for (int i = 0; i < c->inputs; i++)
         if (array_is(c->in[i], ARRAY_INLINE))
-            return true;
-    return false;
+            return false;
+    return true;
 }
 
 static bool set_other(struct kernel_step *s, const struct call *c) {
-    if (c->op->kernel && !has_numbers(c))
+    if (c->op->kernel && kernel_inputs_lie(c))
         s->run = kernel_run_op;
     for (size_t i = 0; i < COUNT(others); i++)
         if (others[i].op == c->op && (!others[i].can || others[i].can(c))) {

@@ -69,13 +69,6 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
     return work_run(&w, &r, sizeof r, make_unpack);
 }
 
-bool kernel_can_quantize(const struct call *c) {
-    for (int i = 0; i < c->inputs; i++)
-        if (array_is(c->in[i], ARRAY_INLINE))
-            return false;
-    return true;
-}
-
 bool kernel_dequantize(const struct kernel_place *p, const struct call *c) {
     bool affine = call_args(c)[MODE] == QUANT_AFFINE;
     zl_array third = c->inputs > 2 ? c->in[2] : NULL;

@@ -37,7 +37,7 @@ static struct tile_kernel *make(const void *data) {
 // Calling ----------------------------------------------------------------------------------------------------------
 
 bool kernel_can_quantized_matmul(const struct call *c) {
-    return kernel_can_quantize(c) &&
+    return kernel_inputs_lie(c) &&
            (!call_args(c)[QMM_GATHERED] ||
             (c->in[c->inputs - 2]->dtype == ZL_UINT32 && c->in[c->inputs - 1]->dtype == ZL_UINT32));
 }

@@ -235,10 +235,6 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
 // A thread looks for several elements once there are so many threads that a GPU is busy.
 enum { SEARCH_THREADS = 1 << 18, SEARCH_MOST = 16, TABLE_MOST = 4096, TABLE_BYTES = 16 << 10 };
 
-bool kernel_can_search(const struct call *c) {
-    return !array_is(c->in[0], ARRAY_INLINE) && !array_is(c->in[1], ARRAY_INLINE);
-}
-
 bool kernel_search(const struct kernel_place *p, const struct call *c) {
     zl_array line = c->in[0], x = c->in[1];
     struct kernel_layout l;
