@@ -91,7 +91,7 @@ ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int
 
 // The built-in kernel of one op on rows of numbers: op as in zellige_ops.h without zl_ ("add", "exp",
 // "where"), "cast_" and a type that the IR knows ("cast_f32", from dtype), or "reduce_" and an op
-// ("reduce_add"); or the name of a kernel that ops run on devices, a file of src/kernel/ ("take"), whose elements
+// ("reduce_add"); or the name of a kernel that ops run on devices, a file of src/kernel/ ("conv"), whose elements
 // have the dtype.
 ZL_API char *zl_kernel_of_op(const char *op, zl_dtype dtype, const char *stage);
 

@@ -1,5 +1,5 @@
-// kernels_positions.c - places in an array that several arrays of indices give: their part of kernels, which are built as there are as
-// many of them, of their dtypes.
+// kernels_positions.c - places in an array that arrays of indices give, of any number and dtypes: their part of kernels, which are
+// built for them, and the ops that read there.
 
 #include "device/kernels/kernels_positions.h"
 #include "tile/notation.h"
@@ -120,14 +120,13 @@ struct index_key kernel_index_key(const struct index_list *list) {
     return key;
 }
 
-// An array of indices, from `offset` on, for an axis of x along which slices of so many elements begin.
-static void list_axis(struct index_list *list, zl_array x, zl_array index, int64_t offset, int64_t axis,
-                      const int64_t *size) {
+void kernel_list_index(struct index_list *list, zl_array x, int64_t axis, int64_t size, zl_array index,
+                       int64_t offset) {
     int i = list->count++;
     list->index[i] = index;
     list->of[INDEX_OFFSET][i] = offset;
     list->of[INDEX_DIM][i] = x->dim[axis];
-    list->of[INDEX_LAST][i] = x->dim[axis] - size[axis];
+    list->of[INDEX_LAST][i] = x->dim[axis] - size;
     list->of[INDEX_STEP][i] = array_stride(x)[axis];
 }
 
@@ -136,7 +135,7 @@ struct index_list kernel_list_indices(zl_array x, int count, const zl_array *ind
     struct index_list list = {0};
     layout_begin(l, 1 + count);
     for (int i = 0; i < count; i++)
-        list_axis(&list, x, index[i], index[i]->offset, axes[i], size);
+        kernel_list_index(&list, x, axes[i], size[axes[i]], index[i], index[i]->offset);
     for (int axis = 0; count && axis < index[0]->ndim; axis++) {
         int64_t stride[1 + KERNEL_INDICES] = {0};
         for (int i = 0; i < count; i++)
@@ -211,8 +210,8 @@ bool kernel_gather(const struct kernel_place *p, const struct call *c) {
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size) {
     struct index_list list = {0};
     for (int i = 0; i < starts->size; i++)
-        list_axis(&list, x, starts, starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0),
-                  axes[i], size);
+        kernel_list_index(&list, x, axes[i], size[axes[i]], starts,
+                          starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0));
     return list;
 }
 
@@ -228,4 +227,36 @@ bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
     layout_begin(&l, 1 + list.count);
     push_slice(&l, x, y->dim);
     return gather(p, c, &l, &list);
+}
+
+// One array of indices for one axis: l gets the axes of the result, of which the array's own axis has no stride.
+static bool take(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l) {
+    zl_array x = c->in[0], indices = c->in[1];
+    struct index_list list = {0};
+    kernel_list_index(&list, x, call_args(c)[0], 1, indices, indices->offset);
+    return gather(p, c, l, &list);
+}
+
+bool kernel_take(const struct kernel_place *p, const struct call *c) {
+    zl_array x = c->in[0], indices = c->in[1];
+    struct kernel_layout l;
+    layout_begin(&l, 2);
+    for (int i = 0; i < x->ndim; i++)
+        if (i != call_args(c)[0])
+            layout_push(&l, x->dim[i], (const int64_t[]){array_stride(x)[i], 0});
+        else
+            for (int k = 0; k < indices->ndim; k++)
+                layout_push(&l, indices->dim[k], (const int64_t[]){0, array_stride(indices)[k]});
+    return take(p, c, &l);
+}
+
+bool kernel_take_along(const struct kernel_place *p, const struct call *c) {
+    zl_array x = c->in[0], indices = c->in[1];
+    struct kernel_layout l;
+    layout_begin(&l, 2);
+    for (int i = 0; i < x->ndim; i++)
+        layout_push(
+            &l, indices->dim[i],
+            (const int64_t[]){i == call_args(c)[0] ? 0 : array_stride(x)[i], array_stride(indices)[i]});
+    return take(p, c, &l);
 }

@@ -33,6 +33,8 @@ struct place_recipe {
 };
 struct tile_kernel *kernel_make_places(const void *recipe);
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list);
+// Appends an array of indices, from `offset` on, for an axis of x along which slices of so many elements begin.
+void kernel_list_index(struct index_list *list, zl_array x, int64_t axis, int64_t size, zl_array index, int64_t offset);
 // Indices of axes of x, along which slices of so many elements begin; l gets the axes that all indices have.
 struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes, const int64_t *size,
                                       struct kernel_layout *l);

@@ -136,15 +136,8 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
 bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), indices = c->in[1], x = c->in[2];
     int axis = (int)call_args(c)[0];
-    struct scattering s = {.place = p,
-                           .call = c,
-                           .update = (enum update)call_args(c)[1],
-                           .list = {.count = 1,
-                                    .index = {indices},
-                                    .of = {[INDEX_OFFSET] = {indices->offset},
-                                           [INDEX_DIM] = {y->dim[axis]},
-                                           [INDEX_LAST] = {y->dim[axis] - 1},
-                                           [INDEX_STEP] = {array_stride(y)[axis]}}}};
+    struct scattering s = {.place = p, .call = c, .update = (enum update)call_args(c)[1]};
+    kernel_list_index(&s.list, y, axis, 1, indices, indices->offset);
     layout_begin(&s.at, 2);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);
