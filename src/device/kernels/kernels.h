@@ -293,8 +293,7 @@ bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, v
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);
 // Keys, unsigned numbers of 4 or 8 bytes, and where each was in its line (u32).
 struct kernel_items {
-    void *key, *at;
-    size_t capacity[2];
+    struct kernel_scratch key, at;
 };
 bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int64_t count, size_t key_bytes); // false and an error
 void kernel_close_items(const struct kernel_place *p, struct kernel_items *t); // also if it was not opened

@@ -43,14 +43,13 @@ bool kernel_random_bits(const struct kernel_place *p, const struct call *c) {
     zl_array keys = c->in[0], y = call_first(c);
     int64_t count = keys->size / 2, bytes = y->size / count * (int64_t)array_item(y), words = (bytes + 3) / 4;
     void *to = kernel_reach(p, y);
-    size_t capacity;
+    struct kernel_scratch room = {0};
     if (bytes % 4 == 0 || !to)
         return make_words(p, keys, words, to);
-    void *room = device_alloc(p->target->device, p->unit, p->lane, (size_t)(count * words) * 4, &capacity);
-    bool done = room && make_words(p, keys, words, room) &&
+    bool done = kernel_scratch_open(p, &room, (size_t)(count * words) * 4) &&
+                make_words(p, keys, words, room.memory) &&
                 kernel_move(p, ZL_UINT8, 2, (const int64_t[]){count, bytes}, to, (const int64_t[]){bytes, 1},
-                            room, (const int64_t[]){words * 4, 1});
-    if (room)
-        device_free(p->target->device, p->unit, p->lane, room, capacity);
+                            room.memory, (const int64_t[]){words * 4, 1});
+    kernel_scratch_close(p, &room);
     return done;
 }

@@ -53,13 +53,13 @@ static bool explain(const struct call *c, const struct csr_index *m) {
 
 static bool check_now(const struct kernel_place *p, const struct csr_index *m, bool *sound) {
     const struct device *d = p->target->device;
+    struct kernel_scratch room = {0};
     int32_t status = 0;
-    size_t capacity;
-    void *room = device_alloc(d, p->unit, p->lane, sizeof status, &capacity);
-    bool done = room && d->copy(p->unit, p->lane, room, &status, sizeof status, false) &&
-                launch_check(p, m, room) && d->copy(p->unit, p->lane, &status, room, sizeof status, true);
-    if (room)
-        device_free(d, p->unit, p->lane, room, capacity);
+    bool done = kernel_scratch_open(p, &room, sizeof status) &&
+                d->copy(p->unit, p->lane, room.memory, &status, sizeof status, false) &&
+                launch_check(p, m, room.memory) &&
+                d->copy(p->unit, p->lane, &status, room.memory, sizeof status, true);
+    kernel_scratch_close(p, &room);
     *sound = !status;
     return done;
 }
@@ -126,7 +126,7 @@ bool kernel_csr_rows(const struct kernel_place *p, const struct call *c) {
 enum { ROWS_OF, PLACE, ORDER, ROOMS };
 
 static bool multiply_transposed(const struct kernel_place *p, const struct call *c, const struct csr_index *m,
-                                void *const *room) {
+                                const struct kernel_scratch *room) {
     zl_array y = call_first(c);
     struct kernel_work w;
     work_open(&w, p, c->op->name);
@@ -134,26 +134,25 @@ static bool multiply_transposed(const struct kernel_place *p, const struct call 
     work_array(&w, c->in[0]);
     work_array(&w, c->in[3]);
     for (int i = 0; i < ROOMS; i++)
-        work_memory(&w, room[i]);
+        work_memory(&w, room[i].memory);
     work_result(&w, y);
     return WORK_FILE(&w, "csr_transposed", "BITS=%b,INDEX=i%b,ITEM=%t", y->dtype);
 }
 
 static bool run_transposed(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
-    const struct device *d = p->target->device;
+    static const size_t each[ROOMS] = {sizeof(int64_t), sizeof(int64_t), sizeof(uint32_t)};
+    struct kernel_scratch room[ROOMS] = {{0}};
     int64_t entries = m->indices->dim[0];
-    size_t each[ROOMS] = {sizeof(int64_t), sizeof(int64_t), sizeof(uint32_t)}, capacity[ROOMS];
-    void *room[ROOMS];
-    int rooms = 0;
-    while (rooms < ROOMS &&
-           (room[rooms] = device_alloc(d, p->unit, p->lane, (size_t)entries * each[rooms], &capacity[rooms])))
-        rooms++;
-    bool done = rooms == ROOMS &&
-                run_entries(p, m, PLACES, ZL_INT32, m->indices, m->indices, room[ROWS_OF], room[PLACE]) &&
-                kernel_order_places(p, room[ORDER], room[PLACE], entries) &&
-                multiply_transposed(p, c, m, room);
-    for (int i = 0; i < rooms; i++) // whoever gets the memory next comes later in the lane's order
-        device_free(d, p->unit, p->lane, room[i], capacity[i]);
+    bool done = true;
+    for (int i = 0; i < ROOMS; i++)
+        done = done && kernel_scratch_open(p, &room[i], (size_t)entries * each[i]);
+    done = done &&
+           run_entries(p, m, PLACES, ZL_INT32, m->indices, m->indices, room[ROWS_OF].memory,
+                       room[PLACE].memory) &&
+           kernel_order_places(p, room[ORDER].memory, room[PLACE].memory, entries) &&
+           multiply_transposed(p, c, m, room);
+    for (int i = 0; i < ROOMS; i++)
+        kernel_scratch_close(p, &room[i]);
     return done;
 }
 

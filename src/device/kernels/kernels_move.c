@@ -73,13 +73,12 @@ static bool combine(const struct kernel_place *p, struct recipe r, const struct 
 static bool combine_number(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
                            struct side to, const void *number) {
     struct kernel_layout one;
-    size_t bytes = (size_t)tile_type_bytes(r.item), capacity;
-    struct side room = {.elements = 1};
-    room.memory = device_alloc(p->target->device, p->unit, p->lane, bytes, &capacity);
+    struct kernel_scratch room = {0};
+    size_t bytes = (size_t)tile_type_bytes(r.item);
+    struct side from = {.memory = kernel_scratch_open(p, &room, bytes), .elements = 1};
     layout_begin(&one, 1);
-    bool done = room.memory && fill(p, bytes, &one, room, number) && combine(p, r, l, to, room);
-    if (room.memory)
-        device_free(p->target->device, p->unit, p->lane, room.memory, capacity);
+    bool done = from.memory && fill(p, bytes, &one, from, number) && combine(p, r, l, to, from);
+    kernel_scratch_close(p, &room);
     return done;
 }
 

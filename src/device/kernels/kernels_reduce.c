@@ -132,28 +132,24 @@ static bool launch(struct reduction *r, void *to, void *from) {
 
 // Parts of a line are neighbours by rows, and those of neighbouring lines by columns.
 static bool launch_parts(struct reduction *r, void *to, void *from) {
-    const struct device *d = r->place->target->device;
+    struct kernel_scratch room = {0};
     struct reduction join = *r;
     zl_dtype wide = tile_reduce_gives(r->from);
     int64_t lines = r->kept.size;
-    size_t capacity, across = r->rows ? 1 : (size_t)r->width;
     join.elements = lines * r->parts;
-    void *room = device_alloc(d, r->place->unit, r->place->lane,
-                              (size_t)join.elements * across * zl_dtype_size(wide), &capacity);
-    if (!room)
-        return false;
-    r->to = join.from = wide;
-    join.width = (int)across;
+    join.width = r->rows ? 1 : r->width;
     join.each = r->parts;
     join.parts = 1;
     join.at = 0;
+    r->to = join.from = wide;
     layout_begin(&join.kept, 1);
     layout_begin(&join.reduced, 1);
     layout_push(&join.kept, lines, &(int64_t){r->rows ? r->parts : 1});
     layout_push(&join.reduced, r->parts, &(int64_t){r->rows ? 1 : lines});
-    bool done = launch(r, room, from) && launch(&join, to, room);
-    device_free(d, r->place->unit, r->place->lane, room,
-                capacity); // who gets it comes later in the lane's order
+    bool done =
+        kernel_scratch_open(r->place, &room, (size_t)(join.elements * join.width) * zl_dtype_size(wide)) &&
+        launch(r, room.memory, from) && launch(&join, to, room.memory);
+    kernel_scratch_close(r->place, &room);
     return done;
 }
 

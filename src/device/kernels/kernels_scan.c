@@ -43,8 +43,8 @@ struct scanning {
     int64_t n, to_step, from_step, parts, each, to_elements, elements, at;
 };
 
-// totals: as much memory as there is for them; NULL: they are not kept.
-static bool launch(struct scanning *s, enum mode mode, void *totals, size_t capacity) {
+// totals: memory for them; NULL: they are not kept.
+static bool launch(struct scanning *s, enum mode mode, const struct kernel_scratch *totals) {
     zl_dtype wide = tile_reduce_gives(s->dtype);
     const int64_t *arg = call_args(s->call);
     bool is_complex = s->dtype == ZL_COMPLEX64;
@@ -59,7 +59,7 @@ static bool launch(struct scanning *s, enum mode mode, void *totals, size_t capa
     work_int(&w, s->from_step);
     work_place(&w, call_first(s->call));
     if (totals)
-        work_bytes(&w, totals, capacity);
+        work_bytes(&w, totals->memory, totals->capacity);
     else
         work_place(&w, call_first(s->call));
     w.wide |= s->lines.size * s->n > KERNEL_NARROW;
@@ -73,15 +73,11 @@ static bool launch(struct scanning *s, enum mode mode, void *totals, size_t capa
 }
 
 static bool launch_parts(struct scanning *s) {
-    const struct device *d = s->place->target->device;
-    size_t capacity, item = zl_dtype_size(tile_reduce_gives(s->dtype));
-    void *room =
-        device_alloc(d, s->place->unit, s->place->lane, (size_t)(s->lines.size * s->parts) * item, &capacity);
-    if (!room)
-        return false;
-    bool done = launch(s, SCAN_TOTALS, room, capacity) && launch(s, SCAN_PARTS, room, capacity);
-    device_free(d, s->place->unit, s->place->lane, room,
-                capacity); // who gets it comes later in the lane's order
+    struct kernel_scratch room = {0};
+    size_t item = zl_dtype_size(tile_reduce_gives(s->dtype));
+    bool done = kernel_scratch_open(s->place, &room, (size_t)(s->lines.size * s->parts) * item) &&
+                launch(s, SCAN_TOTALS, &room) && launch(s, SCAN_PARTS, &room);
+    kernel_scratch_close(s->place, &room);
     return done;
 }
 
@@ -155,5 +151,5 @@ bool kernel_scan(const struct kernel_place *p, const struct call *c) {
                          .at = x->offset};
     push_lines(&s.lines, y, x, axis);
     choose(&s);
-    return s.parts > 1 ? launch_parts(&s) : launch(&s, SCAN_WHOLE, NULL, 0);
+    return s.parts > 1 ? launch_parts(&s) : launch(&s, SCAN_WHOLE, NULL);
 }

@@ -62,8 +62,8 @@ static bool put(const struct scattering *s, zl_array x, const struct kernel_item
     WORK_SIZES(&w, (end - begin) * s->slice.size, s->slice.size, begin, s->at.size, s->line,
                layout_inner(&s->entry), layout_inner(&s->slice), kernel_elements(y));
     work_array(&w, x);
-    work_memory(&w, sorted->key);
-    work_memory(&w, sorted->at ? sorted->at : sorted->key);
+    work_memory(&w, sorted->key.memory);
+    work_memory(&w, sorted->at.memory);
     work_table(&w, &s->entry);
     work_table(&w, &s->slice);
     work_result(&w, y);
@@ -78,7 +78,7 @@ static bool put(const struct scattering *s, zl_array x, const struct kernel_item
 static bool put_all(const struct scattering *s, zl_array x, struct kernel_items *room) {
     int64_t count = s->at.size, each = s->overlaps ? 1 : count;
     int now = 0;
-    bool done = find_places(s, room[0].key);
+    bool done = find_places(s, room[0].key.memory);
     if (done && s->line > 1)
         done = (now = kernel_sort_places(s->place, room, s->wide, count / s->line, s->line,
                                          call_first(s->call)->size)) >= 0;
@@ -90,7 +90,7 @@ static bool put_all(const struct scattering *s, zl_array x, struct kernel_items 
 static bool scatter(struct scattering *s, zl_array x) {
     zl_array y = call_first(s->call);
     const char *name = s->call->op->name;
-    struct kernel_items room[2] = {{0}};
+    struct kernel_items room[2] = {{{0}}};
     int64_t count = s->at.size;
     if (!kernel_check_axes(&s->at, name) || !kernel_check_axes(&s->entry, name) ||
         !kernel_check_axes(&s->slice, name))

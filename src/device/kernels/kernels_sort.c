@@ -58,9 +58,9 @@ static bool sort_tiles(const struct sorting *s, const struct kernel_items *to) {
                s->order ? all : 0, s->r.last ? 0 : all);
     work_memory(&w, s->from);
     work_memory(&w, s->order ? s->order : s->from);
-    work_memory(&w, s->r.last ? s->to : to->key);
-    work_memory(&w, s->r.last ? s->to : to->key);
-    work_memory(&w, s->r.last ? s->to : to->at);
+    work_memory(&w, s->r.last ? s->to : to->key.memory);
+    work_memory(&w, s->r.last ? s->to : to->key.memory);
+    work_memory(&w, s->r.last ? s->to : to->at.memory);
     return work_run(&w, &s->r, sizeof s->r, make);
 }
 
@@ -81,13 +81,13 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
     WORK_SIZES(&w, s->lines, s->n, run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE, s->first, s->count,
                s->elements, s->offset);
     work_memory(&w, s->from);
-    work_memory(&w, from->key);
-    work_memory(&w, from->at);
+    work_memory(&w, from->key.memory);
+    work_memory(&w, from->at.memory);
     if (!run)
         work_value(&w, s->r.key == 8 ? (const void *)&far : &shift, (size_t)s->r.key);
-    work_memory(&w, last ? s->to : to->key);
-    work_memory(&w, to->key);
-    work_memory(&w, to->at);
+    work_memory(&w, last ? s->to : to->key.memory);
+    work_memory(&w, to->key.memory);
+    work_memory(&w, to->at.memory);
     return work_run(&w, &r, sizeof r, make);
 }
 
@@ -102,7 +102,7 @@ static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
     s->r.only_keys = by_radix;
     if (!by_radix)
         good = sort_tiles(s, &room[now = 1]);
-    else if (s->from != room[0].key)
+    else if (s->from != room[0].key.memory)
         good = sort_tiles(s, &room[0]);
     int passes = by_radix ? (s->bits + RADIX_BITS - 1) / RADIX_BITS : merges;
     for (int i = 0; good && i < passes; i++, now = !now)
@@ -110,20 +110,15 @@ static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
     return good ? now : -1;
 }
 
-// What is freed is given only to what comes later in the lane's order.
 void kernel_close_items(const struct kernel_place *p, struct kernel_items *t) {
-    if (t->at)
-        device_free(p->target->device, p->unit, p->lane, t->at, t->capacity[1]);
-    if (t->key)
-        device_free(p->target->device, p->unit, p->lane, t->key, t->capacity[0]);
+    kernel_scratch_close(p, &t->at);
+    kernel_scratch_close(p, &t->key);
 }
 
 bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int64_t count,
                        size_t key_bytes) {
-    const struct device *d = p->target->device;
-    t->key = device_alloc(d, p->unit, p->lane, (size_t)count * key_bytes, &t->capacity[0]);
-    t->at = t->key ? device_alloc(d, p->unit, p->lane, (size_t)count * 4, &t->capacity[1]) : NULL;
-    return t->at;
+    return kernel_scratch_open(p, &t->key, (size_t)count * key_bytes) &&
+           kernel_scratch_open(p, &t->at, (size_t)count * 4);
 }
 
 static void choose_tile(struct sorting *s) {
@@ -133,7 +128,7 @@ static void choose_tile(struct sorting *s) {
 }
 
 static bool run(struct sorting *s) {
-    struct kernel_items room[2] = {{0}};
+    struct kernel_items room[2] = {{{0}}};
     choose_tile(s);
     s->r.last = s->n <= s->r.tile;
     if (s->r.last)
@@ -157,7 +152,7 @@ static struct sorting sorting_by(const struct kernel_place *p, zl_dtype dtype, b
 int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines,
                        int64_t n, int64_t end) {
     struct sorting s = sorting_by(p, wide ? ZL_UINT64 : ZL_UINT32, true);
-    s.from = room[0].key;
+    s.from = room[0].key.memory;
     s.lines = lines;
     s.n = n;
     s.elements = lines * n;
@@ -208,25 +203,21 @@ bool kernel_argsort(const struct kernel_place *p, const struct call *c) {
 }
 
 bool kernel_partition(const struct kernel_place *p, const struct call *c) {
-    const struct device *d = p->target->device;
     struct sorting groups = sorting_of(p, c, c->op == &op_argpartition), all = groups;
+    struct kernel_scratch order = {0};
     struct op_window w;
-    size_t capacity;
-    if (!groups.to || !groups.from || !op_partition_window(call_args(c), groups.n, &w))
-        return false;
-    void *order = device_alloc(d, p->unit, p->lane, (size_t)(groups.lines * groups.n) * 4, &capacity);
-    if (!order)
+    if (!groups.to || !groups.from || !op_partition_window(call_args(c), groups.n, &w) ||
+        !kernel_scratch_open(p, &order, (size_t)(groups.lines * groups.n) * 4))
         return false;
     all.r.positions = true;
-    all.to = order;
+    all.to = groups.order = order.memory;
     all.count = all.n;
     groups.r.grouped = true;
     groups.bits = 2;
-    groups.order = order;
     groups.kth = w.kth;
     groups.first = w.first;
     bool done = run(&all) && run(&groups);
-    device_free(d, p->unit, p->lane, order, capacity); // who gets it comes later in the lane's order
+    kernel_scratch_close(p, &order);
     return done;
 }
 

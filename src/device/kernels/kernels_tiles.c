@@ -162,30 +162,6 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
 
 // Launching --------------------------------------------------------------------------------------------------------
 
-// Memory outside of the groups of a launch, in which one grid leaves something for the next.
-struct rooms {
-    int count;
-    void *memory[ROOMS];
-    size_t capacity[ROOMS];
-};
-
-// Memory of a lane serves what the lane is asked for afterwards: it may be freed as soon as the last grid was asked for.
-static void close_rooms(const struct kernel_place *p, const struct rooms *r) {
-    for (int i = 0; i < r->count; i++)
-        device_free(p->target->device, p->unit, p->lane, r->memory[i], r->capacity[i]);
-}
-
-static bool open_rooms(const struct kernel_place *p, struct rooms *r, int count, const int64_t *bytes) {
-    for (r->count = 0; r->count < count; r->count++) {
-        int i = r->count;
-        r->memory[i] =
-            device_alloc(p->target->device, p->unit, p->lane, (size_t)MAX_OF(bytes[i], 1), &r->capacity[i]);
-        if (!r->memory[i])
-            return false;
-    }
-    return true;
-}
-
 // Prints what is launched.
 static void dump_launches(const struct kernel_tiles *t, const int64_t *groups, const struct kernel_call *k) {
     static const char *const word[] = {"value", "read", "written"};
@@ -280,7 +256,8 @@ static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const 
 bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k,
                          int symbols, const int64_t *symbol) {
     int64_t size[ROOMS + GRIDS];
-    struct rooms rooms;
+    struct kernel_scratch room[ROOMS]; // in which one grid leaves something for the next
+    int rooms = 0;
     if (UNLIKELY(p->batch != NULL))
         return true;
     if (UNLIKELY(symbols != t->symbols || k->arguments != t->parameters))
@@ -293,16 +270,17 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         return group_sizes_fail(t->name);
     if (UNLIKELY(!describe(t, k, symbol)))
         return false;
-    bool good = open_rooms(p, &rooms, t->rooms, size);
-    for (int i = 0; i < rooms.count; i++)
-        kernel_add_bytes(k, rooms.memory[i], rooms.capacity[i]);
+    for (; rooms < t->rooms && kernel_scratch_open(p, &room[rooms], (size_t)size[rooms]); rooms++)
+        kernel_add_bytes(k, room[rooms].memory, room[rooms].capacity);
     for (int i = 0; i < symbols; i++)
         kernel_add_int(k, symbol[i], t->wide);
     if (UNLIKELY(t->is_dumped))
         dump_launches(t, size + t->rooms, k);
-    good = good && (profile_is_on() ? launch_recorded(p, t, size + t->rooms, k, symbol)
-                                    : launch_grids(p, t, size + t->rooms, k));
-    close_rooms(p, &rooms);
+    bool good = rooms == t->rooms &&
+                (profile_is_on() ? launch_recorded(p, t, size + t->rooms, k, symbol)
+                                 : launch_grids(p, t, size + t->rooms, k));
+    for (int i = 0; i < rooms; i++)
+        kernel_scratch_close(p, &room[i]);
     return good;
 }
 
