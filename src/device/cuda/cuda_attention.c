@@ -114,10 +114,7 @@ static bool lies_row_major(zl_array x) {
 }
 
 static void *bring(const struct kernel_place *p, zl_array x, bool lies, struct kernel_scratch *copy) {
-    if (lies)
-        return cuda_element(p, x);
-    void *to = kernel_scratch_open(p, copy, (size_t)x->size * array_item(x));
-    return to && kernel_copy_out(p, x, to) ? to : NULL;
+    return lies ? cuda_element(p, x) : kernel_copy_out(p, x, copy);
 }
 
 void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {

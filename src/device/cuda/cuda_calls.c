@@ -13,10 +13,8 @@ void *cuda_element(const struct kernel_place *p, zl_array x) {
 }
 
 void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
-    if (shape_is_row_major(x->ndim, x->dim, array_stride(x)))
-        return cuda_element(p, x);
-    void *copy = kernel_scratch_open(p, s, (size_t)x->size * array_item(x));
-    return copy && kernel_copy_out(p, x, copy) ? copy : NULL;
+    bool lies = shape_is_row_major(x->ndim, x->dim, array_stride(x));
+    return lies ? cuda_element(p, x) : kernel_copy_out(p, x, s);
 }
 
 // x with its last two axes the other way round, if it is to be turned, to be freed. NULL and an error.
@@ -36,10 +34,9 @@ static zl_array view_of(zl_array x, bool turned) {
 
 void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
     zl_array turned = view_of(x, true);
-    void *to = turned ? kernel_scratch_open(p, s, (size_t)x->size * array_item(x)) : NULL;
-    bool done = to && kernel_copy_out(p, turned, to);
+    void *to = turned ? kernel_copy_out(p, turned, s) : NULL;
     memory_free(turned);
-    return done ? to : NULL;
+    return to;
 }
 
 void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,

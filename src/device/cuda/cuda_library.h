@@ -82,7 +82,10 @@ typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const s
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int cuda_lt_count(const struct program *program, struct call *const *call, int index);
 enum { CUDA_UNPACKED_LINES = 16 }; // of x, from which on unpacking a quantised matrix pays
-struct quantized_key;
+struct quantized_key { // part of a kernel's key
+    int32_t mode, group, bits;
+    int32_t scales; // dtype of scales and biases
+};
 // cuda_quantized_lines.c: appends its text for a matrix, a dtype of x, and few lines or a single one; false and an error.
 bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
 

@@ -56,13 +56,21 @@ enum kernel_taken cuda_quantized_lines(const struct kernel_place *p, const struc
     const int64_t *arg = call_args(c);
     bool single = is_single(&s);
     int64_t lines = single ? 1 : COLUMNS * arg[QMM_GROUP] / PIECE;
-    struct recipe r = {kernel_quantized_key(arg, c->in[QMM_SCALES]), c->in[QMM_X]->dtype,
-                       (int32_t)arg[QMM_GATHERED], single};
+    struct recipe r = {.key = {(int32_t)arg[QMM_MODE], (int32_t)arg[QMM_GROUP], (int32_t)arg[QMM_BITS],
+                               c->in[QMM_SCALES]->dtype},
+                       .dtype = c->in[QMM_X]->dtype,
+                       .gathered = (int32_t)arg[QMM_GATHERED],
+                       .single = single};
+    zl_array list[QMM_LISTED];
     const struct kernel_function *kernel = cuda_text_find(p, override, &r, sizeof r, define, &r);
     struct kernel_call k;
     kernel_begin_call(&k);
     struct axes axes = {s, (s.rows + TILE - 1) / TILE, (s.m + lines - 1) / lines};
-    if (!kernel || !kernel_add_array(p, &k, call_first(c)) || !kernel_add_quantized(p, &k, c))
+    kernel_quantized_inputs(c, list);
+    bool added = kernel_add_array(p, &k, call_first(c));
+    for (int i = 0; added && i < QMM_LISTED; i++)
+        added = kernel_add_array(p, &k, list[i]);
+    if (!kernel || !added)
         return KERNEL_FAILED;
     for (int i = 1; i < k.arguments; i++)
         k.argument[i].access = KERNEL_READ;

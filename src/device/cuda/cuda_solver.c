@@ -72,10 +72,7 @@ static bool open_lane(struct solving *s) {
 // Calls -------------------------------------------------------------------------------------------------------------
 
 static char *copy_matrices(struct solving *s, zl_array x, bool turned) {
-    if (turned)
-        return cuda_turned_copy(s->p, x, &s->copy);
-    char *to = kernel_scratch_open(s->p, &s->copy, (size_t)x->size * array_item(x));
-    return to && kernel_copy_out(s->p, x, to) ? to : NULL;
+    return turned ? cuda_turned_copy(s->p, x, &s->copy) : kernel_copy_out(s->p, x, &s->copy);
 }
 
 bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned) {

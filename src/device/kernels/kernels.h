@@ -127,14 +127,11 @@ bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p)
 static inline const char *kernel_type(zl_dtype dtype) {
     return tile_type_name(tile_type_of(dtype));
 }
-static inline struct tile_type kernel_word(size_t bytes) { // of elements that are only moved
-    return (struct tile_type){TILE_UINT, (uint8_t)(8 * bytes), 1};
+static inline int32_t kernel_word(size_t bytes) { // dtype of elements that are only moved
+    return bytes == 1 ? ZL_UINT8 : bytes == 2 ? ZL_UINT16 : bytes == 4 ? ZL_UINT32 : ZL_UINT64;
 }
 static inline int kernel_bits(bool wide) {
     return wide ? 64 : 32;
-}
-static inline const char *kernel_index_clauses(bool wide) {
-    return wide ? "BITS=64,INDEX=i64" : "BITS=32,INDEX=i32";
 }
 
 // kernels_launch.c: a list of arguments, and axes as kernels get them.
@@ -228,8 +225,9 @@ void work_sizes(struct kernel_work *w, int count, const int64_t *size);
 #define WORK_SIZES(w, ...) work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 // Launches the kernel that make(key) gives. False and an error.
 bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make);
-// Launches that of a file of src/kernel/. In its clauses %t stands for the type of a dtype, %o for an op, %d for a number, each the next of
-// the values; %i for kernel_index_clauses, %b for the bits of indices.
+// Launches that of a file of src/kernel/. In its clauses %t stands for the type of a dtype or WORK_E4M3, %o for an op, %d for a number, each
+// the next of the values; %i for INDEX and BITS, %b for the bits of indices.
+enum { WORK_E4M3 = ZL_DTYPE_COUNT };
 bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count, const int32_t *clause);
 #define WORK_FILE(w, name, clauses, ...) \
     work_file(w, name, clauses, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), (const int32_t[]){__VA_ARGS__})
@@ -273,8 +271,9 @@ kernel_question kernel_inputs_lie; // in memory of the device; a number that an 
 kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
-bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
-// The same of x stretched to a shape.
+// Returns memory of the place, which s holds, with a row-major copy of x; NULL and an error.
+void *kernel_copy_out(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
+// Copies x, stretched to a shape, row-major to memory of the place.
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to);
 // Sets elements of memory of the place, by strides, to the number at `number`.
 bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to, const int64_t *stride,

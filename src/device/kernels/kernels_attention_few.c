@@ -44,7 +44,7 @@ struct operand {
 
 // Adds an input as it lies, if it begins with its memory and its strides but the last are multiples of `pack`, or else a copy that is
 // row-major. NULL stands for q, which is not read in its place.
-static bool add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, struct operand *o) {
+static void add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, struct operand *o) {
     bool lies = true;
     for (int i = 0; x && i < x->ndim; i++) {
         bool is_last = i == x->ndim - 1;
@@ -54,14 +54,12 @@ static bool add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, str
     }
     if (lies) {
         work_place(w, x ? x : q);
-        return true;
+        return;
     }
-    void *to = kernel_scratch_open(w->place, &o->copy, (size_t)x->size * array_item(x));
     shape_row_major(x->ndim, x->dim, o->stride);
     for (int i = 0; i < x->ndim; i++)
         o->stride[i] = x->dim[i] == 1 ? 0 : o->stride[i];
-    work_bytes(w, to, o->copy.capacity);
-    return w->place->batch || (to && kernel_copy_out(w->place, x, to));
+    work_memory(w, kernel_copy_out(w->place, x, &o->copy));
 }
 
 enum { INPUTS = 5 };
@@ -77,8 +75,7 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
     float power = (float)(a->scale * 1.4426950408889634);
     bool is_truth = a->mask && a->mask->dtype == ZL_BOOL;
     for (int i = 0; i < INPUTS; i++)
-        if (!add(w, a->q, in[i], i < 3 ? PACK : 1, &o[i]))
-            return false;
+        add(w, a->q, in[i], i < 3 ? PACK : 1, &o[i]);
     work_value(w, &power, sizeof power);
     work_place(w, call_first(c));
     work_place(w, call_output(c, 1));

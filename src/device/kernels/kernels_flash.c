@@ -6,7 +6,7 @@
 #include "kernel/kernel.h"
 
 enum { B, N, T, D }; // axes of q: batch, heads, queries, size of a head
-enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, BLOCK = 128, STEP = 64, STAGES = 2, INPUTS = 6, SYMBOLS = 4 };
+enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, BLOCK = 128, STEP = 64, STAGES = 2, INPUTS = 6 };
 
 // Kernels ----------------------------------------------------------------------------------------------------------
 
@@ -75,28 +75,24 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
 static void *bring(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
     if (x->offset == 0 && shape_is_row_major(x->ndim, x->dim, array_stride(x)))
         return kernel_reach(p, x);
-    void *to = kernel_scratch_open(p, copy, (size_t)x->size * array_item(x));
-    return to && kernel_copy_out(p, x, to) ? to : NULL;
+    return kernel_copy_out(p, x, copy);
 }
 
 static bool launch(const struct kernel_place *p, const struct attention *a, const struct flash *f, int inputs,
                    const zl_array *in, int outputs, const zl_array *out) {
-    const int64_t symbol[SYMBOLS] = {a->q->dim[B] * a->q->dim[N], a->q->dim[T], a->k->dim[B] * a->k->dim[N],
-                                     a->k->dim[T]};
+    const int64_t *q = a->q->dim, *k = a->k->dim;
     struct kernel_scratch copy[INPUTS] = {{0}};
-    struct kernel_call k;
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, f, sizeof *f, flash_make, f);
-    bool ready = kernel;
-    kernel_begin_call(&k);
-    for (int i = 0; i < inputs + outputs && ready; i++) {
-        void *memory = i < inputs ? bring(p, in[i], &copy[i]) : kernel_reach(p, out[i - inputs]);
-        kernel_add_memory(&k, memory);
-        ready = memory;
-    }
-    ready = ready && kernel_launch_tiles(p, kernel, &k, SYMBOLS, symbol);
+    struct kernel_work w;
+    work_open(&w, p, "attention");
+    WORK_SIZES(&w, q[B] * q[N], q[T], k[B] * k[N], k[T]);
+    for (int i = 0; i < inputs; i++)
+        work_memory(&w, bring(p, in[i], &copy[i]));
+    for (int i = 0; i < outputs; i++)
+        work_place(&w, out[i]);
+    bool done = work_run(&w, f, sizeof *f, flash_make);
     for (int i = 0; i < inputs; i++)
         kernel_scratch_close(p, &copy[i]);
-    return ready;
+    return done;
 }
 
 // A state that nobody reads is not written.

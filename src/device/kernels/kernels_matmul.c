@@ -5,34 +5,12 @@
 // read there.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
 
 enum kind { BATCH, CHOSEN, PARTS }; // all of a batch; those that indices say; parts of the inner axis
 
-struct recipe {
-    char file[8];
-    int32_t dtype, out, wide, kind, index; // dtype: uint8 is fp8; index: dtype of the indices
-    int32_t is_scaled, adds;               // the product; to beta times what the result holds
-    int32_t axes;                          // of the batch; two and more are as many as there can be
-};
-
 bool kernel_can_matmul(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
-}
-
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    zl_dtype dtype = (zl_dtype)r->dtype;
-    bool is_int = dtype == ZL_INT8, is_fp8 = dtype == ZL_UINT8;
-    const char *wide = is_int ? "i32" : is_fp8 ? "f32" : kernel_type(tile_reduce_gives(dtype));
-    return kernel_built_in(r->file,
-                           "ITEM=%s,WIDE=%s,FLOAT=%s,OUT=%s,WHICH=%s,GIVEN=%s,KIND=%d,INTEGER=%d,SCALED=%d,"
-                           "ADDS=%d,AXES=%d,%s",
-                           is_fp8 ? "e4m3" : kernel_type(dtype), wide, is_int ? "f32" : wide,
-                           kernel_type((zl_dtype)r->out), kernel_type((zl_dtype)r->index),
-                           r->index == ZL_UINT64 ? "u64" : "i64", r->kind, is_int, r->is_scaled, r->adds,
-                           r->axes, kernel_index_clauses(r->wide));
 }
 
 static void lay_out_batch(struct kernel_layout *l, zl_array a, zl_array b) {
@@ -64,9 +42,11 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     bool adds = c->op == &op_addmm, is_fp8 = c->op == &op_matmul_fp8;
     float scale = adds || is_fp8 ? (float)op_arg_double(arg[adds ? (int)ADDMM_ALPHA : (int)FP8_SCALE]) : 1;
     float beta = adds ? (float)op_arg_double(arg[ADDMM_BETA]) : 0;
-    struct recipe r = {"matmul",          f->a->dtype,      y->dtype,
-                       is_wide(f, inner), (int32_t)f->kind, f->kind == BATCH ? ZL_INT32 : f->first->dtype,
-                       adds || is_fp8,    beta != 0,        f->batch.axes < 2 ? f->batch.axes : KERNEL_AXES};
+    bool is_int = f->a->dtype == ZL_INT8;
+    zl_dtype index = f->kind == BATCH ? ZL_INT32 : (zl_dtype)f->first->dtype,
+             wide = is_int   ? ZL_INT32
+                    : is_fp8 ? ZL_FLOAT32
+                             : tile_reduce_gives((zl_dtype)f->a->dtype);
     struct kernel_work w;
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, f->batch.size, m, n, inner);
@@ -84,8 +64,14 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     work_value(&w, &scale, sizeof scale);
     work_value(&w, &beta, sizeof beta);
     work_result(&w, y);
-    w.wide = r.wide;
-    return work_run(&w, &r, sizeof r, make);
+    w.wide |= is_wide(f, inner);
+    // Batches of two axes and more have one kernel.
+    return WORK_FILE(
+        &w, "matmul",
+        "ITEM=%t,WIDE=%t,FLOAT=%t,OUT=%t,WHICH=%t,GIVEN=%t,KIND=%d,INTEGER=%d,SCALED=%d,ADDS=%d,AXES=%d,%i",
+        is_fp8 ? WORK_E4M3 : f->a->dtype, wide, is_int ? ZL_FLOAT32 : wide, y->dtype, index,
+        index == ZL_UINT64 ? ZL_UINT64 : ZL_INT64, (int32_t)f->kind, is_int, adds || is_fp8, beta != 0,
+        f->batch.axes < 2 ? f->batch.axes : KERNEL_AXES);
 }
 
 // What a call of addmm adds is where its result goes, unless beta is 0.

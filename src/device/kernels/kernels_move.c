@@ -2,37 +2,21 @@
 // that are replaced. Elements are moved by their size, whatever they are, unless they are converted or combined.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
 
-#include <string.h>
-
-// What becomes of elements, which is the key of a kernel.
+// What becomes of elements: those of `from` are converted to those of `item` and, unless that is UPDATE_SET, combined with what is there.
 struct recipe {
-    char file[8];
-    struct tile_type item, from; // of elements where they go, and where they come from
-    int32_t update, wide;
+    int32_t item, from; // as %t of WORK_FILE
+    enum update update;
 };
 
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    const char *item = tile_type_name(r->item), *index = kernel_index_clauses(r->wide);
-    if (!strcmp(r->file, "fill"))
-        return kernel_built_in(r->file, "ITEM=%s,%s", item, index);
-    bool sets = r->update == UPDATE_SET; // what combines is left out then
-    return kernel_built_in(r->file, "ITEM=%s,FROM=%s,SET=%d,COMBINE=%s,%s", item, tile_type_name(r->from),
-                           sets, tile_op_name(sets ? TILE_ADD : op_update_row((enum update)r->update)),
-                           index);
-}
-
 static struct recipe to_set(zl_dtype dtype) {
-    struct tile_type word = kernel_word(zl_dtype_size(dtype));
-    return (struct recipe){"move", word, word, UPDATE_SET, 0};
+    int32_t item = kernel_word(zl_dtype_size(dtype));
+    return (struct recipe){item, item, UPDATE_SET};
 }
 
 static struct recipe to_update(enum update update, zl_dtype dtype) {
-    struct tile_type item = tile_type_of(dtype);
-    return update == UPDATE_SET ? to_set(dtype) : (struct recipe){"move", item, item, (int32_t)update, 0};
+    return update == UPDATE_SET ? to_set(dtype) : (struct recipe){(int32_t)dtype, (int32_t)dtype, update};
 }
 
 // Moving -----------------------------------------------------------------------------------------------------------
@@ -53,8 +37,7 @@ static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel
     work_value(&w, number, bytes);
     work_table(&w, l);
     work_memory(&w, to.memory);
-    struct recipe r = {"fill", .item = kernel_word(bytes), .wide = w.wide};
-    return work_run(&w, &r, sizeof r, make);
+    return WORK_FILE(&w, "fill", "ITEM=%t,%i", kernel_word(bytes));
 }
 
 static bool combine(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
@@ -65,8 +48,9 @@ static bool combine(const struct kernel_place *p, struct recipe r, const struct 
     work_memory(&w, from.memory);
     work_table(&w, l);
     work_memory(&w, to.memory);
-    r.wide = w.wide;
-    return work_run(&w, &r, sizeof r, make);
+    bool sets = r.update == UPDATE_SET; // what combines is left out then
+    return WORK_FILE(&w, "move", "ITEM=%t,FROM=%t,SET=%d,COMBINE=%o,%i", r.item, r.from, sets,
+                     sets ? TILE_ADD : op_update_row(r.update));
 }
 
 // A number that is combined with elements lies in memory, where kernels read it once for each.
@@ -74,7 +58,7 @@ static bool combine_number(const struct kernel_place *p, struct recipe r, const 
                            struct side to, const void *number) {
     struct kernel_layout one;
     struct kernel_scratch room = {0};
-    size_t bytes = (size_t)tile_type_bytes(r.item);
+    size_t bytes = zl_dtype_size((zl_dtype)r.item);
     struct side from = {.memory = kernel_scratch_open(p, &room, bytes), .elements = 1};
     layout_begin(&one, 1);
     bool done = from.memory && fill(p, bytes, &one, from, number) && combine(p, r, l, to, from);
@@ -85,14 +69,14 @@ static bool combine_number(const struct kernel_place *p, struct recipe r, const 
 static bool change(const struct kernel_place *p, struct recipe r, int ndim, const int64_t *dim,
                    struct side to, struct side from) {
     bool sets = r.update == UPDATE_SET, fills = from.number && sets;
-    size_t bytes = (size_t)tile_type_bytes(r.item);
+    size_t bytes = zl_dtype_size((zl_dtype)r.item);
     struct kernel_layout l;
     layout_begin(&l, fills ? 1 : 2);
     for (int i = 0; i < ndim; i++)
         layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
     if (l.size == 0)
         return true;
-    if (sets && !from.number && tile_type_equal(r.item, r.from) && kernel_is_transpose(&l))
+    if (sets && !from.number && r.item == r.from && kernel_is_transpose(&l))
         return kernel_transpose(p, bytes, &l, (struct kernel_end){to.memory, to.at},
                                 (struct kernel_end){from.memory, from.at});
     if (!kernel_check_axes(&l, shape_text(ndim, dim)))
@@ -128,13 +112,13 @@ static bool copy_out(const struct kernel_place *p, struct recipe r, zl_array x, 
     return change(p, r, x->ndim, x->dim, (struct side){.memory = to, .stride = stride}, side_of(p, x, &room));
 }
 
-bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
-    return copy_out(p, to_set((zl_dtype)x->dtype), x, to);
+void *kernel_copy_out(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
+    void *to = kernel_scratch_open(p, s, (size_t)x->size * array_item(x));
+    return to && copy_out(p, to_set((zl_dtype)x->dtype), x, to) ? to : NULL;
 }
 
 bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, void *to) {
-    static const struct tile_type e4m3 = {TILE_E4M3, 8, 1};
-    return copy_out(p, (struct recipe){"move", tile_type_of(dtype), e4m3, UPDATE_SET, 0}, x, to);
+    return copy_out(p, (struct recipe){(int32_t)dtype, WORK_E4M3, UPDATE_SET}, x, to);
 }
 
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to) {
@@ -153,8 +137,7 @@ bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, cons
 
 bool kernel_convert(const struct kernel_place *p, int ndim, const int64_t *dim, zl_dtype dtype, void *to,
                     const int64_t *to_stride, zl_dtype from_dtype, void *from, const int64_t *from_stride) {
-    struct tile_type item = tile_type_of(dtype), other = tile_type_of(from_dtype);
-    struct recipe converts = {"move", item, other, UPDATE_SET, 0};
+    struct recipe converts = {(int32_t)dtype, (int32_t)from_dtype, UPDATE_SET};
     return change(p, dtype == from_dtype ? to_set(dtype) : converts, ndim, dim,
                   (struct side){.memory = to, .stride = to_stride},
                   (struct side){.memory = from, .stride = from_stride});

@@ -1,28 +1,11 @@
 // kernels_quantize.c - groups of numbers as codes of a few bits each, by src/kernel/quantize.tile, and back, by dequantize.tile.
 
 #include "device/kernels/kernels_quantized.h"
-#include "kernel/kernel.h"
-
-#include <stdio.h>
 
 enum { MODE, GROUP_OF, CODE_BITS, EIGHT = 8, VECTOR_BYTES = 16 };
 
-struct recipe {
-    char file[12];
-    struct quantized_key key;
-    int32_t dtype, more, wide; // dtype: of the matrix; more: what the file says of it
-};
-
-struct quantized_key kernel_quantized_key(const int64_t *arg, zl_array scales) {
-    return (struct quantized_key){(int32_t)arg[MODE], (int32_t)arg[GROUP_OF], (int32_t)arg[CODE_BITS],
-                                  scales->dtype};
-}
-
-struct quantized_clauses kernel_quantized_clauses(const struct quantized_key *key) {
-    struct quantized_clauses c;
-    snprintf(c.text, sizeof c.text, "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%s", key->mode, key->group,
-             key->bits, key->mode == QUANT_NVFP4 ? "e4m3" : kernel_type((zl_dtype)key->scales));
-    return c;
+int32_t kernel_scale_type(const int64_t *arg, zl_array scales) {
+    return arg[MODE] == QUANT_NVFP4 ? WORK_E4M3 : scales->dtype;
 }
 
 int32_t kernel_divisor(int64_t most, int64_t a, int64_t b) {
@@ -34,27 +17,11 @@ int32_t kernel_divisor(int64_t most, int64_t a, int64_t b) {
 
 // Back -------------------------------------------------------------------------------------------------------------
 
-// Numbers of one vector, which a thread makes.
-static int each_of(zl_dtype dtype) {
-    return VECTOR_BYTES / (int)zl_dtype_size(dtype);
-}
-
-static struct tile_kernel *make_unpack(const void *data) {
-    const struct recipe *r = data;
-    zl_dtype dtype = (zl_dtype)r->dtype;
-    int bits = each_of(dtype) * r->key.bits;
-    return kernel_built_in(r->file, "%s,ITEM=%s,WIDE=%s,CHUNK=%s,BITS=%d,EACH=%d,OVER=%d",
-                           kernel_quantized_clauses(&r->key).text, kernel_type(dtype),
-                           kernel_type(tile_reduce_gives(dtype)), bits > 32 || 32 % bits ? "u64" : "u32",
-                           kernel_bits(r->wide), each_of(dtype), r->more);
-}
-
 bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m,
                    void *to) {
     zl_array part[] = {m->words, m->scales, m->biases, m->global};
     int64_t size = m->scales->size * arg[GROUP_OF];
-    struct recipe r = {"dequantize", kernel_quantized_key(arg, m->scales), (int32_t)m->dtype,
-                       m->global != NULL, size > KERNEL_NARROW / arg[CODE_BITS]};
+    int32_t each = VECTOR_BYTES / (int32_t)zl_dtype_size(m->dtype), bits = each * (int32_t)arg[CODE_BITS];
     struct kernel_work w;
     work_open(&w, p, "dequantize");
     WORK_SIZES(&w, m->scales->size);
@@ -62,11 +29,17 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
         int64_t offset = part[i] ? part[i]->offset : 0;
         work_place(&w, part[i] ? part[i] : m->scales);
         WORK_SIZES(&w, offset);
-        r.wide |= offset + size > KERNEL_NARROW;
+        w.wide |= offset + size > KERNEL_NARROW;
     }
     WORK_SIZES(&w, m->words->offset + m->words->size);
     work_memory(&w, to);
-    return work_run(&w, &r, sizeof r, make_unpack);
+    w.wide |= size > KERNEL_NARROW / arg[CODE_BITS];
+    return WORK_FILE(
+        &w, "dequantize",
+        "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,CHUNK=u%d,EACH=%d,OVER=%d,BITS=%b",
+        (int32_t)arg[MODE], (int32_t)arg[GROUP_OF], (int32_t)arg[CODE_BITS],
+        kernel_scale_type(arg, m->scales), m->dtype, tile_reduce_gives(m->dtype),
+        bits > 32 || 32 % bits ? 64 : 32, each, m->global != NULL);
 }
 
 bool kernel_dequantize(const struct kernel_place *p, const struct call *c) {
@@ -82,22 +55,17 @@ bool kernel_dequantize(const struct kernel_place *p, const struct call *c) {
 
 // Quantising -------------------------------------------------------------------------------------------------------
 
-static struct tile_kernel *make_pack(const void *data) {
-    const struct recipe *r = data;
-    return kernel_built_in(r->file, "GROUP_SIZE=%d,CODE_BITS=%d,ITEM=%s,CHUNK=%s,ALIGNED=%d,BITS=%d",
-                           r->key.group, r->key.bits, kernel_type((zl_dtype)r->dtype),
-                           r->key.bits > 4 ? "u64" : "u32", r->more, kernel_bits(r->wide));
-}
-
 bool kernel_quantize(const struct kernel_place *p, const struct call *c) {
+    const int64_t *arg = call_args(c);
     zl_array w = c->in[0];
-    struct recipe r = {"quantize", kernel_quantized_key(call_args(c), w), w->dtype,
-                       kernel_divisor(EIGHT, w->offset, 0), w->offset + w->size > KERNEL_NARROW};
     struct kernel_work k;
     work_open(&k, p, c->op->name);
     WORK_SIZES(&k, call_output(c, 1)->size, w->offset);
     work_result(&k, w);
     for (int i = 0; i < 3; i++)
         work_result(&k, call_output(c, i));
-    return work_run(&k, &r, sizeof r, make_pack);
+    k.wide |= w->offset + w->size > KERNEL_NARROW;
+    return WORK_FILE(&k, "quantize", "GROUP_SIZE=%d,CODE_BITS=%d,ITEM=%t,CHUNK=u%d,ALIGNED=%d,BITS=%b",
+                     (int32_t)arg[GROUP_OF], (int32_t)arg[CODE_BITS], w->dtype, arg[CODE_BITS] > 4 ? 64 : 32,
+                     kernel_divisor(EIGHT, w->offset, 0));
 }

@@ -6,17 +6,7 @@
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-struct quantized_key { // part of a kernel's key
-    int32_t mode, group, bits;
-    int32_t scales; // dtype of scales and biases
-};
-
-struct quantized_key kernel_quantized_key(const int64_t *arg, zl_array scales);
-// Returns values for the clauses MODE, GROUP_SIZE, CODE_BITS and SCALE of files in src/kernel/.
-struct quantized_clauses {
-    char text[80];
-};
-struct quantized_clauses kernel_quantized_clauses(const struct quantized_key *key);
+int32_t kernel_scale_type(const int64_t *arg, zl_array scales); // of scales and biases, for clauses (WORK_FILE)
 // Returns the largest power of two, at most `most`, that divides both numbers: elements that a vector may have.
 int32_t kernel_divisor(int64_t most, int64_t a, int64_t b);
 
@@ -38,7 +28,8 @@ struct quantized_sizes { // symbols of its tile kernels, in their order
     int64_t x, words, scales, biases, first, second;     // where they begin
 };
 struct quantized_sizes kernel_quantized_sizes(const struct call *c);
-// Adds the memory of its inputs, in the order of the kernels' parameters. False and an error.
-bool kernel_add_quantized(const struct kernel_place *p, struct kernel_call *k, const struct call *c);
+// Lists its inputs in the order of the kernels' parameters. x stands for those that are not there, and is not read as such.
+enum { QMM_LISTED = 6 };
+void kernel_quantized_inputs(const struct call *c, zl_array *list);
 
 #endif

@@ -2,39 +2,13 @@
 // src/kernel/quantized_rows.tile, or by its columns, quantized_columns.tile.
 
 #include "device/kernels/kernels_quantized.h"
-#include "kernel/kernel.h"
 
-#include <stdio.h>
 #include <string.h>
 
+// Clauses that both kernels have.
+#define OF_BOTH "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,GATHERED=%d,LINES=%d,%i"
+
 enum { UNIT = 32, LINES_MOST = 8 }; // codes of a row that a thread reads at a time
-
-struct recipe {
-    char file[20];
-    struct quantized_key key;
-    int32_t dtype, gathered, wide;
-    int32_t rows, lines;  // of the matrix and of x that threads have; rows 0: it is multiplied by columns
-    int32_t words, items; // what divides where words and x and their rows begin
-    int32_t ragged;       // rows end in half a unit
-};
-
-static struct tile_kernel *make(const void *data) {
-    const struct recipe *r = data;
-    zl_dtype dtype = (zl_dtype)r->dtype;
-    struct text more = {0};
-    if (r->rows)
-        text_add(&more, ",ROWS=%d,RAGGED=%d,WORDS=%d,ITEMS=%d", r->rows, r->ragged, r->words, r->items);
-    struct tile_kernel *kernel =
-        more.failed ? NULL
-                    : kernel_built_in(r->file, "%s,ITEM=%s,WIDE=%s,BITS=%d,INDEX=i%d,GATHERED=%d,LINES=%d%s",
-                                      kernel_quantized_clauses(&r->key).text, kernel_type(dtype),
-                                      kernel_type(tile_reduce_gives(dtype)), kernel_bits(r->wide),
-                                      kernel_bits(r->wide), r->gathered, r->lines, more.len ? more.data : "");
-    text_free(&more);
-    return kernel;
-}
-
-// Calling ----------------------------------------------------------------------------------------------------------
 
 bool kernel_can_quantized_matmul(const struct call *c) {
     return kernel_inputs_lie(c) &&
@@ -75,50 +49,44 @@ static bool is_wide(const struct call *c, const struct quantized_sizes *s) {
     return MAX_OF(most, MAX_OF(s->first, s->second) + call_first(c)->size) > KERNEL_NARROW;
 }
 
-// Fewer rows for threads where there are too few of them to fill a device.
-static struct recipe recipe_of(const struct call *c, const struct quantized_sizes *s) {
-    const int64_t *arg = call_args(c);
-    bool many = s->rows * s->products >= 1 << 12;
-    struct recipe r = {.key = kernel_quantized_key(arg, c->in[QMM_SCALES]),
-                       .dtype = c->in[QMM_X]->dtype,
-                       .gathered = (int32_t)arg[QMM_GATHERED],
-                       .wide = is_wide(c, s),
-                       .lines = 4};
-    snprintf(r.file, sizeof r.file, "quantized_%s", arg[QMM_TRANSPOSE] ? "rows" : "columns");
-    if (!arg[QMM_TRANSPOSE])
-        return r;
-    r.lines = s->m < 2 ? 1 : s->m < 3 ? 2 : s->m < 5 ? 4 : LINES_MOST;
-    r.rows = r.lines <= 2 && many ? 4 : 2;
-    r.words = kernel_divisor(4, s->words, s->row_words);
-    r.items = kernel_divisor(8, s->x, s->k);
-    r.ragged = s->k % UNIT != 0;
-    return r;
-}
-
-// Those that are not there stand for x, and are not read.
-bool kernel_add_quantized(const struct kernel_place *p, struct kernel_call *k, const struct call *c) {
+void kernel_quantized_inputs(const struct call *c, zl_array *list) {
     bool affine = call_args(c)[QMM_MODE] == QUANT_AFFINE, gathered = call_args(c)[QMM_GATHERED];
-    zl_array list[] = {c->in[QMM_X],
-                       c->in[QMM_WORDS],
-                       c->in[QMM_SCALES],
-                       affine ? c->in[QMM_BIASES] : c->in[QMM_X],
-                       gathered ? c->in[c->inputs - 2] : c->in[QMM_X],
-                       gathered ? c->in[c->inputs - 1] : c->in[QMM_X]};
-    for (size_t i = 0; i < COUNT(list); i++)
-        if (!kernel_add_array(p, k, list[i]))
-            return false;
-    return true;
+    for (int i = 0; i < QMM_LISTED; i++)
+        list[i] = c->in[i < QMM_BIASES || (i == QMM_BIASES && affine) ? i : QMM_X];
+    for (int i = 1; gathered && i <= 2; i++)
+        list[QMM_LISTED - i] = c->in[c->inputs - i];
 }
 
+// Fewer rows for threads where there are too few of them to fill a device.
 bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c) {
     struct quantized_sizes s = kernel_quantized_sizes(c);
-    struct recipe r = recipe_of(c, &s);
+    const int64_t *arg = call_args(c);
     int64_t sizes[sizeof s / sizeof(int64_t)];
+    zl_array list[QMM_LISTED];
+    zl_dtype dtype = (zl_dtype)c->in[QMM_X]->dtype;
+    struct kernel_work w;
     memcpy(sizes, &s, sizeof s);
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    if (!kernel || !kernel_add_quantized(p, &k, c) || !kernel_add_array(p, &k, call_first(c)))
-        return false;
-    return kernel_launch_tiles(p, kernel, &k, COUNT(sizes), sizes);
+    kernel_quantized_inputs(c, list);
+    work_open(&w, p, c->op->name);
+    work_sizes(&w, COUNT(sizes), sizes);
+    for (int i = 0; i < QMM_LISTED; i++)
+        work_place(&w, list[i]);
+    work_place(&w, call_first(c));
+    w.wide |= is_wide(c, &s);
+    int32_t few = s.m < 2 ? 1 : s.m < 3 ? 2 : s.m < 5 ? 4 : LINES_MOST, by_rows = arg[QMM_TRANSPOSE] != 0;
+    const int32_t clause[] = {(int32_t)arg[QMM_MODE],
+                              (int32_t)arg[QMM_GROUP],
+                              (int32_t)arg[QMM_BITS],
+                              kernel_scale_type(arg, c->in[QMM_SCALES]),
+                              (int32_t)dtype,
+                              (int32_t)tile_reduce_gives(dtype),
+                              (int32_t)arg[QMM_GATHERED],
+                              by_rows ? few : 4,
+                              few <= 2 && s.rows * s.products >= 1 << 12 ? 4 : 2,
+                              s.k % UNIT != 0,
+                              kernel_divisor(4, s.words, s.row_words),
+                              kernel_divisor(8, s.x, s.k)};
+    return by_rows ? work_file(&w, "quantized_rows", OF_BOTH ",ROWS=%d,RAGGED=%d,WORDS=%d,ITEMS=%d",
+                               COUNT(clause), clause)
+                   : work_file(&w, "quantized_columns", OF_BOTH, COUNT(clause) - 4, clause);
 }

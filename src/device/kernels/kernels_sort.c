@@ -5,63 +5,49 @@
 // first found in the place that is asked for.
 
 #include "device/kernels/kernels.h"
-#include "kernel/kernel.h"
 #include "op/ops.h"
-
-#include <stdio.h>
 
 enum { TILE_LEAST = 16, TILE_MOST = 1024 }; // elements of a tile of sort.tile, a power of 4
 enum { RADIX_TILE = 2048, RADIX_BITS = 5 };
 
-struct recipe {
-    char file[8];
-    int32_t item, key, positions, last, wide; // bytes of an element and of its key
-    int32_t dtype, tile, only_keys, grouped;  // of sort.tile
-    int32_t first;                            // of radix.tile
-};
-
-static struct tile_kernel *make(const void *data) {
-    static const int mantissa[ZL_DTYPE_COUNT] = {
-        [ZL_FLOAT16] = 10, [ZL_BFLOAT16] = 7, [ZL_FLOAT32] = 23, [ZL_COMPLEX64] = 23, [ZL_FLOAT64] = 52};
-    const struct recipe *r = data;
-    zl_dtype dtype = (zl_dtype)r->dtype;
-    bool is_complex = dtype == ZL_COMPLEX64;
-    int item = 8 * r->item, key = 8 * r->key, width = is_complex ? 32 : item;
-    char more[160] = "";
-    if (r->tile)
-        snprintf(more, sizeof more,
-                 ",TILE=%d,LOG=%d,GROUPED=%d,KIND=%d,WIDTH=%d,MANTISSA=%d,PART=u%d,PARTS=%d,ZEROS=%d",
-                 r->tile, r->only_keys ? 0 : __builtin_ctz((unsigned)r->tile), r->grouped,
-                 mantissa[dtype] ? 2 : tile_type_of(dtype).kind == TILE_INT, width, mantissa[dtype],
-                 is_complex ? 32 : key, 1 + is_complex, is_complex || r->positions || r->grouped);
-    else if (r->first)
-        snprintf(more, sizeof more, ",FIRST=1");
-    return kernel_built_in(r->file, "ITEM=u%d,KEY=u%d,RESULT=u%d,LAST=%d,POSITIONS=%d,BITS=%d,INDEX=i%d%s",
-                           item, key, r->positions ? 32 : item, r->last, r->positions, kernel_bits(r->wide),
-                           kernel_bits(r->wide), more);
-}
-
 struct sorting {
     const struct kernel_place *place;
-    struct recipe r;
-    int bits;                            // of a key
+    zl_dtype dtype;                      // of elements
+    int item, key, bits;                 // bytes of an element and of its key; bits of a key
+    int tile;                            // elements of a tile of sort.tile
+    bool positions, grouped, wide;       // POSITIONS and GROUPED of sort.tile; indices have 64 bits
     int64_t lines, n, first, count, kth; // of the sorted line, count are given from the first on
     int64_t elements, offset;            // of x
     void *from, *to, *order;             // to: NULL if keys are sorted; order: of all elements, for groups
 };
 
-static bool sort_tiles(const struct sorting *s, const struct kernel_items *to) {
-    int64_t all = s->lines * s->n, tiles = (s->n + s->r.tile - 1) / s->r.tile;
+// Clauses that all kernels have, and what they are given.
+#define OF_ALL         "ITEM=u%d,KEY=u%d,RESULT=u%d,LAST=%d,POSITIONS=%d,%i"
+#define GIVEN(s, last) 8 * (s)->item, 8 * (s)->key, (s)->positions ? 32 : 8 * (s)->item, last, (s)->positions
+
+// Sorts tiles, or only makes their keys; the last pass writes the result.
+static bool sort_tiles(const struct sorting *s, const struct kernel_items *to, bool last, bool only_keys) {
+    static const int mantissa[ZL_DTYPE_COUNT] = {
+        [ZL_FLOAT16] = 10, [ZL_BFLOAT16] = 7, [ZL_FLOAT32] = 23, [ZL_COMPLEX64] = 23, [ZL_FLOAT64] = 52};
+    int64_t all = s->lines * s->n, tiles = (s->n + s->tile - 1) / s->tile;
+    bool is_complex = s->dtype == ZL_COMPLEX64;
+    int kind = mantissa[s->dtype] ? 2 : tile_type_of(s->dtype).kind == TILE_INT;
     struct kernel_work w;
     work_open(&w, s->place, "sort");
     WORK_SIZES(&w, s->lines, s->n, tiles, s->first, s->count, s->kth, s->elements, s->offset,
-               s->order ? all : 0, s->r.last ? 0 : all);
+               s->order ? all : 0, last ? 0 : all);
     work_memory(&w, s->from);
     work_memory(&w, s->order ? s->order : s->from);
-    work_memory(&w, s->r.last ? s->to : to->key.memory);
-    work_memory(&w, s->r.last ? s->to : to->key.memory);
-    work_memory(&w, s->r.last ? s->to : to->at.memory);
-    return work_run(&w, &s->r, sizeof s->r, make);
+    work_memory(&w, last ? s->to : to->key.memory);
+    work_memory(&w, last ? s->to : to->key.memory);
+    work_memory(&w, last ? s->to : to->at.memory);
+    w.wide = s->wide; // of all launches
+    return WORK_FILE(&w, "sort",
+                     OF_ALL
+                     ",TILE=%d,LOG=%d,GROUPED=%d,KIND=%d,WIDTH=%d,MANTISSA=%d,PART=u%d,PARTS=%d,ZEROS=%d",
+                     GIVEN(s, last), s->tile, only_keys ? 0 : __builtin_ctz((unsigned)s->tile), s->grouped,
+                     kind, is_complex ? 32 : 8 * s->item, mantissa[s->dtype], is_complex ? 32 : 8 * s->key,
+                     1 + is_complex, is_complex || s->positions || s->grouped);
 }
 
 // Merges runs of so many keys; or, where that is 0, sorts by the digit from a bit on.
@@ -69,14 +55,7 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
                  int64_t run, int shift) {
     struct kernel_work w;
     bool last = s->to && (run ? 2 * run >= s->n : shift + RADIX_BITS >= s->bits);
-    struct recipe r = {.item = s->r.item,
-                       .key = s->r.key,
-                       .positions = s->r.positions,
-                       .last = last,
-                       .wide = s->r.wide,
-                       .first = !run && !shift};
     int64_t far = shift;
-    snprintf(r.file, sizeof r.file, run ? "merge" : "radix");
     work_open(&w, s->place, "sort");
     WORK_SIZES(&w, s->lines, s->n, run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE, s->first, s->count,
                s->elements, s->offset);
@@ -84,11 +63,13 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
     work_memory(&w, from->key.memory);
     work_memory(&w, from->at.memory);
     if (!run)
-        work_value(&w, s->r.key == 8 ? (const void *)&far : &shift, (size_t)s->r.key);
+        work_value(&w, s->key == 8 ? (const void *)&far : &shift, (size_t)s->key);
     work_memory(&w, last ? s->to : to->key.memory);
     work_memory(&w, to->key.memory);
     work_memory(&w, to->at.memory);
-    return work_run(&w, &r, sizeof r, make);
+    w.wide = s->wide;
+    return run ? WORK_FILE(&w, "merge", OF_ALL, GIVEN(s, last))
+               : WORK_FILE(&w, "radix", OF_ALL ",FIRST=%d", GIVEN(s, last), !shift);
 }
 
 // Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may be keys already. Returns
@@ -98,12 +79,10 @@ static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
     while ((int64_t)TILE_MOST << merges < s->n)
         merges++;
     bool by_radix = merges * RADIX_BITS >= s->bits, good = true;
-    s->r.last = false;
-    s->r.only_keys = by_radix;
     if (!by_radix)
-        good = sort_tiles(s, &room[now = 1]);
+        good = sort_tiles(s, &room[now = 1], false, false);
     else if (s->from != room[0].key.memory)
-        good = sort_tiles(s, &room[0]);
+        good = sort_tiles(s, &room[0], false, true);
     int passes = by_radix ? (s->bits + RADIX_BITS - 1) / RADIX_BITS : merges;
     for (int i = 0; good && i < passes; i++, now = !now)
         good = pass(s, &room[!now], &room[now], by_radix ? 0 : (int64_t)TILE_MOST << i, i * RADIX_BITS);
@@ -122,19 +101,18 @@ bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int
 }
 
 static void choose_tile(struct sorting *s) {
-    for (s->r.tile = TILE_LEAST; s->r.tile < TILE_MOST && s->r.tile < s->n;)
-        s->r.tile *= 4;
-    s->r.wide = s->lines * s->n > INT32_MAX / 4 || s->elements > KERNEL_NARROW;
+    for (s->tile = TILE_LEAST; s->tile < TILE_MOST && s->tile < s->n;)
+        s->tile *= 4;
+    s->wide = s->lines * s->n > INT32_MAX / 4 || s->elements > KERNEL_NARROW;
 }
 
 static bool run(struct sorting *s) {
     struct kernel_items room[2] = {{{0}}};
     choose_tile(s);
-    s->r.last = s->n <= s->r.tile;
-    if (s->r.last)
-        return sort_tiles(s, NULL);
-    bool done = kernel_open_items(s->place, &room[0], s->lines * s->n, (size_t)s->r.key) &&
-                kernel_open_items(s->place, &room[1], s->lines * s->n, (size_t)s->r.key) &&
+    if (s->n <= s->tile)
+        return sort_tiles(s, NULL, true, false);
+    bool done = kernel_open_items(s->place, &room[0], s->lines * s->n, (size_t)s->key) &&
+                kernel_open_items(s->place, &room[1], s->lines * s->n, (size_t)s->key) &&
                 sort_lines(s, room) >= 0;
     kernel_close_items(s->place, &room[1]);
     kernel_close_items(s->place, &room[0]);
@@ -142,11 +120,13 @@ static bool run(struct sorting *s) {
 }
 
 static struct sorting sorting_by(const struct kernel_place *p, zl_dtype dtype, bool positions) {
-    int32_t item = (int32_t)zl_dtype_size(dtype);
-    return (struct sorting){
-        .place = p,
-        .r = {"sort", .item = item, .key = MAX_OF(item, 4), .positions = positions, .dtype = (int32_t)dtype},
-        .bits = 8 * item};
+    int item = (int)zl_dtype_size(dtype);
+    return (struct sorting){.place = p,
+                            .dtype = dtype,
+                            .item = item,
+                            .key = MAX_OF(item, 4),
+                            .bits = 8 * item,
+                            .positions = positions};
 }
 
 int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines,
@@ -209,10 +189,10 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
     if (!groups.to || !groups.from || !op_partition_window(call_args(c), groups.n, &w) ||
         !kernel_scratch_open(p, &order, (size_t)(groups.lines * groups.n) * 4))
         return false;
-    all.r.positions = true;
+    all.positions = true;
     all.to = groups.order = order.memory;
     all.count = all.n;
-    groups.r.grouped = true;
+    groups.grouped = true;
     groups.bits = 2;
     groups.kth = w.kth;
     groups.first = w.first;

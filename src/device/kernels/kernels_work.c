@@ -100,16 +100,15 @@ struct file_key {
 };
 
 static void add_clause(struct text *out, char what, const struct file_key *key, const int32_t **next) {
+    int bits = kernel_bits(key->wide), value = what == 'i' || what == 'b' ? bits : *(*next)++;
     if (what == 'i')
-        text_add(out, "%s", kernel_index_clauses(key->wide));
-    else if (what == 'b')
-        text_add(out, "%d", kernel_bits(key->wide));
+        text_add(out, "BITS=%d,INDEX=i%d", bits, bits);
     else if (what == 't')
-        text_add(out, "%s", kernel_type((zl_dtype) * (*next)++));
+        text_add(out, "%s", value == WORK_E4M3 ? "e4m3" : kernel_type((zl_dtype)value));
     else if (what == 'o')
-        text_add(out, "%s", tile_op_name((enum tile_op) * (*next)++));
+        text_add(out, "%s", tile_op_name((enum tile_op)value));
     else
-        text_add(out, "%d", (int)*(*next)++);
+        text_add(out, "%d", value);
 }
 
 static struct tile_kernel *make_file(const void *data) {
