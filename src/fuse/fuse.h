@@ -231,6 +231,9 @@ struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);
 
 // tiles.c: pieces of kernels that devices build from recipes, into the current kernel. NULL flows as it does in the builder. ----------
 
+void fuse_begin(const char *kernel, bool wide); // tile_begin; wide: indices have 64 bits
+// A size of at least `least` that is a multiple of the divisor. Its name is the word and the number, or without a number if that is -1.
+expr fuse_symbol(const char *word, int number, int64_t least, int64_t divisor);
 // What holds elements of a dtype: a parameter, registers of a thread, or a number that a launch passes by value.
 struct fuse_operand {
     zl_dtype dtype;

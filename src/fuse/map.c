@@ -3,8 +3,6 @@
 #include "fuse/fuse.h"
 #include "tile/notation.h"
 
-#include <stdio.h>
-
 struct building {
     const struct fuse_map *map;
     const struct fuse_recipe *r;
@@ -26,12 +24,6 @@ static expr times(expr a, int64_t by) {
     return by == 1 ? a : MUL(a, tile_number(by));
 }
 
-static expr symbol(const char *word, int which, int64_t divisor) {
-    char text[16];
-    snprintf(text, sizeof text, which < 0 ? "%s" : "%s%d", word, which);
-    return tile_name_value(tile_symbol(text, 0, INT64_MAX, divisor), TILE_SYMBOL);
-}
-
 static bool is_run(const struct building *b, int input) {
     int form = fuse_form(b->r, input);
     return form == FUSE_VECTOR || form == FUSE_STRIDED || form == FUSE_ROWS;
@@ -47,14 +39,14 @@ int fuse_strided_inputs(const struct fuse_recipe *r) {
 // Parameters -------------------------------------------------------------------------------------------------------
 
 static void declare_symbols(struct building *b) {
-    b->n = symbol("n", -1, fuse_strided_inputs(b->r) ? b->map->width : 1);
+    b->n = fuse_symbol("n", -1, 0, fuse_strided_inputs(b->r) ? b->map->width : 1);
     for (int k = 0; k < b->r->inputs; k++)
         if (fuse_form(b->r, k) != FUSE_SCALAR)
-            b->first[k] = symbol("at", k, is_run(b, k) ? b->map->width : 1);
+            b->first[k] = fuse_symbol("at", k, 0, is_run(b, k) ? b->map->width : 1);
     if (!fuse_strided_inputs(b->r))
         return;
-    b->inner = symbol("inner", -1, 1);
-    b->from = symbol("start", -1, b->map->width);
+    b->inner = fuse_symbol("inner", -1, 0, 1);
+    b->from = fuse_symbol("start", -1, 0, b->map->width);
 }
 
 static void declare_operands(struct building *b) {
@@ -62,7 +54,7 @@ static void declare_operands(struct building *b) {
     for (int k = 0; k < r->inputs; k++) {
         int form = fuse_form(r, k);
         expr size = form == FUSE_SCALAR     ? NULL
-                    : fuse_is_strided(form) ? symbol("m", k, 1)
+                    : fuse_is_strided(form) ? fuse_symbol("m", k, 0, 1)
                                             : ADD(b->first[k], form == FUSE_ONE ? tile_number(1) : b->n);
         b->x[k] = form == FUSE_SCALAR ? fuse_declare_value("x", k, fuse_input_dtype(r, k))
                                       : fuse_declare("x", k, fuse_input_dtype(r, k), size, false);
@@ -212,8 +204,7 @@ static void build_thread(struct building *b, expr block, expr thread) {
 struct tile_kernel *fuse_make_map(const void *map) {
     struct building b = {.map = map, .r = &((const struct fuse_map *)map)->f};
     int64_t each = (int64_t)FUSE_MAP_THREADS * b.map->width * b.map->runs;
-    if (tile_begin("elements"))
-        tile_current()->index_bits = b.map->wide ? 64 : 32;
+    fuse_begin("elements", b.map->wide);
     declare_symbols(&b);
     declare_operands(&b);
     expr blocks = FLOORDIV(ADD(b.n, tile_number(each - 1)), tile_number(each));

@@ -131,87 +131,54 @@ expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare) {
                              : tile_ternary((enum tile_op)op->op, arg[0], arg[1], arg[2]);
 }
 
-static expr load_parameter(int number, zl_dtype dtype, expr n, expr at) {
+static struct tile_buffer *vector(char letter, int number, zl_dtype dtype, expr n, bool is_output) {
     char name[16];
-    snprintf(name, sizeof name, "x%d", number);
-    struct tile_buffer *x = tile_parameter_buffer(name, tile_type_of(dtype), 1, &n, false);
-    return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
-}
-
-static struct tile_buffer *declare_result(int number, expr result, expr n) {
-    char name[16];
-    snprintf(name, sizeof name, "y%d", number);
-    return result ? tile_parameter_buffer(name, result->type, 1, &n, true) : NULL;
-}
-
-static void store_all(int count, struct tile_buffer *const *y, const expr *result, const struct tile_name *i,
-                      expr n) {
-    expr at = tile_name_value(i, TILE_INDEX);
-    tile_open_map(1, &i, &n);
-    for (int k = 0; k < count; k++)
-        tile_store(y[k], 1, &at, result[k], NULL);
-    tile_close();
-}
-
-static void declare_and_store(int count, const expr *result, const struct tile_name *i, expr n) {
-    struct tile_buffer *y[FUSE_CALLS];
-    for (int k = 0; k < count; k++)
-        y[k] = declare_result(k, result[k], n);
-    store_all(count, y, result, i, n);
-}
-
-// The last row reduces one of the others, which need not be a result.
-static void store_and_reduce(const struct fuse_recipe *r, const expr *value, const struct tile_name *i,
-                             expr n) {
-    const struct fuse_op *reduce = &r->row[r->rows - 1];
-    struct tile_buffer *y[FUSE_OPERANDS], *from = NULL;
-    expr result[FUSE_OPERANDS], reduced = value[reduce->arg[0]];
-    int count = r->outputs - 1; // the last one is the reduction's
-    for (int k = 0; k < count; k++) {
-        result[k] = value[fuse_output_row(r, k)];
-        y[k] = declare_result(k, result[k], n);
-        if (fuse_output_row(r, k) == reduce->arg[0])
-            from = y[k];
-    }
-    struct tile_buffer *to = declare_result(count, reduced, tile_const_int(tile_index_type(), 1));
-    if (!from && reduced) {
-        y[count] = from = tile_alloc("z", reduced->type, TILE_REGISTER, 1, &n);
-        result[count++] = reduced;
-    }
-    store_all(count, y, result, i, n);
-    tile_append((struct tile_stmt){.kind = TILE_REDUCE,
-                                   .region = {{.buffer = from}, {.buffer = to}},
-                                   .combine = (enum tile_op)reduce->op,
-                                   .clear = true});
+    snprintf(name, sizeof name, "%c%d", letter, number);
+    return tile_parameter_buffer(name, tile_type_of(dtype), 1, &n, is_output);
 }
 
 static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
-    char name[16];
     zl_dtype dtype = fuse_input_dtype(r, k);
-    if (fuse_form(r, k) == FUSE_ONE)
-        return load_parameter(k, dtype, tile_number(1), tile_number(0));
-    if (fuse_form(r, k) != FUSE_SCALAR)
-        return load_parameter(k, dtype, n, i);
-    snprintf(name, sizeof name, "x%d", k);
-    const struct tile_name *scalar = tile_parameter_scalar(name, tile_type_of(dtype));
-    return scalar ? tile_name_value(scalar, TILE_SCALAR) : NULL;
+    if (fuse_form(r, k) == FUSE_SCALAR)
+        return fuse_declare_value("x", k, dtype).value;
+    expr one = fuse_form(r, k) == FUSE_ONE ? tile_number(1) : NULL, at = one ? tile_number(0) : i;
+    return tile_load(vector('x', k, dtype, one ? one : n, false), 1, &at, NULL, NULL);
 }
 
+// What the last row reduces need not be a result: then it has registers.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r) {
+    const struct fuse_op *last = &r->row[r->rows - 1];
+    const bool reduces = last->kind == ROW_REDUCE;
+    struct tile_buffer *y[FUSE_OPERANDS], *from = NULL, *to = NULL;
     expr input[FUSE_OPERANDS], value[FUSE_CALLS], result[FUSE_OPERANDS];
-    const bool reduces = r->row[r->rows - 1].kind == ROW_REDUCE;
+    int count = r->outputs - reduces; // the last one is the reduction's
     tile_begin("fused");
-    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
-    const struct tile_name *i = tile_index("i", n);
+    expr n = fuse_symbol("n", -1, 0, 1);
+    const struct tile_name *name = tile_index("i", n);
+    expr i = tile_name_value(name, TILE_INDEX);
     for (int k = 0; k < r->inputs; k++)
-        input[k] = load_input(r, k, n, tile_name_value(i, TILE_INDEX));
+        input[k] = load_input(r, k, n, i);
     fuse_rows(r, 0, r->rows - reduces, input, value, false, NULL);
-    if (reduces) {
-        store_and_reduce(r, value, i, n);
-        return tile_end();
-    }
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < count; k++) {
         result[k] = value[fuse_output_row(r, k)];
-    declare_and_store(r->outputs, result, i, n);
+        y[k] = vector('y', k, fuse_output_dtype(r, k), n, true);
+        if (reduces && fuse_output_row(r, k) == last->arg[0])
+            from = y[k];
+    }
+    if (reduces)
+        to = vector('y', count, (zl_dtype)last->from, tile_number(1), true);
+    if (reduces && !from) {
+        y[count] = from = tile_alloc("z", tile_type_of((zl_dtype)last->from), TILE_REGISTER, 1, &n);
+        result[count++] = value[last->arg[0]];
+    }
+    tile_open_map(1, &name, &n);
+    for (int k = 0; k < count; k++)
+        tile_store(y[k], 1, &i, result[k], NULL);
+    tile_close();
+    if (reduces)
+        tile_append((struct tile_stmt){.kind = TILE_REDUCE,
+                                       .region = {{.buffer = from}, {.buffer = to}},
+                                       .combine = (enum tile_op)last->op,
+                                       .clear = true});
     return tile_end();
 }

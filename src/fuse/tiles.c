@@ -32,6 +32,17 @@ static struct name name_of(const char *word, int number) {
     return name;
 }
 
+void fuse_begin(const char *kernel, bool wide) {
+    if (tile_begin(kernel))
+        tile_current()->index_bits = wide ? 64 : 32;
+}
+
+expr fuse_symbol(const char *word, int number, int64_t least, int64_t divisor) {
+    struct name name = name_of(word, number);
+    return tile_name_value(tile_symbol(number < 0 ? word : name.text, least, INT64_MAX, divisor),
+                           TILE_SYMBOL);
+}
+
 // Operands ---------------------------------------------------------------------------------------------------------
 
 struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements,

@@ -41,10 +41,6 @@ struct building {
 
 // Notation ---------------------------------------------------------------------------------------------------------
 
-static expr symbol(const char *name, int64_t low) {
-    return tile_name_value(tile_symbol(name, low, INT64_MAX, 1), TILE_SYMBOL);
-}
-
 // A tile of the group: a row a line, or one element a line. Its vectors are packs.
 static const struct tile_buffer *tile(const struct building *b, char letter, int at, zl_dtype dtype,
                                       bool of_lines) {
@@ -162,17 +158,16 @@ static expr value_of(struct building *b, int reference) {
 
 static void declare_input(struct building *b, int k) {
     zl_dtype dtype = fuse_input_dtype(&b->r->f, k);
-    char size[16];
-    snprintf(size, sizeof size, "size%d", k);
-    b->x[k] = fuse_form(&b->r->f, k) == LINE_VALUE ? fuse_declare_value("x", k, dtype)
-                                                   : fuse_declare("x", k, dtype, symbol(size, 0), false);
+    b->x[k] = fuse_form(&b->r->f, k) == LINE_VALUE
+                  ? fuse_declare_value("x", k, dtype)
+                  : fuse_declare("x", k, dtype, fuse_symbol("size", k, 0, 1), false);
 }
 
 static void declare(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
-    b->lines = symbol("lines", 1);
-    b->packs = symbol("packs", 1);
-    b->inner = symbol("inner", 0);
+    b->lines = fuse_symbol("lines", -1, 1, 1);
+    b->packs = fuse_symbol("packs", -1, 1, 1);
+    b->inner = fuse_symbol("inner", -1, 0, 1);
     b->line = b->r->full ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
     for (int k = 0; k < f->inputs; k++)
         declare_input(b, k);
@@ -467,8 +462,7 @@ struct tile_kernel *line_build(const void *maker) {
                          .held = (int64_t)MAX_OF(r->packs, 1) * r->groups * r->threads * r->width};
     line_plan(r, &b.plan);
     b.is_loose = is_loose(r, &b.plan);
-    if (tile_begin("lines"))
-        tile_current()->index_bits = kernel_bits(r->wide);
+    fuse_begin("lines", r->wide);
     declare(&b);
     expr groups =
         b.count == 1 ? b.lines : FLOORDIV(ADD(b.lines, tile_number(b.count - 1)), tile_number(b.count));

@@ -6,38 +6,20 @@
 
 #include <stdio.h>
 
-bool kernel_indices_lie(const struct call *c, int first, int count) {
-    for (int k = first; k < first + count; k++)
-        if (array_is(c->in[k], ARRAY_INLINE))
-            return false;
-    return count <= KERNEL_INDICES;
-}
-
 // Building ---------------------------------------------------------------------------------------------------------
-
-static expr symbol(const char *name) {
-    return tile_name_value(tile_symbol(name, 0, INT64_MAX, 1), TILE_SYMBOL);
-}
-
-static const struct tile_buffer *vector(const char *text, struct tile_type type, expr size, bool is_output) {
-    return tile_parameter_buffer(text, type, 1, &size, is_output);
-}
 
 // Parameters of a kernel of places.
 struct places {
     const struct index_key *key;
     expr inner; // of tile_walk
-    const struct tile_buffer *index[KERNEL_INDICES], *s, *of;
+    struct fuse_operand index[KERNEL_INDICES];
+    const struct tile_buffer *s, *of;
 };
 
 static struct places declare_places(const struct index_key *key) {
-    struct places l = {.key = key, .inner = symbol("inner")};
-    char text[2][24];
-    for (int k = 0; k < key->count; k++) {
-        snprintf(text[0], sizeof text[0], "index%d", k);
-        snprintf(text[1], sizeof text[1], "n%d", k);
-        l.index[k] = vector(text[0], tile_type_of((zl_dtype)key->dtype[k]), symbol(text[1]), false);
-    }
+    struct places l = {.key = key, .inner = fuse_symbol("inner", -1, 0, 1)};
+    for (int k = 0; k < key->count; k++)
+        l.index[k] = fuse_declare("index", k, (zl_dtype)key->dtype[k], fuse_symbol("n", k, 0, 1), false);
     l.s = fuse_table("s", key->count + 2, KERNEL_AXES);
     l.of = fuse_table("along", INDEX_ROWS, MAX_OF(key->count, 1));
     return l;
@@ -68,30 +50,30 @@ static expr build_place(const struct places *l, expr i, expr first, expr *inside
     fuse_walk(l->s, l->inner, i, 1 + l->key->count, to);
     *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
     for (int k = 0; k < l->key->count; k++) {
-        expr given = tile_load(l->index[k], 1, &to[1 + k], NULL, NULL);
+        expr given = fuse_read(&l->index[k], to[1 + k]);
         expr step = MUL(position(l, k, given, inside), fuse_entry(l->of, INDEX_STEP, tile_number(k)));
         tile_assign(to[0] ? to[0]->name : NULL, ADD(to[0], step));
     }
     return to[0];
 }
 
-static void begin_kernel(const char *name, bool wide) {
-    if (tile_begin(name))
-        tile_current()->index_bits = kernel_bits(wide);
+// Opens a map over the entries, from which `i` is read.
+static expr open_entries(expr n) {
+    const struct tile_name *name = tile_index("i", n);
+    tile_open_map(1, &name, &n);
+    return tile_name_value(name, TILE_INDEX);
 }
 
 struct tile_kernel *kernel_make_places(const void *data) {
     const struct place_recipe *r = data;
-    begin_kernel("places", r->wide);
-    struct tile_type type = {TILE_UINT, (uint8_t)kernel_bits(r->wide), 1};
-    expr n = symbol("n"), inside;
+    fuse_begin("places", r->wide);
+    zl_dtype dtype = r->wide ? ZL_UINT64 : ZL_UINT32;
+    struct tile_type type = tile_type_of(dtype);
+    expr n = fuse_symbol("n", -1, 0, 1), inside;
     struct places l = declare_places(&r->key);
-    const struct tile_buffer *y = vector("y", type, n, true);
-    const struct tile_name *name = tile_index("i", n);
-    expr i = tile_name_value(name, TILE_INDEX);
-    tile_open_map(1, &name, &n);
-    expr place = tile_cast(type, build_place(&l, i, tile_number(0), &inside));
-    tile_store(y, 1, &i, r->moves ? place : SELECT(inside, place, tile_const_int(type, -1)), NULL);
+    struct fuse_operand y = fuse_declare("y", 0, dtype, n, true);
+    expr i = open_entries(n), place = tile_cast(type, build_place(&l, i, tile_number(0), &inside));
+    fuse_put(&y, i, r->moves ? place : SELECT(inside, place, tile_const_int(type, -1)));
     tile_close();
     return tile_end();
 }
@@ -148,24 +130,21 @@ struct index_list kernel_list_indices(zl_array x, int count, const zl_array *ind
 // Gather -----------------------------------------------------------------------------------------------------------
 
 struct recipe {
-    char name[8]; // no other kernel has such a key
-    int32_t bytes, wide;
+    char name[8];       // no other kernel has such a key
+    int32_t word, wide; // word: kernel_word
     struct index_key key;
 };
 
 static struct tile_kernel *make_gather(const void *data) {
     const struct recipe *r = data;
-    struct tile_type item = {TILE_UINT, (uint8_t)(8 * r->bytes), 1};
-    begin_kernel("gather", r->wide);
-    expr n = symbol("n"), m = symbol("m"), first = symbol("at"), inside;
-    const struct tile_buffer *x = vector("x", item, m, false);
+    fuse_begin("gather", r->wide);
+    expr n = fuse_symbol("n", -1, 0, 1), m = fuse_symbol("m", -1, 0, 1), first = fuse_symbol("at", -1, 0, 1),
+         inside;
+    struct fuse_operand x = fuse_declare("x", 0, (zl_dtype)r->word, m, false);
     struct places l = declare_places(&r->key);
-    const struct tile_buffer *y = vector("y", item, n, true);
-    const struct tile_name *name = tile_index("i", n);
-    expr i = tile_name_value(name, TILE_INDEX);
-    tile_open_map(1, &name, &n);
-    expr place = build_place(&l, i, first, &inside);
-    tile_store(y, 1, &i, tile_load(x, 1, &place, NULL, NULL), NULL);
+    struct fuse_operand y = fuse_declare("y", 0, (zl_dtype)r->word, n, true);
+    expr i = open_entries(n);
+    fuse_put(&y, i, fuse_read(&x, build_place(&l, i, first, &inside)));
     tile_close();
     return tile_end();
 }
@@ -181,7 +160,7 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     kernel_add_indices(&w, l, list);
     work_result(&w, call_first(c));
     w.wide |= kernel_indices_are_wide(l, list);
-    struct recipe r = {"gather", (int32_t)array_item(x), w.wide, kernel_index_key(list)};
+    struct recipe r = {"gather", kernel_word(array_item(x)), w.wide, kernel_index_key(list)};
     return work_run(&w, &r, sizeof r, make_gather);
 }
 
@@ -194,7 +173,7 @@ static void push_slice(struct kernel_layout *l, zl_array x, const int64_t *size)
 }
 
 bool kernel_can_gather(const struct call *c) {
-    return kernel_indices_lie(c, 0, c->inputs);
+    return kernel_inputs_lie(c) && c->inputs <= KERNEL_INDICES;
 }
 
 bool kernel_gather(const struct kernel_place *p, const struct call *c) {
@@ -217,7 +196,7 @@ struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t 
 
 // How many starts there are is how many axes the arguments name.
 bool kernel_can_dynamic_slice(const struct call *c) {
-    return kernel_indices_lie(c, 0, 2) && call_args(c)[0] <= KERNEL_INDICES;
+    return kernel_inputs_lie(c) && call_args(c)[0] <= KERNEL_INDICES;
 }
 
 bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {

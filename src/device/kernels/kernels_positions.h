@@ -20,7 +20,6 @@ struct index_key { // part of a kernel's key
     int32_t count, dtype[KERNEL_INDICES];
 };
 
-bool kernel_indices_lie(const struct call *c, int first, int count); // in memory, and are not too many
 struct index_key kernel_index_key(const struct index_list *list);
 
 // The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is wide, u64; all ones where an

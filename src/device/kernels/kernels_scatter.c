@@ -12,13 +12,12 @@ static bool can_combine(enum update update, zl_dtype dtype) {
 }
 
 bool kernel_can_scatter(const struct call *c) {
-    return can_combine((enum update)call_args(c)[0], (zl_dtype)c->in[0]->dtype) &&
-           kernel_indices_lie(c, 1, c->inputs - 2) && !array_is(c->in[c->inputs - 1], ARRAY_INLINE);
+    return can_combine((enum update)call_args(c)[0], (zl_dtype)c->in[0]->dtype) && kernel_inputs_lie(c) &&
+           c->inputs - 2 <= KERNEL_INDICES;
 }
 
 bool kernel_can_put_along(const struct call *c) {
-    return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype) &&
-           kernel_indices_lie(c, 1, 2);
+    return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype) && kernel_inputs_lie(c);
 }
 
 // Places -----------------------------------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
 }
 
 bool kernel_can_dynamic_slice_update(const struct call *c) {
-    return kernel_indices_lie(c, 1, 2) && c->args <= KERNEL_INDICES;
+    return kernel_inputs_lie(c) && c->args <= KERNEL_INDICES;
 }
 
 bool kernel_dynamic_slice_update(const struct kernel_place *p, const struct call *c) {
