@@ -3,28 +3,18 @@
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-// Counting up ------------------------------------------------------------------------------------------------------
-
-static bool count_up(const struct kernel_place *p, const struct call *c, const char *file) {
+bool kernel_arange(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
+    bool is_whole = c->op == &op_arange_int;
     struct kernel_work w;
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, y->size);
     work_value(&w, &call_args(c)[0], 8); // a double is kept as its bits
     work_value(&w, &call_args(c)[2], 8);
     work_result(&w, y);
-    return WORK_FILE(&w, file, "ITEM=%t,BITS=%b", y->dtype);
+    return WORK_FILE(&w, "arange", "ITEM=%t,NUMBER=%t,WHOLE=%d,BITS=%b", y->dtype,
+                     is_whole ? ZL_INT64 : ZL_FLOAT64, is_whole);
 }
-
-bool kernel_arange(const struct kernel_place *p, const struct call *c) {
-    return count_up(p, c, "arange");
-}
-
-bool kernel_arange_int(const struct kernel_place *p, const struct call *c) {
-    return count_up(p, c, "arange_int");
-}
-
-// Random bits ------------------------------------------------------------------------------------------------------
 
 // Words of each key, one key's after the other's.
 static bool make_words(const struct kernel_place *p, zl_array keys, int64_t words, void *to) {

@@ -13,12 +13,6 @@ bool kernel_can_matmul(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
 }
 
-static void lay_out_batch(struct kernel_layout *l, zl_array a, zl_array b) {
-    layout_begin(l, 2);
-    for (int i = 0; i < a->ndim - 2; i++)
-        layout_push(l, a->dim[i], (const int64_t[]){array_stride(a)[i], array_stride(b)[i]});
-}
-
 // A product of which batch says what differs from one to the next.
 struct product {
     enum kind kind;
@@ -27,6 +21,14 @@ struct product {
         second; // first, second: of indices; of a BATCH the matrices, which are not read as such
     int64_t a_step, b_step, a_count, b_count;
 };
+
+// The product of the first two inputs, without axes of its batch.
+static struct product product_of(const struct call *c, enum kind kind, zl_array first, zl_array second) {
+    struct product f = {
+        .kind = kind, .a = c->in[0], .b = c->in[1], .y = call_first(c), .first = first, .second = second};
+    layout_begin(&f.batch, 2);
+    return f;
+}
 
 // Whether positions need more than 31 bits, past the ends of blocks too.
 static bool is_wide(const struct product *f, int64_t inner) {
@@ -82,13 +84,9 @@ static bool bring_added(const struct kernel_place *p, const struct call *c) {
 }
 
 bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
-    struct product f = {.kind = BATCH,
-                        .a = c->in[0],
-                        .b = c->in[1],
-                        .y = call_first(c),
-                        .first = c->in[0],
-                        .second = c->in[1]};
-    lay_out_batch(&f.batch, f.a, f.b);
+    struct product f = product_of(c, BATCH, c->in[0], c->in[1]);
+    for (int i = 0; i < f.a->ndim - 2; i++)
+        layout_push(&f.batch, f.a->dim[i], (const int64_t[]){array_stride(f.a)[i], array_stride(f.b)[i]});
     return (c->op != &op_addmm || bring_added(p, c)) && multiply(p, c, &f);
 }
 
@@ -101,17 +99,11 @@ bool kernel_can_choose(const struct call *c) {
 
 bool kernel_gather_mm(const struct kernel_place *p, const struct call *c) {
     zl_array first = c->in[2], second = c->in[3];
-    struct product f = {.kind = CHOSEN,
-                        .a = c->in[0],
-                        .b = c->in[1],
-                        .y = call_first(c),
-                        .first = first,
-                        .second = second,
-                        .a_step = array_stride(c->in[0])[0],
-                        .b_step = array_stride(c->in[1])[0],
-                        .a_count = c->in[0]->dim[0],
-                        .b_count = c->in[1]->dim[0]};
-    layout_begin(&f.batch, 2);
+    struct product f = product_of(c, CHOSEN, first, second);
+    f.a_step = array_stride(f.a)[0];
+    f.b_step = array_stride(f.b)[0];
+    f.a_count = f.a->dim[0];
+    f.b_count = f.b->dim[0];
     for (int i = 0; i < first->ndim; i++)
         layout_push(&f.batch, first->dim[i],
                     (const int64_t[]){array_stride(first)[i], array_stride(second)[i]});
@@ -120,14 +112,8 @@ bool kernel_gather_mm(const struct kernel_place *p, const struct call *c) {
 
 bool kernel_segmented_mm(const struct kernel_place *p, const struct call *c) {
     zl_array parts = c->in[2];
-    struct product f = {.kind = PARTS,
-                        .a = c->in[0],
-                        .b = c->in[1],
-                        .y = call_first(c),
-                        .first = parts,
-                        .second = parts,
-                        .a_step = array_stride(parts)[parts->ndim - 1]};
-    layout_begin(&f.batch, 2);
+    struct product f = product_of(c, PARTS, parts, parts);
+    f.a_step = array_stride(parts)[parts->ndim - 1];
     for (int i = 0; i < parts->ndim - 1; i++)
         layout_push(&f.batch, parts->dim[i], (const int64_t[]){array_stride(parts)[i], 0});
     return multiply(p, c, &f);
