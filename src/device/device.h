@@ -19,18 +19,6 @@ struct segment {
     const uint8_t *needed; // per call: an output is read after the segment, so it must be stored
 };
 
-// One run of a program. prepare(b, i) gives the outputs of call i their storage (bit k of in_place: that of input k, if
-// it dies here and fits; if not all bits are set, only where no other input is the same); finish(b, i) publishes them and lets inputs go that nothing reads any more.
-struct binding {
-    int calls, lane; // lane: of the unit
-    struct call *const *call;
-    bool (*prepare)(struct binding *b, int index, uint64_t in_place);
-    // Before it, where calls [begin, index] run as one: the result may lie where an input lay that none reads after them.
-    void (*take)(struct binding *b, int begin, int index);
-    void (*finish)(struct binding *b, int index);
-    void (*fail)(struct binding *b, int index); // the thread's error becomes that of the call's outputs
-};
-
 enum { DEVICE_LANES = 4 };
 
 struct device {

@@ -147,6 +147,13 @@ int fuse_source(const struct fuse_group *g, int index, int k);
 // Adds in words what ended the group; nothing if no call was left.
 void fuse_explain(const struct fuse_group *g, struct text *out);
 
+// run.c: running groups --------------------------------------------------------------------------------------------
+
+// Computes a group, the first member of what its device keeps of it, whose results have memory. False and an error.
+typedef bool fuse_body(struct fuse_group *g);
+// Gives results their memory, runs body, and publishes them, or fails all of them. Returns how many calls there were.
+int fuse_run_group(struct fuse_group *g, struct binding *b, fuse_body *body);
+
 // recipe.c: what a kernel computes ---------------------------------------------------------------------------------
 
 enum { FUSE_OPERANDS = 24 };  // of a kernel, on any device

@@ -89,6 +89,18 @@ static inline zl_array call_output(const struct call *c, int index) {
     return LIKELY(index == 0) ? call_first(c) : call_later(c, index);
 }
 
+// One run of a program. prepare(b, i) gives the outputs of call i their storage (bit k of in_place: that of input k, if
+// it dies here and fits; if not all bits are set, only where no other input is the same); finish(b, i) publishes them and lets inputs go that nothing reads any more.
+struct binding {
+    int calls, lane; // lane: of the unit
+    struct call *const *call;
+    bool (*prepare)(struct binding *b, int index, uint64_t in_place);
+    // Before it, where calls [begin, index] run as one: the result may lie where an input lay that none reads after them.
+    void (*take)(struct binding *b, int begin, int index);
+    void (*finish)(struct binding *b, int index);
+    void (*fail)(struct binding *b, int index); // the thread's error becomes that of the call's outputs
+};
+
 // What an output of a new call looks like.
 struct array_spec {
     zl_dtype dtype;

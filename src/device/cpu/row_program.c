@@ -309,34 +309,10 @@ layout_body *group_plan(struct group *g) {
     return run_elements;
 }
 
-static void fail_from(struct group *g, int index) {
-    for (int i = index; i < g->f.end; i++) {
-        error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit",
-                  g->f.end - g->f.begin);
-        g->b->fail(g->b, i);
-    }
-}
-
-// Gives stored results their memory. When that is out, what comes from there on fails, and the group ends before. One
-// element a line never lies where an input lay: other lines may still read that, or other parts of a product.
-static int prepare(struct group *g) {
-    for (int i = g->f.begin; i < g->f.end; i++) {
-        const struct fuse_row *r = fuse_row(&g->f, i);
-        if (!r->stored)
-            continue;
-        bool in_place = r->kind == ROW_ELEMENTS && !group_has_product(g);
-        if (in_place)
-            g->b->take(g->b, g->f.begin, i);
-        if (g->b->prepare(g->b, i, in_place ? UINT64_MAX : 0))
-            continue;
-        fail_from(g, i);
-        return i;
-    }
-    return g->f.end;
-}
-
-static bool run(struct group *g) {
+static bool run(struct fuse_group *f) {
+    struct group *g = (struct group *)f;
     double weight = 0;
+    g->stretches = 0;
     bind_operands(g);
     for (int i = g->f.begin; i < g->f.end; i++)
         weight += g->p->step[i].weight;
@@ -346,24 +322,6 @@ static bool run(struct group *g) {
     cpu_layout_run(&g->l, weight, group_plan(g), g);
     counter_add(COUNTER_COMPILED, group_compiled(g));
     return true;
-}
-
-static void finish(struct group *g, int end) {
-    g->f.end = end;
-    g->stretches = 0;
-    if (end > g->f.begin && !run(g)) {
-        fail_from(g, g->f.begin);
-        return;
-    }
-    for (int i = g->f.begin; i < end; i++)
-        g->b->finish(g->b, i);
-    counter_add(COUNTER_FUSED, end - g->f.begin);
-}
-
-// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
-static void hold(struct group *g) {
-    for (int i = g->f.begin; i < g->f.end; i++)
-        zl_retain(fuse_output(&g->f, i));
 }
 
 // What a group works on: of a reduction, its input.
@@ -378,12 +336,8 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
     group_begin(&g, p, b, index);
     if (!group_find(&g, NULL) || (g.f.line && !fits(&g)))
         return 0;
-    int end = g.f.end;
-    hold(&g);
-    finish(&g, prepare(&g));
-    for (int i = index; i < end; i++)
-        zl_release(fuse_output(&g.f, i));
-    return end - index;
+    counter_add(COUNTER_FUSED, g.f.end - index);
+    return fuse_run_group(&g.f, b, run);
 }
 
 // Explaining -----------------------------------------------------------------------------------------------------

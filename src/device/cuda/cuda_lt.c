@@ -324,12 +324,13 @@ static bool bring_fused(const struct kernel_place *p, const struct fused *f, str
     return o->bias && is_aligned(o->bias) && bring_all(p, o, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
-static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {
+static bool run_fused(struct fuse_group *g) {
     const struct fused *f = (const struct fused *)g;
+    const struct kernel_place *p = f->g.place;
     struct operands o = {0};
-    o.y = kernel_reach(p, fuse_output(&g->f, g->f.end - 1));
+    o.y = kernel_reach(p, fuse_output(g, g->end - 1));
     lt_take(p->unit);
-    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->f.call[g->f.begin]) == KERNEL_DONE;
+    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->call[g->begin]) == KERNEL_DONE;
     lt_give(p->unit);
     close_copies(p, &o);
     return done || zl_error() ||

@@ -65,52 +65,11 @@ bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const 
     return kernel_add_array(p, k, x);
 }
 
-// All calls of the group fail for the reason of one.
-static void fail(const struct fuse_group *g, struct binding *b, int first) {
-    zl_array reason = fuse_output(g, first);
-    if (array_state(reason) != ARRAY_FAILED)
-        b->fail(b, first);
-    for (int i = g->begin; i < g->end; i++)
-        if (array_state(fuse_output(g, i)) != ARRAY_FAILED) {
-            error_put(reason->failure->kind, reason->failure->message);
-            b->fail(b, i);
-        }
-}
-
-// A thread reads all of its elements before it writes one; of lines, and of a product, others may still read.
-static bool prepare(const struct fuse_group *g, struct binding *b) {
-    for (int i = g->begin; i < g->end; i++) {
-        const struct fuse_row *r = fuse_row(g, i);
-        bool in_place = r->kind == ROW_ELEMENTS && g->row[0].kind != ROW_PRODUCT;
-        if (!r->stored)
-            continue;
-        if (in_place)
-            b->take(b, g->begin, i);
-        if (b->prepare(b, i, in_place ? UINT64_MAX : 0))
-            continue;
-        fail(g, b, i);
-        return false;
-    }
-    return true;
-}
-
-// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
-int group_run(struct kernel_group *group, struct binding *b, group_body *body, const struct kernel_place *p) {
-    const struct fuse_group *g = &group->f;
-    int calls = g->end - g->begin;
+int group_run(struct kernel_group *g, struct binding *b, fuse_body *body, const struct kernel_place *p) {
+    int calls = g->f.end - g->f.begin;
+    g->place = p;
     if (p->batch)
-        return body(p, group), calls;
-    for (int i = g->begin; i < g->end; i++)
-        zl_retain(fuse_output(g, i));
-    if (prepare(g, b)) {
-        if (body(p, group))
-            for (int i = g->begin; i < g->end; i++)
-                b->finish(b, i);
-        else
-            fail(g, b, g->begin);
-        counter_add(COUNTER_FUSED, calls > 1 ? calls : 0);
-    }
-    for (int i = g->begin; i < g->end; i++)
-        zl_release(fuse_output(g, i));
-    return calls;
+        return body(&g->f), calls;
+    counter_add(COUNTER_FUSED, calls > 1 ? calls : 0);
+    return fuse_run_group(&g->f, b, body);
 }

@@ -7,6 +7,7 @@
 
 struct kernel_group {
     struct fuse_group f;
+    const struct kernel_place *place; // where it runs
     int inputs;
     zl_array input[KERNEL_OPERANDS];
     zl_dtype dtype[KERNEL_OPERANDS]; // as they are read
@@ -23,9 +24,7 @@ bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, cons
 // Adds the memory of an input, or its value. False and an error.
 bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at);
 
-// Gives outputs their memory, runs body, and publishes them, or fails all of them; how many calls there were. The group is
-// the first member of what body gets.
-typedef bool group_body(const struct kernel_place *p, struct kernel_group *g);
-int group_run(struct kernel_group *g, struct binding *b, group_body *body, const struct kernel_place *p);
+// Runs the group, or, for a batch, only looks for its kernels. Returns how many calls there were.
+int group_run(struct kernel_group *g, struct binding *b, fuse_body *body, const struct kernel_place *p);
 
 #endif

@@ -204,8 +204,10 @@ static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, stru
     return ok;
 }
 
-static bool run(const struct kernel_place *p, struct kernel_group *g) {
-    struct lines *m = (struct lines *)g;
+static bool run(struct fuse_group *f) {
+    struct lines *m = (struct lines *)f;
+    const struct kernel_group *g = &m->g;
+    const struct kernel_place *p = g->place;
     struct kernel_call k;
     choose(p, m);
     kernel_begin_call(&k);

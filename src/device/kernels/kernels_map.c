@@ -254,9 +254,11 @@ static bool is_transpose(const struct map_group *m, struct kernel_layout *out) {
     return kernel_is_transpose(out);
 }
 
-static bool run(const struct kernel_place *p, struct kernel_group *g) {
+static bool run(struct fuse_group *f) {
     static const int64_t none[KERNEL_OPERANDS];
-    struct map_group *m = (struct map_group *)g;
+    struct map_group *m = (struct map_group *)f;
+    const struct kernel_group *g = &m->g;
+    const struct kernel_place *p = g->place;
     struct kernel_layout across;
     lay_out(m);
     if (m->l.size == 0)

@@ -1,0 +1,46 @@
+// run.c - runs the calls of a group as one: gives their results memory, then publishes all of them, or fails all of them.
+
+#include "fuse/fuse.h"
+
+// All calls of the group fail for the reason of one.
+static void fail(const struct fuse_group *g, struct binding *b, int first) {
+    zl_array reason = fuse_output(g, first);
+    if (array_state(reason) != ARRAY_FAILED)
+        b->fail(b, first);
+    for (int i = g->begin; i < g->end; i++)
+        if (array_state(fuse_output(g, i)) != ARRAY_FAILED) {
+            error_put(reason->failure->kind, reason->failure->message);
+            b->fail(b, i);
+        }
+}
+
+// A pass over elements reads those of a place before it writes there. Of lines, and of a product, others may still read.
+static bool prepare(const struct fuse_group *g, struct binding *b) {
+    for (int i = g->begin; i < g->end; i++) {
+        const struct fuse_row *r = fuse_row(g, i);
+        bool in_place = r->kind == ROW_ELEMENTS && g->row[0].kind != ROW_PRODUCT;
+        if (!r->stored)
+            continue;
+        if (in_place)
+            b->take(b, g->begin, i);
+        if (b->prepare(b, i, in_place ? UINT64_MAX : 0))
+            continue;
+        fail(g, b, i);
+        return false;
+    }
+    return true;
+}
+
+// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
+int fuse_run_group(struct fuse_group *g, struct binding *b, fuse_body *body) {
+    for (int i = g->begin; i < g->end; i++)
+        zl_retain(fuse_output(g, i));
+    bool is_ready = prepare(g, b), done = is_ready && body(g);
+    for (int i = g->begin; done && i < g->end; i++)
+        b->finish(b, i);
+    if (is_ready && !done)
+        fail(g, b, g->begin);
+    for (int i = g->begin; i < g->end; i++)
+        zl_release(fuse_output(g, i));
+    return g->end - g->begin;
+}
