@@ -192,26 +192,22 @@ void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool
 void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step, bool wide);
 
 // kernels_work.c: one launch of a tile kernel while its arguments are collected, in the order of the kernel's parameters, and its sizes, in
-// that of its symbols. What is pointed to has to last until it runs. `what` begins errors.
+// that of its symbols. `what` begins errors.
 enum { WORK_CLAUSES = 16 };
 struct kernel_work {
     const struct kernel_place *place;
     const char *what;
     bool wide;   // some size or position needs more than 31 bits: indices have 64
     bool failed; // an error was set
-    int parts, sizes;
-    struct work_part {
-        enum { WORK_VALUE, WORK_INT, WORK_MEMORY, WORK_TABLE, WORK_ROWS } kind;
-        int rows, columns;
-        const void *value;
-        void *memory;
-        size_t bytes;
-        int64_t number;
-    } part[20];
+    int sizes;
     int64_t size[24];
+    uint64_t numbers; // bit i: argument i is numbers as wide as indices are, which have 64 bits until it is launched
+    struct kernel_call k;
 };
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
-void work_value(struct kernel_work *w, const void *value, size_t bytes);
+static inline void work_value(struct kernel_work *w, const void *value, size_t bytes) {
+    kernel_add(&w->k, value, bytes);
+}
 void work_int(struct kernel_work *w, int64_t number); // as wide as indices are
 // Memory of so many bytes, or of as many as the kernel reaches. NULL fails, with the error of whoever gave it.
 void work_bytes(struct kernel_work *w, void *memory, size_t reach);

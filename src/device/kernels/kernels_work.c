@@ -1,34 +1,34 @@
 // kernels_work.c - one launch of a tile kernel while its arguments are collected. How wide indices are is known when all of them are
-// there: tables and numbers are written then.
+// there: tables and numbers become narrow then.
 
 #include "device/kernels/kernels.h"
 #include "kernel/kernel.h"
 
 #include <assert.h>
+#include <string.h>
 
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what) {
     w->place = p;
     w->what = what;
     w->wide = w->failed = false;
-    w->parts = w->sizes = 0;
+    w->sizes = 0;
+    w->numbers = 0;
+    kernel_begin_call(&w->k);
 }
 
-static void add(struct kernel_work *w, struct work_part part) {
-    assert(w->parts < (int)COUNT(w->part));
-    w->part[w->parts++] = part;
-}
-
-void work_value(struct kernel_work *w, const void *value, size_t bytes) {
-    add(w, (struct work_part){.kind = WORK_VALUE, .value = value, .bytes = bytes});
+// The last argument is numbers.
+static void mark_numbers(struct kernel_work *w) {
+    w->numbers |= (uint64_t)1 << (w->k.arguments - 1);
 }
 
 void work_int(struct kernel_work *w, int64_t number) {
-    add(w, (struct work_part){.kind = WORK_INT, .number = number});
+    kernel_add_int(&w->k, number, true);
+    mark_numbers(w);
 }
 
 void work_bytes(struct kernel_work *w, void *memory, size_t reach) {
     w->failed |= !memory && !w->place->batch; // of a batch nothing has memory yet
-    add(w, (struct work_part){.kind = WORK_MEMORY, .memory = memory, .bytes = reach});
+    kernel_add_bytes(&w->k, memory, reach);
 }
 
 void work_memory(struct kernel_work *w, void *memory) {
@@ -53,12 +53,13 @@ void work_array(struct kernel_work *w, zl_array x) {
 void work_table(struct kernel_work *w, const struct kernel_layout *l) {
     w->failed |= !kernel_check_axes(l, w->what);
     w->wide |= layout_is_wide(l);
-    add(w, (struct work_part){.kind = WORK_TABLE, .value = l});
+    kernel_add_table(&w->k, l, true);
+    mark_numbers(w);
 }
 
 void work_rows(struct kernel_work *w, int rows, int columns, const int64_t *value, int step) {
-    add(w, (struct work_part){
-               .kind = WORK_ROWS, .rows = rows, .columns = columns, .value = value, .number = step});
+    kernel_add_rows(&w->k, rows, columns, value, step, true);
+    mark_numbers(w);
 }
 
 void work_sizes(struct kernel_work *w, int count, const int64_t *size) {
@@ -69,25 +70,24 @@ void work_sizes(struct kernel_work *w, int count, const int64_t *size) {
     }
 }
 
-static void add_argument(struct kernel_call *k, const struct work_part *a, bool wide) {
-    switch (a->kind) {
-    case WORK_VALUE: kernel_add(k, a->value, a->bytes); return;
-    case WORK_INT: kernel_add_int(k, a->number, wide); return;
-    case WORK_MEMORY: kernel_add_bytes(k, a->memory, a->bytes); return;
-    case WORK_TABLE: kernel_add_table(k, a->value, wide); return;
-    case WORK_ROWS: kernel_add_rows(k, a->rows, a->columns, a->value, (int)a->number, wide); return;
+static void narrow(struct kernel_call *k, uint64_t arguments) {
+    for (; arguments; arguments &= arguments - 1) {
+        struct kernel_argument *a = &k->argument[__builtin_ctzll(arguments)];
+        char *to = k->room + ((const char *)a->value - k->room);
+        a->bytes /= 2;
+        for (size_t i = 0; i < a->bytes; i += sizeof(int32_t)) {
+            int64_t number;
+            memcpy(&number, to + 2 * i, sizeof number);
+            memcpy(to + i, &(int32_t){(int32_t)number}, sizeof(int32_t));
+        }
     }
 }
 
 bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make) {
-    struct kernel_call k;
     const struct kernel_tiles *kernel = w->failed ? NULL : kernel_find_tiles(w->place, key, bytes, make, key);
-    if (!kernel)
-        return false;
-    kernel_begin_call(&k);
-    for (int i = 0; i < w->parts; i++)
-        add_argument(&k, &w->part[i], w->wide);
-    return kernel_launch_tiles(w->place, kernel, &k, w->sizes, w->size);
+    if (!w->wide)
+        narrow(&w->k, w->numbers);
+    return kernel && kernel_launch_tiles(w->place, kernel, &w->k, w->sizes, w->size);
 }
 
 // Files ------------------------------------------------------------------------------------------------------------
