@@ -58,16 +58,16 @@ bool kernel_attention(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     // Matrix instructions cut keys by the number of queries.
     if (!device_batch_invariant() && attention_few_fits(p->record, &a))
-        return attention_few(p, c);
+        return attention_few(p, c, &a);
     if (!device_batch_invariant() && flash_fits(p, &a, false))
-        return flash_attend(p, c);
+        return flash_attend(p, c, &a);
     return launch(p, &a, FORWARD, call_first(c), call_output(c, 1));
 }
 
 bool kernel_attention_vjp(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     if (flash_fits(p, &a, true))
-        return flash_attend_vjp(p, c);
+        return flash_attend_vjp(p, c, &a);
     return launch(p, &a, OF_QUERIES, call_first(c), a.sinks ? call_output(c, 3) : NULL) &&
            launch(p, &a, OF_KEYS, call_output(c, 1), call_output(c, 2));
 }

@@ -1,7 +1,6 @@
 // kernels_attention_few.c - attention of few queries, split over keys (src/kernel/attention_few.tile), for units with matrix instructions.
 
 #include "device/kernels/kernels_flash.h"
-#include "kernel/kernel.h"
 
 enum { B, N, T, D }; // axes of q: batch, heads, queries, size of a head
 enum {
@@ -90,12 +89,11 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
                                        a->mask ? 2 - is_truth : 0, a->sinks != NULL});
 }
 
-bool attention_few(const struct kernel_place *p, const struct call *c) {
-    struct attention a = op_attention_read(c, c->in);
+bool attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a) {
     struct operand o[INPUTS] = {{{0}}};
     struct kernel_work w;
     work_open(&w, p, "attention");
-    bool done = launch(&w, c, &a, o);
+    bool done = launch(&w, c, a, o);
     for (int i = 0; i < INPUTS; i++)
         kernel_scratch_close(p, &o[i].copy);
     return done;

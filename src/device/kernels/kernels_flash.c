@@ -96,18 +96,16 @@ static bool launch(const struct kernel_place *p, const struct attention *a, cons
 }
 
 // A state that nobody reads is not written.
-bool flash_attend(const struct kernel_place *p, const struct call *c) {
-    struct attention a = op_attention_read(c, c->in);
-    struct flash f = flash_of(&a, false, p->record->group->joined > 0);
+bool flash_attend(const struct kernel_place *p, const struct call *c, const struct attention *a) {
+    struct flash f = flash_of(a, false, p->record->group->joined > 0);
     zl_array y = call_first(c), state = call_output(c, 1);
     f.keeps = !array_is_forgotten(state);
-    return launch(p, &a, &f, 3, (const zl_array[]){a.q, a.k, a.v}, 2,
+    return launch(p, a, &f, 3, (const zl_array[]){a->q, a->k, a->v}, 2,
                   (const zl_array[]){y, f.keeps ? state : y});
 }
 
-bool flash_attend_vjp(const struct kernel_place *p, const struct call *c) {
-    struct attention a = op_attention_read(c, c->in);
-    struct flash f = flash_of(&a, true, p->record->group->joined > 0);
-    return launch(p, &a, &f, INPUTS, (const zl_array[INPUTS]){a.q, a.k, a.v, a.y, a.g, a.state}, 3,
+bool flash_attend_vjp(const struct kernel_place *p, const struct call *c, const struct attention *a) {
+    struct flash f = flash_of(a, true, p->record->group->joined > 0);
+    return launch(p, a, &f, INPUTS, (const zl_array[INPUTS]){a->q, a->k, a->v, a->y, a->g, a->state}, 3,
                   (const zl_array[]){call_first(c), call_output(c, 1), call_output(c, 2)});
 }

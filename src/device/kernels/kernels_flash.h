@@ -21,12 +21,12 @@ struct tile_kernel *flash_make(const void *f); // as of kernel_maker
 
 // Whether the kernels compute the call on this unit: of f16 or bf16, heads of a multiple of 16 elements, without mask and sinks.
 bool flash_fits(const struct kernel_place *p, const struct attention *a, bool backward);
-bool flash_attend(const struct kernel_place *p, const struct call *c);     // false and an error
-bool flash_attend_vjp(const struct kernel_place *p, const struct call *c); // false and an error
+bool flash_attend(const struct kernel_place *p, const struct call *c, const struct attention *a);     // false and an error
+bool flash_attend_vjp(const struct kernel_place *p, const struct call *c, const struct attention *a); // false and an error
 
 // kernels_attention_few.c: whether a unit's matrix instructions compute the call split over keys: 16 queries at most, of all heads that share
 // keys. False and an error.
 bool attention_few_fits(const struct target *unit, const struct attention *a);
-bool attention_few(const struct kernel_place *p, const struct call *c);
+bool attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a);
 
 #endif

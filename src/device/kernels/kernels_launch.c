@@ -133,12 +133,6 @@ int64_t layout_reach(const struct kernel_layout *l, int operand, int64_t at) {
     return at + 1;
 }
 
-static void put(char **to, int64_t value, bool wide) {
-    int32_t narrow = (int32_t)value;
-    memcpy(*to, wide ? (void *)&value : (void *)&narrow, wide ? 8 : 4);
-    *to += wide ? 8 : 4;
-}
-
 bool kernel_check_axes(const struct kernel_layout *l, const char *what) {
     return l->axes <= KERNEL_AXES ||
            error_false(ZL_ERROR_DEVICE,
@@ -148,19 +142,27 @@ bool kernel_check_axes(const struct kernel_layout *l, const char *what) {
 
 void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step,
                      bool wide) {
-    char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
-    assert((size_t)(rows * columns) * 8 <= sizeof room);
-    for (int i = 0; i < rows * columns; i++)
-        put(&to, value[i / columns * step + i % columns], wide);
-    kernel_add(k, room, (size_t)(to - room));
+    union {
+        int64_t wide[(KERNEL_OPERANDS + 1) * KERNEL_AXES];
+        int32_t narrow[(KERNEL_OPERANDS + 1) * KERNEL_AXES];
+    } room;
+    assert((size_t)(rows * columns) <= COUNT(room.wide));
+    for (int i = 0; i < rows * columns; i++) {
+        int64_t number = value[i / columns * step + i % columns];
+        if (wide)
+            room.wide[i] = number;
+        else
+            room.narrow[i] = (int32_t)number;
+    }
+    kernel_add(k, &room, (size_t)(rows * columns) * (wide ? 8 : 4));
 }
 
 void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool wide) {
-    char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
+    int64_t value[KERNEL_OPERANDS + 1][KERNEL_AXES];
     for (int row = 0; row <= l->operands; row++)
         for (int i = 0; i < KERNEL_AXES; i++) {
             int axis = l->axes - 1 - i;
-            put(&to, axis < 0 ? row == 0 : row ? l->stride[row - 1][axis] : l->dim[axis], wide);
+            value[row][i] = axis < 0 ? row == 0 : row ? l->stride[row - 1][axis] : l->dim[axis];
         }
-    kernel_add(k, room, (size_t)(to - room));
+    kernel_add_rows(k, l->operands + 1, KERNEL_AXES, value[0], KERNEL_AXES, wide);
 }

@@ -170,18 +170,12 @@ bool kernel_concatenate(const struct kernel_place *p, const struct call *c) {
     return true;
 }
 
-// The same number for all elements: inline, or read through strides of 0.
-static struct side one_for_all(const struct kernel_place *p, zl_array x, union scalar *room) {
-    struct side s = side_of(p, x, room);
-    s.stride = NULL;
-    return s;
-}
-
 bool kernel_pad(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     union scalar room, number;
-    struct side to = side_of(p, y, NULL);
-    if (!move(p, y, y->ndim, y->dim, to, one_for_all(p, c->in[1], &number)))
+    struct side to = side_of(p, y, NULL), padding = side_of(p, c->in[1], &number);
+    padding.stride = NULL; // the same for all elements
+    if (!move(p, y, y->ndim, y->dim, to, padding))
         return false;
     for (int i = 0; i < y->ndim; i++)
         to.at += call_args(c)[i] * array_stride(y)[i];

@@ -57,23 +57,29 @@ static expr build_place(const struct places *l, expr i, expr first, expr *inside
     return to[0];
 }
 
-// Opens a map over the entries, from which `i` is read.
-static expr open_entries(expr n) {
-    const struct tile_name *name = tile_index("i", n);
-    tile_open_map(1, &name, &n);
-    return tile_name_value(name, TILE_INDEX);
-}
-
 struct tile_kernel *kernel_make_places(const void *data) {
     const struct place_recipe *r = data;
-    fuse_begin("places", r->wide);
-    zl_dtype dtype = r->wide ? ZL_UINT64 : ZL_UINT32;
+    zl_dtype dtype = r->gathers ? (zl_dtype)r->word : r->wide ? ZL_UINT64 : ZL_UINT32;
     struct tile_type type = tile_type_of(dtype);
-    expr n = fuse_symbol("n", -1, 0, 1), inside;
+    struct fuse_operand x = {0};
+    fuse_begin(r->gathers ? "gather" : "places", r->wide);
+    expr n = fuse_symbol("n", -1, 0, 1), first = tile_number(0), inside;
+    if (r->gathers) {
+        x = fuse_declare("x", 0, dtype, fuse_symbol("m", -1, 0, 1), false);
+        first = fuse_symbol("at", -1, 0, 1);
+    }
     struct places l = declare_places(&r->key);
     struct fuse_operand y = fuse_declare("y", 0, dtype, n, true);
-    expr i = open_entries(n), place = tile_cast(type, build_place(&l, i, tile_number(0), &inside));
-    fuse_put(&y, i, r->moves ? place : SELECT(inside, place, tile_const_int(type, -1)));
+    const struct tile_name *name = tile_index("i", n);
+    expr i = tile_name_value(name, TILE_INDEX);
+    tile_open_map(1, &name, &n);
+    expr place = build_place(&l, i, first, &inside);
+    if (r->gathers)
+        fuse_put(&y, i, fuse_read(&x, place));
+    else if (r->moves)
+        fuse_put(&y, i, tile_cast(type, place));
+    else
+        fuse_put(&y, i, SELECT(inside, tile_cast(type, place), tile_const_int(type, -1)));
     tile_close();
     return tile_end();
 }
@@ -129,26 +135,6 @@ struct index_list kernel_list_indices(zl_array x, int count, const zl_array *ind
 
 // Gather -----------------------------------------------------------------------------------------------------------
 
-struct recipe {
-    char name[8];       // no other kernel has such a key
-    int32_t word, wide; // word: kernel_word
-    struct index_key key;
-};
-
-static struct tile_kernel *make_gather(const void *data) {
-    const struct recipe *r = data;
-    fuse_begin("gather", r->wide);
-    expr n = fuse_symbol("n", -1, 0, 1), m = fuse_symbol("m", -1, 0, 1), first = fuse_symbol("at", -1, 0, 1),
-         inside;
-    struct fuse_operand x = fuse_declare("x", 0, (zl_dtype)r->word, m, false);
-    struct places l = declare_places(&r->key);
-    struct fuse_operand y = fuse_declare("y", 0, (zl_dtype)r->word, n, true);
-    expr i = open_entries(n);
-    fuse_put(&y, i, fuse_read(&x, build_place(&l, i, first, &inside)));
-    tile_close();
-    return tile_end();
-}
-
 // l: axes of the result; operands: x, then the indices.
 static bool gather(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l,
                    const struct index_list *list) {
@@ -160,8 +146,9 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     kernel_add_indices(&w, l, list);
     work_result(&w, call_first(c));
     w.wide |= kernel_indices_are_wide(l, list);
-    struct recipe r = {"gather", kernel_word(array_item(x)), w.wide, kernel_index_key(list)};
-    return work_run(&w, &r, sizeof r, make_gather);
+    struct place_recipe r = {
+        "places", w.wide, true, true, kernel_word(array_item(x)), kernel_index_key(list)};
+    return work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
 // The array's own axes, which no index has a stride along.

@@ -23,11 +23,13 @@ struct index_key { // part of a kernel's key
 struct index_key kernel_index_key(const struct index_list *list);
 
 // The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is wide, u64; all ones where an
-// index is out of range, unless it moves what does not lie in the array wholly. Its parameters are those of kernel_add_indices and the places, its sizes the number
-// of entries and those of kernel_add_indices.
+// index is out of range, unless it moves what does not lie in the array wholly. One that gathers gives what an array holds there. Its
+// parameters are that array, those of kernel_add_indices and the result; its sizes the number of entries, the elements of the array
+// and where it begins, and those of kernel_add_indices.
 struct place_recipe {
     char name[8]; // no other kernel has such a key
     int32_t wide, moves;
+    int32_t gathers, word; // word: kernel_word of the array
     struct index_key key;
 };
 struct tile_kernel *kernel_make_places(const void *recipe);

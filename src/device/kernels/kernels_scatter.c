@@ -45,7 +45,7 @@ static bool find_places(const struct scattering *s, void *places) {
     kernel_add_indices(&w, &s->at, &s->list);
     work_memory(&w, places);
     w.wide = s->wide; // of all launches
-    struct place_recipe r = {"places", s->wide, s->moves, kernel_index_key(&s->list)};
+    struct place_recipe r = {"places", s->wide, s->moves, false, 0, kernel_index_key(&s->list)};
     return work_run(&w, &r, sizeof r, kernel_make_places);
 }
 

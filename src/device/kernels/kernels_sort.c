@@ -160,11 +160,6 @@ static struct sorting sorting_of(const struct kernel_place *p, const struct call
     return s;
 }
 
-static bool sort(const struct kernel_place *p, const struct call *c, bool positions) {
-    struct sorting s = sorting_of(p, c, positions);
-    return s.to && s.from && run(&s);
-}
-
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n) {
     struct sorting s = sorting_by(p, ZL_INT64, true);
     s.lines = 1;
@@ -175,11 +170,8 @@ bool kernel_order_places(const struct kernel_place *p, void *order, void *places
 }
 
 bool kernel_sort(const struct kernel_place *p, const struct call *c) {
-    return sort(p, c, false);
-}
-
-bool kernel_argsort(const struct kernel_place *p, const struct call *c) {
-    return sort(p, c, true);
+    struct sorting s = sorting_of(p, c, c->op == &op_argsort);
+    return s.to && s.from && run(&s);
 }
 
 bool kernel_partition(const struct kernel_place *p, const struct call *c) {

@@ -26,7 +26,7 @@ struct kernel_tiles {
     struct tile_tape *sizes; // bytes of rooms, then groups of grids
     void *kept;              // of a target that runs tile kernels as they are; then it has neither
     struct parameter {
-        char *name;
+        char name[32];
         enum kernel_access access;
     } parameter[PARAMETERS];
     struct kernel_function grid[];
@@ -49,8 +49,6 @@ static bool check(const struct kernel_place *p, const struct group_kernel *g) {
 static void tiles_free(struct kernel_tiles *t) {
     if (!t)
         return;
-    for (int i = 0; i < t->parameters; i++)
-        memory_free(t->parameter[i].name);
     tile_tape_free(t->bytes);
     tile_tape_free(t->sizes);
     memory_free(t->text);
@@ -77,11 +75,8 @@ static struct kernel_tiles *keep_parameters(const struct tile_kernel *kernel, in
     for (; t->parameters < kernel->parameters; t->parameters++) {
         const struct tile_parameter *p = &kernel->parameter[t->parameters];
         const char *name = p->is_scalar ? p->scalar->text : p->buffer->text;
-        t->parameter[t->parameters] = (struct parameter){memory_copy_text(name), access_of(p)};
-        if (!t->parameter[t->parameters].name) {
-            tiles_free(t);
-            return NULL;
-        }
+        snprintf(t->parameter[t->parameters].name, sizeof t->parameter[0].name, "%s", name);
+        t->parameter[t->parameters].access = access_of(p);
     }
     return t;
 }
