@@ -171,14 +171,13 @@ bool kernel_csr_matmul(const struct kernel_place *p, const struct call *c) {
         return false;
     if (call_args(c)[0])
         return run_transposed(p, c, &m);
-    int lanes = y->dim[1] == 1 ? lanes_for(m.indices->dim[0], y->dim[0]) : 0;
+    bool is_single = y->dim[1] == 1;
     work_open(&w, p, c->op->name);
-    work_sizes(&w, lanes ? 1 : 2, y->dim);
+    work_sizes(&w, 2, y->dim);
     for (int i = 0; i < c->inputs; i++)
         work_array(&w, c->in[i]);
     work_result(&w, y);
-    return lanes ? WORK_FILE(&w, "csr_matvec", "BITS=%b,INDEX=i%b,WHICH=%t,ITEM=%t,LANES=%d",
-                             m.indices->dtype, y->dtype, lanes)
-                 : WORK_FILE(&w, "csr_matmul", "BITS=%b,INDEX=i%b,WHICH=%t,ITEM=%t", m.indices->dtype,
-                             y->dtype);
+    return WORK_FILE(&w, "csr_matmul", "BITS=%b,INDEX=i%b,WHICH=%t,ITEM=%t,LANES=%d,SINGLE=%d",
+                     m.indices->dtype, y->dtype, is_single ? lanes_for(m.indices->dim[0], y->dim[0]) : 1,
+                     is_single);
 }
