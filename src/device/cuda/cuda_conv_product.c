@@ -130,7 +130,9 @@ static bool multiply(const struct kernel_place *p, int64_t m, int64_t k, int64_t
     struct lt_product *r = lt_find(p->unit, p->lane, &key);
     bool done = r && lt_multiply(p->unit, p->lane, r, &key, &memory);
     lt_give(p->unit);
-    return done || zl_error() || error_false(ZL_ERROR_DEVICE, "cuda: cuBLASLt has no such product");
+    if (!done && !zl_error())
+        error_set(ZL_ERROR_DEVICE, "cuda: cuBLASLt has no such product");
+    return done;
 }
 
 static bool run(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory,

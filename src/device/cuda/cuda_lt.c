@@ -333,8 +333,9 @@ static bool run_fused(struct fuse_group *g) {
     bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->call[g->begin]) == KERNEL_DONE;
     lt_give(p->unit);
     close_copies(p, &o);
-    return done || zl_error() ||
-           error_false(ZL_ERROR_DEVICE, "cuda: cuBLASLt does not take the product any more");
+    if (!done && !zl_error())
+        error_set(ZL_ERROR_DEVICE, "cuda: cuBLASLt does not take the product any more");
+    return done;
 }
 
 // Whether cuBLASLt has an algorithm: results begin where memory does.
