@@ -237,21 +237,6 @@ static void run_kernel(const void *context, char *const *p, int64_t n, int64_t m
     call_stretch(&g->stretch[0], (const char *const *)p, n, g->l.run ? g->l.run : n + more);
 }
 
-static void run_elements(const void *context, char *const *p, int64_t n, int64_t more) {
-    (void)more;
-    const struct group *g = context;
-    _Alignas(
-        64) char room[GROUP_TEMPS * TILE_LEAST * 8 > TEMP_ROOM ? GROUP_TEMPS * TILE_LEAST * 8 : TEMP_ROOM];
-    const char *place[LAYOUT_OPERANDS + GROUP_TEMPS], *const *at = place + GROUP_TEMPS;
-    for (int k = 0; k < g->l.operands; k++)
-        place[GROUP_TEMPS + k] = p[k];
-    for (int k = 0; k < g->temps; k++)
-        place[GROUP_TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
-    for (int i = 0; i < g->f.end - g->f.begin; i++)
-        if (g->f.row[i].kind == ROW_ELEMENTS)
-            call_row(&g->row[i], at, n, g->l.run);
-}
-
 // Elements behind a line that the next ones will read from memory: those of an input, which lies in sequence.
 static int64_t count_more(const struct group *g, const struct row *r, const char *from) {
     const int k = r->at[1];
@@ -269,9 +254,11 @@ static void reduce_lines(const struct group *g, const struct row *r, char *to, c
     cpu_reduce_store(&r->by, to, sum, lines);
 }
 
-static void run_lines(const void *context, char *const *p, int64_t n, int64_t more) {
+// Rows, and stretches of lines, one after the other. Elements that are reduced nowhere are one line.
+static void run_rows(const void *context, char *const *p, int64_t n, int64_t more) {
     (void)more;
     const struct group *g = context;
+    const int64_t line = g->f.line ? g->f.line : n, run = g->f.line ? line : g->l.run;
     _Alignas(64) char room[LINE_ROOM], line_room[GROUP_TEMPS][LINES_MOST * 8];
     const char *place[LAYOUT_OPERANDS + 2 * GROUP_TEMPS], *const *at = place + 2 * GROUP_TEMPS;
     for (int k = 0; k < g->l.operands; k++)
@@ -286,14 +273,14 @@ static void run_lines(const void *context, char *const *p, int64_t n, int64_t mo
         enum row_kind kind = g->f.row[i].kind;
         if (next < last && next->begin == g->f.begin + i) {
             if (next->reduces)
-                call_lines(next, at, g->f.line, n / g->f.line);
+                call_lines(next, at, line, n / line);
             else
-                call_stretch(next, at, n, next->has_runs ? g->f.line : n);
+                call_stretch(next, at, n, next->has_runs ? line : n);
             i = next++->end - g->f.begin - 1;
         } else if (kind == ROW_REDUCE)
-            reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->f.line);
+            reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / line);
         else if (kind == ROW_ELEMENTS || kind == ROW_LINES)
-            call_row(r, at, kind == ROW_LINES ? n / g->f.line : n, g->f.line);
+            call_row(r, at, kind == ROW_LINES ? n / line : n, run);
     }
 }
 
@@ -301,12 +288,13 @@ layout_body *group_plan(struct group *g) {
     if (g->f.line) {
         plan_lines(g);
         group_find_kernels(g);
-        return run_lines;
+        return run_rows;
     }
     if (plan_kernel(g))
         return run_kernel;
+    g->stretches = 0; // operands become other vectors
     plan_elements(g);
-    return run_elements;
+    return run_rows;
 }
 
 static bool run(struct fuse_group *f) {
