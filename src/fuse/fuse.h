@@ -256,16 +256,13 @@ expr fuse_read(const struct fuse_operand *o, expr at); // the element at a posit
 void fuse_put(const struct fuse_operand *o, expr at, expr value);
 // Moves `count` neighbours in an unrolled loop, which passes make vectors of where positions are multiples of the vector's elements.
 void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at, int count);
-// Assigns a value to a variable of its own (two of a complex number) and returns what reads it: statements that use an expression
-// compute it each, and read again what it loads.
-expr fuse_keep(int number, expr value);
 // A table of numbers of index type that a launch passes by value, and one of its numbers.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
 // tile_walk, for which each place that is not NULL becomes a variable.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
-// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept,
-// by fuse_keep(k, ...), for recipes of several results. rare: see fuse_apply.
+// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept in
+// variables, for recipes of several results. rare: see fuse_apply.
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
 
 // map.c: kernels of elements ------------------------------------------------------------------------------------------

@@ -108,11 +108,13 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
 
 // Variables ----------------------------------------------------------------------------------------------------------
 
-expr fuse_keep(int number, expr value) {
+// Assigns a value to a variable of its own, two of a complex number: statements that use an expression compute it each, and read
+// again what it loads.
+static expr keep(expr value) {
     if (!value || !tile_type_is_complex(value->type))
-        return tile_variable(name_of("row", number).text, value);
-    expr re = tile_variable(name_of("re", number).text, RE(value));
-    return COMPLEX(re, tile_variable(name_of("im", number).text, IM(value)));
+        return tile_variable("row", value);
+    expr re = tile_variable("re", RE(value));
+    return COMPLEX(re, tile_variable("im", IM(value)));
 }
 
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns) {
@@ -126,7 +128,7 @@ expr fuse_entry(const struct tile_buffer *table, int row, expr column) {
 
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place) {
     for (int k = 0; k < count; k++)
-        place[k] = place[k] ? tile_variable(name_of("place", k).text, place[k]) : NULL;
+        place[k] = place[k] ? tile_variable("place", place[k]) : NULL;
     tile_walk(table, inner, which, count, place);
 }
 
@@ -141,6 +143,6 @@ void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *inpu
             arg[j] = fuse_is_row(row->arg[j]) ? value[row->arg[j]] : input[row->arg[j] & ~FUSE_INPUT];
         value[k] = fuse_apply(row, arg, rare);
         if (keeps)
-            value[k] = fuse_keep(k, value[k]);
+            value[k] = keep(value[k]);
     }
 }

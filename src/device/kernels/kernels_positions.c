@@ -4,8 +4,6 @@
 #include "device/kernels/kernels_positions.h"
 #include "tile/notation.h"
 
-#include <stdio.h>
-
 // Building ---------------------------------------------------------------------------------------------------------
 
 // Parameters of a kernel of places.
@@ -30,14 +28,10 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
     struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
     expr column = tile_number(k);
     wide.bits = (uint8_t)MAX_OF(wide.bits, index.bits);
-    char text[24];
-    snprintf(text, sizeof text, "found%d", k);
-    const struct tile_name *found = tile_name(text, wide);
-    tile_assign(found, tile_cast(wide, given));
     expr zero = tile_const_int(wide, 0), last = tile_cast(wide, fuse_entry(l->of, INDEX_LAST, column)),
-         value = tile_name_value(found, TILE_LOCAL);
-    tile_assign(found, SELECT(LT(value, zero),
-                              ADD(value, tile_cast(wide, fuse_entry(l->of, INDEX_DIM, column))), value));
+         dim = tile_cast(wide, fuse_entry(l->of, INDEX_DIM, column)),
+         value = tile_variable("found", tile_cast(wide, given));
+    tile_assign(value ? value->name : NULL, SELECT(LT(value, zero), ADD(value, dim), value));
     *inside = AND(*inside, AND(GE(value, zero), LE(value, last)));
     return tile_cast(index, MIN(MAX(value, zero), last));
 }
