@@ -22,8 +22,8 @@ struct sorting {
 };
 
 // Clauses that all kernels have, and what they are given.
-#define OF_ALL         "ITEM=u%d,KEY=u%d,RESULT=u%d,LAST=%d,POSITIONS=%d,%i"
-#define GIVEN(s, last) 8 * (s)->item, 8 * (s)->key, (s)->positions ? 32 : 8 * (s)->item, last, (s)->positions
+#define OF_ALL   "ITEM=u%d,KEY=u%d,RESULT=u%d,POSITIONS=%d,%i"
+#define GIVEN(s) 8 * (s)->item, 8 * (s)->key, (s)->positions ? 32 : 8 * (s)->item, (s)->positions
 
 // Sorts tiles, or only makes their keys; the last pass writes the result.
 static bool sort_tiles(const struct sorting *s, const struct kernel_items *to, bool last, bool only_keys) {
@@ -42,12 +42,12 @@ static bool sort_tiles(const struct sorting *s, const struct kernel_items *to, b
     work_memory(&w, last ? s->to : to->key.memory);
     work_memory(&w, last ? s->to : to->at.memory);
     w.wide = s->wide; // of all launches
-    return WORK_FILE(&w, "sort",
-                     OF_ALL
-                     ",TILE=%d,LOG=%d,GROUPED=%d,KIND=%d,WIDTH=%d,MANTISSA=%d,PART=u%d,PARTS=%d,ZEROS=%d",
-                     GIVEN(s, last), s->tile, only_keys ? 0 : __builtin_ctz((unsigned)s->tile), s->grouped,
-                     kind, is_complex ? 32 : 8 * s->item, mantissa[s->dtype], is_complex ? 32 : 8 * s->key,
-                     1 + is_complex, is_complex || s->positions || s->grouped);
+    return WORK_FILE(
+        &w, "sort",
+        OF_ALL ",LAST=%d,TILE=%d,LOG=%d,GROUPED=%d,KIND=%d,WIDTH=%d,MANTISSA=%d,PART=u%d,PARTS=%d,ZEROS=%d",
+        GIVEN(s), last, s->tile, only_keys ? 0 : __builtin_ctz((unsigned)s->tile), s->grouped, kind,
+        is_complex ? 32 : 8 * s->item, mantissa[s->dtype], is_complex ? 32 : 8 * s->key, 1 + is_complex,
+        is_complex || s->positions || s->grouped);
 }
 
 // Merges runs of so many keys; or, where that is 0, sorts by the digit from a bit on.
@@ -57,8 +57,8 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
     bool last = s->to && (run ? 2 * run >= s->n : shift + RADIX_BITS >= s->bits);
     int64_t far = shift;
     work_open(&w, s->place, "sort");
-    WORK_SIZES(&w, s->lines, s->n, run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE, s->first, s->count,
-               s->elements, s->offset);
+    WORK_SIZES(&w, s->lines, s->n, run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE, s->first,
+               last ? s->count : 0, s->elements, s->offset);
     work_memory(&w, s->from);
     work_memory(&w, from->key.memory);
     work_memory(&w, from->at.memory);
@@ -68,8 +68,7 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
     work_memory(&w, to->key.memory);
     work_memory(&w, to->at.memory);
     w.wide = s->wide;
-    return run ? WORK_FILE(&w, "merge", OF_ALL, GIVEN(s, last))
-               : WORK_FILE(&w, "radix", OF_ALL ",FIRST=%d", GIVEN(s, last), !shift);
+    return WORK_FILE(&w, run ? "merge" : "radix", OF_ALL, GIVEN(s));
 }
 
 // Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may be keys already. Returns
