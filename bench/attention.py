@@ -17,7 +17,7 @@ import sys
 
 CPU = "--cpu" in sys.argv
 THREADS = "1" if CPU else "2"
-os.environ.update(ZL_THREADS=THREADS, OMP_NUM_THREADS=THREADS, OPENBLAS_NUM_THREADS=THREADS)
+os.environ.update(ZL_DEVICE="cpu", ZL_THREADS=THREADS, OMP_NUM_THREADS=THREADS, OPENBLAS_NUM_THREADS=THREADS)
 
 import time
 

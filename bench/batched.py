@@ -10,6 +10,7 @@ usage.help_if_asked(__doc__)
 
 import os
 
+os.environ["ZL_DEVICE"] = "cpu"
 THREADS = os.environ.setdefault("ZL_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = THREADS
 

@@ -32,7 +32,13 @@ struct bench_options {
     const char *only;  // cases whose name contains it
 };
 
+// The limits are those of the CPU, so cases run there, also on a machine with a GPU, unless ZL_DEVICE names another device.
+static inline void bench_on_cpu(void) {
+    setenv("ZL_DEVICE", "cpu", 0);
+}
+
 static inline bool bench_read_options(int argc, char **argv, struct bench_options *o) {
+    bench_on_cpu();
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--json"))
             o->json = true;

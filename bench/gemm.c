@@ -157,10 +157,11 @@ static double run_kind(int kind, struct peak *peak, const struct shape *shapes, 
             for (int l = 0; dtype == ZL_FLOAT32 && l < LIBRARIES; l++)
                 p[i].library[l] = smaller(p[i].library[l], ask(&libraries[l], shapes[i]));
             if (dtype == ZL_FLOAT32)
-                nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); // threads of libraries wait for more first
+                nanosleep(&(struct timespec){.tv_nsec = 20000000},
+                          NULL); // threads of libraries wait for more first
         }
-    printf("%s: %s %.1f GFLOP/s\n     m      n      k   GFLOP/s  ratio", zl_dtype_name(dtype),
-           peak->name, peak_rate(peak) * 1e-9);
+    printf("%s: %s %.1f GFLOP/s\n     m      n      k   GFLOP/s  ratio", zl_dtype_name(dtype), peak->name,
+           peak_rate(peak) * 1e-9);
     for (int l = 0; dtype == ZL_FLOAT32 && l < LIBRARIES; l++)
         printf("  %s", libraries[l].name);
     printf("\n");
@@ -208,6 +209,7 @@ static bool read_options(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     struct shape shapes[SHAPES];
+    bench_on_cpu();
     if (!read_options(argc, argv))
         return 2;
     if (options.blas)

@@ -13,7 +13,7 @@ usage.help_if_asked(__doc__)
 import os
 
 THREADS = "2"
-os.environ.update(ZL_THREADS=THREADS, OMP_NUM_THREADS=THREADS, OPENBLAS_NUM_THREADS=THREADS)
+os.environ.update(ZL_DEVICE="cpu", ZL_THREADS=THREADS, OMP_NUM_THREADS=THREADS, OPENBLAS_NUM_THREADS=THREADS)
 
 import sys
 import time

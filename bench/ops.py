@@ -16,7 +16,8 @@ import time
 import usage
 
 THREADS = "2"
-SETTINGS = {"ZL_THREADS": THREADS, "OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS, "OMP_WAIT_POLICY": "passive",
+SETTINGS = {"ZL_DEVICE": "cpu", "ZL_THREADS": THREADS, "OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS,
+            "OMP_WAIT_POLICY": "passive",
             "GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=8192"}  # the library is loaded twice: as a module, and for its table
 
 

@@ -81,7 +81,8 @@ def serve(library):
 class Library:
     def __init__(self, name, preload, path=None, arguments=()):
         """path: where Python looks for it first; arguments: of the benchmark, which its process needs too."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "BLIS_NUM_THREADS": "2", "ZL_THREADS": "2"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "BLIS_NUM_THREADS": "2", "ZL_THREADS": "2",
+                       "ZL_DEVICE": "cpu"}  # unless the benchmark chooses another device itself
         if path:
             environment["PYTHONPATH"] = os.path.abspath(path)
         blas = ctypes.util.find_library("openblas")

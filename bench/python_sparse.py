@@ -8,6 +8,10 @@ import usage
 
 usage.help_if_asked(__doc__)
 
+import os
+
+os.environ["ZL_DEVICE"] = "cpu"
+
 import sys
 import time
 

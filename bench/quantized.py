@@ -10,6 +10,7 @@ order that it prefers; then the best of ours divided into each.
 
 import os
 
+os.environ["ZL_DEVICE"] = "cpu"
 THREADS = int(os.environ.setdefault("ZL_THREADS", "2"))
 
 import argparse

@@ -59,8 +59,8 @@ static struct options {
     double timeout; // seconds that one test may take
     int jobs;
     const char *except; // tests with this word are left out; NULL: none
-    const char
-        *on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the default device
+    const char *
+        on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the CPU, or where ZL_DEVICE says
     char **words;
     int word_count;
 } options = {.timeout = 600, .jobs = 1};
@@ -496,6 +496,7 @@ int main(int argc, char **argv) {
     }
     if (!select_tests())
         return 1;
+    setenv("ZL_DEVICE", "cpu", 0); // also where there is a GPU: what runs there is asked for by name
     if (options.list) {
         list_tests();
         return 0;

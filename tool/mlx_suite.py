@@ -100,6 +100,8 @@ def run_file(file, build, folder):
     events = os.path.join(folder, pathlib.Path(file).stem + ".jsonl")
     paths = [os.path.join(build, "python"), os.environ.get("PYTHONPATH", "")]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), HF_HUB_OFFLINE="1")
+    if not DEVICE:
+        env.setdefault("ZL_DEVICE", "cpu")  # the page is about the CPU, also when it is written on a machine with a GPU
     with open(os.path.join(folder, pathlib.Path(file).stem + ".log"), "a") as log:
         for _ in range(100):
             code = subprocess.run([sys.executable, str(HERE), "--inside", file, events], env=env, cwd=folder, stdout=log,

@@ -69,19 +69,19 @@ static bool prepare(struct bench_work *w, const struct bench_config *config) {
 }
 
 static int run(const struct invocation *call) {
-    const char *device = cli_option(call, "device");
+    const char *device = cli_option(call, "device") ? cli_option(call, "device") : "cpu";
     struct bench_config config = {0}, next;
     struct bench_work w = {0};
     int inner = 1;
     char line[256];
-    if (device && !zl_use_device(device))
+    if (!zl_use_device(device))
         return cli_library_failed(call);
     while (fgets(line, sizeof line, stdin)) {
         bool known = read_config(&next, line);
         if (known && strcmp(next.id, config.id) != 0) { // another one than before
             bench_work_finish(&w);
             config = next;
-            w = (struct bench_work){.device = device, .is_async = device && strcmp(device, "cpu") != 0};
+            w = (struct bench_work){.device = device, .is_async = strcmp(device, "cpu") != 0};
             inner = 1;
             known = prepare(&w, &config);
         }

@@ -12,6 +12,7 @@ import unittest
 
 here = pathlib.Path(__file__).parent
 LIMIT = 7200 if os.environ.get("ZL_LONG") else 600  # seconds, after which a test that hangs shows where
+os.environ.setdefault("ZL_DEVICE", "cpu")  # also on a machine with a GPU
 sys.path.insert(0, str(here))
 
 

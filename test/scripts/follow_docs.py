@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+os.environ.setdefault("ZL_DEVICE", "cpu")  # also on a machine with a GPU
 JOBS = str(os.cpu_count())
 results = {"passed": 0, "failed": 0, "skipped": 0}
 

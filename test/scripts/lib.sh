@@ -12,6 +12,8 @@ build=$(cd "${1:-build}" && pwd) || exit
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
+export ZL_DEVICE=${ZL_DEVICE:-cpu} # also on a machine with a GPU
+
 passed=0 failed=0 skipped=0
 
 check() { # NAME COMMAND...: passes if the command does; its output is shown if not
