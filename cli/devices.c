@@ -25,6 +25,15 @@ void cli_remark_cpu(const char *device, const char *indent) {
                indent, cli_dim(), device, cli_plain());
 }
 
+// Whether ops run there unless a program says otherwise.
+static bool is_default(const zl_device_info *info) {
+    int unit = 0;
+    zl_stream s = zl_default_stream();
+    if (!s)
+        zl_clear_error(); // of ZL_DEVICE: none is the default
+    return s && !strcmp(zl_stream_device(s, &unit), info->device) && unit == info->unit;
+}
+
 static void print_json(void) {
     zl_device_info info;
     cli_json_open(NULL, '[');
@@ -39,6 +48,7 @@ static void print_json(void) {
             cli_json_int("cores", info.cores);
             cli_json_int("memory", (int64_t)info.memory);
             cli_json_bool("is_cpu", info.is_host);
+            cli_json_bool("is_default", is_default(&info));
         } else {
             cli_json_text("reason", info.reason);
         }
@@ -54,8 +64,8 @@ static void print_available(const zl_device_info *info) {
     char cores[32] = "";
     if (info->cores)
         snprintf(cores, sizeof cores, ", %d core%s", info->cores, info->cores == 1 ? "" : "s");
-    printf("%s%s%-8s %d%s  %s%s%s\n", cli_bold(), cli_green(), info->device, info->unit, cli_plain(),
-           info->model ? info->model : "", cores, size);
+    printf("%s%s%-8s %d%s  %s%s%s%s\n", cli_bold(), cli_green(), info->device, info->unit, cli_plain(),
+           info->model ? info->model : "", cores, size, is_default(info) ? ", the default" : "");
     if (info->detail && info->detail[0])
         printf("            %s%s%s\n", cli_dim(), info->detail, cli_plain());
     if (is_cpu(info))
@@ -81,5 +91,8 @@ static int run(const struct invocation *call) {
 const struct command cli_devices = {
     .name = "devices",
     .summary = "What this machine can compute on, and why the rest is not there",
+    .details = "Programs run on the device that is marked as the default: the one that ZL_DEVICE names, else "
+               "the first\n"
+               "GPU, else the CPU.",
     .run = run,
 };

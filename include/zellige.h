@@ -514,11 +514,19 @@ ZL_API char *zl_einsum_path(const char *subscripts, const zl_array *operands, in
 
 // Streams and devices -------------------------------------------------------------------------------------------
 
+// Default streams are on the device that ZL_DEVICE names; without it on the first GPU, where cuda comes before opencl, and on the CPU
+// where there is none. A CPU that OpenCL offers is no GPU. Which device that is, is found out when it is first needed: by an evaluation of
+// ops that were recorded for no other stream, by the functions below, and by zl_synchronize. Before that no driver is opened.
+
+// Returns the stream that this thread records ops for. NULL and an error if ZL_DEVICE names a device that is not here.
 ZL_API zl_stream zl_default_stream(void);
-ZL_API zl_stream zl_new_stream(const char *device); // lives until its thread ends; NULL after an error
+// Returns this thread's default stream of a device, "cuda:1" or such, whether or not that is the default device; NULL after an error.
+ZL_API zl_stream zl_default_stream_of(const char *device);
+// Makes a stream, which lives until its thread ends. NULL as the device: the default device. NULL after an error.
+ZL_API zl_stream zl_new_stream(const char *device);
 ZL_API bool      zl_set_default_stream(zl_stream stream);
 ZL_API bool      zl_stream_synchronize(zl_stream stream); // as zl_synchronize
-ZL_API bool      zl_use_device(const char *device); // default streams of this thread: "cpu", "cuda:1", ...
+ZL_API bool      zl_use_device(const char *device); // records ops of this thread for its default stream of "cpu", "cuda:1", ...
 ZL_API const char *zl_stream_device(zl_stream stream, int *unit); // "cuda", and which of its units; NULL after an error
 
 typedef struct {
@@ -531,6 +539,7 @@ typedef struct {
     int cores;            // compute units that we may use
     size_t memory;        // bytes
     bool is_host;         // the CPU that runs the program, also where a driver offers it as a device
+    bool is_gpu;          // computes with memory of its own: the first of these is the default device
 } zl_device_info;
 
 // Fills info with the index-th device or device kind that is known; false past the last.

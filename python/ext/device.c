@@ -21,8 +21,7 @@ static PyTypeObject device_type;
 
 // DEVICE_TYPES: neither. A driver for the host's own CPU is no GPU.
 static enum device_type type_of(const zl_device_info *info) {
-    bool is_gpu = !info->is_host && strcmp(info->device, "null") != 0;
-    return !strcmp(info->device, "cpu") ? DEVICE_CPU : is_gpu ? DEVICE_GPU : DEVICE_TYPES;
+    return !strcmp(info->device, "cpu") ? DEVICE_CPU : info->is_gpu ? DEVICE_GPU : DEVICE_TYPES;
 }
 
 static bool find(struct device d, zl_device_info *info) {
@@ -85,12 +84,16 @@ struct device device_default(void) {
                     : (struct device){(enum device_type)(both % DEVICE_TYPES), both / DEVICE_TYPES};
 }
 
-void device_set_default(struct device d) {
-    atomic_store(&standard, d.unit * DEVICE_TYPES + (int)d.type + 1);
+int device_set_default(struct device d) {
+    return atomic_exchange(&standard, d.unit * DEVICE_TYPES + (int)d.type + 1);
 }
 
 int device_default_number(void) {
     return atomic_load_explicit(&standard, memory_order_relaxed);
+}
+
+void device_set_default_number(int number) {
+    atomic_store(&standard, number);
 }
 
 // DeviceType -----------------------------------------------------------------------------------------------------
@@ -264,16 +267,16 @@ static bool read_argument(PyObject *args, PyObject *kwargs, const char *form, ch
 }
 
 static PyObject *set_default_device(PyObject *module, PyObject *args, PyObject *kwargs) {
-    struct device d, old = device_default();
+    struct device d;
     char name[DEVICE_NAME];
     (void)module;
     if (!read_argument(args, kwargs, "O:set_default_device", "device", &d) ||
         !device_name("set_default_device", d, name))
         return NULL;
-    device_set_default(d);
+    int old = device_set_default(d);
     if (stream_follow_device())
         Py_RETURN_NONE;
-    device_set_default(old);
+    device_set_default_number(old);
     return NULL;
 }
 

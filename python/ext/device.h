@@ -22,8 +22,11 @@ const char *device_name(const char *function, struct device d, char text[static 
 bool device_has(struct device d, zl_stream s); // whether s is a stream of d
 
 struct device device_default(void);
-void device_set_default(struct device d); // one that is here
-int device_default_number(void);          // another one for each default; 0: none was set, the library's counts
+// Makes a device that is here the default; returns the number of the one before.
+int device_set_default(struct device d);
+// The number of the default device; 0: none was set, and the library's counts. Unlike device_default, neither opens a driver.
+int device_default_number(void);
+void device_set_default_number(int number);
 
 // Whether a stream= argument asks for the CPU; false also where it is none.
 bool stream_is_cpu(PyObject *o);

@@ -82,10 +82,8 @@ static struct stream *default_of(const char *function, struct device d) {
     PyObject *table = name ? own_table() : NULL, *key = table ? device_key(d) : NULL;
     PyObject *known = key ? PyDict_GetItemWithError(table, key) : NULL;
     struct stream *s = (struct stream *)Py_XNewRef(known);
-    if (key && !known && !PyErr_Occurred()) {
-        zl_stream now = zl_default_stream();
-        s = remember(table, key, make_own(d, device_has(d, now) ? now : zl_new_stream(name)));
-    }
+    if (key && !known && !PyErr_Occurred())
+        s = remember(table, key, make_own(d, zl_default_stream_of(name)));
     Py_XDECREF(key);
     return s;
 }
@@ -139,7 +137,7 @@ bool ext_stream_read(PyObject *o, zl_stream *out) {
         return true;
     if (!check_target(o))
         return false;
-    if (device_is(o) && device_read("stream", o, &d) && same_device(d, device_default()))
+    if (device_is(o) && device_default_number() && device_read("stream", o, &d) && same_device(d, device_default()))
         return true;
     struct stream *s = resolve("stream", o);
     if (s)
@@ -245,11 +243,10 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 static bool switch_to(struct stream *s) {
-    struct device old = device_default();
-    device_set_default(s->device);
+    int old = device_set_default(s->device);
     if (use(s))
         return true;
-    device_set_default(old);
+    device_set_default_number(old);
     return false;
 }
 

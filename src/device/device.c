@@ -120,6 +120,44 @@ const struct device *device_find_unit(const char *name, int *unit) {
     return error_set(ZL_ERROR_DEVICE, "device \"%s\": there are %s:0 to %s:%d", name, kind, kind, units - 1);
 }
 
+bool device_is_gpu(const struct device *d, int unit) {
+    return d->alloc && !(d->is_host && d->is_host(unit));
+}
+
+// The first GPU of a device, which is opened if it may have one; -1: it has none.
+static int find_gpu(int index) {
+    const struct device *d = devices[index];
+    if (!d->alloc || (d->has_hardware && !d->has_hardware()))
+        return -1;
+    for (int unit = 0; unit < device_units(index, NULL); unit++)
+        if (device_is_gpu(d, unit))
+            return unit;
+    return -1;
+}
+
+static const struct device *standard; // the first device that is a GPU, or the CPU
+static int standard_unit;
+
+// Opens devices until one of them has a GPU.
+static void choose_standard(void) {
+    standard = devices[0];
+    for (int i = 0; i < device_count(); i++) {
+        int unit = find_gpu(i);
+        if (unit < 0)
+            continue;
+        standard = devices[i];
+        standard_unit = unit;
+        return;
+    }
+}
+
+const struct device *device_standard(int *unit) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, choose_standard);
+    *unit = standard_unit;
+    return device_check(standard) ? standard : NULL;
+}
+
 // A device without units is listed once, with the reason.
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
@@ -132,6 +170,7 @@ static bool describe(int index, int unit, zl_device_info *info) {
                              .reason = units ? "" : reason};
     if (units && devices[index]->describe)
         devices[index]->describe(unit, info);
+    info->is_gpu = units && device_is_gpu(devices[index], unit);
     return true;
 }
 

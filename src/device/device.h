@@ -26,6 +26,10 @@ struct device {
     bool is_static; // its programs depend on sizes and arguments: these are part of a plan's key
     int  (*open)(const char **reason);              // units there are; 0 with the reason
     bool (*describe)(int unit, zl_device_info *out);
+    // Whether the machine has hardware that could be a GPU of this device, found out without its driver, which is opened for the choice of
+    // the default device only if so. NULL: the driver tells at little cost.
+    bool (*has_hardware)(void);
+    bool (*is_host)(int unit); // of a driver: whether the unit is the host's CPU, asked without starting it; NULL: none is
     bool (*can)(int unit, const struct call *c);    // placement: op, dtypes, rank
     struct program *(*build)(int unit, const struct segment *s); // NULL and an error
     void (*drop)(struct program *p);
@@ -65,6 +69,11 @@ bool device_batch_invariant(void);
 // Devices are opened when first asked for. NULL and an error that lists what there is.
 const struct device *device_find(const char *name, int *units);
 const struct device *device_find_unit(const char *name, int *unit); // "cuda:1"; "cuda" is its first
+// Whether the unit of an open device is a GPU: it has memory of its own, and is not the host's CPU.
+bool device_is_gpu(const struct device *d, int unit);
+// The device that programs run on unless they or ZL_DEVICE say otherwise: the first GPU, else the CPU. Opens devices until there is a GPU,
+// once per process. NULL and an error in the child of a process that opened it.
+const struct device *device_standard(int *unit);
 int device_count(void);
 const struct device *device_at(int index);
 int device_units(int index, const char **reason); // opens it

@@ -63,11 +63,6 @@ static struct unit *look(const struct device *d, int index) {
     return u;
 }
 
-static bool is_host(const struct device *d, int index) {
-    zl_device_info info = {0};
-    return d->describe && d->describe(index, &info) && info.is_host;
-}
-
 static struct unit *find(const struct device *d, int index) {
     struct unit *u = look(d, index);
     if (LIKELY(u != NULL))
@@ -76,7 +71,7 @@ static struct unit *find(const struct device *d, int index) {
     if (!(u = look(d, index)) && (u = memory_zero(sizeof *u))) {
         u->device = d;
         u->index = index;
-        u->is_host = is_host(d, index);
+        u->is_host = !device_is_gpu(d, index);
         for (int i = 0; i < LANES; i++)
             atomic_store(&u->lane[i].point, (uint64_t)(LANES + i));
         u->next = atomic_load(&units);

@@ -179,10 +179,23 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     return tape_walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
+// Plans under the planning lock, which it takes and the caller gives back. A thread's first evaluation may open drivers to find the default
+// device. It does so without the lock: drivers may fork, and a fork waits for all locks.
+static bool lock_and_plan(struct evaluation *e, int count, const zl_array *arrays) {
+    lock_take(&planning);
+    if (LIKELY(plan_all(e, count, arrays)))
+        return true;
+    if (!e->tape || !e->tape->lacks_standard)
+        return false;
+    lock_give(&planning);
+    bool is_chosen = stream_standard();
+    lock_take(&planning);
+    return is_chosen && plan_all(e, count, arrays);
+}
+
 bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data), void *data) {
     struct evaluation e = {0};
-    lock_take(&planning);
-    bool ok = plan_all(&e, 1, &a);
+    bool ok = lock_and_plan(&e, 1, &a);
     for (int i = 0; ok && i < e.pieces; i++)
         look(e.tape, i * PLAN_LARGEST, e.plan[i], data);
     release_plans(&e, 0);
@@ -193,8 +206,7 @@ bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, cons
 static bool start(int count, const zl_array *arrays, bool wait) {
     struct evaluation e = {.alone = !wait};
     bool here = false;
-    lock_take(&planning);
-    bool ok = plan_all(&e, count, arrays);
+    bool ok = lock_and_plan(&e, count, arrays);
     if (ok && e.tape->calls) {
         claim(&e);
         here = e.stream && (wait || (!e.tape->waits && only_asks(&e))) && stream_try_begin(e.stream);

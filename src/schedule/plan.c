@@ -71,7 +71,7 @@ static bool make_key(const struct tape *t, int begin, int end) {
     key.len = 0;
     if (!reserve(1))
         return false;
-    add((int64_t)(intptr_t)stream->device | (zl_get_compile_mode() == ZL_COMPILE_NO_FUSE));
+    add((int64_t)(intptr_t)(stream ? stream->device : NULL) | (zl_get_compile_mode() == ZL_COMPILE_NO_FUSE));
     for (int i = begin; i < end; i++)
         if (!add_call(t, i, begin, &stream))
             return false;

@@ -25,6 +25,7 @@ struct zl_stream_ {
     struct run *head, *tail;
     struct failure *failure; // the first of an evaluation that nobody waited for, until somebody is told
     bool has_worker;
+    bool is_default; // of its device, on its thread
     atomic_int queued;  // runs queued or being run by the worker
     atomic_int running; // 1: some thread is running a program of this stream
     atomic_uint ticks;  // runs that ended; sleepers watch it
@@ -34,7 +35,10 @@ struct zl_stream_ {
     struct zl_stream_ *older; // of all that were made
 };
 
-zl_stream stream_standard(void);              // of calls that name none, on this thread; NULL and an error
+// The stream of calls that name none, on this thread. stream_standard finds out which device it is on, which may open drivers: NULL and an
+// error. stream_known returns NULL as long as it was not called.
+zl_stream stream_standard(void);
+zl_stream stream_known(void);
 bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
@@ -49,7 +53,8 @@ bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees 
 
 // The calls that arrays need, inputs first, and what is known of each. Grows and is used again.
 struct tape {
-    zl_stream standard; // of calls that name none
+    zl_stream standard; // of calls that name none; NULL: this thread has not chosen its own yet
+    bool lacks_standard; // the walk ended at a call that needs it
     int calls, cap;
     struct call **call;
     uint8_t *needed;  // an output is read after this evaluation, or by several streams
@@ -60,7 +65,9 @@ struct tape {
     int stack_cap;
     struct call **stack;
 };
-bool tape_walk(struct tape *tape, int count, const zl_array *arrays); // under the planning lock
+// Lists the calls that arrays need, under the planning lock. False and an error; or with lacks_standard and no error: stream_standard
+// must be called, without the lock, before the next try.
+bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
 void tape_forget(void); // in the child of a fork: what was claimed before will not be computed by anybody; arrays that need it fail
 int  tape_slot(zl_array x); // position of its call on the last tape, or -1
 static inline zl_stream tape_stream(const struct tape *t, int slot) {

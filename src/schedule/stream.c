@@ -65,6 +65,7 @@ static zl_stream make(const struct device *device, int unit) {
         lock_give(&lock);
     }
     drop_failure(s);
+    s->is_default = false;
     s->owner = pthread_self();
     s->next = mine.first;
     mine.first = s;
@@ -91,10 +92,13 @@ ZL_AT_LOAD {
     fork_call(forget_work);
 }
 
-// Who asked for the device was not the program.
-static const struct device *find_of_setting(int *unit) {
+// The default device. Where ZL_DEVICE is wrong, the error names it: who asked for that device was not the program.
+static const struct device *find_standard(int *unit) {
+    const char *name = setting_text(SETTING_DEVICE);
+    if (!*name)
+        return device_standard(unit);
     bool had_error = zl_error();
-    const struct device *d = device_find_unit(setting_text(SETTING_DEVICE), unit);
+    const struct device *d = device_find_unit(name, unit);
     zl_error_kind kind;
     char *why = d || had_error ? NULL : error_take(&kind);
     if (why)
@@ -103,11 +107,7 @@ static const struct device *find_of_setting(int *unit) {
     return d;
 }
 
-zl_stream zl_new_stream(const char *device) {
-    int unit;
-    const struct device *d = device ? device_find_unit(device, &unit) : find_of_setting(&unit);
-    if (!d)
-        return NULL;
+static zl_stream make_watched(const struct device *d, int unit) {
     if (!mine.watched) {
         if (!thread_at_exit(give_back, NULL))
             return NULL;
@@ -116,9 +116,40 @@ zl_stream zl_new_stream(const char *device) {
     return make(d, unit);
 }
 
+zl_stream zl_new_stream(const char *device) {
+    int unit;
+    const struct device *d = device ? device_find_unit(device, &unit) : find_standard(&unit);
+    return d ? make_watched(d, unit) : NULL;
+}
+
+// This thread's default stream of a unit, made if there is none.
+static zl_stream default_of(const struct device *d, int unit) {
+    for (zl_stream s = mine.first; s; s = s->next)
+        if (s->is_default && s->device == d && s->unit == unit)
+            return s;
+    zl_stream s = make_watched(d, unit);
+    if (s)
+        s->is_default = true;
+    return s;
+}
+
+zl_stream zl_default_stream_of(const char *device) {
+    int unit;
+    if (!device)
+        return error_set(ZL_ERROR_VALUE, "zl_default_stream_of: the name is NULL");
+    const struct device *d = device_find_unit(device, &unit);
+    return d ? default_of(d, unit) : NULL;
+}
+
+zl_stream stream_known(void) {
+    return mine.standard;
+}
+
 zl_stream stream_standard(void) {
-    if (!mine.standard)
-        mine.standard = zl_new_stream(NULL);
+    int unit;
+    const struct device *d = mine.standard ? NULL : find_standard(&unit);
+    if (d)
+        mine.standard = default_of(d, unit);
     return mine.standard;
 }
 
@@ -138,14 +169,7 @@ bool zl_set_default_stream(zl_stream stream) {
 bool zl_use_device(const char *device) {
     if (!device)
         return error_false(ZL_ERROR_VALUE, "zl_use_device: the name is NULL");
-    int unit;
-    const struct device *d = device_find_unit(device, &unit);
-    for (zl_stream s = mine.first; d && s; s = s->next)
-        if (s->device == d && s->unit == unit) {
-            recorder.stream = s;
-            return true;
-        }
-    zl_stream s = d ? zl_new_stream(device) : NULL;
+    zl_stream s = zl_default_stream_of(device);
     if (s)
         recorder.stream = s;
     return s != NULL;

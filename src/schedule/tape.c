@@ -43,6 +43,10 @@ static void note_reader(struct tape *t, uint32_t read, int slot) {
 
 // Puts c at the end of the tape, and notes that it reads its inputs.
 static bool append(struct tape *t, struct call *c) {
+    if (UNLIKELY(!c->stream && !t->standard)) {
+        t->lacks_standard = true;
+        return false;
+    }
     if (UNLIKELY(t->calls == t->cap) && !grow_calls(t, t->calls + 1))
         return false;
     int slot = t->calls++;
@@ -189,8 +193,8 @@ static int walk_one(struct tape *t, zl_array a) {
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
     tape->calls = 0;
     tape->waits = false;
-    if (!(tape->standard = stream_standard()))
-        return false;
+    tape->standard = stream_known();
+    tape->lacks_standard = false;
     if (++epoch == 0)
         epoch = 1;
     int one = count == 1 ? walk_one(tape, arrays[0]) : 0;

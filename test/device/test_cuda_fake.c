@@ -910,6 +910,35 @@ TEST(waiting_that_fails_is_an_error_or_none) {
 
 // Several devices --------------------------------------------------------------------------------------------------
 
+// On a thread that has no default stream yet.
+static void *find_default(void *data) {
+    char *name = data;
+    int unit = -1;
+    zl_stream s = zl_default_stream(), first = s ? zl_default_stream_of("cuda:0") : NULL;
+    const char *device = s ? zl_stream_device(s, &unit) : "none";
+    snprintf(name, 64, "%s:%d%s", device, unit, s == first ? "" : " apart");
+    return NULL;
+}
+
+TEST(the_first_gpu_is_the_default_device) {
+    static const char *const settings[] = {"", "cpu", "cuda:1"}, *const devices[] = {"cuda:0", "cpu:0 apart",
+                                                                                     "cuda:1 apart"};
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        char name[64];
+        pthread_t thread;
+        test_setenv("ZL_DEVICE", settings[i]);
+        REQUIRE(!pthread_create(&thread, NULL, find_default, name));
+        pthread_join(thread, NULL);
+        if (!CHECK(!strcmp(name, devices[i])))
+            test_note("ZL_DEVICE=%s: %s", settings[i], name);
+    }
+    test_setenv("ZL_DEVICE", "cpu");
+    zl_device_info info;
+    for (int i = 0; zl_device(i, &info); i++)
+        CHECK(info.is_gpu == (info.available && !strcmp(info.device, "cuda")) ||
+              (!strcmp(info.device, "opencl") && !info.is_host));
+}
+
 TEST(arrays_go_from_one_device_to_another) {
     zl_stream first = on("cuda:0"), second = on("cuda:1");
     REQUIRE(first && second);

@@ -4,7 +4,7 @@
 // forgets to wait, sees wrong values. Streams that use the same memory have to wait for each other, by events or by the host: who
 // did not is kept for fake_disorder, and a process that leaves it there aborts. Kernels are texts in CUDA C, as the libnvrtc.so.13
 // beside this passes them on; c++ compiles them, and threads of a block are contexts that a barrier switches between. Any function
-// can be told to fail: fake_fail.
+// can be told to fail: fake_fail. FAKE_CUDA_DOWN=1: the driver does not start; FAKE_CUDA_DEVICES=0: there are so many devices.
 
 #include "fake.h"
 
@@ -20,7 +20,14 @@
 #include <unistd.h>
 
 enum { DEVICES = 2, STREAMS = 64, NAMES = 64, ARGUMENTS = 64, ARGUMENT_BYTES = 4096, STACK = 64 << 10 };
-enum { INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719 };
+enum {
+    INVALID = 1,
+    OUT_OF_MEMORY = 2,
+    NO_DEVICE = 100,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    LAUNCH_FAILED = 719
+};
 
 static const uintptr_t HIDE = (uintptr_t)1 << 60; // no address of the host has this bit
 static size_t memory_of_device = (size_t)1 << 30;
@@ -441,7 +448,7 @@ static void finish(struct stream *s) {
 int cuInit(unsigned flags) {
     (void)flags;
     BEGIN("cuInit");
-    return end(0);
+    return end(getenv("FAKE_CUDA_DOWN") ? NO_DEVICE : 0);
 }
 
 int cuDriverGetVersion(int *version) {
@@ -469,7 +476,8 @@ int cuGetErrorString(int code, const char **text) {
 }
 
 int cuDeviceGetCount(int *count) {
-    *count = DEVICES;
+    const char *fewer = getenv("FAKE_CUDA_DEVICES");
+    *count = fewer ? atoi(fewer) : DEVICES;
     return 0;
 }
 

@@ -79,9 +79,9 @@ class Devices(unittest.TestCase):
         fake = pathlib.Path(mx.__file__).parent.parent.parent / "fake"
         if not fake.is_dir():
             self.skipTest("the driver of test/fake is not beside the module")
-        where = dict(os.environ, LD_LIBRARY_PATH=str(fake), PYTHONPATH=os.pathsep.join(sys.path), **environment)
+        where = {**os.environ, "ZL_DEVICE": "", "LD_LIBRARY_PATH": str(fake), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
         got = subprocess.run([sys.executable, "-c", script], env=where, capture_output=True, text=True, timeout=120)
-        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual((got.returncode, got.stderr), (0, ""))
         return got.stdout.split()
 
     def test_default_gpu(self):
@@ -129,8 +129,60 @@ print(*late, mx.default_stream(mx.cpu) == mx.default_stream(mx.gpu))
 """
         three = ["gpu"] * 3, ["cpu"] * 3
         rest = three[0] + three[1] + three[0] + ["cpu"]
-        self.assertEqual(self.on_fake_gpus(script), three[1] + rest + ["cpu", "gpu", "False"])
+        self.assertEqual(self.on_fake_gpus(script), three[0] + rest + ["gpu", "gpu", "False"])
+        self.assertEqual(self.on_fake_gpus(script, ZL_DEVICE="cpu"), three[1] + rest + ["cpu", "gpu", "False"])
         self.assertEqual(self.on_fake_gpus(script, ZL_DEVICE="cuda:1"), three[0] + rest + ["gpu", "gpu", "False"])
+
+    IS_OPEN = """
+import os, sys
+import zellige.core as mx
+import zellige.mlx
+
+def is_open():
+    with open("/proc/self/maps") as file:
+        return "libcuda" in file.read()
+"""
+
+    def test_default_opens_no_driver(self):
+        """Before something is evaluated on the default device, its driver is not opened; programs that say cpu never do."""
+        recorded = self.IS_OPEN + """
+x = mx.compile(lambda a: mx.exp(a) + 1)(mx.array([1.0, 2.0]))
+mx.random.seed(3)
+y = mx.grad(lambda a: mx.sum(a * a))(mx.random.normal((3,)))
+print(x.shape, mx.array([1, 2]).tolist(), mx.add(x, 1, stream=mx.cpu).dtype, is_open())
+"""
+        self.assertEqual(self.on_fake_gpus(recorded + "mx.eval(x)\nprint(is_open())")[-2:], ["False", "True"])
+        self.assertEqual(self.on_fake_gpus(recorded + "print(mx.default_device(), is_open())")[-4:],
+                         ["False", "Device(gpu,", "0)", "True"])
+        said = self.IS_OPEN + """
+a = mx.add(mx.array([1.0, 2.0], dtype=mx.float32), 1, stream=mx.cpu)
+print(a.tolist(), is_open())
+mx.set_default_device(mx.cpu)
+print((mx.ones(3) + 1).tolist(), mx.default_device(), mx.default_stream(mx.cpu).device, is_open())
+mx.synchronize()
+with mx.stream(mx.cpu):
+    print(mx.arange(3).tolist(), is_open())
+"""
+        self.assertEqual([word for word in self.on_fake_gpus(said) if word in ("True", "False")], ["False"] * 3)
+
+    def test_driver_that_finds_nothing(self):
+        for down in ({"FAKE_CUDA_DOWN": "1"}, {"FAKE_CUDA_DEVICES": "0"}):
+            script = "import zellige.core as mx; print((mx.ones(2) + 1).tolist(), mx.default_device(), mx.device_count(mx.gpu))"
+            self.assertEqual(self.on_fake_gpus(script, **down), ["[2.0,", "2.0]", "Device(cpu,", "0)", "0"])
+
+    def test_fork_before_the_driver_is_opened(self):
+        script = self.IS_OPEN + """
+x = mx.array([1.0, 2.0]) + 1
+for turn in range(2):
+    child = os.fork()
+    if not child:
+        print(x.tolist(), mx.default_device(), is_open(), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+print(is_open(), x.tolist(), is_open())
+"""
+        child = ["[2.0,", "3.0]", "Device(gpu,", "0)", "True"]
+        self.assertEqual(self.on_fake_gpus(script), child * 2 + ["False", "[2.0,", "3.0]", "True"])
 
     def test_what_is_here(self):
         self.assertTrue(mx.is_available(mx.cpu))

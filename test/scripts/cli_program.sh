@@ -53,6 +53,16 @@ check "devices shows the cpu" says "^cpu +0" "$zellige" devices
 check "devices --json" json_has "any(x['device'] == 'cpu' and x['available'] for x in d)" "$zellige" devices --json
 check "devices says why others are not here" json_has "all(x['available'] or x['reason'] for x in d)" \
     "$zellige" devices --json
+check "devices marks the default" json_has "[x['device'] for x in d if x.get('is_default')] == ['cpu']" "$zellige" devices --json
+check "devices marks no default that is not here" json_has "not any(x.get('is_default') for x in d)" \
+    env ZL_DEVICE=abacus "$zellige" devices --json
+if [ -d "$build/fake" ]; then
+    check "the first GPU is the default" says "^cuda +0.*, the default" env ZL_DEVICE= LD_LIBRARY_PATH="$build/fake" "$zellige" devices
+    check "a driver without devices is passed over" says "^cpu +0.*, the default" \
+        env ZL_DEVICE= FAKE_CUDA_DEVICES=0 LD_LIBRARY_PATH="$build/fake" "$zellige" devices
+    check "a driver that does not start is passed over" says "^cpu +0.*, the default" \
+        env ZL_DEVICE= FAKE_CUDA_DOWN=1 LD_LIBRARY_PATH="$build/fake" "$zellige" devices
+fi
 check "no colours in a pipe" sh -c "! '$zellige' devices | grep -q \$'\\033'"
 if script -qec true /dev/null >/dev/null 2>&1; then
     check "colours on a terminal" says $'\033' env TERM=xterm NO_COLOR= script -qec "'$zellige' devices" /dev/null

@@ -258,6 +258,15 @@ TEST(devices_that_are_not_here_are_named_with_those_that_are) {
     free(old);
 }
 
+TEST(a_thread_has_one_default_stream_of_a_device) {
+    zl_stream cpu = zl_default_stream_of("cpu"), other = zl_new_stream("cpu"), before = zl_default_stream();
+    CHECK(cpu && other != cpu && zl_default_stream_of("cpu") == cpu && zl_default_stream_of("cpu:0") == cpu);
+    CHECK(zl_use_device("cpu") && zl_default_stream() == cpu);
+    CHECK(zl_set_default_stream(before));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_default_stream_of(NULL));
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_default_stream_of("abacus"));
+}
+
 TEST(stream_results_flow_between_streams) {
     zl_stream one = zl_new_stream("cpu"), two = zl_new_stream("cpu");
     REQUIRE(one && two);

@@ -94,6 +94,7 @@ struct opencl_device {
 // Opens the library and its devices, once. How many there are; 0 with the reason.
 int opencl_open(const char **reason);
 const struct opencl_api *opencl_api(void); // after opencl_open gave more than 0
+uint64_t opencl_kind(int unit); // of a device that was found, which need not work
 struct opencl_device *opencl_device(int unit); // NULL and an error: there is none, or it gives no queue
 const struct target *opencl_target(int unit); // its record; NULL and an error
 

@@ -155,6 +155,10 @@ static bool make_queue(struct opencl_device *d) {
     return d->queue || opencl_check(code, "clCreateCommandQueue");
 }
 
+uint64_t opencl_kind(int unit) {
+    return devices[unit].kind;
+}
+
 struct opencl_device *opencl_device(int unit) {
     const char *reason = NULL;
     int count = opencl_open(&reason);
