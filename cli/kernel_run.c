@@ -16,9 +16,21 @@ double cli_now(void) {
 
 // Compiling ---------------------------------------------------------------------------------------------------------
 
-static const char *target_of(const struct invocation *call) {
+// Found out once: arguments are made on the CPU, which is the default device from then on.
+static const char *default_target(void) {
+    static const char *found;
+    int unit;
+    zl_stream s = found ? NULL : zl_default_stream();
+    const char *device = s ? zl_stream_device(s, &unit) : "cpu", *name;
+    for (int i = 0; !found && (name = zl_kernel_target(i)); i++)
+        if (!strcmp(name, device))
+            found = name;
+    return found = found ? found : zl_kernel_target(0);
+}
+
+const char *cli_target(const struct invocation *call) {
     const char *target = cli_option(call, "target");
-    return target ? target : zl_kernel_target(0);
+    return target && strcmp(target, "auto") ? target : default_target();
 }
 
 static zl_kernel compile(const struct invocation *call, double *seconds) {
@@ -28,7 +40,8 @@ static zl_kernel compile(const struct invocation *call, double *seconds) {
         return NULL;
     }
     double start = cli_now();
-    zl_kernel k = zl_kernel_compile_with(text, call->operands[0], target_of(call), cli_option(call, "param"));
+    zl_kernel k =
+        zl_kernel_compile_with(text, call->operands[0], cli_target(call), cli_option(call, "param"));
     *seconds = cli_now() - start;
     free(text);
     if (!k)
@@ -47,11 +60,12 @@ static int run_build(const struct invocation *call) {
     if (call->json) {
         cli_json_open(NULL, '{');
         cli_json_text("file", call->operands[0]);
+        cli_json_text("target", cli_target(call));
         cli_json_number("milliseconds", seconds * 1e3);
         cli_json_text("source", source);
         cli_json_close();
     } else {
-        printf("%s: compiled in %.1f ms\n", call->operands[0], seconds * 1e3);
+        printf("%s: compiled for %s in %.1f ms\n", call->operands[0], cli_target(call), seconds * 1e3);
         if (call->verbosity > 0)
             fputs(source, stdout);
     }
@@ -129,8 +143,11 @@ static bool make_argument(struct run *r, int i) {
     return r->buffer[i].data != NULL;
 }
 
+// They are memory of the host, which kernels copy to where they run, and which is read as arrays afterwards.
 bool cli_run_arguments(struct run *r) {
     bool made = false;
+    if (!zl_use_device("cpu"))
+        return false;
     ZL_SCOPE {
         made = true;
         for (r->count = 0; made && r->count < zl_kernel_parameters(r->kernel) && r->count < CLI_PARAMETERS;
@@ -224,26 +241,25 @@ static int run_bench(const struct invocation *call) {
         cli_json_number("milliseconds", best * 1e3);
         cli_json_number("gflop_s", cost.flops / best * 1e-9);
         cli_json_number("gb_s", cost.bytes / best * 1e-9);
-        cli_json_bool("is_cpu", !strcmp(target_of(call), "c") || cli_is_cpu(target_of(call)));
+        cli_json_bool("is_cpu", !strcmp(cli_target(call), "c") || cli_is_cpu(cli_target(call)));
         cli_json_close();
     } else if (code == CLI_OK) {
         printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s (best of %d runs)\n", best * 1e3, cost.flops / best * 1e-9,
                cost.bytes / best * 1e-9, runs);
-        cli_remark_cpu(target_of(call), "");
+        cli_remark_cpu(cli_target(call), "");
     }
     cli_run_end(&r);
     return code;
 }
 
 static const struct option build_options[] = {
-    {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
+    CLI_TARGET_OPTION,
     CLI_PARAM_OPTION,
     {0},
 };
 
-#define RUN_OPTIONS                                                    \
-    {"target", 0, "NAME", "c", "what it is compiled for (default c)"}, \
-        {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"}, CLI_PARAM_OPTION
+#define RUN_OPTIONS \
+    CLI_TARGET_OPTION, {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"}, CLI_PARAM_OPTION
 
 static const struct option run_options[] = {
     RUN_OPTIONS,

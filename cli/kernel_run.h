@@ -10,6 +10,9 @@
 
 enum { CLI_DIMS = 8, CLI_PARAMETERS = 64, CLI_SIZES = 64 };
 
+#define CLI_TARGET_OPTION \
+    {"target", 0, "NAME", "auto c opencl cuda hip", "what it is compiled for (default auto: for the default device)"}
+
 #define CLI_PARAM_OPTION \
     {"param", 0, "NAME=VALUE,...", NULL, "values of its params, types and ops: BM=64,ITEM=f16,COMBINE=maximum"}
 
@@ -25,6 +28,8 @@ struct run {
 };
 
 double cli_now(void); // seconds
+// The target that --target names; without it, or with `auto`, that of the default device, whose driver is opened.
+const char *cli_target(const struct invocation *call);
 // Sizes of --size for a kernel that was read; makes arguments for them. False after a message.
 bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size);
 bool cli_run_arguments(struct run *r); // false: zl_error() says why

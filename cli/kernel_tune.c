@@ -26,7 +26,7 @@ struct row {
 
 struct tuning {
     const struct invocation *call;
-    const char *target;
+    char target[32];
     char *text;
     int rows;
     struct row *row;
@@ -355,14 +355,34 @@ static int tune(struct tuning *t) {
     return best && !cli_interrupted() ? CLI_OK : CLI_FAILED;
 }
 
+// Asks in a process of its own: children that compile and measure could not use a driver that this one had opened.
+static void ask_target(struct tuning *t) {
+    int ends[2];
+    snprintf(t->target, sizeof t->target, "%s", zl_kernel_target(0));
+    if (pipe(ends))
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        dprintf(ends[1], "%s", cli_target(t->call));
+        _exit(0);
+    }
+    close(ends[1]);
+    char said[sizeof t->target] = "";
+    if (child > 0 && read(ends[0], said, sizeof said - 1) > 0)
+        memcpy(t->target, said, sizeof said);
+    close(ends[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
 static int run_tune(const struct invocation *call) {
-    const char *target = cli_option(call, "target"), *timeout = cli_option(call, "timeout");
+    const char *timeout = cli_option(call, "timeout");
     if (!call->operand_count)
         return cli_usage(call, "needs a .tile file");
     struct tuning t = {.call = call,
-                       .target = target ? target : zl_kernel_target(0),
                        .text = cli_read_all(call->operands[0]),
                        .timeout = timeout ? strtod(timeout, NULL) : 30};
+    ask_target(&t);
     int code = !t.text          ? cli_fail(call, "cannot read %s: %s", call->operands[0], strerror(errno))
                : t.timeout <= 0 ? cli_usage(call, "--timeout takes seconds, not '%s'", timeout)
                                 : tune(&t);
@@ -374,7 +394,7 @@ static int run_tune(const struct invocation *call) {
 static const struct option options[] = {
     {"param", 0, "NAME=N,N,...", NULL, "values to try, also of types and ops: BM=64,128,ITEM=f16,f32"},
     {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"},
-    {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
+    CLI_TARGET_OPTION,
     {"timeout", 0, "SECONDS", NULL, "that a configuration may take to compile, and to run (default 30)"},
     {"again", 0, NULL, NULL, "measure anew what was measured before"},
     {0},

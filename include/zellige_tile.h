@@ -43,12 +43,17 @@ ZL_API const char *zl_kernel_stage(int index);
 // Compiling and running. ----------------------------------------------------------------------------------------------
 
 // Reads a kernel and compiles it for a target: "c" is the CPU. What was compiled before, also by another process, is loaded
-// from disk. May be run by several threads at once.
+// from disk. May be run by several threads at once. With "auto", or NULL, the kernel follows its arguments: each run is on the device on whose
+// memory they are, and compiles the kernel for it if none before did. Mistakes that only a target finds are then told by the run.
 ZL_API zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target);
 // Does the same with other values, as zl_kernel_parse_with takes them.
 ZL_API zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params);
+// Compiles a kernel that follows its arguments for a target before it first runs there. False and an error; of a kernel that was compiled for
+// another target too.
+ZL_API bool zl_kernel_prepare(zl_kernel kernel, const char *target);
 ZL_API const char *zl_kernel_target(int index); // names of the targets, in order; NULL past the last
-// The text that the target's compiler got; the kernel owns it. NULL and an error: it was not compiled.
+// The text that the target's compiler got; the kernel owns it. Of a kernel that follows its arguments that of the target which was last
+// compiled for, and before the first run that for the default device. NULL and an error: it was not compiled.
 ZL_API const char *zl_kernel_source_text(zl_kernel kernel);
 
 // Parameters in the order of arguments: inputs, then outputs.
@@ -80,13 +85,15 @@ typedef struct {
 } zl_kernel_buffer;
 
 // Runs a compiled kernel on memory, one buffer for each parameter, and waits for it. Sizes that the kernel names are found in
-// the shapes. Shapes, dtypes and strides that do not fit are refused before it starts, with the parameter's name.
+// the shapes. Shapes, dtypes and strides that do not fit are refused before it starts, with the parameter's name. Memory may be the host's,
+// which is copied if it must be, or that of the target's first GPU. A kernel that follows its arguments wants all of them on one device.
 ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *buffer);
 
 // The same that many times in a row; *seconds: of one of them, without copies of arguments, by the device's clock if it has one.
 ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds);
 
-// The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours (zl_release).
+// The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours (zl_release). A kernel that follows its
+// arguments runs on the device that alone has the values of one of them, else on the default device; copies are made as for ops.
 ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int outputs, zl_array *out);
 
 // The built-in kernel of one op on rows of numbers: op as in zellige_ops.h without zl_ ("add", "exp",

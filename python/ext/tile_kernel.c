@@ -186,11 +186,47 @@ static PyObject *time_runs(PyObject *self, PyObject *args) {
     return run_on(((struct kernel *)self)->value, arguments, repeats);
 }
 
+// Arrays -------------------------------------------------------------------------------------------------------------
+
+enum { ARRAYS_MOST = 64 };
+
+// Runs the kernel on arrays of zellige.core, where they are; numbers become scalars. Returns a tuple of new arrays.
+static PyObject *call(PyObject *self, PyObject *arguments) {
+    zl_kernel k = ((struct kernel *)self)->value;
+    PyObject *list = ext_tuple(arguments, "kernel.call takes a sequence of arrays"), *result = NULL;
+    int count = list ? (int)PyTuple_GET_SIZE(list) : 0, outputs = zl_kernel_parameters(k) - count;
+    zl_array in[ARRAYS_MOST], out[ARRAYS_MOST];
+    if (list && (outputs < 0 || zl_kernel_parameters(k) > ARRAYS_MOST))
+        PyErr_Format(PyExc_ValueError, "kernel.call: %d arguments for %d parameters", count, zl_kernel_parameters(k));
+    if (!list || PyErr_Occurred())
+        return Py_XDECREF(list), NULL;
+    zl_scope scope = ext_begin();
+    bool done = true;
+    for (int i = 0; done && i < count; i++) {
+        zl_kernel_parameter p;
+        zl_array x = ext_array_held(PyTuple_GET_ITEM(list, i));
+        done = x && zl_kernel_parameter_at(k, i, &p) && (in[i] = p.is_scalar ? zl_astype(x, p.dtype) : x);
+    }
+    if (done) {
+        Py_BEGIN_ALLOW_THREADS;
+        done = zl_kernel_call(k, count, in, outputs, out);
+        Py_END_ALLOW_THREADS;
+        result = done ? ext_wrap_all(outputs, out, true) : NULL;
+        for (int i = 0; done && i < outputs; i++)
+            zl_release(out[i]);
+    }
+    if (!result && !PyErr_Occurred())
+        ext_raise();
+    zl_scope_end(scope);
+    Py_DECREF(list);
+    return result;
+}
+
 // Making -------------------------------------------------------------------------------------------------------------
 
 static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"text", "name", "target", NULL};
-    const char *text, *name = NULL, *target = "c";
+    const char *text, *name = NULL, *target = "auto";
     PyObject *named = Py_None;
     (void)module;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO&", names, ext_utf8_read, &text, &named, ext_utf8_read,
@@ -210,6 +246,17 @@ static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
     return NULL;
 }
 
+static PyObject *prepare(PyObject *self, PyObject *target) {
+    const char *name = ext_utf8(target);
+    bool done = false;
+    if (!name)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    done = zl_kernel_prepare(((struct kernel *)self)->value, name);
+    Py_END_ALLOW_THREADS;
+    return done ? Py_NewRef(Py_None) : ext_raise();
+}
+
 static PyObject *targets(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     PyObject *list = PyList_New(0);
@@ -225,6 +272,8 @@ static PyObject *targets(PyObject *module, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"run", run, METH_O,
      "run(arguments): (address, dtype, shape, strides) for each parameter, or a number for a scalar."},
+    {"call", call, METH_O, "call(arrays): runs it on arrays of zellige.core, where they are; a tuple of its outputs."},
+    {"prepare", prepare, METH_O, "prepare(target): compiles a kernel that follows its arguments for a target."},
     {"time", time_runs, METH_VARARGS,
      "time(arguments, repeats): seconds of one of so many runs, by the device's clock if it has one."},
     {"cost", cost, METH_O, "cost(sizes): (operations, bytes of parameters) of a run, for sizes by name."},
@@ -263,7 +312,7 @@ static PyObject *write_file(PyObject *m, PyObject *args) {
 
 static PyMethodDef functions[] = {
     {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
-     "compile(text, name=None, target=\"c\"): a kernel in the tile language, compiled."},
+     "compile(text, name=None, target=\"auto\"): a kernel in the tile language, compiled."},
     {"targets", targets, METH_NOARGS, "Names of the targets that compile() has."},
     {"write_file", write_file, METH_VARARGS,
      "write_file(path, data): replaces a file, so that other processes see the old one or the new one."},

@@ -219,6 +219,7 @@ bool thread_at_exit(void (*fn)(void *data), void *data);
 
 // Opens the first of the names (NULL-terminated) that can be; NULL with no error recorded when none can. Not closed.
 void *library_open(const char *const *names);
+bool library_is_loaded(const char *const *names); // by anybody in this process; opens none
 // Looks each symbol up; false, naming the first that is missing in *missing, unless all are there.
 struct library_symbol { const char *name; void **address; };
 bool library_bind(void *library, const struct library_symbol *symbols, int count, const char **missing);

@@ -89,6 +89,7 @@ bool device_has_memory(void); // some unit with memory of its own was used
 struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes);
 // The unit's copy of s, made if there is none, for what the lane is asked for from now on; NULL and an error.
 void *device_reach(const struct device *d, int unit, int lane, struct storage *s);
+const struct device *device_home(const struct storage *s); // the device that alone has its values; NULL: the host has them
 bool device_fetch(struct storage *s); // makes the host's copy; false and an error
 // The first bytes of s, which only units hold, straight to where they are wanted; false and an error.
 bool device_download(struct storage *s, void *out, size_t bytes);

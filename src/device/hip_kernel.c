@@ -53,6 +53,7 @@ static const struct module_names names = {.alloc = "hipMalloc",
                                           .event_between = "hipEventElapsedTime",
                                           .event_free = "hipEventDestroy"};
 static struct module_calls calls;
+#define HIP_LIBRARIES "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"
 
 static struct {
     char why_none[256]; // "": there is a device
@@ -73,7 +74,7 @@ static const char *home(void) {
 static bool bind(void) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/lib/libamdhip64.so", home());
-    const char *const libraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", path, NULL};
+    const char *const libraries[] = {HIP_LIBRARIES, path, NULL};
 #define SYMBOL(name, result, parameters) {#name, (void **)(void *)&hip.name},
     const struct library_symbol symbols[] = {HIP_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
@@ -252,5 +253,20 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     return module_compile(&target, kernel, source);
 }
 
-const struct kernel_driver kernel_driver_hip = {
-    .name = "hip", .compile = compile, .run = module_run, .time = module_time, .free = module_free};
+static bool is_loaded(void) {
+    static const char *const libraries[] = {HIP_LIBRARIES, NULL};
+    return library_is_loaded(libraries);
+}
+
+static bool holds(const void *address) {
+    return module_holds(&target, address);
+}
+
+const struct kernel_driver kernel_driver_hip = {.name = "hip",
+                                                .device = "hip",
+                                                .compile = compile,
+                                                .run = module_run,
+                                                .time = module_time,
+                                                .free = module_free,
+                                                .is_loaded = is_loaded,
+                                                .holds = holds};

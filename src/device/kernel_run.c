@@ -16,6 +16,8 @@ static const struct kernel_driver *const drivers[] = {
 #include "device/targets.def"
 };
 
+static const char automatic[] = "auto"; // no target of its own: a kernel follows its arguments
+
 const char *zl_kernel_target(int index) {
     return index >= 0 && index < (int)COUNT(drivers) ? drivers[index]->name : NULL;
 }
@@ -23,22 +25,64 @@ const char *zl_kernel_target(int index) {
 static const struct kernel_driver *find_driver(const char *target) {
     struct text names = {0};
     for (size_t i = 0; i < COUNT(drivers); i++)
-        if (target && !strcmp(drivers[i]->name, target))
+        if (!strcmp(drivers[i]->name, target))
             return drivers[i];
     for (size_t i = 0; i < COUNT(drivers); i++)
-        text_add(&names, "%s%s", i ? ", " : "", drivers[i]->name);
-    error_set(ZL_ERROR_VALUE, "zl_kernel_compile: there is no target '%s'; there are: %s",
-              target ? target : "(null)", names.data ? names.data : "");
+        text_add(&names, ", %s", drivers[i]->name);
+    error_set(ZL_ERROR_VALUE, "zl_kernel_compile: there is no target '%s'; there are: %s%s", target,
+              automatic, names.data ? names.data : "");
     text_free(&names);
     return NULL;
 }
 
-static bool compile(zl_kernel k, const struct kernel_driver *driver) {
-    k->driver = driver;
-    k->sizes = tile_sizes_open(k->kernel);
-    k->lowered = k->sizes ? kernel_copy(k->kernel) : NULL;
-    k->compiled = k->lowered ? driver->compile(k->lowered, &k->source) : NULL;
-    return k->compiled;
+// The target for arrays of a device; the CPU's for devices that have none.
+static const struct kernel_driver *driver_for(const char *device) {
+    for (size_t i = 0; i < COUNT(drivers); i++)
+        if (!strcmp(drivers[i]->device, device))
+            return drivers[i];
+    return drivers[0];
+}
+
+static const struct kernel_driver *default_driver(void) {
+    int unit;
+    zl_stream s = zl_default_stream();
+    return s ? driver_for(zl_stream_device(s, &unit)) : NULL;
+}
+
+// Compiling ---------------------------------------------------------------------------------------------------------
+
+static struct kernel_form *new_form(const struct tile_kernel *kernel, const struct kernel_driver *driver) {
+    struct kernel_form *f = memory_zero(sizeof *f);
+    if (!f)
+        return NULL;
+    f->driver = driver;
+    f->lowered = kernel_copy(kernel);
+    f->compiled = f->lowered ? driver->compile(f->lowered, &f->source) : NULL;
+    if (f->compiled)
+        return f;
+    kernel_form_free(f);
+    return NULL;
+}
+
+static struct kernel_form *find_form(zl_kernel k, const struct kernel_driver *driver) {
+    struct kernel_form *f = atomic_load_explicit(&k->forms, memory_order_acquire);
+    while (f && f->driver != driver)
+        f = f->next;
+    return f;
+}
+
+// The kernel for a target, compiled if it was not. NULL and an error.
+static struct kernel_form *form_of(zl_kernel k, const struct kernel_driver *driver) {
+    struct kernel_form *f = driver ? find_form(k, driver) : NULL;
+    if (f || !driver)
+        return f;
+    lock_take(&k->lock);
+    if (!(f = find_form(k, driver)) && (f = new_form(k->kernel, driver))) {
+        f->next = atomic_load(&k->forms);
+        atomic_store_explicit(&k->forms, f, memory_order_release);
+    }
+    lock_give(&k->lock);
+    return f;
 }
 
 zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target) {
@@ -46,22 +90,41 @@ zl_kernel zl_kernel_compile(const char *text, const char *name, const char *targ
 }
 
 zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params) {
-    const struct kernel_driver *driver = find_driver(target);
-    zl_kernel k = driver ? zl_kernel_parse_with(text, name, params) : NULL;
-    if (!k || compile(k, driver))
+    bool follows = !target || !strcmp(target, automatic);
+    const struct kernel_driver *driver = follows ? NULL : find_driver(target);
+    zl_kernel k = follows || driver ? zl_kernel_parse_with(text, name, params) : NULL;
+    if (!k)
+        return NULL;
+    k->follows = follows;
+    if ((k->sizes = tile_sizes_open(k->kernel)) && (follows || form_of(k, driver)))
         return k;
     zl_kernel_release(k);
     return NULL;
 }
 
 static bool is_compiled(zl_kernel k, const char *function) {
-    return (k && k->compiled) ||
+    return (k && k->sizes) ||
            error_false(ZL_ERROR_VALUE, "%s: the kernel was not compiled: zl_kernel_compile does that",
                        function);
 }
 
+bool zl_kernel_prepare(zl_kernel k, const char *target) {
+    if (!target)
+        return error_false(ZL_ERROR_VALUE, "zl_kernel_prepare: the target is NULL");
+    const struct kernel_driver *driver = is_compiled(k, "zl_kernel_prepare") ? find_driver(target) : NULL;
+    if (driver && !k->follows && !find_form(k, driver))
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_kernel_prepare: kernel %s was compiled for the target %s alone, not for %s",
+                           k->kernel->name, atomic_load(&k->forms)->driver->name, target);
+    return form_of(k, driver);
+}
+
 const char *zl_kernel_source_text(zl_kernel k) {
-    return is_compiled(k, "zl_kernel_source_text") ? k->source.data : NULL;
+    if (!is_compiled(k, "zl_kernel_source_text"))
+        return NULL;
+    struct kernel_form *f = atomic_load_explicit(&k->forms, memory_order_acquire);
+    f = f ? f : form_of(k, default_driver());
+    return f ? f->source.data : NULL;
 }
 
 int zl_kernel_parameters(zl_kernel k) {
@@ -272,8 +335,63 @@ static bool check_arguments(struct sizes *b, int count, const zl_kernel_buffer *
     return true;
 }
 
+// Where arguments are ------------------------------------------------------------------------------------------------
+
+enum { PARAMETERS_SEEN = 64 }; // arguments beyond so many follow the others
+
+// Sets home[i] to the target on whose memory argument i is; NULL: on none, as it is passed by value or has no elements.
+static int find_homes(zl_kernel k, const zl_kernel_buffer *buffer, const struct kernel_driver **home) {
+    int count = MIN_OF(k->kernel->parameters, PARAMETERS_SEEN);
+    for (int i = 0; i < count; i++)
+        home[i] = tile_is_by_value(&k->kernel->parameter[i]) || !buffer[i].data ? NULL : drivers[0];
+    for (size_t d = 0; d < COUNT(drivers); d++) {
+        bool may_hold = drivers[d]->holds && drivers[d]->is_loaded();
+        for (int i = 0; may_hold && i < count; i++)
+            if (home[i] && drivers[d]->holds(buffer[i].data))
+                home[i] = drivers[d];
+    }
+    return count;
+}
+
+static void *tell_homes(zl_kernel k, int count, const struct kernel_driver *const *home) {
+    struct text list = {0};
+    for (int i = 0; i < count; i++)
+        if (home[i])
+            text_add(&list, "%s'%s' is on %s", list.len ? ", " : "", k->kernel->parameter[i].buffer->text,
+                     home[i]->device);
+    error_set(ZL_ERROR_VALUE,
+              "zl_kernel_run: the arguments of kernel %s are on different devices: %s; copy them to one, or "
+              "compile the kernel for a target",
+              k->kernel->name, list.data ? list.data : "");
+    text_free(&list);
+    return NULL;
+}
+
+// The target of a kernel that follows its arguments: the one on whose memory all of them are. NULL and an error.
+static const struct kernel_driver *follow(zl_kernel k, const zl_kernel_buffer *buffer) {
+    const struct kernel_driver *home[PARAMETERS_SEEN], *found = NULL;
+    int count = find_homes(k, buffer, home);
+    for (int i = 0; i < count; i++) {
+        if (home[i] && found && home[i] != found)
+            return tell_homes(k, count, home);
+        found = home[i] ? home[i] : found;
+    }
+    return found ? found : drivers[0];
+}
+
+// driver: the target that was chosen; NULL: that of the kernel, or of its arguments.
+static struct kernel_form *choose_form(zl_kernel k, const struct kernel_driver *driver,
+                                       const zl_kernel_buffer *buffer) {
+    if (!k->follows)
+        return atomic_load_explicit(&k->forms, memory_order_acquire);
+    return form_of(k, driver ? driver : follow(k, buffer));
+}
+
+// Running -----------------------------------------------------------------------------------------------------------
+
 // By the clock of the host where the device has none.
-static bool time_run(zl_kernel k, void *const *address, const int64_t *symbol, int repeats, double *seconds) {
+static bool time_run(const struct kernel_form *k, void *const *address, const int64_t *symbol, int repeats,
+                     double *seconds) {
     if (k->driver->time)
         return k->driver->time(k->compiled, address, symbol, repeats, seconds);
     int64_t begin = clock_ns();
@@ -288,9 +406,8 @@ static bool time_run(zl_kernel k, void *const *address, const int64_t *symbol, i
 
 // The device that a target is of; NULL: there is none for arrays.
 static const struct device *device_of(const struct kernel_driver *driver) {
-    const char *name = strcmp(driver->name, "c") ? driver->name : "cpu";
     for (int i = 0; i < device_count(); i++)
-        if (!strcmp(device_at(i)->name, name))
+        if (!strcmp(device_at(i)->name, driver->device))
             return device_at(i);
     return NULL;
 }
@@ -316,14 +433,14 @@ static size_t bytes_of(const zl_kernel_buffer *b) {
     return bytes;
 }
 
-static void record(zl_kernel k, int count, const zl_kernel_buffer *buffer, const int64_t *symbol,
-                   int64_t begin) {
+static void record(zl_kernel k, const struct kernel_driver *driver, int count, const zl_kernel_buffer *buffer,
+                   const int64_t *symbol, int64_t begin) {
     uintptr_t word[64] = {(uintptr_t)text_of(k)};
     const char *name = profile_keep(k->kernel->name);
     struct profile_record r = {.kind = PROFILE_KERNEL,
                                .begin = begin,
                                .end = clock_ticks(),
-                               .device = device_of(k->driver),
+                               .device = device_of(driver),
                                .name = name};
     if (!r.device || !name)
         return;
@@ -340,24 +457,24 @@ static void record(zl_kernel k, int count, const zl_kernel_buffer *buffer, const
     profile_add(&r, word);
 }
 
-static bool run_once(zl_kernel k, int count, const zl_kernel_buffer *buffer, void *const *address,
-                     const int64_t *symbol) {
+static bool run_once(zl_kernel k, const struct kernel_form *form, int count, const zl_kernel_buffer *buffer,
+                     void *const *address, const int64_t *symbol) {
     if (!profile_is_on())
-        return k->driver->run(k->compiled, address, symbol);
+        return form->driver->run(form->compiled, address, symbol);
     int64_t begin = clock_ticks();
-    bool done = k->driver->run(k->compiled, address, symbol);
-    record(k, count, buffer, symbol, begin);
+    bool done = form->driver->run(form->compiled, address, symbol);
+    record(k, form->driver, count, buffer, symbol, begin);
     return done;
 }
 
 // repeats 0: once, and no time is asked for.
-static bool run_checked(zl_kernel k, int count, const zl_kernel_buffer *buffer, struct sizes *b, int repeats,
-                        double *seconds) {
+static bool run_checked(zl_kernel k, const struct kernel_form *form, int count,
+                        const zl_kernel_buffer *buffer, struct sizes *b, int repeats, double *seconds) {
     void **address = memory_zero(sizeof *address * (size_t)(count + 1));
     for (int i = 0; address && i < count; i++)
         address[i] = buffer[i].data;
-    bool done = address && (repeats ? time_run(k, address, b->value, repeats, seconds)
-                                    : run_once(k, count, buffer, address, b->value));
+    bool done = address && (repeats ? time_run(form, address, b->value, repeats, seconds)
+                                    : run_once(k, form, count, buffer, address, b->value));
     memory_free(address);
     return done;
 }
@@ -374,31 +491,71 @@ static void sizes_close(struct sizes *b) {
     memory_free(b->bound);
 }
 
-static bool check_and_run(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats,
-                          double *seconds) {
+static bool check_and_run(zl_kernel k, const struct kernel_driver *driver, int count,
+                          const zl_kernel_buffer *buffer, int repeats, double *seconds) {
     struct sizes b;
-    bool done = sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) &&
-                tile_sizes_check(k->sizes, b.value) && run_checked(k, count, buffer, &b, repeats, seconds);
+    bool fits = sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) &&
+                tile_sizes_check(k->sizes, b.value);
+    struct kernel_form *form = fits ? choose_form(k, driver, buffer) : NULL;
+    bool done = form && run_checked(k, form, count, buffer, &b, repeats, seconds);
     sizes_close(&b);
     return done;
 }
 
 bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
-    return is_compiled(k, "zl_kernel_run") && check_and_run(k, count, buffer, 0, NULL);
+    return is_compiled(k, "zl_kernel_run") && check_and_run(k, NULL, count, buffer, 0, NULL);
 }
 
 bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
     if (repeats < 1 || !seconds)
         return error_false(ZL_ERROR_VALUE,
                            "zl_kernel_time: %d repeats; at least one, and a place for the seconds", repeats);
-    return is_compiled(k, "zl_kernel_time") && check_and_run(k, count, buffer, repeats, seconds);
+    return is_compiled(k, "zl_kernel_time") && check_and_run(k, NULL, count, buffer, repeats, seconds);
 }
 
 // Arrays ------------------------------------------------------------------------------------------------------------
 
-static zl_kernel_buffer buffer_of(zl_array a) {
+enum { ALIGNMENT = 16 }; // of arguments in memory of a device
+
+static bool has_storage(zl_array a) {
+    return !array_is(a, ARRAY_INLINE) && a->storage;
+}
+
+// The target of a call: that of the kernel; else of the first input whose values only a device has, else of the default device. NULL and
+// an error.
+static const struct kernel_driver *driver_of_call(zl_kernel k, int inputs, const zl_array *in) {
+    if (!k->follows)
+        return atomic_load_explicit(&k->forms, memory_order_acquire)->driver;
+    for (int i = 0; i < inputs; i++) {
+        const struct device *home = has_storage(in[i]) ? device_home(in[i]->storage) : NULL;
+        if (home)
+            return driver_for(home->name);
+    }
+    return default_driver();
+}
+
+// The device on whose first unit a target's kernels work in place; NULL: they are given memory of the host.
+static const struct device *device_in_place(const struct kernel_driver *driver) {
+    bool had_error = zl_error();
+    const struct device *d = driver->holds ? device_find(driver->device, NULL) : NULL;
+    if (!d && !had_error)
+        zl_clear_error();
+    return d;
+}
+
+// The array's memory on the device, whose first lane is asked to copy it there, or of the host. NULL and an error.
+static void *address_of(zl_array a, const struct device *d) {
+    char *memory = d && has_storage(a) ? device_reach(d, 0, 0, a->storage) : NULL;
+    if (d && has_storage(a) && !memory)
+        return NULL;
+    char *first = memory ? memory + a->offset * (int64_t)array_item(a) : NULL;
+    return first && (uintptr_t)first % ALIGNMENT == 0 ? first : (void *)(uintptr_t)zl_data(a);
+}
+
+static bool set_buffer(zl_kernel_buffer *out, zl_array a, const struct device *d) {
     zl_shape shape = zl_shape_of(a);
-    return (zl_kernel_buffer){(void *)(uintptr_t)zl_data(a), zl_dtype_of(a), shape.ndim, shape.dim, NULL};
+    *out = (zl_kernel_buffer){address_of(a, d), zl_dtype_of(a), shape.ndim, shape.dim, NULL};
+    return out->data || !a->size;
 }
 
 // An output of the size that the inputs give it.
@@ -427,38 +584,60 @@ static int count_inputs(const struct tile_kernel *k) {
     return count;
 }
 
-static bool make_outputs(struct sizes *b, int inputs, int outputs, zl_array *out, zl_kernel_buffer *buffer) {
-    for (int i = 0; i < outputs; i++) {
-        if (!(out[i] = new_output(b, b->kernel->parameter[inputs + i].buffer)))
+static bool make_outputs(struct sizes *b, const struct device *d, int inputs, int outputs, zl_array *out,
+                         zl_kernel_buffer *buffer) {
+    for (int i = 0; i < outputs; i++)
+        if (!(out[i] = new_output(b, b->kernel->parameter[inputs + i].buffer)) ||
+            !set_buffer(&buffer[inputs + i], out[i], d))
             return false;
-        buffer[inputs + i] = buffer_of(out[i]);
+    return true;
+}
+
+// What is passed by value is read on the host.
+static bool set_inputs(const struct tile_kernel *k, int inputs, const zl_array *in, const struct device *d,
+                       zl_kernel_buffer *buffer) {
+    for (int i = 0; i < inputs; i++) {
+        zl_array whole = zl_contiguous(in[i], false);
+        const struct device *place = tile_is_by_value(&k->parameter[i]) ? NULL : d;
+        if (!whole || !zl_eval(whole) || !set_buffer(&buffer[i], whole, place))
+            return false;
     }
     return true;
+}
+
+static bool eval_inputs(int inputs, const zl_array *in) {
+    for (int i = 0; i < inputs; i++)
+        if (!zl_eval(in[i]))
+            return false;
+    return true;
+}
+
+// Kernels are launched apart from the lanes of the unit: what these were asked for has to be done.
+static bool wait_for_lanes(const struct device *d) {
+    return !d || device_wait(d, 0, device_point(d, 0, 0));
 }
 
 // What failed is released again.
 static bool call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_array *out,
                  zl_kernel_buffer *buffer) {
     struct sizes b;
-    bool ready = sizes_open(&b, k->kernel);
-    ZL_SCOPE {
-        zl_array whole;
-        for (int i = 0; ready && i < inputs; i++) {
-            ready = (whole = zl_contiguous(in[i], false)) && zl_eval(whole);
-            if (ready)
-                buffer[i] = buffer_of(whole);
-        }
-        bool done = ready && bind_inputs(&b, inputs, buffer) &&
-                    make_outputs(&b, inputs, outputs, out, buffer) &&
-                    zl_kernel_run(k, inputs + outputs, buffer);
-        for (int i = 0; !done && i < outputs; i++) {
-            zl_release(out[i]);
-            out[i] = NULL;
-        }
-        ready = done;
+    bool ready = sizes_open(&b, k->kernel) && eval_inputs(inputs, in);
+    const struct kernel_driver *driver = ready ? driver_of_call(k, inputs, in) : NULL;
+    const struct device *d = driver ? device_in_place(driver) : NULL;
+    zl_stream stream = driver ? zl_default_stream_of(d ? d->name : "cpu") : NULL;
+    if (stream) {
+        zl_scope scope = zl_scope_begin_on(stream);
+        ready = set_inputs(k->kernel, inputs, in, d, buffer) && bind_inputs(&b, inputs, buffer) &&
+                make_outputs(&b, d, inputs, outputs, out, buffer) && wait_for_lanes(d) &&
+                check_and_run(k, driver, inputs + outputs, buffer, 0, NULL);
+        zl_scope_end(scope);
+    }
+    for (int i = 0; !(stream && ready) && i < outputs; i++) {
+        zl_release(out[i]);
+        out[i] = NULL;
     }
     sizes_close(&b);
-    return ready;
+    return stream && ready;
 }
 
 bool zl_kernel_call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_array *out) {

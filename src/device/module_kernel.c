@@ -89,6 +89,19 @@ void *module_compile(const struct module_target *target, struct tile_kernel *ker
 
 // Arguments -------------------------------------------------------------------------------------------------------------
 
+static bool is_of_device(const struct module_target *target, const void *address) {
+    unsigned kind = 0;
+    return !target->calls->pointer(&kind, POINTER_MEMORY, (module_address)(uintptr_t)address) &&
+           kind == MEMORY_OF_DEVICE;
+}
+
+bool module_holds(const struct module_target *target, const void *address) {
+    bool had_error = zl_error(), is_open = target->open();
+    if (!is_open && !had_error)
+        zl_clear_error();
+    return is_open && is_of_device(target, address);
+}
+
 struct call {
     struct compiled *c;
     const struct module_target *target;
@@ -106,12 +119,6 @@ static bool is_value(const struct call *k, int i) {
     return tile_is_by_value(&k->c->group.kernel->parameter[i]);
 }
 
-static bool is_on_device(const struct call *k, const void *address) {
-    unsigned kind = 0;
-    return !k->target->calls->pointer(&kind, POINTER_MEMORY, (module_address)(uintptr_t)address) &&
-           kind == MEMORY_OF_DEVICE;
-}
-
 static bool make(struct call *k, int at, int64_t bytes) {
     k->is_ours[at] = CALL(k->target, alloc, &k->memory[at], (size_t)MAX_OF(bytes, 1));
     return k->is_ours[at];
@@ -119,7 +126,7 @@ static bool make(struct call *k, int at, int64_t bytes) {
 
 static bool bring(struct call *k, int i) {
     void *address = k->address[i];
-    if (is_on_device(k, address)) {
+    if (is_of_device(k->target, address)) {
         k->memory[i] = (module_address)(uintptr_t)address;
         return k->memory[i] % ALIGNMENT == 0 ||
                error_false(
@@ -135,7 +142,7 @@ static bool bring(struct call *k, int i) {
 // The launch reads values on the host: a table in the device's memory is copied.
 static bool find_value(struct call *k, int i) {
     k->value[i] = k->address[i];
-    if (k->c->group.kernel->parameter[i].is_scalar || !is_on_device(k, k->address[i]))
+    if (k->c->group.kernel->parameter[i].is_scalar || !is_of_device(k->target, k->address[i]))
         return true;
     k->value[i] = k->copy[i] = memory_zero((size_t)k->sizes.bytes[i]);
     return k->copy[i] &&

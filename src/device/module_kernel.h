@@ -61,5 +61,6 @@ void *module_compile(const struct module_target *target, struct tile_kernel *ker
 bool module_run(void *compiled, void *const *address, const int64_t *symbol);
 bool module_time(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
 void module_free(void *compiled);
+bool module_holds(const struct module_target *target, const void *address); // false, without an error, also where the driver does not work
 
 #endif

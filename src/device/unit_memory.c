@@ -602,6 +602,11 @@ _Atomic uint64_t *device_finding(const struct device *d, int unit, int lane, str
     return device_reach(d, unit, lane, s) ? &replica_on(d, unit, s)->finding : NULL;
 }
 
+const struct device *device_home(const struct storage *s) {
+    const struct replica *r = host_of(s) ? NULL : atomic_load_explicit(&s->replica, memory_order_acquire);
+    return r ? r->device : NULL;
+}
+
 bool device_settle(struct storage *s) {
     if (host_of(s))
         return true;

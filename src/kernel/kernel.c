@@ -23,14 +23,23 @@ zl_kernel zl_kernel_parse_with(const char *text, const char *name, const char *p
     return NULL;
 }
 
+void kernel_form_free(struct kernel_form *form) {
+    if (form->compiled)
+        form->driver->free(form->compiled);
+    text_free(&form->source);
+    tile_free(form->lowered);
+    memory_free(form);
+}
+
 void zl_kernel_release(zl_kernel kernel) {
     if (!kernel)
         return;
-    if (kernel->compiled)
-        kernel->driver->free(kernel->compiled);
-    text_free(&kernel->source);
+    struct kernel_form *next;
+    for (struct kernel_form *f = atomic_load(&kernel->forms); f; f = next) {
+        next = f->next;
+        kernel_form_free(f);
+    }
     tile_sizes_close(kernel->sizes);
-    tile_free(kernel->lowered);
     tile_free(kernel->kernel);
     memory_free(kernel);
 }

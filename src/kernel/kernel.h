@@ -10,6 +10,7 @@
 // A target that kernels are compiled for.
 struct kernel_driver {
     const char *name;
+    const char *device; // that its kernels run on, as arrays call it; "cpu" of the target c
     // Compiles a kernel, which it changes and which lives as long as what it gives. Appends what it became for the target's compiler to
     // *source, also where that refuses it. NULL and an error.
     void *(*compile)(struct tile_kernel *kernel, struct text *source);
@@ -18,16 +19,29 @@ struct kernel_driver {
     // Seconds of one of that many runs in a row, by the device's own clock. NULL: it has none.
     bool (*time)(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
     void (*free)(void *compiled);
+    // Whether memory at an address is the device's own, on which kernels then work in place. It is asked only if is_loaded says that
+    // something in this process has loaded the driver's library, which neither of them does. Both NULL: all memory is the host's.
+    bool (*is_loaded)(void);
+    bool (*holds)(const void *address);
 };
+
+// What a kernel became for one target.
+struct kernel_form {
+    const struct kernel_driver *driver;
+    struct tile_kernel *lowered; // what the driver has changed
+    void *compiled;
+    struct text source; // what the target's compiler got
+    struct kernel_form *next;
+};
+void kernel_form_free(struct kernel_form *form);
 
 struct zl_kernel_ {
     struct tile_kernel *kernel;
-    const struct kernel_driver *driver; // NULL: it was only read
-    void *compiled;
-    struct tile_sizes *sizes;    // checked before each run
-    struct tile_kernel *lowered; // what the driver has changed
-    struct text source; // what the target's compiler got
-    _Atomic(const char *) profiled; // its text, as a profile keeps it; NULL: none was recorded
+    struct tile_sizes *sizes; // checked before each run; NULL: it was only read
+    bool follows;             // it runs where its arguments are: a form is added when a target is first needed
+    struct lock lock;         // guards additions to forms
+    struct kernel_form *_Atomic forms; // the newest first
+    _Atomic(const char *) profiled;    // its text, as a profile keeps it; NULL: none was recorded
 };
 
 // A file of this folder, which the build embeds: the definition of a kernel that ops run on devices.

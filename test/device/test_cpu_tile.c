@@ -34,14 +34,8 @@ struct sample {
 #define I32 ZL_INT32
 
 static const struct sample samples[] = {
-    {SAMPLE_SCALE,
-     3,
-     {{F32, 1, {10000}}, {F32, 0, {0}}, {F32, 1, {10000}}},
-     {10000}},
-    {SAMPLE_EDGES,
-     2,
-     {{F32, 2, {37, 71}}, {ZL_FLOAT16, 2, {37, 71}}},
-     {37, 71}},
+    {SAMPLE_SCALE, 3, {{F32, 1, {10000}}, {F32, 0, {0}}, {F32, 1, {10000}}}, {10000}},
+    {SAMPLE_EDGES, 2, {{F32, 2, {37, 71}}, {ZL_FLOAT16, 2, {37, 71}}}, {37, 71}},
     {"kernel heads(a: f32[2, n, 3, m]) -> (y: f32[n, 3, m]) {\n"
      "  grid b in ceildiv(n, 16), h in 3 {\n"
      "    shared t: f32[16, 32]\n"
@@ -170,15 +164,16 @@ static const struct sample samples[] = {
     {SAMPLE_SMALL, 3, {{F32, 1, {600}}, {F32, 2, {8, 256}}, {ZL_UINT8, 2, {8, 600}}}, {600}},
     {SAMPLE_SMALL_TILES,
      6,
-     {{F32, 2, {64, 40}}, {F32, 2, {32, 48}}, {F32, 2, {64, 48}}, {ZL_UINT8, 2, {64, 40}}, {F32, 1, {64}}, {F32, 1, {48}}},
+     {{F32, 2, {64, 40}},
+      {F32, 2, {32, 48}},
+      {F32, 2, {64, 48}},
+      {ZL_UINT8, 2, {64, 40}},
+      {F32, 1, {64}},
+      {F32, 1, {48}}},
      {0},
      1e-5},
     {SAMPLE_IM2COL, 3, {{F32, 4, {2, 8, 9, 3}}, {ZL_FLOAT16, 2, {72, 32}}, {F32, 2, {10, 30}}}, {8}},
-    {SAMPLE_GEMM_RELU,
-     3,
-     {{F32, 2, {50, 29}}, {F32, 2, {70, 29}}, {F32, 2, {50, 70}}},
-     {50, 29, 70},
-     1e-5},
+    {SAMPLE_GEMM_RELU, 3, {{F32, 2, {50, 29}}, {F32, 2, {70, 29}}, {F32, 2, {50, 70}}}, {50, 29, 70}, 1e-5},
     {"kernel edges_of_products(A: f32[b, M, K], B: f32[N, K]) -> (C: f32[M, N], D: f32[M, N]) {\n"
      "  grid bx in ceildiv(N, 16), by in ceildiv(M, 16) {\n"
      "    shared a: f32[16, 8]\n"
@@ -340,14 +335,8 @@ static const struct sample samples[] = {
      4,
      {{I32, 1, {60}}, {I32, 1, {4}}, {I32, 1, {60}}, {ZL_FLOAT16, 1, {1}}},
      {60}},
-    {SAMPLE_WAVES,
-     2,
-     {{ZL_COMPLEX64, 1, {100}}, {ZL_COMPLEX64, 1, {100}}},
-     {100}},
-    {SAMPLE_ROOM,
-     2,
-     {{F32, 1, {201}}, {F32, 1, {201}}},
-     {201}},
+    {SAMPLE_WAVES, 2, {{ZL_COMPLEX64, 1, {100}}, {ZL_COMPLEX64, 1, {100}}}, {100}},
+    {SAMPLE_ROOM, 2, {{F32, 1, {201}}, {F32, 1, {201}}}, {201}},
 };
 
 static int64_t bytes_of(const struct argument *a) {
@@ -430,7 +419,8 @@ TEST(quick_powers_of_two) {
     enum { MANY = 60000 };
     static float x[MANY], y[MANY];
     int64_t count = MANY;
-    zl_kernel k = zl_kernel_compile("kernel f(x: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(x[i]) } }", "f", "c");
+    zl_kernel k = zl_kernel_compile("kernel f(x: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(x[i]) } }",
+                                    "f", "c");
     REQUIRE(k);
     for (int i = 0; i < MANY; i++)
         x[i] = (float)(-130 + 260.0 * i / MANY);
@@ -467,6 +457,30 @@ TEST(kernels_on_arrays) {
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_kernel_call(k, 1, &flat, 1, &out));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_kernel_call(k, 1, &whole, 1, &out));
     zl_kernel_release(k);
+}
+
+TEST(a_kernel_without_a_target_follows_its_arguments) {
+    static const char text[] = "kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i] + 1 }\n}\n";
+    float a[3] = {1, 2, 3}, y[3] = {0};
+    zl_kernel_buffer buffer[] = {{a, ZL_FLOAT32, 1, (const int64_t[]){3}, NULL},
+                                 {y, ZL_FLOAT32, 1, (const int64_t[]){3}, NULL}};
+    zl_kernel k = zl_kernel_compile(text, "f", NULL), c = zl_kernel_compile(text, "f", "c"),
+              read = zl_kernel_parse(text, "f");
+    REQUIRE(k && c && read);
+    CHECK(zl_kernel_run(k, 2, buffer) && y[2] == 4);
+    CHECK(zl_kernel_prepare(k, "c") && zl_kernel_prepare(c, "c"));
+    CHECK(!strcmp(zl_kernel_source_text(k), zl_kernel_source_text(c)));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_prepare(c, "opencl"));
+    CHECK_HAS(test_last_error(), "kernel f was compiled for the target c alone, not for opencl");
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_prepare(read, "c"));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_prepare(k, NULL));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_prepare(k, "abacus"));
+    CHECK_HAS(test_last_error(), "there is no target 'abacus'; there are: auto, c, ");
+    buffer[0].data = NULL;
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_run(k, 2, buffer));
+    zl_kernel_release(k);
+    zl_kernel_release(c);
+    zl_kernel_release(read);
 }
 
 TEST(kernel_arguments_are_checked) {

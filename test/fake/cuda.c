@@ -728,7 +728,10 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
     BEGIN("cuModuleGetFunction");
     if (!strstr(m->text, wanted))
         return end(NOT_FOUND);
+    static struct function *all; // who unloads a module may still have work of it
     struct function *f = calloc(1, sizeof *f);
+    f->next = all;
+    all = f;
     snprintf(f->name, sizeof f->name, "%s", name);
     if (!getenv("FAKE_CUDA_IDLE") && (f->library = fake_compile(m->text, name))) {
         f->call = (void (*)(void **))(uintptr_t)dlsym(f->library, "fake_run");

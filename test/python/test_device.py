@@ -1,12 +1,9 @@
 """Devices, streams and the submodules that stand for hardware and other processes that are not here."""
 
-import os
-import pathlib
-import subprocess
-import sys
 import threading
 import unittest
 
+import fake_gpus
 import zellige.core as mx
 
 
@@ -74,16 +71,6 @@ class Devices(unittest.TestCase):
         self.assertEqual(mx.device_count(mx.gpu), 0)
         self.assertEqual(mx.device_info(mx.gpu), {})
 
-    def on_fake_gpus(self, script, **environment):
-        """What a program prints where the driver of test/fake has two GPUs."""
-        fake = pathlib.Path(mx.__file__).parent.parent.parent / "fake"
-        if not fake.is_dir():
-            self.skipTest("the driver of test/fake is not beside the module")
-        where = {**os.environ, "ZL_DEVICE": "", "LD_LIBRARY_PATH": str(fake), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-        got = subprocess.run([sys.executable, "-c", script], env=where, capture_output=True, text=True, timeout=120)
-        self.assertEqual((got.returncode, got.stderr), (0, ""))
-        return got.stdout.split()
-
     def test_default_gpu(self):
         """Kernels in CUDA C++ run on GPUs alone: they say where a call without a stream goes."""
         script = """
@@ -129,9 +116,9 @@ print(*late, mx.default_stream(mx.cpu) == mx.default_stream(mx.gpu))
 """
         three = ["gpu"] * 3, ["cpu"] * 3
         rest = three[0] + three[1] + three[0] + ["cpu"]
-        self.assertEqual(self.on_fake_gpus(script), three[0] + rest + ["gpu", "gpu", "False"])
-        self.assertEqual(self.on_fake_gpus(script, ZL_DEVICE="cpu"), three[1] + rest + ["cpu", "gpu", "False"])
-        self.assertEqual(self.on_fake_gpus(script, ZL_DEVICE="cuda:1"), three[0] + rest + ["gpu", "gpu", "False"])
+        self.assertEqual(fake_gpus.words_of(self, script), three[0] + rest + ["gpu", "gpu", "False"])
+        self.assertEqual(fake_gpus.words_of(self, script, ZL_DEVICE="cpu"), three[1] + rest + ["cpu", "gpu", "False"])
+        self.assertEqual(fake_gpus.words_of(self, script, ZL_DEVICE="cuda:1"), three[0] + rest + ["gpu", "gpu", "False"])
 
     IS_OPEN = """
 import os, sys
@@ -151,8 +138,8 @@ mx.random.seed(3)
 y = mx.grad(lambda a: mx.sum(a * a))(mx.random.normal((3,)))
 print(x.shape, mx.array([1, 2]).tolist(), mx.add(x, 1, stream=mx.cpu).dtype, is_open())
 """
-        self.assertEqual(self.on_fake_gpus(recorded + "mx.eval(x)\nprint(is_open())")[-2:], ["False", "True"])
-        self.assertEqual(self.on_fake_gpus(recorded + "print(mx.default_device(), is_open())")[-4:],
+        self.assertEqual(fake_gpus.words_of(self, recorded + "mx.eval(x)\nprint(is_open())")[-2:], ["False", "True"])
+        self.assertEqual(fake_gpus.words_of(self, recorded + "print(mx.default_device(), is_open())")[-4:],
                          ["False", "Device(gpu,", "0)", "True"])
         said = self.IS_OPEN + """
 a = mx.add(mx.array([1.0, 2.0], dtype=mx.float32), 1, stream=mx.cpu)
@@ -163,12 +150,12 @@ mx.synchronize()
 with mx.stream(mx.cpu):
     print(mx.arange(3).tolist(), is_open())
 """
-        self.assertEqual([word for word in self.on_fake_gpus(said) if word in ("True", "False")], ["False"] * 3)
+        self.assertEqual([word for word in fake_gpus.words_of(self, said) if word in ("True", "False")], ["False"] * 3)
 
     def test_driver_that_finds_nothing(self):
         for down in ({"FAKE_CUDA_DOWN": "1"}, {"FAKE_CUDA_DEVICES": "0"}):
             script = "import zellige.core as mx; print((mx.ones(2) + 1).tolist(), mx.default_device(), mx.device_count(mx.gpu))"
-            self.assertEqual(self.on_fake_gpus(script, **down), ["[2.0,", "2.0]", "Device(cpu,", "0)", "0"])
+            self.assertEqual(fake_gpus.words_of(self, script, **down), ["[2.0,", "2.0]", "Device(cpu,", "0)", "0"])
 
     def test_fork_before_the_driver_is_opened(self):
         script = self.IS_OPEN + """
@@ -182,7 +169,7 @@ for turn in range(2):
 print(is_open(), x.tolist(), is_open())
 """
         child = ["[2.0,", "3.0]", "Device(gpu,", "0)", "True"]
-        self.assertEqual(self.on_fake_gpus(script), child * 2 + ["False", "[2.0,", "3.0]", "True"])
+        self.assertEqual(fake_gpus.words_of(self, script), child * 2 + ["False", "[2.0,", "3.0]", "True"])
 
     def test_what_is_here(self):
         self.assertTrue(mx.is_available(mx.cpu))

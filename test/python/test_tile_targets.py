@@ -2,6 +2,8 @@
 
 import unittest
 
+import fake_gpus
+
 try:
     import torch
 except ImportError:
@@ -73,6 +75,101 @@ def matmul_program(M, N, K, block_M, block_N, block_K, dtype="float16", accumula
                 T.gemm(a, b, c)
             T.copy(c, C[by * block_M, bx * block_N])
     return main
+
+
+FOLLOWS = """
+import ctypes, types
+import zellige.core as mx
+import zellige.tile as tilelang
+import zellige.tile.language as T
+from zellige.tile.errors import TileError
+
+@T.prim_func
+def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            B[i] = A[i] * 2
+
+def target(kernel):
+    return "cuda" if "__global__" in kernel.get_kernel_source() else "c"
+"""
+
+
+class Follows(unittest.TestCase):
+    """Kernels without a target, where the driver of test/fake has GPUs."""
+
+    def words(self, script, **environment):
+        return fake_gpus.words_of(self, FOLLOWS + script, **environment)
+
+    def test_arrays(self):
+        """Arrays of zellige.core: where their values are, else on the default device."""
+        script = """
+kernel = tilelang.compile(main, out_idx=-1)
+x = mx.arange(64, dtype=mx.float32)
+mx.eval(x)
+y = kernel(x)
+print(target(kernel), y.dtype, bool((y == 2 * x).all()), bool((kernel(x[::-1]) == 2 * x[::-1]).all()))
+given = tilelang.compile(main, out_idx=-1)
+print(given(mx.array([1.0] * 64))[5].item(), target(given))
+"""
+        self.assertEqual(self.words(script), ["cuda", "mlx.core.float32", "True", "True", "2.0", "cuda"])
+        self.assertEqual(self.words(script, ZL_DEVICE="cpu"), ["c", "mlx.core.float32", "True", "True", "2.0", "c"])
+
+    def test_memory(self):
+        """NumPy's on the CPU, without a driver; a GPU's there; of two devices, or of the second GPU, on none."""
+        script = """
+import numpy as np
+
+class Tensor:  # as torch's, on a GPU
+    dtype, shape, requires_grad = "float32", (64,), False
+
+    def __init__(self, index=0):
+        self.device = types.SimpleNamespace(type="cuda", index=index)
+        self.memory = ctypes.c_size_t()
+        assert driver.cuMemAlloc_v2(ctypes.byref(self.memory), ctypes.c_size_t(256)) == 0
+
+    def data_ptr(self):
+        return self.memory.value
+
+    def is_contiguous(self):
+        return True
+
+def is_open():
+    with open("/proc/self/maps") as file:
+        return "libcuda" in file.read()
+
+kernel = tilelang.compile(main)
+a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+kernel(a, b)
+print(target(kernel), bool((b == 2 * a).all()), is_open())
+mx.device_count(mx.gpu)
+driver = ctypes.CDLL("libcuda.so.1")
+c, d = Tensor(), Tensor()
+driver.cuMemcpyHtoDAsync_v2(c.memory, ctypes.c_void_p(a.ctypes.data), ctypes.c_size_t(256), None)
+kernel(c, d)
+b[:] = 0
+driver.cuMemcpyDtoHAsync_v2(ctypes.c_void_p(b.ctypes.data), d.memory, ctypes.c_size_t(256), None)
+driver.cuStreamSynchronize(None)
+print(target(kernel), bool((b == 2 * a).all()))
+for arguments in ((c, b), (a, d), (Tensor(1), d)):
+    try:
+        kernel(*arguments)
+    except TileError as error:
+        print(str(error).replace(" ", "_"))
+"""
+        mixed = "main:_the_arguments_are_on_different_devices:_'A'_is_on_%s,_'B'_is_on_%s;_copy_them_to_one,_or_compile_the_kernel_for_a_target"
+        second = "main:_argument_'A'_is_on_the_device_'cuda:1';_kernels_follow_arguments_on_the_CPU_and_on_the_first_GPU,_'cuda'"
+        self.assertEqual(self.words(script), ["c", "True", "False", "cuda", "True", mixed % ("cuda", "cpu"), mixed % ("cpu", "cuda"), second])
+
+    def test_target(self):
+        """A kernel for a target stays there, and refuses what it cannot read."""
+        script = """
+kernel = tilelang.compile(main, out_idx=-1, target="c")
+x = mx.arange(64, dtype=mx.float32)
+mx.eval(x)
+print(bool((kernel(x) == 2 * x).all()), target(kernel))
+"""
+        self.assertEqual(self.words(script), ["True", "c"])
 
 
 class OnTarget:

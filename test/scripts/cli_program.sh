@@ -113,12 +113,12 @@ check "kernel show of an unknown op" exits 1 "$zellige" kernel show --op frobnic
 check "ops are named then" says "no op 'reduce_frob'; add, cast_f16" "$zellige" kernel show --op reduce_frob
 check "kernel show of an unknown stage" exits 1 "$zellige" kernel show --op add --stage frobnicate
 check "stages are listed then" says "no stage 'frobnicate'; there are: tile, .*cuda_tiles" "$zellige" kernel show --op add --stage frobnicate
-check "kernel build" says "compiled in" "$zellige" kernel build "$tmp/twice.tile"
+check "kernel build" says "compiled for c in" "$zellige" kernel build "$tmp/twice.tile"
 check "without a folder for compiled kernels" says "as HOME is not set" env -u HOME -u XDG_CACHE_HOME -u ZL_CACHE_DIR "$zellige" kernel build "$tmp/twice.tile"
 check "kernel build -v" says "twice_blocks" "$zellige" kernel build -v "$tmp/twice.tile"
 check "kernel build --json" json_has "d['milliseconds'] > 0 and d['source']" "$zellige" kernel build --json "$tmp/twice.tile"
 check "kernel build of a broken file" exits 1 "$zellige" kernel build "$tmp/broken.tile"
-check "kernel build for no target" says "no target 'abacus'; there are: c" "$zellige" kernel build --target abacus "$tmp/twice.tile"
+check "kernel build for no target" says "no target 'abacus'; there are: auto, c" "$zellige" kernel build --target abacus "$tmp/twice.tile"
 check "kernel run" says "^y, sum " "$zellige" kernel run "$tmp/twice.tile" --size n=5
 check "kernel run --json" json_has "d[0]['name'] == 'y'" "$zellige" kernel run "$tmp/twice.tile" --size n=5 --json
 check "kernel run prints small results as they are" says '^array\(\[([^,]*, ){63}[^,]*\], dtype' "$zellige" kernel run "$tmp/twice.tile" --size n=64
@@ -156,7 +156,16 @@ nobody_is_left() { ! grep -lqs "$tmp/hangs.tile" /proc/[0-9]*/cmdline; }
 check "kernel tune interrupted leaves no process" nobody_is_left
 printf 'type ITEM = f32\nop COMBINE = add\nkernel f(a: ITEM[n]) -> (y: ITEM[1]) {\n  reduce COMBINE a -> y axis 0\n}\n' >"$tmp/open.tile"
 check "kernel show --param" says "reduce maximum a" "$zellige" kernel show "$tmp/open.tile" --param COMBINE=maximum
-check "kernel build --param" says "compiled in" "$zellige" kernel build "$tmp/open.tile" --param ITEM=f16
+if [ -d "$build/fake" ]; then
+    on_gpu=(env ZL_DEVICE= "LD_LIBRARY_PATH=$build/fake" "$zellige" kernel)
+    check "kernel build follows the default device" says "compiled for cuda in" "${on_gpu[@]}" build "$tmp/twice.tile"
+    check "kernel build --target auto" says "compiled for cuda in" "${on_gpu[@]}" build "$tmp/twice.tile" --target auto
+    check "kernel build --target c" says "compiled for c in" "${on_gpu[@]}" build "$tmp/twice.tile" --target c
+    same_results() { [ "$("${on_gpu[@]}" run "$tmp/twice.tile" "$@")" = "$("$zellige" kernel run "$tmp/twice.tile" "$@")" ]; }
+    check "kernel run on the default device" same_results --size n=100
+    check "kernel tune on the default device" says "1.000 ms +best" "${on_gpu[@]}" tune "$tmp/open.tile" --param ITEM=f32 --size n=100
+fi
+check "kernel build --param" says "compiled for c in" "$zellige" kernel build "$tmp/open.tile" --param ITEM=f16
 check "kernel run --param" says "y, sum 7:" "$zellige" kernel run "$tmp/open.tile" --param ITEM=i32,COMBINE=maximum --size n=1000
 check "kernel bench --param" says " ms, " "$zellige" kernel bench "$tmp/open.tile" --param ITEM=i8 --size n=1000
 check "kernel tune of types" says "ITEM=f16 .* ms" "$zellige" kernel tune "$tmp/open.tile" --param ITEM=f32,f16 --size n=1000

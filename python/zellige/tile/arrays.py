@@ -47,7 +47,8 @@ def torch_memory(tensor):
         type_ = torch_names[tensor.dtype] = str.__str__(name_of(tensor.dtype))
     tensor = tensor.detach() if tensor.requires_grad else tensor
     strides = None if tensor.is_contiguous() else tensor.stride()
-    return Memory(tensor.data_ptr(), tuple(tensor.shape), strides, type_, tensor.device.type, tensor)
+    device = tensor.device.type + (f":{tensor.device.index}" if tensor.device.index else "")
+    return Memory(tensor.data_ptr(), tuple(tensor.shape), strides, type_, device, tensor)
 
 
 def numpy_memory(array):
@@ -67,6 +68,7 @@ class DLTensor(ctypes.Structure):
                 ("byte_offset", ctypes.c_uint64)]
 
 
+DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 4: "opencl", 7: "vulkan", 8: "metal", 10: "cuda", 11: "cpu", 13: "cuda"}  # 10: ROCm's
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 
@@ -79,8 +81,18 @@ def dlpack_memory(array):
     strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
     type_ = "bool" if t.code == 6 else f"{KINDS[t.code]}{t.bits}"
     is_value = type(array).__module__.partition(".")[0] in ("zellige", "mlx", "jax", "jaxlib")
-    return Memory((t.data or 0) + t.byte_offset, shape, strides, type_, "cpu" if t.device_type in (1, 3) else "gpu",
-                  (array, capsule), is_value)
+    device = DEVICES.get(t.device_type, f"device type {t.device_type} of DLPack")
+    device = device if not t.device_id or device == "cpu" else f"{device}:{t.device_id}"
+    return Memory((t.data or 0) + t.byte_offset, shape, strides, type_, device, (array, capsule), is_value)
+
+
+def is_zellige(array):
+    return type(array).__module__.partition(".")[0] == "zellige" and hasattr(array, "__dlpack__")
+
+
+def zellige_memory(array):
+    """What an array of zellige.core is, without its memory, which may be a device's or not there yet."""
+    return Memory(None, tuple(array.shape), None, name_of(array.dtype), None, array, True)
 
 
 # New arrays -----------------------------------------------------------------------------------------------------------
@@ -97,11 +109,10 @@ def library_of(arrays):
     return "torch" if "torch" in sys.modules else "numpy"
 
 
-def new_array(library, shape, type_, like=None, is_zero=False):
-    """An array to be written, without values or of zeros."""
+def new_array(library, shape, type_, device=None, is_zero=False):
+    """An array to be written, without values or of zeros; one of torch on a device."""
     if library == "torch":
         import torch
-        device = next((a.device for a in like or () if hasattr(a, "data_ptr")), None)
         return (torch.zeros if is_zero else torch.empty)(shape, dtype=getattr(torch, type_), device=device)
     if library == "zellige":
         return Fresh(shape, type_)

@@ -26,9 +26,16 @@ def compile_text(program, target):
         raise TileError(explained(str(error), program)) from None
 
 
+def follows(target):
+    """Whether a kernel of the target runs where its arguments are."""
+    from . import native
+    return native.our_name(target) == "auto"
+
+
 def device_of(target):
-    """The device, in torch's words, whose memory kernels of a target work on."""
-    return "cuda" if str(target or "auto").split()[0] in ("cuda", "hip") else "cpu"  # PyTorch calls GPUs of AMD so, too
+    """The device, in torch's words, whose memory kernels of a target work on, or are expected to."""
+    from . import native
+    return "cuda" if native.expected(target) in ("cuda", "hip") else "cpu"  # PyTorch calls GPUs of AMD so, too
 
 
 def run(code, arguments, program, repeats=0):
@@ -36,6 +43,14 @@ def run(code, arguments, program, repeats=0):
     of so many runs, by the clock of the device."""
     try:
         return library().time(code, arguments, repeats) if repeats else library().run(code, arguments)
+    except ValueError as error:
+        raise TileError(located(str(error), program)) from None
+
+
+def call(code, arrays, program):
+    """The outputs, arrays of zellige.core as the arguments are."""
+    try:
+        return library().call(code, arrays)
     except ValueError as error:
         raise TileError(located(str(error), program)) from None
 

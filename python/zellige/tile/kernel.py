@@ -1,14 +1,15 @@
 """Compiled kernels: called with arrays, checked before they run."""
 
 from . import engine
-from .arrays import finished, library_of, memory_of, new_array
+from .arrays import finished, is_zellige, library_of, memory_of, new_array, zellige_memory
 from .dtypes import dtype
 from .errors import TileError
 from .expr import Expr, Name
 
 
 class Kernel:
-    """A program for one target. Parameters that out_idx names are made by the call and returned."""
+    """A program for one target, or for those that its arguments ask for. Parameters that out_idx names are made by the call and
+    returned."""
 
     def __init__(self, program, out_idx=None, target="auto"):
         self.program, self.target = program, target
@@ -18,14 +19,46 @@ class Kernel:
         self.inputs = [i for i in range(len(self.params)) if i not in self.out_idx]
         self.code = engine.compile_text(program, target)
         self.latency = self.config = self.ref_latency = self.libcode = None
+        self.follows = engine.follows(target)
         self.device = engine.device_of(target)
-        self.checks = [Check(program.name, p, self.device) for p in self.params]
+        self.checks = [Check(program.name, p, None if self.follows else self.device) for p in self.params]
 
     def __call__(self, *args, **kwargs):
-        memories, results = self.prepared(self.arranged(args, kwargs))
-        self.run(memories)
+        args = self.arranged(args, kwargs)
+        if self.takes_arrays(args):
+            results = self.run_arrays(args)
+        else:
+            memories, results = self.prepared(args)
+            self.run(memories)
         given = tuple(finished(results[i]) for i in self.out_idx)
         return None if not given else given[0] if len(given) == 1 else given
+
+    # Arrays of zellige.core, which the library takes from where they are
+
+    def takes_arrays(self, args):
+        """Whether the library can do it: all are its own, row-major, of the parameters' dtypes, and none is written."""
+        arrays = [(self.params[i], a) for i, a in zip(self.inputs, args) if not self.params[i].is_scalar]
+        return bool(arrays) and self.is_plain() and all(is_zellige(a) and zellige_memory(a).dtype == p.dtype for p, a in arrays)
+
+    def is_plain(self):
+        written = [p.is_written for p in self.params if not p.is_scalar]
+        odd = [p for p in self.params if not p.is_scalar and (p.packed or p.stride or p.dtype.is_small)]
+        inputs, outputs = self.text_order()
+        return not odd and sum(written) == len(self.out_idx) and list(self.program.order) == inputs + outputs
+
+    def text_order(self):
+        """Inputs and outputs in the order of the text."""
+        return ([i for i in self.program.order if i not in self.out_idx], [i for i in self.program.order if i in self.out_idx])
+
+    def run_arrays(self, args):
+        symbols, values = {}, dict(zip(self.inputs, args))
+        known = {i: self.checks[i].memory(a, symbols, zellige_memory) for i, a in values.items()}
+        for index, memory in known.items():
+            self.checks[index].finish(memory, symbols)
+        inputs, outputs = self.text_order()
+        return dict(zip(outputs, engine.call(self.code, [known[i] if self.params[i].is_scalar else values[i] for i in inputs], self.program)))
+
+    # Memory
 
     def prepared(self, args):
         """The memory of all parameters, checked, and the arrays among them that are made here."""
@@ -33,15 +66,25 @@ class Kernel:
         symbols, memories = {}, [None] * len(self.params)
         for index, value in zip(self.inputs, args):
             memories[index] = self.checks[index].memory(value, symbols)
+        device = self.common_device(memories)
         results = {}
         for index in self.out_idx:
             shape = self.checks[index].sizes(symbols)
             param = self.params[index]
-            results[index] = new_array(library, shape, packed_type(param, library), args, param.buffer.is_combined)
+            results[index] = new_array(library, shape, packed_type(param, library), device, param.buffer.is_combined)
             memories[index] = self.checks[index].memory(results[index], symbols)
         for index in self.inputs:
             self.checks[index].finish(memories[index], symbols)
         return memories, results
+
+    def common_device(self, memories):
+        """The device of the arguments; where a kernel follows them, it is the same for all."""
+        found = [(self.params[i].name, m.device) for i, m in enumerate(memories) if m is not None and not self.params[i].is_scalar]
+        if self.follows and len({device for _, device in found}) > 1:
+            places = ", ".join(f"'{name}' is on {device}" for name, device in found)
+            raise TileError(f"{self.program.name}: the arguments are on different devices: {places}; copy them to one, or compile the "
+                            "kernel for a target")
+        return found[0][1] if found else self.device
 
     def run(self, memories, repeats=0):
         told = lambda m, param: m if param.is_scalar else m.told(param.dtype)  # noqa: E731
@@ -160,7 +203,8 @@ def evaluate(size, symbols):
 class Check:
     """What one argument must be."""
 
-    def __init__(self, kernel, param, device="cpu"):
+    def __init__(self, kernel, param, device):
+        """device: of the kernel; None where it follows its arguments."""
         self.kernel, self.param, self.name, self.device = kernel, param, param.name, device
         self.later = not param.is_scalar and any(isinstance(s, Expr) and not isinstance(s, Name) for s in param.shape)
 
@@ -170,24 +214,29 @@ class Check:
     def wanted(self):
         return f"a {self.param.dtype} array of shape ({', '.join(map(str, self.param.shape))})"
 
-    def memory(self, value, symbols):
+    def memory(self, value, symbols, look=memory_of):
         if self.param.is_scalar:
             return self.scalar(value)
         if value is None:
             self.fail(f"is None; {self.wanted()} is needed")
-        found = memory_of(value)
+        found = look(value)
         if found is None:
             self.fail(f"is {value!r} ({type(value).__name__}); {self.wanted()} is needed")
         if found.dtype != self.param.dtype and not self.same_bits(found.dtype):
             self.fail(f"is {found.dtype}; {self.param.dtype} is needed")
-        if found.device not in ("cpu", self.device):
-            self.fail(f"is on the device '{found.device}'; this kernel runs on {self.device.upper()}")
+        if found.device not in (None, "cpu", self.device or "cuda"):
+            self.fail(f"is on the device '{found.device}'; {self.where()}")
         self.check_shape(found, symbols)
         if found.strides is not None:
             self.check_strides(found, symbols)
         if found.is_readonly and self.param.is_written:
             self.fail("is written by the kernel and may only be read; let the kernel make it, by out_idx")
         return found
+
+    def where(self):
+        if self.device is None:
+            return "kernels follow arguments on the CPU and on the first GPU, 'cuda'"
+        return f"this kernel runs on {'the first GPU' if self.device == 'cuda' else self.device.upper()}"
 
     def same_bits(self, type_):
         if self.param.packed:

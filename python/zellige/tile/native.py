@@ -1,6 +1,8 @@
 """Kernels by the C library, through the extension module."""
 
-TARGETS = {"auto": "c", "cpu": "c", "llvm": "c"}  # TileLang's names, as ours; a target that is not here is an error of the library
+import sys
+
+TARGETS = {"cpu": "c", "llvm": "c"}  # TileLang's names, as ours; a target that is not here is an error of the library
 
 
 def our_name(target):
@@ -8,15 +10,28 @@ def our_name(target):
     return TARGETS.get(wanted, wanted)
 
 
+def expected(target):
+    """The target; instead of "auto" the one that a kernel will most likely have: that of torch's tensors on a GPU, if it has one."""
+    name, torch = our_name(target), sys.modules.get("torch")
+    if name != "auto":
+        return name
+    has_gpu = torch is not None and torch.cuda.is_available()
+    return our_name("hip" if torch.version.hip else "cuda") if has_gpu else "c"
+
+
 def compile(text, name, target):
+    """A kernel. One that follows its arguments is compiled for the target that is expected, so that mistakes are told at once."""
     from zellige.core import _tile
-    return _tile.compile(text, name, our_name(target))
+    code = _tile.compile(text, name, our_name(target))
+    if our_name(target) == "auto":
+        code.prepare(expected(target))
+    return code
 
 
 def stamp(target):
     """A target, and the device that times of its kernels are about."""
     import zellige.core as mx
-    name = our_name(target)
+    name = expected(target)
     return f"{mx.__version__} {name} {mx.device_info(mx.cpu if name == 'c' else mx.gpu).get('device_name', '')}"
 
 
@@ -27,6 +42,10 @@ def write_file(path, data):
 
 def run(code, arguments):
     code.run(arguments)
+
+
+def call(code, arrays):
+    return code.call(arrays)
 
 
 def time(code, arguments, repeats):

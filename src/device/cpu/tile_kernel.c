@@ -166,4 +166,4 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
 }
 
 const struct kernel_driver kernel_driver_c = {
-    .name = "c", .compile = compile, .run = run, .free = memory_free};
+    .name = "c", .device = "cpu", .compile = compile, .run = run, .free = memory_free};

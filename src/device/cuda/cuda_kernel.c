@@ -23,8 +23,9 @@ static const struct module_names names = {.alloc = "cuMemAlloc_v2",
 static struct module_calls calls;
 static const char *missing;
 
+static const char *const libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
+
 static void bind(void) {
-    static const char *const libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
     void *library = library_open(libraries);
     if (!library)
         missing = names.alloc;
@@ -75,5 +76,19 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     return module_compile(&target, kernel, source);
 }
 
-const struct kernel_driver kernel_driver_cuda = {
-    .name = "cuda", .compile = compile, .run = module_run, .time = module_time, .free = module_free};
+static bool is_loaded(void) {
+    return library_is_loaded(libraries);
+}
+
+static bool holds(const void *address) {
+    return module_holds(&target, address);
+}
+
+const struct kernel_driver kernel_driver_cuda = {.name = "cuda",
+                                                 .device = "cuda",
+                                                 .compile = compile,
+                                                 .run = module_run,
+                                                 .time = module_time,
+                                                 .free = module_free,
+                                                 .is_loaded = is_loaded,
+                                                 .holds = holds};

@@ -167,4 +167,4 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
 }
 
 const struct kernel_driver kernel_driver_opencl = {
-    .name = "opencl", .compile = compile, .run = run, .free = release};
+    .name = "opencl", .device = "opencl", .compile = compile, .run = run, .free = release};
