@@ -83,12 +83,12 @@ mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/
 	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
 		"$$python" tool/mlx_suite.py "$(MLX_TESTS)" $(BUILD)
 
-tilelang-suite: build ## TileLang's own examples from TILELANG_EXAMPLES, a copy of its examples; writes doc/tilelang-compatibility.md
-	@test -d "$(TILELANG_EXAMPLES)" || { echo "make tilelang-suite TILELANG_EXAMPLES=<folder examples of TileLang's repository>"; exit 2; }
+tilelang-suite: build ## TileLang's own examples from TILELANG_EXAMPLES, a copy of its examples, for TARGET (c); writes doc/tilelang-compatibility.md
+	@test -d "$(TILELANG_EXAMPLES)" || { echo "make tilelang-suite TILELANG_EXAMPLES=<folder examples of TileLang's repository> [TARGET=c]"; exit 2; }
 	@python=$$(tool/python.sh $(BUILD) numpy torch packaging einops tqdm) && \
 		{ test -d $(BUILD)/references || "$$python" -m pip install -q --disable-pip-version-check --no-deps \
 		--target $(BUILD)/references triton==3.8.0 flash-linear-attention==0.2.2; } && \
-		PYTHONPATH=$(BUILD)/references "$$python" tool/tilelang_suite.py "$(TILELANG_EXAMPLES)" $(BUILD)
+		PYTHONPATH=$(BUILD)/references TARGET=$(TARGET) "$$python" tool/tilelang_suite.py "$(TILELANG_EXAMPLES)" $(BUILD)
 
 install: build ## Install under PREFIX (default /usr/local); DESTDIR for packagers
 	@cmake --install $(BUILD) --prefix $(PREFIX)

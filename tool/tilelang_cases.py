@@ -226,7 +226,8 @@ def keeping(function):
 
 
 def exact(reference):
-    """A reference whose float16 on the CPU is too coarse, computed in double."""
+    """A reference whose float16 on the CPU is too coarse, computed in double. Of Mamba's chunk scan with 4,096 tokens 1.1 % of the elements
+    of the reference in float16 differ from it by more than the program allows, and 0.3 % of the kernel's."""
     return lambda *args: reference(*(a.double() if a.is_floating_point() else a for a in args)).to(args[0].dtype)
 
 

@@ -1,18 +1,22 @@
-"""What TileLang's example programs compare with, on a machine without a GPU: Triton programs run in Triton's interpreter,
+"""What TileLang's example programs compare with. Where torch has no GPU, Triton programs run in Triton's interpreter,
 attention of flash_attn is PyTorch's, and modules of flash-linear-attention are imported without their package."""
 
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import os
 import sys
 import types
 
 
-def prepare():
+def prepare(has_gpu):
+    if importlib.util.find_spec("flash_attn") is None:
+        sys.modules["flash_attn"] = types.ModuleType("flash_attn")
+        vars(sys.modules["flash_attn"]).update(flash_attn_varlen_func=varlen_attention, flash_attn_with_kvcache=cached_attention)
+    if has_gpu:
+        return
     os.environ["TRITON_INTERPRET"] = "1"
     os.environ["FLA_USE_FAST_OPS"] = "1"  # the functions of libdevice that interpret_triton replaces
-    sys.modules["flash_attn"] = types.ModuleType("flash_attn")
-    vars(sys.modules["flash_attn"]).update(flash_attn_varlen_func=varlen_attention, flash_attn_with_kvcache=cached_attention)
     try:
         interpret_triton()
     except ImportError:
@@ -65,7 +69,7 @@ def one_attention(q, k, v, causal):
     import torch
     q, k, v = (x.float().transpose(0, 1) for x in (q, k, v))
     k, v = (x.repeat_interleave(len(q) // len(x), 0) for x in (k, v))
-    allowed = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
+    allowed = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device)
     allowed = allowed.tril(k.shape[1] - q.shape[1]) if causal else allowed
     scores = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).masked_fill(~allowed, float("-inf"))
     return (scores.softmax(-1).nan_to_num(0) @ v).transpose(0, 1)

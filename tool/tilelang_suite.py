@@ -3,9 +3,14 @@
 
 EXAMPLES is the folder examples/ of a copy of TileLang's repository, outside ours. The interpreter needs torch, and what
 programs import besides (einops, tqdm, flash-linear-attention). Each tile-level program runs as it is, in a process of its
-own, with limits of time and memory; sizes are small where the program takes them: by its flags, or by arguments of its
-functions (tilelang_cases.py). A program passes when it ends well and a comparison of its own was made; where it makes none,
-the case has one with PyTorch. With file names only those run, and the page is not written; --page writes it from what was run.
+own, with limits of time and memory, for the target that TARGET names (c, opencl, cuda or hip; c without it). Where torch has no such
+GPU, tensors are on the CPU, and kernels copy them. Sizes are small where the program takes them: by its flags, or by arguments of its
+functions (tilelang_cases.py). With TILELANG_SIZES=own, as is meant for cuda and hip without that variable, programs have their own sizes.
+A program passes when it ends well and a comparison of its own was made; where it makes none, the case has one with PyTorch, which is
+made at small sizes. With file names only those run, and the page is not written.
+
+Results are in BUILD/tilelang-suite-TARGET.json. The page has a column for each such file, also for those that were brought from another
+machine; --page writes it without running anything.
 """
 
 import ast
@@ -33,6 +38,9 @@ from tilelang_cases import CALLS, FLAGS, REASONS, SIZES  # noqa: E402
 LIMIT = float(os.environ.get("TILELANG_TEST_SECONDS", "300"))
 MEMORY = int(os.environ.get("TILELANG_TEST_BYTES", str(14 << 30)))
 JOBS = int(os.environ.get("TILELANG_TEST_JOBS", "2"))
+TARGETS = ("c", "opencl", "cuda", "hip")
+TARGET = os.environ.get("TARGET") or "c"
+HAS_OWN_SIZES = os.environ.get("TILELANG_SIZES", "own" if TARGET in ("cuda", "hip") else "small") == "own"
 HERE = pathlib.Path(__file__).resolve()
 
 # What a file has that is not of the tile level: code of threads, or of one GPU.
@@ -110,7 +118,8 @@ class Watch:
 
 
 def run_inside(examples, name, report):
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if TARGET not in ("cuda", "hip"):  # whose drivers reserve more addresses than there is memory
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     path = os.path.join(examples, name)
     sys.path[0] = os.path.dirname(path)
     os.chdir(os.path.dirname(report))
@@ -118,20 +127,25 @@ def run_inside(examples, name, report):
     watch = Watch(examples)
     watch.watch_profiler()
     from zellige import tilelang
-    tilelang.install()
-    tilelang_references.prepare()
+    from zellige.tilelang import driver
+    tilelang.install(TARGET)
+    tilelang_references.prepare(driver.has_gpu())
     watch.watch_torch()
-    try:
-        if name in CALLS:
-            run_call(path, name)
-        else:
-            runpy.run_path(path, run_name="__main__")
-    except SystemExit as leave:
-        if leave.code:
-            raise
+    if name not in CALLS or HAS_OWN_SIZES:
+        ending_well(lambda: runpy.run_path(path, run_name="__main__"))
+    if name in CALLS and not +watch.made:
+        ending_well(lambda: run_call(path, name))
     watch.made["comparison in tool/tilelang_cases.py"] = tilelang_cases.similar.calls
     with open(report, "w") as file:
         json.dump({"made": +watch.made, "failed": watch.failed}, file)
+
+
+def ending_well(run):
+    try:
+        run()
+    except SystemExit as leave:
+        if leave.code:
+            raise
 
 
 def run_call(path, name):
@@ -173,6 +187,8 @@ def programs(examples):
 
 def arguments_of(examples, name):
     """Small sizes for the flags that a program has."""
+    if HAS_OWN_SIZES:
+        return []
     if name in FLAGS:
         return FLAGS[name].split()
     if name in CALLS:
@@ -205,7 +221,8 @@ def run_program(examples, build, name):
             pathlib.Path(os.environ["TILELANG_SUITE_LOGS"], name.replace("/", "+") + ".log").write_text(text)
         told = json.loads(pathlib.Path(report).read_text()) if os.path.exists(report) else {"made": {}, "failed": []}
     checks = told["made"]
-    row = {"checks": checks, "seconds": round((datetime.datetime.now() - started).total_seconds(), 1)}
+    row = {"checks": checks, "seconds": round((datetime.datetime.now() - started).total_seconds(), 1),
+           "flags": " ".join(arguments_of(examples, name)), "is_call": name in CALLS and not HAS_OWN_SIZES}
     if code is None:
         return {**row, "state": "fails", "why": f"no end after {LIMIT:.0f} s"}
     if code:
@@ -232,30 +249,61 @@ def commit_of(examples):
     return got.stdout.strip() if got.returncode == 0 else os.environ.get("TILELANG_COMMIT", "unknown (set TILELANG_COMMIT)")
 
 
-def how_called(examples, name):
-    words = " ".join(arguments_of(examples, name))
-    if name in CALLS:
-        return "a call in `tool/tilelang_cases.py`"
-    return f"`{words}`" if words else "as it is"
+def how_called(row):
+    return "a call in `tool/tilelang_cases.py`" if row["is_call"] else f"`{row['flags']}`" if row["flags"] else "as it is"
+
+
+def summary(target, found, names):
+    """A line about the runs for a target."""
+    rows = [found["rows"][n] for n in names if n in found["rows"]]
+    count = collections.Counter(row["state"] for row in rows)
+    return (f"- `{target}`: {found['date']}, {found['machine']}, {found['sizes']} sizes; {len(rows)} programs: {count['passes']} pass their "
+            f"checks, {count['no check']} end well but compare nothing, {count['fails']} fail")
+
+
+def remarks(name, rows):
+    """What was compared, and for each target that did not pass why."""
+    passed = [row for row in rows.values() if row["state"] == "passes"]
+    made = [k if n == 1 else f"{k} ({n})" for k, n in passed[-1]["checks"].items()] if passed else []
+    reasons = {}
+    for target, row in rows.items():
+        if row["state"] != "passes":
+            reasons.setdefault(REASONS.get(name) or row["why"], []).append(f"`{target}`")
+    return "; ".join(filter(None, [", ".join(made), *(f"{', '.join(targets)}: {why}" for why, targets in reasons.items())]))
 
 
 def page(examples, names, results):
-    count = collections.Counter(results[n]["state"] for n in names if n in results)
     lines = ["# TileLang's own examples on zellige.tile", "",
-             "Written by `make tilelang-suite TILELANG_EXAMPLES=<examples of TileLang's repository>`; do not edit.", "",
-             f"- TileLang's repository at commit `{commit_of(examples)}`", f"- {datetime.date.today()}, on the CPU",
-             f"- {len(names)} programs of the tile level: {count['passes']} pass their checks, {count['no check']} end well but "
-             f"compare nothing, {count['fails']} fail", "",
-             "Programs are not changed; sizes are made small by their flags, or by the arguments of their functions. What counts as a",
+             "Written by `make tilelang-suite TILELANG_EXAMPLES=<examples of TileLang's repository> TARGET=<target>`; do not edit.", "",
+             f"- TileLang's repository at commit `{commit_of(examples)}`", f"- {len(names)} programs of the tile level",
+             *(summary(target, found, names) for target, found in results.items()), "",
+             "Programs are not changed; small sizes are chosen by their flags, or by the arguments of their functions. What counts as a",
              "check: a comparison with a reference that the program makes itself, or, where it has none, one in the case. References",
-             "that are Triton programs run in Triton's interpreter, in float32; attention of flash_attn is PyTorch's.", "",
-             "| program | result | sizes | checks, or why not | s |", "| --- | --- | --- | --- | --- |"]
+             "that are Triton programs run in Triton's interpreter, in float32, where torch has no GPU; attention of flash_attn is PyTorch's.", "",
+             f"| program | {' | '.join(results)} | how it is called | checks, or why not |", "| --- " * (len(results) + 3) + "|"]
     for name in names:
-        row = results.get(name, {"state": "not run", "why": "", "checks": {}, "seconds": 0})
-        made = ", ".join(f"{k} ({n})" if n > 1 else k for k, n in row["checks"].items())
-        what = made if row["state"] == "passes" else REASONS.get(name) or row["why"]
-        lines.append(f"| {name} | {row['state']} | {how_called(examples, name)} | {what.replace('|', '/')} | {row['seconds']} |")
+        rows = {target: found["rows"][name] for target, found in results.items() if name in found["rows"]}
+        states = [f"{rows[t]['state']}, {rows[t]['seconds']} s" if t in rows else "not run" for t in results]
+        how = "; ".join(dict.fromkeys(how_called(row) for row in rows.values()))
+        lines.append(f"| {name} | {' | '.join(states)} | {how} | {remarks(name, rows).replace('|', '/')} |")
     return "\n".join(lines) + "\n"
+
+
+def store_of(build, target):
+    return pathlib.Path(build, f"tilelang-suite-{target}.json")
+
+
+def stored(build):
+    """What was run for each target."""
+    files = {target: store_of(build, target) for target in TARGETS}
+    return {target: json.loads(file.read_text()) for target, file in files.items() if file.exists()}
+
+
+def machine():
+    """What a target's kernels ran on, as the library calls it."""
+    import zellige.core as mx
+    kind = mx.gpu if TARGET in ("cuda", "hip") and mx.is_available(mx.gpu) else mx.cpu
+    return mx.device_info(kind).get("device_name", "unknown")
 
 
 def main():
@@ -265,8 +313,13 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     examples, build, chosen = os.path.realpath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
-    store = pathlib.Path(build, "tilelang-suite.json")
-    results = json.loads(store.read_text()) if store.exists() else {}
+    if TARGET not in TARGETS:
+        print(f"tilelang_suite.py: TARGET={TARGET}: {', '.join(TARGETS)} are expected", file=sys.stderr)
+        return 2
+    sys.path.insert(0, os.path.join(build, "python"))
+    found = stored(build).get(TARGET) or {"rows": {}}
+    found.update(date=str(datetime.date.today()), machine=machine(), sizes="own" if HAS_OWN_SIZES else "small")
+    results, store = found["rows"], store_of(build, TARGET)
     names = programs(examples)
     todo = [] if chosen == ["--page"] else [n for n in names if any(c in n for c in chosen)] if chosen else names
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
@@ -275,11 +328,11 @@ def main():
             name, row = started[done], done.result()
             results[name] = row
             print(f"{name}: {row['state']}, {row['seconds']} s {row['why'] or ', '.join(row['checks'])}", flush=True)
-            store.write_text(json.dumps(results, indent=1))
+            store.write_text(json.dumps(found, indent=1))
     count = collections.Counter(results[n]["state"] for n in names if n in results)
     print(f"{len(names)} programs: {dict(count)}")
     if not chosen or chosen == ["--page"]:
-        HERE.parent.parent.joinpath("doc", "tilelang-compatibility.md").write_text(page(examples, names, results))
+        HERE.parent.parent.joinpath("doc", "tilelang-compatibility.md").write_text(page(examples, names, stored(build)))
     return 0
 
 

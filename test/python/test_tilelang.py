@@ -6,6 +6,8 @@ import sys
 import tempfile
 import unittest
 
+import fake_gpus
+
 try:
     import torch
 except ImportError:
@@ -60,17 +62,28 @@ def main(A: T.Tensor((8,), "float32")):
 '''
 
 
-def run(source, *arguments):
+def run(source, *arguments, options=(), env=None):
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder, "program.py")
         script.write_text(source)
-        return subprocess.run([sys.executable, "-m", "zellige.tilelang", str(script), *arguments], capture_output=True, text=True)
+        command = [sys.executable, "-m", "zellige.tilelang", *options, str(script), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
 class Programs(unittest.TestCase):
     def test_unchanged(self):
         done = run(PROGRAM, "7")
         self.assertEqual(done.stdout, "argument 7\n", done.stderr)
+
+    def test_target(self):
+        """All kernels are compiled for it, and tensors stay on the CPU where torch has no such GPU."""
+        shown = PROGRAM + "print(add(40, 50, block=16).get_kernel_source())\n"
+        for target in ("c", "cuda"):
+            done = run(shown, "7", options=("--target", target), env=fake_gpus.settings(self))
+            self.assertIn("argument 7\n", done.stdout, done.stderr)
+            self.assertEqual(target == "cuda", "__global__" in done.stdout)
+        done = run(shown, "7", options=("--target", "abacus"))
+        self.assertRegex(done.stderr, "there is no target 'abacus'; there are: auto, c")
 
     def test_code_of_one_gpu(self):
         done = run(EMITTER)
@@ -81,7 +94,7 @@ class Programs(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (2, "zellige.tilelang: there is no file no such file\n"))
         for arguments, code in ([], 2), (["--help"], 0):
             done = subprocess.run([sys.executable, "-m", "zellige.tilelang", *arguments], capture_output=True, text=True)
-            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (code, "usage: python -m zellige.tilelang SCRIPT [ARGUMENT...]"))
+            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (code, "usage: python -m zellige.tilelang [--target NAME] SCRIPT [ARGUMENT...]"))
 
 
 if __name__ == "__main__":

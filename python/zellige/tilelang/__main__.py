@@ -1,4 +1,4 @@
-"""python -m zellige.tilelang script.py arguments...: runs a TileLang program."""
+"""python -m zellige.tilelang [--target NAME] script.py arguments...: runs a TileLang program."""
 
 import os
 import runpy
@@ -7,13 +7,16 @@ import sys
 from . import install
 
 
-USAGE = """usage: python -m zellige.tilelang SCRIPT [ARGUMENT...]
+USAGE = """usage: python -m zellige.tilelang [--target NAME] SCRIPT [ARGUMENT...]
 
-Runs a program that imports tilelang on zellige.tile instead."""
+Runs a program that imports tilelang on zellige.tile instead. Kernels run where their tensors are: on the GPU of torch's CUDA, else on the
+CPU. With --target all of them are compiled for c, opencl, cuda or hip."""
 
 
 def main():
-    arguments = sys.argv[1:]
+    arguments, target = sys.argv[1:], None
+    if len(arguments) > 1 and arguments[0] == "--target":
+        target, arguments = arguments[1], arguments[2:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2
@@ -23,7 +26,7 @@ def main():
         return 2
     sys.argv = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(script))
-    install()
+    install(target)
     runpy.run_path(script, run_name="__main__")
     return 0
 

@@ -172,8 +172,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def install():
-    """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA."""
+def install(target=None):
+    """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA. With a target all kernels are
+    compiled for it, whatever the program asks for; tensors are on the GPU only if the target is one of torch's."""
     from .torch_device import install as install_devices
     finder = Finder()
     for name, values in contents().items():
@@ -188,4 +189,4 @@ def install():
         if parent and parent != "tilelang.language" and not isinstance(vars(sys.modules[parent]).get(child), types.FunctionType):
             setattr(sys.modules[parent], child, sys.modules[name])
     sys.meta_path.insert(0, finder)
-    install_devices()
+    install_devices(target)

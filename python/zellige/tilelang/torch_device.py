@@ -1,4 +1,4 @@
-"""A CUDA device for torch where there is none: everything that is put on it stays on the CPU.
+"""A CUDA device for torch where there is none, or another target is wanted: everything that is put on it stays on the CPU.
 
 A torch function mode sees every call of torch's API and replaces devices named cuda; torch.cuda's functions that ask about
 the device or wait for it get plain answers.
@@ -13,15 +13,21 @@ import types
 from zellige.tile import native
 
 
-def install():
+is_in_use = False  # torch's CUDA is not one
+
+
+def install(target=None):
     """At once if torch is imported, else when it is."""
     if "torch" in sys.modules:
-        replace(sys.modules["torch"])
+        replace(sys.modules["torch"], target)
     else:
-        sys.meta_path.insert(0, Waiting())
+        sys.meta_path.insert(0, Waiting(target))
 
 
 class Waiting(importlib.abc.MetaPathFinder):
+    def __init__(self, target):
+        self.target = target
+
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
             return None
@@ -33,7 +39,7 @@ class Waiting(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             run(module)
-            replace(module)
+            replace(module, self.target)
         spec.loader.exec_module = exec_module
         return spec
 
@@ -44,9 +50,11 @@ def is_cuda(value, torch):
     return isinstance(value, torch.device) and value.type == "cuda"
 
 
-def replace(torch):
-    if torch.cuda.is_available():
+def replace(torch, target):
+    global is_in_use
+    if target in (None, "cuda", "hip") and torch.cuda.is_available():
         return
+    is_in_use = True
     from torch.overrides import TorchFunctionMode
 
     class OnCPU(TorchFunctionMode):
@@ -60,7 +68,10 @@ def replace(torch):
             return function(*args, **kwargs)
 
     OnCPU().__enter__()
-    native.TARGETS.update(cuda="c", hip="c")  # kernels follow their arrays
+    if target is None:
+        native.TARGETS.update(cuda="c", hip="c")  # kernels follow their arrays
+    else:
+        native.TARGETS.update(dict.fromkeys(("auto", "cuda", "hip", "cpu", "c", "llvm"), target))
     torch.set_default_device = ignore_cuda(torch.set_default_device, torch)
     torch.nn.Module.cuda = lambda self, device=None: self
 
