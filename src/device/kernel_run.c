@@ -337,11 +337,9 @@ static bool check_arguments(struct sizes *b, int count, const zl_kernel_buffer *
 
 // Where arguments are ------------------------------------------------------------------------------------------------
 
-enum { PARAMETERS_SEEN = 64 }; // arguments beyond so many follow the others
-
 // Sets home[i] to the target on whose memory argument i is; NULL: on none, as it is passed by value or has no elements.
-static int find_homes(zl_kernel k, const zl_kernel_buffer *buffer, const struct kernel_driver **home) {
-    int count = MIN_OF(k->kernel->parameters, PARAMETERS_SEEN);
+static void find_homes(zl_kernel k, const zl_kernel_buffer *buffer, const struct kernel_driver **home) {
+    int count = k->kernel->parameters;
     for (int i = 0; i < count; i++)
         home[i] = tile_is_by_value(&k->kernel->parameter[i]) || !buffer[i].data ? NULL : drivers[0];
     for (size_t d = 0; d < COUNT(drivers); d++) {
@@ -350,12 +348,11 @@ static int find_homes(zl_kernel k, const zl_kernel_buffer *buffer, const struct 
             if (home[i] && drivers[d]->holds(buffer[i].data))
                 home[i] = drivers[d];
     }
-    return count;
 }
 
-static void *tell_homes(zl_kernel k, int count, const struct kernel_driver *const *home) {
+static void *tell_homes(zl_kernel k, const struct kernel_driver *const *home) {
     struct text list = {0};
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < k->kernel->parameters; i++)
         if (home[i])
             text_add(&list, "%s'%s' is on %s", list.len ? ", " : "", k->kernel->parameter[i].buffer->text,
                      home[i]->device);
@@ -367,16 +364,26 @@ static void *tell_homes(zl_kernel k, int count, const struct kernel_driver *cons
     return NULL;
 }
 
-// The target of a kernel that follows its arguments: the one on whose memory all of them are. NULL and an error.
-static const struct kernel_driver *follow(zl_kernel k, const zl_kernel_buffer *buffer) {
-    const struct kernel_driver *home[PARAMETERS_SEEN], *found = NULL;
-    int count = find_homes(k, buffer, home);
-    for (int i = 0; i < count; i++) {
+static const struct kernel_driver *common_home(zl_kernel k, const struct kernel_driver *const *home) {
+    const struct kernel_driver *found = NULL;
+    for (int i = 0; i < k->kernel->parameters; i++) {
         if (home[i] && found && home[i] != found)
-            return tell_homes(k, count, home);
+            return tell_homes(k, home);
         found = home[i] ? home[i] : found;
     }
     return found ? found : drivers[0];
+}
+
+// The target of a kernel that follows its arguments: the one on whose memory all of them are. NULL and an error.
+static const struct kernel_driver *follow(zl_kernel k, const zl_kernel_buffer *buffer) {
+    const struct kernel_driver **home = memory_zero(sizeof *home * (size_t)(k->kernel->parameters + 1)),
+                               *found = NULL;
+    if (home) {
+        find_homes(k, buffer, home);
+        found = common_home(k, home);
+    }
+    memory_free(home);
+    return found;
 }
 
 // driver: the target that was chosen; NULL: that of the kernel, or of its arguments.

@@ -19,6 +19,9 @@ class Kernel:
         self.inputs = [i for i in range(len(self.params)) if i not in self.out_idx]
         self.code = engine.compile_text(program, target)
         self.latency = self.config = self.ref_latency = self.libcode = None
+        self.text_inputs = [i for i in program.order if i not in self.out_idx]
+        self.text_outputs = [i for i in program.order if i in self.out_idx]
+        self.is_plain = self.find_plain()
         self.follows = engine.follows(target)
         self.device = engine.device_of(target)
         self.checks = [Check(program.name, p, None if self.follows else self.device) for p in self.params]
@@ -36,27 +39,24 @@ class Kernel:
     # Arrays of zellige.core, which the library takes from where they are
 
     def takes_arrays(self, args):
-        """Whether the library can do it: all are its own, row-major, of the parameters' dtypes, and none is written."""
-        arrays = [(self.params[i], a) for i, a in zip(self.inputs, args) if not self.params[i].is_scalar]
-        return bool(arrays) and self.is_plain() and all(is_zellige(a) and zellige_memory(a).dtype == p.dtype for p, a in arrays)
+        """Whether the library can do it: all are its own, of the parameters' dtypes, and none of them is written."""
+        return self.is_plain and all(is_zellige(a) and zellige_memory(a).dtype == self.params[i].dtype
+                                     for i, a in zip(self.inputs, args) if not self.params[i].is_scalar)
 
-    def is_plain(self):
-        written = [p.is_written for p in self.params if not p.is_scalar]
-        odd = [p for p in self.params if not p.is_scalar and (p.packed or p.stride or p.dtype.is_small)]
-        inputs, outputs = self.text_order()
-        return not odd and sum(written) == len(self.out_idx) and list(self.program.order) == inputs + outputs
-
-    def text_order(self):
-        """Inputs and outputs in the order of the text."""
-        return ([i for i in self.program.order if i not in self.out_idx], [i for i in self.program.order if i in self.out_idx])
+    def find_plain(self):
+        """Whether all parameters are row-major arrays or numbers, and those that are written are results."""
+        arrays = [p for p in self.params if not p.is_scalar]
+        is_odd = any(p.packed or p.stride or p.dtype.is_small for p in arrays)
+        written = sum(p.is_written for p in arrays)
+        return not is_odd and written == len(self.out_idx) < len(arrays) and self.program.order == self.text_inputs + self.text_outputs
 
     def run_arrays(self, args):
         symbols, values = {}, dict(zip(self.inputs, args))
         known = {i: self.checks[i].memory(a, symbols, zellige_memory) for i, a in values.items()}
         for index, memory in known.items():
             self.checks[index].finish(memory, symbols)
-        inputs, outputs = self.text_order()
-        return dict(zip(outputs, engine.call(self.code, [known[i] if self.params[i].is_scalar else values[i] for i in inputs], self.program)))
+        inputs = [known[i] if self.params[i].is_scalar else values[i] for i in self.text_inputs]
+        return dict(zip(self.text_outputs, engine.call(self.code, inputs, self.program)))
 
     # Memory
 
