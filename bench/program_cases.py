@@ -239,6 +239,7 @@ class Arrays:
         mx, model = self.mx, self.qwen(size, kind)
         cache = make_prompt_cache(model)
         mx.eval(model(mx.array([prompt_of(context)]), cache=cache)[:, -1])
+        mx.clear_cache()  # as mlx-lm does after a prompt
 
         def step(token):
             return mx.argmax(model(token[None, None], cache=cache)[0, -1])

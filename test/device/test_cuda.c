@@ -470,6 +470,12 @@ TEST(host_side) {
     run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_cuda_fake device/test_streams:random");
 }
 
+TEST(default_device) {
+    if (lacks_fake())
+        SKIP(lacks_fake());
+    run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_cuda_default");
+}
+
 TEST(profiles) {
     if (lacks_fake())
         SKIP(lacks_fake());
