@@ -72,12 +72,14 @@ static size_t set_key(struct row_key *k, const struct profile *p, const struct p
 
 // Kernels of one name, made for other layouts, are in one row. The row owns the name. NULL: memory is out.
 static struct row *row_named(struct rows *rows, char *name, const struct row_key *k) {
-    for (struct row *r = rows->row; r < rows->row + rows->count; r++)
+    for (int i = 0; i < rows->count; i++) {
+        struct row *r = &rows->row[i];
         if (r->device == k->device && r->unit == (int)k->unit && r->dtype == (zl_dtype)k->dtype &&
             !strcmp(r->name, name)) {
             memory_free(name);
             return r;
         }
+    }
     if (!memory_grow(&rows->row, &rows->cap, rows->count + 1, sizeof *rows->row)) {
         memory_free(name);
         return NULL;
