@@ -331,7 +331,8 @@ static int find_time(const struct profile *p, uint32_t id) {
 }
 
 static void find_times(struct profile *p) {
-    qsort(p->time, (size_t)p->times, sizeof *p->time, compare_times);
+    if (p->times)
+        qsort(p->time, (size_t)p->times, sizeof *p->time, compare_times);
     for (int i = 0; i < p->spans; i++) {
         struct profile_span *s = &p->span[i];
         if (s->r->kind != PROFILE_LAUNCH || !s->r->id)

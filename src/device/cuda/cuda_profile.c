@@ -294,16 +294,23 @@ static int compare_given(const void *a, const void *b) {
     return x->list != y->list ? compare(x->list, y->list) : compare((uint64_t)x->at, (uint64_t)y->at);
 }
 
+// Nothing is sorted where there is nothing, and then no memory either.
+static void sort(void *item, int count, size_t size, int (*compare_items)(const void *a, const void *b)) {
+    if (count)
+        qsort(item, (size_t)count, size, compare_items);
+}
+
 static void find_lists(void) {
-    qsort(links.item, (size_t)links.count, sizeof *links.item, compare_links);
+    sort(links.item, links.count, sizeof *links.item, compare_links);
     for (int i = 0; i < ran.count; i++) {
         struct link wanted = {ran.item[i].correlation, 0};
         const struct link *found =
-            bsearch(&wanted, links.item, (size_t)links.count, sizeof *links.item, compare_links);
+            links.count ? bsearch(&wanted, links.item, (size_t)links.count, sizeof wanted, compare_links)
+                        : NULL;
         ran.item[i].list = found ? found->list : 0;
     }
-    qsort(ran.item, (size_t)ran.count, sizeof *ran.item, compare_ran);
-    qsort(given.item, (size_t)given.count, sizeof *given.item, compare_given);
+    sort(ran.item, ran.count, sizeof *ran.item, compare_ran);
+    sort(given.item, given.count, sizeof *given.item, compare_given);
 }
 
 // Whether the driver's name of a kernel is that of a grid of a tile kernel.
