@@ -117,6 +117,7 @@ class Arrays:
         return self.mx.get_peak_memory()
 
     def case(self, name):
+        self.mx.clear_cache()  # what the program before left
         program, how = split(name)
         return getattr(self, program)(**how), None
 
