@@ -69,6 +69,13 @@ def prompt_of(length):
     return [i * 7919 % 150000 for i in range(length)]
 
 
+def add_gpt_layers(block, nn, width):
+    """The layers of a block, which mlx.nn and torch.nn name alike."""
+    block.norm_1, block.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+    block.qkv, block.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+    block.up, block.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+
+
 STAGES = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))  # of ResNet-50: blocks, inner channels, stride of the first
 
 
@@ -148,9 +155,7 @@ class Arrays:
         class Block(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-                self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
-                self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+                add_gpt_layers(self, nn, width)
 
             def __call__(self, x):
                 q, k, v = (y.reshape(batch, length, heads, -1).transpose(0, 2, 1, 3) for y in mx.split(self.qkv(self.norm_1(x)), 3, -1))
@@ -306,9 +311,7 @@ class Torch:
         class Block(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-                self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
-                self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+                add_gpt_layers(self, nn, width)
 
             def forward(self, x):
                 q, k, v = (y.view(batch, length, heads, -1).transpose(1, 2) for y in self.qkv(self.norm_1(x)).chunk(3, -1))
