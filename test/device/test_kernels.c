@@ -495,6 +495,47 @@ TEST(products_on_devices) {
     on_devices(check_products);
 }
 
+// Few rows, times the columns of a matrix that lie behind each other: a part of a matrix, and rows of which each is a matrix.
+struct few_rows {
+    zl_dtype dtype;
+    int m, n, k;
+    bool apart, adds; // apart: each row is a matrix of a batch
+};
+
+static zl_array call_few(void *data) {
+    const struct few_rows *p = data;
+    const int64_t pad = 16;
+    zl_array all = values(p->apart ? ZL_SHAPE(p->m, 1, p->k + pad) : ZL_SHAPE(p->m, p->k + pad), p->dtype, 1);
+    zl_array part[2];
+    if (!zl_split_at(all, ZL_SHAPE(pad), -1, part))
+        return NULL;
+    zl_array b = zl_matrix_transpose(values(ZL_SHAPE(p->n, p->k), p->dtype, 2));
+    zl_array c = values(p->n % 2 ? ZL_SHAPE(p->n) : ZL_SHAPE(p->m, 1, p->n), p->dtype, 3);
+    return p->adds ? zl_addmm(p->apart ? c : zl_reshape(c, p->n % 2 ? ZL_SHAPE(p->n) : ZL_SHAPE(p->m, p->n)),
+                              part[1], b, 0.5, 2)
+                   : zl_matmul(part[1], b);
+}
+
+static void check_few_rows(void) {
+    static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT16, ZL_FLOAT64};
+    static const int sizes[][2] = {{1, 256}, {7, 1048}, {36, 1280}};
+    for (size_t d = 0; d < (test_quick() ? 2 : COUNT(dtypes)); d++)
+        for (size_t s = 0; s < COUNT(sizes); s++)
+            for (int m = 1; m <= 5; m++)
+                for (int way = 0; way < 4; way++)
+                    ZL_SCOPE {
+                        struct few_rows p = {dtypes[d], m, sizes[s][0], sizes[s][1], way & 1, way >> 1};
+                        agree("few rows", call_few, &p,
+                              dtypes[d] == ZL_BFLOAT16  ? 2e-2
+                              : dtypes[d] == ZL_FLOAT16 ? 2e-3
+                                                        : 1e-5);
+                    }
+}
+
+TEST(few_rows_on_devices) {
+    on_devices(check_few_rows);
+}
+
 // Elements that are moved, chosen and made -------------------------------------------------------------------------
 
 static zl_array joined(void *data) {

@@ -265,6 +265,8 @@ typedef bool kernel_function(const struct kernel_place *p, const struct call *c)
 #include "device/kernels/kernels_ops.def"
 kernel_question kernel_inputs_lie; // in memory of the device; a number that an array holds itself does not
 kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
+kernel_question matmul_few_fits; // kernels_matmul_few.c: whether a product has few rows, and inputs that lie as its kernel reads them
+kernel_function kernel_matmul_few;
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
 // Returns memory of the place, which s holds, with a row-major copy of x; NULL and an error.

@@ -84,6 +84,8 @@ static bool bring_added(const struct kernel_place *p, const struct call *c) {
 }
 
 bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
+    if (matmul_few_fits(c))
+        return kernel_matmul_few(p, c);
     struct product f = product_of(c, BATCH, c->in[0], c->in[1]);
     for (int i = 0; i < f.a->ndim - 2; i++)
         layout_push(&f.batch, f.a->dim[i], (const int64_t[]){array_stride(f.a)[i], array_stride(f.b)[i]});
