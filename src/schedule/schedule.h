@@ -62,8 +62,9 @@ struct tape {
     uint32_t *uses;   // by calls of the tape
     uint32_t *last;   // the last call that reads an output of this one
     bool waits; // some inputs are being computed by other evaluations
-    int stack_cap;
+    int stack_cap, root_cap;
     struct call **stack;
+    struct tape_root *root;
 };
 // Lists the calls that arrays need, under the planning lock. False and an error; or with lacks_standard and no error: stream_standard
 // must be called, without the lock, before the next try.

@@ -1,6 +1,11 @@
 // tape.c - lists the calls that must run, inputs first, without recursion; and who reads what for the last time.
+//
+// What an array needs follows the order of its inputs. Of several arrays, those come first that fewer calls one after the other lead to: a
+// step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
 
 #include "schedule/schedule.h"
+
+#include <stdlib.h>
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
 static uint32_t forked; // the walk before the fork that made this process; 0: no fork did
@@ -190,19 +195,96 @@ static int walk_one(struct tape *t, zl_array a) {
     return 1;
 }
 
+static void begin(struct tape *t) {
+    t->calls = 0;
+    if (++epoch == 0)
+        epoch = 1;
+}
+
+static bool is_wanted(zl_array x) {
+    return !is_under_way(x) && array_state(x) == ARRAY_LAZY;
+}
+
+// Several arrays ----------------------------------------------------------------------------------------------------
+
+enum { ORDERED_LEAST = 64 }; // calls of a tape that is worth a second walk
+
+// An array of several, and how many calls that no group of elementwise ones can hold lead to it one after the other.
+struct tape_root {
+    struct call *call;
+    uint64_t depth;
+    int place;
+};
+
+static bool is_light(const struct call *c) {
+    enum op_kind kind = c->op->kind;
+    return kind == OP_ELEMENTWISE || kind == OP_CAST || kind == OP_VIEW || kind == OP_COPY;
+}
+
+// Into t->dies, which is set when the walk has ended.
+static void find_depths(struct tape *t) {
+    for (int i = 0; i < t->calls; i++) {
+        const struct call *c = t->call[i];
+        uint64_t depth = 0;
+        for (int k = 0; k < c->inputs; k++)
+            if (on_tape(c->in[k]))
+                depth = MAX_OF(depth, t->dies[c->in[k]->call->slot]);
+        t->dies[i] = depth + !is_light(c);
+    }
+}
+
+static int compare_roots(const void *a, const void *b) {
+    const struct tape_root *x = a, *y = b;
+    return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
+                                : (x->place > y->place) - (x->place < y->place);
+}
+
+static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *roots, bool *sorted) {
+    *roots = 0;
+    *sorted = true;
+    if (!memory_grow(&t->root, &t->root_cap, count, sizeof *t->root))
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (!on_tape(arrays[i]))
+            continue;
+        struct call *c = arrays[i]->call;
+        t->root[*roots] = (struct tape_root){c, t->dies[c->slot], i};
+        *sorted = *sorted && (*roots == 0 || t->root[*roots - 1].depth <= t->root[*roots].depth);
+        ++*roots;
+    }
+    return true;
+}
+
+// Walks again, in the order of depths, where that is another one.
+static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
+    int roots;
+    bool sorted;
+    find_depths(t);
+    if (!list_roots(t, count, arrays, &roots, &sorted))
+        return false;
+    if (sorted)
+        return true;
+    qsort(t->root, (size_t)roots, sizeof *t->root, compare_roots);
+    begin(t);
+    for (int i = 0; i < roots; i++)
+        if (!visit(t, t->root[i].call))
+            return false;
+    return true;
+}
+
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
-    tape->calls = 0;
     tape->waits = false;
     tape->standard = stream_known();
     tape->lacks_standard = false;
-    if (++epoch == 0)
-        epoch = 1;
+    begin(tape);
     int one = count == 1 ? walk_one(tape, arrays[0]) : 0;
     if (one)
         return one > 0;
     for (int i = 0; i < count; i++)
-        if (!is_under_way(arrays[i]) && array_state(arrays[i]) == ARRAY_LAZY && !visit(tape, arrays[i]->call))
+        if (is_wanted(arrays[i]) && !visit(tape, arrays[i]->call))
             return false;
+    if (count > 1 && tape->calls >= ORDERED_LEAST && !walk_by_depth(tape, count, arrays))
+        return false;
     for (int i = 0; i < count; i++)
         if (on_tape(arrays[i]))
             tape->needed[arrays[i]->call->slot] = 1;
@@ -217,5 +299,6 @@ void tape_free(struct tape *tape) {
     memory_free(tape->uses);
     memory_free(tape->last);
     memory_free(tape->stack);
+    memory_free(tape->root);
     *tape = (struct tape){0};
 }

@@ -151,6 +151,10 @@ static struct replay *record(struct trace *t, zl_compiled c, int count, const zl
     if (tracer && make_tracers(count, in, tracer) && trace_run(t, c->f, count, tracer, &results))
         r = replay_make(t->function, count, in, tracer, &results,
                         zl_get_compile_mode() == ZL_COMPILE_NO_SIMPLIFY);
+    if (r && zl_get_compile_mode() == ZL_COMPILE_ENABLED && !replay_recompute(r)) {
+        replay_release(r);
+        r = NULL;
+    }
     recorder.deferred = outer;
     outputs_clear(&results);
     return r;

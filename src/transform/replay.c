@@ -100,9 +100,7 @@ static bool name_step(struct build *b, const struct call *c, const int *in) {
     return ok;
 }
 
-// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it. Of several outputs
-// the first may be one that nothing refers to.
-static bool hold(struct call *c) {
+bool replay_hold(struct call *c) {
     if (c->outputs > 1 && !graph_lend_sibling(c, 0))
         return false;
     zl_retain(call_first(c));
@@ -111,7 +109,7 @@ static bool hold(struct call *c) {
     return true;
 }
 
-static void let_go(struct call *c) {
+void replay_let_go(struct call *c) {
     for (int i = 0; i < c->inputs; i++)
         zl_release(c->in[i]);
     zl_release(call_first(c));
@@ -131,7 +129,7 @@ static bool add_inputs(struct build *b, const struct call *c) {
 static int append(struct build *b, struct call *c) {
     struct replay *r = b->r;
     if (!memory_grow(&r->step, &r->step_cap, r->steps + 1, sizeof *r->step) || !set_known(b, r->slots) ||
-        !hold(c))
+        !replay_hold(c))
         return -1;
     r->step[r->steps++] = (struct step){c, c->stream == b->stream, r->ins, r->slots};
     r->thread = c->stream == b->stream ? r->thread : &recorder;
@@ -226,7 +224,7 @@ static void drop_steps(struct replay *r, const bool *live) {
         if (is_live(&s, live))
             r->step[count++] = s;
         else
-            let_go(s.call);
+            replay_let_go(s.call);
     }
     r->steps = count;
 }
@@ -327,7 +325,7 @@ void replay_release(struct replay *r) {
     if (!r || atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (int i = 0; i < r->steps; i++)
-        let_go(r->step[i].call);
+        replay_let_go(r->step[i].call);
     for (int i = 0; i < r->kept_count; i++)
         zl_release(r->kept[i].array);
     memory_free(r->step);

@@ -33,4 +33,9 @@ struct replay {
     const void *thread; // whose streams it names; NULL: it names none
 };
 
+// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it. Of several outputs
+// the first may be one that nothing refers to. False and an error when memory is out.
+bool replay_hold(struct call *c);
+void replay_let_go(struct call *c);
+
 #endif

@@ -141,6 +141,8 @@ struct replay;
 // done again. NULL and an error.
 struct replay *replay_make(const char *function, int count, const zl_array *in, const zl_array *tracer,
                            const zl_outputs *results, bool simple);
+// recompute.c: lets a function that nobody has run yet compute again what it would keep. False and an error: release it.
+bool replay_recompute(struct replay *r);
 bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out);
 struct replay *replay_retain(struct replay *r);
 void replay_release(struct replay *r);

@@ -74,7 +74,7 @@ int kernels_fuses(int unit, const struct program *p, const struct segment *s, in
 
 // Between the files of this folder ------------------------------------------------------------------------------------
 
-enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 12 };
+enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 16 };
 
 // Where something runs.
 struct kernel_place {
