@@ -280,6 +280,8 @@ struct slice_run {
     int64_t start, step, count;
 };
 struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t step);
+// What a call of op_slice takes of an axis of x. arg: start of each axis, then stop, then step, as they were given.
+struct slice_run op_slice_along(zl_array x, const int64_t *arg, int axis);
 
 // op_help.c ------------------------------------------------------------------------------------------------------
 

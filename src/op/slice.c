@@ -20,8 +20,7 @@ struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t
     return (struct slice_run){start, count == 1 ? 1 : step, count};
 }
 
-// args: start of each axis, then stop, then step, as they were given.
-static struct slice_run run_of(zl_array x, const int64_t *arg, int axis) {
+struct slice_run op_slice_along(zl_array x, const int64_t *arg, int axis) {
     return op_slice_run(x->dim[axis], arg[axis], arg[x->ndim + axis], arg[2 * x->ndim + axis]);
 }
 
@@ -32,7 +31,7 @@ static zl_array slice(zl_array x, const int64_t *arg) {
     int64_t offset = x->offset;
     bool whole = true;
     for (int i = 0; i < x->ndim; i++) {
-        struct slice_run run = run_of(x, arg, i);
+        struct slice_run run = op_slice_along(x, arg, i);
         dim[i] = run.count;
         dim[x->ndim + i] = run.step * array_stride(x)[i];
         offset += run.start * array_stride(x)[i];
@@ -77,7 +76,7 @@ static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotan
     if (!low)
         return NULL;
     for (int i = 0; g && i < x->ndim; i++) {
-        struct slice_run run = run_of(x, call_args(c), i);
+        struct slice_run run = op_slice_along(x, call_args(c), i);
         int64_t span = run.count ? (run.count - 1) * run.step : 0; // from the first to the last element
         low[i] = run.start + MIN_OF(span, 0);
         low[x->ndim + i] = x->dim[i] - low[i] - (span < 0 ? -span : span) - (run.count ? 1 : 0);

@@ -6,13 +6,11 @@
 struct back {
     const char *function;
     const struct walk *w;
-    zl_array *cotangent;
+    struct cotangent *cotangent;
 };
 
-static bool add(const struct back *b, zl_array x, zl_array g) {
-    zl_array *sum = &b->cotangent[walk_number(b->w, x)];
-    *sum = *sum ? zl_add(*sum, g) : g;
-    return *sum;
+static struct cotangent *cotangent_of(const struct back *b, zl_array x) {
+    return &b->cotangent[walk_number(b->w, x)];
 }
 
 static bool through_each(const struct back *b, const struct call *c, const bool *wanted,
@@ -46,20 +44,26 @@ static bool through(const struct back *b, const struct call *c, const bool *want
               : c->op->vjp || !c->op->composed ? through_each(b, c, wanted, cotangent, out)
                                                : composed_vjp(c, wanted, cotangent, out);
     for (int i = 0; ok && i < c->inputs; i++)
-        ok = !out[i] || add(b, c->in[i], out[i]);
+        ok = !out[i] || cotangent_add(cotangent_of(b, c->in[i]), out[i]);
     recorder.stream = before;
     return ok;
 }
 
 static bool pass(const struct back *b, const struct call *c) {
+    if (cotangent_is_part(c))
+        return cotangent_add_part(cotangent_of(b, c->in[0]), c, cotangent_of(b, call_first(c)));
     OP_ROOM(zl_array, room, c->inputs + c->outputs);
     OP_ROOM(bool, wanted, c->inputs);
     if (!room || !wanted)
         return false;
     zl_array *cotangent = room + c->inputs;
     bool any = false;
-    for (int i = 0; i < c->outputs; i++)
-        any |= (cotangent[i] = b->cotangent[walk_number(b->w, call_output(c, i))]) != NULL;
+    for (int i = 0; i < c->outputs; i++) {
+        struct cotangent *t = cotangent_of(b, call_output(c, i));
+        if (!cotangent_join(t))
+            return false;
+        any |= (cotangent[i] = t->sum) != NULL;
+    }
     for (int i = 0; i < c->inputs; i++) {
         room[i] = NULL;
         wanted[i] = i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
@@ -69,7 +73,8 @@ static bool pass(const struct back *b, const struct call *c) {
 
 static bool pass_all(const struct back *b, int results, const zl_array *result, const zl_array *cotangent) {
     for (int i = 0; i < results; i++)
-        if (cotangent[i] && walk_depends(b->w, result[i]) && !add(b, result[i], cotangent[i]))
+        if (cotangent[i] && walk_depends(b->w, result[i]) &&
+            !cotangent_add(cotangent_of(b, result[i]), cotangent[i]))
             return false;
     for (int i = b->w->calls - 1; i >= 0; i--)
         if (b->w->depends[b->w->first[i]] && !pass(b, b->w->call[i]))
@@ -79,10 +84,13 @@ static bool pass_all(const struct back *b, int results, const zl_array *result, 
 
 bool backward(const char *function, struct walk *w, int results, const zl_array *result,
               const zl_array *cotangent, int sources, const zl_array *source, zl_array *out) {
-    struct back b = {function, w, memory_zero(sizeof(zl_array) * (size_t)(w->arrays + 1))};
+    struct back b = {function, w, memory_zero(sizeof(struct cotangent) * (size_t)(w->arrays + 1))};
     bool ok = b.cotangent && pass_all(&b, results, result, cotangent);
-    for (int i = 0; ok && i < sources; i++)
-        out[i] = b.cotangent[walk_number(w, source[i])];
-    memory_free(b.cotangent);
+    for (int i = 0; ok && i < sources; i++) {
+        struct cotangent *t = cotangent_of(&b, source[i]);
+        ok = cotangent_join(t);
+        out[i] = t->sum;
+    }
+    cotangent_free(b.cotangent, w->arrays);
     return ok;
 }

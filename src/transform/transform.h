@@ -70,6 +70,25 @@ bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl
 // The same on tracers.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
 
+// cotangent.c ----------------------------------------------------------------------------------------------------
+
+struct cotangent_parts;
+
+// What was added to the cotangent of an array. Zero-initialised: nothing. All functions return false and an error.
+struct cotangent {
+    zl_array sum; // of what is joined; NULL: nothing
+    struct cotangent_parts *parts; // of slices, not joined yet
+};
+
+bool cotangent_add(struct cotangent *t, zl_array g); // of the whole array
+// Whether c takes contiguous elements along one axis of an array, and is not deferred.
+bool cotangent_is_part(const struct call *c);
+// Adds what was added to the cotangent of the slice that such a call makes.
+bool cotangent_add_part(struct cotangent *t, const struct call *c, struct cotangent *of_slice);
+// All that was added is in sum afterwards. It is recorded for the streams of the slices.
+bool cotangent_join(struct cotangent *t);
+void cotangent_free(struct cotangent *t, int count);
+
 // backward.c -----------------------------------------------------------------------------------------------------
 
 // Cotangents of the sources (NULL: zero) from those of the results (NULL: zero). Errors name the function.
