@@ -1,7 +1,10 @@
 // test_kernels.c - every device that runs kernels, against the CPU: the same calls on the same arrays, bit for bit where
 // nothing is summed.
 
+#include "device/tile_trial.h"
 #include "on_devices.h"
+
+#include "kernel/kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -595,6 +598,44 @@ static void check_moves_across(void) {
 
 TEST(moves_across_on_devices) {
     on_devices(check_moves_across);
+}
+
+// Parts whose neighbours are moved 16, 8 or 4 bytes at once, or one by one, as their lengths and places allow.
+static zl_array joined_in_runs(void *data) {
+    static const int64_t cut[] = {0, 16, 32, 40, 44, 46, 47, 64};
+    zl_array x = values(ZL_SHAPE(3, 5, 64), *(zl_dtype *)data, 1), part[COUNT(cut) - 1];
+    for (size_t i = 0; i + 1 < COUNT(cut); i++)
+        part[i] = zl_slice(x, ZL_SHAPE(0, 1, cut[i]), ZL_SHAPE(3, 4, cut[i + 1]), ZL_SHAPE(1, 1, 1));
+    zl_array turned = zl_transpose(zl_concatenate(part, COUNT(part), 2), ZL_AXES(1, 0, 2));
+    return zl_concatenate((zl_array[]){turned, zl_zeros(ZL_SHAPE(3, 3, 32), *(zl_dtype *)data)}, 2, 2);
+}
+
+static zl_array padded_in_runs(void *data) {
+    zl_array x = values(ZL_SHAPE(5, 32), *(zl_dtype *)data, 1);
+    return zl_pad(x, ZL_SHAPE(1, 16), ZL_SHAPE(2, 16), zl_scalar(3));
+}
+
+static void check_moves_in_runs(void) {
+    static const zl_dtype sizes[] = {ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT32, ZL_COMPLEX64};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        agree("concatenate in runs", joined_in_runs, &(zl_dtype){sizes[i]}, 0);
+        agree("pad in runs", padded_in_runs, &(zl_dtype){sizes[i]}, 0);
+    }
+}
+
+TEST(moves_in_runs_on_devices) {
+    on_devices(check_moves_in_runs);
+}
+
+TEST(runs_are_moved_by_vectors) {
+    static const char *const files[] = {"move", "fill"};
+    for (size_t i = 0; i < COUNT(files); i++) {
+        struct tile_kernel *kernel = kernel_built_in(files[i], "ITEM=u16,WIDTH=8");
+        char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
+        CHECK_HAS(source, "(zl_16 *)(b");
+        memory_free(source);
+        tile_free(kernel);
+    }
 }
 
 static zl_array positions(zl_dtype dtype, int64_t most) {

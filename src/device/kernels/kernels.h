@@ -249,6 +249,7 @@ struct kernel_end {
     void *memory;
     int64_t at;
 };
+bool kernel_begins_run(const struct kernel_end *e, int width); // of so many elements, where memory is read 16 bytes at once
 bool kernel_is_transpose(const struct kernel_layout *l);
 bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct kernel_end to,
                       struct kernel_end from);

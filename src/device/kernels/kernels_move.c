@@ -29,39 +29,76 @@ struct side {
     const int64_t *stride; // NULL: all are one
 };
 
-static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct side to,
+// Neighbours that are moved at once, 16 bytes of them at most: all operands have them along the last axis, and lie in whole runs.
+static int width_of(const struct kernel_layout *l, size_t bytes, const struct side *side) {
+    int last = l->axes - 1, width = (int)(16 / bytes);
+    for (bool fits = false; width > 1 && !fits; width = fits ? width : width / 2) {
+        fits = last >= 0 && l->dim[last] % width == 0;
+        for (int k = 0; fits && k < l->operands; k++) {
+            fits = l->stride[k][last] == 1 &&
+                   kernel_begins_run(&(struct kernel_end){side[k].memory, side[k].at}, width);
+            for (int i = 0; fits && i < last; i++)
+                fits = l->stride[k][i] % width == 0;
+        }
+    }
+    return width;
+}
+
+// Counts a layout and where its operands begin in runs.
+static void count_runs(struct kernel_layout *l, int width, struct side *side) {
+    for (int k = 0; width > 1 && k < l->operands; k++) {
+        for (int i = 0; i < l->axes - 1; i++)
+            l->stride[k][i] /= width;
+        side[k].elements /= width;
+        side[k].at /= width;
+    }
+    if (width > 1) {
+        l->dim[l->axes - 1] /= width;
+        l->size /= width;
+    }
+}
+
+static bool fill(const struct kernel_place *p, size_t bytes, struct kernel_layout *l, struct side to,
                  const void *number) {
     struct kernel_work w;
+    int width = width_of(l, bytes, &to);
     work_open(&w, p, "fill");
+    w.wide = to.elements > KERNEL_NARROW;
+    count_runs(l, width, &to);
     WORK_SIZES(&w, l->size, layout_inner(l), to.elements, to.at);
     work_value(&w, number, bytes);
     work_table(&w, l);
     work_memory(&w, to.memory);
-    return WORK_FILE(&w, "fill", "ITEM=%t,%i", kernel_word(bytes));
+    return WORK_FILE(&w, "fill", "ITEM=%t,WIDTH=%d,%i", kernel_word(bytes), width);
 }
 
-static bool combine(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
-                    struct side to, struct side from) {
+// side: where elements go, and where they come from.
+static bool combine(const struct kernel_place *p, struct recipe r, struct kernel_layout *l,
+                    struct side side[2]) {
     struct kernel_work w;
-    work_open(&w, p, "move");
-    WORK_SIZES(&w, l->size, layout_inner(l), to.elements, to.at, from.elements, from.at);
-    work_memory(&w, from.memory);
-    work_table(&w, l);
-    work_memory(&w, to.memory);
     bool sets = r.update == UPDATE_SET; // what combines is left out then
-    return WORK_FILE(&w, "move", "ITEM=%t,FROM=%t,SET=%d,COMBINE=%o,%i", r.item, r.from, sets,
-                     sets ? TILE_ADD : op_update_row(r.update));
+    int width = sets && r.item == r.from ? width_of(l, zl_dtype_size((zl_dtype)r.item), side) : 1;
+    work_open(&w, p, "move");
+    w.wide = MAX_OF(side[0].elements, side[1].elements) > KERNEL_NARROW;
+    count_runs(l, width, side);
+    WORK_SIZES(&w, l->size, layout_inner(l), side[0].elements, side[0].at, side[1].elements, side[1].at);
+    work_memory(&w, side[1].memory);
+    work_table(&w, l);
+    work_memory(&w, side[0].memory);
+    return WORK_FILE(&w, "move", "ITEM=%t,FROM=%t,SET=%d,COMBINE=%o,WIDTH=%d,%i", r.item, r.from, sets,
+                     sets ? TILE_ADD : op_update_row(r.update), width);
 }
 
 // A number that is combined with elements lies in memory, where kernels read it once for each.
-static bool combine_number(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
+static bool combine_number(const struct kernel_place *p, struct recipe r, struct kernel_layout *l,
                            struct side to, const void *number) {
     struct kernel_layout one;
     struct kernel_scratch room = {0};
     size_t bytes = zl_dtype_size((zl_dtype)r.item);
     struct side from = {.memory = kernel_scratch_open(p, &room, bytes), .elements = 1};
     layout_begin(&one, 1);
-    bool done = from.memory && fill(p, bytes, &one, from, number) && combine(p, r, l, to, from);
+    bool done =
+        from.memory && fill(p, bytes, &one, from, number) && combine(p, r, l, (struct side[]){to, from});
     kernel_scratch_close(p, &room);
     return done;
 }
@@ -87,7 +124,7 @@ static bool change(const struct kernel_place *p, struct recipe r, int ndim, cons
     if (from.number)
         return combine_number(p, r, &l, to, from.number);
     from.elements = from.elements ? from.elements : layout_reach(&l, 1, from.at);
-    return combine(p, r, &l, to, from);
+    return combine(p, r, &l, (struct side[]){to, from});
 }
 
 static bool move(const struct kernel_place *p, zl_array like, int ndim, const int64_t *dim, struct side to,

@@ -20,7 +20,7 @@ bool kernel_is_transpose(const struct kernel_layout *l) {
     return row >= 0 && col >= 0 && row != col && l->stride[FROM][col] > 1 && l->axes - 2 <= KERNEL_AXES;
 }
 
-static bool begins_run(const struct kernel_end *e, int width) {
+bool kernel_begins_run(const struct kernel_end *e, int width) {
     return e->at % width == 0 && (uintptr_t)e->memory % 16 == 0;
 }
 
@@ -28,8 +28,8 @@ static bool begins_run(const struct kernel_end *e, int width) {
 static int width_of(const struct kernel_layout *l, int row, int col, size_t bytes,
                     const struct kernel_end *to, const struct kernel_end *from) {
     int width = bytes == 1 ? 4 : 16 / (int)bytes;
-    bool fits = l->dim[row] % width == 0 && l->dim[col] % width == 0 && begins_run(to, width) &&
-                begins_run(from, width);
+    bool fits = l->dim[row] % width == 0 && l->dim[col] % width == 0 && kernel_begins_run(to, width) &&
+                kernel_begins_run(from, width);
     for (int i = 0; i < l->axes; i++)
         fits = fits && (i == row || l->stride[FROM][i] % width == 0) &&
                (i == col || l->stride[TO][i] % width == 0);
