@@ -11,6 +11,7 @@
 #include "render/render.h"
 
 #include <math.h>
+#include <string.h>
 
 extern const struct kernel_driver kernel_driver_c, kernel_driver_opencl;
 
@@ -78,17 +79,43 @@ TEST(flash_compiles_for_cuda) {
 // Values ------------------------------------------------------------------------------------------------------------
 
 struct lengths {
-    int64_t matrices, shared, queries, keys, size;
-    bool causal;
+    int64_t batch, matrices, shared, queries, keys, size;
+    bool causal,
+        turned; // turned: the heads of a query are neighbours, and inputs do not begin with their memory
 };
 
-static zl_array random_half(int64_t a, int64_t b, int64_t c, int seed) {
-    zl_array x = zl_random_normal(ZL_SHAPE(a, b, c), ZL_FLOAT32, NULL, NULL, zl_random_key(seed));
-    return zl_astype(x, ZL_FLOAT16);
+// What a kernel gets, and the array that it means: (batch, heads, lines, size).
+struct view {
+    zl_array base, x;
+    int64_t symbol[4]; // where it begins, and strides
+};
+
+static zl_array swap_heads(zl_array x) {
+    return zl_transpose(x, ZL_AXES(0, 2, 1, 3));
 }
 
-static zl_array batch_of(zl_array x) {
-    return zl_expand_dims(zl_astype(x, ZL_FLOAT64), ZL_AXES(0));
+static struct view random_view(const struct lengths *l, int64_t heads, int64_t lines, int seed) {
+    const zl_shape plain = ZL_SHAPE(l->batch, heads, lines, l->size),
+                   turned = ZL_SHAPE(l->batch, lines + 1, heads, l->size);
+    zl_array x = zl_random_normal(l->turned ? turned : plain, ZL_FLOAT32, NULL, NULL, zl_random_key(seed));
+    struct view v = {.base = zl_astype(x, ZL_FLOAT16)};
+    v.x = l->turned
+              ? swap_heads(zl_slice(v.base, ZL_SHAPE(0, 1, 0, 0), zl_shape_of(v.base), ZL_SHAPE(1, 1, 1, 1)))
+              : v.base;
+    v.symbol[0] = v.x->offset / 8;
+    for (int i = 0; i < 3; i++)
+        v.symbol[i + 1] = array_stride(v.x)[i];
+    return v;
+}
+
+// Memory for a result that is like x, and its strides.
+static zl_array result_of(const struct lengths *l, zl_array x, int64_t *stride) {
+    zl_array room = zl_zeros(
+        ZL_SHAPE(x->dim[0], x->dim[l->turned ? 2 : 1], x->dim[l->turned ? 1 : 2], x->dim[3]), ZL_FLOAT16);
+    zl_array y = l->turned ? swap_heads(room) : room;
+    for (int i = 0; i < 3; i++)
+        stride[i] = array_stride(y)[i];
+    return room;
 }
 
 // Runs a kernel by a driver. Outputs are given as what is of their shape and dtype.
@@ -115,47 +142,61 @@ static bool run_tiles(const struct kernel_driver *driver, const struct flash *f,
 }
 
 static void check_close(const char *what, zl_array got, zl_array want) {
-    zl_array x = zl_astype(got, ZL_FLOAT64), y = zl_reshape(want, zl_shape_of(got));
-    REQUIRE(zl_eval_all(2, (zl_array[]){x, y}));
-    double most = zl_item(zl_max(zl_abs(y))), error = zl_item(zl_max(zl_abs(zl_subtract(x, y))));
+    zl_array x = zl_astype(got, ZL_FLOAT64);
+    REQUIRE(zl_eval_all(2, (zl_array[]){x, want}));
+    double most = zl_item(zl_max(zl_abs(want))), error = zl_item(zl_max(zl_abs(zl_subtract(x, want))));
     if (!CHECK(error <= 3e-3 * fmax(1, most)))
         test_note("%s: %g of %g", what, error, most);
 }
 
+enum { Q, K, V, G, VIEWS };
+
+// The gradients of attention, in float64: y, and grads of q, k and v.
+static bool attend(const struct lengths *l, const struct view *view, zl_array *y, zl_array *grads) {
+    zl_array wide[VIEWS];
+    for (int i = 0; i < VIEWS; i++)
+        wide[i] = zl_astype(view[i].x, ZL_FLOAT64);
+    *y = zl_fast_scaled_dot_product_attention(wide[Q], wide[K], wide[V], 1 / sqrt((double)l->size), NULL,
+                                              NULL, l->causal ? "causal" : NULL);
+    return zl_grad(zl_sum(zl_multiply(*y, wide[G])), 3, wide, grads) &&
+           zl_eval_all(8, (zl_array[]){view[Q].base, view[K].base, view[V].base, view[G].base, *y, grads[0],
+                                       grads[1], grads[2]});
+}
+
 static void check_lengths(const struct kernel_driver *driver, const struct lengths *l) {
-    double scale = 1 / sqrt((double)l->size);
     int64_t heads = l->matrices * l->shared;
-    const int64_t symbol[] = {heads, l->queries, l->matrices, l->keys};
-    zl_array q = random_half(heads, l->queries, l->size, 1),
-             k = random_half(l->matrices, l->keys, l->size, 2),
-             v = random_half(l->matrices, l->keys, l->size, 3),
-             g = random_half(heads, l->queries, l->size, 4);
-    zl_array wide[] = {batch_of(q), batch_of(k), batch_of(v)}, grads[3];
-    zl_array y = zl_fast_scaled_dot_product_attention(wide[0], wide[1], wide[2], scale, NULL, NULL,
-                                                      l->causal ? "causal" : NULL);
-    REQUIRE(zl_grad(zl_sum(zl_multiply(y, batch_of(g))), 3, wide, grads));
-    REQUIRE(zl_eval_all(8, (zl_array[]){q, k, v, g, y, grads[0], grads[1], grads[2]}));
-    const struct attention a = {.q = zl_expand_dims(q, ZL_AXES(0)),
-                                .k = zl_expand_dims(k, ZL_AXES(0)),
-                                .v = zl_expand_dims(v, ZL_AXES(0)),
-                                .scale = scale,
+    const struct view view[] = {random_view(l, heads, l->queries, 1), random_view(l, l->matrices, l->keys, 2),
+                                random_view(l, l->matrices, l->keys, 3),
+                                random_view(l, heads, l->queries, 4)};
+    int64_t symbol[5 + 4 * VIEWS + 9] = {l->batch, heads, l->matrices, l->queries, l->keys};
+    zl_array y, grads[3], backward[3];
+    for (int i = 0; i < VIEWS; i++)
+        memcpy(symbol + 5 + 4 * i, view[i].symbol, sizeof view[i].symbol);
+    for (int i = 0; i < 3; i++)
+        backward[i] = result_of(l, view[i].x, symbol + 5 + 4 * VIEWS + 3 * i);
+    REQUIRE(attend(l, view, &y, grads));
+    const struct attention a = {view[Q].x, view[K].x, view[V].x, .scale = 1 / sqrt((double)l->size),
                                 .causal = l->causal};
     struct flash f = flash_of(&a, false, true), b = flash_of(&a, true, true);
     f.keeps = true;
-    zl_array forward[] = {q, zl_zeros(ZL_SHAPE(heads, l->queries, 2), ZL_FLOAT32)}, backward[] = {q, k, v};
-    REQUIRE(run_tiles(driver, &f, symbol, 3, (zl_array[]){q, k, v}, 2, forward));
+    zl_array forward[] = {zl_astype(y, ZL_FLOAT16),
+                          zl_zeros(ZL_SHAPE(l->batch, heads, l->queries, 2), ZL_FLOAT32)};
+    zl_array in[] = {view[Q].base, view[K].base, view[V].base, NULL, view[G].base, NULL};
+    REQUIRE(run_tiles(driver, &f, symbol, 3, in, 2, forward));
     check_close("attention", forward[0], y);
-    zl_array in[] = {q, k, v, forward[0], g, forward[1]};
+    in[3] = forward[0];
+    in[5] = forward[1];
     REQUIRE(zl_eval_all(6, in) && run_tiles(driver, &b, symbol, 6, in, 3, backward));
-    check_close("queries", backward[0], grads[0]);
-    check_close("keys", backward[1], grads[1]);
-    check_close("values", backward[2], grads[2]);
+    static const char *const what[] = {"queries", "keys", "values"};
+    for (int i = 0; i < 3; i++)
+        check_close(what[i], l->turned ? swap_heads(backward[i]) : backward[i], grads[i]);
 }
 
 static void check_some(const struct kernel_driver *driver) {
-    static const struct lengths all[] = {{1, 1, 128, 128, 64, false}, {2, 2, 150, 150, 16, true},
-                                         {1, 1, 70, 200, 32, true},   {1, 2, 90, 140, 64, false},
-                                         {1, 3, 129, 300, 32, true},  {1, 1, 40, 50, 80, true}};
+    static const struct lengths all[] = {
+        {1, 1, 1, 128, 128, 64, false, false}, {2, 2, 2, 150, 150, 16, true, true},
+        {1, 1, 1, 70, 200, 32, true, false},   {2, 1, 2, 90, 140, 64, false, true},
+        {1, 1, 3, 129, 300, 32, true, true},   {2, 1, 1, 40, 50, 80, true, false}};
     int some = (int)(test_random() % COUNT(all));
     for (int i = 0; i < (int)COUNT(all); i++)
         if (test_long() || i == some)

@@ -1,12 +1,13 @@
 // kernels_flash.c - attention by matrix instructions, and its cotangents, for units that have them.
 //
-// Views that are not contiguous from the start of their memory are copied: the kernels read 16 bytes at once.
+// Views are read as they lie, unless their lines are not contiguous or begin elsewhere than at multiples of 16 bytes: the kernels read
+// these at once. Such views are copied.
 
 #include "device/kernels/kernels_flash.h"
 #include "kernel/kernel.h"
 
 enum { B, N, T, D }; // axes of q: batch, heads, queries, size of a head
-enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, BLOCK = 128, STEP = 64, STAGES = 2, INPUTS = 6 };
+enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, BLOCK = 128, STEP = 64, STAGES = 2, INPUTS = 6, PACK = 8 };
 
 // Kernels ----------------------------------------------------------------------------------------------------------
 
@@ -71,41 +72,95 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
 
 // Calls ------------------------------------------------------------------------------------------------------------
 
-// The memory in which x lies row-major from its start: its own, or a copy. NULL and an error.
-static void *bring(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
-    if (x->offset == 0 && shape_is_row_major(x->ndim, x->dim, array_stride(x)))
-        return kernel_reach(p, x);
-    return kernel_copy_out(p, x, copy);
+// One launch while its arguments are collected, and copies of inputs, which are closed at its end.
+struct flash_call {
+    struct kernel_work w;
+    struct kernel_scratch copy[INPUTS];
+    int copies;
+};
+
+static void begin(struct flash_call *l, const struct kernel_place *p, const struct attention *a) {
+    const int64_t *q = a->q->dim, *k = a->k->dim;
+    l->copies = 0;
+    work_open(&l->w, p, "attention");
+    WORK_SIZES(&l->w, q[B], q[N], k[N], q[T], k[T]);
 }
 
-static bool launch(const struct kernel_place *p, const struct attention *a, const struct flash *f, int inputs,
-                   const zl_array *in, int outputs, const zl_array *out) {
-    const int64_t *q = a->q->dim, *k = a->k->dim;
-    struct kernel_scratch copy[INPUTS] = {{0}};
-    struct kernel_work w;
-    work_open(&w, p, "attention");
-    WORK_SIZES(&w, q[B] * q[N], q[T], k[B] * k[N], k[T]);
-    for (int i = 0; i < inputs; i++)
-        work_memory(&w, bring(p, in[i], &copy[i]));
-    for (int i = 0; i < outputs; i++)
-        work_place(&w, out[i]);
-    bool done = work_run(&w, f, sizeof *f, flash_make);
-    for (int i = 0; i < inputs; i++)
-        kernel_scratch_close(p, &copy[i]);
+static void add_copy(struct flash_call *l, zl_array x) {
+    struct kernel_scratch *copy = &l->copy[l->copies++];
+    *copy = (struct kernel_scratch){0};
+    work_memory(&l->w, kernel_copy_out(l->w.place, x, copy));
+}
+
+static bool lies_in_packs(zl_array x) {
+    bool lies = x->offset % PACK == 0 && array_stride(x)[D] == 1 && kernel_elements(x) < KERNEL_NARROW / 2;
+    for (int i = 0; i < D; i++)
+        lies = lies && array_stride(x)[i] >= 0 && (x->dim[i] == 1 || array_stride(x)[i] % PACK == 0);
+    return lies;
+}
+
+// Along an axis of one element nothing is read but the first.
+static void add_strides(struct flash_call *l, const int64_t *dim, const int64_t *stride) {
+    for (int i = 0; i < D; i++)
+        WORK_SIZES(&l->w, dim[i] == 1 ? 0 : stride[i]);
+}
+
+// A view: its memory, and as sizes where it begins, in packs, and its strides.
+static void add_view(struct flash_call *l, zl_array x) {
+    int64_t row_major[D + 1];
+    bool lies = lies_in_packs(x);
+    shape_row_major(x->ndim, x->dim, row_major);
+    if (lies)
+        work_place(&l->w, x);
+    else
+        add_copy(l, x);
+    WORK_SIZES(&l->w, lies ? x->offset / PACK : 0);
+    add_strides(l, x->dim, lies ? array_stride(x) : row_major);
+}
+
+static void add_row_major(struct flash_call *l, zl_array x) {
+    if (x->offset == 0 && shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        work_place(&l->w, x);
+    else
+        add_copy(l, x);
+}
+
+static bool launch(struct flash_call *l, const struct flash *f) {
+    bool done = work_run(&l->w, f, sizeof *f, flash_make);
+    for (int i = 0; i < l->copies; i++)
+        kernel_scratch_close(l->w.place, &l->copy[i]);
     return done;
 }
 
 // A state that nobody reads is not written.
 bool flash_attend(const struct kernel_place *p, const struct call *c, const struct attention *a) {
     struct flash f = flash_of(a, false, p->record->group->joined > 0);
+    struct flash_call l;
     zl_array y = call_first(c), state = call_output(c, 1);
     f.keeps = !array_is_forgotten(state);
-    return launch(p, a, &f, 3, (const zl_array[]){a->q, a->k, a->v}, 2,
-                  (const zl_array[]){y, f.keeps ? state : y});
+    begin(&l, p, a);
+    add_view(&l, a->q);
+    add_view(&l, a->k);
+    add_view(&l, a->v);
+    work_place(&l.w, y);
+    work_place(&l.w, f.keeps ? state : y);
+    return launch(&l, &f);
 }
 
 bool flash_attend_vjp(const struct kernel_place *p, const struct call *c, const struct attention *a) {
     struct flash f = flash_of(a, true, p->record->group->joined > 0);
-    return launch(p, a, &f, INPUTS, (const zl_array[INPUTS]){a->q, a->k, a->v, a->y, a->g, a->state}, 3,
-                  (const zl_array[]){call_first(c), call_output(c, 1), call_output(c, 2)});
+    struct flash_call l;
+    begin(&l, p, a);
+    add_view(&l, a->q);
+    add_view(&l, a->k);
+    add_view(&l, a->v);
+    add_row_major(&l, a->y);
+    add_view(&l, a->g);
+    add_row_major(&l, a->state);
+    for (int i = 0; i < 3; i++) {
+        zl_array x = call_output(c, i);
+        work_place(&l.w, x);
+        add_strides(&l, x->dim, array_stride(x));
+    }
+    return launch(&l, &f);
 }
