@@ -908,6 +908,49 @@ TEST(waiting_that_fails_is_an_error_or_none) {
     end(scope);
 }
 
+// Views ------------------------------------------------------------------------------------------------------------
+
+// Queries, keys, values and a cotangent of attention that lie one after the other, or side by side in one array, which has the heads of a
+// line together.
+static bool lay_out(bool together, zl_array *out) {
+    enum { BATCH = 2, HEADS = 3, LINES = 32, SIZE = 64 };
+    zl_array x =
+        zl_ones(together ? ZL_SHAPE(BATCH, LINES, 4, HEADS, SIZE) : ZL_SHAPE(4, BATCH, HEADS, LINES, SIZE),
+                ZL_BFLOAT16);
+    bool done = zl_eval(x) && zl_unstack(x, together ? 2 : 0, out);
+    for (int i = 0; done && i < 4; i++)
+        out[i] = together ? zl_transpose(out[i], ZL_AXES(0, 2, 1, 3)) : zl_contiguous(out[i], false);
+    return done && zl_eval_all(4, out);
+}
+
+static bool attend(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    (void)count;
+    return zl_give(out,
+                   zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 0.125, NULL, NULL, "causal"));
+}
+
+static int64_t launches_of_attention(bool together) {
+    zl_array in[4], grads[3];
+    if (!CHECK(lay_out(together, in)))
+        return -1;
+    int64_t launches = fake.calls("cuLaunchKernel");
+    CHECK(zl_vjp((zl_fn){.call = attend}, 3, in, 1, in + 3, NULL, grads) && zl_eval_all(3, grads));
+    return fake.calls("cuLaunchKernel") - launches;
+}
+
+TEST(views_are_not_copied_for_attention) {
+    test_setenv("FAKE_CUDA_IDLE", "1"); // what matrix instructions compute is not looked at
+    zl_stream s = on("cuda:0");
+    REQUIRE(s);
+    zl_scope scope = zl_scope_begin_on(s);
+    int64_t plain = launches_of_attention(false);
+    CHECK(plain > 0);
+    CHECK_EQ_INT(launches_of_attention(true), plain);
+    end(scope);
+    test_setenv("FAKE_CUDA_IDLE", NULL);
+}
+
 // Several devices --------------------------------------------------------------------------------------------------
 
 TEST(arrays_go_from_one_device_to_another) {
