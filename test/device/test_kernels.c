@@ -306,6 +306,64 @@ TEST(reductions_on_devices) {
     on_devices(check_reductions);
 }
 
+// Lines whose neighbours lie beside each other: in packs and single, with one and several lanes and parts, over one axis and two.
+struct columns {
+    zl_dtype dtype;
+    int64_t dim[3];
+    enum reduce which;
+    int axis; // 3: the first two
+};
+
+static zl_array call_columns(void *data) {
+    const struct columns *c = data;
+    zl_array x = values((zl_shape){c->dim, 3}, c->dtype, 7);
+    if (c->which == REDUCE_PROD)
+        x = zl_astype(zl_add(zl_multiply(x, zl_scalar(0.0001)), zl_scalar(1)), c->dtype);
+    zl_axes axes = c->axis == 3 ? ZL_AXES(0, 2) : (zl_axes){&c->axis, 1};
+    if (c->axis == 3)
+        x = zl_swapaxes(x, 1, 2);
+    return op_reduce_axes("test", c->which, x, axes, false);
+}
+
+static void check_columns(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64, ZL_INT32, ZL_UINT8};
+    static const int64_t shapes[][3] = {{1024, 1, 64}, {20000, 1, 3}, {3000, 1, 16}, {1, 257, 90},
+                                        {4, 600, 24},  {3, 77, 40},   {2, 2, 9000},  {60, 3, 300}};
+    int every = test_quick() ? 211 : test_long() ? 1 : 61, at = (int)(test_random() % (unsigned)every);
+    for (size_t s = 0; s < COUNT(shapes); s++)
+        for (size_t d = 0; d < COUNT(dtypes); d++)
+            for (int which = REDUCE_SUM; which <= REDUCE_MIN; which++)
+                for (int axis = 0; axis < 4; axis += axis == 1 ? 2 : 1)
+                    if (at++ % every == 0)
+                        ZL_SCOPE {
+                            struct columns c = {
+                                .dtype = dtypes[d], .which = (enum reduce)which, .axis = axis};
+                            memcpy(c.dim, shapes[s], sizeof c.dim);
+                            bool half = dtypes[d] == ZL_FLOAT16 || dtypes[d] == ZL_BFLOAT16;
+                            bool exact = which > REDUCE_PROD || !dtype_is_inexact(dtypes[d]);
+                            agree("a reduction of columns", call_columns, &c, exact ? 0 : half ? 2e-2 : 1e-4);
+                        }
+}
+
+TEST(columns_on_devices) {
+    on_devices(check_columns);
+}
+
+// Several threads share a column, so that a few hundred rows need no parts, which a second launch would join.
+static void check_short_columns(void) {
+    struct columns c = {.dtype = ZL_FLOAT32, .dim = {1, 400, 96}, .which = REDUCE_SUM, .axis = 1};
+    agree("a sum of short columns", call_columns, &c, 1e-4);
+    int64_t launches = zl_counter("launches");
+    zl_array y = zl_retain(call_columns(&c));
+    CHECK(zl_eval(y));
+    CHECK_EQ_INT(zl_counter("launches") - launches, 1);
+    zl_release(y);
+}
+
+TEST(short_columns_are_one_launch_on_devices) {
+    on_devices(check_short_columns);
+}
+
 // Lines ------------------------------------------------------------------------------------------------------------
 
 static zl_array softmax(void *data) {

@@ -1,8 +1,8 @@
-// kernels_reduce.c - reductions over any axes of any layout, by src/kernel/reduce.tile.
+// kernels_reduce.c - reductions over any axes of any layout, by src/kernel/reduce.tile and reduce_columns.tile.
 //
-// Lines are reduced by rows where their elements lie closer together than the lines do: several threads share a line. Otherwise they
-// are reduced by columns, a thread for each. Where there are few lines each is cut into parts, which a second launch joins. f16 and bf16
-// are accumulated in f32.
+// Lines are reduced by rows where their elements lie closer together than the lines do: neighbouring threads read neighbours of a line.
+// Otherwise they are reduced by columns: neighbouring threads read neighbouring lines, and threads further apart, the lanes, share a line.
+// Where there are few lines each is cut into parts, which a second launch joins. f16 and bf16 are accumulated in f32.
 
 #include "device/kernels/kernels.h"
 #include "op/op.h"
@@ -11,8 +11,13 @@
 
 enum {
     EACH = 16,                // elements of a thread in a part, at least
+    TURN = 4,                 // that a thread reads at once
     PARTS_MOST = 1024,        // of one line
-    INVARIANT_PART = 1 << 16, // elements of a part where that may not depend on the number of lines
+    INVARIANT_PART = 1 << 16, // elements of a part by rows where that may not depend on the number of lines
+    INVARIANT_LANES = 32,     // by columns, and
+    INVARIANT_EACH = 64,      // elements of a thread in a part
+    RUN_BYTES = 128,          // that neighbouring threads read by columns: a line of the caches
+    PACKS_LEAST = 4,          // of a group by columns
     BUSY = 1 << 18,           // threads that fill a device
     PACK_BYTES = 16,
     PACK_LEAST = 4096, // elements from which packs are read
@@ -30,6 +35,7 @@ struct reduction {
     const struct call *call;
     zl_dtype from, to; // of what is read and what is written
     int rows, width;   // rows: lines are reduced by them; width: elements of a pack
+    int lanes;         // threads that share a line, or a pack of lines by columns
     struct kernel_layout kept, reduced;
     int64_t parts, each, elements, at; // elements of x, and where its first one is
 };
@@ -97,21 +103,47 @@ static bool pack(struct reduction *r, int width) {
     return true;
 }
 
+// The most threads that share a pack of lines by columns: others of their group read its neighbours, as far as there are any, until
+// they have a whole line of the caches.
+static int most_lanes(const struct reduction *r) {
+    int run = RUN_BYTES / (r->width * (int)zl_dtype_size(r->from)), packs = PACKS_LEAST;
+    while (packs < run && packs < r->kept.size)
+        packs *= 2;
+    return KERNEL_THREADS / packs;
+}
+
+// By columns few packs have many lanes, and each lane some elements. Where no line may depend on the number of others, nor do lanes.
+static int lanes_of_columns(const struct reduction *r, bool invariant) {
+    int lanes = 1, most = invariant ? INVARIANT_LANES : most_lanes(r);
+    while (lanes < most && 2 * TURN * lanes <= r->reduced.size && (invariant || lanes * r->kept.size < BUSY))
+        lanes *= 2;
+    return lanes;
+}
+
+static int64_t parts_of(const struct reduction *r, bool invariant) {
+    int64_t count = r->reduced.size, threads = MAX_OF(r->kept.size * r->lanes, 1);
+    int64_t least = r->rows ? EACH * KERNEL_THREADS / r->width : EACH * r->lanes;
+    if (invariant)
+        return r->rows ? count / (INVARIANT_PART / r->width) : count / (INVARIANT_EACH * r->lanes);
+    return MIN_OF(BUSY / threads, count / least);
+}
+
 // Few lines are cut into parts, so that all of the device has something to do. Where no line may depend on the number of others, long
-// ones are.
+// ones are. By columns all lanes take whole turns of a part, except of the last one.
 static void choose(struct reduction *r) {
     const bool invariant = device_batch_invariant();
     int width = PACK_BYTES / (int)zl_dtype_size(r->from);
     bool packs = r->kept.size * r->reduced.size >= PACK_LEAST || invariant;
     r->rows = inner_stride(&r->reduced) < inner_stride(&r->kept);
     r->width = packs && pack(r, width) ? width : 1;
-    int64_t count = r->reduced.size, threads = r->kept.size * (r->rows ? op_kernel_lanes(count) : 1),
-            by = r->rows ? r->width : 1, least = r->rows ? EACH * KERNEL_THREADS / by : EACH;
-    int64_t parts =
-        invariant ? count / (INVARIANT_PART / by) : MIN_OF(BUSY / MAX_OF(threads, 1), count / least);
-    parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
-    r->each = (count + parts - 1) / parts;
+    int64_t count = r->reduced.size;
+    r->lanes = r->rows ? op_kernel_lanes(count) : lanes_of_columns(r, invariant);
+    int64_t parts = MAX_OF(MIN_OF(parts_of(r, invariant), PARTS_MOST), 1),
+            turn = r->rows ? 1 : TURN * r->lanes;
+    r->each = (count + parts * turn - 1) / (parts * turn) * turn;
     r->parts = (count + r->each - 1) / r->each;
+    if (r->rows)
+        r->lanes = op_kernel_lanes(r->each);
 }
 
 static bool launch(struct reduction *r, void *to, void *from) {
@@ -124,10 +156,15 @@ static bool launch(struct reduction *r, void *to, void *from) {
     work_table(&w, &r->reduced);
     work_memory(&w, to);
     w.wide |= r->kept.size * r->parts > KERNEL_NARROW;
-    return WORK_FILE(&w, "reduce",
-                     "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,ROWS=%d,WIDTH=%d,LANES=%d,SINGLE=%d,%i,COUNT=u%b",
-                     r->from, tile_reduce_gives(r->from), r->to, fuse_combines(r->call), r->rows, r->width,
-                     r->rows ? op_kernel_lanes(r->each) : 1, r->reduced.axes <= 1);
+    zl_dtype wide = tile_reduce_gives(r->from);
+    enum tile_op combine = fuse_combines(r->call);
+    bool single = r->reduced.axes <= 1;
+    return r->rows ? WORK_FILE(&w, "reduce",
+                               "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,WIDTH=%d,LANES=%d,SINGLE=%d,%i,COUNT=u%b",
+                               r->from, wide, r->to, combine, r->width, r->lanes, single)
+                   : WORK_FILE(&w, "reduce_columns",
+                               "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,WIDTH=%d,LANES=%d,SINGLE=%d,%i", r->from,
+                               wide, r->to, combine, r->width, r->lanes, single);
 }
 
 // Parts of a line are neighbours by rows, and those of neighbouring lines by columns.
@@ -146,6 +183,7 @@ static bool launch_parts(struct reduction *r, void *to, void *from) {
     layout_begin(&join.reduced, 1);
     layout_push(&join.kept, lines, &(int64_t){r->rows ? r->parts : 1});
     layout_push(&join.reduced, r->parts, &(int64_t){r->rows ? 1 : lines});
+    join.lanes = r->rows ? op_kernel_lanes(r->parts) : lanes_of_columns(&join, device_batch_invariant());
     bool done =
         kernel_scratch_open(r->place, &room, (size_t)(join.elements * join.width) * zl_dtype_size(wide)) &&
         launch(r, room.memory, from) && launch(&join, to, room.memory);
