@@ -84,7 +84,8 @@ struct fuse_limits {
     int calls, operands;           // of a kernel; operands 0: fits or the device counts them
     int reductions;                // of a kernel; 0: reductions do not join
     int64_t line_least, line_most; // elements of lines that are reduced
-    int64_t lines_least;           // how many lines there must be: for words, the device checks it
+    int64_t lines_least;           // how many lines there must be if they have more than line_short elements:
+    int64_t line_short;            // for words, the device checks it
     bool bitcasts;                 // views may have another dtype
     bool products;                 // a matrix product may come first
     // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.

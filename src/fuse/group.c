@@ -253,5 +253,6 @@ void fuse_explain(const struct fuse_group *g, struct text *out) {
     if (most->line_most < INT64_MAX)
         text_add(out, " or more than %lld", (long long)most->line_most);
     if (most->lines_least > 1)
-        text_add(out, ", or fewer than %lld lines", (long long)most->lines_least);
+        text_add(out, ", or fewer than %lld lines of more than %lld", (long long)most->lines_least,
+                 (long long)most->line_short);
 }

@@ -483,6 +483,55 @@ TEST(lines_are_one_kernel_on_devices) {
     on_devices(check_lines);
 }
 
+struct few_lines {
+    int64_t lines, line;
+};
+
+// As in decoding: the sum of what a token has and what a layer adds is normed, and read again later.
+static void sum_and_norm(const struct few_lines *c, zl_array out[2]) {
+    zl_array x = random_lines(c->lines, c->line, ZL_BFLOAT16), added = zl_negative(zl_square(x));
+    zl_array weight = zl_reshape(random_lines(1, c->line, ZL_BFLOAT16), ZL_SHAPE(c->line));
+    CHECK(zl_eval_all(3, (zl_array[]){x, added, weight}));
+    out[0] = zl_add(x, added);
+    out[1] = zl_fast_rms_norm(out[0], weight, 1e-5);
+}
+
+static zl_array product_of_both(void *data) {
+    zl_array both[2];
+    sum_and_norm(data, both);
+    return zl_multiply(both[0], both[1]);
+}
+
+static int64_t launches_of(int count, const zl_array *out) {
+    int64_t launches = zl_counter("launches");
+    CHECK(zl_eval_all(count, out));
+    return zl_counter("launches") - launches;
+}
+
+static int64_t launches_of_softmax(const struct few_lines *c) {
+    zl_array x = random_lines(c->lines, c->line, ZL_BFLOAT16);
+    CHECK(zl_eval(x));
+    return launches_of(1, (zl_array[]){zl_softmax(x, -1, true)});
+}
+
+// Of few long lines most of a device would have nothing to do in one kernel.
+static void check_few_lines(void) {
+    static const struct few_lines shorts[] = {{1, 1024}, {16, 128}, {3, 16384}};
+    for (size_t i = 0; i < (test_quick() ? 1 : COUNT(shorts)); i++)
+        ZL_SCOPE {
+            zl_array both[2];
+            sum_and_norm(&shorts[i], both);
+            CHECK_EQ_INT(launches_of(2, both), 1);
+            agree("a norm of few lines", product_of_both, (void *)(uintptr_t)&shorts[i], 2e-2);
+        }
+    CHECK_EQ_INT(launches_of_softmax(&shorts[0]), 1);
+    CHECK(launches_of_softmax(&(struct few_lines){2, 40000}) > 1);
+}
+
+TEST(few_short_lines_are_one_kernel_on_devices) {
+    on_devices(check_few_lines);
+}
+
 // Products ---------------------------------------------------------------------------------------------------------
 
 struct product {

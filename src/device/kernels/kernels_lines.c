@@ -54,13 +54,18 @@ static bool write_rows(struct lines *m) {
     return true;
 }
 
+// Whether there are so few lines that each may have more threads than is best for many; never where no line may depend on the others.
+static bool are_few(int64_t lines) {
+    return lines < GROUP_LINES_LEAST && !device_batch_invariant();
+}
+
 // False: there is no such group here.
 static bool find(struct lines *m, const struct program *program, struct call *const *call, int index) {
     struct fuse_group *g = &m->g.f;
     const struct call *c = call[index];
     zl_array shape = c->op->kind == OP_REDUCE ? c->in[0] : call_first(c);
     int64_t line = shape->ndim ? shape->dim[shape->ndim - 1] : 0;
-    if (line < GROUP_LINE_LEAST || (shape->size / line < GROUP_LINES_LEAST && !device_batch_invariant()))
+    if (line < GROUP_LINE_LEAST || (line > GROUP_LINE_SHORT && are_few(shape->size / line)))
         return false;
     *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
     return fuse_find(g) && g->reductions && g->end - g->begin > 1 && write_rows(m) && m->r.f.rows > 1;
@@ -155,7 +160,8 @@ static int threads_along(const struct kernel_place *p, int64_t line) {
     return threads;
 }
 
-// Few elements a thread, so that many lines are under way; of long lines more, so that its threads wait for fewer others.
+// Few elements a thread, so that many lines are under way; of long lines more, so that its threads wait for fewer others. Where there are
+// few lines a thread has one pack, if there are enough threads: nothing else is under way that would hide how long it computes.
 static void choose(const struct kernel_place *p, struct lines *m) {
     int64_t line = m->g.f.dim[m->g.f.ndim - 1];
     int inputs = 0; // that vary along a line
@@ -164,6 +170,8 @@ static void choose(const struct kernel_place *p, struct lines *m) {
     m->r.rough = is_rough(m);
     int width = width_for(m), threads = WARP, most = m->r.rough && inputs == 1 ? 2 * HELD_MOST : HELD_MOST;
     int each = line <= LINE_SHORT ? MAX_OF(HELD_LEAST, MIN_OF(4 * width, most)) : most;
+    if (are_few(m->l.size))
+        each = width;
     while (threads < LINE_THREADS && (int64_t)threads * each < line &&
            2 * threads <= p->record->group->most_threads)
         threads *= 2;

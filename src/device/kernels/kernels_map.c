@@ -64,6 +64,7 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .line_least = GROUP_LINE_LEAST,
                                           .line_most = INT64_MAX,
                                           .lines_least = GROUP_LINES_LEAST,
+                                          .line_short = GROUP_LINE_SHORT,
                                           .fits = write_rows};
 
 // A call that is not ready is a group by itself, and fails when it runs.
