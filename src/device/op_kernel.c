@@ -30,10 +30,11 @@ void op_launch_open(struct op_launch *l, const struct call *c) {
     for (int i = 0; i < c->inputs; i++)
         k.in[i] = c->in[i];
     c->op->kernel(c, &k);
-    *l = (struct op_launch){.key.bits = is_wide(c, &k) ? 64 : 32, .inputs = k.inputs};
+    *l = (struct op_launch){.key.bits = is_wide(c, &k) ? 64 : 32, .inputs = k.inputs, .values = k.values};
     memcpy(l->key.file, k.file, sizeof k.file);
     memcpy(l->key.clauses, k.clauses, sizeof k.clauses);
     memcpy(l->in, k.in, sizeof k.in);
+    memcpy(l->value, k.value, sizeof k.value);
     for (int i = 0; i < k.sizes; i++)
         l->symbol[l->symbols++] = k.size[i];
     for (int i = 0; i < k.inputs; i++)

@@ -10,8 +10,9 @@ struct op_launch {
         char file[32], clauses[160];
         int64_t bits; // of indices
     } key;
-    int inputs;
+    int inputs, values;
     zl_array in[OP_KERNEL_INPUTS];
+    struct op_kernel_value value[OP_KERNEL_VALUES];
     int symbols;
     int64_t symbol[OP_KERNEL_SIZES + 2 * OP_KERNEL_INPUTS];
 };

@@ -141,6 +141,15 @@ void op_kernel_size(struct op_kernel *k, int64_t size) {
     k->size[k->sizes++] = size;
 }
 
+void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value) {
+    assert(k->values < OP_KERNEL_VALUES);
+    struct op_kernel_value *v = &k->value[k->values++];
+    if (dtype == ZL_FLOAT64)
+        *v = (struct op_kernel_value){.f64 = value, .bytes = sizeof v->f64};
+    else
+        *v = (struct op_kernel_value){.f32 = (float)value, .bytes = sizeof v->f32};
+}
+
 int op_kernel_lanes(int64_t count) {
     enum { THREADS = 256, EACH = 4 };
     int lanes = 1;

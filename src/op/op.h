@@ -30,16 +30,26 @@ struct op_field {
 
 enum { OP_OUTPUTS_VARY = UINT8_MAX };
 
-// What the kernel of an op, a file of src/kernel/, is given to compute a call. Its parameters are `in`, then the outputs of the call.
+// What the kernel of an op, a file of src/kernel/, is given to compute a call. Its parameters are `in`, then `value`, then the outputs of
+// the call.
 // Its symbols are `size`, then for each of `in` the element of its memory at which it begins, then for each how many elements that memory
 // has. BITS, of its indices, is a clause of the file, and devices say what it is.
-enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_OUTPUTS = 4 };
+enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 4 };
+struct op_kernel_value {
+    union {
+        float  f32;
+        double f64;
+    };
+    size_t bytes;
+};
 struct op_kernel {
     char file[32];     // "cross_entropy", of cross_entropy.tile
     char clauses[160]; // what other clauses of the file are: "ITEM=f32,LANES=8"
-    int sizes, inputs;
+    int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
-    // Those of the call, unless the op changes that. Each is row-major and without gaps: the op sees to that when it is recorded.
+    struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters
+    // Those of the call, unless the op changes that. Each is row-major and without gaps, or its kernel is given strides among the
+    // sizes: the op sees to that when it is recorded.
     zl_array in[OP_KERNEL_INPUTS];
 };
 
@@ -68,7 +78,8 @@ struct op {
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Tangents of the outputs, from those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
-    // The outputs as other ops compute them from these inputs: what is differentiated where the op has no rule of its own.
+    // The outputs as other ops compute them from these inputs: what is differentiated where the op has no rule of its own, and for
+    // inputs of which vjp gives NULL.
     // An output without a derivative stays NULL; inputs of bool have none.
     bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
@@ -78,10 +89,11 @@ struct op {
     void (*kernel)(const struct call *c, struct op_kernel *k);
 };
 
-// What op->kernel fills in: a file with its clauses, and one size after the other. The tile type of an array's elements as clauses
+// What op->kernel fills in: a file with its clauses, one size and one scalar of f32 or f64 after the other. The tile type of an array's elements as clauses
 // name it.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
 void op_kernel_size(struct op_kernel *k, int64_t size);
+void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);
 const char *op_kernel_type(zl_array x);
 // Returns how many of a group's 256 threads share a line of so many elements: a power of two, so that each has four of them or more.
 int op_kernel_lanes(int64_t count);

@@ -74,6 +74,16 @@ bool op_attention_jvp(const struct call *c, const zl_array *tangent, zl_array *o
 bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 
+// rope.c: a call in parts. x is (B, N, T, D); offsets are one or B, freqs are dims / 2 of the dtype of angles, where they are there.
+struct rope {
+    zl_array x, offsets, freqs;
+    int64_t dims, offset; // offset: without offsets
+    bool traditional, inverse, has_offsets, has_freqs;
+    double base, scale;
+};
+struct rope op_rope_read(const struct call *c, const zl_array *in);
+double op_rope_rate(const struct rope *r); // pair j turns by exp(-j * rate) per position, without freqs
+
 // csr.c
 zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns);
 zl_array op_csr_entry_rows(const zl_array *in, int64_t columns);

@@ -27,6 +27,28 @@ static bool through_each(const struct back *b, const struct call *c, const bool 
     return true;
 }
 
+// The rest: inputs that the rules of the op leave out, by what it is composed of.
+static bool through_composed(const struct call *c, const bool *wanted, const zl_array *cotangent,
+                             zl_array *out) {
+    OP_ROOM(zl_array, more, c->inputs);
+    OP_ROOM(bool, rest, c->inputs);
+    bool any = false, ok = more && rest;
+    for (int i = 0; ok && i < c->inputs; i++)
+        any |= rest[i] = wanted[i] && !out[i];
+    if (!any || !(ok = composed_vjp(c, rest, cotangent, more)))
+        return ok;
+    for (int i = 0; i < c->inputs; i++)
+        if (rest[i])
+            out[i] = more[i];
+    return true;
+}
+
+static bool through_rules(const struct back *b, const struct call *c, const bool *wanted,
+                          const zl_array *cotangent, zl_array *out) {
+    bool ok = (c->op->composed && !c->op->vjp) || through_each(b, c, wanted, cotangent, out);
+    return ok && (!c->op->composed || through_composed(c, wanted, cotangent, out));
+}
+
 static bool check_positions(const struct call *c, const bool *wanted) {
     for (int i = 0; c->op->positions.first && i < c->inputs; i++)
         if (wanted[i] && op_is_position(c, i))
@@ -39,10 +61,9 @@ static bool through(const struct back *b, const struct call *c, const bool *want
                     zl_array *out) {
     zl_stream before = recorder.stream;
     recorder.stream = c->stream;
-    bool ok = sized_is(c, c->in)               ? sized_vjp(c, wanted, cotangent, out)
-              : c->op->vjp_all                 ? c->op->vjp_all(c, wanted, cotangent, out)
-              : c->op->vjp || !c->op->composed ? through_each(b, c, wanted, cotangent, out)
-                                               : composed_vjp(c, wanted, cotangent, out);
+    bool ok = sized_is(c, c->in) ? sized_vjp(c, wanted, cotangent, out)
+              : c->op->vjp_all   ? c->op->vjp_all(c, wanted, cotangent, out)
+                                 : through_rules(b, c, wanted, cotangent, out);
     for (int i = 0; ok && i < c->inputs; i++)
         ok = !out[i] || cotangent_add(cotangent_of(b, c->in[i]), out[i]);
     recorder.stream = before;

@@ -63,13 +63,15 @@ static void *memory_of(zl_array x, union scalar *room) {
 bool cpu_op_tiles(const struct call *c) {
     struct op_launch l;
     union scalar room[OP_KERNEL_INPUTS];
-    void *address[OP_KERNEL_INPUTS + OP_KERNEL_OUTPUTS];
+    void *address[OP_KERNEL_INPUTS + OP_KERNEL_VALUES + OP_KERNEL_OUTPUTS];
     op_launch_open(&l, c);
     const struct known *k = find(&l.key);
     for (int i = 0; i < l.inputs; i++)
         address[i] = memory_of(l.in[i], &room[i]);
+    for (int i = 0; i < l.values; i++)
+        address[l.inputs + i] = &l.value[i];
     for (int i = 0; i < c->outputs; i++)
-        address[l.inputs + i] = memory_of(call_output(c, i), NULL);
+        address[l.inputs + l.values + i] = memory_of(call_output(c, i), NULL);
     return k && (k->compiled ? kernel_driver_c.run(k->compiled, address, l.symbol)
                              : tile_interpret(k->kernel, address, l.symbol));
 }

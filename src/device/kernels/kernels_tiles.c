@@ -290,6 +290,8 @@ bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
     bool good = kernel;
     for (int i = 0; i < l.inputs && good; i++)
         good = kernel_add_array(p, &k, l.in[i]);
+    for (int i = 0; i < l.values; i++)
+        kernel_add(&k, &l.value[i], l.value[i].bytes);
     for (int i = 0; i < c->outputs && good; i++)
         good = kernel_add_array(p, &k, call_output(c, i));
     return good && kernel_launch_tiles(p, kernel, &k, l.symbols, l.symbol);
