@@ -44,6 +44,8 @@ static double flops_of_other(const struct call *c) {
         return flops_of_attention(c, 3, 2);
     if (op == &op_gated_delta) // of each step and element of the state: it fades, is read twice and written
         return 7 * (double)c->in[2]->size * last_dim(c->in[0]);
+    if (op == &op_rope) // of each element: two products and their sum
+        return 3 * size;
     if (op == &op_cross_entropy)
         return 4 * (double)x->size;
     if (op == &op_fft)

@@ -89,9 +89,10 @@ static zl_array angles(const struct rope *r, zl_array offset, zl_array freqs) {
     int64_t length = r->x->dim[r->x->ndim - 2], half = r->dims / 2;
     zl_array place = zl_add(zl_arange(0, (double)length, 1, dtype), zl_astype(offset, dtype));
     place = zl_multiply(place, op_number(dtype, r->scale));
-    zl_array turn = freqs ? zl_reciprocal(freqs)
-                          : zl_exp(zl_multiply(zl_arange(0, -(double)half, -1, dtype),
-                                               op_number(dtype, op_rope_rate(r))));
+    zl_array turn =
+        freqs
+            ? zl_reciprocal(freqs)
+            : zl_exp(zl_multiply(zl_arange(0, -(double)half, -1, dtype), op_number(dtype, op_rope_rate(r))));
     return zl_multiply(zl_expand_dims(place, ZL_AXES(-1)), turn);
 }
 
@@ -165,8 +166,8 @@ static bool fits(const struct call *c, const zl_array *in) {
         return false;
     return (!r.offsets || (r.offsets->ndim == 1 && dtype_is_integer((zl_dtype)r.offsets->dtype) &&
                            (r.offsets->size == 1 || r.offsets->size == r.x->dim[0]))) &&
-           (!r.freqs || (r.freqs->ndim == 1 && r.freqs->size == r.dims / 2 &&
-                         r.freqs->dtype == angle_dtype(r.x)));
+           (!r.freqs ||
+            (r.freqs->ndim == 1 && r.freqs->size == r.dims / 2 && r.freqs->dtype == angle_dtype(r.x)));
 }
 
 // A thread turns a pair of so many heads by one angle, where threads are many.
@@ -177,17 +178,19 @@ static int heads_of_thread(zl_array x) {
 
 static void kernel(const struct call *c, struct op_kernel *k) {
     struct rope r = op_rope_read(c, c->in);
-    zl_array x = r.x, offsets = r.offsets ? r.offsets : x, freqs = r.freqs ? r.freqs : x; // x: nothing reads it
+    zl_array x = r.x, offsets = r.offsets ? r.offsets : x,
+             freqs = r.freqs ? r.freqs : x; // x: nothing reads it
     zl_dtype wide = angle_dtype(x);
     int heads = heads_of_thread(x);
-    op_kernel_set(k, "rope",
-                  "ITEM=%s,WIDE=%s,OFFSET=%s,FREQ=%s,HEADS=%d,TRADITIONAL=%d,INVERSE=%d,WHOLE=%d,OFFSETS=%d,FREQS=%d",
-                  op_kernel_type(x), tile_type_name(tile_type_of(wide)), op_kernel_type(offsets), op_kernel_type(freqs),
-                  heads, r.traditional, r.inverse, r.dims == x->dim[3], r.offsets ? r.offsets->size > 1 ? 2 : 1 : 0,
-                  r.freqs != NULL);
+    op_kernel_set(
+        k, "rope",
+        "ITEM=%s,WIDE=%s,OFFSET=%s,FREQ=%s,HEADS=%d,TRADITIONAL=%d,INVERSE=%d,WHOLE=%d,OFFSETS=%d,FREQS=%d",
+        op_kernel_type(x), tile_type_name(tile_type_of(wide)), op_kernel_type(offsets), op_kernel_type(freqs),
+        heads, r.traditional, r.inverse, r.dims == x->dim[3], r.offsets ? r.offsets->size > 1 ? 2 : 1 : 0,
+        r.freqs != NULL);
     const int64_t *stride = array_stride(x);
-    const int64_t sizes[] = {x->dim[0], x->dim[1] / heads, x->dim[2],  r.dims / 2, x->dim[3] - r.dims,
-                             stride[0], stride[1],         stride[2]};
+    const int64_t sizes[] = {x->dim[0],          x->dim[1] / heads, x->dim[2], r.dims / 2,
+                             x->dim[3] - r.dims, stride[0],         stride[1], stride[2]};
     for (size_t i = 0; i < COUNT(sizes); i++)
         op_kernel_size(k, sizes[i]);
     k->inputs = MOST_INPUTS;
@@ -256,9 +259,7 @@ static void set_offset(struct rope *r, zl_array offset) {
 }
 
 static zl_array rope(zl_array a, struct rope *r, zl_array offset) {
-    r->x = a->ndim == 3  ? zl_expand_dims(a, ZL_AXES(1))
-           : a->ndim > 4 ? zl_flatten(a, 1, a->ndim - 3)
-                         : a;
+    r->x = a->ndim == 3 ? zl_expand_dims(a, ZL_AXES(1)) : a->ndim > 4 ? zl_flatten(a, 1, a->ndim - 3) : a;
     set_offset(r, offset);
     return zl_reshape(call(r), zl_shape_of(a));
 }
@@ -276,7 +277,8 @@ zl_array zl_fast_rope(zl_array a, int dims, bool traditional, double base, doubl
     if (!a || !offset || !op_check_optional(freqs) || !check(a, dims, base, offset, freqs))
         return NULL;
     zl_scope s = zl_scope_begin();
-    struct rope r = {.dims = dims, .traditional = traditional, .base = base, .scale = scale, .has_freqs = freqs};
+    struct rope r = {
+        .dims = dims, .traditional = traditional, .base = base, .scale = scale, .has_freqs = freqs};
     if (freqs)
         r.freqs = zl_astype(freqs, angle_dtype(a));
     return zl_scope_leave(s, rope(a, &r, offset));

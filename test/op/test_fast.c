@@ -1,4 +1,4 @@
-// test_fast.c - norms, rotary positions and attention against their formulas.
+// test_fast.c - norms and attention against their formulas.
 
 #include <math.h>
 
@@ -35,32 +35,6 @@ TEST(norms) {
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_fast_layer_norm(zl_scalar(1), NULL, NULL, 0));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_fast_layer_norm(zl_astype(x, ZL_INT32), NULL, NULL, 0));
     CHECK_ERROR(ZL_ERROR_AXIS, zl_fast_rms_norm(x, zl_flip(x, ZL_AXES(2)), 0)); // a failure, not none
-}
-
-TEST(rope_turns_pairs) {
-    zl_array x = ready(zl_reshape(zl_arange(1, 13, 1, ZL_FLOAT32), ZL_SHAPE(1, 2, 6))),
-             zero = zl_scalar_int(0);
-    zl_array y = ready(zl_fast_rope(x, 4, true, 100, 1, zero, NULL));
-    const float *v = zl_data_f32(y);
-    REQUIRE(v);
-    for (int i = 0; i < 6; i++)
-        CHECK_EQ_F64(v[i], i + 1); // at position 0
-    CHECK_NEAR(v[6], 7 * cos(1) - 8 * sin(1), 1e-5);
-    CHECK_NEAR(v[7], 7 * sin(1) + 8 * cos(1), 1e-5);
-    CHECK_NEAR(v[8], 9 * cos(0.1) - 10 * sin(0.1), 1e-5);
-    CHECK_EQ_F64(v[10], 11);
-    v = zl_data_f32(ready(zl_fast_rope(x, 4, false, 100, 1, zl_scalar_int(1), NULL)));
-    CHECK_NEAR(v[0], 1 * cos(1) - 3 * sin(1), 1e-5);
-    CHECK_NEAR(v[2], 1 * sin(1) + 3 * cos(1), 1e-5);
-    zl_array freqs = zl_from_f32((float[]){1, 10}, ZL_SHAPE(2));
-    CHECK(near(zl_fast_rope(x, 4, true, NAN, 1, zero, freqs), y));
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 4, true, 100, 1, zero, freqs));
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 4, true, NAN, 1, zero, NULL));
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 3, true, 100, 1, zero, NULL));
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 8, true, 100, 1, zero, NULL));
-    CHECK_ERROR(ZL_ERROR_DTYPE, zl_fast_rope(x, 4, true, 100, 1, zl_scalar(1), NULL));
-    CHECK_ERROR(ZL_ERROR_SHAPE,
-                zl_fast_rope(x, 4, true, 100, 1, zl_from_i32((int32_t[]){1, 2}, ZL_SHAPE(2)), NULL));
 }
 
 // One head at a time, each with its own mask: the formula itself.
@@ -121,7 +95,4 @@ TEST(attention_refuses) {
 
 RULES(rms_norm, ZL_SHAPE(2, 3), zl_fast_rms_norm(x, LAST(x), 1e-5))
 RULES(layer_norm, ZL_SHAPE(2, 3), zl_fast_layer_norm(x, LAST(x), zl_square(LAST(x)), 1e-5))
-RULES(rope, ZL_SHAPE(2, 2, 4), zl_square(zl_fast_rope(x, 2, false, 10, 1, zl_scalar_int(3), NULL)))
-RULES(rope_of_neighbours, ZL_SHAPE(2, 2, 4),
-      zl_square(zl_fast_rope(x, 4, true, 10, 1, zl_scalar_int(3), NULL)))
 RULES(attention, ZL_SHAPE(4, 4), ATTENTION(x))
