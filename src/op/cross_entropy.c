@@ -1,6 +1,6 @@
 // cross_entropy.c - the loss of classifiers, with the slope that everybody knows: softmax less one.
 //
-// The op also gives the logarithm of the sum of exponentials, from which its derivatives make the softmax in one pass.
+// The op also gives the logarithm of the sum of exponentials, from which its gradient, an op of its own, makes the softmax in one pass.
 
 #include "op/ops.h"
 
@@ -30,35 +30,114 @@ static zl_array column(zl_array x) {
     return zl_expand_dims(x, ZL_AXES(-1));
 }
 
-// As of the op's results.
-static zl_array wide_logits(const struct call *c) {
-    return zl_astype(c->in[0], (zl_dtype)call_first(c)->dtype);
+// exp(logits - sums), of the dtype of the sums.
+static zl_array softmax(zl_array logits, zl_array sums) {
+    return sums ? zl_exp(zl_subtract(zl_astype(logits, (zl_dtype)sums->dtype), column(sums))) : NULL;
 }
 
-static zl_array softmax(const struct call *c) {
-    zl_array sum = graph_lend_sibling((struct call *)(uintptr_t)c, 1);
-    return sum ? zl_exp(zl_subtract(wide_logits(c), column(sum))) : NULL;
+static zl_array sums_of(const struct call *c) {
+    return graph_lend_sibling((struct call *)(uintptr_t)c, 1);
 }
 
 // Positions that are there, as the kernel reads them: negative ones count from the end, others are the nearest.
-static zl_array positions(const struct call *c) {
-    int64_t classes = c->in[0]->dim[c->in[0]->ndim - 1];
-    zl_array at = zl_astype(c->in[1], ZL_INT64), zero = op_number(ZL_INT64, 0);
+static zl_array positions(zl_array logits, zl_array targets) {
+    int64_t classes = logits->dim[logits->ndim - 1];
+    zl_array at = zl_astype(targets, ZL_INT64), zero = op_number(ZL_INT64, 0);
     at = zl_where(zl_less(at, zero), zl_add(at, op_number(ZL_INT64, (double)classes)), at);
     return column(zl_minimum(zl_maximum(at, zero), op_number(ZL_INT64, (double)(classes - 1))));
 }
 
+// How many neighbours a thread reads at once: 16 bytes of a line that begins at such a place, else one.
+static int run_of(zl_array logits) {
+    int run = 16 / (int)array_item(logits);
+    return logits->dim[logits->ndim - 1] % run || logits->offset % run ? 1 : run;
+}
+
+// The gradient -------------------------------------------------------------------------------------------------------
+
+enum { LOGITS, TARGETS, SUMS, SLOPE, AT_TARGET, GRADIENT_INPUTS };
+
+static zl_array gradient(const zl_array *in) {
+    zl_array dense[GRADIENT_INPUTS];
+    for (int i = 0; i < GRADIENT_INPUTS; i++)
+        if (!(dense[i] = zl_contiguous(in[i], false)))
+            return NULL;
+    zl_array x = dense[LOGITS];
+    return op_dense(&op_cross_entropy_vjp, GRADIENT_INPUTS, dense, 0, NULL, (zl_dtype)x->dtype, x->ndim,
+                    x->dim);
+}
+
+static bool record_gradient(const struct call *c, const zl_array *in, zl_array *out) {
+    (void)c;
+    return (out[0] = gradient(in));
+}
+
+static bool composed_gradient(const struct call *c, const zl_array *in, zl_array *out) {
+    zl_array x = in[LOGITS], grad = zl_multiply(softmax(x, in[SUMS]), column(in[SLOPE]));
+    zl_array classes = zl_arange_int(0, x->dim[x->ndim - 1], 1, ZL_INT64);
+    (void)c;
+    grad = zl_where(zl_equal(classes, positions(x, in[TARGETS])), zl_subtract(grad, column(in[AT_TARGET])),
+                    grad);
+    return (out[0] = zl_astype(grad, (zl_dtype)x->dtype));
+}
+
+static bool vmap_gradient(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                          int *out_axis) {
+    int64_t batch = op_batch_size(GRADIENT_INPUTS, in, axis);
+    zl_array all[GRADIENT_INPUTS];
+    *out_axis = batch < 0 ? -1 : 0;
+    for (int i = 0; i < GRADIENT_INPUTS; i++)
+        if (!(all[i] = batch < 0 ? in[i] : op_batch_repeat(in[i], axis[i], batch)))
+            return false;
+    return record_gradient(c, all, out);
+}
+
+// Logits and targets fit each other.
+static bool are_classes(const zl_array *in) {
+    int last = in[0]->ndim - 1;
+    return last >= 0 && in[0]->dim[last] > 0 && dtype_is_float((zl_dtype)in[0]->dtype) &&
+           dtype_is_integer((zl_dtype)in[1]->dtype) && shape_equal(last, in[0]->dim, in[1]->ndim, in[1]->dim);
+}
+
+static bool fits_gradient(const struct call *c, const zl_array *in) {
+    if (!op_has(c, GRADIENT_INPUTS, 0) || !are_classes(in))
+        return false;
+    zl_dtype wide = in[LOGITS]->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
+    for (int i = SUMS; i < GRADIENT_INPUTS; i++)
+        if (in[i]->dtype != wide || !op_same_shape(in[i], in[TARGETS]))
+            return false;
+    return true;
+}
+
+static void kernel_gradient(const struct call *c, struct op_kernel *k) {
+    zl_array x = c->in[LOGITS];
+    op_kernel_set(k, "cross_entropy_vjp", "ITEM=%s,WIDE=%s,TARGET=%s,RUN=%d,QUICK=%d", op_kernel_type(x),
+                  op_kernel_type(c->in[SUMS]), op_kernel_type(c->in[TARGETS]), run_of(x), array_item(x) == 2);
+    op_kernel_size(k, c->in[TARGETS]->size);
+    op_kernel_size(k, x->dim[x->ndim - 1]);
+}
+
+const struct op op_cross_entropy_vjp = {
+    .name = "cross_entropy_vjp",
+    .kind = OP_OTHER,
+    .record = record_gradient,
+    .fits = fits_gradient,
+    .composed = composed_gradient,
+    .vmap = vmap_gradient,
+    .kernel = kernel_gradient,
+};
+
+// Rules --------------------------------------------------------------------------------------------------------------
+
 // Of the losses the slope is softmax less one at the target, of the logarithms it is softmax.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
-    zl_array loss = cotangent[0], sum = cotangent[1];
+    zl_array loss = cotangent[0], sum = cotangent[1], x = c->in[0], sums = sums_of(c);
     (void)input;
     zl_array both = loss && sum ? zl_add(loss, sum) : loss ? loss : sum;
-    zl_array grad = zl_multiply(softmax(c), column(both));
-    if (loss) {
-        zl_array classes = zl_arange_int(0, c->in[0]->dim[c->in[0]->ndim - 1], 1, ZL_INT64);
-        grad = zl_where(zl_equal(classes, positions(c)), zl_subtract(grad, column(loss)), grad);
-    }
-    return zl_astype(grad, (zl_dtype)c->in[0]->dtype);
+    if (!sums)
+        return NULL;
+    return loss ? gradient((zl_array[]){x, c->in[1], sums, both, loss})
+                : zl_astype(zl_multiply(softmax(x, sums), column(both)), (zl_dtype)x->dtype);
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
@@ -66,8 +145,10 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     if (!tangent[0])
         return true;
     zl_array t = zl_astype(tangent[0], (zl_dtype)call_first(c)->dtype);
-    out[1] = op_reduce_axes(function, REDUCE_SUM, zl_multiply(softmax(c), t), ZL_AXES(-1), false);
-    out[0] = zl_subtract(out[1], zl_squeeze(zl_take_along_axis(t, positions(c), -1), ZL_AXES(-1)));
+    out[1] = op_reduce_axes(function, REDUCE_SUM, zl_multiply(softmax(c->in[0], sums_of(c)), t), ZL_AXES(-1),
+                            false);
+    out[0] = zl_subtract(out[1],
+                         zl_squeeze(zl_take_along_axis(t, positions(c->in[0], c->in[1]), -1), ZL_AXES(-1)));
     return out[0];
 }
 
@@ -81,16 +162,16 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static bool fits(const struct call *c, const zl_array *in) {
-    int last = in[0]->ndim - 1;
-    return op_has(c, 2, 0) && last >= 0 && in[0]->dim[last] > 0 && dtype_is_float((zl_dtype)in[0]->dtype) &&
-           dtype_is_integer((zl_dtype)in[1]->dtype) && shape_equal(last, in[0]->dim, in[1]->ndim, in[1]->dim);
+    return op_has(c, 2, 0) && are_classes(in);
 }
 
 static void kernel(const struct call *c, struct op_kernel *k) {
     zl_array x = c->in[0];
     int64_t classes = x->dim[x->ndim - 1];
-    op_kernel_set(k, "cross_entropy", "ITEM=%s,WIDE=%s,TARGET=%s,LANES=%d", op_kernel_type(x),
-                  op_kernel_type(call_first(c)), op_kernel_type(c->in[1]), op_kernel_lanes(classes));
+    int run = run_of(x);
+    op_kernel_set(k, "cross_entropy", "ITEM=%s,WIDE=%s,TARGET=%s,LANES=%d,RUN=%d,QUICK=%d", op_kernel_type(x),
+                  op_kernel_type(call_first(c)), op_kernel_type(c->in[1]),
+                  op_kernel_lanes(4 * ((classes + run - 1) / run)), run, x->dtype != ZL_FLOAT64);
     op_kernel_size(k, call_first(c)->size);
     op_kernel_size(k, classes);
 }
@@ -123,12 +204,22 @@ static bool check(zl_array logits, zl_array targets) {
                        function, array_text(targets), array_text(logits), shape_text(last, logits->dim));
 }
 
+// What logits were widened from, if nothing has computed that yet: the numbers are the same, and need not be written.
+static zl_array narrowest(zl_array logits) {
+    const struct call *c = logits->call;
+    if (!c || c->detached || c->op != &op_cast || !array_is_pending(logits))
+        return logits;
+    zl_dtype from = (zl_dtype)c->in[0]->dtype;
+    bool is_wider = logits->dtype == ZL_FLOAT32 && (from == ZL_FLOAT16 || from == ZL_BFLOAT16);
+    return is_wider ? c->in[0] : logits;
+}
+
 zl_array zl_fast_cross_entropy(zl_array logits, zl_array targets) {
     zl_array out[2];
     if (!logits || !targets || !check(logits, targets))
         return NULL;
     zl_scope s = zl_scope_begin();
-    return zl_scope_leave(s, entropy(logits, targets, out) ? zl_astype(out[0], ZL_FLOAT32) : NULL);
+    return zl_scope_leave(s, entropy(narrowest(logits), targets, out) ? zl_astype(out[0], ZL_FLOAT32) : NULL);
 }
 OP_SIGNATURE(zl_fast_cross_entropy, "fast",
              "log(sum(exp(logits))) along the last axis, less the logit of the class that targets, integers "

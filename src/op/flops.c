@@ -46,7 +46,7 @@ static double flops_of_other(const struct call *c) {
         return 7 * (double)c->in[2]->size * last_dim(c->in[0]);
     if (op == &op_rope) // of each element: two products and their sum
         return 3 * size;
-    if (op == &op_cross_entropy)
+    if (op == &op_cross_entropy || op == &op_cross_entropy_vjp)
         return 4 * (double)x->size;
     if (op == &op_fft)
         return flops_of_fft(c);

@@ -1,4 +1,4 @@
-// cpu_cross_entropy.c - logarithms of sums of exponentials, and losses, in one pass over each line of logits.
+// cpu_cross_entropy.c - logarithms of sums of exponentials, and losses, in one pass over each line of logits; and their gradient.
 //
 // A tile of the line stays in the cache: its largest element moves the sum so far, if it is larger than all before it.
 
@@ -100,5 +100,74 @@ bool cpu_cross_entropy(const struct call *c) {
     if (ok)
         cpu_split(out->size, CPU_SPLIT / 16 / (e.classes * (int64_t)array_item(x)) + 1, lines, &e);
     cpu_indices_close(&e.targets);
+    return ok;
+}
+
+// The gradient -------------------------------------------------------------------------------------------------------
+
+struct slopes {
+    zl_dtype dtype, wide;
+    int64_t classes;
+    const char *logits, *sum, *slope, *correction; // of dtype; of each line, of dtype wide
+    char *out;
+    struct indices targets;
+    row_fn *widen, *subtract, *exponential, *multiply,
+        *narrow; // widen and narrow are NULL where the dtypes are the same
+};
+
+// Elements of a tile from `from` on; the target, if it is one of the n, is the element `target`.
+static void slope_tile(const struct slopes *s, int64_t line, const char *from, char *to, int64_t n,
+                       int64_t target) {
+    _Alignas(64) char tile[TILE * WIDEST];
+    int64_t wide = (int64_t)zl_dtype_size(s->wide), at = line * wide;
+    char *x = s->narrow ? tile : to;
+    if (s->widen)
+        cpu_call_row(s->widen, x, from, NULL, NULL, n);
+    cpu_call_row(s->subtract, x, s->widen ? x : from, s->sum + at, NULL, n);
+    cpu_call_row(s->exponential, x, x, NULL, NULL, n);
+    cpu_call_row(s->multiply, x, x, s->slope + at, NULL, n);
+    if (target >= 0 && target < n)
+        cpu_call_row(s->subtract, x + target * wide, x + target * wide, s->correction + at, NULL, 1);
+    if (s->narrow)
+        cpu_call_row(s->narrow, to, x, NULL, NULL, n);
+}
+
+static void slope_lines(const void *context, int64_t from, int64_t to) {
+    const struct slopes *s = context;
+    int64_t item = (int64_t)zl_dtype_size(s->dtype);
+    for (; from < to; from++) {
+        int64_t target, at = from * s->classes * item;
+        cpu_indices_next(&s->targets, from, 1, &target);
+        target = cpu_position(target, s->classes, s->classes - 1);
+        for (int64_t k = 0; k < s->classes; k += TILE)
+            slope_tile(s, from, s->logits + at + k * item, s->out + at + k * item,
+                       MIN_OF(TILE, s->classes - k), target - k);
+    }
+}
+
+bool cpu_cross_entropy_vjp(const struct call *c) {
+    union scalar room[5];
+    const char *data[5];
+    zl_array x = c->in[0];
+    for (int i = 0; i < 5; i++)
+        data[i] = array_data(c->in[i], &room[i]);
+    struct slopes s = {.dtype = (zl_dtype)x->dtype,
+                       .wide = (zl_dtype)c->in[2]->dtype,
+                       .classes = x->dim[x->ndim - 1],
+                       .logits = data[0],
+                       .sum = data[2],
+                       .slope = data[3],
+                       .correction = data[4],
+                       .out = cpu_data(call_first(c))};
+    const struct row_table *rows = cpu_level()->rows;
+    s.widen = s.dtype == s.wide ? NULL : rows->cast[s.wide][s.dtype];
+    s.narrow = s.dtype == s.wide ? NULL : rows->cast[s.dtype][s.wide];
+    s.subtract = rows->op[TILE_SUB][s.wide][2]; // the second operand is one number
+    s.exponential = rows->op[TILE_EXP][s.wide][0];
+    s.multiply = rows->op[TILE_MUL][s.wide][2];
+    bool ok = cpu_indices_open(&s.targets, c->in[1]);
+    if (ok)
+        cpu_split(c->in[1]->size, CPU_SPLIT / 8 / (s.classes * (int64_t)array_item(x)) + 1, slope_lines, &s);
+    cpu_indices_close(&s.targets);
     return ok;
 }
