@@ -204,14 +204,19 @@ static bool check(zl_array logits, zl_array targets) {
                        function, array_text(targets), array_text(logits), shape_text(last, logits->dim));
 }
 
-// What logits were widened from, if nothing has computed that yet: the numbers are the same, and need not be written.
+// What logits were widened from, also before they were reshaped or sliced, if nothing has computed that yet: the numbers are the same,
+// and need not be written.
 static zl_array narrowest(zl_array logits) {
     const struct call *c = logits->call;
-    if (!c || c->detached || c->op != &op_cast || !array_is_pending(logits))
+    if (!c || c->detached || c->inputs != 1 || !array_is_pending(logits) || logits->dtype != ZL_FLOAT32)
         return logits;
-    zl_dtype from = (zl_dtype)c->in[0]->dtype;
-    bool is_wider = logits->dtype == ZL_FLOAT32 && (from == ZL_FLOAT16 || from == ZL_BFLOAT16);
-    return is_wider ? c->in[0] : logits;
+    zl_array x = c->in[0], y;
+    if (c->op == &op_cast)
+        return x->dtype == ZL_FLOAT16 || x->dtype == ZL_BFLOAT16 ? x : logits;
+    if (c->op != &op_reshape && c->op != &op_slice)
+        return logits;
+    zl_array from = narrowest(x);
+    return from == x ? logits : from && c->op->record(c, &from, &y) ? y : NULL;
 }
 
 zl_array zl_fast_cross_entropy(zl_array logits, zl_array targets) {
@@ -219,7 +224,8 @@ zl_array zl_fast_cross_entropy(zl_array logits, zl_array targets) {
     if (!logits || !targets || !check(logits, targets))
         return NULL;
     zl_scope s = zl_scope_begin();
-    return zl_scope_leave(s, entropy(narrowest(logits), targets, out) ? zl_astype(out[0], ZL_FLOAT32) : NULL);
+    bool ok = entropy(narrowest(logits), targets, out);
+    return zl_scope_leave(s, ok ? zl_astype(out[0], ZL_FLOAT32) : NULL);
 }
 OP_SIGNATURE(zl_fast_cross_entropy, "fast",
              "log(sum(exp(logits))) along the last axis, less the logit of the class that targets, integers "

@@ -63,6 +63,18 @@ TEST(cross_entropy_of_widened_logits) {
         }
 }
 
+// So they are where they were reshaped or sliced behind that.
+TEST(cross_entropy_of_parts_of_widened_logits) {
+    zl_array x = some_logits(24, ZL_BFLOAT16), at = some_targets(16);
+    zl_array wide = zl_reshape(zl_astype(x, ZL_FLOAT32), ZL_SHAPE(1, ROWS, 24));
+    wide = zl_slice(wide, ZL_SHAPE(0, 0, 8), ZL_SHAPE(1, ROWS, 24), ZL_SHAPE(1, 1, 1));
+    zl_array loss = zl_fast_cross_entropy(zl_reshape(wide, ZL_SHAPE(ROWS, 16)), at);
+    CHECK_EQ_INT(loss->call->in[0]->dtype, ZL_BFLOAT16);
+    zl_array part = zl_slice(x, ZL_SHAPE(0, 8), ZL_SHAPE(ROWS, 24), ZL_SHAPE(1, 1));
+    zl_array grad = gradient(x, loss), other = gradient(x, zl_fast_cross_entropy(part, at));
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(grad, other, false)), 1);
+}
+
 // By the wide numbers there is a gradient too, and what is there already is taken.
 TEST(cross_entropy_of_wide_logits) {
     zl_array x = some_logits(24, ZL_BFLOAT16), at = some_targets(24), wide = zl_astype(x, ZL_FLOAT32), kept;

@@ -48,6 +48,21 @@ class Fast(unittest.TestCase):
         moves = [mx.jvp(lambda x, f=f: f(x, targets), [logits], [logits * logits])[1] for f in (mx.fast.cross_entropy, entropy)]
         self.same(*moves)
 
+    def test_cross_entropy_of_cast_logits(self):
+        x, targets = normal(2, 6, 40).astype(mx.bfloat16), mx.array(random.integers(0, 40, (2, 6)))
+        wide = mx.value_and_grad(lambda x: mx.fast.cross_entropy(x.astype(mx.float32), targets).mean())
+        loss, slope = wide(x)
+        self.assertEqual(slope.dtype, mx.bfloat16)
+        value, grad = mx.value_and_grad(lambda x: entropy(x, targets).mean())(x.astype(mx.float32))
+        self.same([loss], [value])
+        np.testing.assert_allclose(np.array(slope.astype(mx.float32)), np.array(grad), 2 ** -8)
+        for other in (mx.compile(wide)(x), mx.checkpoint(wide)(x)):
+            self.same([y.astype(mx.float32) for y in other], [loss, slope.astype(mx.float32)])
+        flat = mx.grad(lambda x: mx.fast.cross_entropy(x.astype(mx.float32).reshape(-1, 40), targets.reshape(-1)).mean())(x)
+        self.same([flat.astype(mx.float32)], [slope.astype(mx.float32)])
+        each = mx.vmap(lambda x, y: mx.grad(lambda x: mx.fast.cross_entropy(x.astype(mx.float32), y).mean())(x))(x, targets)
+        self.same([each.astype(mx.float32)], [2 * slope.astype(mx.float32)])
+
     def test_gated_delta_update(self):
         args = normal(2, 5, 2, 16), normal(2, 5, 2, 16), normal(2, 5, 4, 8), uniform(2, 5, 4), uniform(2, 5, 4), normal(2, 4, 8, 16)
         self.same(mx.fast.gated_delta_update(*args), delta_rule(*args))
