@@ -6,6 +6,7 @@
 #include "device/tile_trial.h"
 
 #include "device/cuda/cuda.h"
+#include "kernel/kernel.h"
 #include "pass/pass.h"
 #include "render/render.h"
 
@@ -524,6 +525,20 @@ TEST(maps_store_vectors) {
         CHECK_EQ_INT(count_of(body, "((zl_16 *)(b1 + "), cases[i].vectors);
         CHECK_EQ_INT(count_of(body, "    b1["), cases[i].elements);
         memory_free(source);
+    }
+}
+
+// Losses of classifiers and their gradient read and write 16 bytes at once: bytes of logits are what they take their time for.
+TEST(losses_move_vectors) {
+    static const char *const names[] = {"cross_entropy", "cross_entropy_vjp"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct tile_kernel *kernel = kernel_built_in(names[i], "ITEM=bf16,RUN=8,QUICK=1");
+        char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
+        REQUIRE(source);
+        CHECK_EQ_INT(count_of(source, "*(const zl_16 *)&b0["), 1);
+        CHECK_EQ_INT(count_of(source, "((zl_16 *)(b5 + "), (int)i);
+        memory_free(source);
+        tile_free(kernel);
     }
 }
 
