@@ -302,7 +302,8 @@ TEST(softmax_of_long_lines_waits_once) {
         return;
     zl_scope scope = zl_scope_begin_on(on_paper());
     has_clusters = true;
-    static const int64_t lines[] = {131072, 120000}; // no other test has such kernels, which would not be compiled again
+    static const int64_t lines[] = {
+        131072, 120000}; // no other test has such kernels, which would not be compiled again
     for (size_t i = 0; i < COUNT(lines); i++)
         ZL_SCOPE {
             zl_array x = zl_zeros(ZL_SHAPE(32, lines[i]), ZL_FLOAT32);
@@ -487,7 +488,7 @@ TEST(calls_of_libraries) {
     if (lacks_fake())
         SKIP(lacks_fake());
     run_under_fake("FAKE_CUDNN=1 ZL_CUDA=" ZL_BUILD_DIR "/fake",
-                   "device/test_cuda_libraries:attention_of_parts");
+                   "device/test_cuda_libraries:attention_of_parts device/test_cuda_libraries:cotangents_of");
     run_under_fake("ZL_CUDA=" ZL_BUILD_DIR "/fake",
                    "device/test_cuda_libraries:transforms device/test_cuda_libraries:triangular "
                    "device/test_cuda_libraries:eigenvalues device/test_cuda_libraries:factors_that_do_not");

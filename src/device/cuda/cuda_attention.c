@@ -132,6 +132,13 @@ bool attention_fits(const struct attention *a) {
            !(a->causal && a->q->dim[T] > a->k->dim[T]);
 }
 
+void attention_strides(zl_array x, int64_t *stride) {
+    if (lies_well(x))
+        memcpy(stride, array_stride(x), sizeof *stride * AXES);
+    else
+        shape_row_major(AXES, x->dim, stride);
+}
+
 struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a) {
     struct attention_key k = {.dtype = a->q->dtype, .causal = a->causal, .unit = p->unit, .lane = p->lane};
     const struct {
@@ -140,10 +147,7 @@ struct attention_key attention_key_of(const struct kernel_place *p, const struct
     } list[] = {{a->q, k.q, k.q_stride}, {a->k, k.k, k.k_stride}, {a->v, k.v, k.v_stride}};
     for (size_t i = 0; i < COUNT(list); i++) {
         memcpy(list[i].dim, list[i].x->dim, sizeof k.q);
-        if (lies_well(list[i].x))
-            memcpy(list[i].stride, array_stride(list[i].x), sizeof k.q);
-        else
-            shape_row_major(AXES, list[i].dim, list[i].stride);
+        attention_strides(list[i].x, list[i].stride);
     }
     return k;
 }

@@ -12,6 +12,7 @@ enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES }; // 
 struct attention_key {
     int64_t q[ATTENTION_AXES], k[ATTENTION_AXES], v[ATTENTION_AXES];                      // sizes
     int64_t q_stride[ATTENTION_AXES], k_stride[ATTENTION_AXES], v_stride[ATTENTION_AXES]; // of their views
+    int64_t g_stride[ATTENTION_AXES]; // of the cotangent's view, for the backward pass
     int32_t dtype, causal, keeps, backward, unit, lane;
 };
 
@@ -43,6 +44,8 @@ struct attention_plan {
 bool attention_fits(const struct attention *a); // it is worth asking cuDNN; however its inputs lie
 struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a);
 
+// The strides of an input where cuDNN reads it: those of x, or of a row-major copy where it cannot read x as it lies.
+void attention_strides(zl_array x, int64_t *stride);
 // An input where cuDNN can read it: as it lies, which the key says, or as a copy. NULL and an error.
 void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
 void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy); // the same, of rows without gaps

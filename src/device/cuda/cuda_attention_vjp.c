@@ -10,6 +10,8 @@
 #define SLOPES_MOST ((size_t)2 << 30) // bytes
 
 enum { SIZE_LEAST = 128 }; // of a head
+// Since version 9.5.1 the strides of a cotangent need not be those of the result.
+enum { STRIDES_SINCE = 90501 };
 
 enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES = ATTENTION_AXES };
 
@@ -42,7 +44,7 @@ static void add_inputs(struct dnn_graph *g, struct attention_plan *a, const stru
     a->tensor[ATTENTION_K] = add_turned(g, s->type, k->k, k->k_stride);
     a->tensor[ATTENTION_V] = add_turned(g, s->type, k->v, k->v_stride);
     a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, NULL);
-    a->tensor[ATTENTION_G] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, NULL);
+    a->tensor[ATTENTION_G] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, k->g_stride);
     a->tensor[ATTENTION_KEPT] = dnn_tensor(g, DNN_MEMORY, DNN_FLOAT32, AXES, s->line, NULL);
     a->tensor[ATTENTION_SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
     a->tensor[ATTENTION_ONE] = dnn_number(g, DNN_FLOAT32, AXES);
@@ -135,7 +137,12 @@ bool cuda_attend_vjp_can(const struct call *c) {
 enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     struct attention_key k = attention_key_of(p, &a);
+    bool any_strides = dnn_version() >= STRIDES_SINCE;
     k.backward = true;
+    if (any_strides)
+        attention_strides(a.g, k.g_stride);
+    else
+        shape_row_major(AXES, a.g->dim, k.g_stride);
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan || plan->plan.workspace > SLOPES_MOST)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
@@ -146,7 +153,8 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
         [ATTENTION_K] = attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
         [ATTENTION_V] = attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
         [ATTENTION_O] = attention_row_major(p, a.y, &copy[ATTENTION_O]),
-        [ATTENTION_G] = attention_row_major(p, a.g, &copy[ATTENTION_G]),
+        [ATTENTION_G] =
+            (any_strides ? attention_as_it_lies : attention_row_major)(p, a.g, &copy[ATTENTION_G]),
         [ATTENTION_KEPT] = kernel_scratch_open(p, &copy[ATTENTION_KEPT], line),
         [ATTENTION_LESS] = kernel_scratch_open(p, &copy[ATTENTION_LESS], line),
         [ATTENTION_OF_Q] = kernel_reach(p, call_first(c)),

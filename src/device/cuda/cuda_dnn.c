@@ -60,6 +60,7 @@ static struct {
 #define MEMBER(name, parameters) int(*name) parameters;
     DNN_FUNCTIONS(MEMBER)
 #undef MEMBER
+    size_t (*cudnnGetVersion)(void);
 } api;
 
 static bool is_there;
@@ -73,7 +74,7 @@ static struct lane {
 
 static void find(void) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
-    static const struct library_symbol symbols[] = {DNN_FUNCTIONS(SYMBOL)};
+    static const struct library_symbol symbols[] = {DNN_FUNCTIONS(SYMBOL) SYMBOL(cudnnGetVersion, (void))};
 #undef SYMBOL
     const char *missing;
     void *library = cuda_library("cudnn", (const int[CUDA_VERSIONS]){9});
@@ -84,6 +85,10 @@ bool dnn_is_there(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
     return is_there;
+}
+
+size_t dnn_version(void) {
+    return dnn_is_there() ? api.cudnnGetVersion() : 0;
 }
 
 static dnn handle_of(int unit, int lane) {

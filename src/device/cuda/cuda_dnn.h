@@ -59,6 +59,7 @@ struct dnn_plan {
 };
 
 bool dnn_is_there(void);
+size_t dnn_version(void); // 90501 is 9.5.1; 0: it is not there
 enum dnn_type dnn_type_of(zl_dtype dtype);
 
 // Tensors are known by their number, which counts from 0. Strides NULL: row-major.
