@@ -1,11 +1,16 @@
 // tape.c - lists the calls that must run, inputs first, without recursion; and who reads what for the last time.
 //
-// What an array needs follows the order of its inputs. Of several arrays, those come first that fewer calls one after the other lead to: a
+// What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several arrays, those come first that fewer calls one after the other lead to: a
 // step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
 
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
+
+enum {
+    ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
+    ORDERED_MOST = 8,   // inputs of a call that are put in order
+};
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
 static uint32_t forked; // the walk before the fork that made this process; 0: no fork did
@@ -75,8 +80,33 @@ static bool push(struct tape *t, int *depth, struct call *c) {
     return true;
 }
 
+static bool is_light(const struct call *c) {
+    enum op_kind kind = c->op->kind;
+    return kind == OP_ELEMENTWISE || kind == OP_CAST || kind == OP_VIEW || kind == OP_COPY;
+}
+
+// The same of what a view is one of.
+static bool is_light_below(const struct call *c) {
+    while (c->op->kind == OP_VIEW && c->inputs && array_state(c->in[0]) == ARRAY_LAZY)
+        c = c->in[0]->call;
+    return is_light(c);
+}
+
+// Of what was pushed last, calls that no group of elementwise ones can hold come first: those that can then lie beside what reads them.
+static void raise_others(struct tape *t, int from, int depth) {
+    for (int i = from + 1; i < depth; i++) {
+        struct call *c = t->stack[i];
+        bool light = is_light_below(c);
+        int at = i;
+        for (; light && at > from && !is_light_below(t->stack[at - 1]); at--)
+            t->stack[at] = t->stack[at - 1];
+        t->stack[at] = c;
+    }
+}
+
 // Inputs of c that are not on the tape yet go on the stack; true in *ready when there are none.
 static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *ready) {
+    const int from = *depth;
     *ready = true;
     for (int i = c->inputs - 1; i >= 0; i--) {
         zl_array x = c->in[i];
@@ -91,6 +121,8 @@ static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *
             t->waits |= is_under_way(x);
         }
     }
+    if (*depth - from > 1 && c->inputs <= ORDERED_MOST)
+        raise_others(t, from, *depth);
     return true;
 }
 
@@ -207,19 +239,12 @@ static bool is_wanted(zl_array x) {
 
 // Several arrays ----------------------------------------------------------------------------------------------------
 
-enum { ORDERED_LEAST = 64 }; // calls of a tape that is worth a second walk
-
 // An array of several, and how many calls that no group of elementwise ones can hold lead to it one after the other.
 struct tape_root {
     struct call *call;
     uint64_t depth;
     int place;
 };
-
-static bool is_light(const struct call *c) {
-    enum op_kind kind = c->op->kind;
-    return kind == OP_ELEMENTWISE || kind == OP_CAST || kind == OP_VIEW || kind == OP_COPY;
-}
 
 // Into t->dies, which is set when the walk has ended.
 static void find_depths(struct tape *t) {

@@ -92,7 +92,7 @@ TEST(explain_names_the_limits_of_the_device) {
         const char *device, *operands, *reduction;
     } cases[] = {
         {"cpu", "16 operands", "lines of fewer than 32 elements or more than 65536"},
-        {"opencl", "12 operands",
+        {"opencl", "16 operands",
          "lines of fewer than 128 elements, or fewer than 32 lines of more than 16384"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
