@@ -57,20 +57,49 @@ static zl_array with_nan(zl_shape shape, zl_dtype dtype) {
     return zl_where(zl_greater(x, zl_scalar(3.99)), zl_scalar(NAN), zl_round(x, 0));
 }
 
-static zl_array most_at(void *data) {
-    return zl_argmax_axis(with_nan(ZL_SHAPE(20, 300), *(zl_dtype *)data), 1, false);
+struct extreme {
+    int64_t rows, columns;
+    int axis;
+    bool is_max, nans;
+    zl_dtype dtype;
+};
+
+// Many elements are equal: the first is found, whatever part it is in.
+static zl_array extreme_at(void *data) {
+    const struct extreme *e = data;
+    zl_shape shape = ZL_SHAPE(e->rows, e->columns);
+    zl_array x = e->nans ? with_nan(shape, e->dtype) : zl_round(values(shape, e->dtype, 8), 0);
+    return e->is_max ? zl_argmax_axis(x, e->axis, true) : zl_argmin_axis(x, e->axis, false);
 }
 
-static zl_array least_at(void *data) {
-    return zl_argmin_axis(with_nan(ZL_SHAPE(30, 300), *(zl_dtype *)data), 0, true);
-}
-
+// Lines of one subgroup and of a group, alone and cut into parts; columns, and columns in parts.
 static void check_extremes(void) {
+    static const struct extreme cases[] = {
+        {20, 300, 1, true, true},   {30, 300, 0, false, true},  {1, 60000, 1, true, false},
+        {1, 60000, 1, false, true}, {3, 9001, 1, false, false}, {200, 300, 0, true, false},
+        {200, 300, 0, false, true}, {9001, 3, 0, true, true},
+    };
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16};
-    for (size_t i = 0; i < COUNT(dtypes); i++) {
-        agree("argmax", most_at, &(zl_dtype){dtypes[i]}, 0);
-        agree("argmin", least_at, &(zl_dtype){dtypes[i]}, 0);
-    }
+    for (size_t i = 0; i < COUNT(cases); i++)
+        ZL_SCOPE {
+            struct extreme e = cases[i];
+            e.dtype = dtypes[i / 2 % 2];
+            agree(e.is_max ? "argmax" : "argmin", extreme_at, &e, 0);
+        }
+}
+
+// All of the device searches a long line, and a second launch finds the best of what its parts have.
+static void check_long_line(void) {
+    zl_array x = zl_retain(zl_add(values(ZL_SHAPE(1, 60000), ZL_FLOAT32, 8), zl_scalar(1)));
+    CHECK(zl_eval(x));
+    int64_t launches = zl_counter("launches");
+    CHECK(zl_eval(zl_argmax_axis(x, 1, false)));
+    CHECK_EQ_INT(zl_counter("launches") - launches, 2);
+    zl_release(x);
+}
+
+TEST(long_lines_are_searched_in_parts_on_devices) {
+    on_devices(check_long_line);
 }
 
 TEST(extremes_on_devices) {

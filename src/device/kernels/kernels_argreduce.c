@@ -1,8 +1,31 @@
-// kernels_argreduce.c - where the smallest and the largest elements along an axis are, by src/kernel/argreduce.tile.
+// kernels_argreduce.c - where the smallest and the largest elements along an axis are, by src/kernel/argreduce.tile. Few long lines are cut
+// into parts, so that all of the device has something to do; a second launch finds the best of what was found in these.
 
 #include "device/kernels/kernels.h"
 
-enum { SUBGROUP = 32, FEW = 8 }; // of lines of few elements, each thread has one
+enum {
+    SUBGROUP = 32,
+    FEW = 8,           // of lines of few elements, each thread has one
+    EACH = 4,          // elements of a thread in a part, at least, where threads share a line
+    EACH_ALONE = 64,   // and where a thread has a line to itself
+    PARTS_MOST = 1024, // of one line
+    BUSY = 1 << 18,    // threads that fill a device
+};
+
+struct search {
+    const struct kernel_place *place;
+    const struct call *call;
+    struct kernel_layout lines;
+    int64_t step; // from an element of a line to the next
+};
+
+// One launch: n elements of each line, or positions that are given, in parts.
+struct search_launch {
+    int64_t n, parts, each;
+    int lanes;
+    void *given,
+        *to; // positions of an earlier launch, or NULL; where those of parts go, or NULL: to the result
+};
 
 bool kernel_can_argreduce(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
@@ -10,34 +33,71 @@ bool kernel_can_argreduce(const struct call *c) {
            c->in[0]->dim[call_args(c)[1]] < INT32_MAX;
 }
 
+static int lanes_of_line(int64_t n) {
+    return n <= FEW ? 1 : n <= 16 * SUBGROUP ? SUBGROUP : KERNEL_THREADS;
+}
+
 // Neighbouring threads read neighbouring elements: of one line, or of lines beside each other.
-static int lanes_for(const struct kernel_layout *lines, int64_t step, int64_t n) {
-    bool columns =
-        lines->axes && lines->stride[0][lines->axes - 1] == 1 && step != 1 && lines->size >= KERNEL_THREADS;
-    return columns || n <= FEW ? 1 : n <= 16 * SUBGROUP ? SUBGROUP : KERNEL_THREADS;
+static int lanes_for(const struct search *s, int64_t n) {
+    const struct kernel_layout *l = &s->lines;
+    bool columns = l->axes && l->stride[0][l->axes - 1] == 1 && s->step != 1 && l->size >= KERNEL_THREADS;
+    return columns ? 1 : lanes_of_line(n);
+}
+
+static struct search_launch cut(const struct search *s, int64_t n) {
+    int lanes = lanes_for(s, n);
+    int64_t least = lanes == 1 ? EACH_ALONE : EACH * lanes;
+    int64_t parts = MIN_OF(BUSY / MAX_OF(s->lines.size * lanes, 1), n / least);
+    parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
+    int64_t each = (n + parts - 1) / parts;
+    return (struct search_launch){.n = n, .parts = (n + each - 1) / each, .each = each, .lanes = lanes};
+}
+
+static size_t bytes_of_positions(const struct search *s, int64_t each) {
+    return (size_t)(s->lines.size * each) * sizeof(uint32_t);
+}
+
+static bool launch(const struct search *s, const struct search_launch *k) {
+    zl_array x = s->call->in[0];
+    struct kernel_work w;
+    work_open(&w, s->place, s->call->op->name);
+    WORK_SIZES(&w, s->lines.size, k->n, k->parts, k->each, layout_inner(&s->lines));
+    work_array(&w, x);
+    work_table(&w, &s->lines);
+    work_int(&w, s->step);
+    if (k->given)
+        work_bytes(&w, k->given, bytes_of_positions(s, k->n));
+    else
+        work_place(&w, x); // some memory, of which nothing is read
+    WORK_SIZES(&w, k->given ? s->lines.size * k->n : 0);
+    if (k->to)
+        work_bytes(&w, k->to, bytes_of_positions(s, k->parts));
+    else
+        work_result(&w, call_first(s->call));
+    w.wide |= x->size > KERNEL_NARROW;
+    int rounds = k->lanes == 1 ? 0 : k->lanes == SUBGROUP ? 5 : 8;
+    return WORK_FILE(&w, "argreduce", "ITEM=%t,BETTER=%o,LANES=%d,ROUNDS=%d,JOIN=%d,%i", x->dtype,
+                     call_args(s->call)[0] ? TILE_GT : TILE_LT, k->lanes, rounds, k->given != NULL);
+}
+
+static bool launch_parts(const struct search *s, struct search_launch *k) {
+    struct kernel_scratch room = {0};
+    struct search_launch join = {
+        .n = k->parts, .parts = 1, .each = k->parts, .lanes = lanes_of_line(k->parts)};
+    join.given = k->to = kernel_scratch_open(s->place, &room, bytes_of_positions(s, k->parts));
+    bool done = k->to && launch(s, k) && launch(s, &join);
+    kernel_scratch_close(s->place, &room);
+    return done;
 }
 
 bool kernel_argreduce(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0];
     int axis = (int)call_args(c)[1];
-    int64_t n = x->dim[axis], step = array_stride(x)[axis];
-    struct kernel_layout l;
-    struct kernel_work w;
-    layout_begin(&l, 1);
+    struct search s = {.place = p, .call = c, .step = array_stride(x)[axis]};
+    layout_begin(&s.lines, 1);
     for (int i = 0; i < x->ndim; i++)
         if (i != axis)
-            layout_push(&l, x->dim[i], &array_stride(x)[i]);
-    int lanes = lanes_for(&l, step, n);
-    work_open(&w, p, c->op->name);
-    WORK_SIZES(&w, l.size, n, layout_inner(&l));
-    work_array(&w, x);
-    work_table(&w, &l);
-    work_int(&w, step);
-    work_result(&w, call_first(c));
-    w.wide |= x->size > KERNEL_NARROW;
-    return WORK_FILE(&w, "argreduce", "ITEM=%t,BETTER=%o,LANES=%d,ROUNDS=%d,%i", x->dtype,
-                     call_args(c)[0] ? TILE_GT : TILE_LT, lanes,
-                     lanes == 1          ? 0
-                     : lanes == SUBGROUP ? 5
-                                         : 8);
+            layout_push(&s.lines, x->dim[i], &array_stride(x)[i]);
+    struct search_launch k = cut(&s, x->dim[axis]);
+    return k.parts > 1 ? launch_parts(&s, &k) : launch(&s, &k);
 }
