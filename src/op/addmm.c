@@ -31,9 +31,9 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     if (input == 2)
         return op_unbroadcast(scale(beta_of(c), cotangent[0]), c->in[2]);
-    zl_array other = zl_matrix_transpose(c->in[1 - input]);
-    return input == 0 ? scaled_product(alpha_of(c), cotangent[0], other)
-                      : scaled_product(alpha_of(c), other, cotangent[0]);
+    zl_array other = zl_matrix_transpose(c->in[1 - input]), a = input == 0 ? cotangent[0] : other,
+             b = input == 0 ? other : cotangent[0];
+    return alpha_of(c) == 1 ? op_multiply_like(c->in[input], a, b) : scaled_product(alpha_of(c), a, b);
 }
 
 static zl_array sum_of(zl_array x, zl_array y) {

@@ -29,9 +29,21 @@ static zl_array adjoint(zl_array x) {
     return zl_matrix_transpose(x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x);
 }
 
+static bool has_contiguous_columns(zl_array x) {
+    const int64_t *stride = array_stride(x) + x->ndim - 2, *dim = x->dim + x->ndim - 2;
+    return stride[0] == 1 && stride[1] != 1 && dim[0] > 1 && dim[1] > 1;
+}
+
+zl_array op_multiply_like(zl_array like, zl_array a, zl_array b) {
+    return has_contiguous_columns(like)
+               ? zl_matrix_transpose(zl_matmul(zl_matrix_transpose(b), zl_matrix_transpose(a)))
+               : zl_matmul(a, b);
+}
+
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array other = adjoint(c->in[1 - input]);
-    return input == 0 ? zl_matmul(cotangent[0], other) : zl_matmul(other, cotangent[0]);
+    return input == 0 ? op_multiply_like(c->in[0], cotangent[0], other)
+                      : op_multiply_like(c->in[1], other, cotangent[0]);
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {

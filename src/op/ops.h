@@ -41,6 +41,9 @@ struct op_product {
 };
 bool op_check_product(const char *function, zl_array a, zl_array b); // false and an error: they have no product
 zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b);
+// The product of a and b, whose columns are contiguous where those of `like` are: the cotangent of a matrix that was transposed is
+// transposed back, and row-major then.
+zl_array op_multiply_like(zl_array like, zl_array a, zl_array b);
 
 // conv.c
 enum { CONV_AXES = 3 };

@@ -62,6 +62,8 @@ struct tape {
     uint32_t *uses;   // by calls of the tape
     uint32_t *last;   // the last call that reads an output of this one
     bool waits; // some inputs are being computed by other evaluations
+    bool has_depths; // dies holds the depths that the walk of epoch of_depths found
+    uint32_t of_depths;
     int stack_cap, root_cap;
     struct call **stack;
     struct tape_root *root;

@@ -85,20 +85,23 @@ static bool is_light(const struct call *c) {
     return kind == OP_ELEMENTWISE || kind == OP_CAST || kind == OP_VIEW || kind == OP_COPY;
 }
 
-// The same of what a view is one of.
-static bool is_light_below(const struct call *c) {
+// How many calls that no group of elementwise ones can hold lead to a call, one after the other, if an earlier walk found that; else
+// whether it, or what it is a view of, is one.
+static uint64_t depth_of(const struct tape *t, const struct call *c) {
+    if (t->has_depths)
+        return c->epoch == t->of_depths ? t->dies[c->slot] : 0;
     while (c->op->kind == OP_VIEW && c->inputs && array_state(c->in[0]) == ARRAY_LAZY)
         c = c->in[0]->call;
-    return is_light(c);
+    return !is_light(c);
 }
 
-// Of what was pushed last, calls that no group of elementwise ones can hold come first: those that can then lie beside what reads them.
-static void raise_others(struct tape *t, int from, int depth) {
+// Of what was pushed last, the deepest comes first: elementwise calls then lie beside what reads them.
+static void raise_deepest(struct tape *t, int from, int depth) {
     for (int i = from + 1; i < depth; i++) {
         struct call *c = t->stack[i];
-        bool light = is_light_below(c);
+        uint64_t own = depth_of(t, c);
         int at = i;
-        for (; light && at > from && !is_light_below(t->stack[at - 1]); at--)
+        for (; at > from && depth_of(t, t->stack[at - 1]) > own; at--)
             t->stack[at] = t->stack[at - 1];
         t->stack[at] = c;
     }
@@ -122,7 +125,7 @@ static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *
         }
     }
     if (*depth - from > 1 && c->inputs <= ORDERED_MOST)
-        raise_others(t, from, *depth);
+        raise_deepest(t, from, *depth);
     return true;
 }
 
@@ -280,21 +283,23 @@ static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *r
     return true;
 }
 
-// Walks again, in the order of depths, where that is another one.
+// Walks again, now that depths are known.
 static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     int roots;
     bool sorted;
     find_depths(t);
     if (!list_roots(t, count, arrays, &roots, &sorted))
         return false;
-    if (sorted)
-        return true;
-    qsort(t->root, (size_t)roots, sizeof *t->root, compare_roots);
+    if (!sorted)
+        qsort(t->root, (size_t)roots, sizeof *t->root, compare_roots);
+    t->of_depths = epoch;
+    t->has_depths = true;
     begin(t);
-    for (int i = 0; i < roots; i++)
-        if (!visit(t, t->root[i].call))
-            return false;
-    return true;
+    bool ok = true;
+    for (int i = 0; ok && i < roots; i++)
+        ok = visit(t, t->root[i].call);
+    t->has_depths = false;
+    return ok;
 }
 
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {

@@ -204,11 +204,13 @@ static void put_before(struct work *w, int copy, int step) {
     w->last[step] = copy;
 }
 
-// A copy that other readers of the same stage have is taken, unless it comes too late.
+// A copy that other readers of the same stage have is taken, unless it comes too late. Of cheap ones each has its own: shared by two
+// kernels they would have memory again.
 static int make(struct work *w, struct want *q, int slot) {
     struct replay *r = w->r;
     const int key[] = {slot, w->stage[q->reader]};
-    int known = (int)(intptr_t)map_get(&w->known, key, sizeof key) - 1;
+    int known =
+        is_cheap(r->step[w->maker[slot]].call) ? -1 : (int)(intptr_t)map_get(&w->known, key, sizeof key) - 1;
     if (known >= 0 && w->copy[known].before <= q->reader)
         return w->copy[known].step.out;
     struct step s = r->step[w->maker[slot]];
