@@ -125,6 +125,7 @@ const struct op op_cross_entropy_vjp = {
     .composed = composed_gradient,
     .vmap = vmap_gradient,
     .kernel = kernel_gradient,
+    .in_place = 1 << LOGITS, // each element is read by what writes it
 };
 
 // Rules --------------------------------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ struct op {
     // Fills in the file, clauses and sizes of its kernel for a call. With it the op runs on every device; where a device has something
     // better, a row of that device names it. NULL: the op has no such kernel.
     void (*kernel)(const struct call *c, struct op_kernel *k);
+    uint64_t in_place; // bit k: that kernel may write the first output where input k was
 };
 
 // What op->kernel fills in: a file with its clauses, one size and one scalar of f32 or f64 after the other. The tile type of an array's elements as clauses

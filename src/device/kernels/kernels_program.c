@@ -37,8 +37,10 @@ bool kernel_inputs_lie(const struct call *c) {
 }
 
 static bool set_other(struct kernel_step *s, const struct call *c) {
-    if (c->op->kernel && kernel_inputs_lie(c))
+    if (c->op->kernel && kernel_inputs_lie(c)) {
         s->run = kernel_run_op;
+        s->in_place = c->op->in_place;
+    }
     for (size_t i = 0; i < COUNT(others); i++)
         if (others[i].op == c->op && (!others[i].can || others[i].can(c))) {
             s->run = others[i].run;
