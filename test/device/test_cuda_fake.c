@@ -106,6 +106,22 @@ TEST(a_copy_that_fails_is_an_error) {
     free(big);
 }
 
+// The driver does nothing before somebody waits, so all waits are long ones.
+TEST(a_long_wait_sleeps) {
+    enum { QUERIES_MOST = 10000, POLLED_NS = 30000 };
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    zl_array x = zl_add(zl_arange(0, 1000, 1, ZL_FLOAT32), zl_scalar(1));
+    REQUIRE(zl_async_eval(x));
+    int64_t waits = fake.calls("cuEventSynchronize"), queries = fake.calls("cuEventQuery"),
+            begin = clock_ns();
+    const float *data = zl_data_f32(x);
+    CHECK(data && data[999] == 1000 && clock_ns() - begin >= POLLED_NS);
+    CHECK(fake.calls("cuEventSynchronize") > waits && fake.calls("cuEventQuery") > queries);
+    CHECK(fake.calls("cuEventQuery") < queries + QUERIES_MOST);
+    CHECK_EQ_INT(fake.calls("spinning"), 0);
+    end(scope);
+}
+
 TEST(reading_out_keeps_no_copy) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     enum { N = 300000 };

@@ -9,7 +9,7 @@
 
 extern const struct device device_cuda;
 
-enum { MARKS = 64, WITHOUT_TIMES = 2 };
+enum { MARKS = 64 };
 _Static_assert((int)CUDA_LANES <= (int)DEVICE_LANES, "more lanes than a device may have");
 
 static struct unit {
@@ -136,7 +136,7 @@ static cuda_event mark_at(int unit, int lane, int place) {
     cuda_event *mark = &u->mark[lane][place];
     lock_take(&u->lock);
     if (!*mark)
-        cuda_check(cuda_api()->cuEventCreate(mark, WITHOUT_TIMES), "cuEventCreate");
+        cuda_check(cuda_event_make(mark), "cuEventCreate");
     lock_give(&u->lock);
     return *mark;
 }
@@ -150,7 +150,7 @@ static bool record(int unit, int lane, int place) {
 
 static bool wait(int unit, int lane, int place) {
     cuda_event mark = cuda_device(unit) ? mark_at(unit, lane, place) : NULL;
-    return mark && cuda_check(cuda_api()->cuEventSynchronize(mark), "cuEventSynchronize");
+    return mark && cuda_event_wait(mark);
 }
 
 // What the lane has written down comes after it too, which does no harm.

@@ -23,7 +23,7 @@ typedef struct cuda_graph_ *cuda_graph;
 typedef struct cuda_graph_exec_ *cuda_graph_exec;
 typedef struct cuda_graph_node_ *cuda_graph_node;
 
-enum { CUDA_OUT_OF_MEMORY = 2 };
+enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_READY = 600 };
 
 struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
     cuda_function f;
@@ -110,6 +110,12 @@ const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
 struct cuda_device *cuda_device(int unit);
 const struct target *cuda_target(int unit); // its record; NULL and an error
 bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
+
+// Makes an event that the host may wait for without occupying a core; it records no time.
+enum { CUDA_EVENT_BLOCKS = 1, CUDA_EVENT_WITHOUT_TIME = 2 };
+cuda_result cuda_event_make(cuda_event *out);
+// Waits for such an event: polls it for some microseconds, then sleeps until it is done. False and an error.
+bool cuda_event_wait(cuda_event e);
 
 // Memory of a device. NULL and an error.
 void *cuda_alloc(int unit, size_t bytes);

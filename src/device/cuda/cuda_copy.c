@@ -18,7 +18,6 @@ enum {
     PART = 64 << 10,     // that a thread copies at once
     BUFFERS = RING / ARRIVED,
     DIRECT = 64 << 10, // up to here the driver takes what it is given into its own queue
-    WITHOUT_TIMES = 2,
 };
 
 static struct ring {
@@ -48,7 +47,8 @@ static void fill_part(void *data, int part) {
     const struct move *m = data;
     size_t at = (size_t)part * PART, end = MIN_OF(at + PART, m->bytes);
     for (; at + 16 <= end; at += 16)
-        _mm_stream_si128((__m128i *)(void *)(m->to + at), _mm_loadu_si128((const __m128i *)(const void *)(m->from + at)));
+        _mm_stream_si128((__m128i *)(void *)(m->to + at),
+                         _mm_loadu_si128((const __m128i *)(const void *)(m->from + at)));
     memcpy(m->to + at, m->from + at, end - at);
     _mm_sfence();
 #else
@@ -68,7 +68,7 @@ static bool make_ring(struct ring *r) {
     if (api->cuMemHostAlloc(&memory, RING, 0))
         return false;
     for (int i = 0; i < BUFFERS; i++)
-        if (api->cuEventCreate(&r->done[i], WITHOUT_TIMES)) {
+        if (cuda_event_make(&r->done[i])) {
             api->cuMemFreeHost(memory);
             return false;
         }
@@ -84,7 +84,7 @@ static bool has_buffers(struct ring *r) {
 }
 
 static bool wait_for(const struct ring *r, size_t at) {
-    return cuda_check(cuda_api()->cuEventSynchronize(r->done[at % RING / ARRIVED]), "cuEventSynchronize");
+    return cuda_event_wait(r->done[at % RING / ARRIVED]);
 }
 
 static bool record(const struct ring *r, size_t at, cuda_stream s) {
@@ -100,7 +100,8 @@ static bool send(const struct ring *r, cuda_stream s, char *to, const char *from
         if (!wait_for(r, at)) // for what went up through it last; what went down is done
             return false;
         move(buffer, from + at, some, fill_part);
-        if (!cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + at), buffer, some, s), "cuMemcpyHtoD") ||
+        if (!cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + at), buffer, some, s),
+                        "cuMemcpyHtoD") ||
             !record(r, at, s))
             return false;
     }

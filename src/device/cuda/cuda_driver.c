@@ -16,6 +16,7 @@ enum { // of CUDA's header
     DYNAMIC_SHARED = 8, // attribute of a function
     STREAM_ALONE = 1,   // does not wait for the stream that others share
     SHARED_COMMON = 48 << 10,
+    POLLED_NS = 30000, // about as long as a thread that blocks takes to wake up
 };
 
 static struct cuda_api api;
@@ -153,6 +154,22 @@ struct cuda_device *cuda_device(int unit) {
 const struct target *cuda_target(int unit) {
     struct cuda_device *d = cuda_device(unit);
     return d ? &d->unit.target : NULL;
+}
+
+// Events ------------------------------------------------------------------------------------------------------------
+
+cuda_result cuda_event_make(cuda_event *out) {
+    return api.cuEventCreate(out, CUDA_EVENT_BLOCKS | CUDA_EVENT_WITHOUT_TIME);
+}
+
+// Short programs would feel how long a sleeping thread takes to wake up.
+bool cuda_event_wait(cuda_event e) {
+    cuda_result state = api.cuEventQuery(e);
+    int64_t begin = state == CUDA_NOT_READY ? clock_ns() : 0;
+    while (state == CUDA_NOT_READY && clock_ns() - begin < POLLED_NS)
+        state = api.cuEventQuery(e);
+    return state == CUDA_NOT_READY ? cuda_check(api.cuEventSynchronize(e), "cuEventSynchronize")
+                                   : cuda_check(state, "cuEventQuery");
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------

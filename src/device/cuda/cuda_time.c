@@ -10,7 +10,7 @@ float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), con
     struct cuda_device *d = cuda_device(unit);
     cuda_event mark[2] = {NULL, NULL};
     float ms = INFINITY;
-    bool done = d && !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], 0) &&
+    bool done = d && !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], CUDA_EVENT_BLOCKS) &&
                 !cuda->cuEventRecord(mark[0], d->stream[lane]);
     for (int i = 0; done && i < runs; i++)
         done = run(data);
