@@ -76,6 +76,25 @@ TEST(flash_compiles_for_cuda) {
     }
 }
 
+// What the first grid of the backward pass does is read the result, b3, and its cotangent, b4.
+TEST(flash_reads_results_by_16_bytes) {
+    for (int width = 16; width <= 128; width += 16) {
+        struct flash f = flash_like(2, ZL_BFLOAT16, 64, width, 1);
+        struct tile_kernel *kernel = flash_make(&f);
+        char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
+        char *grid = source ? strstr(source, "flash_vjp_0(") : NULL,
+             *end = grid ? strstr(grid, "flash_vjp_1(") : NULL;
+        if (CHECK(end)) {
+            *end = 0;
+            CHECK(strstr(grid, "*(const zl_16 *)&b3[") && strstr(grid, "*(const zl_16 *)&b4["));
+            if (!CHECK(!strstr(grid, "= b3[") && !strstr(grid, "= b4[")))
+                test_note("width %d", width);
+        }
+        memory_free(source);
+        tile_free(kernel);
+    }
+}
+
 // Values ------------------------------------------------------------------------------------------------------------
 
 struct lengths {
