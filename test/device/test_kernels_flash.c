@@ -137,12 +137,11 @@ static zl_array result_of(const struct lengths *l, zl_array x, int64_t *stride) 
     return room;
 }
 
-// Runs a kernel by a driver. Outputs are given as what is of their shape and dtype.
-static bool run_tiles(const struct kernel_driver *driver, const struct flash *f, const int64_t *symbol,
+// Runs a kernel by a driver, and frees it. Outputs are given as what is of their shape and dtype.
+static bool run_tiles(const struct kernel_driver *driver, struct tile_kernel *kernel, const int64_t *symbol,
                       int inputs, const zl_array *in, int outputs, zl_array *out) {
     void *address[9];
     struct text source = {0};
-    struct tile_kernel *kernel = flash_make(f);
     void *compiled = kernel ? driver->compile(kernel, &source) : NULL;
     for (int i = 0; i < inputs; i++)
         address[i] = (void *)(uintptr_t)zl_data(in[i]);
@@ -201,11 +200,11 @@ static void check_lengths(const struct kernel_driver *driver, const struct lengt
     zl_array forward[] = {zl_astype(y, ZL_FLOAT16),
                           zl_zeros(ZL_SHAPE(l->batch, heads, l->queries, 2), ZL_FLOAT32)};
     zl_array in[] = {view[Q].base, view[K].base, view[V].base, NULL, view[G].base, NULL};
-    REQUIRE(run_tiles(driver, &f, symbol, 3, in, 2, forward));
+    REQUIRE(run_tiles(driver, flash_make(&f), symbol, 3, in, 2, forward));
     check_close("attention", forward[0], y);
     in[3] = forward[0];
     in[5] = forward[1];
-    REQUIRE(zl_eval_all(6, in) && run_tiles(driver, &b, symbol, 6, in, 3, backward));
+    REQUIRE(zl_eval_all(6, in) && run_tiles(driver, flash_make(&b), symbol, 6, in, 3, backward));
     static const char *const what[] = {"queries", "keys", "values"};
     for (int i = 0; i < 3; i++)
         check_close(what[i], l->turned ? swap_heads(backward[i]) : backward[i], grads[i]);
@@ -221,6 +220,54 @@ static void check_some(const struct kernel_driver *driver) {
         if (test_long() || i == some)
             ZL_SCOPE
                 check_lengths(driver, &all[i]);
+}
+
+// Two queries of two heads that share keys, in so many parts, the last of which has fewer keys.
+static void check_few(const struct kernel_driver *driver, int64_t parts, bool has_sinks) {
+    enum { HEADS = 2, QUERIES = 2, SIZE = 16, EACH = 64 };
+    const int64_t keys = parts * EACH - 5, line = SIZE,
+                  symbol[] = {HEADS, EACH, parts, 1,    HEADS, 1, QUERIES, keys, 0, QUERIES * line,
+                              line,  0,    0,     line, 0,     0, line,    0,    0, 0,
+                              0,     1};
+    struct lengths l = {1, 1, HEADS, QUERIES, keys, SIZE, .causal = true};
+    const struct view q = random_view(&l, HEADS, QUERIES, 1), k = random_view(&l, 1, keys, 2),
+                      v = random_view(&l, 1, keys, 3);
+    zl_array sinks = zl_full(ZL_SHAPE(HEADS), zl_scalar(2), ZL_FLOAT16),
+             power = zl_full(ZL_SHAPE(1), zl_scalar(0.25 * 1.4426950408889634), ZL_FLOAT32);
+    zl_array in[] = {q.x, k.x, v.x, q.x, sinks, power};
+    zl_array y = zl_fast_scaled_dot_product_attention(
+        zl_astype(q.x, ZL_FLOAT64), zl_astype(k.x, ZL_FLOAT64), zl_astype(v.x, ZL_FLOAT64), 0.25, NULL,
+        has_sinks ? zl_astype(sinks, ZL_FLOAT64) : NULL, "causal");
+    zl_array out[] = {zl_astype(y, ZL_FLOAT16), zl_zeros(ZL_SHAPE(1, HEADS, QUERIES, 2), ZL_FLOAT32)};
+    REQUIRE(zl_eval_all(6, in));
+    REQUIRE(run_tiles(driver,
+                      kernel_built_in("attention_few", "ITEM=f16,MASK=f16,SIZE=%d,WIDTH=%d,CAUSAL=1,SINKS=%d",
+                                      SIZE, SIZE, has_sinks),
+                      symbol, COUNT(in), in, 2, out));
+    check_close("attention of few queries", out[0], y);
+}
+
+// Parts of which none, some or most are loaded before their weights are known.
+static void check_parts(const struct kernel_driver *driver) {
+    static const int64_t parts[] = {1, 9, 33, 70};
+    for (int i = 0; i < (int)COUNT(parts); i++)
+        ZL_SCOPE
+            check_few(driver, parts[i], i % 2);
+}
+
+TEST(parts_of_keys_are_put_together) {
+    check_parts(&kernel_driver_c);
+    if (!test_lacks_opencl())
+        check_parts(&kernel_driver_opencl);
+}
+
+TEST(parts_of_keys_are_read_by_16_bytes) {
+    struct tile_kernel *kernel = kernel_built_in("attention_few", "ITEM=bf16");
+    char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
+    char *grid = source ? strstr(source, "attention_few_1(") : NULL;
+    CHECK(grid && strstr(grid, "*(const zl_16 *)&b7["));
+    memory_free(source);
+    tile_free(kernel);
 }
 
 TEST(flash_compiled_for_c_is_attention) {

@@ -9,7 +9,7 @@ enum {
     STEP = 64,    // keys of a turn
     STAGES = 2,   // turns whose keys are in shared memory
     PACK = 8,     // elements of which strides are multiples
-    BLOCKS = 264, // that keep a unit busy
+    BLOCKS = 264, // that keep a unit busy; of one matrix no more than MOST of the kernel
 };
 
 static int64_t shared_of(const struct attention *a) {
