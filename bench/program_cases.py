@@ -9,6 +9,8 @@ import functools
 import os
 import random
 
+import program_unet
+
 TOKENS = 16  # that one run decodes
 VOCABULARY = 151936  # of Qwen3
 GPT_VOCABULARY = {"cpu": 8192, "cuda": 50304}
@@ -21,10 +23,11 @@ def names(device, seed):
     """Name: bar of the speed."""
     if device == "cpu":
         found = {"train gpt 4x256 heads 4 tokens 4x256 float32": 1.4, "train resnet50 images 4x64 float32": 1.0,
-                 "decode qwen3 0.6B bfloat16 after 256": 1.0, "prefill qwen3 0.6B bfloat16 of 256": 1.0}
+                 "train unet 64 latents 1x16 float32": 1.0, "decode qwen3 0.6B bfloat16 after 256": 1.0,
+                 "prefill qwen3 0.6B bfloat16 of 256": 1.0}
     else:
         found = {"train gpt 12x768 heads 12 tokens 16x1024 bfloat16": 1.0, "train gpt 24x2048 heads 16 tokens 4x2048 bfloat16": 1.0,
-                 "train resnet50 images 64x224 bfloat16": 0.95}
+                 "train resnet50 images 64x224 bfloat16": 0.95, "train unet 320 latents 4x64 bfloat16": 0.95}
         for size in QWEN:
             found[f"decode qwen3 {size} bfloat16 after 2048"] = 1.0
             found[f"prefill qwen3 {size} bfloat16 of 2048"] = 1.0
@@ -52,16 +55,21 @@ def split(name):
     if words[:2] == ["train", "resnet50"]:
         batch, side = map(int, words[3].split("x"))
         return "resnet50", dict(batch=batch, side=side, dtype=words[4])
+    if words[:2] == ["train", "unet"]:
+        batch, side = map(int, words[4].split("x"))
+        return "unet", dict(width=int(words[2]), batch=batch, side=side, dtype=words[5])
     return words[0], dict(size=words[2], kind=words[3], context=int(words[5]))
 
 
 def tokens_of(name):
-    """How many tokens or images a run goes through, and their name."""
+    """How many tokens, images or latents a run goes through, and their name."""
     program, how = split(name)
     if program == "gpt":
         return how["batch"] * how["length"], "tokens"
     if program == "resnet50":
         return how["batch"], "images"
+    if program == "unet":
+        return how["batch"], "latents"
     return (TOKENS, "tokens") if program == "decode" else (how["context"], "tokens")
 
 
@@ -219,6 +227,15 @@ class Arrays:
         return self.step(model, lambda x, y: nn.losses.cross_entropy(model(x).astype(mx.float32), y, reduction="mean"),
                          [images, labels], dtype)
 
+    def unet(self, width, batch, side, dtype):
+        mx, nn = self.mx, self.nn
+        model = program_unet.unet(program_unet.Mlx(mx, nn), width)
+        x, noise = (mx.random.normal((batch, side, side, program_unet.LATENT)).astype(getattr(mx, dtype)) for _ in range(2))
+        text = mx.random.normal((batch, program_unet.WORDS, program_unet.TEXT)).astype(getattr(mx, dtype))
+        times = mx.random.randint(0, program_unet.TIMES, (batch,))
+        return self.step(model, lambda x, times, text, noise: nn.losses.mse_loss(
+            model(x, times, text).astype(mx.float32), noise.astype(mx.float32)), [x, times, text, noise], dtype)
+
     def qwen(self, size, kind):
         from mlx_lm.models.qwen3 import Model, ModelArgs
         q = QWEN[size]
@@ -363,6 +380,17 @@ class Torch:
         images = torch.randn(batch, 3, side, side, device=self.device, dtype=getattr(torch, dtype)).to(memory_format=torch.channels_last)
         labels = torch.randint(0, 1000, (batch,), device=self.device)
         return self.step(model, lambda x, y: F.cross_entropy(model(x).float(), y), [images, labels], dtype)
+
+    def unet(self, width, batch, side, dtype):
+        torch, F = self.torch, self.torch.nn.functional
+        with torch.device(self.device):
+            model = program_unet.unet(program_unet.Torch(torch), width).to(memory_format=torch.channels_last)
+            x, noise = (torch.randn(batch, program_unet.LATENT, side, side, dtype=getattr(torch, dtype))
+                        .to(memory_format=torch.channels_last) for _ in range(2))
+            text = torch.randn(batch, program_unet.WORDS, program_unet.TEXT, dtype=getattr(torch, dtype))
+            times = torch.randint(0, program_unet.TIMES, (batch,))
+        return self.step(model, lambda x, times, text, noise: F.mse_loss(model(x, times, text).float(), noise.float()),
+                         [x, times, text, noise], dtype)
 
     def qwen(self, size, kind, room):
         if kind == "4-bit":
