@@ -10,9 +10,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import zellige
 import zellige.bench
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "bench"))
+import programs  # noqa: E402
 
 program = pathlib.Path(zellige.__file__).parents[2] / "zellige"
 header = pathlib.Path(__file__).parents[2] / "include/zellige_bench.h"
@@ -30,6 +34,51 @@ class Programs(unittest.TestCase):
         script = "import usage\ndef main(): raise KeyboardInterrupt\nusage.run(main)"
         done = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(__file__).parents[2] / "bench", capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (1, "-c: interrupted\n"))
+
+
+class Gate(unittest.TestCase):
+    """bench/programs.py --check --baseline FILE, with figures that are made up."""
+
+    name = "train resnet50 images 4x64 float32"  # which has a bar of 1.0, and 1.05 for memory
+
+    def figures(self, seconds, size):
+        return {"zellige": seconds, "mlx": 0.1, "torch": 5.0, "torch.compile": 4.0}, {"zellige": size, "torch": 300, "torch.compile": 200}
+
+    def status(self, seconds, size, *options):
+        """The exit status after a run that measured these."""
+        def run(options, cases, *_, **__):
+            case, = (c for c in cases if c.name == self.name)
+            case.best, case.memory = self.figures(seconds, size)
+            return [case], {"zellige": "0"}
+
+        with unittest.mock.patch.object(programs.peers, "run", run), \
+                unittest.mock.patch.object(sys, "argv", ["programs.py", "--check", *map(str, options)]):
+            return int(programs.main())
+
+    def test_what_was_kept_is_the_bar(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "kept.json"
+            self.assertEqual(self.status(2.0, 100, "--save", file), 0)  # ratios 2 and 0.5
+            self.assertEqual(self.status(2.2, 109, "--baseline", file), 0)
+            self.assertEqual(self.status(2.3, 100, "--baseline", file), 1)
+            self.assertEqual(self.status(2.0, 111, "--baseline", file), 1)
+            self.assertEqual(self.status(2.3, 111), 0)
+            with self.assertRaisesRegex(SystemExit, "has figures of cpu, not of cuda"):
+                self.status(2.0, 100, "--baseline", file, "--device", "cuda")
+
+    def test_below_the_bar_but_not_worse_than_what_was_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "kept.json"
+            self.assertEqual(self.status(4.4, 240, "--save", file), 1)
+            self.assertEqual(self.status(4.4, 240, "--baseline", file), 0)
+
+    def test_programs_that_the_file_does_not_have(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "kept.json"
+            file.write_text('{"device": "cpu", "programs": []}')
+            self.assertEqual(self.status(3.9, 200, "--baseline", file), 0)
+            self.assertEqual(self.status(4.1, 200, "--baseline", file), 1)
+            self.assertEqual(self.status(3.9, 211, "--baseline", file), 1)
 
 
 class Bench(unittest.TestCase):
