@@ -52,6 +52,7 @@ struct device {
     // Lanes of a unit, whose work may overlap, up to DEVICE_LANES; 0: it has one, and neither of these. What a lane is asked for
     // from now on comes after what is marked in a place of another one; and whether what is marked there is done. Neither waits.
     int lanes;
+    bool reads_aside; // copy to the host, and follow, take the lane DEVICE_LANES too, which does nothing but such copies
     bool (*follow)(int unit, int lane, int other, int place);
     bool (*done)(int unit, int lane, int place);
     // Reports when the launches ran that a profile recorded and of which this is not known yet (profile.h). NULL: nothing can tell.

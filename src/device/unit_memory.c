@@ -502,6 +502,26 @@ static bool copy_bytes(const struct device *d, int unit, int lane, void *to, con
     return ok;
 }
 
+// By which lane a replica is copied to the host: where the device has one for that, it waits for what made the replica, but not for
+// what the replica's own lane was asked for since. False and an error.
+static bool lane_to_read(const struct replica *r, int *lane) {
+    uint64_t point = point_of(r);
+    *lane = lane_of(point);
+    struct unit *u = r->device->reads_aside && point ? find(r->device, r->unit) : NULL;
+    if (!u)
+        return true;
+    lock_take(&u->lock);
+    bool ok = set_mark(u, point) && r->device->follow(r->unit, LANES, *lane, place_of(point));
+    lock_give(&u->lock);
+    *lane = LANES;
+    return ok;
+}
+
+static bool copy_down(const struct replica *r, void *to, size_t bytes) {
+    int lane;
+    return lane_to_read(r, &lane) && copy_bytes(r->device, r->unit, lane, to, r->memory, bytes, true);
+}
+
 static void *host_of(const struct storage *s) {
     return __atomic_load_n(&s->data, __ATOMIC_ACQUIRE);
 }
@@ -516,8 +536,7 @@ static bool copy_to_host(struct storage *s) {
     void *data = replica_is_sound(r) ? storage_host_room(s) : NULL;
     if (!data)
         return false;
-    bool ok = copy_bytes(r->device, r->unit, lane_of(point_of(r)), data, r->memory,
-                         MIN_OF(s->bytes, r->bytes), true);
+    bool ok = copy_down(r, data, MIN_OF(s->bytes, r->bytes));
     counter_add(COUNTER_DOWNLOADS, 1);
     __atomic_store_n(&s->data, data, __ATOMIC_RELEASE);
     if (!ok)
@@ -537,8 +556,7 @@ bool device_fetch(struct storage *s) {
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
-    return device_check(r->device) && replica_is_sound(r) &&
-           copy_bytes(r->device, r->unit, lane_of(point_of(r)), out, r->memory, bytes, true);
+    return device_check(r->device) && replica_is_sound(r) && copy_down(r, out, bytes);
 }
 
 // Under the lock.

@@ -474,7 +474,7 @@ TEST(host_side) {
 TEST(default_device) {
     if (lacks_fake())
         SKIP(lacks_fake());
-    run_under_fake("ZL_DEVICE= ZL_CUDA_LIBRARIES=0", "device/test_cuda_default");
+    run_under_fake("ZL_DEVICE=cpu ZL_CUDA_LIBRARIES=0", "device/test_cuda_default");
 }
 
 TEST(profiles) {

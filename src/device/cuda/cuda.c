@@ -10,7 +10,7 @@
 extern const struct device device_cuda;
 
 enum { MARKS = 64 };
-_Static_assert((int)CUDA_LANES <= (int)DEVICE_LANES, "more lanes than a device may have");
+_Static_assert((int)CUDA_LANES == (int)DEVICE_LANES, "the lane DEVICE_LANES is the one that only copies to the host");
 
 static struct unit {
     struct lock lock; // guards what is made at first use
@@ -181,6 +181,7 @@ const struct device device_cuda = {
     .wait = wait,
     .good = cuda_queue_good,
     .lanes = CUDA_LANES,
+    .reads_aside = true,
     .follow = follow,
     .done = done,
     .profile_end = cuda_profile_end,

@@ -89,12 +89,12 @@ struct cuda_api {
 
 // cuda_driver.c -----------------------------------------------------------------------------------------------------
 
-enum { CUDA_DEVICES = 16, CUDA_LANES = 4 };
+enum { CUDA_DEVICES = 16, CUDA_LANES = 4, CUDA_STREAMS = CUDA_LANES + 1 }; // the last stream only copies to the host
 
 struct cuda_device {
     cuda_ordinal ordinal;
     cuda_context context;
-    cuda_stream stream[CUDA_LANES];
+    cuda_stream stream[CUDA_STREAMS];
     char name[128];
     int major, minor;      // compute capability
     int driver;            // 13000: of CUDA 13.0

@@ -25,7 +25,7 @@ static struct ring {
     char *memory;     // RING bytes; NULL: not made yet
     cuda_event done[BUFFERS];
     bool failed; // there is no pinned memory: the driver copies in its own way
-} rings[CUDA_DEVICES][CUDA_LANES];
+} rings[CUDA_DEVICES][CUDA_STREAMS];
 
 // The host's side --------------------------------------------------------------------------------------------------
 

@@ -117,14 +117,14 @@ bool cuda_check(cuda_result code, const char *function) {
 }
 
 static bool start(struct cuda_device *d) {
-    if (d->stream[CUDA_LANES - 1])
+    if (d->stream[CUDA_STREAMS - 1])
         return true;
     if (!d->context &&
         !cuda_check(api.cuDevicePrimaryCtxRetain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"))
         return false;
     if (!cuda_check(api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent"))
         return false;
-    for (int i = 0; i < CUDA_LANES; i++)
+    for (int i = 0; i < CUDA_STREAMS; i++)
         if (!d->stream[i] && !cuda_check(api.cuStreamCreate(&d->stream[i], STREAM_ALONE), "cuStreamCreate"))
             return false;
     return true;
