@@ -125,15 +125,43 @@ zl_dtype op_computes_in(const struct call *c) {
 
 // Kernels ---------------------------------------------------------------------------------------------------------
 
+// Appends a text at *to, which is below end; what does not fit is left out.
+static void put_text(char **to, const char *end, const char *from) {
+    while (*from && *to + 1 < end)
+        *(*to)++ = *from++;
+    assert(!*from);
+    **to = 0;
+}
+
+static void put_int(char **to, const char *end, int value) {
+    char digits[16], *at = digits + sizeof digits - 1;
+    unsigned left = value < 0 ? 0u - (unsigned)value : (unsigned)value;
+    *at = 0;
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        *--at = '-';
+    put_text(to, end, at);
+}
+
+// Each run of a call writes its key: printf would take longer than all else that a launch does with it.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) {
+    char *to = k->file;
     va_list list;
-    int length = snprintf(k->file, sizeof k->file, "%s", file);
-    assert(length < (int)sizeof k->file);
+    put_text(&to, k->file + sizeof k->file, file);
+    to = k->clauses;
+    const char *end = k->clauses + sizeof k->clauses;
     va_start(list, clauses);
-    length = vsnprintf(k->clauses, sizeof k->clauses, clauses, list);
-    assert(length < (int)sizeof k->clauses);
+    for (; *clauses; clauses++) {
+        if (*clauses != '%')
+            put_text(&to, end, (const char[]){*clauses, 0});
+        else if (*++clauses == 's')
+            put_text(&to, end, va_arg(list, const char *));
+        else
+            put_int(&to, end, va_arg(list, int));
+    }
     va_end(list);
-    (void)length;
 }
 
 void op_kernel_size(struct op_kernel *k, int64_t size) {

@@ -91,7 +91,7 @@ struct op {
 };
 
 // What op->kernel fills in: a file with its clauses, one size and one scalar of f32 or f64 after the other. The tile type of an array's elements as clauses
-// name it.
+// name it. Of the formats of printf, clauses have %s and %d.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
 void op_kernel_size(struct op_kernel *k, int64_t size);
 void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);

@@ -260,7 +260,7 @@ struct quick {
     int64_t value; // of a constant; the place of a symbol; else the largest number of the type
 };
 
-enum { QUICK = 32 }; // most steps
+enum { QUICK = 128 }; // most steps: a byte names one
 
 static bool is_quick(const struct step *s) {
     expr e = s->node;

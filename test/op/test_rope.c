@@ -1,5 +1,6 @@
 // test_rope.c - rotary positions: against cosines and sines, and bit by bit against the same composed of other ops; rules, bad input.
 
+#include <limits.h>
 #include <math.h>
 
 #include "op/op_test.h"
@@ -12,6 +13,17 @@ static zl_array ready(zl_array x) {
 
 static bool near(zl_array a, zl_array b) {
     return a && b && zl_item_int(zl_allclose(a, b, 1e-6, 1e-6, true)) == 1;
+}
+
+TEST(kernels_are_named_by_their_clauses) {
+    struct op_kernel k = {.inputs = 0};
+    op_kernel_set(&k, "rope", "ITEM=%s,WIDE=%s,LEAST=%d,MOST=%d,NONE=%d,SOME=%d", "bf16", "f32", INT_MIN,
+                  INT_MAX, 0, -7);
+    CHECK_STR(k.file, "rope");
+    CHECK_STR(k.clauses, "ITEM=bf16,WIDE=f32,LEAST=-2147483648,MOST=2147483647,NONE=0,SOME=-7");
+    op_kernel_set(&k, "softmax", "A=%d", 1);
+    CHECK_STR(k.file, "softmax");
+    CHECK_STR(k.clauses, "A=1");
 }
 
 TEST(rope_turns_pairs) {

@@ -174,9 +174,10 @@ static void drop_exec(struct variant *v) {
     v->node = NULL;
 }
 
-static int count_changes(const struct cuda_list *a, const struct cuda_list *b) {
+// Stops counting at `most`.
+static int count_changes(const struct cuda_list *a, const struct cuda_list *b, int most) {
     int count = 0;
-    for (int i = 0; i < a->count; i++)
+    for (int i = 0; i < a->count && count < most; i++)
         count += !is_same(a, b, i);
     return count;
 }
@@ -206,7 +207,7 @@ static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, 
         has_room |= !v->list;
         if (!v->list || !is_alike(v, l, after))
             continue;
-        int changes = count_changes(v->list, l);
+        int changes = count_changes(v->list, l, least);
         if (changes < least) {
             best = v;
             least = changes;

@@ -8,21 +8,28 @@
 
 // Arguments --------------------------------------------------------------------------------------------------------
 
-void kernel_add(struct kernel_call *k, const void *value, size_t bytes) {
+// The next argument, of so many bytes: its value is to be written to what is returned.
+static inline char *add_room(struct kernel_call *k, size_t bytes) {
     char *to = k->room + k->used;
     assert(k->used + bytes <= sizeof k->room && k->arguments < (int)COUNT(k->argument));
-    memcpy(to, value, bytes);
     k->used += (bytes + 7) & ~(size_t)7;
     k->argument[k->arguments++] = (struct kernel_argument){.bytes = bytes, .value = to};
+    return to;
+}
+
+void kernel_add(struct kernel_call *k, const void *value, size_t bytes) {
+    memcpy(add_room(k, bytes), value, bytes);
 }
 
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide) {
-    int32_t narrow = (int32_t)value;
-    kernel_add(k, wide ? (void *)&value : (void *)&narrow, wide ? 8 : 4);
+    if (wide)
+        memcpy(add_room(k, sizeof value), &value, sizeof value);
+    else
+        memcpy(add_room(k, sizeof(int32_t)), &(int32_t){(int32_t)value}, sizeof(int32_t));
 }
 
 void kernel_add_bytes(struct kernel_call *k, void *memory, size_t reach) {
-    kernel_add(k, &memory, sizeof memory);
+    memcpy(add_room(k, sizeof memory), &memory, sizeof memory);
     k->argument[k->arguments - 1].access = KERNEL_WRITTEN;
     k->argument[k->arguments - 1].reach = reach;
 }
@@ -142,19 +149,14 @@ bool kernel_check_axes(const struct kernel_layout *l, const char *what) {
 
 void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step,
                      bool wide) {
-    union {
-        int64_t wide[(KERNEL_OPERANDS + 1) * KERNEL_AXES];
-        int32_t narrow[(KERNEL_OPERANDS + 1) * KERNEL_AXES];
-    } room;
-    assert((size_t)(rows * columns) <= COUNT(room.wide));
-    for (int i = 0; i < rows * columns; i++) {
-        int64_t number = value[i / columns * step + i % columns];
-        if (wide)
-            room.wide[i] = number;
-        else
-            room.narrow[i] = (int32_t)number;
-    }
-    kernel_add(k, &room, (size_t)(rows * columns) * (wide ? 8 : 4));
+    size_t item = wide ? sizeof(int64_t) : sizeof(int32_t);
+    char *to = add_room(k, (size_t)(rows * columns) * item);
+    for (int row = 0; row < rows; row++, value += step)
+        for (int i = 0; i < columns; i++, to += item)
+            if (wide)
+                memcpy(to, &value[i], sizeof value[i]);
+            else
+                memcpy(to, &(int32_t){(int32_t)value[i]}, sizeof(int32_t));
 }
 
 void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool wide) {

@@ -68,6 +68,8 @@ static bool find(struct lines *m, const struct program *program, struct call *co
     if (line < GROUP_LINE_LEAST || (line > GROUP_LINE_SHORT && are_few(shape->size / line)))
         return false;
     *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
+    memset(&m->r, 0, offsetof(struct line_recipe, f)); // the rest is found: it is large
+    memcpy(m->r.name, "lines", sizeof "lines");
     return fuse_find(g) && g->reductions && g->end - g->begin > 1 && write_rows(m) && m->r.f.rows > 1;
 }
 
@@ -193,10 +195,11 @@ static int64_t in_packs(const struct lines *m, int input, int64_t elements) {
     return fuse_form(&m->r.f, input) == LINE_FLAT ? elements / m->r.width : elements;
 }
 
+// The layout counts packs from here on.
 static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, struct lines *m) {
     int64_t of[2][KERNEL_OPERANDS] = {{0}}; // first and step
     const struct kernel_group *g = &m->g;
-    struct kernel_layout l = m->l;
+    struct kernel_layout *l = &m->l;
     bool ok = true;
     for (int i = 0; ok && i < g->inputs; i++) {
         ok = group_add_input(p, k, g, i);
@@ -204,10 +207,10 @@ static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, stru
             continue;
         of[0][i] = in_packs(m, i, g->input[i]->offset);
         of[1][i] = m->step[i];
-        for (int axis = 0; axis < l.axes; axis++)
-            l.stride[i][axis] = in_packs(m, i, l.stride[i][axis]);
+        for (int axis = 0; axis < l->axes; axis++)
+            l->stride[i][axis] = in_packs(m, i, l->stride[i][axis]);
     }
-    kernel_add_table(k, &l, m->r.wide);
+    kernel_add_table(k, l, m->r.wide);
     kernel_add_rows(k, 2, MAX_OF(g->inputs, 1), &of[0][0], KERNEL_OPERANDS, m->r.wide);
     return ok;
 }
@@ -234,11 +237,11 @@ static bool run(struct fuse_group *f) {
 
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,
                      int index) {
-    struct lines m = {.r = {.name = "lines"}};
+    struct lines m;
     return find(&m, program, b->call, index) && lay_out(&m) ? group_run(&m.g, b, run, p) : 0;
 }
 
 int kernel_count_lines(const struct program *program, struct call *const *call, int index) {
-    struct lines m = {.r = {.name = "lines"}};
+    struct lines m;
     return find(&m, program, call, index) && lay_out(&m) ? m.g.f.end - m.g.f.begin : 0;
 }

@@ -116,8 +116,8 @@ static bool change(const struct kernel_place *p, struct recipe r, int ndim, cons
     if (sets && !from.number && r.item == r.from && kernel_is_transpose(&l))
         return kernel_transpose(p, bytes, &l, (struct kernel_end){to.memory, to.at},
                                 (struct kernel_end){from.memory, from.at});
-    if (!kernel_check_axes(&l, shape_text(ndim, dim)))
-        return false;
+    if (UNLIKELY(l.axes > KERNEL_AXES)) // the text takes longer than the launch
+        return kernel_check_axes(&l, shape_text(ndim, dim));
     to.elements = to.elements ? to.elements : layout_reach(&l, 0, to.at);
     if (fills)
         return fill(p, bytes, &l, to, from.number);

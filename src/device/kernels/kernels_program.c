@@ -101,6 +101,15 @@ bool kernels_can(const struct kernel_target *target, int unit, const struct call
     return place.record && place.record->group->most_threads >= KERNEL_THREADS && has_needs(&place, &s, c);
 }
 
+// Which calls a group with a reduction may begin with: one is ahead, and nothing that no group holds is before it.
+static void find_reductions(struct program *p) {
+    for (int i = p->steps.count - 1, ahead = FUSE_CALLS; i >= 0; i--) {
+        enum fuse_kind kind = (enum fuse_kind)p->step[i].is.kind;
+        ahead = kind == FUSE_REDUCE ? 0 : step_is_other(&p->step[i]) ? FUSE_CALLS : ahead + 1;
+        p->step[i].reduces = p->fuses && ahead < FUSE_CALLS && kind != FUSE_VIEW;
+    }
+}
+
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s) {
     (void)unit;
     struct program *p = memory_zero(sizeof *p + sizeof p->step[0] * (size_t)s->calls);
@@ -111,10 +120,7 @@ struct program *kernels_build(const struct kernel_target *target, int unit, cons
     p->steps = (struct fuse_steps){&p->step[0].is, sizeof p->step[0], s->calls};
     for (int i = 0; i < s->calls; i++)
         set_step(&p->step[i], s->call[i]);
-    for (int i = s->calls - 1, ahead = FUSE_CALLS; i >= 0; i--) {
-        ahead = p->step[i].is.kind == FUSE_REDUCE ? 0 : ahead + 1;
-        p->step[i].reduces = p->fuses && ahead < FUSE_CALLS && p->step[i].is.kind != FUSE_VIEW;
-    }
+    find_reductions(p);
     if (fuse_link_steps(&p->steps, s->call, s->needed))
         return p;
     memory_free(p);
