@@ -482,28 +482,33 @@ TEST(attention_of_parts_by_the_same_library) {
     }
 }
 
-// Launches of our own kernels, which are copies but for the two that read and write what cuDNN keeps of each query.
+static zl_array turned_part_of(int64_t lines, int seed) {
+    return zl_swapaxes(zl_reshape(part_of(2, lines, 128, 8, seed), ZL_SHAPE(1, lines, 2, 128)), 1, 2);
+}
+
+// Launches of our own kernels, which are copies but for the two that read and write what cuDNN keeps of each query. First nothing is
+// turned, then the cotangent is, then all are: results too, which the backward pass reads.
 TEST(cotangents_of_attention_are_read_as_they_lie) {
     static const char *const names[] = {"libcuda.so.1", NULL};
-    int64_t (*calls)(const char *function) = NULL, launches[2];
+    int64_t (*calls)(const char *function) = NULL, launches[3];
     const struct library_symbol symbols[] = {{"fake_calls", (void **)(void *)&calls}};
     void *library = library_open(names);
     if (!library || !library_bind(library, symbols, 1, NULL))
         SKIP("its driver is that of test/fake: device/test_cuda:calls_of_libraries runs it so");
-    for (int turned = 0; turned < 2; turned++) {
+    for (int turned = 0; turned < 3; turned++) {
         zl_scope scope = zl_scope_begin_on(zl_new_stream("cuda"));
-        zl_array in[] = {part_of(2, 20, 128, 0, 1), part_of(2, 24, 128, 0, 2), part_of(2, 24, 128, 0, 3)};
-        zl_array g = turned
-                         ? zl_swapaxes(zl_reshape(part_of(2, 20, 128, 8, 4), ZL_SHAPE(1, 20, 2, 128)), 1, 2)
-                         : part_of(2, 20, 128, 0, 4),
-                 out[3];
+        zl_array in[3], g = turned ? turned_part_of(20, 4) : part_of(2, 20, 128, 0, 4), out[3];
+        for (int i = 0; i < 3; i++)
+            in[i] = turned == 2 ? turned_part_of(i ? 24 : 20, i + 1) : part_of(2, i ? 24 : 20, 128, 0, i + 1);
         REQUIRE(zl_eval_all(3, in) && zl_eval(g));
         launches[turned] = calls("cuLaunchKernel");
         REQUIRE(zl_vjp((zl_fn){.call = attend_parts}, 3, in, 1, &g, NULL, out) && zl_eval_all(3, out));
         launches[turned] = calls("cuLaunchKernel") - launches[turned];
+        CHECK((array_stride(out[0])[1] < array_stride(out[0])[2]) == (turned == 2));
         zl_scope_end(scope);
     }
     CHECK_EQ_INT(launches[1], launches[0]);
+    CHECK_EQ_INT(launches[2], launches[0]);
 }
 
 // Factors ----------------------------------------------------------------------------------------------------------
