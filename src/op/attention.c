@@ -41,13 +41,27 @@ static int list_inputs(const struct attention *a, zl_array *in, int64_t *arg) {
     return count;
 }
 
+// Strides of a result (B, N, T, D) that lies as x does: where the heads of a query are neighbours in x they are in the result, so that
+// what turns them into one axis is a view. NULL: row-major.
+static const int64_t *lie_like(zl_array x, const int64_t *dim, int64_t *stride) {
+    const int64_t *of = array_stride(x);
+    if (dim[1] == 1 || dim[2] == 1 || of[1] <= 0 || of[1] >= of[2] || of[3] != 1)
+        return NULL;
+    stride[3] = 1;
+    stride[1] = dim[3];
+    stride[2] = dim[1] * dim[3];
+    stride[0] = dim[2] * stride[2];
+    return stride;
+}
+
 static bool attend(const struct attention *a, zl_array *out) {
     zl_array in[INPUTS_MOST];
     int64_t arg[ARGS], dim[] = {a->q->dim[0], a->q->dim[1], a->q->dim[2], a->v->dim[3]};
-    int64_t state[] = {dim[0], dim[1], dim[2], 2};
+    int64_t state[] = {dim[0], dim[1], dim[2], 2}, stride[4];
     int count = list_inputs(a, in, arg);
-    const struct array_spec spec[] = {{.dtype = (zl_dtype)a->q->dtype, .ndim = 4, .dim = dim},
-                                      {.dtype = ZL_FLOAT32, .ndim = 4, .dim = state}};
+    const struct array_spec spec[] = {
+        {.dtype = (zl_dtype)a->q->dtype, .ndim = 4, .dim = dim, .stride = lie_like(a->q, dim, stride)},
+        {.dtype = ZL_FLOAT32, .ndim = 4, .dim = state}};
     out[0] = graph_call(&op_attention, count, in, ARGS, arg, 2, spec);
     out[1] = out[0] ? call_output(out[0]->call, 1) : NULL;
     return out[0];
@@ -55,7 +69,7 @@ static bool attend(const struct attention *a, zl_array *out) {
 
 static bool attend_back(const struct attention *from, zl_array *out) {
     zl_array in[INPUTS_MOST];
-    int64_t arg[ARGS];
+    int64_t arg[ARGS], stride[3][4];
     struct attention a = *from;
     if (!(a.state = zl_contiguous(a.state, false)))
         return false;
@@ -63,7 +77,10 @@ static bool attend_back(const struct attention *from, zl_array *out) {
     int outputs = a.sinks ? 4 : 3;
     struct array_spec spec[4] = {[3] = {.dtype = ZL_FLOAT32, .ndim = 3, .dim = a.q->dim}};
     for (int i = 0; i < 3; i++)
-        spec[i] = (struct array_spec){.dtype = (zl_dtype)in[i]->dtype, .ndim = 4, .dim = in[i]->dim};
+        spec[i] = (struct array_spec){.dtype = (zl_dtype)in[i]->dtype,
+                                      .ndim = 4,
+                                      .dim = in[i]->dim,
+                                      .stride = lie_like(in[i], in[i]->dim, stride[i])};
     out[0] = graph_call(&op_attention_vjp, count, in, ARGS, arg, outputs, spec);
     for (int i = 1; i < outputs; i++)
         out[i] = out[0] ? call_output(out[0]->call, i) : NULL;

@@ -322,6 +322,40 @@ TEST(attention_of_views) {
     CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
 }
 
+// Results lie as the inputs: where the heads of a line are neighbours, what turns them into one axis is a view. The bits are those of
+// results that are row-major.
+static void check_layout(zl_dtype dtype, const char *mode, int64_t shared) {
+    zl_array x = zl_random_normal(ZL_SHAPE(2, 50, 4 * shared + 8, 16), dtype, NULL, NULL, zl_random_key(1)),
+             part[3], same[3], got[4], want[4];
+    const int64_t heads[] = {0, 4 * shared, 4 * shared + 4, 4 * shared + 8};
+    for (int i = 0; i < 3; i++) {
+        zl_array from =
+            zl_slice(x, ZL_SHAPE(0, 0, heads[i], 0), ZL_SHAPE(2, 50, heads[i + 1], 16), ZL_SHAPE(1, 1, 1, 1));
+        part[i] = zl_swapaxes(from, 1, 2);
+        same[i] = zl_contiguous(part[i], false);
+    }
+    got[3] = zl_fast_scaled_dot_product_attention(part[0], part[1], part[2], 0.3, NULL, NULL, mode);
+    want[3] = zl_fast_scaled_dot_product_attention(same[0], same[1], same[2], 0.3, NULL, NULL, mode);
+    REQUIRE(zl_grad(zl_sum(zl_square(got[3])), 3, part, got) &&
+            zl_grad(zl_sum(zl_square(want[3])), 3, same, want));
+    for (int i = 0; i < 4; i++) {
+        zl_array flat = zl_flatten(zl_swapaxes(got[i], 1, 2), 2, 3);
+        CHECK(flat->call && shape_is_row_major(3, flat->dim, array_stride(flat)) &&
+              shape_is_row_major(4, want[i]->dim, array_stride(want[i])));
+        REQUIRE(zl_eval_all(2, (zl_array[]){flat, got[i]}));
+        CHECK(flat->storage == got[i]->storage);
+        if (!CHECK(zl_item_int(zl_array_equal(got[i], want[i], false)) == 1))
+            test_note("result %d of %s", i, zl_dtype_name(dtype));
+    }
+}
+
+TEST(attention_lies_as_its_inputs) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16};
+    for (int i = 0; i < 6; i++)
+        ZL_SCOPE
+            check_layout(dtypes[i % 3], i % 2 ? "causal" : NULL, 1 + i / 3);
+}
+
 // Contiguous elements that begin after the first one of their memory.
 TEST(attention_of_parts) {
     zl_array x = op_test_random(ZL_SHAPE(1 + 2 * 20 * 16), ZL_FLOAT16, -1, 1), part[3], same[3];

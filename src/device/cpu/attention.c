@@ -150,6 +150,39 @@ const float *cpu_attention_read(const struct attention_input *x, int64_t b, int6
     return room;
 }
 
+void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share) {
+    y->data = cpu_data(to);
+    y->item = (int64_t)array_item(to);
+    y->share = share;
+    y->lines = to->dim[2];
+    y->cols = to->dim[3];
+    for (int i = 0; i < 3; i++)
+        y->stride[i] = array_stride(to)[i] * y->item;
+    y->narrow = to->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[to->dtype][ZL_FLOAT32];
+}
+
+// Rows of one head.
+static void put_lines(const struct attention_output *y, char *to, int64_t count, const float *from,
+                      int64_t apart, float *room) {
+    const int64_t word = sizeof(float), line = y->cols * word;
+    if (!y->narrow) {
+        cpu_transpose(sizeof(float), to, y->stride[2], (const char *)from, apart * word, count, y->cols);
+        return;
+    }
+    cpu_transpose(sizeof(float), (char *)room, line, (const char *)from, apart * word, count, y->cols);
+    int64_t each = y->stride[2] == y->cols * y->item ? count : 1;
+    for (int64_t i = 0; i < count; i += each)
+        cpu_call_row(y->narrow, to + i * y->stride[2], (char *)room + i * line, NULL, NULL, each * y->cols);
+}
+
+void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, int64_t first, int64_t count,
+                       const float *from, int64_t apart, float *room) {
+    for (int64_t i = 0, n; i < count; i += n) {
+        n = MIN_OF(count - i, y->lines - (first + i) % y->lines);
+        put_lines(y, attention_place(y, b, m, first + i), n, from + i, apart, room);
+    }
+}
+
 // Panels -------------------------------------------------------------------------------------------------------------
 
 static struct gemm_packing packing_of(const struct attend *a, const struct attention_input *x) {

@@ -27,6 +27,14 @@ struct attention_input {
     row_fn *widen; // to float32; NULL: it is
 };
 
+// A result, whose lines are contiguous; rows as of an input.
+struct attention_output {
+    char *data;
+    int64_t stride[3]; // bytes
+    int64_t item, share, lines, cols;
+    row_fn *narrow; // from float32; NULL: it is
+};
+
 // Code for one size of vectors. All is float32. Scores are (keys x cols), of which cols is a multiple of a vector.
 struct attention_code {
     // Makes most the largest of what it was and the scores, a number a column. What was computed with the one before must be
@@ -92,6 +100,10 @@ static inline const char *attention_row(const struct attention_input *x, int64_t
     return x->data + b * x->stride[0] + (m * x->share + row / x->lines) * x->stride[1] + row % x->lines * x->stride[2];
 }
 
+static inline char *attention_place(const struct attention_output *y, int64_t b, int64_t m, int64_t row) {
+    return y->data + b * y->stride[0] + (m * y->share + row / y->lines) * y->stride[1] + row % y->lines * y->stride[2];
+}
+
 static inline float attention_sink(const struct attend *a, int64_t b, int64_t m, int64_t row) {
     return a->sinks[b * a->sink_stride + m * a->q.share + row / a->q.lines];
 }
@@ -116,6 +128,10 @@ static inline struct attention_span attention_span(const struct attend *a, int64
 // Rows as float32, columns one behind the other: where they are, or in room for count rows; *row: floats between them.
 const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
                                 float *room, int64_t *row);
+void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share);
+// Puts rows, `first` on: from row i in column i of lines that are `apart` floats from each other. room: for count rows.
+void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, int64_t first, int64_t count,
+                       const float *from, int64_t apart, float *room);
 // Bytes of count lines of k elements, as panels of `width` lines.
 static inline int64_t attention_packed(const struct attend *a, int64_t width, int64_t count, int64_t k) {
     return attention_round(count, width) * attention_round(k, a->kernel->step) * (int64_t)zl_dtype_size(a->kernel->dtype);

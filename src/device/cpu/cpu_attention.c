@@ -19,9 +19,7 @@ enum {
 
 struct forward {
     struct attend a;
-    char *out;
-    int64_t out_item;
-    row_fn *narrow; // NULL: the result is float32
+    struct attention_output out;
     float *state;
     float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
     int64_t block, blocks; // rows of one, and how many a matrix has
@@ -84,13 +82,9 @@ static void start(const struct forward *f, struct work *w) {
         w->most[i] = HIDDEN, w->sum[i] = 0;
 }
 
-// Where row `i` of the block goes: heads that share keys are neighbours.
-static int64_t place_of(const struct forward *f, const struct work *w, int64_t i) {
-    return (w->b * f->a.matrices + w->m) * f->a.rows + w->first + i;
-}
-
+// Heads that share keys are neighbours.
 static void keep_state(const struct forward *f, const struct work *w, float scale) {
-    float *to = f->state + 2 * place_of(f, w, 0);
+    float *to = f->state + 2 * ((w->b * f->a.matrices + w->m) * f->a.rows + w->first);
     const float most = w->top * (float)M_LN2, rest = (float)exp(w->top * M_LN2 - most);
     for (int64_t i = 0; w->top > 0 && i < w->count; i++)
         to[2 * i] = most, to[2 * i + 1] = w->sum[i] * rest;
@@ -178,15 +172,12 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
 // Lines of columns to rows of the result.
 static void finish_panel(const struct forward *f, struct work *w, int64_t i) {
     const struct attend *a = &f->a;
-    const int64_t cols = a->kernel->cols, word = sizeof(float), count = MIN_OF(cols, w->count - i);
+    const int64_t cols = a->kernel->cols, count = MIN_OF(cols, w->count - i);
     float *y = w->y + i * attention_round(a->width, a->kernel->rows), inverse[GEMM_COLS_MOST];
-    char *to = f->out + place_of(f, w, i) * a->width * f->out_item, *rows = f->narrow ? (char *)w->room : to;
     for (int64_t j = 0; j < cols; j++)
         inverse[j] = 1 / w->sum[i + j];
     a->code->scale_cols(y, a->width, cols, inverse);
-    cpu_transpose(sizeof(float), rows, a->width * word, (const char *)y, cols * word, count, a->width);
-    if (f->narrow)
-        cpu_call_row(f->narrow, to, rows, NULL, NULL, count * a->width);
+    cpu_attention_put(&f->out, w->b, w->m, w->first + i, count, y, cols, w->room);
 }
 
 static void attend_panels(const struct forward *f, struct work *w) {
@@ -215,10 +206,10 @@ static void attend_panels(const struct forward *f, struct work *w) {
 static void finish_row(const struct forward *f, struct work *w, int64_t i) {
     const struct attend *a = &f->a;
     float *y = w->y + i * a->width;
-    char *to = f->out + place_of(f, w, i) * a->width * f->out_item;
+    char *to = attention_place(&f->out, w->b, w->m, w->first + i);
     a->code->scale(y, a->width, 1 / w->sum[i]);
-    if (f->narrow)
-        cpu_call_row(f->narrow, to, (char *)y, NULL, NULL, a->width);
+    if (f->out.narrow)
+        cpu_call_row(f->out.narrow, to, (char *)y, NULL, NULL, a->width);
     else
         memcpy(to, y, sizeof(float) * (size_t)a->width);
 }
@@ -311,11 +302,11 @@ static void cut(struct forward *f) {
 bool cpu_attention(const struct call *c) {
     struct attention from = op_attention_read(c, c->in);
     zl_array out = call_output(c, 0);
-    struct forward f = {.out = cpu_data(out), .out_item = (int64_t)array_item(out)};
+    struct forward f = {0};
     if (!cpu_attention_open(&f.a, &from))
         return false;
     f.state = (float *)(void *)cpu_data(call_output(c, 1));
-    f.narrow = out->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[out->dtype][ZL_FLOAT32];
+    cpu_attention_output(&f.out, out, f.a.q.share);
     f.invariant = device_batch_invariant() || f.a.keys <= INVARIANT_KEYS;
     f.a.kernel = cpu_attention_kernel((zl_dtype)out->dtype, f.invariant ? INT64_MAX : f.a.rows);
     f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;

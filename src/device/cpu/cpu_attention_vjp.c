@@ -19,11 +19,9 @@ struct backward {
     struct attend a;
     struct attention_input y, g;
     const float *state;
-    char *out[3]; // dq, dk, dv
-    float *drain; // what each query adds to the cotangents of the sinks; NULL: there are none
-    int64_t item;
-    row_fn *narrow; // NULL: they are float32
-    int64_t parts;  // that the rows of a matrix are cut in, a chunk for each in turn
+    struct attention_output out[3]; // dq, dk, dv
+    float *drain;  // what each query adds to the cotangents of the sinks; NULL: there are none
+    int64_t parts; // that the rows of a matrix are cut in, a chunk for each in turn
     int64_t chunk;
     float *sums; // dk and dv of every part of every matrix; NULL: there is one
     atomic_bool failed;
@@ -203,17 +201,13 @@ static void run_block(const struct backward *f, struct work *w, int64_t i, int64
 
 // Panels of lines as rows of the result, `row` on.
 static void put(const struct backward *f, struct work *w, int which, int64_t row, int64_t count, float *from,
-                int64_t columns, float scale) {
+                float scale) {
     const struct attend *a = &f->a;
-    const int64_t cols = a->kernel->cols, word = sizeof(float);
-    for (int64_t i = 0, n; i < count; i += n) {
-        n = MIN_OF(cols, count - i);
+    const int64_t cols = a->kernel->cols, columns = f->out[which].cols;
+    for (int64_t i = 0; i < count; i += cols) {
         float *panel = panel_of(a, from, i, columns);
-        char *to = f->out[which] + (row + i) * columns * f->item, *rows = f->narrow ? (char *)w->room : to;
         a->code->scale(panel, columns * cols, scale);
-        cpu_transpose(sizeof(float), rows, columns * word, (const char *)panel, cols * word, n, columns);
-        if (f->narrow)
-            cpu_call_row(f->narrow, to, rows, NULL, NULL, n * columns);
+        cpu_attention_put(&f->out[which], w->b, w->m, row + i, MIN_OF(cols, count - i), panel, cols, w->room);
     }
 }
 
@@ -230,14 +224,13 @@ static void run_rows(const struct backward *f, struct work *w) {
         for (int64_t i = 0; i < w->count; i += QUERIES)
             run_block(f, w, i, key, n);
     }
-    put(f, w, 0, (w->b * a->matrices + w->m) * a->rows + w->first, w->count, w->dq, a->dim, a->scale);
+    put(f, w, 0, w->first, w->count, w->dq, a->scale);
 }
 
 static void put_keys(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    const int64_t at = (w->b * a->matrices + w->m) * a->keys;
-    put(f, w, 1, at, a->keys, w->dk, a->dim, a->scale);
-    put(f, w, 2, at, a->keys, w->dv, a->width, 1);
+    put(f, w, 1, 0, a->keys, w->dk, a->scale);
+    put(f, w, 2, 0, a->keys, w->dv, 1);
 }
 
 static void run_part(const struct backward *f, struct work *w, int64_t part) {
@@ -309,9 +302,8 @@ static bool cut(struct backward *f) {
 
 bool cpu_attention_vjp(const struct call *c) {
     struct attention from = op_attention_read(c, c->in);
-    zl_dtype dtype = (zl_dtype)from.q->dtype;
     union scalar room;
-    struct backward f = {.item = (int64_t)zl_dtype_size(dtype)};
+    struct backward f = {0};
     zl_array state = from.state;
     if (!cpu_attention_open(&f.a, &from))
         return false;
@@ -319,9 +311,8 @@ bool cpu_attention_vjp(const struct call *c) {
     cpu_attention_input(&f.a, &f.y, from.y, 4, f.a.q.share);
     cpu_attention_input(&f.a, &f.g, from.g, 5, f.a.q.share);
     f.state = array_data(state, &room);
-    f.narrow = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[dtype][ZL_FLOAT32];
     for (int i = 0; i < 3; i++)
-        f.out[i] = cpu_data(call_output(c, i));
+        cpu_attention_output(&f.out[i], call_output(c, i), i == 0 ? f.a.q.share : 1);
     f.drain = from.sinks ? (float *)(void *)cpu_data(call_output(c, 3)) : NULL;
     atomic_init(&f.failed, false);
     const int64_t matrices = f.a.batch * f.a.matrices;

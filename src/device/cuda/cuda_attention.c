@@ -64,7 +64,7 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
     a->tensor[ATTENTION_Q] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->q, k->q_stride);
     a->tensor[ATTENTION_K] = dnn_tensor(g, DNN_MEMORY, type, AXES, turned, turned_stride);
     a->tensor[ATTENTION_V] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->v, k->v_stride);
-    a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, type, AXES, out, NULL);
+    a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, type, AXES, out, k->o_stride);
     a->tensor[ATTENTION_SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
     int product = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, all, NULL);
     int scores = dnn_like(g, product, DNN_FLOAT32);
@@ -189,6 +189,7 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
         return KERNEL_NOT_TAKEN; // each number of keys would be another plan
     struct attention_key k = attention_key_of(p, &a);
     k.keeps = keeps;
+    memcpy(k.o_stride, array_stride(y), sizeof k.o_stride);
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;

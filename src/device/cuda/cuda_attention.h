@@ -12,7 +12,9 @@ enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES }; // 
 struct attention_key {
     int64_t q[ATTENTION_AXES], k[ATTENTION_AXES], v[ATTENTION_AXES];                      // sizes
     int64_t q_stride[ATTENTION_AXES], k_stride[ATTENTION_AXES], v_stride[ATTENTION_AXES]; // of their views
+    int64_t o_stride[ATTENTION_AXES]; // of the result
     int64_t g_stride[ATTENTION_AXES]; // of the cotangent's view, for the backward pass
+    int64_t of_stride[3][ATTENTION_AXES]; // of the cotangents of q, k and v
     int32_t dtype, causal, keeps, backward, unit, lane;
 };
 

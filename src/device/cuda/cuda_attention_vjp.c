@@ -7,6 +7,8 @@
 
 #include "device/cuda/cuda_attention.h"
 
+#include <string.h>
+
 #define SLOPES_MOST ((size_t)2 << 30) // bytes
 
 enum { SIZE_LEAST = 128 }; // of a head
@@ -43,7 +45,7 @@ static void add_inputs(struct dnn_graph *g, struct attention_plan *a, const stru
     a->tensor[ATTENTION_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, k->q_stride);
     a->tensor[ATTENTION_K] = add_turned(g, s->type, k->k, k->k_stride);
     a->tensor[ATTENTION_V] = add_turned(g, s->type, k->v, k->v_stride);
-    a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, NULL);
+    a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, k->o_stride);
     a->tensor[ATTENTION_G] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, k->g_stride);
     a->tensor[ATTENTION_KEPT] = dnn_tensor(g, DNN_MEMORY, DNN_FLOAT32, AXES, s->line, NULL);
     a->tensor[ATTENTION_SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
@@ -86,9 +88,10 @@ static int add_slopes(struct dnn_graph *g, struct attention_plan *a, const struc
 }
 
 // x turned, times b: a line a key, of heads of queries, of which those that share keys are added up. Its tensor.
-static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b, const int64_t *dim) {
+static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b, const int64_t *dim,
+                       const int64_t *stride) {
     int turned = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->turned, s->turned_stride);
-    int y = dnn_tensor(g, DNN_MEMORY, s->type, AXES, dim, NULL), all = y;
+    int y = dnn_tensor(g, DNN_MEMORY, s->type, AXES, dim, stride), all = y;
     dnn_turn(g, x, turned);
     if (dim[N] != s->scores[N])
         all = dnn_tensor(g, DNN_WITHIN, s->type, AXES,
@@ -102,7 +105,7 @@ static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b,
 static void add_of_queries(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
                            const struct sizes *s, int slopes) {
     int keys = dnn_tensor(g, DNN_WITHIN, s->type, AXES, k->k, k->k_stride);
-    a->tensor[ATTENTION_OF_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, NULL);
+    a->tensor[ATTENTION_OF_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, k->of_stride[0]);
     dnn_turn(g, (int)a->tensor[ATTENTION_K], keys);
     dnn_matmul(g, slopes, keys, (int)a->tensor[ATTENTION_OF_Q]);
 }
@@ -112,9 +115,11 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
     add_inputs(g, a, k, &s);
     add_less(g, a, &s);
     int weights = add_weights(g, a, k, &s);
-    a->tensor[ATTENTION_OF_V] = add_of_keys(g, &s, weights, (int)a->tensor[ATTENTION_G], k->v);
+    a->tensor[ATTENTION_OF_V] =
+        add_of_keys(g, &s, weights, (int)a->tensor[ATTENTION_G], k->v, k->of_stride[2]);
     int slopes = add_slopes(g, a, &s, weights);
-    a->tensor[ATTENTION_OF_K] = add_of_keys(g, &s, slopes, (int)a->tensor[ATTENTION_Q], k->k);
+    a->tensor[ATTENTION_OF_K] =
+        add_of_keys(g, &s, slopes, (int)a->tensor[ATTENTION_Q], k->k, k->of_stride[1]);
     add_of_queries(g, a, k, &s, slopes);
 }
 
@@ -139,22 +144,28 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
     struct attention_key k = attention_key_of(p, &a);
     bool any_strides = dnn_version() >= STRIDES_SINCE;
     k.backward = true;
-    if (any_strides)
+    for (int i = 0; i < 3; i++)
+        memcpy(k.of_stride[i], array_stride(call_output(c, i)), sizeof k.of_stride[i]);
+    if (any_strides) {
+        attention_strides(a.y, k.o_stride);
         attention_strides(a.g, k.g_stride);
-    else
+    } else {
+        shape_row_major(AXES, a.y->dim, k.o_stride);
         shape_row_major(AXES, a.g->dim, k.g_stride);
+    }
     struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan || plan->plan.workspace > SLOPES_MOST)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
+    void *(*bring)(const struct kernel_place *, zl_array, struct kernel_scratch *) =
+        any_strides ? attention_as_it_lies : attention_row_major;
     struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}}, of_state = {0};
     size_t line = (size_t)a.state->size / 2 * sizeof(float);
     void *memory[ATTENTION_TENSORS] = {
         [ATTENTION_Q] = attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
         [ATTENTION_K] = attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
         [ATTENTION_V] = attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
-        [ATTENTION_O] = attention_row_major(p, a.y, &copy[ATTENTION_O]),
-        [ATTENTION_G] =
-            (any_strides ? attention_as_it_lies : attention_row_major)(p, a.g, &copy[ATTENTION_G]),
+        [ATTENTION_O] = bring(p, a.y, &copy[ATTENTION_O]),
+        [ATTENTION_G] = bring(p, a.g, &copy[ATTENTION_G]),
         [ATTENTION_KEPT] = kernel_scratch_open(p, &copy[ATTENTION_KEPT], line),
         [ATTENTION_LESS] = kernel_scratch_open(p, &copy[ATTENTION_LESS], line),
         [ATTENTION_OF_Q] = kernel_reach(p, call_first(c)),

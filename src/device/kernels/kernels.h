@@ -200,7 +200,7 @@ struct kernel_work {
     bool wide;   // some size or position needs more than 31 bits: indices have 64
     bool failed; // an error was set
     int sizes;
-    int64_t size[32];
+    int64_t size[36];
     uint64_t numbers; // bit i: argument i is numbers as wide as indices are, which have 64 bits until it is launched
     struct kernel_call k;
 };

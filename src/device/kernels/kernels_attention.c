@@ -20,9 +20,9 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
                    zl_array rest) {
     const zl_array in[VIEWS_MOST] = {a->q, a->k, a->v, a->mask, a->sinks, a->y, a->g, a->state};
     const int64_t *q = a->q->dim, *k = a->k->dim, *v = a->v->dim;
-    int64_t table[VIEWS_MOST][5] = {{0}}, columns = kind == FORWARD      ? v[3]
-                                                    : kind == OF_QUERIES ? q[3]
-                                                                         : MAX_OF(q[3], v[3]);
+    int64_t table[VIEWS_MOST + 2][5] = {{0}}, columns = kind == FORWARD      ? v[3]
+                                                        : kind == OF_QUERIES ? q[3]
+                                                                             : MAX_OF(q[3], v[3]);
     int views = kind == FORWARD ? VIEWS : VIEWS_MOST;
     int32_t causal = a->causal, dtype = a->q->dtype, is_of_keys = kind == OF_KEYS;
     int32_t masked = !a->mask ? NO_MASK : a->mask->dtype == ZL_BOOL ? MASK_OF_TRUTHS : MASK_ADDED;
@@ -36,10 +36,12 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
         WORK_SIZES(&w, kernel_elements(view));
         lay_out(table[i], view);
     }
-    work_rows(&w, views, 5, &table[0][0], 5);
+    rest = rest ? rest : x;
+    lay_out(table[views], x);
+    lay_out(table[views + 1], rest);
+    work_rows(&w, kind == FORWARD ? views + 1 : views + 2, 5, &table[0][0], 5);
     work_value(&w, &scale, sizeof scale);
     work_value(&w, &causal, sizeof causal);
-    rest = rest ? rest : x;
     work_result(&w, x);
     work_result(&w, rest);
     WORK_SIZES(&w, kernel_elements(x), kernel_elements(rest));

@@ -83,6 +83,7 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
         work_sizes(w, 3, o[i].stride);
     work_sizes(w, 4, o[3].stride);
     WORK_SIZES(w, o[4].stride[1]);
+    work_sizes(w, 3, array_stride(call_first(c)));
     return work_file(w, "attention_few", "ITEM=%t,MASK=%t,SIZE=%d,WIDTH=%d,CAUSAL=%d,MASKED=%d,SINKS=%d", 7,
                      (const int32_t[]){a->q->dtype, is_truth ? ZL_BOOL : a->q->dtype, (int32_t)q[D],
                                        (int32_t)a->v->dim[D], a->causal && q[T] > 1,

@@ -118,6 +118,11 @@ static void add_view(struct flash_call *l, zl_array x) {
     add_strides(l, x->dim, lies ? array_stride(x) : row_major);
 }
 
+static void add_result(struct flash_call *l, zl_array x) {
+    work_place(&l->w, x);
+    add_strides(l, x->dim, array_stride(x));
+}
+
 static void add_row_major(struct flash_call *l, zl_array x) {
     if (x->offset == 0 && shape_is_row_major(x->ndim, x->dim, array_stride(x)))
         work_place(&l->w, x);
@@ -142,7 +147,7 @@ bool flash_attend(const struct kernel_place *p, const struct call *c, const stru
     add_view(&l, a->q);
     add_view(&l, a->k);
     add_view(&l, a->v);
-    work_place(&l.w, y);
+    add_result(&l, y);
     work_place(&l.w, f.keeps ? state : y);
     return launch(&l, &f);
 }
@@ -154,13 +159,10 @@ bool flash_attend_vjp(const struct kernel_place *p, const struct call *c, const 
     add_view(&l, a->q);
     add_view(&l, a->k);
     add_view(&l, a->v);
-    add_row_major(&l, a->y);
+    add_view(&l, a->y);
     add_view(&l, a->g);
     add_row_major(&l, a->state);
-    for (int i = 0; i < 3; i++) {
-        zl_array x = call_output(c, i);
-        work_place(&l.w, x);
-        add_strides(&l, x->dim, array_stride(x));
-    }
+    for (int i = 0; i < 3; i++)
+        add_result(&l, call_output(c, i));
     return launch(&l, &f);
 }
