@@ -90,8 +90,8 @@ static expr scale_of(expr b) {
     return SELECT(small, F32(0x1p64), SELECT(large, F32(0x1p-64), F32(1)));
 }
 
-// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite the first guess
-// is right, and the rest is not a number.
+// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite, and where the quotient
+// is too large to be, the first guess is right, and the rest is not finite.
 static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     expr scale = scale_of(b);
     a = MUL(a, scale);
@@ -100,7 +100,7 @@ static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     if (is_rough)
         return q;
     expr left = FMA(NEG(q), b, a);
-    return SELECT(EQ(left, left), FMA(left, inverse, q), q);
+    return SELECT(EQ(SUB(left, left), F32(0)), FMA(left, inverse, q), q);
 }
 
 // Values of a point ------------------------------------------------------------------------------------------------
