@@ -4,7 +4,7 @@
 How they are timed is in peers.py, what is timed in program_cases.py. One of the GPTs (on a GPU two) has a shape that the seed draws.
 `make bench-programs` makes an environment for it. With --check the exit status says whether speed and memory hold their bars. With
 --against FOLDER, the module zellige in FOLDER (the build/python of another tree) takes its turns too, and a program that is
-slower than 0.97 of it is below its bar. --save FILE writes the figures; those of our machines are in bench/results. With
+slower than 0.97 of it is below its bar. --save FILE writes the figures, of our machines to bench/results. With
 --baseline FILE, such figures are the bars instead: a program that has less than 0.9 of its ratio to PyTorch there is below its bar,
 and one that needs more than 1.1 of its ratio of memory is too heavy. Ratios are compared because machines differ.
 """
