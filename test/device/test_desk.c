@@ -25,6 +25,7 @@ static bool can_start_itself(void) {
 
 // Tests of the ops that desk.c names.
 static const char *const tests[] = {"op/test_create:",
+                                    "op/test_matmul:matmul_of_few",
                                     "op/test_reduce_ops:",
                                     "op/test_scan:running",
                                     "op/test_random:",

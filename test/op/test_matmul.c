@@ -77,6 +77,32 @@ TEST(matmul_against_sums) {
         }
 }
 
+// Few rows times columns that lie behind each other, which devices with kernels have one of their own for.
+TEST(matmul_of_few_rows) {
+    for (int64_t m = 1; m <= 5; m += 2)
+        ZL_SCOPE
+            check_product(m, m == 5 ? 128 : 132 + 32 * m, 6 + m, false, true);
+}
+
+// The cotangent of a matrix that was transposed is row-major, so that what updates the matrix reads it in its order.
+static bool sum_of_product(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    return zl_give(out, zl_sum(zl_square(zl_matmul(in[0], zl_transpose(in[1], ZL_ALL)))));
+}
+
+TEST(cotangents_of_transposed_matrices_are_row_major) {
+    zl_array in[] = {op_test_random(ZL_SHAPE(5, 7), ZL_FLOAT32, -1, 1),
+                     op_test_random(ZL_SHAPE(3, 7), ZL_FLOAT32, -1, 1)},
+             grad = NULL;
+    zl_outputs *values = zl_outputs_new();
+    REQUIRE(zl_value_and_grad((zl_fn){.call = sum_of_product}, 2, in, 1, (int[]){1}, values, &grad));
+    zl_array y = zl_matmul(in[0], zl_transpose(in[1], ZL_ALL));
+    zl_array want = zl_matmul(zl_transpose(zl_multiply(y, zl_scalar(2)), ZL_ALL), in[0]);
+    CHECK(array_is(grad, ARRAY_CONTIGUOUS));
+    CHECK_EQ_F64(zl_item(zl_allclose(grad, want, 1e-5, 1e-6, false)), 1);
+    zl_outputs_free(values);
+}
+
 TEST(other_products) {
     zl_array a = FLOATS(2, 2), v = FLOATS(2), n = op_test_range(ZL_SHAPE(2), ZL_INT32);
     CHECK_ARRAY(zl_addmm(zl_ones(ZL_SHAPE(2), ZL_FLOAT32), a, a, 0.5, 2), ZL_FLOAT32, ZL_SHAPE(2, 2), 3, 3.5,
