@@ -268,7 +268,7 @@ static bool insert(struct work *w) {
 
 static bool is_on_cpu(void) {
     int unit;
-    const char *name = zl_stream_device(zl_default_stream(), &unit);
+    const char *name = zl_stream_device(recorder.stream ? recorder.stream : zl_default_stream(), &unit);
     return !name || !strcmp(name, "cpu");
 }
 
