@@ -626,13 +626,18 @@ static zl_array call_few(void *data) {
                    : zl_matmul(part[1], b);
 }
 
+// Of dtypes but the first, one number of rows with one way to add stands for all: each has a kernel, and takes a compiler its time.
+static bool is_tried(size_t dtype, int m, bool adds) {
+    return dtype == 0 || test_long() || (m == (int)dtype + 1 && adds == (dtype % 2 == 1));
+}
+
 static void check_few_rows(void) {
     static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT16, ZL_FLOAT64};
     static const int sizes[][2] = {{1, 256}, {7, 1048}, {36, 1280}};
     for (size_t d = 0; d < (test_quick() ? 2 : COUNT(dtypes)); d++)
         for (size_t s = 0; s < COUNT(sizes); s++)
             for (int m = 1; m <= 5; m++)
-                for (int way = 0; way < 4; way++)
+                for (int way = is_tried(d, m, false) ? 0 : 2; way < (is_tried(d, m, true) ? 4 : 2); way++)
                     ZL_SCOPE {
                         struct few_rows p = {dtypes[d], m, sizes[s][0], sizes[s][1], way & 1, way >> 1};
                         agree("few rows", call_few, &p,

@@ -77,6 +77,16 @@ TEST(matmul_against_sums) {
         }
 }
 
+// Lines with gaps are gathered and widened, an odd number of elements at a time: the sanitizers see whether what is widened is aligned.
+TEST(vectors_times_half_floats_with_gaps) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16};
+    for (size_t d = 0; d < COUNT(dtypes); d++) {
+        zl_array wide = op_test_range(ZL_SHAPE(3, 10), dtypes[d]);
+        zl_array a = zl_slice(wide, ZL_SHAPE(0, 0), ZL_SHAPE(3, 10), ZL_SHAPE(1, 2));
+        CHECK_ARRAY(zl_matmul(a, zl_ones(ZL_SHAPE(5), dtypes[d])), dtypes[d], ZL_SHAPE(3), 20, 70, 120);
+    }
+}
+
 // Few rows times columns that lie behind each other, which devices with kernels have one of their own for.
 TEST(matmul_of_few_rows) {
     for (int64_t m = 1; m <= 5; m += 2)

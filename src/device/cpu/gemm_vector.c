@@ -223,13 +223,14 @@ static bool multiply_across(const struct gemv *v) {
 // Gathered, and widened if there is no reader of their dtype: some lines at a time.
 static bool multiply_gathered(const struct gemv *v) {
     int64_t line = v->k * (v->widen ? v->wide + v->item : v->item), lines = MAX_OF(GATHER / line, 1);
-    char *narrow = cpu_scratch(SCRATCH_LINES, (size_t)(lines * line)), *wide = narrow;
+    char *wide = cpu_scratch(SCRATCH_LINES, (size_t)(lines * line)),
+         *narrow = wide; // wide ones first: they are aligned so
     struct gemv some = *v;
-    if (!narrow)
+    if (!wide)
         return false;
     for (int64_t i = 0; i < v->rows; i += some.rows) {
         some.rows = MIN_OF(lines, v->rows - i);
-        wide = v->widen ? narrow + some.rows * v->k * v->item : narrow;
+        narrow = v->widen ? wide + some.rows * v->k * v->wide : wide;
         cpu_move((size_t)v->item, narrow, (struct stride2){v->k * v->item, v->item}, v->a + i * v->row,
                  (struct stride2){v->row, v->col}, some.rows, v->k);
         if (v->widen)
