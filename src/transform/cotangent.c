@@ -23,10 +23,9 @@ struct cotangent_parts {
 
 enum { PARTS_MOST = 1 << 14 }; // with the zeros between them fewer than a call has inputs
 
+// A sum of two does not depend on their order, so parts may follow the first whole cotangent.
 bool cotangent_add(struct cotangent *t, zl_array g) {
-    if (t->sum &&
-        !cotangent_join(
-            t)) // a sum of two does not depend on their order, so parts may follow the first whole one
+    if (t->sum && !cotangent_join(t))
         return false;
     t->sum = t->sum ? zl_add(t->sum, g) : g;
     return t->sum;

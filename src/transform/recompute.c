@@ -17,7 +17,7 @@ enum {
     DEEPEST = 12,    // steps that are copied for one reader
 };
 
-// Clones of a step, before which step of the replay they come.
+// A copy of a step, and the step of the replay before which it comes.
 struct copy {
     struct step step;
     int before, next; // next: of those before the same step

@@ -26,6 +26,8 @@ bool op_test_is_view(zl_array x, zl_array y);
 // 0, 1, 2, ... of a shape, and random numbers in [lo, hi).
 zl_array op_test_range(zl_shape shape, zl_dtype dtype);
 zl_array op_test_random(zl_shape shape, zl_dtype dtype, double lo, double hi);
+zl_array op_test_ready(zl_array x);          // x, evaluated
+bool     op_test_near(zl_array a, zl_array b); // whether all elements are within a millionth of each other
 
 // Every element as a double, row-major: count of them in memory that lives as long as the test's thread; NULL if x is.
 const double *op_test_values(zl_array x);

@@ -4,15 +4,6 @@
 
 #include "op/op_test.h"
 
-static zl_array ready(zl_array x) {
-    CHECK(zl_eval(x));
-    return x;
-}
-
-static bool near(zl_array a, zl_array b) {
-    return a && b && zl_item_int(zl_allclose(a, b, 1e-6, 1e-6, true)) == 1;
-}
-
 TEST(norms) {
     zl_array x = zl_from_f32((float[]){1, -1, 7, 1, 2, 3}, ZL_SHAPE(2, 3));
     zl_array weight = zl_from_f32((float[]){1, 2, 3}, ZL_SHAPE(3)),
@@ -48,25 +39,25 @@ static zl_array head(zl_array x, int64_t which) {
 }
 
 TEST(attention_of_shared_heads) {
-    zl_array q = ready(op_test_random(ZL_SHAPE(1, 4, 3, 5), ZL_FLOAT32, -1, 1));
-    zl_array k = ready(op_test_random(ZL_SHAPE(1, 2, 4, 5), ZL_FLOAT32, -1, 1));
-    zl_array v = ready(op_test_random(ZL_SHAPE(1, 2, 4, 2), ZL_FLOAT32, -1, 1));
-    zl_array mask = ready(op_test_random(ZL_SHAPE(3, 4), ZL_FLOAT32, -1, 1));
-    zl_array seen = ready(zl_tri(3, 4, 1, ZL_BOOL)),
-             never = ready(zl_where(seen, zl_scalar(0), zl_scalar(-1e30)));
-    zl_array plain = ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, NULL, NULL));
-    zl_array added = ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, mask, NULL, ""));
-    zl_array truth = ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, seen, NULL, NULL));
-    zl_array causal = ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, NULL, "causal"));
+    zl_array q = op_test_ready(op_test_random(ZL_SHAPE(1, 4, 3, 5), ZL_FLOAT32, -1, 1));
+    zl_array k = op_test_ready(op_test_random(ZL_SHAPE(1, 2, 4, 5), ZL_FLOAT32, -1, 1));
+    zl_array v = op_test_ready(op_test_random(ZL_SHAPE(1, 2, 4, 2), ZL_FLOAT32, -1, 1));
+    zl_array mask = op_test_ready(op_test_random(ZL_SHAPE(3, 4), ZL_FLOAT32, -1, 1));
+    zl_array seen = op_test_ready(zl_tri(3, 4, 1, ZL_BOOL)),
+             never = op_test_ready(zl_where(seen, zl_scalar(0), zl_scalar(-1e30)));
+    zl_array plain = op_test_ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, NULL, NULL));
+    zl_array added = op_test_ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, mask, NULL, ""));
+    zl_array truth = op_test_ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, seen, NULL, NULL));
+    zl_array causal = op_test_ready(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, NULL, "causal"));
     for (int i = 0; i < 4; i++) {
-        CHECK(near(head(plain, i), one_head(head(q, i), head(k, i / 2), head(v, i / 2), 0.4, NULL)));
-        CHECK(near(head(added, i), one_head(head(q, i), head(k, i / 2), head(v, i / 2), 0.4, mask)));
-        CHECK(near(head(truth, i), one_head(head(q, i), head(k, i / 2), head(v, i / 2), 0.4, never)));
+        CHECK(op_test_near(head(plain, i), one_head(head(q, i), head(k, i / 2), head(v, i / 2), 0.4, NULL)));
+        CHECK(op_test_near(head(added, i), one_head(head(q, i), head(k, i / 2), head(v, i / 2), 0.4, mask)));
+        CHECK(op_test_near(head(truth, i), one_head(head(q, i), head(k, i / 2), head(v, i / 2), 0.4, never)));
     }
-    CHECK(near(truth, causal));
+    CHECK(op_test_near(truth, causal));
     zl_array low = zl_full(ZL_SHAPE(4), zl_scalar(-1e30), ZL_FLOAT32),
              high = zl_full(ZL_SHAPE(4), zl_scalar(80), ZL_FLOAT32);
-    CHECK(near(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, low, NULL), plain));
+    CHECK(op_test_near(zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, low, NULL), plain));
     zl_array drained = zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, high, NULL);
     CHECK(zl_item(zl_max(zl_abs(drained))) < 1e-20);
 }

@@ -6,15 +6,6 @@
 #include "op/op_test.h"
 #include "op/ops.h"
 
-static zl_array ready(zl_array x) {
-    CHECK(zl_eval(x));
-    return x;
-}
-
-static bool near(zl_array a, zl_array b) {
-    return a && b && zl_item_int(zl_allclose(a, b, 1e-6, 1e-6, true)) == 1;
-}
-
 TEST(kernels_are_named_by_their_clauses) {
     struct op_kernel k = {.inputs = 0};
     op_kernel_set(&k, "rope", "ITEM=%s,WIDE=%s,LEAST=%d,MOST=%d,NONE=%d,SOME=%d", "bf16", "f32", INT_MIN,
@@ -27,9 +18,9 @@ TEST(kernels_are_named_by_their_clauses) {
 }
 
 TEST(rope_turns_pairs) {
-    zl_array x = ready(zl_reshape(zl_arange(1, 13, 1, ZL_FLOAT32), ZL_SHAPE(1, 2, 6))),
+    zl_array x = op_test_ready(zl_reshape(zl_arange(1, 13, 1, ZL_FLOAT32), ZL_SHAPE(1, 2, 6))),
              zero = zl_scalar_int(0);
-    zl_array y = ready(zl_fast_rope(x, 4, true, 100, 1, zero, NULL));
+    zl_array y = op_test_ready(zl_fast_rope(x, 4, true, 100, 1, zero, NULL));
     const float *v = zl_data_f32(y);
     REQUIRE(v);
     for (int i = 0; i < 6; i++)
@@ -38,11 +29,11 @@ TEST(rope_turns_pairs) {
     CHECK_NEAR(v[7], 7 * sin(1) + 8 * cos(1), 1e-5);
     CHECK_NEAR(v[8], 9 * cos(0.1) - 10 * sin(0.1), 1e-5);
     CHECK_EQ_F64(v[10], 11);
-    v = zl_data_f32(ready(zl_fast_rope(x, 4, false, 100, 1, zl_scalar_int(1), NULL)));
+    v = zl_data_f32(op_test_ready(zl_fast_rope(x, 4, false, 100, 1, zl_scalar_int(1), NULL)));
     CHECK_NEAR(v[0], 1 * cos(1) - 3 * sin(1), 1e-5);
     CHECK_NEAR(v[2], 1 * sin(1) + 3 * cos(1), 1e-5);
     zl_array freqs = zl_from_f32((float[]){1, 10}, ZL_SHAPE(2));
-    CHECK(near(zl_fast_rope(x, 4, true, NAN, 1, zero, freqs), y));
+    CHECK(op_test_near(zl_fast_rope(x, 4, true, NAN, 1, zero, freqs), y));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 4, true, 100, 1, zero, freqs));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 4, true, NAN, 1, zero, NULL));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_rope(x, 3, true, 100, 1, zero, NULL));
@@ -92,7 +83,8 @@ static zl_array waves(zl_shape shape, zl_dtype dtype) {
     int64_t size = 1;
     for (int i = 0; i < shape.ndim; i++)
         size *= shape.dim[i];
-    return ready(zl_reshape(zl_astype(zl_sin(zl_arange(0, (double)size, 1, ZL_FLOAT32)), dtype), shape));
+    return op_test_ready(
+        zl_reshape(zl_astype(zl_sin(zl_arange(0, (double)size, 1, ZL_FLOAT32)), dtype), shape));
 }
 
 // Lines and pairs of more than a tile, and heads that a thread takes together.
@@ -104,7 +96,7 @@ TEST(rope_of_large_arrays) {
 
 // Heads and positions that changed places are read where they lie; features that are no neighbours are copied.
 TEST(rope_of_views) {
-    zl_array x = ready(op_test_random(ZL_SHAPE(2, 17, 3, 24), ZL_FLOAT32, -2, 2));
+    zl_array x = op_test_ready(op_test_random(ZL_SHAPE(2, 17, 3, 24), ZL_FLOAT32, -2, 2));
     zl_array turned = zl_transpose(x, ZL_AXES(0, 2, 1, 3));
     zl_array part = zl_slice(turned, ZL_SHAPE(0, 1, 2, 4), ZL_SHAPE(2, 3, 17, 24), ZL_SHAPE(1, 1, 3, 1));
     CHECK(zl_fast_rope(part, 20, false, 10, 1, zl_scalar_int(1), NULL)->call->in[0] == part);
@@ -120,12 +112,13 @@ TEST(rope_of_views) {
 }
 
 TEST(rope_of_other_ranks) {
-    zl_array x = ready(op_test_random(ZL_SHAPE(2, 3, 4, 5, 8), ZL_FLOAT32, -2, 2)), at = zl_scalar_int(2);
-    zl_array y = ready(zl_fast_rope(x, 8, false, 100, 1, at, NULL));
-    CHECK(near(zl_flatten(y, 1, 2), zl_fast_rope(zl_flatten(x, 1, 2), 8, false, 100, 1, at, NULL)));
+    zl_array x = op_test_ready(op_test_random(ZL_SHAPE(2, 3, 4, 5, 8), ZL_FLOAT32, -2, 2)),
+             at = zl_scalar_int(2);
+    zl_array y = op_test_ready(zl_fast_rope(x, 8, false, 100, 1, at, NULL));
+    CHECK(op_test_near(zl_flatten(y, 1, 2), zl_fast_rope(zl_flatten(x, 1, 2), 8, false, 100, 1, at, NULL)));
     zl_array z = zl_take(zl_take(x, zl_scalar_int(1), 2), zl_scalar_int(1), 1);
-    CHECK(near(zl_take(zl_take(y, zl_scalar_int(1), 2), zl_scalar_int(1), 1),
-               zl_fast_rope(z, 8, false, 100, 1, at, NULL)));
+    CHECK(op_test_near(zl_take(zl_take(y, zl_scalar_int(1), 2), zl_scalar_int(1), 1),
+                       zl_fast_rope(z, 8, false, 100, 1, at, NULL)));
     CHECK_EMPTY(zl_fast_rope(zl_zeros(ZL_SHAPE(2, 0, 8), ZL_FLOAT32), 8, false, 100, 1, at, NULL), ZL_FLOAT32,
                 ZL_SHAPE(2, 0, 8));
 }
@@ -149,9 +142,9 @@ static bool each_of(void *data, int count, const zl_array *in, zl_outputs *out) 
 
 // Offsets and wave lengths of each of a batch.
 TEST(rope_of_batches) {
-    zl_array in[] = {ready(op_test_random(ZL_SHAPE(2, 2, 3, 6), ZL_FLOAT32, -2, 2)),
-                     ready(zl_from_i32((int32_t[]){1, 2, 30, 4, 5, 60}, ZL_SHAPE(3, 2))),
-                     ready(op_test_random(ZL_SHAPE(3, 2), ZL_FLOAT32, 1, 9))};
+    zl_array in[] = {op_test_ready(op_test_random(ZL_SHAPE(2, 2, 3, 6), ZL_FLOAT32, -2, 2)),
+                     op_test_ready(zl_from_i32((int32_t[]){1, 2, 30, 4, 5, 60}, ZL_SHAPE(3, 2))),
+                     op_test_ready(op_test_random(ZL_SHAPE(3, 2), ZL_FLOAT32, 1, 9))};
     for (int count = 2; count <= 3; count++)
         ZL_SCOPE {
             zl_outputs *out = zl_outputs_new();
