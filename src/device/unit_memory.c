@@ -14,14 +14,14 @@
 
 enum {
     POINTS = 64,     // marks that a lane keeps at once; an older one is as far as the one that took its place
-    ORDERED = 32,    // free blocks of one capacity that are kept in order
     MARK_NS = 20000, // between marks that nobody waits for yet: each costs as much as a third of a launch
     FAILURES = 8,    // points that are known to have failed; if there are more, so have all before them
     LANES = DEVICE_LANES,
 };
 
+// Free ones of a lane and a capacity are a pairing heap: none lies before what it is below.
 struct block {
-    struct block *next;
+    struct block *below, *next; // the first of those below, and the next beside it
     void *memory;
     unsigned lanes;       // that used it, by bit
     uint64_t used[LANES]; // points of these
@@ -29,10 +29,10 @@ struct block {
 
 // Points of a lane are LANES apart: the remainder is its number.
 struct lane {
-    struct map blocks;            // free ones, by capacity
+    struct map blocks;            // heaps of free ones, by capacity
     atomic_ullong point;          // the next
     atomic_ullong follows[LANES]; // points of other lanes after which this one comes
-    uint64_t done;                // a point up to which all is done
+    atomic_ullong done;           // a point up to which all is known to be done
     int64_t marked;               // when the last was, clock_ns()
     int failures;
     uint64_t failed[FAILURES], failed_until; // points; up to the second all
@@ -196,15 +196,31 @@ static bool wait_for(const struct device *d, int unit, int lane, int place) {
     return ok;
 }
 
+static bool is_known_done(struct unit *u, uint64_t point) {
+    return point <= atomic_load_explicit(&u->lane[lane_of(point)].done, memory_order_acquire);
+}
+
+static void note_done(struct unit *u, uint64_t point) {
+    atomic_ullong *done = &u->lane[lane_of(point)].done;
+    unsigned long long before = atomic_load(done);
+    while (before < point && !atomic_compare_exchange_weak(done, &before, point))
+        ;
+}
+
 bool device_wait(const struct device *d, int unit, uint64_t point) {
     struct unit *u = d->record && device_check(d) ? find(d, unit) : NULL;
     if (!u)
         return !d->record;
     int lane = lane_of(point);
+    if (is_known_done(u, point))
+        return is_sound(d, unit, point);
     lock_take(&u->lock);
     bool ok = next_point(u, lane) > point || mark(u, lane);
     lock_give(&u->lock);
-    return ok && is_sound(d, unit, point) && wait_for(d, unit, lane, place_of(point));
+    if (!ok || !is_sound(d, unit, point) || !wait_for(d, unit, lane, place_of(point)))
+        return false;
+    note_done(u, point);
+    return true;
 }
 
 // Between lanes --------------------------------------------------------------------------------------------------
@@ -256,13 +272,39 @@ static bool follow_lanes(struct unit *u, int lane, unsigned lanes) {
 
 // Under the unit's lock. Whether a point is known to be done; the host does not wait.
 static bool is_done(struct unit *u, uint64_t point) {
-    struct lane *l = &u->lane[lane_of(point)];
-    if (point > l->done && set_mark(u, point) && u->device->done(u->index, lane_of(point), place_of(point)))
-        l->done = point;
-    return point <= l->done;
+    if (!is_known_done(u, point) && set_mark(u, point) &&
+        u->device->done(u->index, lane_of(point), place_of(point)))
+        note_done(u, point);
+    return is_known_done(u, point);
 }
 
 // Memory ---------------------------------------------------------------------------------------------------------
+
+static struct block *meld(struct block *a, struct block *b) {
+    if (!a || !b)
+        return a ? a : b;
+    struct block *first = a->memory < b->memory ? a : b, *other = first == a ? b : a;
+    other->next = first->below;
+    first->below = other;
+    return first;
+}
+
+// What is left of a heap without its first: pairs are melded, then all of them.
+static struct block *without_first(struct block *first) {
+    struct block *pairs = NULL, *left = NULL;
+    for (struct block *b = first->below, *rest; b; b = rest) {
+        struct block *beside = b->next;
+        rest = beside ? beside->next : NULL;
+        b = meld(b, beside);
+        b->next = pairs;
+        pairs = b;
+    }
+    for (struct block *rest; pairs; pairs = rest) {
+        rest = pairs->next;
+        left = meld(left, pairs);
+    }
+    return left;
+}
 
 // Under the unit's lock. A block of the lane's own: what else used it comes before. NULL, with or without an error.
 static struct block *take_own(struct unit *u, int lane, size_t capacity) {
@@ -272,7 +314,7 @@ static struct block *take_own(struct unit *u, int lane, size_t capacity) {
         if (!follow(u, lane, b->used[__builtin_ctz(left)]))
             return NULL;
     if (b)
-        map_set(&l->blocks, &capacity, sizeof capacity, b->next);
+        map_set(&l->blocks, &capacity, sizeof capacity, without_first(b));
     return b;
 }
 
@@ -289,7 +331,7 @@ static struct block *take_other(struct unit *u, int lane, size_t capacity) {
         struct block *b = i == lane ? NULL : map_get(&u->lane[i].blocks, &capacity, sizeof capacity);
         if (!b || !is_unused(u, b))
             continue;
-        map_set(&u->lane[i].blocks, &capacity, sizeof capacity, b->next);
+        map_set(&u->lane[i].blocks, &capacity, sizeof capacity, without_first(b));
         return b;
     }
     return NULL;
@@ -315,19 +357,12 @@ static void *take_block(struct unit *u, int lane, size_t capacity) {
     return memory;
 }
 
-// The lowest address first, as far as that is soon found: a program that runs again then gets the same memory, and what is
-// prepared for that can be used again.
+// The lowest address is taken first: a program that runs again then gets the same memory, and what is prepared for that can be
+// used again.
 static bool insert(struct lane *l, struct block *b, size_t capacity) {
-    struct block *first = map_get(&l->blocks, &capacity, sizeof capacity), *before = NULL, *at = first;
-    for (int i = 0; i < ORDERED && at && at->memory < b->memory; i++) {
-        before = at;
-        at = at->next;
-    }
-    b->next = at;
-    if (!before)
-        return map_set(&l->blocks, &capacity, sizeof capacity, b);
-    before->next = b;
-    return true;
+    b->below = b->next = NULL;
+    return map_set(&l->blocks, &capacity, sizeof capacity,
+                   meld(map_get(&l->blocks, &capacity, sizeof capacity), b));
 }
 
 // Under the unit's lock. Memory of a lane, which lanes (bits) used; false: there is no memory to describe it.
@@ -360,9 +395,10 @@ static bool keep_block(struct unit *u, int lane, unsigned lanes, void *memory, s
 static void free_list(const void *key, size_t bytes, void *value, void *data) {
     const struct unit *u = data;
     size_t capacity;
+    struct block *left;
     __builtin_memcpy(&capacity, key, bytes);
-    for (struct block *b = value, *next; b; b = next) {
-        next = b->next;
+    for (struct block *b = value; b; b = left) {
+        left = without_first(b);
         u->device->free(u->index, b->memory);
         allocator_keep(-(int64_t)capacity, !u->is_host);
         memory_free(b);

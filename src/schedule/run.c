@@ -4,7 +4,10 @@
 
 #include "device/profile.h"
 
-enum { SLACK = 16384 }; // bytes by which memory that is taken over may be larger than needed
+enum {
+    SLACK = 16384, // bytes by which memory that is taken over may be larger than needed
+    SOURCES = 64,  // inputs that are looked at for memory that a result may take over
+};
 
 static void set_failure(zl_array a, struct failure *f) {
     failure_retain(f);
@@ -27,9 +30,10 @@ void run_fail(struct call *c, struct failure *f) {
 }
 
 void run_lose(struct call *c) {
-    struct failure *f = failure_new(ZL_ERROR_STATE,
-                                    "evaluation: an array was being computed by another thread when the process forked, and that thread "
-                                    "is not in the child: evaluate it before the fork, or compute it again in the child");
+    struct failure *f = failure_new(
+        ZL_ERROR_STATE,
+        "evaluation: an array was being computed by another thread when the process forked, and that thread "
+        "is not in the child: evaluate it before the fork, or compute it again in the child");
     c->detached = 1;
     for (int i = 0; i < c->outputs; i++)
         if (array_state(call_output(c, i)) == ARRAY_CLAIMED)
@@ -39,7 +43,8 @@ void run_lose(struct call *c) {
 
 // x's storage became that of the call's first output.
 static bool was_taken(const struct call *c, zl_array x) {
-    return c->op->kind != OP_VIEW && x->storage && x->storage == call_first(c)->storage && !array_is(x, ARRAY_INLINE);
+    return c->op->kind != OP_VIEW && x->storage && x->storage == call_first(c)->storage &&
+           !array_is(x, ARRAY_INLINE);
 }
 
 static bool any_taken(const struct run *r, int index) {
@@ -76,13 +81,16 @@ static bool inputs_ready(struct binding *b, int index) {
     for (int i = 0; i < c->inputs; i++) {
         zl_array x = c->in[i];
         enum array_state state = array_state(x);
-        if (LIKELY(state == ARRAY_READY) || state == ARRAY_CLAIMED) // claimed: computed inside the same program
+        if (LIKELY(state == ARRAY_READY) ||
+            state == ARRAY_CLAIMED) // claimed: computed inside the same program
             continue;
         if (state == ARRAY_FAILED) {
             run_fail(c, x->failure);
         } else {
-            error_set(ZL_ERROR_STATE, "%s: its input of shape %s was consumed by an earlier evaluation: retain it, or "
-                      "pass it to the same eval", c->op->name, array_text(x));
+            error_set(ZL_ERROR_STATE,
+                      "%s: its input of shape %s was consumed by an earlier evaluation: retain it, or "
+                      "pass it to the same eval",
+                      c->op->name, array_text(x));
             on_fail(b, index);
         }
         return false;
@@ -147,24 +155,64 @@ static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place)
     return false;
 }
 
-// The input keeps its share of the storage until its own call is finished.
-static bool take_dying(struct run *r, int index, zl_array out) {
+static bool dies_at(const struct run *r, int index, int k) {
+    return k < 64 && r->dies[index] >> k & 1;
+}
+
+// One that was there before and had several readers: the others have let it go since.
+static bool is_last_reader(const struct call *c, zl_array x) {
+    return !c->kept && array_state(x) == ARRAY_READY && (!x->call || x->call->detached) &&
+           (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == 1;
+}
+
+// Input k of call `index`. It keeps its share of the storage until its own call is finished.
+static bool take_input(struct run *r, int index, int k, zl_array out) {
     struct call *c = r->binding.call[index];
-    for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
-        zl_array x = c->in[__builtin_ctzll(dies)];
-        if (was_taken(c, x) || !can_take(out, x) || !claim(r, x->storage))
+    zl_array x = c->in[k];
+    if (!(dies_at(r, index, k) || is_last_reader(c, x)) || was_taken(c, x) || !can_take(out, x) ||
+        !claim(r, x->storage))
+        return false;
+    out->storage = storage_retain(x->storage);
+    counter_add(COUNTER_DONATIONS, 1);
+    return true;
+}
+
+// The call among [begin, end) that makes x; -1: none does.
+static int find_maker(const struct run *r, int begin, int end, zl_array x) {
+    int i = x->call ? end - 1 : -1;
+    while (i >= begin && r->binding.call[i] != x->call)
+        i--;
+    return i >= begin ? i : -1;
+}
+
+// The first input of what call `at` computes from, in the order of operands: a state that a step computes anew stays where it
+// was, whatever else dies there, and a program that runs again finds all memory as it was. left: calls that may still be looked at.
+static bool take_source(struct run *r, int begin, int index, int at, int *left) {
+    const struct call *c = r->binding.call[at];
+    zl_array out = call_first(r->binding.call[index]);
+    for (int k = 0; k < c->inputs && (*left)-- > 0; k++) {
+        int maker = find_maker(r, begin, at, c->in[k]);
+        if (maker >= 0 && take_source(r, begin, index, maker, left))
+            return true;
+        if (maker >= 0)
             continue;
-        out->storage = storage_retain(x->storage);
-        counter_add(COUNTER_DONATIONS, 1);
-        return true;
+        if (at == index && dies_at(r, index, k) && can_take(out, c->in[k]))
+            return true; // it takes it over when it is prepared
+        if (take_input(r, at, k, out))
+            return true;
     }
     return false;
 }
 
 static void on_take(struct binding *b, int begin, int index) {
-    for (int i = begin; i < index; i++) // of its own call the result takes inputs over when it is prepared
-        if (take_dying((struct run *)b, i, call_first(b->call[index])))
-            return;
+    struct run *r = (struct run *)b;
+    int left = SOURCES;
+    if (take_source(r, begin, index, index, &left))
+        return;
+    for (int i = begin; i < index; i++)
+        for (int k = 0; k < b->call[i]->inputs; k++)
+            if (take_input(r, i, k, call_first(b->call[index])))
+                return;
 }
 
 // Nothing is computed of empty arrays: they never reach a device.

@@ -10,6 +10,7 @@
 enum {
     ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
     ORDERED_MOST = 8,   // inputs of a call that are put in order
+    HEAVY_WITHIN = 64,  // inputs of elementwise calls that are looked at for what they are computed from
 };
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
@@ -283,6 +284,45 @@ static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *r
     return true;
 }
 
+// What call c is computed from, but not the elementwise calls between. left: calls that may still be looked at.
+static bool visit_heavy(struct tape *t, struct call *c, int *left) {
+    if (!is_light(c))
+        return visit(t, c);
+    for (int i = 0; i < c->inputs && (*left)-- > 0; i++)
+        if (is_wanted(c->in[i]) && c->in[i]->call->epoch != epoch && !visit_heavy(t, c->in[i]->call, left))
+            return false;
+    return true;
+}
+
+static bool visit_roots(struct tape *t, int begin, int end) {
+    for (int i = begin; i < end; i++)
+        if (!visit(t, t->root[i].call))
+            return false;
+    return true;
+}
+
+static int end_of_depth(const struct tape *t, int begin, int roots) {
+    int end = begin + 1;
+    while (end < roots && t->root[end].depth == t->root[begin].depth)
+        end++;
+    return end;
+}
+
+// Elementwise ends of roots come after the heavy calls of the next deeper ones: what an optimiser computes anew can then lie where it
+// was, since the backward pass has read it.
+static bool visit_by_depth(struct tape *t, int roots) {
+    int before = 0;
+    for (int begin = 0, end; begin < roots; before = begin, begin = end) {
+        end = end_of_depth(t, begin, roots);
+        for (int i = begin, left; i < end; i++)
+            if (left = HEAVY_WITHIN, !visit_heavy(t, t->root[i].call, &left))
+                return false;
+        if (!visit_roots(t, before, begin))
+            return false;
+    }
+    return visit_roots(t, before, roots);
+}
+
 // Walks again, now that depths are known.
 static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     int roots;
@@ -295,9 +335,7 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     t->of_depths = epoch;
     t->has_depths = true;
     begin(t);
-    bool ok = true;
-    for (int i = 0; ok && i < roots; i++)
-        ok = visit(t, t->root[i].call);
+    bool ok = visit_by_depth(t, roots);
     t->has_depths = false;
     return ok;
 }
