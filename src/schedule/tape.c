@@ -10,7 +10,7 @@
 enum {
     ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
     ORDERED_MOST = 8,   // inputs of a call that are put in order
-    HEAVY_WITHIN = 64,  // inputs of elementwise calls that are looked at for what they are computed from
+    ENDS = 64,          // inputs of the elementwise calls at a root's end that are looked at
 };
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
@@ -294,9 +294,29 @@ static bool visit_heavy(struct tape *t, struct call *c, int *left) {
     return true;
 }
 
+// Whether an elementwise end of a root reads an array that was computed before and that others read or hold.
+static bool reads_shared(const struct call *c, int *left) {
+    for (int i = 0; is_light(c) && i < c->inputs && (*left)-- > 0; i++) {
+        zl_array x = c->in[i];
+        if (array_state(x) == ARRAY_READY
+                ? !array_is(x, ARRAY_INLINE) &&
+                      (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) > 1
+                : is_wanted(x) && reads_shared(x->call, left))
+            return true;
+    }
+    return false;
+}
+
 static bool visit_roots(struct tape *t, int begin, int end) {
     for (int i = begin; i < end; i++)
         if (!visit(t, t->root[i].call))
+            return false;
+    return true;
+}
+
+static bool visit_heavy_of_roots(struct tape *t, int begin, int end) {
+    for (int i = begin, left; i < end; i++)
+        if (left = ENDS, !visit_heavy(t, t->root[i].call, &left))
             return false;
     return true;
 }
@@ -308,17 +328,23 @@ static int end_of_depth(const struct tape *t, int begin, int roots) {
     return end;
 }
 
-// Elementwise ends of roots come after the heavy calls of the next deeper ones: what an optimiser computes anew can then lie where it
-// was, since the backward pass has read it.
+static bool any_reads_shared(const struct tape *t, int begin, int end) {
+    bool any = false;
+    for (int i = begin, left; i < end && !any; i++)
+        any = (left = ENDS, reads_shared(t->root[i].call, &left));
+    return any;
+}
+
+// Elementwise ends of roots come after the heavy calls of the next deeper ones, where they read what others read too: what an
+// optimiser computes anew can then lie where it was, since the backward pass has read it.
 static bool visit_by_depth(struct tape *t, int roots) {
-    int before = 0;
-    for (int begin = 0, end; begin < roots; before = begin, begin = end) {
+    int before = 0, end;
+    for (int begin = 0; begin < roots; begin = end) {
         end = end_of_depth(t, begin, roots);
-        for (int i = begin, left; i < end; i++)
-            if (left = HEAVY_WITHIN, !visit_heavy(t, t->root[i].call, &left))
-                return false;
-        if (!visit_roots(t, before, begin))
+        bool waits = any_reads_shared(t, begin, end);
+        if (!(waits ? visit_heavy_of_roots : visit_roots)(t, begin, end) || !visit_roots(t, before, begin))
             return false;
+        before = begin;
     }
     return visit_roots(t, before, roots);
 }

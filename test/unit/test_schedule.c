@@ -125,6 +125,39 @@ TEST(donation_through_views_leaves_retained_arrays_alone) {
     zl_release(x);
 }
 
+// Those that are made of random bits: each is finished before the next one's bits are drawn.
+TEST(many_results_hold_little_else) {
+    enum { COUNT_OF = 40, SIZE = 100000 };
+    size_t before = zl_get_active_memory();
+    ZL_SCOPE {
+        zl_array all[COUNT_OF];
+        for (int i = 0; i < COUNT_OF; i++)
+            all[i] = zl_astype(
+                zl_exp(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(SIZE), ZL_FLOAT32, NULL)),
+                ZL_BFLOAT16);
+        zl_reset_peak_memory();
+        REQUIRE(zl_eval_all(COUNT_OF, all));
+        CHECK(zl_get_peak_memory() <= before + (size_t)SIZE * (2 * COUNT_OF + 4 * 8));
+    }
+}
+
+// A state that three calls read is computed anew where it was: once the others have read it, nobody can see that.
+TEST(what_several_read_is_written_in_place) {
+    enum { SIZE = 100000 };
+    zl_array w = zl_retain(zl_add(counting(SIZE), zl_scalar(0)));
+    REQUIRE(zl_eval(w));
+    const void *place = zl_data_f32(w);
+    ZL_SCOPE {
+        zl_array sum = zl_sum(zl_square(w)), most = zl_max(w);
+        zl_array next = zl_retain(zl_subtract(w, zl_multiply(zl_scalar(0.5), zl_divide(most, sum))));
+        zl_release(w);
+        REQUIRE(zl_eval(next));
+        CHECK(zl_data_f32(next) == place);
+        CHECK(fabs(zl_data_f32(next)[SIZE - 1] - (SIZE - 1)) < 1);
+        zl_release(next);
+    }
+}
+
 TEST(memory_counters_are_exact) {
     size_t active = zl_get_active_memory();
     zl_array x = zl_retain(zl_zeros(ZL_SHAPE(1024, 1024), ZL_FLOAT32));
