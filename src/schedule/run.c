@@ -177,6 +177,14 @@ static bool take_input(struct run *r, int index, int k, zl_array out) {
     return true;
 }
 
+// One of the inputs in_place that had other readers.
+static bool take_last(struct run *r, int index, zl_array out, uint64_t in_place) {
+    for (int k = 0; k < MIN_OF(r->binding.call[index]->inputs, 64); k++)
+        if (in_place >> k & 1 && take_input(r, index, k, out))
+            return true;
+    return false;
+}
+
 // The call among [begin, end) that makes x; -1: none does.
 static int find_maker(const struct run *r, int begin, int end, zl_array x) {
     int i = x->call ? end - 1 : -1;
@@ -229,7 +237,7 @@ static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
         return share_input(out, c->in[i]);
     if (out->storage) // taken
         return true;
-    if (i == 0 && r->dies[index] & in_place && take_over(r, index, out, in_place))
+    if (i == 0 && in_place && (take_over(r, index, out, in_place) || take_last(r, index, out, in_place)))
         return true;
     return (out->storage = new_storage(r, (size_t)out->size * array_item(out)));
 }

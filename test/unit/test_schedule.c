@@ -144,7 +144,9 @@ TEST(many_results_hold_little_else) {
 // A state that three calls read is computed anew where it was: once the others have read it, nobody can see that.
 TEST(what_several_read_is_written_in_place) {
     enum { SIZE = 100000 };
-    zl_array w = zl_retain(zl_add(counting(SIZE), zl_scalar(0)));
+    zl_array w = NULL;
+    ZL_SCOPE
+        w = zl_retain(zl_add(counting(SIZE), zl_scalar(0)));
     REQUIRE(zl_eval(w));
     const void *place = zl_data_f32(w);
     ZL_SCOPE {
