@@ -55,6 +55,28 @@ static zl_array multiply(const char *function, zl_array x, zl_array w) {
     return op_matmul_as(function, x, zl_matrix_transpose(zl_squeeze(w, (zl_axes){axes, w->ndim - 2})));
 }
 
+// Whether batch and channels have changed places, but not in memory.
+static bool is_swapped(zl_array x) {
+    const int64_t *stride = array_stride(x);
+    int last = x->ndim - 1;
+    return x->dim[0] > 1 && stride[0] == 1 && x->dim[last] > 1 && stride[last] > 1;
+}
+
+// The gradient of a kernel is convolved of such arrays, and lies as the kernel does. NULL: row-major.
+static const int64_t *lie_like(zl_array x, zl_array w, int ndim, const int64_t *dim, int64_t *stride) {
+    int64_t swapped[CONV_AXES + 2], first;
+    if (!is_swapped(x) || !is_swapped(w))
+        return NULL;
+    memcpy(swapped, dim, sizeof *dim * (size_t)ndim);
+    swapped[0] = dim[ndim - 1];
+    swapped[ndim - 1] = dim[0];
+    shape_row_major(ndim, swapped, stride);
+    first = stride[0];
+    stride[0] = stride[ndim - 1];
+    stride[ndim - 1] = first;
+    return stride;
+}
+
 // The call, of arrays that fit together.
 static zl_array convolve(const char *function, zl_array x, zl_array w, const struct conv *v) {
     int64_t dim[CONV_AXES + 2], arg[MOST_ARGS] = {v->in_batch ? -v->groups : v->groups, v->flip};
@@ -74,8 +96,10 @@ static zl_array convolve(const char *function, zl_array x, zl_array w, const str
         return zl_zeros((zl_shape){dim, v->axes + 2}, (zl_dtype)x->dtype);
     if (is_product(w, v))
         return multiply(function, x, w);
-    return op_dense(&op_conv, 2, (zl_array[]){x, w}, AXES + EACH * v->axes, arg, (zl_dtype)x->dtype,
-                    v->axes + 2, dim);
+    int64_t stride[CONV_AXES + 2];
+    struct array_spec spec = {.dtype = (zl_dtype)x->dtype, .ndim = v->axes + 2, .dim = dim};
+    spec.stride = lie_like(x, w, spec.ndim, dim, stride);
+    return op_call(&op_conv, 2, (zl_array[]){x, w}, AXES + EACH * v->axes, arg, &spec);
 }
 
 static const char *const general = "zl_conv_general";

@@ -395,6 +395,14 @@ TEST(conv_gradients_are_transposes) {
         }
 }
 
+// An optimiser reads it beside the kernel.
+TEST(gradients_of_kernels_lie_as_kernels_do) {
+    zl_array x = some(ZL_SHAPE(2, 9, 10, 6), ZL_FLOAT32), w = some(ZL_SHAPE(5, 3, 2, 6), ZL_FLOAT32), grad;
+    zl_array y = zl_conv2d(x, w, ZL_SHAPE(2, 1), ZL_SHAPE(1), ZL_SHAPE(1), 1);
+    REQUIRE(zl_grad(zl_sum(zl_square(y)), 1, &w, &grad) && zl_eval(grad));
+    CHECK(zl_is_contiguous(grad));
+}
+
 TEST(conv_of_complex_numbers) {
     zl_array x = op_test_random(ZL_SHAPE(2, 5, 3), ZL_FLOAT32, -1, 1),
              w = op_test_random(ZL_SHAPE(2, 2, 3), ZL_FLOAT32, -1, 1);

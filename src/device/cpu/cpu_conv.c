@@ -299,10 +299,10 @@ bool conv_run(struct convolution *v, const struct conv_kernel *w) {
     return ok && !atomic_load(&v->failed);
 }
 
-bool cpu_conv(const struct call *c) {
+// Into y, row-major.
+static bool compute(const struct call *c, char *y) {
     zl_array x = c->in[0], out = call_output(c, 0);
-    struct convolution v = {
-        .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = cpu_data(out)};
+    struct convolution v = {.dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = y};
     union scalar value[2];
     struct conv_room room = {0};
     set_axes(&v, c);
@@ -313,6 +313,21 @@ bool cpu_conv(const struct call *c) {
     }
     bool ok = set_input(&v, x, &value[0], &room);
     ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
+    conv_close_room(&room);
+    return ok;
+}
+
+bool cpu_conv(const struct call *c) {
+    zl_array out = call_output(c, 0);
+    int64_t dense[CONV_AXES + 2];
+    struct conv_room room = {0};
+    if (array_is(out, ARRAY_CONTIGUOUS))
+        return compute(c, cpu_data(out));
+    char *y = conv_open_room(&room, out->size * (int64_t)array_item(out));
+    bool ok = y && compute(c, y);
+    shape_row_major(out->ndim, out->dim, dense);
+    if (ok)
+        cpu_copy(array_item(out), out->ndim, out->dim, cpu_data(out), array_stride(out), y, dense);
     conv_close_room(&room);
     return ok;
 }

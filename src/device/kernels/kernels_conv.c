@@ -8,7 +8,7 @@ enum { STRIDE, LOW, DILATION, INPUT_DILATION, WINDOWS };
 
 // As the kernel has them.
 struct sizes {
-    int64_t by_x[2 + CONV_AXES], by_w[2 + CONV_AXES];
+    int64_t by_x[2 + CONV_AXES], by_w[2 + CONV_AXES], by_y[2 + CONV_AXES];
     int64_t size[SIZES][CONV_AXES], window[WINDOWS][CONV_AXES];
     int64_t by_group, flip; // by_group: from a group's channels of x to the next group's
 };
@@ -22,6 +22,7 @@ static void set_axis(struct sizes *s, int at, const struct conv_axis *a, zl_arra
                      int axis) {
     s->by_x[at + 1] = array_stride(x)[axis];
     s->by_w[at + 1] = array_stride(w)[axis];
+    s->by_y[at + 1] = array_stride(y)[axis];
     s->size[IN][at] = x->dim[axis];
     s->size[TAPS][at] = w->dim[axis];
     s->size[OUT][at] = y->dim[axis];
@@ -36,6 +37,7 @@ static struct sizes sizes_of(const struct call *c, const struct conv *v) {
     int last = x->ndim - 1;
     struct sizes s = {.by_x = {[0] = array_stride(x)[0], [4] = array_stride(x)[last]},
                       .by_w = {[0] = array_stride(w)[0], [4] = array_stride(w)[last]},
+                      .by_y = {[0] = array_stride(y)[0], [4] = array_stride(y)[last]},
                       .by_group =
                           v->in_batch ? y->dim[0] * array_stride(x)[0] : w->dim[last] * array_stride(x)[last],
                       .size = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
@@ -57,6 +59,7 @@ bool kernel_conv(const struct kernel_place *p, const struct call *c) {
     work_array(&k, w);
     work_value(&k, s.by_x, sizeof s.by_x);
     work_value(&k, s.by_w, sizeof s.by_w);
+    work_value(&k, s.by_y, sizeof s.by_y);
     work_value(&k, s.size, sizeof s.size);
     work_value(&k, s.window, sizeof s.window);
     work_value(&k, &s.by_group, sizeof s.by_group);

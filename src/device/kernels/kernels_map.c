@@ -136,19 +136,25 @@ static bool strides_fit(const struct map_group *m, int at, int width) {
     return fits;
 }
 
-static int width_of(const struct map_group *m) {
-    int width = widest_run(m);
-    if (m->l.size < RUN_LEAST || width < 2)
-        return 1;
+static bool width_fits(const struct map_group *m, int width) {
     for (int i = 0; i < m->g.inputs; i++) {
         bool strided = fuse_form(&m->r.f, i) == FUSE_STRIDED;
         if (strided && !strides_fit(m, i, width))
-            return 1;
+            return false;
         bool one = strided && m->l.stride[i][m->l.axes - 1] == 0;
         if (has_runs(m, i) && !one && m->g.input[i]->offset % width)
-            return 1;
+            return false;
     }
-    return width;
+    return true;
+}
+
+// Where 16 bytes do not lie together in all inputs, half of them or a quarter may.
+static int width_of(const struct map_group *m) {
+    int widest = m->l.size < RUN_LEAST ? 1 : widest_run(m);
+    for (int width = widest; width > 1 && 4 * width >= widest; width /= 2)
+        if (width_fits(m, width))
+            return width;
+    return 1;
 }
 
 static void lay_out(struct map_group *m) {
