@@ -150,7 +150,7 @@ def judge(case, best):
         return None, False
     if case.by_best:
         share = min(others) / ours if others else None
-        return share, None if share is None or case.group else share >= case.bar
+        return share, None if share is None or case.group else share >= case.bar and rate(case, ours) >= case.floor
     figure = rate(case, ours)
     return figure, figure <= case.bar if case.less else figure >= case.bar
 
@@ -162,6 +162,7 @@ def row(cells):
 def show(case, best, share, reached, why):
     columns = [f"{rate(case, best[n]):.3g}" if n in best else "–" for n in (case.ours, "torch", "jax", "mlx")]
     bar = f"{'≤' if case.less else '≥'} {case.bar:g}{'×' if case.by_best else ''}"
+    bar += f", ≥ {case.floor:g}" if case.floor else ""
     ratio = f"{share:.2f}" if case.by_best and share else ""
     verdict = "" if reached is None else REACHED if reached else MISSED
     note = "; ".join(f"{name}: {text}" for name, text in why.items() if name == case.ours)

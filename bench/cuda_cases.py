@@ -12,6 +12,7 @@ import numpy as np
 SIDE = 16384                       # elementwise and the like: SIDE * SIDE elements
 ROWS = (1024, 4096, 16384, 65536)  # lengths of lines of softmax
 TINY = 100                         # dependent launches
+FEW = 3.36                         # TB/s of attention of few queries over many keys: 0.7 of the H200's 4.8
 # Batch, height, width, channels, outputs, size of the kernel, stride, groups, and whether it is the transpose of one.
 CONVOLUTIONS = ((32, 56, 56, 64, 64, 3, 1, 1, False), (32, 56, 56, 128, 256, 3, 2, 1, False), (32, 28, 28, 512, 128, 1, 1, 1, False),
                 (32, 224, 224, 3, 64, 7, 2, 1, False), (32, 56, 56, 128, 128, 3, 1, 128, False),
@@ -37,6 +38,7 @@ class Case:
     scale: float      # of that unit
     bar: float = 0.0  # least rate, or, if by_best, least share of the best of the others; 0: none of its own
     by_best: bool = False
+    floor: float = 0.0  # of the rate, besides the bar
     less: bool = False  # the figure is a time: less is better
     group: str = ""     # cases whose shares have a median that must reach the bar
     ours: str = "zellige"
@@ -47,6 +49,13 @@ def gemm_shapes(seed):
     draw = random.Random(seed)
     sizes = [draw.choice((1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192)) for _ in range(21)]
     return [(4096,) * 3, (8192,) * 3, (2048, 8192, 4096)] + [tuple(sizes[i:i + 3]) for i in range(0, 21, 3)]
+
+
+def few_queries(seed):
+    """Batch, heads of keys, heads of queries for each, queries, keys, elements of a head; half of them have 8,192 keys or more."""
+    draw = random.Random(seed)
+    return [(draw.choice((1, 2, 4)), draw.choice((4, 8)), draw.choice((1, 2, 4)), (1, 4, 16)[i % 3],
+             int(2**draw.uniform(*((9, 13) if i % 2 else (13, 16)))), draw.choice((64, 128))) for i in range(8)]
 
 
 def cases(seed):
@@ -84,6 +93,12 @@ def cases(seed):
                 yield Case(f"own attention {heads}x{length}x{size}{' causal' * causal}", "attention",
                            (1, heads, length, length, size, causal), 4 * heads * length**2 * size / (1 + causal), "TFLOP/s", 1e12,
                            0.5, True, group="own attention", ours="zellige_own", peers=("torch",))
+    for batch, heads, each, queries, keys, size in few_queries(seed):
+        read = 2 * 2 * batch * heads * keys * size
+        copies = 1 + (128 << 20) // read  # more than the caches hold
+        yield Case(f"attention of {queries} queries {batch}x{heads}x{each}x{keys}x{size}", "few_queries",
+                   (batch, heads, each, queries, keys, size, copies), copies * read, "TB/s", 1e12, 1.0, True,
+                   floor=FEW if keys >= 8192 else 0, peers=("torch",))
     for columns in (4096, 14336):
         copies = 1 + (128 << 20) // (4096 * columns // 2)  # more than the caches hold
         yield Case(f"4 bits, one line times 4096x{columns}", "quantized", (columns, 4096, copies),
@@ -213,6 +228,12 @@ class Arrays:
         k, v = (self.normal((batch, heads, keys, size), "bfloat16") for _ in range(2))
         mask = "causal" if causal else None
         return self.repeat(lambda: self.m.fast.scaled_dot_product_attention(q, k, v, scale=size**-0.5, mask=mask))
+
+    def few_queries(self, batch, heads, each, queries, keys, size, copies):
+        q = self.normal((batch, heads * each, queries, size), "bfloat16")
+        many = [[self.normal((batch, heads, keys, size), "bfloat16") for _ in range(2)] for _ in range(copies)]
+        attend = self.m.fast.scaled_dot_product_attention
+        return self.repeat(lambda: [attend(q, k, v, scale=size**-0.5) for k, v in many])
 
     def attention_gradient(self, batch, heads, length, size, causal):
         q, k, v, g = (self.normal((batch, heads, length, size), "bfloat16") for _ in range(4))
@@ -434,6 +455,12 @@ class Torch:
                     attend(q, k, v, is_causal=causal)
             self.t.cuda.synchronize()
         return run
+
+    def few_queries(self, batch, heads, each, queries, keys, size, copies):
+        q = self.normal((batch, heads * each, queries, size), "bfloat16")
+        many = [[self.normal((batch, heads, keys, size), "bfloat16") for _ in range(2)] for _ in range(copies)]
+        attend = self.t.nn.functional.scaled_dot_product_attention
+        return self.repeat(lambda: [attend(q, k, v, enable_gqa=each > 1) for k, v in many])
 
     def attention_gradient(self, batch, heads, length, size, causal):
         q, k, v, g = (self.normal((batch, heads, length, size), "bfloat16") for _ in range(4))
