@@ -58,6 +58,21 @@ struct conv {
 };
 struct conv op_conv_read(const struct call *c);
 
+// fold.c: a call in parts. Of an axis, tap t of output o is the element start + o * step + t * apart of the result, which has `size`;
+// strides are those of the input, in elements.
+enum { FOLD_AXES = 3 };
+struct fold_axis {
+    int64_t size, start, step, apart, outs, taps, out_stride, tap_stride;
+};
+struct fold {
+    int64_t batch, batch_stride, channels;
+    struct fold_axis axis[FOLD_AXES];
+};
+struct fold op_fold_read(const struct call *c);
+// The cotangent of x, which is row-major, from that of a view that is not empty (arg: as of as_strided), if each axis of the view steps along
+// one of x and stays in it, or not at all. False: it is another view; true with *out NULL: an error.
+bool op_fold_view(zl_array g, zl_array x, int ndim, const int64_t *arg, zl_array *out);
+
 // matmul_fp8.c
 enum { FP8_SCALE, FP8_DTYPE, FP8_ARGS };
 

@@ -182,7 +182,8 @@ static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {
 static bool record_as_strided(const struct call *c, const zl_array *in, zl_array *out) {
     int ndim = c->args / 2;
     const int64_t *arg = call_args(c);
-    return (out[0] = zl_as_strided(in[0], (zl_shape){arg + 1, ndim}, (zl_shape){arg + 1 + ndim, ndim}, arg[0]));
+    return (out[0] =
+                zl_as_strided(in[0], (zl_shape){arg + 1, ndim}, (zl_shape){arg + 1 + ndim, ndim}, arg[0]));
 }
 
 static bool vmap_as_strided(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
@@ -205,21 +206,29 @@ static bool vmap_as_strided(const struct call *c, const zl_array *in, const int 
     return (out[0] = as_strided(x, ndim + 1, arg));
 }
 
-// Elements may be seen many times: what comes back to each is added up, at the positions that the view has.
+// The cotangent of any view: what comes back to each element is added at the positions that the view has.
+static zl_array scatter_view(zl_array x, zl_array g, int ndim, const int64_t *arg) {
+    zl_array counted = zl_arange_int(0, x->size, 1, ZL_INT64);
+    zl_array at = zl_flatten(counted ? as_strided(counted, ndim, arg) : NULL, 0, -1);
+    zl_array zeros = zl_zeros(ZL_SHAPE(x->size), (zl_dtype)x->dtype);
+    g = zl_expand_dims(zl_flatten(g, 0, -1), ZL_AXES(1));
+    if (!at || !g || !zeros)
+        return NULL;
+    return zl_reshape(op_scatter_slices(UPDATE_ADD, zeros, 1, &at, g, &(int64_t){0}),
+                      (zl_shape){x->dim, x->ndim});
+}
+
+// Elements may be seen many times.
 static zl_array vjp_as_strided(const struct call *c, int input, const zl_array *cotangent) {
-    zl_array x = c->in[0], counted = zl_arange_int(0, x->size, 1, ZL_INT64);
+    zl_array x = c->in[0], out, g = cotangent[0];
     int ndim = c->args / 2;
     const int64_t *arg = call_args(c);
     (void)input;
     if (call_output(c, 0)->size == 0)
         return op_zeros_of(x);
-    zl_array at = zl_flatten(counted ? as_strided(counted, ndim, arg) : NULL, 0, -1);
-    zl_array g = zl_expand_dims(zl_flatten(cotangent[0], 0, -1), ZL_AXES(1));
-    zl_array zeros = zl_zeros(ZL_SHAPE(x->size), (zl_dtype)x->dtype);
-    if (!at || !g || !zeros)
-        return NULL;
-    return zl_reshape(op_scatter_slices(UPDATE_ADD, zeros, 1, &at, g, &(int64_t){0}),
-                      (zl_shape){x->dim, x->ndim});
+    if (dtype_is_inexact((zl_dtype)x->dtype) && op_fold_view(g, x, ndim, arg, &out))
+        return out;
+    return scatter_view(x, g, ndim, arg);
 }
 
 // All that the strides reach lies in x.

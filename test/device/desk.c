@@ -36,6 +36,7 @@ static const struct op *const tiled[] = {
     &op_argreduce,
     &op_divmod,
     &op_scatter,
+    &op_fold,
     &op_put_along,
     &op_dynamic_slice_update,
     &op_sort,

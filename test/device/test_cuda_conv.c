@@ -46,7 +46,7 @@ static bool run(const struct kernel_place *p, const struct conv_patches *z, floa
     struct kernel_call k;
     kernel_begin_call(&k);
     kernel_add_memory(&k, from);
-    kernel_add(&k, z->table, sizeof z->table);
+    kernel_add(&k, z->table, (size_t)z->rows * sizeof *z->table);
     kernel_add_memory(&k, to);
     return kernel && kernel_launch_tiles(p, kernel, &k, z->symbols, z->symbol);
 }

@@ -26,9 +26,9 @@ struct conv_patches {
         char name[8]; // no other kernel has such a key
         int32_t folds, unit;
     } key;
-    int symbols;
-    int64_t symbol[11];
-    int32_t table[4][CONV_AXES];
+    int symbols, rows; // rows: of the table
+    int64_t symbol[16];
+    int32_t table[5][CONV_AXES];
 };
 struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds);
 struct tile_kernel *conv_patches_make(const void *key); // as of kernel_maker

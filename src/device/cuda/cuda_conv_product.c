@@ -52,44 +52,93 @@ bool conv_has_product(const struct conv_sizes *s) {
 
 // Kernels of patches --------------------------------------------------------------------------------------------------
 
-enum { FIRST, SECOND, LOW, STEP }; // rows of the kernels' table
+// Spatial axes are the last of three; those before them have one place, output and tap.
+static int axis_of(const struct conv_sizes *s, int i) {
+    return CONV_AXES - s->axes + i;
+}
 
-// Spatial axes are the last of three. What a flipped window does to an axis is in where its first tap is, and in the step.
-static void set_axis(struct conv_patches *z, const struct conv_sizes *s, int i) {
-    int at = CONV_AXES - s->axes + i, folds = z->key.folds;
-    int64_t size = s->x[i + 2], taps = s->w[i + 2], out = s->y[i + 2], stride = s->stride[i];
-    int64_t back = s->flip ? (taps - 1) * s->dilation[i] : 0;
-    int64_t *symbol = z->symbol + (folds ? 3 : 2);
-    symbol[at] = folds ? size : taps;
-    symbol[CONV_AXES + at] = folds ? stride : out;
-    z->table[FIRST][at] = (int32_t)(folds ? taps : size);
-    z->table[SECOND][at] = (int32_t)(folds ? out : stride);
+// What unfold.tile has of an axis: taps and outputs as symbols. Of a flipped window the first tap is the last, and steps go back.
+static void set_unfold(struct conv_patches *z, const struct conv_sizes *s, int i) {
+    enum { SIZE, STRIDE, LOW, STEP };
+    int at = axis_of(s, i);
+    int64_t *symbol = z->symbol + 2, back = s->flip ? (s->w[i + 2] - 1) * s->dilation[i] : 0;
+    symbol[at] = s->w[i + 2];
+    symbol[CONV_AXES + at] = s->y[i + 2];
+    z->table[SIZE][at] = (int32_t)s->x[i + 2];
+    z->table[STRIDE][at] = (int32_t)s->stride[i];
     z->table[LOW][at] = (int32_t)(s->low[i] - back);
     z->table[STEP][at] = (int32_t)(s->flip ? -s->dilation[i] : s->dilation[i]);
 }
 
-// As fold.tile and unfold.tile have them: n, packs, channels of the first, two sizes of each axis, elements of both memories.
-struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds) {
-    int64_t channels = s->x[1], patches = rows_of(s) * columns_of(s), inputs = inputs_of(s);
-    int32_t unit = channels % PACK == 0 ? PACK : 1;
-    int64_t packs = folds ? (channels + PACK - 1) / PACK : channels / unit, *symbol;
-    struct conv_patches z = {.key = {"patches", folds, unit}, .symbols = folds ? 11 : 9};
-    z.table[FIRST][0] = z.table[FIRST][1] = z.table[FIRST][2] = 1;
-    z.table[SECOND][0] = z.table[SECOND][1] = z.table[SECOND][2] = 1;
-    for (int i = 0; i < z.symbols; i++)
-        z.symbol[i] = 1;
-    symbol = z.symbol;
-    *symbol++ = (folds ? inputs : patches) / channels * packs;
-    *symbol++ = packs;
-    if (folds)
-        *symbol++ = channels;
-    symbol += 2 * CONV_AXES;
-    *symbol++ = (folds ? patches : inputs) / unit;
-    if (folds)
-        *symbol++ = inputs / unit;
+// As unfold.tile has them: n, packs, two sizes of each axis, elements of its input.
+static struct conv_patches unfold_of(const struct conv_sizes *s) {
+    int64_t channels = s->x[1], unit = channels % PACK == 0 ? PACK : 1;
+    struct conv_patches z = {.key = {"patches", 0, (int32_t)unit}, .symbols = 9, .rows = 4};
+    for (int i = 0; i < CONV_AXES; i++) {
+        z.symbol[2 + i] = z.symbol[2 + CONV_AXES + i] = 1;
+        z.table[0][i] = z.table[1][i] = 1;
+    }
+    z.symbol[0] = rows_of(s) * columns_of(s) / unit;
+    z.symbol[1] = channels / unit;
+    z.symbol[8] = inputs_of(s) / unit;
     for (int i = 0; i < s->axes; i++)
-        set_axis(&z, s, i);
+        set_unfold(&z, s, i);
     return z;
+}
+
+enum {
+    FOLD_N,
+    FOLD_PACKS,
+    FOLD_CHANNELS,
+    FOLD_SIZE,
+    FOLD_STRIDE = 6,
+    FOLD_APART = 9,
+    FOLD_EACH = 12,
+    FOLD_FROM,
+    FOLD_AT,
+    FOLD_TO
+};
+
+// What fold.tile has of an axis, whose outputs and taps lie so far apart in patches. A flipped window is read from its last tap on.
+static void set_fold(struct conv_patches *z, const struct conv_sizes *s, int i, int64_t out, int64_t tap) {
+    enum { OUTS, LOW, REACH, OUT, TAP };
+    int at = axis_of(s, i);
+    int64_t last = s->w[i + 2] - 1;
+    z->symbol[FOLD_SIZE + at] = s->x[i + 2];
+    z->symbol[FOLD_STRIDE + at] = s->stride[i];
+    z->symbol[FOLD_APART + at] = s->dilation[i];
+    z->symbol[FOLD_AT] += s->flip ? last * tap : 0;
+    z->table[OUTS][at] = (int32_t)s->y[i + 2];
+    z->table[LOW][at] = (int32_t)s->low[i];
+    z->table[REACH][at] = (int32_t)(last * s->dilation[i]);
+    z->table[OUT][at] = (int32_t)out;
+    z->table[TAP][at] = (int32_t)(s->flip ? -tap : tap);
+}
+
+static struct conv_patches fold_of(const struct conv_sizes *s) {
+    int64_t channels = s->x[1], unit = channels % PACK == 0 ? PACK : 1, packs = (channels + PACK - 1) / PACK;
+    struct conv_patches z = {.key = {"patches", 1, (int32_t)unit}, .symbols = 16, .rows = 5};
+    for (int i = 0; i < CONV_AXES; i++) {
+        z.symbol[FOLD_SIZE + i] = z.symbol[FOLD_STRIDE + i] = z.symbol[FOLD_APART + i] = 1;
+        z.table[0][i] = 1;
+    }
+    int64_t tap = channels / unit, out = columns_of(s) / unit;
+    for (int i = s->axes - 1; i >= 0; i--) {
+        set_fold(&z, s, i, out, tap);
+        tap *= s->w[i + 2];
+        out *= s->y[i + 2];
+    }
+    z.symbol[FOLD_N] = inputs_of(s) / channels * packs;
+    z.symbol[FOLD_PACKS] = packs;
+    z.symbol[FOLD_CHANNELS] = channels;
+    z.symbol[FOLD_EACH] = out;
+    z.symbol[FOLD_FROM] = rows_of(s) * columns_of(s) / unit;
+    z.symbol[FOLD_TO] = inputs_of(s) / unit;
+    return z;
+}
+
+struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds) {
+    return folds ? fold_of(s) : unfold_of(s);
 }
 
 struct tile_kernel *conv_patches_make(const void *data) {
@@ -106,7 +155,7 @@ static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool 
     struct kernel_call k;
     kernel_begin_call(&k);
     kernel_add_memory(&k, from);
-    kernel_add(&k, z.table, sizeof z.table);
+    kernel_add(&k, z.table, (size_t)z.rows * sizeof *z.table);
     kernel_add_memory(&k, to);
     return kernel && kernel_launch_tiles(p, kernel, &k, z.symbols, z.symbol);
 }
