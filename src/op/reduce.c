@@ -53,11 +53,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 
 // Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) --------------------
 
-// Elements that equal the extreme share its derivative.
+// Elements that equal the extreme share its derivative. Few are counted in bytes: there is a count for each while they are added.
 static zl_array extreme_weights(const struct call *c) {
-    zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
-    zl_array hit = zl_equal(c->in[0], call_output(c, 0));
-    zl_array hits = sum_over_same(c, zl_astype(hit, ZL_INT32));
+    zl_array x = c->in[0], y = call_output(c, 0);
+    zl_dtype dtype = (zl_dtype)x->dtype;
+    bool few = y->size && x->size / y->size <= UINT8_MAX && !op_follows(x);
+    zl_array hit = zl_equal(x, y);
+    zl_array hits = sum_over_same(c, zl_astype(hit, few ? ZL_UINT8 : ZL_INT32));
     zl_array share = zl_astype(zl_divide(op_number(ZL_FLOAT32, 1), hits), dtype);
     return zl_where(hit, share, op_number(dtype, 0));
 }

@@ -207,7 +207,8 @@ static void extremes_once(zl_dtype dtype, int lines, int n, int axis) {
         const double *line = value + i / 2 * n;
         int best = 0;
         for (int j = 1; j < n; j++)
-            if (!isnan(line[best]) && (isnan(line[j]) || (i % 2 ? line[j] > line[best] : line[j] < line[best])))
+            if (!isnan(line[best]) &&
+                (isnan(line[j]) || (i % 2 ? line[j] > line[best] : line[j] < line[best])))
                 best = j;
         CHECK_EQ_F64(got[i % 2][i / 2], best);
     }
@@ -233,6 +234,17 @@ TEST(gradient_of_extremes_is_shared) {
     zl_array zero = zl_from_f32((float[]){0, 3, 0, 2}, ZL_SHAPE(2, 2)), p;
     REQUIRE(zl_grad(zl_sum(zl_prod_axis(zero, 1, false)), 1, &zero, &p));
     CHECK_ARRAY(p, ZL_FLOAT32, ZL_SHAPE(2, 2), 3, 0, 2, 0);
+}
+
+// Of up to 255 elements, bytes count how many are equal.
+TEST(gradient_of_many_extremes_is_shared) {
+    for (int64_t n = 255; n <= 257; n++) {
+        zl_array x = op_test_ready(zl_ones(ZL_SHAPE(2, n), ZL_FLOAT32)), grad;
+        REQUIRE(zl_grad(zl_sum(zl_max_axis(x, 1, false)), 1, &x, &grad));
+        const double *got = op_test_values(grad);
+        CHECK_SAME_F64(got[0], (double)(1 / (float)n));
+        CHECK_SAME_F64(got[2 * n - 1], got[0]);
+    }
 }
 
 TEST(nearly_equal) {
