@@ -224,7 +224,7 @@ static void set_fold(const struct view *v, struct windows *w) {
         if (i < w->first || i > w->last)
             w->dim[i < w->first ? BATCH : CHANNELS] *= a.size;
         else
-            set_axis(w, i - w->first, &a);
+            set_axis(w, FOLD_AXES - 1 - w->last + i, &a); // the last of three: devices sum along that at once
     }
 }
 

@@ -22,6 +22,7 @@ static const struct view views[] = {
     VIEW("pool of volumes", (2, 4, 5, 6, 2), (2, 3, 2, 3, 2, 3, 2, 2), (240, 60, 24, 4, 60, 12, 2, 1), 0,
          &op_fold),
     VIEW("frames", (25), (5, 9), (4, 1), 0, &op_fold),
+    VIEW("many frames", (700), (300, 5), (2, 1), 3, &op_fold),
     VIEW("frames of some", (3, 25, 1, 1), (5, 9), (3, 1), 27, &op_fold),
     VIEW("dilated", (1, 12, 2), (1, 6, 3, 2), (24, 2, 6, 1), 0, &op_fold),
     VIEW("dilated and apart", (2, 20, 8), (2, 4, 3, 8), (160, 24, 16, 1), 8, &op_fold),
@@ -93,12 +94,12 @@ static void check_view(const struct view *v, zl_dtype dtype) {
 }
 
 TEST(fold_of_views) {
-    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT64, ZL_COMPLEX64};
+    static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT64, ZL_COMPLEX64};
     for (size_t i = 0; i < COUNT(views); i++)
-        for (size_t k = 0; k < COUNT(dtypes); k++)
-            ZL_SCOPE {
-                check_view(&views[i], dtypes[k]);
-            }
+        ZL_SCOPE {
+            check_view(&views[i], ZL_FLOAT32);
+            check_view(&views[i], dtypes[i % COUNT(dtypes)]);
+        }
 }
 
 // One number stands for all cotangents: nothing is read from memory.
@@ -153,15 +154,14 @@ static zl_array folded(zl_array x, zl_shape image, zl_shape strides) {
 }
 
 static zl_array windows_of(zl_array x) {
-    return zl_as_strided(x, ZL_SHAPE(2, 2, 3, 2, 2, 2), ZL_SHAPE(40, 10, 4, 10, 2, 1), 0);
+    return zl_as_strided(x, ZL_SHAPE(2, 2, 2, 2, 1), ZL_SHAPE(4, 1, 4, 1, 1), 0);
 }
 
-RULES(fold, ZL_SHAPE(2, 2, 3, 2, 2, 2),
-      folded(zl_square(x), ZL_SHAPE(2, 4, 5, 2), ZL_SHAPE(40, 10, 4, 10, 2, 1)))
+RULES(fold, ZL_SHAPE(2, 2, 2, 2, 1), folded(zl_square(x), ZL_SHAPE(3, 4, 1), ZL_SHAPE(4, 2, 4, 1, 1)))
 RULES(fold_of_patches, ZL_SHAPE(2, 3, 2), folded(zl_square(x), ZL_SHAPE(2, 6), ZL_SHAPE(6, 2, 1)))
-RULES(fold_of_fold, ZL_SHAPE(2, 4, 5, 2), gradient(x, zl_sum(zl_exp(windows_of(zl_square(x))))))
-RULES(fold_of_largest, ZL_SHAPE(2, 4, 5, 2),
-      gradient(x, zl_sum(zl_square(zl_max_axes(windows_of(x), ZL_AXES(3, 4), false)))))
+RULES(fold_of_fold, ZL_SHAPE(3, 4, 1), gradient(x, zl_sum(zl_exp(windows_of(zl_square(x))))))
+RULES(fold_of_largest, ZL_SHAPE(3, 4, 1),
+      gradient(x, zl_sum(zl_square(zl_max_axes(windows_of(x), ZL_AXES(2, 3), false)))))
 
 static bool pooled(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -169,7 +169,7 @@ static bool pooled(void *data, int count, const zl_array *in, zl_outputs *out) {
 }
 
 TEST(fold_when_compiled) {
-    zl_array x = op_test_ready(op_test_random(ZL_SHAPE(2, 4, 5, 2), ZL_FLOAT32, -2, 2));
+    zl_array x = op_test_ready(op_test_random(ZL_SHAPE(3, 4, 1), ZL_FLOAT32, -2, 2));
     zl_compiled c = zl_compile((zl_fn){.call = pooled}, false);
     zl_outputs *out = zl_outputs_new();
     CHECK(zl_compiled_call(c, NULL, 0, 1, &x, out));

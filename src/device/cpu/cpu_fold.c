@@ -4,6 +4,11 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
+enum {
+    SHORT = 16, // elements below which runs are not worth a call each
+    BLOCK = 256,
+};
+
 struct folding {
     struct fold fold;
     const char *x;
@@ -14,6 +19,8 @@ struct folding {
         runs; // elements that are added at once, and how many times for an output along the last axis
     int64_t parts;
     row_fn *widen, *narrow, *add; // the first two are NULL where dtypes are the same
+    scatter_fn *elements;  // NULL: runs are added as such, else their elements, those of many outputs at once
+    int64_t offset[BLOCK]; // bytes of a line from the first output to each of a block
 };
 
 // Outputs that have an element at `place` of an axis as one of their taps: from first on, to before end. Those of a dilated window may
@@ -48,6 +55,18 @@ static void add_run(const struct folding *f, char *to, const char *from, int64_t
         cpu_call_row(f->add, to, to, from, NULL, n);
 }
 
+// Taps from the last on: so outputs come in their order to each element.
+static void add_elements(const struct folding *f, char *to, const char *from) {
+    const struct fold_axis *a = &f->fold.axis[2];
+    int64_t channels = f->fold.channels;
+    for (int64_t t = a->taps - 1; t >= 0; t--)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t o = 0; o < a->outs; o += BLOCK)
+                f->elements(to + ((a->start + o * a->step + t * a->apart) * channels + c) * f->item,
+                            f->offset, from + (o * a->out_stride + t * a->tap_stride + c) * f->item,
+                            a->out_stride * f->item, MIN_OF(BLOCK, a->outs - o));
+}
+
 // Adds the line's part of all patches along the last axis.
 static void add_patches(const struct folding *f, char *to, const char *from) {
     const struct fold_axis *a = &f->fold.axis[2];
@@ -68,7 +87,7 @@ static void sum_line(const struct folding *f, char *to, int64_t line) {
             int64_t from = image * f->fold.batch_stride + i * a->out_stride + tap_a * a->tap_stride +
                            j * b->out_stride + tap_b * b->tap_stride;
             if (tap_a != NO_TAP && tap_b != NO_TAP)
-                add_patches(f, to, f->x + from * f->item);
+                (f->elements ? add_elements : add_patches)(f, to, f->x + from * f->item);
         }
 }
 
@@ -99,19 +118,29 @@ static void choose_rows(struct folding *f, zl_dtype dtype) {
     f->add = rows->op[TILE_ADD][wide][0];
 }
 
+static void choose_runs(struct folding *f, zl_dtype dtype) {
+    const struct fold_axis *last = &f->fold.axis[2];
+    int64_t channels = f->fold.channels;
+    bool dense = last->apart == 1 && (last->tap_stride == channels || last->taps == 1);
+    f->run = dense ? last->taps * channels : channels;
+    f->runs = dense ? 1 : last->taps;
+    if (f->widen || f->run >= SHORT)
+        return;
+    f->elements = cpu_scatter_elements(UPDATE_ADD, dtype);
+    for (int i = 0; i < BLOCK; i++)
+        f->offset[i] = i * last->step * channels * f->item;
+}
+
 bool cpu_fold(const struct call *c) {
     enum { PARTS_OF_THREAD = 4 };
     union scalar room;
     zl_array x = c->in[0], y = call_first(c);
     struct folding f = {
         .fold = op_fold_read(c), .x = array_data(x, &room), .y = cpu_data(y), .item = (int64_t)array_item(x)};
-    const struct fold_axis *last = &f.fold.axis[2];
-    int64_t channels = f.fold.channels, line = last->size * channels;
-    bool dense = last->apart == 1 && (last->tap_stride == channels || last->taps == 1);
-    f.run = dense ? last->taps * channels : channels;
-    f.runs = dense ? 1 : last->taps;
+    int64_t line = f.fold.axis[2].size * f.fold.channels;
     f.parts = MIN_OF(y->size / line, PARTS_OF_THREAD * pool_threads());
     choose_rows(&f, (zl_dtype)x->dtype);
+    choose_runs(&f, (zl_dtype)x->dtype);
     if (f.widen && !(f.lines = memory_alloc((size_t)(f.parts * line * f.wide))))
         return false;
     cpu_split(f.parts, CPU_SPLIT * f.parts / ((x->size + y->size) * f.item) + 1, sum_parts, &f);
