@@ -227,8 +227,9 @@ static void check_some(const struct kernel_driver *driver) {
 }
 
 // Two queries of two heads that share keys, in so many parts, the last of which has fewer keys. turned: heads of a
-// result are neighbours.
-static void check_few(const struct kernel_driver *driver, int64_t parts, bool has_sinks, bool turned) {
+// result are neighbours. lines: room for queries.
+static void check_few(const struct kernel_driver *driver, int64_t parts, bool has_sinks, bool turned,
+                      int lines) {
     enum { HEADS = 2, QUERIES = 2, SIZE = 16, EACH = 64 };
     const int64_t keys = parts * EACH - 5, line = SIZE, head = turned ? line : QUERIES * line,
                   query = turned ? HEADS * line : line;
@@ -247,10 +248,12 @@ static void check_few(const struct kernel_driver *driver, int64_t parts, bool ha
     zl_array out[] = {zl_astype(turned ? swap_heads(y) : y, ZL_FLOAT16),
                       zl_zeros(ZL_SHAPE(1, HEADS, QUERIES, 2), ZL_FLOAT32)};
     REQUIRE(zl_eval_all(6, in));
-    REQUIRE(run_tiles(driver,
-                      kernel_built_in("attention_few", "ITEM=f16,MASK=f16,SIZE=%d,WIDTH=%d,CAUSAL=1,SINKS=%d",
-                                      SIZE, SIZE, has_sinks),
-                      symbol, COUNT(in), in, 2, out));
+    REQUIRE(
+        run_tiles(driver,
+                  kernel_built_in("attention_few",
+                                  "ITEM=f16,MASK=f16,SIZE=%d,WIDTH=%d,CAUSAL=1,SINKS=%d,LINES=%d,STAGES=%d",
+                                  SIZE, SIZE, has_sinks, lines, lines == 16 ? 2 : 4),
+                  symbol, COUNT(in), in, 2, out));
     check_close("attention of few queries", turned ? swap_heads(out[0]) : out[0], y);
 }
 
@@ -259,7 +262,7 @@ static void check_parts(const struct kernel_driver *driver) {
     static const int64_t parts[] = {1, 9, 33, 70};
     for (int i = 0; i < (int)COUNT(parts); i++)
         ZL_SCOPE
-            check_few(driver, parts[i], i % 2, i / 2);
+            check_few(driver, parts[i], i % 2, i / 2, 16 << i % 3);
 }
 
 TEST(parts_of_keys_are_put_together) {

@@ -257,7 +257,8 @@ TEST(attention_of_few_queries) {
     static const struct attended cases[] = {
         {1, 4, 2, 1, 70, 16, 16, NO_MASK, false}, {2, 3, 1, 3, 67, 16, 16, CAUSAL, true},
         {1, 2, 2, 16, 65, 16, 16, BOOLS, false},  {1, 4, 1, 2, 120, 16, 32, NUMBERS, true},
-        {1, 1, 1, 1, 1, 16, 16, CAUSAL, false},
+        {1, 1, 1, 1, 1, 16, 16, CAUSAL, false},   {1, 4, 1, 12, 100, 32, 16, CAUSAL, true},
+        {1, 4, 2, 16, 80, 16, 16, NUMBERS, false},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         ZL_SCOPE {
