@@ -220,6 +220,19 @@ static void split(const struct view *v, int64_t group, int64_t each, const int64
     memcpy(out + at + 2, list + at + 1, sizeof *list * (size_t)(AXES - at - 1));
 }
 
+// Puts axes in the order of their strides in the copy, the shortest last: neighbours are moved at once.
+static void order_axes(int ndim, int64_t *dim, int64_t *copied, int64_t *lying) {
+    for (int i = 1; i < ndim; i++)
+        for (int k = i; k > 0 && copied[k - 1] < copied[k]; k--) {
+            int64_t *const lists[] = {dim, copied, lying};
+            for (int j = 0; j < 3; j++) {
+                int64_t moved = lists[j][k];
+                lists[j][k] = lists[j][k - 1];
+                lists[j][k - 1] = moved;
+            }
+        }
+}
+
 // Between an array as it lies and a copy as cuDNN has it.
 static bool move(const struct kernel_place *p, int axes, const struct view *v, zl_array x, void *copy,
                  bool back) {
@@ -230,6 +243,7 @@ static bool move(const struct kernel_place *p, int axes, const struct view *v, z
     split(v, v->groups, each, v->dim, dim);
     split(v, each * dense[at], dense[at], dense, copied);
     split(v, v->group_stride, v->stride[at], v->stride, lying);
+    order_axes(ndim, dim, copied, lying);
     void *lies = cuda_element(p, x);
     return lies && (back ? kernel_move(p, (zl_dtype)x->dtype, ndim, dim, lies, lying, copy, copied)
                          : kernel_move(p, (zl_dtype)x->dtype, ndim, dim, copy, copied, lies, lying));
