@@ -297,5 +297,5 @@ bool replay_recompute(struct replay *r) {
     map_free(&w.known);
     memory_free(w.copy);
     memory_free(w.maker);
-    return ok;
+    return ok && replay_drop_dead(r);
 }

@@ -241,8 +241,7 @@ static void drop_kept(struct replay *r, const bool *live) {
     r->kept_count = count;
 }
 
-// Steps and kept arrays that no result needs: calls that were passed over had more inputs than they gave on.
-static bool drop_dead(struct replay *r) {
+bool replay_drop_dead(struct replay *r) {
     bool *live = memory_zero((size_t)r->slots + 1);
     if (!live)
         return false;
@@ -307,7 +306,7 @@ struct replay *replay_make(const char *function, int count, const zl_array *in, 
     bool ok = list_calls(&b, count, in, tracer, results) && start(&b, count, tracer);
     for (int i = 0; ok && i < b.w.calls; i++)
         ok = add_call(&b, i);
-    ok = ok && add_results(&b, results) && drop_dead(r);
+    ok = ok && add_results(&b, results) && replay_drop_dead(r);
     end(&b);
     if (!ok)
         replay_release(r);

@@ -38,4 +38,8 @@ struct replay {
 bool replay_hold(struct call *c);
 void replay_let_go(struct call *c);
 
+// Drops steps and kept arrays that no result needs: calls that were passed over had more inputs than they gave on, and copies of what is
+// computed again may have all of its readers. False and an error when memory is out.
+bool replay_drop_dead(struct replay *r);
+
 #endif
