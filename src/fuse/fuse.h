@@ -1,8 +1,8 @@
 // fuse.h - which calls of a program become one kernel, and what that kernel computes.
 //
 // A device keeps a step for each call of a program. From one call on, fuse_find follows the calls that can run as one pass
-// over memory: they compute elements of one shape, and once one of them reduces the last axis, also one element a line. What
-// a device cannot do is in its struct fuse_limits. A recipe (fuse_write) says what a group computes; it is the key of a kernel
+// over memory: they compute elements of one shape, and once one of them reduces lines, also one element a line. A line lies along the last
+// axis or, in a group of columns, along the leading axes. What a device cannot do is in its struct fuse_limits. A recipe (fuse_write) says what a group computes; it is the key of a kernel
 // and all that its tile IR is built from. Memory, temporaries, layouts and launches belong to the devices.
 
 #ifndef FUSE_H
@@ -100,6 +100,7 @@ struct fuse_group {
     struct call *const *call;
     const struct fuse_limits *limits;
     int begin;
+    int columns; // leading axes that lines lie along; 0: they lie along the last axis
     // Found:
     int end;
     int ndim;
@@ -137,9 +138,13 @@ static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
     return shape_equal(x->ndim, x->dim, g->ndim, g->dim);
 }
 
-bool fuse_has_line_shape(const struct fuse_group *g, zl_array x); // one element a line: 1 for the last axis
+// One element a line: 1 for the axes of lines. In a group of columns leading axes may be missing.
+bool fuse_has_line_shape(const struct fuse_group *g, zl_array x);
 bool fuse_is_ready(const struct fuse_group *g, int index);        // nothing that a call reads from outside failed or is gone
 
+// Returns how many leading axes the next reduction from a call on is over, if it reduces the shape of that call and keeps an axis; 0: it does
+// not, or no group that begins there reaches it.
+int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int begin);
 // Finds the group that begins at a call, as far as limits allow, with its rows and uses. False: not even the first call fits.
 bool fuse_find(struct fuse_group *g);
 void fuse_find_uses(struct fuse_group *g); // what is stored, and until when results are read, from the kinds of rows

@@ -32,20 +32,40 @@ bool fuse_is_ready(const struct fuse_group *g, int index) {
 
 // Joining ----------------------------------------------------------------------------------------------------------
 
+static bool is_along(const struct fuse_group *g, int axis) {
+    return g->columns ? axis < g->columns : axis == g->ndim - 1;
+}
+
+// How many elements of x there are along an axis of the group, whose last axes are those of x.
+static int64_t dim_at(const struct fuse_group *g, zl_array x, int axis) {
+    int at = axis - (g->ndim - x->ndim);
+    return at < 0 ? 1 : x->dim[at];
+}
+
+// All elements of a line of the group read the same one of x, which may have fewer axes.
+static bool is_same_along(const struct fuse_group *g, zl_array x) {
+    bool same = x->ndim <= g->ndim;
+    for (int i = 0; same && i < g->ndim; i++)
+        same = !is_along(g, i) || dim_at(g, x, i) == 1;
+    return same;
+}
+
 bool fuse_has_line_shape(const struct fuse_group *g, zl_array x) {
-    return x->ndim == g->ndim && x->dim[g->ndim - 1] == 1 &&
-           shape_equal(g->ndim - 1, x->dim, g->ndim - 1, g->dim);
+    bool has = is_same_along(g, x) && (x->ndim == g->ndim || g->columns);
+    for (int i = 0; has && i < g->ndim; i++)
+        has = is_along(g, i) || dim_at(g, x, i) == g->dim[i];
+    return has;
 }
 
 // Contiguous elements, one for each line, stretched over all elements of their lines.
 static bool is_stretched(const struct fuse_group *g, zl_array x) {
     int64_t expected = 1;
-    if (!fuse_has_shape(g, x) || array_stride(x)[g->ndim - 1] != 0)
+    if (!fuse_has_shape(g, x))
         return false;
-    for (int i = g->ndim - 2; i >= 0; i--) {
-        if (x->dim[i] != 1 && array_stride(x)[i] != expected)
+    for (int i = g->ndim - 1; i >= 0; i--) {
+        if (x->dim[i] != 1 && array_stride(x)[i] != (is_along(g, i) ? 0 : expected))
             return false;
-        expected *= x->dim[i];
+        expected *= is_along(g, i) ? 1 : x->dim[i];
     }
     return true;
 }
@@ -64,9 +84,16 @@ static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
 }
 
 static bool is_of_lines(struct fuse_group *g, int index, int k) {
-    zl_array x = g->call[index]->in[k];
-    return fuse_is_outside(g, index, k) ? x->ndim == 0 || x->dim[x->ndim - 1] == 1
+    return fuse_is_outside(g, index, k) ? is_same_along(g, g->call[index]->in[k])
                                         : row_before(g, index, k)->of_lines;
+}
+
+// Columns are known when all elements have been read: none is computed from them in the same pass.
+static bool maps_elements(struct fuse_group *g, int index) {
+    bool good = fuse_has_shape(g, fuse_output(g, index));
+    for (int k = 0; good && g->columns && k < fuse_step(g, index)->inputs; k++)
+        good = fuse_is_outside(g, index, k) || !row_before(g, index, k)->of_lines;
+    return good;
 }
 
 // One element a line, from such elements or from what is the same along a line.
@@ -77,14 +104,29 @@ static bool maps_lines(struct fuse_group *g, int index) {
     return good;
 }
 
+// A reduction of its first axes, or of its last one, has them in order.
+static bool is_over(const struct call *c, int first, int count) {
+    bool is = c->args == count;
+    for (int i = 0; is && i < count; i++)
+        is = call_args(c)[i] == first + i;
+    return is;
+}
+
+static int64_t line_of(const struct fuse_group *g) {
+    int64_t line = 1;
+    for (int i = 0; i < g->ndim; i++)
+        line *= is_along(g, i) ? g->dim[i] : 1;
+    return line;
+}
+
 static bool reduces_lines(struct fuse_group *g, int index) {
     const struct fuse_limits *most = g->limits;
     const struct call *c = g->call[index];
     zl_array x = c->in[0];
-    if (g->reductions == most->reductions || !fuse_has_shape(g, x) || c->args != 1 ||
-        call_args(c)[0] != x->ndim - 1)
+    if (g->reductions == most->reductions || !fuse_has_shape(g, x) ||
+        !(g->columns ? is_over(c, 0, g->columns) : is_over(c, x->ndim - 1, 1)))
         return false;
-    int64_t line = x->dim[x->ndim - 1];
+    int64_t line = line_of(g);
     return line >= most->line_least && line <= most->line_most &&
            (fuse_is_outside(g, index, 0) || !row_before(g, index, 0)->of_lines);
 }
@@ -104,7 +146,7 @@ static bool join(struct fuse_group *g, int index) {
         joins = reduces_lines(g, index);
         break;
     case FUSE_MAP:
-        joins = fuse_has_shape(g, fuse_output(g, index));
+        joins = maps_elements(g, index);
         if (!joins) {
             *r = (struct fuse_row){.kind = ROW_LINES, .of_lines = true};
             joins = maps_lines(g, index);
@@ -119,7 +161,7 @@ static bool join(struct fuse_group *g, int index) {
     if (!joins || !fuse_is_ready(g, index) || (g->limits->joins && !g->limits->joins(g, index)))
         return false;
     if (r->kind == ROW_REDUCE) {
-        g->line = g->dim[g->ndim - 1];
+        g->line = line_of(g);
         g->reductions++;
     }
     return true;
@@ -215,9 +257,28 @@ static enum fuse_end settle(struct fuse_group *g) {
     return g->end > g->begin && g->limits->fits ? g->limits->fits(g) : FUSE_END_NONE;
 }
 
+static zl_array shape_of(const struct call *first) {
+    return first->op->kind == OP_REDUCE ? first->in[0] : call_first(first);
+}
+
+int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int begin) {
+    zl_array shape = shape_of(call[begin]);
+    for (int i = begin; i < MIN_OF(s->count, begin + FUSE_CALLS); i++) {
+        enum fuse_kind kind = (enum fuse_kind)fuse_step_at(s, i)->kind;
+        if (kind == FUSE_OTHER || kind == FUSE_PRODUCT)
+            break;
+        if (kind != FUSE_REDUCE)
+            continue;
+        zl_array x = call[i]->in[0];
+        bool leads = shape_equal(x->ndim, x->dim, shape->ndim, shape->dim) && call[i]->args < x->ndim &&
+                     is_over(call[i], 0, call[i]->args);
+        return leads ? call[i]->args : 0;
+    }
+    return 0;
+}
+
 bool fuse_find(struct fuse_group *g) {
-    const struct call *first = g->call[g->begin];
-    zl_array shape = first->op->kind == OP_REDUCE ? first->in[0] : call_first(first);
+    zl_array shape = shape_of(g->call[g->begin]);
     int most = MIN_OF(g->steps->count, g->begin + g->limits->calls);
     g->ndim = shape->ndim;
     g->dim = shape->dim;

@@ -180,6 +180,7 @@ void group_begin(struct group *g, const struct program *p, struct binding *b, in
     g->f.call = b->call;
     g->f.limits = &limits;
     g->f.begin = index;
+    g->f.columns = 0;
 }
 
 bool group_find(struct group *g, struct text *why) {

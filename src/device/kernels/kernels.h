@@ -257,6 +257,9 @@ bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct k
 // kernels_lines.c: the same of calls with reductions of the last axis among them; 0: there are none, or it does not pay.
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_lines(const struct program *program, struct call *const *call, int index);
+// kernels_columns.c: the same of calls with reductions of the leading axes among them.
+int kernel_run_columns(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+int kernel_count_columns(const struct program *program, struct call *const *call, int index);
 
 // Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);
@@ -270,6 +273,14 @@ kernel_question matmul_few_fits; // kernels_matmul_few.c: whether a product has 
 kernel_function kernel_matmul_few;
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
+// kernels_reduce.c: how threads share lines of `count` elements. Few lines are cut into parts, so that all of the device has something to do.
+// Where no line may depend on the number of others, long ones are.
+struct kernel_split {
+    int lanes;           // threads that share a line, or a pack of lines by columns
+    int64_t parts, each; // of a line; elements of a part, by columns whole turns of all lanes but in the last part
+};
+struct kernel_split kernel_split_columns(int64_t lines, int64_t count, int pack_bytes); // lines: packs of them
+int kernel_column_lanes(int64_t lines, int64_t count, int pack_bytes); // of what is not cut
 // Returns memory of the place, which s holds, with a row-major copy of x; NULL and an error.
 void *kernel_copy_out(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
 // Copies x, stretched to a shape, row-major to memory of the place.

@@ -167,6 +167,8 @@ static void run_all(const struct kernel_place *p, struct program *program, struc
     for (int i = 0; i < b->calls;) {
         const struct kernel_step *s = &program->step[i];
         int done = s->reduces ? kernel_run_lines(p, program, b, i) : 0;
+        if (!done && s->reduces)
+            done = kernel_run_columns(p, program, b, i);
         if (!done && s->is.kind == FUSE_MAP)
             done = kernel_run_maps(p, program, b, i);
         if (!done && step_is_other(s) && p->target->fuse)
@@ -208,6 +210,9 @@ int kernels_fuses(int unit, const struct program *p, const struct segment *s, in
     int lines = p->step[index].reduces ? kernel_count_lines(p, s->call, index) : 0;
     if (lines)
         return lines;
+    int columns = p->step[index].reduces ? kernel_count_columns(p, s->call, index) : 0;
+    if (columns)
+        return columns;
     int fused = step_is_other(&p->step[index]) && p->target->count ? p->target->count(p, s->call, index) : 0;
     if (fused)
         return fused;

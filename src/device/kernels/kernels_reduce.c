@@ -35,9 +35,9 @@ struct reduction {
     const struct call *call;
     zl_dtype from, to; // of what is read and what is written
     int rows, width;   // rows: lines are reduced by them; width: elements of a pack
-    int lanes;         // threads that share a line, or a pack of lines by columns
     struct kernel_layout kept, reduced;
-    int64_t parts, each, elements, at; // elements of x, and where its first one is
+    struct kernel_split split;
+    int64_t elements, at; // of x, and where its first one is
 };
 
 // Largest strides first, so that neighbours in the order of reduction are neighbours in memory.
@@ -105,66 +105,81 @@ static bool pack(struct reduction *r, int width) {
 
 // The most threads that share a pack of lines by columns: others of their group read its neighbours, as far as there are any, until
 // they have a whole line of the caches.
-static int most_lanes(const struct reduction *r) {
-    int run = RUN_BYTES / (r->width * (int)zl_dtype_size(r->from)), packs = PACKS_LEAST;
-    while (packs < run && packs < r->kept.size)
+static int most_lanes(int64_t lines, int pack_bytes) {
+    int run = RUN_BYTES / pack_bytes, packs = PACKS_LEAST;
+    while (packs < run && packs < lines)
         packs *= 2;
     return KERNEL_THREADS / packs;
 }
 
-// By columns few packs have many lanes, and each lane some elements. Where no line may depend on the number of others, nor do lanes.
-static int lanes_of_columns(const struct reduction *r, bool invariant) {
-    int lanes = 1, most = invariant ? INVARIANT_LANES : most_lanes(r);
-    while (lanes < most && 2 * TURN * lanes <= r->reduced.size && (invariant || lanes * r->kept.size < BUSY))
+// Few packs have many lanes, and each lane some elements. Where no line may depend on the number of others, nor do lanes.
+int kernel_column_lanes(int64_t lines, int64_t count, int pack_bytes) {
+    const bool invariant = device_batch_invariant();
+    int lanes = 1, most = invariant ? INVARIANT_LANES : most_lanes(lines, pack_bytes);
+    while (lanes < most && 2 * TURN * lanes <= count && (invariant || lanes * lines < BUSY))
         lanes *= 2;
     return lanes;
 }
 
-static int64_t parts_of(const struct reduction *r, bool invariant) {
-    int64_t count = r->reduced.size, threads = MAX_OF(r->kept.size * r->lanes, 1);
-    int64_t least = r->rows ? EACH * KERNEL_THREADS / r->width : EACH * r->lanes;
-    if (invariant)
-        return r->rows ? count / (INVARIANT_PART / r->width) : count / (INVARIANT_EACH * r->lanes);
-    return MIN_OF(BUSY / threads, count / least);
+static int64_t parts_of_rows(int64_t lines, int64_t count, int width) {
+    return device_batch_invariant() ? count / (INVARIANT_PART / width)
+                                    : MIN_OF(BUSY / MAX_OF(lines * op_kernel_lanes(count), 1),
+                                             count / (EACH * KERNEL_THREADS / width));
 }
 
-// Few lines are cut into parts, so that all of the device has something to do. Where no line may depend on the number of others, long
-// ones are. By columns all lanes take whole turns of a part, except of the last one.
+static int64_t parts_of_columns(int64_t lines, int64_t count, int lanes) {
+    return device_batch_invariant() ? count / (INVARIANT_EACH * lanes)
+                                    : MIN_OF(BUSY / MAX_OF(lines * lanes, 1), count / (EACH * lanes));
+}
+
+// Cuts `count` elements into about `parts` parts of whole turns, except for the last one.
+static void cut(struct kernel_split *s, int64_t count, int64_t parts, int64_t turn) {
+    parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
+    s->each = (count + parts * turn - 1) / (parts * turn) * turn;
+    s->parts = (count + s->each - 1) / s->each;
+}
+
+struct kernel_split kernel_split_columns(int64_t lines, int64_t count, int pack_bytes) {
+    struct kernel_split s = {.lanes = kernel_column_lanes(lines, count, pack_bytes)};
+    cut(&s, count, parts_of_columns(lines, count, s.lanes), TURN * s.lanes);
+    return s;
+}
+
+static struct kernel_split split_rows(int64_t lines, int64_t count, int width) {
+    struct kernel_split s;
+    cut(&s, count, parts_of_rows(lines, count, width), 1);
+    s.lanes = op_kernel_lanes(s.each);
+    return s;
+}
+
 static void choose(struct reduction *r) {
-    const bool invariant = device_batch_invariant();
-    int width = PACK_BYTES / (int)zl_dtype_size(r->from);
-    bool packs = r->kept.size * r->reduced.size >= PACK_LEAST || invariant;
+    int item = (int)zl_dtype_size(r->from), width = PACK_BYTES / item;
+    bool packs = r->kept.size * r->reduced.size >= PACK_LEAST || device_batch_invariant();
     r->rows = inner_stride(&r->reduced) < inner_stride(&r->kept);
     r->width = packs && pack(r, width) ? width : 1;
-    int64_t count = r->reduced.size;
-    r->lanes = r->rows ? op_kernel_lanes(count) : lanes_of_columns(r, invariant);
-    int64_t parts = MAX_OF(MIN_OF(parts_of(r, invariant), PARTS_MOST), 1),
-            turn = r->rows ? 1 : TURN * r->lanes;
-    r->each = (count + parts * turn - 1) / (parts * turn) * turn;
-    r->parts = (count + r->each - 1) / r->each;
-    if (r->rows)
-        r->lanes = op_kernel_lanes(r->each);
+    r->split = r->rows ? split_rows(r->kept.size, r->reduced.size, r->width)
+                       : kernel_split_columns(r->kept.size, r->reduced.size, r->width * item);
 }
 
 static bool launch(struct reduction *r, void *to, void *from) {
     struct kernel_work w;
     work_open(&w, r->place, r->call->op->name);
-    WORK_SIZES(&w, r->kept.size, r->reduced.size, r->parts, r->each, layout_inner(&r->kept),
+    WORK_SIZES(&w, r->kept.size, r->reduced.size, r->split.parts, r->split.each, layout_inner(&r->kept),
                layout_inner(&r->reduced), r->elements, r->at);
     work_memory(&w, from);
     work_table(&w, &r->kept);
     work_table(&w, &r->reduced);
     work_memory(&w, to);
-    w.wide |= r->kept.size * r->parts > KERNEL_NARROW;
+    w.wide |= r->kept.size * r->split.parts > KERNEL_NARROW;
     zl_dtype wide = tile_reduce_gives(r->from);
     enum tile_op combine = fuse_combines(r->call);
     bool single = r->reduced.axes <= 1;
     return r->rows ? WORK_FILE(&w, "reduce",
                                "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,WIDTH=%d,LANES=%d,SINGLE=%d,%i,COUNT=u%b",
-                               r->from, wide, r->to, combine, r->width, r->lanes, single)
+                               r->from, wide, r->to, combine, r->width, r->split.lanes, single)
                    : WORK_FILE(&w, "reduce_columns",
                                "ITEM=%t,WIDE=%t,TO=%t,COMBINE=%o,WIDTH=%d,LANES=%d,SINGLE=%d,%i", r->from,
-                               wide, r->to, combine, r->width, r->lanes, single);
+                               wide, r->to, combine, r->width, r->split.lanes, single);
 }
 
 // Parts of a line are neighbours by rows, and those of neighbouring lines by columns.
@@ -173,17 +188,18 @@ static bool launch_parts(struct reduction *r, void *to, void *from) {
     struct reduction join = *r;
     zl_dtype wide = tile_reduce_gives(r->from);
     int64_t lines = r->kept.size;
-    join.elements = lines * r->parts;
+    join.elements = lines * r->split.parts;
     join.width = r->rows ? 1 : r->width;
-    join.each = r->parts;
-    join.parts = 1;
+    join.split = (struct kernel_split){
+        r->rows ? op_kernel_lanes(r->split.parts)
+                : kernel_column_lanes(lines, r->split.parts, r->width * (int)zl_dtype_size(wide)),
+        1, r->split.parts};
     join.at = 0;
     r->to = join.from = wide;
     layout_begin(&join.kept, 1);
     layout_begin(&join.reduced, 1);
-    layout_push(&join.kept, lines, &(int64_t){r->rows ? r->parts : 1});
-    layout_push(&join.reduced, r->parts, &(int64_t){r->rows ? 1 : lines});
-    join.lanes = r->rows ? op_kernel_lanes(r->parts) : lanes_of_columns(&join, device_batch_invariant());
+    layout_push(&join.kept, lines, &(int64_t){r->rows ? r->split.parts : 1});
+    layout_push(&join.reduced, r->split.parts, &(int64_t){r->rows ? 1 : lines});
     bool done =
         kernel_scratch_open(r->place, &room, (size_t)(join.elements * join.width) * zl_dtype_size(wide)) &&
         launch(r, room.memory, from) && launch(&join, to, room.memory);
@@ -202,5 +218,5 @@ bool kernel_reduce(const struct kernel_place *p, const struct call *c) {
     split_axes(&r, c, x);
     choose(&r);
     void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
-    return to && from && (r.parts > 1 ? launch_parts(&r, to, from) : launch(&r, to, from));
+    return to && from && (r.split.parts > 1 ? launch_parts(&r, to, from) : launch(&r, to, from));
 }
