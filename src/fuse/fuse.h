@@ -57,7 +57,13 @@ enum row_kind {
     ROW_REDUCE,   // computes one element a line, from the elements of the line
     ROW_VIEW,     // is another name of what an earlier call computes
     ROW_PRODUCT,  // is the matrix product that the group begins with
+    ROW_ASIDE,    // is a view of what is made outside of the group, and as good as made there itself
 };
+
+// Nothing is computed of it.
+static inline bool row_is_view(enum row_kind kind) {
+    return kind == ROW_VIEW || kind == ROW_ASIDE;
+}
 
 struct fuse_row {
     uint8_t kind;  // enum row_kind
@@ -88,6 +94,7 @@ struct fuse_limits {
     int64_t line_short;            // for words, the device checks it
     bool bitcasts;                 // views may have another dtype
     bool products;                 // a matrix product may come first
+    bool asides;                   // views of what is made outside may be between
     // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.
     bool (*joins)(struct fuse_group *g, int index);
     // What keeps the group, whose uses are known, from being one kernel: then it is tried without its last call. NULL: nothing.
@@ -125,13 +132,14 @@ static inline zl_array fuse_output(const struct fuse_group *g, int index) {
 
 // The input is made outside the group.
 static inline bool fuse_is_outside(const struct fuse_group *g, int index, int k) {
-    return fuse_step(g, index)->source[k] < g->begin;
+    int source = fuse_step(g, index)->source[k];
+    return source < g->begin || fuse_row(g, source)->kind == ROW_ASIDE;
 }
 
 // The kernel writes the call's result to memory.
 static inline bool fuse_is_output(const struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
-    return r->stored && r->kind != ROW_VIEW && r->kind != ROW_PRODUCT;
+    return r->stored && !row_is_view((enum row_kind)r->kind) && r->kind != ROW_PRODUCT;
 }
 
 static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {

@@ -83,6 +83,12 @@ static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
     return fuse_has_line_shape(g, out) ? array_is(out, ARRAY_CONTIGUOUS) : is_stretched(g, out);
 }
 
+static bool is_aside(const struct fuse_group *g, int index) {
+    const struct call *c = g->call[index];
+    return g->limits->asides && index > g->begin && c->inputs == 1 && c->outputs == 1 &&
+           fuse_is_outside(g, index, 0);
+}
+
 static bool is_of_lines(struct fuse_group *g, int index, int k) {
     return fuse_is_outside(g, index, k) ? is_same_along(g, g->call[index]->in[k])
                                         : row_before(g, index, k)->of_lines;
@@ -138,8 +144,8 @@ static bool join(struct fuse_group *g, int index) {
     *r = (struct fuse_row){.kind = ROW_ELEMENTS};
     switch ((enum fuse_kind)fuse_step(g, index)->kind) {
     case FUSE_VIEW:
-        r->kind = ROW_VIEW;
-        joins = is_alias(g, index, r);
+        r->kind = is_aside(g, index) ? ROW_ASIDE : ROW_VIEW;
+        joins = r->kind == ROW_ASIDE || is_alias(g, index, r);
         break;
     case FUSE_REDUCE:
         *r = (struct fuse_row){.kind = ROW_REDUCE, .of_lines = true};
@@ -209,7 +215,8 @@ static void count_inputs(struct fuse_group *g, int *inputs) {
     zl_array input[FUSE_OPERANDS];
     int count = 0;
     for (int i = g->begin; i < g->end; i++) {
-        int operands = fuse_row(g, i)->kind == ROW_PRODUCT ? 0 : fuse_step(g, i)->inputs;
+        enum row_kind kind = (enum row_kind)fuse_row(g, i)->kind;
+        int operands = kind == ROW_PRODUCT || kind == ROW_ASIDE ? 0 : fuse_step(g, i)->inputs;
         for (int k = 0; k < operands; k++) {
             int at = 0;
             if (!fuse_is_outside(g, i, k))
@@ -232,7 +239,8 @@ static int count_outputs(const struct fuse_group *g) {
     int count = 0;
     for (int i = g->begin; i < g->end; i++) {
         const struct fuse_step *s = fuse_step(g, i);
-        bool has_memory = fuse_row(g, i)->kind != ROW_VIEW && fuse_row(g, i)->kind != ROW_PRODUCT;
+        enum row_kind kind = (enum row_kind)fuse_row(g, i)->kind;
+        bool has_memory = !row_is_view(kind) && kind != ROW_PRODUCT;
         count += has_memory && (s->needed || s->last >= g->end);
     }
     return count;
@@ -251,7 +259,7 @@ static void drop_surplus(struct fuse_group *g) {
 
 // Views at the end are of no use to the kernel.
 static enum fuse_end settle(struct fuse_group *g) {
-    while (g->end > g->begin && fuse_row(g, g->end - 1)->kind == ROW_VIEW)
+    while (g->end > g->begin && row_is_view((enum row_kind)fuse_row(g, g->end - 1)->kind))
         g->end--;
     fuse_find_uses(g);
     return g->end > g->begin && g->limits->fits ? g->limits->fits(g) : FUSE_END_NONE;

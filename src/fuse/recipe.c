@@ -63,14 +63,16 @@ static void add_view(struct fuse_writer *w, int index) {
 
 bool fuse_is_result(const struct fuse_writer *w, int index) {
     const struct fuse_row *r = fuse_row(w->g, index);
-    return r->kind != ROW_VIEW && (r->stored || r->until >= w->end);
+    return !row_is_view((enum row_kind)r->kind) && (r->stored || r->until >= w->end);
 }
 
 bool fuse_write(struct fuse_writer *w) {
     struct fuse_recipe *r = w->r;
     memset(r, 0, offsetof(struct fuse_recipe, row));
     for (int i = w->begin; i < w->end; i++)
-        if (fuse_row(w->g, i)->kind == ROW_VIEW)
+        if (fuse_row(w->g, i)->kind == ROW_ASIDE)
+            w->number[i - w->begin] = -1;
+        else if (fuse_row(w->g, i)->kind == ROW_VIEW)
             add_view(w, i);
         else if (!add_row(w, i))
             return false;

@@ -19,7 +19,7 @@ static bool prepare(const struct fuse_group *g, struct binding *b) {
     for (int i = g->begin; i < g->end; i++) {
         const struct fuse_row *r = fuse_row(g, i);
         bool in_place = r->kind == ROW_ELEMENTS && g->row[0].kind != ROW_PRODUCT;
-        if (!r->stored)
+        if (!r->stored && r->kind != ROW_ASIDE) // which the kernel reads
             continue;
         if (in_place)
             b->take(b, g->begin, i);

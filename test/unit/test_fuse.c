@@ -99,6 +99,35 @@ TEST(fuse_ends_before_other_shapes_and_reductions) {
     CHECK_EQ_INT(f.g.end, 1);
 }
 
+// Elements, reductions of leading axes and what follows on columns; not elements that read columns. Views of other arrays may be between.
+TEST(fuse_finds_columns) {
+    static const struct fuse_limits columns = {.calls = CALLS,
+                                               .operands = INPUTS,
+                                               .reductions = 2,
+                                               .line_least = 2,
+                                               .line_most = INT64_MAX,
+                                               .asides = true};
+    struct found f;
+    zl_array x = zl_ones(ZL_SHAPE(3, 4, 8), ZL_FLOAT32), w = zl_ones(ZL_SHAPE(1, 8), ZL_FLOAT32);
+    CHECK(zl_eval(x) && zl_eval(w));
+    zl_array y = zl_exp(x), sum = zl_sum_axes(y, ZL_AXES(0, 1), true), flat = zl_squeeze(sum, ZL_ALL),
+             other = zl_squeeze(w, ZL_ALL), scaled = zl_multiply(flat, other), late = zl_multiply(x, scaled),
+             all[] = {y, sum, flat, other, scaled, late};
+    CHECK(!find(&f, &maps, 6, all, 0) || f.g.end == 1);
+    CHECK_EQ_INT(fuse_columns_ahead(&f.steps, f.call, 0), 2);
+    CHECK_EQ_INT(fuse_columns_ahead(&f.steps, f.call, 2), 0);
+    f.g.limits = &columns;
+    f.g.columns = 2;
+    REQUIRE(fuse_find(&f.g));
+    CHECK_EQ_INT(f.g.end, 5);
+    CHECK_EQ_INT(f.g.line, 12);
+    CHECK_EQ_INT(f.g.outputs, 1);
+    static const uint8_t kinds[] = {ROW_ELEMENTS, ROW_REDUCE, ROW_VIEW, ROW_ASIDE, ROW_LINES};
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ_INT(f.g.row[i].kind, kinds[i]);
+    CHECK(fuse_is_outside(&f.g, 4, 1) && !fuse_is_outside(&f.g, 4, 0));
+}
+
 static int input_of(struct fuse_writer *w, int index, int k, int op) {
     struct found *f = (struct found *)w->g;
     (void)op;

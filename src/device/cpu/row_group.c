@@ -82,6 +82,7 @@ static bool joins(struct fuse_group *f, int index) {
     case ROW_LINES: return has_lines(f, index);
     case ROW_REDUCE: return is_reduction(g, index);
     case ROW_PRODUCT: return is_product(g);
+    case ROW_ASIDE:
     case ROW_VIEW: break;
     }
     return true;

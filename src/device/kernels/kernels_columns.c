@@ -28,6 +28,8 @@ static bool joins(struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
     if (r->kind == ROW_REDUCE)
         return kernel_can_reduce(g->call[index]);
+    if (r->kind == ROW_ASIDE)
+        return true;
     if (r->kind == ROW_VIEW && !r->of_lines)
         return array_is(fuse_output(g, index), ARRAY_CONTIGUOUS) &&
                array_is(g->call[index]->in[0], ARRAY_CONTIGUOUS);
@@ -49,6 +51,7 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .reductions = COLUMN_REDUCTIONS,
                                           .line_least = 2,
                                           .line_most = INT64_MAX,
+                                          .asides = true,
                                           .joins = joins,
                                           .fits = write_rows};
 
@@ -136,9 +139,7 @@ static bool lay_out(struct columns *m) {
         if (across(m, k) != 0 && across(m, k) != 1)
             return false;
         fuse_set_input(&m->r.f, k, form_of(m, k), m->g.dtype[k]);
-        m->r.wide |= kernel_elements(m->g.input[k]) > KERNEL_NARROW;
     }
-    m->r.wide |= layout_is_wide(&m->rows) || m->rows.size * m->kept.size > KERNEL_NARROW;
     m->r.single = m->rows.axes == 1;
     m->r.width = (int16_t)width_for(m);
     return true;
@@ -219,12 +220,20 @@ static bool launch_parts(const struct kernel_place *p, struct columns *m) {
     return done;
 }
 
+static bool is_wide(const struct columns *m) {
+    bool wide =
+        layout_is_wide(&m->rows) || m->kept.size * MAX_OF(m->rows.size, m->split.parts) > KERNEL_NARROW;
+    for (int k = 0; k < m->g.inputs; k++)
+        wide |= kernel_elements(m->g.input[k]) > KERNEL_NARROW;
+    return wide;
+}
+
 static bool run(struct fuse_group *f) {
     struct columns *m = (struct columns *)f;
     const struct kernel_place *p = m->g.place;
     m->split = kernel_split_columns(m->kept.size / m->r.width, m->rows.size, m->r.width * item_of(&m->r));
     m->r.lanes = (int16_t)m->split.lanes;
-    m->r.wide |= m->kept.size * m->split.parts > KERNEL_NARROW;
+    m->r.wide = is_wide(m);
     return m->split.parts > 1 ? launch_parts(p, m) : launch(p, m, NULL);
 }
 

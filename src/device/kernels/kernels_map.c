@@ -65,6 +65,7 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .line_most = INT64_MAX,
                                           .lines_least = GROUP_LINES_LEAST,
                                           .line_short = GROUP_LINE_SHORT,
+                                          .asides = true,
                                           .fits = write_rows};
 
 // A call that is not ready is a group by itself, and fails when it runs.
@@ -121,7 +122,7 @@ static int widest_run(const struct map_group *m) {
         if (has_runs(m, i))
             item = MAX_OF(item, zl_dtype_size(g->dtype[i]));
     for (int i = g->f.begin; i < g->f.end; i++)
-        if (g->f.row[i - g->f.begin].stored)
+        if (fuse_is_output(&g->f, i))
             item = MAX_OF(item, array_item(fuse_output(&g->f, i)));
     return RUN_BYTES / (int)item;
 }
