@@ -64,9 +64,9 @@ struct tape {
     bool waits; // some inputs are being computed by other evaluations
     bool has_depths; // dies holds the depths that the walk of epoch of_depths found
     uint32_t of_depths;
-    int stack_cap, root_cap;
+    int stack_cap, root_cap, sum_cap, sums;
     struct call **stack;
-    struct tape_root *root;
+    struct tape_root *root, *sum; // sum: reductions that are to follow each other; sums 0 but in a walk by depths
 };
 // Lists the calls that arrays need, under the planning lock. False and an error; or with lacks_standard and no error: stream_standard
 // must be called, without the lock, before the next try.

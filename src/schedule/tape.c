@@ -2,15 +2,18 @@
 //
 // What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several arrays, those come first that fewer calls one after the other lead to: a
 // step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
+// On devices that make one kernel of them, reductions of the same axes follow each other where nothing but elementwise calls is before them.
 
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
     ORDERED_MOST = 8,   // inputs of a call that are put in order
     ENDS = 64,          // inputs of the elementwise calls at a root's end that are looked at
+    BESIDE_MOST = 32,   // reductions that are looked at for one, and elementwise calls for each of them
 };
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
@@ -130,6 +133,82 @@ static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *
     return true;
 }
 
+// Reductions that follow each other ---------------------------------------------------------------------------------
+
+// A call of several that were sorted, and how many calls that no group of elementwise ones can hold lead to it one after the other.
+struct tape_root {
+    struct call *call;
+    uint64_t depth;
+    int place;
+};
+
+// Reductions of leading axes, on a device that may make one kernel of several: one that has memory of its own.
+static bool is_gathered(const struct tape *t, const struct call *c) {
+    zl_stream s = c->stream ? c->stream : t->standard;
+    return c->op->kind == OP_REDUCE && s->device->alloc && c->args < c->in[0]->ndim && call_args(c)[0] == 0;
+}
+
+static bool reduces_alike(const struct call *a, const struct call *b) {
+    zl_array x = a->in[0], y = b->in[0];
+    return a->stream == b->stream && a->args == b->args &&
+           !memcmp(call_args(a), call_args(b), sizeof(int64_t) * (size_t)a->args) &&
+           shape_equal(x->ndim, x->dim, y->ndim, y->dim);
+}
+
+// Whether c needs nothing but what is on the tape and elementwise calls, of which it takes `left` at most.
+static bool is_near(const struct call *c, int *left) {
+    for (int i = 0; i < c->inputs; i++) {
+        zl_array x = c->in[i];
+        if (array_state(x) != ARRAY_LAZY || x->call->epoch == epoch)
+            continue;
+        if (!is_light(x->call) || --*left < 0 || !is_near(x->call, left))
+            return false;
+    }
+    return true;
+}
+
+// The first of the sorted reductions that as many calls lead to.
+static int first_sum(const struct tape *t, uint64_t depth) {
+    int low = 0, high = t->sums;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (t->sum[middle].depth < depth)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Pushes the reductions that `of` calls lead to and that can be in one kernel with c, or in the next one. Returns how many there were; -1: memory
+// is out.
+static int push_sums(struct tape *t, int *depth, const struct call *c, uint64_t of) {
+    int begin = first_sum(t, of), end = begin, pushed = 0;
+    while (end < t->sums && end - begin < BESIDE_MOST && t->sum[end].depth == of)
+        end++;
+    for (int i = end - 1; i >= begin; i--) {
+        struct call *other = t->sum[i].call;
+        int left = BESIDE_MOST;
+        if (other->epoch == epoch || !reduces_alike(c, other) || !is_near(other, &left))
+            continue;
+        if (!push(t, depth, other))
+            return -1;
+        pushed++;
+    }
+    return pushed;
+}
+
+// After a reduction come those that as many calls lead to, then those that are computed from these by elementwise calls: what
+// else is computed from their results waits.
+static bool append_with_others(struct tape *t, int *depth, struct call *c) {
+    bool gathers = t->sums && c->epoch == t->of_depths && is_gathered(t, c);
+    uint64_t own = gathers ? depth_of(t, c) : 0;
+    if (!append(t, c))
+        return false;
+    int pushed = gathers ? push_sums(t, depth, c, own) : 1;
+    return pushed > 0 || (pushed == 0 && push_sums(t, depth, c, own + 1) >= 0);
+}
+
 static bool visit(struct tape *t, struct call *root) {
     int depth = 0;
     if (root->epoch == epoch)
@@ -145,7 +224,7 @@ static bool visit(struct tape *t, struct call *root) {
         }
         if (!push_inputs(t, &depth, c, &ready))
             return false;
-        if (ready && (depth--, !append(t, c)))
+        if (ready && (depth--, !append_with_others(t, &depth, c)))
             return false;
     }
     return true;
@@ -242,13 +321,6 @@ static bool is_wanted(zl_array x) {
 }
 
 // Several arrays ----------------------------------------------------------------------------------------------------
-
-// An array of several, and how many calls that no group of elementwise ones can hold lead to it one after the other.
-struct tape_root {
-    struct call *call;
-    uint64_t depth;
-    int place;
-};
 
 // Into t->dies, which is set when the walk has ended.
 static void find_depths(struct tape *t) {
@@ -349,12 +421,29 @@ static bool visit_by_depth(struct tape *t, int roots) {
     return visit_roots(t, before, roots);
 }
 
+// Sorted by depth, those of the same as they came.
+static bool list_sums(struct tape *t) {
+    t->sums = 0;
+    for (int i = 0; i < t->calls; i++) {
+        if (!is_gathered(t, t->call[i]))
+            continue;
+        if (t->sums == t->sum_cap && !memory_grow(&t->sum, &t->sum_cap, t->sums + 1, sizeof *t->sum)) {
+            t->sums = 0;
+            return false;
+        }
+        t->sum[t->sums++] = (struct tape_root){t->call[i], t->dies[i], i};
+    }
+    if (t->sums)
+        qsort(t->sum, (size_t)t->sums, sizeof *t->sum, compare_roots);
+    return true;
+}
+
 // Walks again, now that depths are known.
 static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     int roots;
     bool sorted;
     find_depths(t);
-    if (!list_roots(t, count, arrays, &roots, &sorted))
+    if (!list_roots(t, count, arrays, &roots, &sorted) || !list_sums(t))
         return false;
     if (!sorted)
         qsort(t->root, (size_t)roots, sizeof *t->root, compare_roots);
@@ -363,6 +452,7 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     begin(t);
     bool ok = visit_by_depth(t, roots);
     t->has_depths = false;
+    t->sums = 0;
     return ok;
 }
 
@@ -394,5 +484,6 @@ void tape_free(struct tape *tape) {
     memory_free(tape->last);
     memory_free(tape->stack);
     memory_free(tape->root);
+    memory_free(tape->sum);
     *tape = (struct tape){0};
 }

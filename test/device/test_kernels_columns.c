@@ -228,3 +228,28 @@ static void check_groups(void) {
 TEST(sums_of_columns_are_fused_on_devices) {
     on_devices(check_groups);
 }
+
+// Sums of different arrays that are made from the same one, and each read by a call that no group holds, in an evaluation of many calls.
+static void find_sums(zl_array out[4]) {
+    zl_array x = values(ZL_SHAPE(8, 10, 64), ZL_FLOAT32, 1), y = zl_retain(zl_square(x)), chain = y;
+    CHECK(zl_eval_all(2, (zl_array[]){x, y}));
+    for (int i = 0; i < 64; i++)
+        chain = zl_add(chain, x);
+    zl_array from[] = {zl_multiply(x, y), x, zl_subtract(x, y)};
+    for (int i = 0; i < 3; i++)
+        out[i] = zl_cumsum(zl_sum_axes(from[i], ZL_AXES(0, 1), false), 0, false, true, ZL_FLOAT32);
+    out[3] = chain;
+    zl_release(y);
+}
+
+static void check_order(void) {
+    zl_array out[4];
+    find_sums(out);
+    int64_t launches = zl_counter("launches");
+    CHECK(zl_eval_all(4, out));
+    CHECK_EQ_INT(zl_counter("launches") - launches, 1 + 3 + 64 / 32); // all sums, each running sum, the chain
+}
+
+TEST(sums_of_columns_follow_each_other_on_devices) {
+    on_devices(check_order);
+}
