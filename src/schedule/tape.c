@@ -14,6 +14,7 @@ enum {
     ORDERED_MOST = 8,   // inputs of a call that are put in order
     ENDS = 64,          // inputs of the elementwise calls at a root's end that are looked at
     BESIDE_MOST = 32,   // reductions that are looked at for one, and elementwise calls for each of them
+    WAITS = 3,          // how much deeper than they are arrays count that wait
 };
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
@@ -340,6 +341,46 @@ static int compare_roots(const void *a, const void *b) {
                                 : (x->place > y->place) - (x->place < y->place);
 }
 
+// Sorted by depth, those of the same as they came.
+static bool list_sums(struct tape *t) {
+    t->sums = 0;
+    for (int i = 0; i < t->calls; i++) {
+        if (!is_gathered(t, t->call[i]))
+            continue;
+        if (t->sums == t->sum_cap && !memory_grow(&t->sum, &t->sum_cap, t->sums + 1, sizeof *t->sum))
+            return false;
+        t->sum[t->sums++] = (struct tape_root){t->call[i], t->dies[i], i};
+    }
+    if (t->sums)
+        qsort(t->sum, (size_t)t->sums, sizeof *t->sum, compare_roots);
+    return true;
+}
+
+// The reduction that c is computed from by elementwise calls, if it is to follow others; NULL: there is none.
+static const struct call *sum_below(const struct tape *t, const struct call *c) {
+    for (int left = BESIDE_MOST; is_light(c); left--) {
+        const struct call *next = NULL;
+        for (int k = 0; k < c->inputs; k++)
+            if (on_tape(c->in[k]) && t->dies[c->in[k]->call->slot] == t->dies[c->slot])
+                next = c->in[k]->call;
+        if (!next || !left)
+            return NULL;
+        c = next;
+    }
+    return is_gathered(t, c) ? c : NULL;
+}
+
+// What is made of a sum alone, such as a step of an optimiser, waits where another reduction is computed from that and from its neighbours: it would
+// be between these and what they are for, a product and a gradient behind them.
+static bool waits(const struct tape *t, const struct call *c) {
+    const struct call *sum = t->sums ? sum_below(t, c) : NULL;
+    uint64_t after = sum ? t->dies[sum->slot] + 1 : 0;
+    for (int i = sum ? first_sum(t, after) : t->sums; i < t->sums && t->sum[i].depth == after; i++)
+        if (reduces_alike(sum, t->sum[i].call))
+            return true;
+    return false;
+}
+
 static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *roots, bool *sorted) {
     *roots = 0;
     *sorted = true;
@@ -349,7 +390,7 @@ static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *r
         if (!on_tape(arrays[i]))
             continue;
         struct call *c = arrays[i]->call;
-        t->root[*roots] = (struct tape_root){c, t->dies[c->slot], i};
+        t->root[*roots] = (struct tape_root){c, t->dies[c->slot] + (waits(t, c) ? WAITS : 0), i};
         *sorted = *sorted && (*roots == 0 || t->root[*roots - 1].depth <= t->root[*roots].depth);
         ++*roots;
     }
@@ -413,29 +454,12 @@ static bool visit_by_depth(struct tape *t, int roots) {
     int before = 0, end;
     for (int begin = 0; begin < roots; begin = end) {
         end = end_of_depth(t, begin, roots);
-        bool waits = any_reads_shared(t, begin, end);
-        if (!(waits ? visit_heavy_of_roots : visit_roots)(t, begin, end) || !visit_roots(t, before, begin))
+        bool delays = any_reads_shared(t, begin, end);
+        if (!(delays ? visit_heavy_of_roots : visit_roots)(t, begin, end) || !visit_roots(t, before, begin))
             return false;
         before = begin;
     }
     return visit_roots(t, before, roots);
-}
-
-// Sorted by depth, those of the same as they came.
-static bool list_sums(struct tape *t) {
-    t->sums = 0;
-    for (int i = 0; i < t->calls; i++) {
-        if (!is_gathered(t, t->call[i]))
-            continue;
-        if (t->sums == t->sum_cap && !memory_grow(&t->sum, &t->sum_cap, t->sums + 1, sizeof *t->sum)) {
-            t->sums = 0;
-            return false;
-        }
-        t->sum[t->sums++] = (struct tape_root){t->call[i], t->dies[i], i};
-    }
-    if (t->sums)
-        qsort(t->sum, (size_t)t->sums, sizeof *t->sum, compare_roots);
-    return true;
 }
 
 // Walks again, now that depths are known.
@@ -443,8 +467,10 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     int roots;
     bool sorted;
     find_depths(t);
-    if (!list_roots(t, count, arrays, &roots, &sorted) || !list_sums(t))
+    if (!list_sums(t) || !list_roots(t, count, arrays, &roots, &sorted)) {
+        t->sums = 0;
         return false;
+    }
     if (!sorted)
         qsort(t->root, (size_t)roots, sizeof *t->root, compare_roots);
     t->of_depths = epoch;

@@ -242,6 +242,44 @@ static void find_sums(zl_array out[4]) {
     zl_release(y);
 }
 
+enum { KEPT = 11 }; // arrays that an update reads
+
+// As an optimiser's step: many numbers of each column, and a sum.
+static zl_array update(zl_array sum, uint64_t seed) {
+    for (int i = 0; i < KEPT; i++) {
+        zl_array kept = values(ZL_SHAPE(64), ZL_FLOAT32, seed + (uint64_t)i);
+        CHECK(zl_eval(kept));
+        sum = zl_add(zl_multiply(sum, kept), kept);
+    }
+    return sum;
+}
+
+// Two sums, a third that is computed from one of them, elements that are computed from these, and an update for each of the first two.
+static void find_updates(zl_array out[3]) {
+    zl_axes rows = ZL_AXES(0, 1);
+    zl_array x = values(ZL_SHAPE(8, 10, 64), ZL_FLOAT32, 1), y = zl_retain(zl_square(x));
+    CHECK(zl_eval_all(2, (zl_array[]){x, y}));
+    zl_array first = zl_sum_axes(zl_multiply(x, y), rows, false), second = zl_sum_axes(x, rows, false),
+             third = zl_sum_axes(zl_subtract(x, zl_multiply(second, y)), rows, true);
+    out[0] = update(first, 10);
+    out[1] = update(second, 30);
+    zl_array both = zl_add(zl_multiply(third, third), zl_negative(second));
+    out[2] = zl_cumsum(zl_add(x, both), 2, false, true, ZL_FLOAT32);
+    for (int i = 0; i < 8; i++)
+        out[2] = zl_add(out[2], y);
+    zl_release(y);
+}
+
+// What is computed from the sums joins the kernels of these; updates come later.
+static void check_updates(void) {
+    zl_array out[3];
+    find_updates(out);
+    int64_t launches = zl_counter("launches");
+    CHECK(zl_eval_all(3, out));
+    // Two sums, the third, elements, their running sum, what follows it, two updates.
+    CHECK_EQ_INT(zl_counter("launches") - launches, 7);
+}
+
 static void check_order(void) {
     zl_array out[4];
     find_sums(out);
@@ -252,4 +290,8 @@ static void check_order(void) {
 
 TEST(sums_of_columns_follow_each_other_on_devices) {
     on_devices(check_order);
+}
+
+TEST(updates_come_after_what_else_reads_sums_on_devices) {
+    on_devices(check_updates);
 }
