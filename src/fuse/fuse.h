@@ -1,9 +1,10 @@
 // fuse.h - which calls of a program become one kernel, and what that kernel computes.
 //
 // A device keeps a step for each call of a program. From one call on, fuse_find follows the calls that can run as one pass
-// over memory: they compute elements of one shape, and once one of them reduces lines, also one element a line. A line lies along the last
-// axis or, in a group of columns, along the leading axes. What a device cannot do is in its struct fuse_limits. A recipe (fuse_write) says what a group computes; it is the key of a kernel
-// and all that its tile IR is built from. Memory, temporaries, layouts and launches belong to the devices.
+// over memory: they compute elements of one shape, and once one of them reduces lines, also one element a line. Lines lie
+// along the last axis or, in a group of columns, along the leading axes. What a device cannot do is in its struct
+// fuse_limits. A recipe (fuse_write) says what a group computes; it is the key of a kernel and all that its tile IR is built
+// from. Memory, temporaries, layouts and launches belong to the devices.
 
 #ifndef FUSE_H
 #define FUSE_H

@@ -79,12 +79,11 @@ static int run_of(const struct building *b, int input) {
     return form == FUSE_VECTOR || form == COLUMN_ONCE ? b->r->width : 1;
 }
 
-static void declare_inputs(struct building *b) {
+static void declare_operands(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
-    expr all = times(MUL(b->parts, b->lines), b->r->width);
+    expr elements = times(MUL(b->count, b->lines), b->r->width), columns = times(b->lines, b->r->width);
     for (int k = 0; is_joined(b) && k < b->r->reductions; k++)
-        b->part[k] =
-            fuse_declare("p", k, column_sum(b->r, k), times(MUL(b->count, b->lines), b->r->width), false);
+        b->part[k] = fuse_declare("p", k, column_sum(b->r, k), elements, false);
     for (int k = 0; k < f->inputs; k++)
         if (is_in_memory(b, k))
             b->x[k] = fuse_declare("x", k, fuse_input_dtype(f, k), fuse_symbol("size", k, 0, 1), false);
@@ -94,11 +93,10 @@ static void declare_inputs(struct building *b) {
     b->at = fuse_table("inputs", 1, MAX_OF(f->inputs, 1));
     for (int k = 0; k < f->outputs; k++)
         if (column_writes(b->r, k))
-            b->y[k] = fuse_declare(
-                "y", k, fuse_output_dtype(f, k),
-                times(fuse_output_of_lines(f, k) ? b->lines : MUL(b->count, b->lines), b->r->width), true);
+            b->y[k] = fuse_declare("y", k, fuse_output_dtype(f, k),
+                                   fuse_output_of_lines(f, k) ? columns : elements, true);
     for (int k = 0; b->r->stage == COLUMN_PARTS && k < b->r->reductions; k++)
-        b->part[k] = fuse_declare("p", k, column_sum(b->r, k), all, true);
+        b->part[k] = fuse_declare("p", k, column_sum(b->r, k), MUL(b->parts, columns), true);
 }
 
 static void declare(struct building *b) {
@@ -107,7 +105,7 @@ static void declare(struct building *b) {
     b->parts = fuse_symbol("parts", -1, 1, 1);
     b->each = fuse_symbol("each", -1, 1, 1);
     b->inner = fuse_symbol("inner", -1, 0, 1);
-    declare_inputs(b);
+    declare_operands(b);
 }
 
 // Rows of elements -------------------------------------------------------------------------------------------------
@@ -165,11 +163,9 @@ static void compute_element(const struct building *b, const struct turn *t, expr
     const struct fuse_recipe *f = &b->r->f;
     expr input[FUSE_OPERANDS] = {NULL}, value[FUSE_CALLS] = {NULL};
     for (int k = 0; k < f->inputs; k++)
-        if (column_reads(b->r, k)) {
-            const struct fuse_operand *held = varies(b, k) ? &t->a[k] : &b->once[k];
+        if (is_read(b->r, k, false))
             input[k] =
-                held->buffer || held->value ? fuse_read(held, run_of(b, k) > 1 ? e : tile_number(0)) : NULL;
-        }
+                fuse_read(varies(b, k) ? &t->a[k] : &b->once[k], run_of(b, k) > 1 ? e : tile_number(0));
     for (int row = 0; row < f->rows; row++)
         if (f->row[row].kind == ROW_ELEMENTS)
             fuse_rows(f, row, row + 1, input, value, true, NULL);
