@@ -14,13 +14,32 @@ static void fail(const struct fuse_group *g, struct binding *b, int first) {
         }
 }
 
-// A pass over elements reads those of a place before it writes there. Of lines, and of a product, others may still read.
+// Whether no array of so many elements is read from outside but those with one element a line.
+static bool only_lines_have(const struct fuse_group *g, int64_t size) {
+    for (int i = g->begin; i < g->end; i++)
+        for (int k = 0; k < fuse_step(g, i)->inputs; k++) {
+            zl_array x = g->call[i]->in[k];
+            if (fuse_is_outside(g, i, k) && x->size == size && !fuse_has_line_shape(g, x))
+                return false;
+        }
+    return true;
+}
+
+// A pass over elements reads those of a place before it writes there, and so is a column read before what is computed from its sums is
+// written. Of lines along the last axis, and of a product, others may still read.
+static bool may_be_in_place(const struct fuse_group *g, int index) {
+    const struct fuse_row *r = fuse_row(g, index);
+    if (r->kind == ROW_LINES)
+        return g->columns && only_lines_have(g, fuse_output(g, index)->size);
+    return r->kind == ROW_ELEMENTS && g->row[0].kind != ROW_PRODUCT;
+}
+
 static bool prepare(const struct fuse_group *g, struct binding *b) {
     for (int i = g->begin; i < g->end; i++) {
         const struct fuse_row *r = fuse_row(g, i);
-        bool in_place = r->kind == ROW_ELEMENTS && g->row[0].kind != ROW_PRODUCT;
         if (!r->stored && r->kind != ROW_ASIDE) // which the kernel reads
             continue;
+        bool in_place = may_be_in_place(g, i);
         if (in_place)
             b->take(b, g->begin, i);
         if (b->prepare(b, i, in_place ? UINT64_MAX : 0))
