@@ -12,6 +12,7 @@
 enum {
     ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
     ORDERED_MOST = 8,   // inputs of a call that are put in order
+    DELAY = 2,          // depths of roots that come before the elementwise ends of one
     ENDS = 64,          // inputs of the elementwise calls at a root's end that are looked at
     BESIDE_MOST = 32,   // reductions that are looked at for one, and elementwise calls for each of them
     WAITS = 3,          // how much deeper than they are arrays count that wait
@@ -449,18 +450,20 @@ static bool any_reads_shared(const struct tape *t, int begin, int end) {
     return any;
 }
 
-// Elementwise ends of roots come after the heavy calls of the next deeper ones, where they read what others read too: what an
+// Elementwise ends of roots come after the heavy calls of the next two depths, where they read what others read too: what an
 // optimiser computes anew can then lie where it was, since the backward pass has read it.
 static bool visit_by_depth(struct tape *t, int roots) {
-    int before = 0, end;
+    int before[DELAY] = {0}, end;
     for (int begin = 0; begin < roots; begin = end) {
         end = end_of_depth(t, begin, roots);
         bool delays = any_reads_shared(t, begin, end);
-        if (!(delays ? visit_heavy_of_roots : visit_roots)(t, begin, end) || !visit_roots(t, before, begin))
+        if (!(delays ? visit_heavy_of_roots : visit_roots)(t, begin, end) ||
+            !visit_roots(t, before[0], before[1]))
             return false;
-        before = begin;
+        before[0] = before[1];
+        before[1] = begin;
     }
-    return visit_roots(t, before, roots);
+    return visit_roots(t, before[0], roots);
 }
 
 // Walks again, now that depths are known.
