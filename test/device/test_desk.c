@@ -70,32 +70,33 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_gather_mm:gathered_products",
                                     "op/test_gather_mm:products_of_"};
 
-// In a process of its own, in which the device of the tests is the default.
-static void run_tests(const char *how, int maps, const char *name) {
-    char command[2000];
+// In processes of their own, in which the device of the tests is the default: as many as there are CPUs, since they take the longest.
+static void run_tests(const char *how, int maps, const char *names) {
+    struct text command = {0};
     int status;
-    snprintf(command, sizeof command,
-             "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s %s 2>&1", kernels, maps,
-             ZL_BUILD_DIR, how, name);
-    char *output = test_shell(command, &status);
-    if (!CHECK(status == 0 && output && strstr(output, " 0 failed")))
-        test_note("%s: %s", name, output);
+    text_add(&command,
+             "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s --jobs %d %s 2>&1",
+             kernels, maps, ZL_BUILD_DIR, how, pool_threads(), names);
+    char *output = command.failed ? NULL : test_shell(command.data, &status);
+    if (!CHECK(output && status == 0 && strstr(output, " 0 failed")))
+        test_note("%s", output);
     memory_free(output);
+    text_free(&command);
 }
 
-// Each in a process. An op that has a kernel of its own is tested by the file of its name.
+// An op that has a kernel of its own is tested by the file of its name.
 static void run_ops(const char *how) {
-    char name[100];
-    for (size_t i = 0; i < COUNT(tests); i++)
-        run_tests(how, 0, tests[i]);
+    struct text names = {0};
     const struct op *op;
-    for (int i = 0; (op = op_at(i)); i++) {
-        snprintf(name, sizeof name, "op/test_%s:", op->name);
+    for (size_t i = 0; i < COUNT(tests); i++)
+        text_add(&names, "%s ", tests[i]);
+    for (int i = 0; (op = op_at(i)); i++)
         if (op->kernel)
-            run_tests(how, 0, name);
-    }
-    run_tests(how, 1, "op/test_logic:");
-    run_tests(how, 1, "op/test_views:");
+            text_add(&names, "op/test_%s: ", op->name);
+    if (CHECK(!names.failed))
+        run_tests(how, 0, names.data);
+    text_free(&names);
+    run_tests(how, 1, "op/test_logic: op/test_views:");
 }
 
 // All codes, turned.
