@@ -94,7 +94,7 @@
     T " floor" s "(" T "), ceil" s "(" T "), rint" s "(" T "), trunc" s "(" T "), sqrt" s "(" T "), fma" s "(" T ", " T ", " T ");\n"
 #define C_SCALAR \
     "#define FN static inline __attribute__((unused))\n" \
-    "typedef _Bool bool;\n" C_INTEGERS("8") C_INTEGERS("16") C_INTEGERS("32") C_INTEGERS("64") FLOATS DOUBLE \
+    "typedef _Bool bool;\ntypedef __INT64_TYPE__ int64_t;\ntypedef __UINTPTR_TYPE__ uintptr_t;\n" C_INTEGERS("8") C_INTEGERS("16") C_INTEGERS("32") C_INTEGERS("64") FLOATS DOUBLE \
     C_MATH("float", "f") C_MATH("double", "") \
     "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") EXTREMES HALVES HELPERS_64("sqrt")
 
