@@ -36,7 +36,7 @@ static double fused(struct tile_type type, const value *arg) {
 
 // In double: + - * / and sqrt of numbers with up to 24 bits are not changed by rounding twice.
 static value apply_float(enum tile_op op, struct tile_type type, const value *arg) {
-    double a = arg[0].f, b = tile_op_arity(op) > 1 ? arg[1].f : 0;
+    const double a = arg[0].f;
     switch (op) {
     case TILE_NEG: return (value){.f = -a};
     case TILE_ABS: return (value){.f = fabs(a)};
@@ -45,17 +45,17 @@ static value apply_float(enum tile_op op, struct tile_type type, const value *ar
     case TILE_CEIL: return (value){.f = ceil(a)};
     case TILE_RINT: return (value){.f = rint(a)};
     case TILE_TRUNC: return (value){.f = trunc(a)};
-    case TILE_ADD: return number(type, a + b);
-    case TILE_SUB: return number(type, a - b);
-    case TILE_MUL: return number(type, a * b);
-    case TILE_DIV: return number(type, a / b);
-    case TILE_MAX: return (value){.f = larger(a, b)};
-    case TILE_MIN: return (value){.f = -larger(-a, -b)};
+    case TILE_ADD: return number(type, a + arg[1].f);
+    case TILE_SUB: return number(type, a - arg[1].f);
+    case TILE_MUL: return number(type, a * arg[1].f);
+    case TILE_DIV: return number(type, a / arg[1].f);
+    case TILE_MAX: return (value){.f = larger(a, arg[1].f)};
+    case TILE_MIN: return (value){.f = -larger(-a, -arg[1].f)};
     case TILE_FMA: return number(type, fused(type, arg));
-    case TILE_EQ: return truth(a == b);
-    case TILE_NE: return truth(a != b);
-    case TILE_LT: return truth(a < b);
-    case TILE_LE: return truth(a <= b);
+    case TILE_EQ: return truth(a == arg[1].f);
+    case TILE_NE: return truth(a != arg[1].f);
+    case TILE_LT: return truth(a < arg[1].f);
+    case TILE_LE: return truth(a <= arg[1].f);
     default: return (value){.f = a}; // conjugate, real part
     }
 }
@@ -88,27 +88,27 @@ static uint64_t shift_right(struct tile_type from, value a, value b) {
 
 // bool is an integer of one bit, but for addition, which stays at 1.
 static value apply_integer(enum tile_op op, struct tile_type from, const value *arg) {
-    value a = arg[0], b = tile_op_arity(op) > 1 ? arg[1] : a;
+    const value a = arg[0], *b = arg + 1; // not there if the op has one operand
     switch (op) {
     case TILE_NEG: return wrapped(from, 0 - a.u);
     case TILE_ABS: return wrapped(from, from.kind == TILE_INT && a.i < 0 ? 0 - a.u : a.u);
     case TILE_NOT: return wrapped(from, ~a.u);
-    case TILE_ADD: return wrapped(from, from.kind == TILE_BOOL ? a.u | b.u : a.u + b.u);
-    case TILE_SUB: return wrapped(from, a.u - b.u);
-    case TILE_MUL: return wrapped(from, a.u * b.u);
-    case TILE_FLOORDIV: return wrapped(from, floor_divide(from, a, b));
-    case TILE_REM: return wrapped(from, a.u - b.u * floor_divide(from, a, b));
-    case TILE_MAX: return is_less(from, a, b) ? b : a;
-    case TILE_MIN: return is_less(from, b, a) ? b : a;
-    case TILE_EQ: return truth(a.u == b.u);
-    case TILE_NE: return truth(a.u != b.u);
-    case TILE_LT: return truth(is_less(from, a, b));
-    case TILE_LE: return truth(!is_less(from, b, a));
-    case TILE_AND: return wrapped(from, a.u & b.u);
-    case TILE_OR: return wrapped(from, a.u | b.u);
-    case TILE_XOR: return wrapped(from, a.u ^ b.u);
-    case TILE_SHL: return wrapped(from, shift_left(from, a, b));
-    case TILE_SHR: return wrapped(from, shift_right(from, a, b));
+    case TILE_ADD: return wrapped(from, from.kind == TILE_BOOL ? a.u | b->u : a.u + b->u);
+    case TILE_SUB: return wrapped(from, a.u - b->u);
+    case TILE_MUL: return wrapped(from, a.u * b->u);
+    case TILE_FLOORDIV: return wrapped(from, floor_divide(from, a, *b));
+    case TILE_REM: return wrapped(from, a.u - b->u * floor_divide(from, a, *b));
+    case TILE_MAX: return is_less(from, a, *b) ? *b : a;
+    case TILE_MIN: return is_less(from, *b, a) ? *b : a;
+    case TILE_EQ: return truth(a.u == b->u);
+    case TILE_NE: return truth(a.u != b->u);
+    case TILE_LT: return truth(is_less(from, a, *b));
+    case TILE_LE: return truth(!is_less(from, *b, a));
+    case TILE_AND: return wrapped(from, a.u & b->u);
+    case TILE_OR: return wrapped(from, a.u | b->u);
+    case TILE_XOR: return wrapped(from, a.u ^ b->u);
+    case TILE_SHL: return wrapped(from, shift_left(from, a, *b));
+    case TILE_SHR: return wrapped(from, shift_right(from, a, *b));
     default: return a; // rounding, conjugate, real part
     }
 }

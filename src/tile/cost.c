@@ -17,9 +17,9 @@ struct cost {
 
 // Sizes -----------------------------------------------------------------------------------------------------------
 
-static union tile_value name_value(void *data, expr e, const int64_t *index) {
-    (void)index;
-    return e->op == TILE_LOAD ? (union tile_value){.u = 0} : ((struct cost *)data)->name[e->name->id];
+static union tile_value no_load(void *data, expr e, const int64_t *index) {
+    (void)data, (void)e, (void)index;
+    return (union tile_value){.u = 0};
 }
 
 static union tile_value value_of(struct cost *c, expr e) {
@@ -27,7 +27,7 @@ static union tile_value value_of(struct cost *c, expr e) {
     struct tile_tape *tape = tile_tape(1, &e);
     c->failed = c->failed || !tape;
     if (tape)
-        tile_tape_run(tape, name_value, c, &value);
+        tile_tape_run(tape, c->name, no_load, NULL, &value);
     tile_tape_free(tape);
     return value;
 }

@@ -13,6 +13,7 @@ struct step {
     struct tile_type type, from; // of the result, of the last operand
     int arg[3];                  // slots
     int index[TILE_DIMS];
+    int name;   // of a leaf that is a name, its id; else -1
     int symbol; // after tile_tape_bind: of a leaf, its place among the symbols of the kernel
 };
 
@@ -23,6 +24,7 @@ struct tile_tape {
     union tile_value *value; // by slot
     bool *wrapped;           // by slot: the value is not what exact arithmetic gives
     int *root;               // slots
+    int *running, runs;      // slots of what is no constant, in order
     struct quick *quick;     // after tile_tape_bind, by slot; NULL: there are other ops
 };
 
@@ -75,11 +77,14 @@ static int place(struct tile_tape *tape, struct lowering *l, int *slot_of, expr 
                   tile_type_name(e->type));
         return -1;
     }
-    struct step step = {.node = e, .op = e->op, .args = e->args, .indices = e->indices, .type = e->type};
+    struct step step = {
+        .node = e, .op = e->op, .args = e->args, .indices = e->indices, .type = e->type, .name = -1};
     if (e->args)
         step.from = e->arg[e->args - 1]->type;
     if (is_outside(e))
         step.leaf = map_get(&l->origin, &e, sizeof e);
+    if (step.leaf && e->op != TILE_LOAD)
+        step.name = step.leaf->name->id;
     for (int i = 0; i < e->args; i++)
         if ((step.arg[i] = place(tape, l, slot_of, e->arg[i])) < 0)
             return -1;
@@ -117,10 +122,15 @@ static bool lower_roots(struct tile_tape *tape, struct lowering *l, const expr *
 static bool make_values(struct tile_tape *tape) {
     tape->value = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->value);
     tape->wrapped = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->wrapped);
-    for (int i = 0; tape->value && i < tape->steps; i++)
-        if (tape->step[i].node->op == TILE_CONST)
-            tape->value[i] = tile_value_of(tape->step[i].node->type, tape->step[i].node->bits);
-    return tape->value && tape->wrapped;
+    tape->running = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->running);
+    if (!tape->value || !tape->wrapped || !tape->running)
+        return false;
+    for (int i = 0; i < tape->steps; i++)
+        if (tape->step[i].op == TILE_CONST)
+            tape->value[i] = tile_value_of(tape->step[i].type, tape->step[i].node->bits);
+        else
+            tape->running[tape->runs++] = i;
+    return true;
 }
 
 static bool make(struct tile_tape *tape, const expr *root) {
@@ -151,6 +161,7 @@ void tile_tape_free(struct tile_tape *tape) {
     memory_free(tape->value);
     memory_free(tape->wrapped);
     memory_free(tape->root);
+    memory_free(tape->running);
     memory_free(tape->quick);
     memory_free(tape);
 }
@@ -172,13 +183,15 @@ static union tile_value run_step(const struct step *s, const union tile_value *v
     return tile_apply(s->op, s->type, s->from, arg);
 }
 
-void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out) {
-    for (int i = 0; i < tape->steps; i++) {
+void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_leaf *leaf, void *data,
+                   union tile_value *out) {
+    for (int k = 0; k < tape->runs; k++) {
+        int i = tape->running[k];
         const struct step *s = &tape->step[i];
-        if (s->leaf)
-            tape->value[i] = run_leaf(tape, s, leaf, data);
-        else if (s->op != TILE_CONST)
+        if (!s->leaf)
             tape->value[i] = run_step(s, tape->value);
+        else
+            tape->value[i] = name && s->name >= 0 ? name[s->name] : run_leaf(tape, s, leaf, data);
     }
     for (int i = 0; i < tape->roots; i++)
         out[i] = tape->value[tape->root[i]];
@@ -240,7 +253,7 @@ static bool is_wrapped(const struct step *s, const union tile_value *value, cons
 
 bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out,
                            int *which) {
-    tile_tape_run(tape, leaf, data, out);
+    tile_tape_run(tape, NULL, leaf, data, out);
     for (int i = 0; i < tape->steps; i++)
         tape->wrapped[i] = is_wrapped(&tape->step[i], tape->value, tape->wrapped, tape->value[i]);
     for (int i = 0; i < tape->roots; i++)
@@ -379,7 +392,7 @@ union tile_value tile_evaluate(expr e, const union tile_value *leaf) {
     union tile_value out = {.u = 0};
     struct tile_tape *tape = tile_tape(1, &e);
     if (tape)
-        tile_tape_run(tape, leaf_by_id, (void *)leaf, &out);
+        tile_tape_run(tape, NULL, leaf_by_id, (void *)leaf, &out);
     tile_tape_free(tape);
     return out;
 }

@@ -29,7 +29,12 @@ bool machine_fail(struct machine *m, const char *format, ...) {
 
 union tile_value machine_read(struct tile_type type, const char *at) {
     uint64_t bits = 0;
-    memcpy(&bits, at, (size_t)tile_type_bytes(type)); // little-endian
+    switch (tile_type_bytes(type)) { // little-endian
+    case 1: memcpy(&bits, at, 1); break;
+    case 2: memcpy(&bits, at, 2); break;
+    case 4: memcpy(&bits, at, 4); break;
+    default: memcpy(&bits, at, 8);
+    }
     return tile_value_of(type, bits);
 }
 
@@ -69,7 +74,7 @@ static bool fail_outside(struct machine *m, const struct tile_buffer *buffer, co
 static union tile_value look_up(void *data, expr e, const int64_t *index) {
     struct machine *m = data;
     char *at;
-    if (e->op != TILE_LOAD)
+    if (e->op != TILE_LOAD) // of sizes: others are run with the names
         return m->name[e->name->id];
     if (machine_find(m, e->buffer, index, &at))
         return machine_read(e->type, at);
@@ -79,7 +84,7 @@ static union tile_value look_up(void *data, expr e, const int64_t *index) {
 }
 
 static bool run_tape(struct machine *m, struct tile_tape *tape, union tile_value *out) {
-    tile_tape_run(tape, look_up, m, out);
+    tile_tape_run(tape, m->name, look_up, m, out);
     return !m->failed;
 }
 
@@ -218,11 +223,6 @@ static bool bind_parameters(struct machine *m, void *const *buffers) {
 
 // Combining values ------------------------------------------------------------------------------------------------
 
-static union tile_value combiner_leaf(void *data, expr e, const int64_t *index) {
-    (void)index;
-    return ((struct combiner *)data)->arg[e->name->id];
-}
-
 bool combiner_open(struct combiner *c, enum tile_op op, struct tile_type type) {
     *c = (struct combiner){0};
     tile_begin("combine");
@@ -238,7 +238,7 @@ union tile_value combiner_run(struct combiner *c, union tile_value a, union tile
     union tile_value out;
     c->arg[0] = a;
     c->arg[1] = b;
-    tile_tape_run(c->tape, combiner_leaf, c, &out);
+    tile_tape_run(c->tape, c->arg, NULL, NULL, &out);
     return out;
 }
 

@@ -375,9 +375,10 @@ union tile_value tile_apply(enum tile_op op, struct tile_type type, struct tile_
 // their nodes are computed, in base ops.
 struct tile_tape *tile_tape(int roots, const expr *root); // NULL and an error; free with tile_tape_free
 void              tile_tape_free(struct tile_tape *tape);
-// leaf(data, e, index) gives the value of a name, or of a load at these indices. out: the value of each root.
+// leaf(data, e, index) gives the value of a name, or of a load at these indices. Those of names are taken from `name`, by their ids, unless
+// it is NULL. out: the value of each root.
 typedef union tile_value tile_leaf(void *data, expr e, const int64_t *index);
-void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out);
+void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_leaf *leaf, void *data, union tile_value *out);
 // Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root that
 // wrapped around.
 bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out, int *which);
