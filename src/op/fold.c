@@ -242,15 +242,16 @@ static void order_for_fold(const struct view *v, const struct windows *w) {
             v->order[next++] = v->out[i];
 }
 
-// The cotangent of the view in another order of its axes, and in that a shape, summed over axes that do not step.
+// The cotangent of the view in another order of its axes, and in that a shape, summed over axes along which each place is seen again.
 static zl_array arrange(const struct view *v, zl_array g, zl_shape shape) {
-    g = zl_transpose(g, (zl_axes){v->order, v->ndim});
-    if (v->still) {
-        OP_ROOM(int, axis, v->still);
-        for (int i = 0; axis && i < v->still; i++)
-            axis[i] = i;
-        g = axis ? op_reduce_axes("zl_as_strided", REDUCE_SUM, g, (zl_axes){axis, v->still}, false) : NULL;
-    }
+    OP_ROOM(int, again, v->still);
+    int count = 0;
+    for (int i = 0; again && i < v->still; i++)
+        if (v->dim[v->order[i]] > 1)
+            again[count++] = i;
+    g = again ? zl_transpose(g, (zl_axes){v->order, v->ndim}) : NULL;
+    if (count)
+        g = op_reduce_axes("zl_as_strided", REDUCE_SUM, g, (zl_axes){again, count}, false);
     return zl_reshape(g, shape);
 }
 

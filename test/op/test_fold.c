@@ -55,6 +55,13 @@ static bool is_made_by(zl_array y, const struct op *op) {
     return y && y->call;
 }
 
+static bool sees_again(const struct view *v) {
+    bool again = false;
+    for (int i = 0; i < v->shape.ndim; i++)
+        again |= v->shape.dim[i] > 1 && v->strides.dim[i] == 0;
+    return again;
+}
+
 // Of elements that the view has, what weights of these places add up to.
 static void add_up(const struct view *v, const double *weight, double *sum) {
     int64_t at[8] = {0};
@@ -86,6 +93,7 @@ static void check_view(const struct view *v, zl_dtype dtype) {
     CHECK_EQ_INT(grad->dtype, dtype);
     CHECK_EQ_INT(is_made_by(grad, &op_fold), v->by == &op_fold);
     CHECK_EQ_INT(is_made_by(grad, &op_scatter), v->by == &op_scatter);
+    CHECK_EQ_INT(is_made_by(grad, &op_reduce[REDUCE_SUM]), sees_again(v));
     add_up(v, op_test_values(zl_real(weight)), sum);
     const double *got = op_test_values(zl_real(grad));
     for (int64_t i = 0; i < x->size; i++)
