@@ -165,22 +165,28 @@ static bool is_last_reader(const struct call *c, zl_array x) {
            (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == 1;
 }
 
-// Input k of call `index`. It keeps its share of the storage until its own call is finished.
-static bool take_input(struct run *r, int index, int k, zl_array out) {
-    struct call *c = r->binding.call[index];
-    zl_array x = c->in[k];
-    if (!(dies_at(r, index, k) || is_last_reader(c, x)) || was_taken(c, x) || !can_take(out, x) ||
-        !claim(r, x->storage))
+// The input keeps its share of the storage until its call is finished.
+static bool share_memory(const struct run *r, zl_array out, zl_array x) {
+    if (!can_take(out, x) || !claim(r, x->storage))
         return false;
     out->storage = storage_retain(x->storage);
     counter_add(COUNTER_DONATIONS, 1);
     return true;
 }
 
-// One of the inputs in_place that had other readers.
-static bool take_last(struct run *r, int index, zl_array out, uint64_t in_place) {
-    for (int k = 0; k < MIN_OF(r->binding.call[index]->inputs, 64); k++)
-        if (in_place >> k & 1 && take_input(r, index, k, out))
+// Input k of call `index`, for the result of a later call that runs with it as one.
+static bool take_input(const struct run *r, int index, int k, zl_array out) {
+    const struct call *c = r->binding.call[index];
+    zl_array x = c->in[k];
+    return (dies_at(r, index, k) || is_last_reader(c, x)) && !was_taken(c, x) && share_memory(r, out, x);
+}
+
+// One of the inputs in_place that had other readers; what dies for certain is taken over.
+static bool take_last(const struct run *r, int index, zl_array out, uint64_t in_place) {
+    const struct call *c = r->binding.call[index];
+    for (int k = 0; k < MIN_OF(c->inputs, 64); k++)
+        if (in_place >> k & 1 && !dies_at(r, index, k) && is_last_reader(c, c->in[k]) &&
+            share_memory(r, out, c->in[k]))
             return true;
     return false;
 }
@@ -204,9 +210,8 @@ static bool take_source(struct run *r, int begin, int index, int at, int *left) 
             return true;
         if (maker >= 0)
             continue;
-        if (at == index && dies_at(r, index, k) && can_take(out, c->in[k]))
-            return true; // it takes it over when it is prepared
-        if (take_input(r, at, k, out))
+        // Of its own call it takes over what dies when it is prepared.
+        if (at == index && dies_at(r, index, k) ? can_take(out, c->in[k]) : take_input(r, at, k, out))
             return true;
     }
     return false;
