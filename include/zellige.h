@@ -570,7 +570,7 @@ ZL_API void zl_set_log_level(zl_log_level level);
 ZL_API void zl_set_log(void (*callback)(zl_log_level level, const char *line, void *context), void *context);
 
 // Counts of what happened since the start, by name: "compiles", "kernels", "fallbacks", "fallback_runs", "plans", "plan_hits",
-// "copies", "donations", "allocations". -1 for a name that is not counted.
+// "copies", "narrowed", "donations", "allocations". -1 for a name that is not counted.
 ZL_API int64_t zl_counter(const char *name);
 
 // Environment variables that the library reads, index by index: false past the last.

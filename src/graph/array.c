@@ -43,6 +43,25 @@ bool array_is_pending(zl_array a) {
     return state == ARRAY_LAZY || state == ARRAY_CLAIMED;
 }
 
+int64_t array_pin(zl_array a) {
+    uint8_t state = atomic_load_explicit(&a->state, memory_order_acquire);
+    if (!(state & ARRAY_PINNED))
+        state = atomic_fetch_or_explicit(&a->state, ARRAY_PINNED, memory_order_acq_rel);
+    while (state & ARRAY_MOVING)
+        state = atomic_load_explicit(&a->state, memory_order_acquire);
+    return a->offset;
+}
+
+bool array_begin_move(zl_array a) {
+    uint8_t state = ARRAY_LAZY;
+    return atomic_compare_exchange_strong(&a->state, &state, ARRAY_LAZY | ARRAY_MOVING);
+}
+
+void array_end_move(zl_array a, int64_t offset) {
+    a->offset = offset;
+    atomic_fetch_and_explicit(&a->state, (uint8_t)~ARRAY_MOVING, memory_order_release);
+}
+
 static __attribute__((noinline)) bool too_big(const struct array_spec *spec) {
     return error_false(ZL_ERROR_OVERFLOW, "an array of shape %s is too big: it has more elements than 2^59",
                        shape_text(spec->ndim, spec->dim));

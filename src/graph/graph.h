@@ -21,8 +21,9 @@ enum array_state {
     ARRAY_CONSUMED, // was computed on the way to something else; nobody had retained it
 };
 
-// A bit beside READY: the storage is held by the array that this is a view of, as long as the call holds that.
-enum { ARRAY_BORROWS = 128 };
+// Bits beside the state. Of READY: the storage is held by the array that this is a view of, as long as the call holds that. Of a LAZY view:
+// views of it were recorded, and its offset stays as it is; or the offset is being changed.
+enum { ARRAY_STATES = 7, ARRAY_MOVING = 32, ARRAY_PINNED = 64, ARRAY_BORROWS = 128 };
 
 enum array_flag {
     ARRAY_WEAK = 1,       // a number without a dtype of its own
@@ -34,7 +35,7 @@ enum array_flag {
 struct zl_array_ {
     atomic_ulong count; // references in the low half; those of them that are lends in the high half
     uint8_t dtype;      // zl_dtype
-    _Atomic uint8_t state; // enum array_state, ARRAY_BORROWS
+    _Atomic uint8_t state; // enum array_state, and bits
     uint8_t flags;
     uint8_t trace; // depth of the outermost transform whose inputs it was made from; 0: of none
     uint16_t ndim;
@@ -55,7 +56,7 @@ static inline union scalar *array_value(zl_array a) { return (union scalar *)(vo
 static inline size_t array_item(zl_array a) { return zl_dtype_size((zl_dtype)a->dtype); }
 static inline bool array_is(zl_array a, enum array_flag flag) { return a->flags & flag; }
 static inline enum array_state array_state(zl_array a) {
-    return (enum array_state)(atomic_load_explicit(&a->state, memory_order_acquire) & ~ARRAY_BORROWS);
+    return (enum array_state)(atomic_load_explicit(&a->state, memory_order_acquire) & ARRAY_STATES);
 }
 static inline bool array_borrows(zl_array a) {
     return atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_BORROWS;
@@ -132,6 +133,13 @@ void graph_detach(struct call *c);
 // their history is there, so is it.
 zl_array graph_lend_sibling(struct call *c, int index);
 bool array_is_forgotten(zl_array a); // nothing refers to it; a sibling keeps it
+
+// Returns the offset of a view, which may not be evaluated yet and stays where it is from now on.
+int64_t array_pin(zl_array a);
+// Evaluation may make a lazy view one of another place of another storage, unless it is pinned: false then. Between the two calls,
+// who pins it waits.
+bool array_begin_move(zl_array a);
+void array_end_move(zl_array a, int64_t offset);
 
 bool   array_is_pending(zl_array a);  // must be evaluated before its data can be read
 int    array_references(zl_array a);  // retains and uses by calls; lends do not count

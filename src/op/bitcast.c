@@ -24,7 +24,7 @@ static bool lies_well(zl_array x, struct recast r) {
     for (int i = 0; i < last; i++)
         if (x->dim[i] > 1 && array_stride(x)[i] % r.ratio)
             return false;
-    return x->offset % r.ratio == 0 && x->dim[last] % r.ratio == 0;
+    return op_offset(x) % r.ratio == 0 && x->dim[last] % r.ratio == 0;
 }
 
 static zl_array bitcast(zl_array x, zl_dtype dtype) {
@@ -50,7 +50,7 @@ static zl_array bitcast(zl_array x, zl_dtype dtype) {
                                            .ndim = x->ndim,
                                            .dim = dim,
                                            .stride = x->size ? stride : NULL,
-                                           .offset = scale(x->offset, r)});
+                                           .offset = scale(op_offset(x), r)});
 }
 
 static bool record_bitcast(const struct call *c, const zl_array *in, zl_array *out) {

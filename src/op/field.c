@@ -59,7 +59,7 @@ static bool check(zl_array x, int64_t offset, zl_dtype dtype, zl_shape inner) {
         count > record_bytes / item || offset < 0 || offset > record_bytes - count * item)
         return error_false(ZL_ERROR_VALUE, "zl_field: %s of shape %s at offset %lld does not lie inside a record of %lld bytes",
                            zl_dtype_name(dtype), shape_text(inner.ndim, inner.dim), (long long)offset, (long long)record_bytes);
-    if ((x->offset + offset) % item)
+    if ((op_offset(x) + offset) % item)
         return error_false(ZL_ERROR_VALUE, "zl_field: offset %lld is not aligned for %s: a multiple of %lld is needed",
                            (long long)offset, zl_dtype_name(dtype), (long long)item);
     return true;
@@ -77,7 +77,7 @@ zl_array zl_field(zl_array records, size_t offset, zl_dtype dtype, zl_shape inne
     if (layout(records, dtype, inner, dim, dim + ndim))
         view = op_view_as(&op_field_view, records, 1, &at,
                           &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim, .stride = dim + ndim,
-                                               .offset = (records->offset + at) / (int64_t)zl_dtype_size(dtype)});
+                                               .offset = (op_offset(records) + at) / (int64_t)zl_dtype_size(dtype)});
     memory_free(dim);
     return view;
 }

@@ -37,7 +37,7 @@ static zl_array stretch(int count, const zl_array *in, int last, int ndim, const
                                         .ndim = ndim,
                                         .dim = dim,
                                         .stride = array_stride(view),
-                                        .offset = view->offset});
+                                        .offset = op_offset(view)});
 }
 
 zl_array op_stretch(const char *function, int count, const zl_array *in, int last) {

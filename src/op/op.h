@@ -111,6 +111,11 @@ const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const i
 // A view of x: other sizes, strides and offset over the same storage.
 zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
                  const int64_t *stride, int64_t offset);
+// The offset that a view of x counts from.
+static inline int64_t op_offset(zl_array x) {
+    bool may_move = array_state(x) == ARRAY_LAZY && x->call->op->kind == OP_VIEW;
+    return may_move ? array_pin(x) : x->offset;
+}
 // The same with a dtype of its own.
 zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec);
 // x itself as the result of an op that has nothing to do.

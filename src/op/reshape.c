@@ -13,7 +13,7 @@ static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t
         x = zl_contiguous(x, false);
         shape_row_major(ndim, dim, stride);
     }
-    return op_view(op, x, args, arg, ndim, dim, stride, x ? x->offset : 0);
+    return op_view(op, x, args, arg, ndim, dim, stride, x ? op_offset(x) : 0);
 }
 
 // Sizes as given, but one that is -1 is what is left of size. False and an error if they do not fit.

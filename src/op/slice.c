@@ -28,7 +28,7 @@ static zl_array slice(zl_array x, const int64_t *arg) {
     OP_ROOM(int64_t, dim, 2 * x->ndim);
     if (!dim)
         return NULL;
-    int64_t offset = x->offset;
+    int64_t offset = 0;
     bool whole = true;
     for (int i = 0; i < x->ndim; i++) {
         struct slice_run run = op_slice_along(x, arg, i);
@@ -39,7 +39,7 @@ static zl_array slice(zl_array x, const int64_t *arg) {
     }
     if (whole && !op_follows(x))
         return op_same(x);
-    return op_view(&op_slice, x, 3 * x->ndim, arg, x->ndim, dim, dim + x->ndim, offset);
+    return op_view(&op_slice, x, 3 * x->ndim, arg, x->ndim, dim, dim + x->ndim, op_offset(x) + offset);
 }
 
 static bool record_slice(const struct call *c, const zl_array *in, zl_array *out) {
@@ -176,7 +176,7 @@ OP_SIGNATURE(zl_flip, "view", "a with the order of its elements along the given 
 
 // args: offset, then the sizes, then the strides. x is row-major.
 static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {
-    return op_view(&op_as_strided, x, 1 + 2 * ndim, arg, ndim, arg + 1, arg + 1 + ndim, x->offset + arg[0]);
+    return op_view(&op_as_strided, x, 1 + 2 * ndim, arg, ndim, arg + 1, arg + 1 + ndim, op_offset(x) + arg[0]);
 }
 
 static bool record_as_strided(const struct call *c, const zl_array *in, zl_array *out) {

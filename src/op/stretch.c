@@ -12,7 +12,7 @@ static zl_array stretch(zl_array x, int ndim, const int64_t *dim) {
     int added = ndim - x->ndim;
     for (int i = 0; i < ndim; i++)
         stride[i] = i < added || x->dim[i - added] != dim[i] ? 0 : array_stride(x)[i - added];
-    return op_view(&op_broadcast_to, x, ndim, dim, ndim, dim, stride, x->offset);
+    return op_view(&op_broadcast_to, x, ndim, dim, ndim, dim, stride, op_offset(x));
 }
 
 static bool record_broadcast(const struct call *c, const zl_array *in, zl_array *out) {
@@ -119,7 +119,7 @@ static zl_array identity(const struct op *op, int inputs, const zl_array *in) {
                                         .ndim = x->ndim,
                                         .dim = x->dim,
                                         .stride = array_stride(x),
-                                        .offset = x->offset});
+                                        .offset = op_offset(x)});
 }
 
 static bool record_identity(const struct call *c, const zl_array *in, zl_array *out) {
@@ -164,7 +164,7 @@ const struct op op_depends = {
 zl_array zl_stop_gradient(zl_array a) {
     if (!a)
         return NULL;
-    return op_view(&op_stop_gradient, a, 0, NULL, a->ndim, a->dim, array_stride(a), a->offset);
+    return op_view(&op_stop_gradient, a, 0, NULL, a->ndim, a->dim, array_stride(a), op_offset(a));
 }
 OP_SIGNATURE(zl_stop_gradient, "view", "a, but a constant to gradients.", P_ARRAY(a));
 

@@ -21,7 +21,7 @@ static zl_array transpose(zl_array x, const int64_t *axes) {
         dim[i] = x->dim[axes[i]];
         dim[x->ndim + i] = array_stride(x)[axes[i]];
     }
-    return op_view(&op_transpose, x, x->ndim, axes, x->ndim, dim, dim + x->ndim, x->offset);
+    return op_view(&op_transpose, x, x->ndim, axes, x->ndim, dim, dim + x->ndim, op_offset(x));
 }
 
 static bool record_transpose(const struct call *c, const zl_array *in, zl_array *out) {
@@ -166,7 +166,7 @@ static zl_array squeeze(zl_array x, int count, const int64_t *axes) {
         }
         next += drops;
     }
-    return op_view(&op_squeeze, x, count, axes, ndim, dim, dim + ndim, x->offset);
+    return op_view(&op_squeeze, x, count, axes, ndim, dim, dim + ndim, op_offset(x));
 }
 
 // axes: sorted axes of the result.
@@ -181,7 +181,7 @@ static zl_array expand_dims(zl_array x, int count, const int64_t *axes) {
         dim[ndim + i] = adds ? 0 : array_stride(x)[i - next];
         next += adds;
     }
-    return op_view(&op_expand_dims, x, count, axes, ndim, dim, dim + ndim, x->offset);
+    return op_view(&op_expand_dims, x, count, axes, ndim, dim, dim + ndim, op_offset(x));
 }
 
 static bool refuse_squeeze(zl_array x, int axis) {

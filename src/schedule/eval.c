@@ -169,6 +169,14 @@ static void detach_ready(int count, const zl_array *arrays) {
     }
 }
 
+// Walks again if slices are all that is computed of something.
+static bool walk(struct tape *tape, int count, const zl_array *arrays) {
+    bool changed = false;
+    if (!tape_walk(tape, count, arrays) || (UNLIKELY(tape->has_slices) && !narrow_tape(tape, &changed)))
+        return false;
+    return LIKELY(!changed) || tape_walk(tape, count, arrays);
+}
+
 static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     if (!scratch.watched) {
         if (!thread_at_exit(free_scratch, NULL))
@@ -176,7 +184,7 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
         scratch.watched = true;
     }
     e->tape = &scratch.tape;
-    return tape_walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
+    return walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
 // Plans under the planning lock, which it takes and the caller gives back. A thread's first evaluation may open drivers to find the default

@@ -61,6 +61,7 @@ struct tape {
     uint64_t *dies;   // bit k: nothing reads input k after this call (of the first 64 inputs)
     uint32_t *uses;   // by calls of the tape
     uint32_t *last;   // the last call that reads an output of this one
+    bool has_slices; // of which narrow_tape may make something
     bool waits; // some inputs are being computed by other evaluations
     bool has_depths; // dies holds the depths that the walk of epoch of_depths found
     uint32_t of_depths;
@@ -78,6 +79,28 @@ static inline zl_stream tape_stream(const struct tape *t, int slot) {
     return s ? s : t->standard;
 }
 void tape_free(struct tape *tape);
+
+// range.c --------------------------------------------------------------------------------------------------------
+
+// The elements i of an axis with start <= i % period < start + count. Axis -1: all of the array.
+struct range {
+    int axis;
+    int64_t period, start, count;
+};
+bool range_is_same(const struct range *a, const struct range *b);
+int64_t range_size(zl_array x, int axis, const struct range *r); // how much of an axis of x is in it
+// Sets *to to what call c needs of input k for a range of its output. False: c can only be computed as a whole.
+bool range_of_input(const struct call *c, int k, const struct range *r, struct range *to);
+// Sets *r to what slice c takes of its input, along the axis of which it takes least. False unless that is at most half of it, with step 1.
+bool range_of_slice(const struct call *c, struct range *r);
+zl_array range_slice(zl_array x, const struct range *r); // those elements of x, lent; NULL and an error
+
+// narrow.c -------------------------------------------------------------------------------------------------------
+
+// Whether what a slice on the tape takes may be all that is computed of its input, if nothing else reads that.
+bool narrow_begins(const struct call *c);
+// Records calls anew for what slices take of them. changed: the tape must be walked again. False and an error; then all is as it was.
+bool narrow_tape(const struct tape *tape, bool *changed);
 
 // plan.c ---------------------------------------------------------------------------------------------------------
 

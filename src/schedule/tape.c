@@ -4,6 +4,7 @@
 // step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
 // On devices that make one kernel of them, reductions of the same axes follow each other where nothing but elementwise calls is before them.
 
+#include "op/ops.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
@@ -67,6 +68,8 @@ static bool append(struct tape *t, struct call *c) {
         return false;
     int slot = t->calls++;
     t->call[slot] = c;
+    if (UNLIKELY(c->op == &op_slice))
+        t->has_slices |= narrow_begins(c);
     for (int i = 0; i < c->inputs; i++)
         if (on_tape(c->in[i]))
             note_reader(t, c->in[i]->call->slot, slot);
@@ -488,6 +491,7 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
 
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
     tape->waits = false;
+    tape->has_slices = false;
     tape->standard = stream_known();
     tape->lacks_standard = false;
     begin(tape);

@@ -117,7 +117,7 @@ static bool record_call(int results, int inputs, const zl_array *in, zl_array *o
                                       .ndim = in[i]->ndim,
                                       .dim = in[i]->dim,
                                       .stride = array_stride(in[i]),
-                                      .offset = in[i]->offset};
+                                      .offset = op_offset(in[i])};
     zl_array y = spec ? graph_call(&op_custom, inputs, in, 0, NULL, results, spec) : NULL;
     for (int i = 0; y && i < results; i++)
         out[i] = call_output(y->call, i);

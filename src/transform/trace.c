@@ -49,7 +49,7 @@ static zl_array without_tracer(zl_array x) {
 static zl_array tracer_of(zl_array x) {
     if (array_is(x, ARRAY_WEAK))
         return graph_inline_from(&op_depends, x, (zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
-    return op_view(&op_depends, x, 0, NULL, x->ndim, x->dim, array_stride(x), x->offset);
+    return op_view(&op_depends, x, 0, NULL, x->ndim, x->dim, array_stride(x), op_offset(x));
 }
 
 bool trace_inputs(int count, const zl_array *in, zl_array *tracer) {

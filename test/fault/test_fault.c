@@ -200,6 +200,19 @@ SCENARIO(views) {
                   out);
 }
 
+// Only the last row is computed.
+SCENARIO(narrowed_products) {
+    zl_array x = zl_fast_rms_norm(zl_sin(counting(100, 16)), NULL, 1e-5),
+             y = zl_matmul(x, zl_cos(counting(16, 64)));
+    zl_array last = zl_slice(zl_reshape(y, ZL_SHAPE(1, 100, 64)), ZL_SHAPE(0, 99, 0), ZL_SHAPE(1, 100, 64),
+                             ZL_SHAPE(1, 1, 1));
+    int64_t before = zl_counter("narrowed");
+    zl_array row = zl_squeeze(last, ZL_AXES(1));
+    bool ok = zl_eval(row);
+    CHECK(!ok || zl_counter("narrowed") > before);
+    return ok && sum_of(row, out);
+}
+
 SCENARIO(quantized_products) {
     zl_array part[3], x = counting(2, 64);
     if (!zl_quantize(zl_sin(counting(4, 64)), 32, 3, NULL, NULL, part))

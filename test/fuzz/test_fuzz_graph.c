@@ -269,10 +269,12 @@ static zl_array (*const makers[])(struct graph *, zl_array) = {
     along,       updated,     scanned,     sorted,
 };
 
+// The last is a slice: what it leaves out of others may not be computed.
 static zl_array new_node(struct graph *g) {
-    if (g->nodes < 2 || between(g, 0, 9) == 0)
+    bool is_last = g->nodes == NODES - 1;
+    if (g->nodes < 2 || (!is_last && between(g, 0, 9) == 0))
         return leaf(g);
-    zl_array x = any_node(g), y = makers[between(g, 0, COUNT(makers) - 1)](g, x);
+    zl_array x = any_node(g), y = (is_last ? slice : makers[between(g, 0, COUNT(makers) - 1)])(g, x);
     if (y && zl_ndim(y) <= RANKS && zl_size(y) <= 60000)
         return y;
     zl_clear_error(); // ops that this dtype does not have: the same in every way
@@ -431,7 +433,8 @@ static int compare_with(const char *setting, uint64_t first, int count) {
 }
 
 TEST(graphs_evaluated_with_other_settings_give_the_same_bits) {
-    static const char *const settings[] = {"ZL_FUSE=0", "ZL_THREADS=1", "ZL_THREADS=3", "ZL_ISA=scalar"};
+    static const char *const settings[] = {"ZL_FUSE=0",    "ZL_NARROW=1",  "ZL_NARROW=0",
+                                           "ZL_THREADS=1", "ZL_THREADS=3", "ZL_ISA=scalar"};
     uint64_t first = test_seed() * 2000003;
     int64_t fused = zl_counter("fused");
     for (size_t i = 0; i < COUNT(settings); i++) {

@@ -1,0 +1,322 @@
+// narrow.c - computes only what a slice reads.
+//
+// Where a slice takes at most half of an axis of an array that nothing else reads, the calls that lead to the array are recorded
+// anew for that part of it: from the end of the tape to its beginning, each call asks its inputs for what it needs of them. What others
+// read or hold, what is there already and what no rule tells the inputs of stays whole, and a slice of it is read. The calls as they
+// were recorded are not changed, but for the inputs of those that read a slice; the tape is walked again without the others.
+//
+// A view that somebody holds shows another place of another storage then. Its sizes and strides stay; its offset changes unless a view
+// of it was recorded, which would have read it (array_pin).
+
+#include <assert.h>
+#include <string.h>
+
+#include "op/ops.h"
+#include "schedule/schedule.h"
+
+// What is known of a call of the tape.
+struct part {
+    struct range range; // of its output, that its readers ask for; of a slice that begins: of its input
+    uint32_t asked;     // how often
+    bool differs;       // by some of them for other elements
+    bool is_narrowed;   // only those are computed
+    bool begins;        // a slice that asks by itself
+    zl_array made;      // the narrowed output; of a view of it the same elements as before; NULL: it stays
+};
+
+struct narrowing {
+    const struct tape *tape;
+    struct part *part;
+};
+
+// Asking ----------------------------------------------------------------------------------------------------------
+
+// Elements that must be left out to be worth it.
+static int64_t least(void) {
+    static atomic_llong known; // 0: not yet
+    int64_t number = atomic_load_explicit(&known, memory_order_relaxed);
+    if (LIKELY(number))
+        return number;
+    number = setting_number(SETTING_NARROW);
+    number = number > 0 ? number : INT64_MAX;
+    atomic_store_explicit(&known, number, memory_order_relaxed);
+    return number;
+}
+
+// A call that can be computed in part, perhaps.
+static bool has_parts(const struct call *c) {
+    return c->op->kind == OP_OTHER
+               ? c->op == &op_matmul || c->op == &op_addmm || c->op == &op_quantized_matmul
+               : c->op->kind != OP_VIEW;
+}
+
+bool narrow_begins(const struct call *c) {
+    zl_array x = c->in[0];
+    struct range r;
+    if (x->size <= least() || array_state(x) != ARRAY_LAZY)
+        return false;
+    const struct call *from = x->call;
+    while (from->op->kind == OP_VIEW && from->inputs == 1 && array_state(from->in[0]) == ARRAY_LAZY)
+        from = from->in[0]->call;
+    return has_parts(from) && range_of_slice(c, &r) && x->size - x->size / r.period * r.count >= least();
+}
+
+static bool is_alone(const struct tape *t, int slot) {
+    return !t->needed[slot] && t->call[slot]->outputs == 1;
+}
+
+// A slice that may begin, of an array that only it reads.
+static bool is_candidate(const struct tape *t, int slot) {
+    const struct call *c = t->call[slot];
+    int from = c->op == &op_slice ? tape_slot(c->in[0]) : -1;
+    return from >= 0 && is_alone(t, from) && t->uses[from] == 1 && narrow_begins(c);
+}
+
+static bool any_candidate(const struct tape *t) {
+    for (int i = 0; i < t->calls; i++)
+        if (is_candidate(t, i))
+            return true;
+    return false;
+}
+
+static void ask(struct narrowing *n, int reader, zl_array x, const struct range *r) {
+    int slot = tape_slot(x);
+    if (slot < 0 || r->axis < 0 || tape_stream(n->tape, slot) != tape_stream(n->tape, reader))
+        return;
+    struct part *p = &n->part[slot];
+    p->differs = p->differs || (p->asked && !range_is_same(&p->range, r));
+    p->range = *r;
+    p->asked++;
+}
+
+static bool can_narrow(const struct narrowing *n, int slot) {
+    const struct part *p = &n->part[slot];
+    const struct call *c = n->tape->call[slot];
+    struct range r;
+    if (!p->asked || p->differs || p->asked != n->tape->uses[slot] || !is_alone(n->tape, slot))
+        return false;
+    for (int k = 0; k < c->inputs; k++)
+        if (!range_of_input(c, k, &p->range, &r))
+            return false;
+    return c->inputs > 0;
+}
+
+static void ask_all(struct narrowing *n) {
+    for (int slot = n->tape->calls - 1; slot >= 0; slot--) {
+        struct part *p = &n->part[slot];
+        const struct call *c = n->tape->call[slot];
+        struct range r;
+        if ((p->is_narrowed = can_narrow(n, slot))) {
+            for (int k = 0; k < c->inputs; k++)
+                if (range_of_input(c, k, &p->range, &r))
+                    ask(n, slot, c->in[k], &r);
+        } else if ((p->begins = is_candidate(n->tape, slot) && range_of_slice(c, &p->range))) {
+            ask(n, slot, c->in[0], &p->range);
+        }
+    }
+}
+
+static const struct part *part_of(const struct narrowing *n, zl_array x) {
+    int slot = tape_slot(x);
+    return slot < 0 ? NULL : &n->part[slot];
+}
+
+// Views alone are not worth it: those whose inputs stay whole stay so too. Returns whether a slice is left.
+static bool keep_views(struct narrowing *n) {
+    bool any = false;
+    for (int slot = 0; slot < n->tape->calls; slot++) {
+        struct part *p = &n->part[slot];
+        const struct call *c = n->tape->call[slot];
+        const struct part *from = c->inputs ? part_of(n, c->in[0]) : NULL;
+        bool has_input = from && from->is_narrowed;
+        p->is_narrowed = p->is_narrowed && (c->op->kind != OP_VIEW || has_input);
+        p->begins = p->begins && has_input;
+        any |= p->begins;
+    }
+    return any;
+}
+
+// Recording -------------------------------------------------------------------------------------------------------
+
+// Calls with sizes among their arguments get those of the range.
+static zl_array record_range(const struct call *c, const zl_array *in, const struct range *r) {
+    zl_array y = call_first(c), out = NULL;
+    bool is_reshape = c->op == &op_reshape || c->op == &op_flatten || c->op == &op_unflatten;
+    if (!is_reshape && c->op != &op_broadcast_to)
+        return c->op->record(c, in, &out) ? out : NULL;
+    OP_ROOM(int64_t, dim, y->ndim);
+    for (int i = 0; dim && i < y->ndim; i++)
+        dim[i] = range_size(y, i, r);
+    return !dim         ? NULL
+           : is_reshape ? zl_reshape(in[0], (zl_shape){dim, y->ndim})
+                        : zl_broadcast_to(in[0], (zl_shape){dim, y->ndim});
+}
+
+static zl_array make_narrowed(struct narrowing *n, const struct call *c, const struct range *r) {
+    OP_ROOM(zl_array, in, c->inputs);
+    for (int k = 0; in && k < c->inputs; k++) {
+        const struct part *from = part_of(n, c->in[k]);
+        struct range needed;
+        in[k] = from && from->made ? from->made : c->in[k];
+        if (range_of_input(c, k, r, &needed) && !(from && from->is_narrowed))
+            in[k] = range_slice(in[k], &needed);
+        if (!in[k])
+            return NULL;
+    }
+    return in ? record_range(c, in, r) : NULL;
+}
+
+// Makes a slice of so many axes take all along one.
+static void widen(int64_t *arg, int ndim, int axis) {
+    arg[axis] = 0;
+    arg[ndim + axis] = INT64_MAX;
+    arg[2 * ndim + axis] = 1;
+}
+
+// What slice c, which begins, shows of its narrowed input.
+static zl_array make_rest(const struct call *c, zl_array in, int axis) {
+    int ndim = in->ndim;
+    OP_ROOM(int64_t, arg, c->args);
+    if (!arg)
+        return NULL;
+    memcpy(arg, call_args(c), sizeof *arg * (size_t)c->args);
+    widen(arg, ndim, axis);
+    return zl_slice(in, (zl_shape){arg, ndim}, (zl_shape){arg + ndim, ndim},
+                    (zl_shape){arg + 2 * ndim, ndim});
+}
+
+// The same view of what its input became.
+static zl_array make_view(const struct call *c, zl_array in) {
+    zl_array out = NULL;
+    return c->op->record(c, &in, &out) ? out : NULL;
+}
+
+static bool reads_made(const struct narrowing *n, const struct call *c) {
+    for (int k = 0; k < c->inputs; k++) {
+        const struct part *from = part_of(n, c->in[k]);
+        if (from && from->made)
+            return true;
+    }
+    return false;
+}
+
+// Whether `made`, a view of in, shows elements as far apart as view y does: then y can show them at its offset.
+static bool can_move(zl_array y, zl_array made, zl_array in) {
+    if (made != in && !(made->call && made->call->op->kind == OP_VIEW && made->call->in[0] == in))
+        return false;
+    for (int i = 0; i < y->ndim; i++)
+        if (y->dim[i] > 1 && array_stride(y)[i] != array_stride(made)[i])
+            return false;
+    return true;
+}
+
+static zl_array make(struct narrowing *n, int slot) {
+    const struct call *c = n->tape->call[slot];
+    const struct part *p = &n->part[slot];
+    recorder.stream = c->stream;
+    recorder.compiled = c->compiled;
+    if (p->is_narrowed)
+        return make_narrowed(n, c, &p->range);
+    zl_array in = part_of(n, c->in[0])->made;
+    return p->begins ? make_rest(c, in, p->range.axis) : make_view(c, in);
+}
+
+enum outcome { FAILED = -1, NOTHING, NARROWED };
+
+// Records all that is new. NOTHING: somebody holds a view that cannot show it.
+static enum outcome make_all(struct narrowing *n) {
+    for (int slot = 0; slot < n->tape->calls; slot++) {
+        const struct call *c = n->tape->call[slot];
+        struct part *p = &n->part[slot];
+        bool follows = !p->is_narrowed && c->op->kind == OP_VIEW && reads_made(n, c);
+        if (follows && (c->inputs != 1 || c->outputs != 1))
+            return NOTHING;
+        if ((p->is_narrowed || follows) && !(p->made = make(n, slot)))
+            return FAILED;
+        assert(!follows || shape_equal(p->made->ndim, p->made->dim, call_first(c)->ndim, call_first(c)->dim));
+        if (follows && n->tape->needed[slot] && !can_move(call_first(c), p->made, part_of(n, c->in[0])->made))
+            return NOTHING;
+    }
+    return NARROWED;
+}
+
+static bool moves(const struct narrowing *n, int slot) {
+    return n->part[slot].made && n->tape->needed[slot];
+}
+
+static void end_moves(const struct narrowing *n, int end, bool moved) {
+    for (int slot = 0; slot < end; slot++)
+        if (moves(n, slot)) {
+            zl_array y = call_first(n->tape->call[slot]);
+            array_end_move(y, moved ? n->part[slot].made->offset : y->offset);
+        }
+}
+
+static bool begin_moves(const struct narrowing *n) {
+    for (int slot = 0; slot < n->tape->calls; slot++)
+        if (moves(n, slot) && !array_begin_move(call_first(n->tape->call[slot]))) {
+            end_moves(n, slot, false);
+            return false;
+        }
+    return true;
+}
+
+// Calls that stay read what was made, and with the last reader of others these go.
+static void replace_inputs(const struct narrowing *n) {
+    for (int slot = 0; slot < n->tape->calls; slot++) {
+        struct call *c = n->tape->call[slot];
+        const struct part *p = &n->part[slot];
+        if (p->made && !moves(n, slot))
+            continue;
+        for (int k = 0; k < c->inputs; k++) {
+            const struct part *from = part_of(n, c->in[k]);
+            zl_array old = c->in[k];
+            if (!from || !from->made)
+                continue;
+            c->in[k] = zl_retain(from->made);
+            zl_release(old);
+        }
+        if (p->begins)
+            widen(call_args(c), c->in[0]->ndim, p->range.axis);
+    }
+}
+
+static int64_t count_narrowed(const struct narrowing *n) {
+    int64_t count = 0;
+    for (int slot = 0; slot < n->tape->calls; slot++)
+        count += n->part[slot].is_narrowed && n->tape->call[slot]->op->kind != OP_VIEW;
+    return count;
+}
+
+static enum outcome record_all(struct narrowing *n) {
+    const zl_stream stream = recorder.stream;
+    const bool compiled = recorder.compiled;
+    enum outcome outcome = make_all(n);
+    recorder.stream = stream;
+    recorder.compiled = compiled;
+    if (outcome != NARROWED || !begin_moves(n))
+        return MIN_OF(outcome, NOTHING);
+    counter_add_alone(COUNTER_NARROWED, count_narrowed(n));
+    end_moves(n, n->tape->calls, true);
+    replace_inputs(n);
+    return NARROWED;
+}
+
+bool narrow_tape(const struct tape *tape, bool *changed) {
+    *changed = false;
+    if (recorder.trace_depth || !any_candidate(tape))
+        return true;
+    struct narrowing n = {tape, memory_zero(sizeof(struct part) * (size_t)tape->calls)};
+    if (!n.part)
+        return false;
+    enum outcome outcome = NOTHING;
+    ask_all(&n);
+    if (keep_views(&n)) {
+        zl_scope scope = zl_scope_begin();
+        outcome = record_all(&n);
+        zl_scope_end(scope);
+    }
+    memory_free(n.part);
+    *changed = outcome == NARROWED;
+    return outcome != FAILED;
+}
