@@ -210,13 +210,19 @@ static bool can_move(zl_array y, zl_array made, zl_array in) {
     return true;
 }
 
+// Readers may rely on it that an output is row-major. A part of it lies as its operands do, which may all be transposed.
+static zl_array as_dense(const struct call *c, zl_array made) {
+    bool stays = !made || c->op->kind == OP_VIEW || !array_is(call_first(c), ARRAY_CONTIGUOUS);
+    return stays ? made : zl_contiguous(made, false);
+}
+
 static zl_array make(struct narrowing *n, int slot) {
     const struct call *c = n->tape->call[slot];
     const struct part *p = &n->part[slot];
     recorder.stream = c->stream;
     recorder.compiled = c->compiled;
     if (p->is_narrowed)
-        return make_narrowed(n, c, &p->range);
+        return as_dense(c, make_narrowed(n, c, &p->range));
     zl_array in = part_of(n, c->in[0])->made;
     return p->begins ? make_rest(c, in, p->range.axis) : make_view(c, in);
 }

@@ -181,6 +181,18 @@ TEST(narrow_through_transposed_heads) {
     CHECK(narrowed(&g, 1, 3, 40) >= 4);
 }
 
+// The sum is row-major, but one of its matrices lies as the first operand does.
+TEST(narrow_for_calls_that_need_rows) {
+    zl_array x = leaf_of(ZL_SHAPE(4, 48, 64)), c = leaf_of(ZL_SHAPE(4, 1, 1));
+    zl_array whole = op_test_ready(zl_add(zl_transpose(x, ZL_AXES(0, 2, 1)), c)),
+             want = zl_sort(take(whole, 0, 2, 3), -1);
+    int64_t before = zl_counter("narrowed");
+    zl_array y = zl_sort(take(zl_add(zl_transpose(x, ZL_AXES(0, 2, 1)), c), 0, 2, 3), -1);
+    CHECK(zl_eval(y));
+    CHECK_EQ_INT(zl_counter("narrowed") - before, 1);
+    CHECK(near(y, want));
+}
+
 // Who holds something ---------------------------------------------------------------------------------------
 
 TEST(narrow_not_what_is_held_or_read_by_others) {
