@@ -34,6 +34,7 @@ struct evaluation {
     struct plan **plan;
     zl_stream stream; // of all calls; NULL: there are several
     bool alone;       // nobody waits for it
+    bool looks;       // it is planned and left at that
 };
 
 static void release_plans(struct evaluation *e, int from) {
@@ -184,6 +185,7 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
         scratch.watched = true;
     }
     e->tape = &scratch.tape;
+    e->tape->looks = e->looks;
     return walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
@@ -202,7 +204,7 @@ static bool lock_and_plan(struct evaluation *e, int count, const zl_array *array
 }
 
 bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data), void *data) {
-    struct evaluation e = {0};
+    struct evaluation e = {.looks = true};
     bool ok = lock_and_plan(&e, 1, &a);
     for (int i = 0; ok && i < e.pieces; i++)
         look(e.tape, i * PLAN_LARGEST, e.plan[i], data);

@@ -61,8 +61,11 @@ bool narrow_begins(const struct call *c) {
     return has_parts(from) && range_of_slice(c, &r) && x->size - x->size / r.period * r.count >= least();
 }
 
+// Nothing but the tape reads the output of a call.
 static bool is_alone(const struct tape *t, int slot) {
-    return !t->needed[slot] && t->call[slot]->outputs == 1;
+    const struct call *c = t->call[slot];
+    uint32_t held = (uint32_t)atomic_load_explicit(&call_first(c)->count, memory_order_relaxed);
+    return !t->needed[slot] && c->outputs == 1 && !(t->looks && held > t->uses[slot]);
 }
 
 // A slice that may begin, of an array that only it reads.

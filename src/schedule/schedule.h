@@ -61,6 +61,7 @@ struct tape {
     uint64_t *dies;   // bit k: nothing reads input k after this call (of the first 64 inputs)
     uint32_t *uses;   // by calls of the tape
     uint32_t *last;   // the last call that reads an output of this one
+    bool looks; // nothing will be computed: what is lent may still be asked for by a gradient
     bool has_slices; // of which narrow_tape may make something
     bool waits; // some inputs are being computed by other evaluations
     bool has_depths; // dies holds the depths that the walk of epoch of_depths found

@@ -304,6 +304,17 @@ TEST(narrow_compiled_functions) {
     zl_compiled_release(f);
 }
 
+TEST(narrow_keeps_the_history_of_what_is_only_explained) {
+    zl_array x = leaf(ROWS, WIDTH), w = leaf(WIDTH, HIDDEN), h = zl_matmul(x, w), dh;
+    zl_array y = zl_sum(zl_square(take(h, 0, 0, 1)));
+    char *text = zl_explain(y);
+    CHECK(text);
+    zl_free(text);
+    REQUIRE(zl_grad(y, 1, &h, &dh));
+    zl_array want = zl_multiply(take(op_test_ready(zl_matmul(x, w)), 0, 0, 1), zl_scalar(2));
+    CHECK(near(take(dh, 0, 0, 1), want));
+}
+
 // Threads ---------------------------------------------------------------------------------------------------
 
 static void *record_views(void *data) {
