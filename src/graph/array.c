@@ -43,13 +43,25 @@ bool array_is_pending(zl_array a) {
     return state == ARRAY_LAZY || state == ARRAY_CLAIMED;
 }
 
+static struct lock moves; // held while offsets are changed
+
 int64_t array_pin(zl_array a) {
     uint8_t state = atomic_load_explicit(&a->state, memory_order_acquire);
     if (!(state & ARRAY_PINNED))
         state = atomic_fetch_or_explicit(&a->state, ARRAY_PINNED, memory_order_acq_rel);
-    while (state & ARRAY_MOVING)
-        state = atomic_load_explicit(&a->state, memory_order_acquire);
+    if (UNLIKELY(state & ARRAY_MOVING)) { // until it has moved
+        lock_take(&moves);
+        lock_give(&moves);
+    }
     return a->offset;
+}
+
+void array_open_moves(void) {
+    lock_take(&moves);
+}
+
+void array_close_moves(void) {
+    lock_give(&moves);
 }
 
 bool array_begin_move(zl_array a) {

@@ -136,8 +136,10 @@ bool array_is_forgotten(zl_array a); // nothing refers to it; a sibling keeps it
 
 // Returns the offset of a view, which may not be evaluated yet and stays where it is from now on.
 int64_t array_pin(zl_array a);
-// Evaluation may make a lazy view one of another place of another storage, unless it is pinned: false then. Between the two calls,
-// who pins it waits.
+// Evaluation may make a lazy view one of another place of another storage, unless it is pinned: false then. Moves begin and end between
+// open and close; who pins what moves waits until then.
+void array_open_moves(void);
+void array_close_moves(void);
 bool array_begin_move(zl_array a);
 void array_end_move(zl_array a, int64_t offset);
 

@@ -261,13 +261,16 @@ static void end_moves(const struct narrowing *n, int end, bool moved) {
         }
 }
 
-static bool begin_moves(const struct narrowing *n) {
-    for (int slot = 0; slot < n->tape->calls; slot++)
-        if (moves(n, slot) && !array_begin_move(call_first(n->tape->call[slot]))) {
-            end_moves(n, slot, false);
-            return false;
-        }
-    return true;
+// All views that somebody holds show what was made, or none does: one may be pinned.
+static bool move_all(const struct narrowing *n) {
+    int slot = 0;
+    array_open_moves();
+    while (slot < n->tape->calls && (!moves(n, slot) || array_begin_move(call_first(n->tape->call[slot]))))
+        slot++;
+    bool all = slot == n->tape->calls;
+    end_moves(n, slot, all);
+    array_close_moves();
+    return all;
 }
 
 // Calls that stay read what was made, and with the last reader of others these go.
@@ -303,10 +306,9 @@ static enum outcome record_all(struct narrowing *n) {
     enum outcome outcome = make_all(n);
     recorder.stream = stream;
     recorder.compiled = compiled;
-    if (outcome != NARROWED || !begin_moves(n))
+    if (outcome != NARROWED || !move_all(n))
         return MIN_OF(outcome, NOTHING);
     counter_add_alone(COUNTER_NARROWED, count_narrowed(n));
-    end_moves(n, n->tape->calls, true);
     replace_inputs(n);
     return NARROWED;
 }
