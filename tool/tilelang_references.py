@@ -12,7 +12,9 @@ import types
 def prepare(has_gpu):
     if importlib.util.find_spec("flash_attn") is None:
         sys.modules["flash_attn"] = types.ModuleType("flash_attn")
-        vars(sys.modules["flash_attn"]).update(flash_attn_varlen_func=varlen_attention, flash_attn_with_kvcache=cached_attention)
+        vars(sys.modules["flash_attn"]).update(__spec__=importlib.machinery.ModuleSpec("flash_attn", None),  # which others look for
+                                               flash_attn_varlen_func=varlen_attention,
+                                               flash_attn_with_kvcache=cached_attention)
     if has_gpu:
         return
     os.environ["TRITON_INTERPRET"] = "1"
