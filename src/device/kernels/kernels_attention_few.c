@@ -8,9 +8,8 @@ enum {
     LINES_MOST = 64,
     QUERIES_MOST = 16, // of more than LINES_LEAST lines
     SIZE_MOST = 256,
-    STEP = 64,        // keys of a turn
-    STAGES_LEAST = 2, // turns whose keys are in shared memory
-    STAGES_MOST = 4,
+    STEP = 64,    // keys of a turn
+    STAGES = 2,   // turns whose keys are in shared memory; three or four were no faster on an H200
     PIECE = 16,   // of a head, which matrix instructions multiply at once
     PACK = 8,     // elements of which strides are multiples
     BLOCKS = 264, // that keep a unit busy; of one matrix no more than MOST of the kernel
@@ -26,17 +25,9 @@ static int lines_of(const struct attention *a) {
     return lines < all ? 0 : lines;
 }
 
-static int64_t shared_of(const struct attention *a, int stages) {
+static int64_t shared_of(const struct attention *a) {
     int64_t size = a->q->dim[D], width = a->v->dim[D];
-    return (lines_of(a) * (size + STEP) + stages * STEP * (size + width)) * (int64_t)array_item(a->q);
-}
-
-// As many as leave room for two blocks, so that keys are always on their way.
-static int stages_of(const struct target *unit, const struct attention *a) {
-    int stages = STAGES_MOST;
-    while (stages > STAGES_LEAST && 2 * shared_of(a, stages) > unit->group->most_shared)
-        stages--;
-    return stages;
+    return (lines_of(a) * (size + STEP) + STAGES * STEP * (size + width)) * (int64_t)array_item(a->q);
 }
 
 static bool is_taken(const struct target *unit, zl_dtype dtype) {
@@ -53,7 +44,7 @@ bool attention_few_fits(const struct target *unit, const struct attention *a) {
     return is_taken(unit, (zl_dtype)a->q->dtype) && lines_of(a) && size % PIECE == 0 && width % PIECE == 0 &&
            size <= SIZE_MOST && width <= SIZE_MOST && has_sinks &&
            !(a->causal && a->q->dim[T] > a->k->dim[T]) && most < KERNEL_NARROW / 2 &&
-           shared_of(a, STAGES_LEAST) <= unit->group->most_shared;
+           shared_of(a) <= unit->group->most_shared;
 }
 
 // Calls ------------------------------------------------------------------------------------------------------------
@@ -106,12 +97,10 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
     work_sizes(w, 4, o[3].stride);
     WORK_SIZES(w, o[4].stride[1]);
     work_sizes(w, 3, array_stride(call_first(c)));
-    return work_file(w, "attention_few",
-                     "ITEM=%t,MASK=%t,SIZE=%d,WIDTH=%d,CAUSAL=%d,MASKED=%d,SINKS=%d,LINES=%d,STAGES=%d", 9,
-                     (const int32_t[]){a->q->dtype, is_truth ? ZL_BOOL : a->q->dtype, (int32_t)q[D],
-                                       (int32_t)a->v->dim[D], a->causal && q[T] > 1,
-                                       a->mask ? 2 - is_truth : 0, a->sinks != NULL, lines_of(a),
-                                       stages_of(w->place->record, a)});
+    return work_file(
+        w, "attention_few", "ITEM=%t,MASK=%t,SIZE=%d,WIDTH=%d,CAUSAL=%d,MASKED=%d,SINKS=%d,LINES=%d", 8,
+        (const int32_t[]){a->q->dtype, is_truth ? ZL_BOOL : a->q->dtype, (int32_t)q[D], (int32_t)a->v->dim[D],
+                          a->causal && q[T] > 1, a->mask ? 2 - is_truth : 0, a->sinks != NULL, lines_of(a)});
 }
 
 bool attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a) {
