@@ -1,4 +1,5 @@
-// tape.c - lists the calls that must run, inputs first, without recursion; and who reads what for the last time.
+// tape.c - lists the calls that must run, inputs first, without recursion but through a few elementwise calls; and who reads what for
+// the last time.
 //
 // What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several arrays, those come first that fewer calls one after the other lead to: a
 // step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
@@ -13,7 +14,6 @@
 enum {
     ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
     ORDERED_MOST = 8,   // inputs of a call that are put in order
-    DELAY = 2,          // depths of roots that come before the elementwise ends of one
     ENDS = 64,          // inputs of the elementwise calls at a root's end that are looked at
     BESIDE_MOST = 32,   // reductions that are looked at for one, and elementwise calls for each of them
     WAITS = 3,          // how much deeper than they are arrays count that wait
@@ -456,17 +456,17 @@ static bool any_reads_shared(const struct tape *t, int begin, int end) {
 // Elementwise ends of roots come after the heavy calls of the next two depths, where they read what others read too: what an
 // optimiser computes anew can then lie where it was, since the backward pass has read it.
 static bool visit_by_depth(struct tape *t, int roots) {
-    int before[DELAY] = {0}, end;
+    int open = 0, last = 0,
+        end; // roots from `open` on are not visited whole; those from `last` on have the last depth
     for (int begin = 0; begin < roots; begin = end) {
         end = end_of_depth(t, begin, roots);
         bool delays = any_reads_shared(t, begin, end);
-        if (!(delays ? visit_heavy_of_roots : visit_roots)(t, begin, end) ||
-            !visit_roots(t, before[0], before[1]))
+        if (!(delays ? visit_heavy_of_roots : visit_roots)(t, begin, end) || !visit_roots(t, open, last))
             return false;
-        before[0] = before[1];
-        before[1] = begin;
+        open = last;
+        last = begin;
     }
-    return visit_roots(t, before[0], roots);
+    return visit_roots(t, open, roots);
 }
 
 // Walks again, now that depths are known.

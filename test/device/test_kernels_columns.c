@@ -50,24 +50,11 @@ static struct column_recipe recipe_of(const struct trial *p) {
     return r;
 }
 
-static bool renders(const struct tile_kernel *kernel) {
-    static const char *const dialects[] = {"opencl_tiles", "opencl_cpu_tiles", "cuda_tiles", "hip_tiles"};
-    bool good = true;
-    for (size_t i = 0; i < COUNT(dialects); i++) {
-        struct tile_kernel *copy = kernel_copy(kernel);
-        char *text = copy ? tile_rendered(copy, dialects[i]) : NULL;
-        good = good && text;
-        memory_free(text);
-        tile_free(copy);
-    }
-    return good;
-}
-
 static void run_stage(const struct column_recipe *r, bool compiles, void **address, const int64_t *size) {
     struct tile_kernel *kernel = column_build(r);
     struct text source = {0};
     REQUIRE(kernel);
-    CHECK(tile_verify(kernel) && renders(kernel));
+    CHECK(tile_verify(kernel) && tile_renders(kernel));
     struct tile_kernel *copy = kernel_copy(kernel);
     void *made = copy && compiles ? kernel_driver_c.compile(copy, &source) : NULL;
     CHECK(made ? kernel_driver_c.run(made, address, size) : tile_interpret(kernel, address, size));

@@ -74,19 +74,6 @@ static bool are_right(const struct numbers *n, int64_t line) {
     return true;
 }
 
-static bool renders(const struct tile_kernel *kernel) {
-    static const char *const dialects[] = {"opencl_tiles", "opencl_cpu_tiles", "cuda_tiles", "hip_tiles"};
-    bool good = true;
-    for (size_t i = 0; i < COUNT(dialects); i++) {
-        struct tile_kernel *copy = kernel_copy(kernel);
-        char *text = copy ? tile_rendered(copy, dialects[i]) : NULL;
-        good = good && text;
-        memory_free(text);
-        tile_free(copy);
-    }
-    return good;
-}
-
 static void run(const struct plan *p, bool compiles) {
     struct line_recipe r = recipe_of(p);
     struct tile_kernel *kernel =
@@ -111,7 +98,7 @@ static void run(const struct plan *p, bool compiles) {
     void *address[] = {n.x, n.weight, n.scale, axes, inputs, n.y, n.squares};
     struct text source = {0};
     CHECK(tile_verify(kernel));
-    CHECK(renders(kernel));
+    CHECK(tile_renders(kernel));
     struct tile_kernel *copy = kernel_copy(kernel);
     void *made = copy && compiles ? kernel_driver_c.compile(copy, &source) : NULL;
     CHECK(made ? kernel_driver_c.run(made, address, size) : tile_interpret(kernel, address, size));

@@ -2,6 +2,7 @@
 
 #include "tile_trial.h"
 
+#include "kernel/kernel.h"
 #include "pass/pass.h"
 #include "render/render.h"
 #include "test.h"
@@ -177,4 +178,17 @@ void tile_trial_of_manual(const char *target) {
     }
     CHECK(count >= 9);
     memory_free(text);
+}
+
+bool tile_renders(const struct tile_kernel *kernel) {
+    static const char *const dialects[] = {"opencl_tiles", "opencl_cpu_tiles", "cuda_tiles", "hip_tiles"};
+    bool good = true;
+    for (size_t i = 0; i < COUNT(dialects); i++) {
+        struct tile_kernel *copy = kernel_copy(kernel);
+        char *text = copy ? tile_rendered(copy, dialects[i]) : NULL;
+        good = good && text;
+        memory_free(text);
+        tile_free(copy);
+    }
+    return good;
 }

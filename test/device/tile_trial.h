@@ -14,6 +14,7 @@ void tile_trial_of_groups(const char *text, const struct target *target, const i
 struct tile_kernel;
 // Runs all passes on the kernel and renders it for any unit of a dialect. The caller frees the text; NULL and an error.
 char *tile_rendered(struct tile_kernel *kernel, const char *dialect);
+bool tile_renders(const struct tile_kernel *kernel); // for every dialect of groups of threads
 void tile_trial_of_manual(const char *target); // every example of doc/tile.md
 
 #endif
