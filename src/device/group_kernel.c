@@ -2,6 +2,8 @@
 
 #include "device/group_kernel.h"
 
+#include <string.h>
+
 // Expressions -----------------------------------------------------------------------------------------------------------
 
 // In 64 bits, whatever the kernel's indices have.
@@ -93,12 +95,16 @@ bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel)
     if (!g->launch)
         return false;
     render_launches(kernel, g->launch, g->launches);
-    for (int i = 0; i < g->launches; i++)
-        if (!tile_are_known_at_launch(g->launch[i].blocks, g->launch[i].axes))
-            return error_false(ZL_ERROR_COMPILE,
-                               "kernel %s: the number of blocks of a grid follows from the sizes of "
-                               "arguments on this target",
-                               kernel->name);
+    for (int i = 0; i < g->launches; i++) {
+        const struct render_launch *l = &g->launch[i];
+        if (!tile_are_known_with_scalars(l->blocks, l->axes))
+            return error_false(
+                ZL_ERROR_COMPILE,
+                "kernel %s: the number of blocks of a grid follows from sizes of arguments and "
+                "from integers that are passed by value on this target, and from nothing else",
+                kernel->name);
+        g->reads_scalars |= !tile_are_known_at_launch(l->blocks, l->axes);
+    }
     return (g->bytes = make_tape(g, g->parameters, list_bytes)) &&
            (g->sizes = make_tape(g, g->rooms + g->launches, list_launches));
 }
@@ -118,14 +124,38 @@ bool group_sizes_fail(const char *kernel) {
                        kernel);
 }
 
-bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol) {
+static int64_t read_integer(const void *address, struct tile_type type) {
+    int64_t value = 0;
+    memcpy(&value, address, (size_t)tile_type_bytes(type));
+    return type.bits == 64 ? value : (int64_t)((uint64_t)value << (64 - type.bits)) >> (64 - type.bits);
+}
+
+// What sizes follow from: symbols, then parameters, of which those matter that are integers passed by value. NULL and an error.
+static int64_t *list_given(const struct group_kernel *g, const int64_t *symbol, void *const *address) {
+    const struct tile_kernel *k = g->kernel;
+    int64_t *given = memory_zero(sizeof *given * (size_t)(k->symbols + k->parameters + 1));
+    for (int i = 0; given && i < k->symbols; i++)
+        given[i] = symbol[i];
+    for (int i = 0; given && i < k->parameters; i++)
+        if (k->parameter[i].is_scalar && k->parameter[i].scalar->type.kind == TILE_INT)
+            given[k->symbols + i] = read_integer(address[i], k->parameter[i].scalar->type);
+    return given;
+}
+
+bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
+                      void *const *address) {
+    int64_t *given = g->reads_scalars ? list_given(g, symbol, address) : NULL;
     s->bytes = memory_zero(sizeof *s->bytes * (size_t)(g->parameters + g->rooms + g->launches + 1));
-    if (!s->bytes)
-        return false;
-    s->room = s->bytes + g->parameters;
-    s->groups = s->room + g->rooms;
-    return (tile_tape_sizes(g->bytes, symbol, s->bytes) && tile_tape_sizes(g->sizes, symbol, s->room)) ||
-           group_sizes_fail(g->kernel->name);
+    bool good = s->bytes && (given || !g->reads_scalars);
+    if (good) {
+        s->room = s->bytes + g->parameters;
+        s->groups = s->room + g->rooms;
+        good = (tile_tape_sizes(g->bytes, symbol, s->bytes) &&
+                tile_tape_sizes(g->sizes, given ? given : symbol, s->room)) ||
+               group_sizes_fail(g->kernel->name);
+    }
+    memory_free(given);
+    return good;
 }
 
 void group_sizes_close(struct group_sizes *s) {

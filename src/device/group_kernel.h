@@ -9,7 +9,8 @@
 struct group_kernel {
     const struct tile_kernel *kernel; // as render_kernel left it; lives longer than this
     int parameters, rooms, launches;
-    bool has_status; // a last argument: render_has_status
+    bool has_status;    // a last argument: render_has_status
+    bool reads_scalars; // groups of a launch follow from parameters that are passed by value
     struct render_launch *launch;
     // These need the kernel no more:
     struct tile_tape *bytes; // of the sizes of parameters
@@ -21,9 +22,12 @@ struct group_sizes {
     int64_t *bytes, *room, *groups;
 };
 
-bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel); // false and an error; close it anyway
+bool group_kernel_open(struct group_kernel *g,
+                       const struct tile_kernel *kernel); // false and an error; close it anyway
 void group_kernel_close(struct group_kernel *g);
-bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol); // the same
+// address: of each parameter, of its value if it is passed by value. The same as for group_kernel_open.
+bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
+                      void *const *address);
 void group_sizes_close(struct group_sizes *s);
 bool group_sizes_fail(const char *kernel); // the error of sizes that cannot be; false
 
@@ -33,7 +37,7 @@ struct kernel_code {
     const char *identity;
     const struct text *source;
     bool (*compile)(const struct text *source, struct text *code, void *context); // false and an error
-    void *(*load)(const char *code, size_t bytes, void *context);         // NULL and an error
+    void *(*load)(const char *code, size_t bytes, void *context);                 // NULL and an error
     void *context;
 };
 void *kernel_code_use(const struct kernel_code *code); // what load gave; NULL and an error

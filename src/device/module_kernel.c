@@ -191,7 +191,8 @@ static bool call_open(struct call *k) {
     k->argument = memory_zero(sizeof *k->argument * (memories + symbols));
     k->narrow = memory_zero(sizeof *k->narrow * (symbols + 1));
     if (!k->memory || !k->is_ours || !k->value || !k->copy || !k->argument || !k->narrow ||
-        !k->target->open() || !group_sizes_open(&k->sizes, &k->c->group, k->symbol) || !make_memory(k))
+        !k->target->open() || !group_sizes_open(&k->sizes, &k->c->group, k->symbol, k->address) ||
+        !make_memory(k))
         return false;
     list_arguments(k);
     return true;

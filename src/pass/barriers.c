@@ -95,8 +95,11 @@ static void look(struct group *g, const struct access *a, void *data) {
     const struct tile_buffer *memory = tile_memory_of(a->buffer);
     if (!is_common(g, memory))
         return;
-    struct touched *t = &p->of[memory->id];
-    uint32_t way = a->is_atomic                                 ? ATOMICALLY
+    const struct holding *h = memory->id < g->buffers ? &g->of[memory->id] : NULL;
+    bool is_lent = h && (h->lends || h->lender); // elements of two buffers lie in the same place
+    struct touched *t = &p->of[h && h->lender ? h->lender->id : memory->id];
+    uint32_t way = is_lent                                      ? EVERYBODY
+                   : a->is_atomic                               ? ATOMICALLY
                    : p->way <= FIRST_THREAD || is_own(p->at, a) ? p->way
                                                                 : EVERYBODY;
     if (!p->records)
@@ -160,15 +163,42 @@ static struct touched *copy_state(struct placing *p) {
     return copy;
 }
 
+static void insert(struct group *g, struct tile_stmt **link) {
+    struct tile_kernel *kernel = tile_current();
+    struct tile_stmt *barrier = kernel ? arena_alloc(&kernel->arena, sizeof *barrier) : NULL;
+    if (!barrier) {
+        g->failed = true;
+        return;
+    }
+    *barrier = (struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP, .next = *link};
+    *link = barrier;
+}
+
+// The condition of a loop is asked again after each turn: it reads what the turn wrote.
+static void ask_again(struct placing *p, struct tile_stmt *s, bool is_trial) {
+    p->conflict = false;
+    visit(p, s, false);
+    if (p->conflict && s->kind == TILE_WHILE) {
+        forget(p);
+        struct tile_stmt **end = &s->body;
+        while (*end)
+            end = &(*end)->next;
+        if (!is_trial)
+            insert(p->g, end);
+    }
+    visit(p, s, true);
+}
+
 // What one turn leaves is there at the next.
 static void place_loop(struct placing *p, struct tile_stmt *s, bool is_trial) {
     struct touched *before = copy_state(p);
     if (!before)
         return;
     place(p, &s->body, true);
-    visit(p, s, true); // a condition that is asked again
+    ask_again(p, s, true);
     unite(p, before);
     place(p, &s->body, is_trial);
+    ask_again(p, s, is_trial);
     unite(p, before);
     memory_free(before);
 }
@@ -185,17 +215,6 @@ static void place_branches(struct placing *p, struct tile_stmt *s, bool is_trial
         unite(p, first);
     memory_free(first);
     memory_free(before);
-}
-
-static void insert(struct group *g, struct tile_stmt **link) {
-    struct tile_kernel *kernel = tile_current();
-    struct tile_stmt *barrier = kernel ? arena_alloc(&kernel->arena, sizeof *barrier) : NULL;
-    if (!barrier) {
-        g->failed = true;
-        return;
-    }
-    *barrier = (struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP, .next = *link};
-    *link = barrier;
 }
 
 // The wait of a pipeline ends the flight of what was copied before.

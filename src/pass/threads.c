@@ -32,11 +32,17 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
                                  "'%s' is no tile of registers, and a cluster has no others", b->text);
         return;
     }
-    struct tile_buffer *now = tile_alloc(b->text, b->type, TILE_SHARED, b->ndim, b->shape);
+    if (h->now) // it lent its memory before
+        return;
+    if (h->lender)
+        alloc_shared(g, h->lender);
+    struct tile_buffer *now = h->lender
+                                  ? tile_view(b->text, b->type, thread_now(g, h->lender), b->ndim, b->shape)
+                                  : tile_alloc(b->text, b->type, TILE_SHARED, b->ndim, b->shape);
     if (!now)
         return;
     now->stride = b->stride;
-    now->align = MAX_OF(b->align, 16);
+    now->align = h->lends ? 1024 : MAX_OF(b->align, 16); // as any borrower needs
     int64_t row = b->ndim ? pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
     int64_t rows = b->ndim > 1 ? pass_number(b->shape[b->ndim - 2]) : 0;
     bool is_even = layout_is_power(row) && row >= 32 &&
@@ -224,6 +230,7 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
         next.extent = &points;
     }
     if (good) {
+        rooms_share(&g);
         barriers_place(&g, &body);
         tile_open(next);
         if (is_flat)

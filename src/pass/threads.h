@@ -13,6 +13,8 @@ struct holding {
     enum { HELD_AS_IS, HELD_SHARED, HELD_IN_REGISTERS, HELD_BY_ALL } how; // by all: each thread has the whole of it
     bool is_sum, is_operand;                                              // of a product
     bool has_view;
+    bool lends;                                                           // its memory, to buffers of which it is the lender
+    const struct tile_buffer *lender;                                     // whose shared memory it has; NULL: its own
     bool is_known;                                                        // the layout is
     struct layout layout;
     const struct tile_buffer *now; // what stands for it
@@ -106,6 +108,9 @@ struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of 
 int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
+
+// rooms.c: shares memory of the group where there is not enough. g->failed is set when memory is out.
+void rooms_share(struct group *g);
 
 // barriers.c: puts barriers between the statements of a block, where one reads what other threads wrote.
 void barriers_place(struct group *g, struct tile_stmt **body);

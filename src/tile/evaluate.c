@@ -13,8 +13,8 @@ struct step {
     struct tile_type type, from; // of the result, of the last operand
     int arg[3];                  // slots
     int index[TILE_DIMS];
-    int name;   // of a leaf that is a name, its id; else -1
-    int symbol; // after tile_tape_bind: of a leaf, its place among the symbols of the kernel
+    int name;  // of a leaf that is a name, its id; else -1
+    int given; // after tile_tape_bind: of a leaf, its place among the values that tile_tape_sizes is given
 };
 
 struct tile_tape {
@@ -270,7 +270,7 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
 struct quick {
     uint8_t op; // TILE_CONST, TILE_SYMBOL, ...
     uint8_t a, b;
-    int64_t value; // of a constant; the place of a symbol; else the largest number of the type
+    int64_t value; // of a constant; the place of what is given; else the largest number of the type
 };
 
 enum { QUICK = 128 }; // most steps: a byte names one
@@ -287,7 +287,7 @@ static bool is_quick(const struct step *s) {
 static struct quick quick_of(const struct tile_tape *tape, int i) {
     const struct step *s = &tape->step[i];
     if (s->leaf)
-        return (struct quick){.op = TILE_SYMBOL, .value = s->symbol};
+        return (struct quick){.op = TILE_SYMBOL, .value = s->given};
     if (s->node->op == TILE_CONST)
         return (struct quick){.op = TILE_CONST, .value = tape->value[i].i};
     return (struct quick){(uint8_t)s->node->op, (uint8_t)s->arg[0],
@@ -306,14 +306,21 @@ static bool make_quick(struct tile_tape *tape) {
     return true;
 }
 
+// Symbols come first, then parameters; -1 for what is neither a symbol nor a scalar.
+static int find_given(const struct tile_kernel *kernel, expr leaf) {
+    for (int i = 0; leaf->op == TILE_SYMBOL && i < kernel->symbols; i++)
+        if (kernel->symbol[i] == leaf->name)
+            return i;
+    for (int i = 0; leaf->op == TILE_SCALAR && i < kernel->parameters; i++)
+        if (kernel->parameter[i].is_scalar && kernel->parameter[i].scalar == leaf->name)
+            return kernel->symbols + i;
+    return -1;
+}
+
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel) {
     for (int i = 0; i < tape->steps; i++) {
         struct step *s = &tape->step[i];
-        if (!s->leaf)
-            continue;
-        for (s->symbol = 0; s->symbol < kernel->symbols && kernel->symbol[s->symbol] != s->leaf->name;)
-            s->symbol++;
-        if (s->leaf->op != TILE_SYMBOL || s->symbol == kernel->symbols)
+        if (s->leaf && (s->given = find_given(kernel, s->leaf)) < 0)
             return error_false(ZL_ERROR_VALUE,
                                "kernel %s: a size does not follow from those of arguments alone",
                                kernel->name);
@@ -322,14 +329,14 @@ bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel) {
 }
 
 // False: something wraps around, or is divided otherwise than C does.
-static bool run_quickly(const struct tile_tape *tape, const int64_t *symbol, int64_t *value) {
+static bool run_quickly(const struct tile_tape *tape, const int64_t *given, int64_t *value) {
     for (int i = 0; i < tape->steps; i++) {
         const struct quick *q = &tape->quick[i];
         int64_t a = value[q->a], b = value[q->b];
         bool good = true;
         switch (q->op) {
         case TILE_CONST: value[i] = q->value; continue;
-        case TILE_SYMBOL: value[i] = symbol[q->value]; continue;
+        case TILE_SYMBOL: value[i] = given[q->value]; continue;
         case TILE_ADD: good = !__builtin_add_overflow(a, b, &value[i]); break;
         case TILE_SUB: good = !__builtin_sub_overflow(a, b, &value[i]); break;
         case TILE_MUL: good = !__builtin_mul_overflow(a, b, &value[i]); break;
@@ -348,12 +355,12 @@ static bool run_quickly(const struct tile_tape *tape, const int64_t *symbol, int
 }
 
 // Any other formula. value and wrapped are room for as many as there are steps.
-static bool run_slowly(const struct tile_tape *tape, const int64_t *symbol, union tile_value *value,
+static bool run_slowly(const struct tile_tape *tape, const int64_t *given, union tile_value *value,
                        bool *wrapped, int64_t *out) {
     bool is_good = true;
     for (int i = 0; i < tape->steps; i++) {
         const struct step *s = &tape->step[i];
-        value[i] = s->leaf               ? (union tile_value){.i = symbol[s->symbol]}
+        value[i] = s->leaf               ? (union tile_value){.i = given[s->given]}
                    : s->op == TILE_CONST ? tape->value[i]
                                          : run_step(s, value);
         wrapped[i] = !s->leaf && is_wrapped(s, value, wrapped, value[i]);
@@ -365,11 +372,11 @@ static bool run_slowly(const struct tile_tape *tape, const int64_t *symbol, unio
     return is_good;
 }
 
-bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *symbol, int64_t *out) {
+bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out) {
     int64_t quick[QUICK];
     bool is_good = true;
     quick[0] = 0; // which constants and symbols name, and do not use
-    if (LIKELY(tape->quick && run_quickly(tape, symbol, quick))) {
+    if (LIKELY(tape->quick && run_quickly(tape, given, quick))) {
         for (int i = 0; i < tape->roots; i++) {
             out[i] = quick[tape->root[i]];
             is_good &= out[i] >= 0;
@@ -377,7 +384,7 @@ bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *symbol, int64_
         return is_good;
     }
     union tile_value *value = memory_zero((size_t)(tape->steps + 1) * (sizeof *value + sizeof(bool)));
-    bool good = value && run_slowly(tape, symbol, value, (bool *)(value + tape->steps), out);
+    bool good = value && run_slowly(tape, given, value, (bool *)(value + tape->steps), out);
     memory_free(value);
     return good;
 }

@@ -69,30 +69,42 @@ bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t 
 
 // At launch -------------------------------------------------------------------------------------------------------
 
+static bool is_known_leaf(expr e, bool with_scalars) {
+    return e->op == TILE_CONST || e->op == TILE_SYMBOL ||
+           (with_scalars && e->op == TILE_SCALAR && e->type.kind == TILE_INT);
+}
+
 // Each node once: operands have smaller ids than what is made of them.
-static bool is_known(expr e, bool *seen) {
-    if (e->op == TILE_CONST || e->op == TILE_SYMBOL || seen[e->id])
-        return true;
-    if (tile_op_is_leaf(e->op) || e->op == TILE_LOAD)
-        return false;
+static bool is_known_node(expr e, bool with_scalars, bool *seen) {
+    if (tile_op_is_leaf(e->op))
+        return is_known_leaf(e, with_scalars);
+    if (e->op == TILE_LOAD || seen[e->id])
+        return e->op != TILE_LOAD;
     seen[e->id] = true;
     for (int i = 0; i < tile_operands(e); i++)
-        if (!is_known(tile_operand(e, i), seen))
+        if (!is_known_node(tile_operand(e, i), with_scalars, seen))
             return false;
     return true;
 }
 
-static bool is_made_of_symbols(expr e) {
+static bool is_known(expr e, bool with_scalars) {
     if (tile_op_is_leaf(e->op))
-        return e->op == TILE_CONST || e->op == TILE_SYMBOL;
-    bool *seen = memory_zero((size_t)e->id + 1), known = seen && is_known(e, seen);
+        return is_known_leaf(e, with_scalars);
+    bool *seen = memory_zero((size_t)e->id + 1), known = seen && is_known_node(e, with_scalars, seen);
     memory_free(seen);
     return known;
 }
 
 bool tile_are_known_at_launch(const expr *list, int count) {
     for (int i = 0; list && i < count; i++)
-        if (!is_made_of_symbols(list[i]))
+        if (!is_known(list[i], false))
+            return false;
+    return true;
+}
+
+bool tile_are_known_with_scalars(const expr *list, int count) {
+    for (int i = 0; list && i < count; i++)
+        if (!is_known(list[i], true))
             return false;
     return true;
 }
@@ -297,10 +309,10 @@ bool tile_sizes_check(struct tile_sizes *s, const int64_t *symbol) {
     if (!check_symbols(s->kernel, symbol))
         return false;
     lock_take(&s->lock);
-    bool good =
-        tile_tape_run_exactly(s->tape, tile_symbol_value, &(struct tile_symbols){s->kernel, symbol}, s->value, &which)
-            ? check_items(s)
-            : fail_wrapped(s, symbol, which);
+    bool good = tile_tape_run_exactly(s->tape, tile_symbol_value, &(struct tile_symbols){s->kernel, symbol},
+                                      s->value, &which)
+                    ? check_items(s)
+                    : fail_wrapped(s, symbol, which);
     lock_give(&s->lock);
     return good;
 }

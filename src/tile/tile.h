@@ -382,11 +382,12 @@ void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_le
 // Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root that
 // wrapped around.
 bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out, int *which);
-// A tape of sizes: integers whose leaves are symbols of a kernel, which may be freed after tile_tape_bind. Returns false, with an
-// error, where a leaf is something else. tile_tape_sizes computes them from the values of the symbols, by several threads at once if
-// need be; false, without an error unless memory ran out: a size is negative, or is not what exact arithmetic gives.
+// A tape of sizes: integers whose leaves are symbols and scalar parameters of a kernel, which may be freed after tile_tape_bind. Returns
+// false, with an error, where a leaf is something else. tile_tape_sizes computes them from the values of the symbols and, where such
+// leaves are scalars, of all parameters behind them (of others, anything), by several threads at once if need be; false, without an
+// error unless memory ran out: a size is negative, or is not what exact arithmetic gives.
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel);
-bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *symbol, int64_t *out);
+bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out);
 union tile_value tile_evaluate(expr e, const union tile_value *leaf); // leaf values by id of INDEX/SCALAR/LOCAL/LOAD
 
 // sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.
@@ -406,6 +407,7 @@ bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t 
 // Whether numbers, or the sizes and strides of a buffer, follow from the sizes of arguments alone, so that they are known before a
 // kernel runs. NULL is an empty list.
 bool tile_are_known_at_launch(const expr *list, int count);
+bool tile_are_known_with_scalars(const expr *list, int count); // or from parameters that are integers and passed by value
 bool tile_is_known_at_launch(const struct tile_buffer *b);
 // A check of all sizes that are known at launch: none negative, none that wraps around, no view larger than its memory, no grid of
 // more blocks than 64 bits count. Calls may be concurrent. The kernel must live longer.

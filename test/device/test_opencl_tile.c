@@ -33,6 +33,8 @@ static const struct sample {
     {SAMPLE_RUNS, {3, 256}, 1e-4},
     {SAMPLE_RUNS, {3, 1027}, 1e-4},
     {SAMPLE_GEMM_RELU, {50, 29, 70}, 1e-5},
+    {SAMPLE_WHILE, {5}, 0},
+    {SAMPLE_SMALL_PRODUCT, {0}, 1e-4},
     {SAMPLE_HALF_GEMM, {0}, 2e-2},
     {SAMPLE_WAVES, {100}, 0},
     {"kernel histogram(a: i32[n]) -> (y: i32[16], h: f16[16], w: i64[1]) {\n"
@@ -192,6 +194,33 @@ TEST(opencl_limits_are_errors) {
                           "\n y[0] = s[0] } }",
                           "f.tile", "opencl"));
     CHECK_HAS(test_last_error(), "must be a number");
+}
+
+// A grid has as many blocks as an integer that is passed by value says.
+TEST(opencl_grids_follow_values) {
+    static const char text[] =
+        "kernel f(a: i32[n], most: i32) -> (y: i32[n]) {\n"
+        "  grid b in ceildiv(i64(most), 4) { map i in 4 { y[b * 4 + i] = a[b * 4 + i] + 1 "
+        "} }\n}";
+    static const int32_t values[] = {0, 5, 64, -3};
+    zl_kernel k = zl_kernel_compile(text, "f.tile", "opencl");
+    REQUIRE(k);
+    for (size_t v = 0; v < COUNT(values); v++) {
+        int32_t a[64], y[64] = {0}, most = values[v];
+        int64_t n = 64;
+        for (int i = 0; i < 64; i++)
+            a[i] = i;
+        zl_kernel_buffer buffer[] = {
+            {a, ZL_INT32, 1, &n, NULL}, {&most, ZL_INT32, 0, NULL, NULL}, {y, ZL_INT32, 1, &n, NULL}};
+        CHECK(zl_kernel_run(k, 3, buffer));
+        for (int i = 0; i < 64; i++)
+            CHECK_EQ_INT(y[i], i < (most + 3) / 4 * 4 ? i + 1 : 0);
+    }
+    zl_kernel_release(k);
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                zl_kernel_compile("kernel f(a: i32[n]) -> (y: i32[n]) { grid b in i64(a[0]) { y[b] = 1 } }",
+                                  "f.tile", "opencl"));
+    CHECK_HAS(test_last_error(), "integers that are passed by value");
 }
 
 TEST(opencl_kernels_are_timed) {

@@ -16,6 +16,41 @@
     "  }\n" \
     "}"
 
+// The condition reads what one thread wrote in the turn before.
+#define SAMPLE_WHILE \
+    "kernel rounds(a: i32[n]) -> (y: i32[n, 64]) {\n" \
+    "  grid b in n, threads 64 {\n" \
+    "    fragment from: i32[1]\n" \
+    "    shared t: i32[64]\n" \
+    "    fill t = 0\n" \
+    "    from[0] = a[b] % 7\n" \
+    "    while from[0] < 9 {\n" \
+    "      map i in 64 { t[i] = t[i] + from[0] * (i32(i) + 1) }\n" \
+    "      from[0] = from[0] + 2\n" \
+    "    }\n" \
+    "    copy t -> y[b, 0] of [1, 64]\n" \
+    "  }\n" \
+    "}"
+
+// Its factors become tiles of another type, and its result is read with another shape.
+#define SAMPLE_SMALL_PRODUCT \
+    "kernel small_product(A: e4m3[64, 32], B: e4m3[32, 32]) -> (C: f32[64, 2]) {\n" \
+    "  grid g in 1, threads 64 {\n" \
+    "    shared a: e4m3[64, 32]\n" \
+    "    shared b: e4m3[32, 32]\n" \
+    "    fragment s: f32[64, 32]\n" \
+    "    view parts: f32[64, 2, 16] of s\n" \
+    "    fragment sums: f32[64, 2]\n" \
+    "    copy A -> a\n" \
+    "    copy B -> b\n" \
+    "    fill s = 0\n" \
+    "    gemm a, transpose b -> s\n" \
+    "    map i in 64, j in 2, k in 16 { parts[i, j, k] = max(parts[i, j, k], 0) }\n" \
+    "    reduce add parts -> sums axis 2\n" \
+    "    copy sums -> C\n" \
+    "  }\n" \
+    "}"
+
 #define SAMPLE_GEMM_RELU \
     "kernel gemm_relu(A: f32[M, K], B: f32[N, K]) -> (C: f32[M, N]) {\n" \
     "  grid bx in ceildiv(N, 32), by in ceildiv(M, 16) {\n" \

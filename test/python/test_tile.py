@@ -350,6 +350,12 @@ class Programs(unittest.TestCase):
         low, high = profiler.do_bench(warmup=1, rep=2, quantiles=[0.1, 0.9])
         self.assertTrue(0 < low <= high)
 
+    def test_normal_inputs_are_around_minus_one(self):
+        kernel = row_reduce(64, 64, "sum")
+        for kind, mean in (("Normal", -1), ("Randn", 0)):
+            (x,) = kernel.get_profiler(tensor_supply_type=tile.TensorSupplyType[kind])._get_inputs()
+            self.assertAlmostEqual(float(x.mean()), mean, delta=0.2)
+
     def test_autotune(self):
         configs = [{"block": 2}, {"block": 4}, {"block": "no number"}]
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, ZL_CACHE_DIR=folder):

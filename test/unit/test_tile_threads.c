@@ -134,6 +134,8 @@ TEST(groups_of_threads_give_what_is_said) {
     } cases[] = {{SAMPLE_REDUCTIONS, {16}},
                  {SAMPLE_EDGES, {37, 71}},
                  {SAMPLE_GEMM_RELU, {50, 29, 70}},
+                 {SAMPLE_WHILE, {5}},
+                 {SAMPLE_SMALL_PRODUCT, {0}},
                  {of_all_types, {300}},
                  {narrow, {5}},
                  {SAMPLE_STORES, {2, 1032}},
@@ -150,6 +152,50 @@ TEST(groups_of_threads_give_what_is_said) {
     for (size_t i = 0; i < COUNT(cases); i++)
         for (size_t k = 0; k < COUNT(targets); k++)
             tile_trial_of_groups(cases[i].text, render_target(targets[k]), cases[i].sizes, 1e-4);
+}
+
+// Two tiles whose uses follow each other, and one that is in use with the second.
+static const char phases[] =
+    "kernel phases(x: f32[n, 64, 64]) -> (y: f32[n, 64, 64], z: f32[n, 64, 64]) {\n"
+    "  grid b in n, threads 64 {\n"
+    "    shared first: f32[64, 64]\n    shared half: f16[64, 64]\n    shared second: f32[64, 64]\n"
+    "    copy x[b, 0, 0] of [1, 64, 64] -> first\n"
+    "    map i in 64, j in 64 { y[b, i, j] = first[j, i] }\n"
+    "    map i in 64, j in 64 { second[i, j] = x[b, j, i] * 2 }\n"
+    "    map i in 64, j in 64 { half[i, j] = f16(second[63 - i, j]) }\n"
+    "    map i in 64, j in 64 { z[b, i, j] = f32(half[j, i]) + second[j, i] }\n"
+    "  }\n}\n";
+
+TEST(tiles_share_memory_where_there_is_little) {
+    struct target target = *render_target("cuda_tiles");
+    struct target_group group = *target.group;
+    group.most_threads = 1024;
+    target.group = &group;
+    for (int enough = 0; enough < 2; enough++) {
+        group.most_shared = enough ? 40 << 10 : 24 << 10;
+        tile_trial_of_groups(phases, &target, (int64_t[]){3}, 1e-3);
+        struct tile_kernel *k = tile_parse(phases, "phases.tile");
+        struct render_launch launch = {.shared = -1};
+        struct text source = {0};
+        if (CHECK(k && render_kernel(&source, k, &target)))
+            CHECK_EQ_INT(render_launches(k, &launch, 1), 1);
+        CHECK_EQ_INT(launch.shared, group.most_shared);
+        text_free(&source);
+        tile_free(k);
+    }
+}
+
+// A thread that asks for another turn may be ahead of the one that writes what it asks for.
+TEST(a_condition_is_asked_after_a_barrier) {
+    struct tile_kernel *k = tile_parse(SAMPLE_WHILE, "rounds.tile");
+    char *source = k ? tile_rendered(k, "cuda_tiles") : NULL;
+    const char *loop = source ? strstr(source, "    for (;;) {") : NULL;
+    const char *end = loop ? strstr(loop, "\n    }\n") : NULL;
+    static const char barrier[] = "ZL_BARRIER;";
+    if (CHECK(end))
+        CHECK(strncmp(end - strlen(barrier), barrier, strlen(barrier)) == 0);
+    memory_free(source);
+    tile_free(k);
 }
 
 // Subgroups of a target may have 2 to 64 threads.

@@ -43,7 +43,10 @@ static bool check(const struct kernel_place *p, const struct group_kernel *g) {
             "%s: kernel %s has %d grids, %d rooms outside of them%s; %d and %d are possible, and "
             "nothing reads assertions",
             device, name, g->launches, g->rooms, g->has_status ? ", and an assertion" : "", GRIDS, ROOMS);
-    return true;
+    return !g->reads_scalars ||
+           error_false(ZL_ERROR_COMPILE,
+                       "%s: kernel %s: the groups of a launch follow from sizes alone, not from values",
+                       device, name);
 }
 
 static void tiles_free(struct kernel_tiles *t) {
@@ -271,9 +274,8 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         kernel_add_int(k, symbol[i], t->wide);
     if (UNLIKELY(t->is_dumped))
         dump_launches(t, size + t->rooms, k);
-    bool good = rooms == t->rooms &&
-                (profile_is_on() ? launch_recorded(p, t, size + t->rooms, k, symbol)
-                                 : launch_grids(p, t, size + t->rooms, k));
+    bool good = rooms == t->rooms && (profile_is_on() ? launch_recorded(p, t, size + t->rooms, k, symbol)
+                                                      : launch_grids(p, t, size + t->rooms, k));
     for (int i = 0; i < rooms; i++)
         kernel_scratch_close(p, &room[i]);
     return good;

@@ -152,7 +152,7 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     struct call k = {.c = compiled, .address = address, .symbol = symbol};
     int count = k.c->group.parameters + k.c->group.rooms + 1;
     k.memory = memory_zero(sizeof *k.memory * (size_t)count);
-    bool good = k.memory && group_sizes_open(&k.sizes, &k.c->group, symbol) && make_memory(&k);
+    bool good = k.memory && group_sizes_open(&k.sizes, &k.c->group, symbol, address) && make_memory(&k);
     if (good) {
         lock_take(&k.c->lock);
         good = launch_all(&k);
