@@ -85,12 +85,20 @@ static bool is_spelled(const struct tile_kernel *kernel, const struct target *ta
     return good;
 }
 
+// A statement that could not be made leaves no error of its own where a pass asked for what it never declared.
+static bool fail(const struct tile_kernel *kernel, const char *pass) {
+    return zl_error() ? false
+                      : error_false(ZL_ERROR_COMPILE,
+                                    "pass %s: kernel %s cannot be compiled; this is a defect of Zellige",
+                                    pass, kernel->name);
+}
+
 bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last) {
     bool is_done = true;
     dump(kernel, "tile");
     for (size_t i = 0; i < COUNT(pipeline); i++) {
         if (!pipeline[i].run(kernel, target) || !is_sound(kernel))
-            return false;
+            return fail(kernel, pipeline[i].name);
         dump(kernel, pipeline[i].name);
         is_done = i + 1 == COUNT(pipeline);
         if (last && !strcmp(last, pipeline[i].name))

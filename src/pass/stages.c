@@ -107,6 +107,7 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
     for (const struct tile_stmt *s = loop->body; s && t->copies < COPIES; s = s->next)
         if (runs_ahead(t, s)) {
             copied += bytes_of(s->region[1].buffer);
+            t->now[t->copies] = NULL;
             t->copy[t->copies++] = s;
         }
     int64_t rest = block_bytes(t->block) - copied;
@@ -211,10 +212,28 @@ static expr is_before_end(const struct stages *t, expr turn) {
     return LT(turn, box_index(t->loop->extent[0]));
 }
 
+// Destinations get room for all stages where they are declared, or before the loop if that is in it.
+static bool declare(struct stages *t, const struct tile_stmt *s) {
+    int which = s->kind == TILE_ALLOC ? copied_at(t, s->buffer) : t->copies;
+    if (which == t->copies || t->now[which])
+        return which < t->copies;
+    expr shape[TILE_DIMS + 1] = {box_number(t->count)};
+    for (int i = 0; i < s->buffer->ndim; i++)
+        shape[i + 1] = s->buffer->shape[i];
+    struct tile_buffer *now =
+        tile_alloc(s->buffer->text, s->buffer->type, TILE_SHARED, s->buffer->ndim + 1, shape);
+    if (now)
+        now->align = s->buffer->align;
+    t->now[which] = now;
+    return true;
+}
+
 static void make_loop(struct stages *t) {
     const struct tile_stmt *loop = t->loop;
     struct tile_kernel *kernel = tile_current();
     int token = kernel ? ++kernel->tokens : 0, ahead = t->count - 1;
+    for (const struct tile_stmt *s = loop->body; s; s = s->next)
+        declare(t, s);
     for (int k = 0; k < ahead; k++) {
         expr turn = box_number(k);
         bool is_there = pass_range(loop->extent[0]).low > k;
@@ -249,22 +268,6 @@ static bool is_made_ahead(const struct stages *t, const struct tile_stmt *s) {
         if (t->copy[i] == s)
             return true;
     return false;
-}
-
-// Destinations get room for all stages where they are declared.
-static bool declare(struct stages *t, const struct tile_stmt *s) {
-    int which = s->kind == TILE_ALLOC ? copied_at(t, s->buffer) : t->copies;
-    if (which == t->copies)
-        return false;
-    expr shape[TILE_DIMS + 1] = {box_number(t->count)};
-    for (int i = 0; i < s->buffer->ndim; i++)
-        shape[i + 1] = s->buffer->shape[i];
-    struct tile_buffer *now =
-        tile_alloc(s->buffer->text, s->buffer->type, TILE_SHARED, s->buffer->ndim + 1, shape);
-    if (now)
-        now->align = s->buffer->align;
-    t->now[which] = now;
-    return true;
 }
 
 static void block(void *data, const struct tile_stmt *body) {

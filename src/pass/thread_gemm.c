@@ -10,18 +10,61 @@ static struct tile_region operand(struct group *g, const struct tile_region *r, 
                                         : thread_region(g, r, origin);
 }
 
-static void by_unit(struct group *g, const struct tile_stmt *s, const struct product *p) {
-    expr origin[3][TILE_DIMS],
+// sums: registers of the result.
+static void by_unit(struct group *g, const struct tile_stmt *s, const struct product *p,
+                    const struct tile_buffer *sums) {
+    expr origin[2][TILE_DIMS],
         extent[3] = {box_number(p->rows), box_number(p->columns), box_number(p->depth)};
     struct tile_stmt gemm = *s;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         gemm.region[i] = operand(g, &s->region[i], origin[i]);
+    gemm.region[2] = (struct tile_region){.buffer = sums};
     gemm.extent = extent;
     gemm.indices = 3;
     gemm.threads = p->down;
     gemm.keep = p->across;
     gemm.is_async = false;
     tile_append(gemm);
+}
+
+// The result, which is in shared memory, to registers that have the layout of sums, or back.
+static void move_sums(struct group *g, const struct tile_buffer *sums, const struct tile_buffer *result,
+                      const struct layout *l, bool is_back) {
+    static const int same[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct sweep w = {.vars = 2, .has_layout = true, .layout = *l};
+    struct points p;
+    for (int i = 0; i < 2; i++) {
+        w.extent[i] = result->shape[i];
+        w.covered[i] = pass_number(result->shape[i]);
+    }
+    if (thread_open_points(g, &p, &w)) {
+        expr at = box_index(layout_register(l, l, same, p.digit));
+        if (is_back)
+            tile_store(result, 2, p.point, thread_load(sums, at), NULL);
+        else
+            thread_store(sums, at, tile_load(result, 2, p.point, NULL, NULL));
+    }
+    thread_close_points(&p);
+}
+
+// A result that no layout suits, because it is also read in another shape or in parts.
+static void by_unit_from_memory(struct group *g, const struct tile_stmt *s, const struct product *p) {
+    const struct tile_buffer *result = thread_now(g, s->region[2].buffer);
+    struct layout l;
+    if (!layout_matrix(&l, p->rows, p->columns, p->down,
+                       p->across)) // fragments_product divides it so that it has one
+        g->failed = !error_false(ZL_ERROR_COMPILE, "a product of %lld x %lld has no layout",
+                                 (long long)p->rows, (long long)p->columns);
+    if (g->failed || !result)
+        return;
+    const struct tile_buffer *sums =
+        thread_registers("sums", result->type, TILE_REGISTER, layout_registers(&l));
+    if (!sums)
+        return;
+    if (!s->clear)
+        move_sums(g, sums, result, &l, false);
+    by_unit(g, s, p, sums);
+    move_sums(g, sums, result, &l, true);
 }
 
 // Registers -------------------------------------------------------------------------------------------------------------
@@ -148,7 +191,9 @@ void thread_gemm(struct group *g, const struct tile_stmt *s) {
     struct product p = fragments_product(g, s);
     bool is_held = thread_is_held(g, s->region[2].buffer);
     if (is_held && p.is_matrix)
-        by_unit(g, s, &p);
+        by_unit(g, s, &p, thread_now(g, s->region[2].buffer));
+    else if (p.is_matrix)
+        by_unit_from_memory(g, s, &p);
     else if (is_held)
         by_registers(g, s, &p);
     else

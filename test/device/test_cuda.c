@@ -433,6 +433,9 @@ TEST(cuda_groups_as_interpreted) {
     if (!cuda_open(&reason))
         SKIP(reason);
     if (has_compiler()) {
+        tile_trial(SAMPLE_INNER_TILES, "cuda", (int64_t[]){500}, 1e-4);
+        tile_trial(SAMPLE_WHILE, "cuda", (int64_t[]){500}, 0);
+        tile_trial(SAMPLE_SMALL_PRODUCT, "cuda", (int64_t[]){0}, 1e-4);
         tile_trial(SAMPLE_REDUCTIONS, "cuda", (int64_t[]){48}, 1e-4);
         tile_trial(SAMPLE_SCANS, "cuda", (int64_t[]){11, 50000}, 1e-4);
         tile_trial(SAMPLE_LINES, "cuda", (int64_t[]){3000, 100}, 1e-4);

@@ -33,6 +33,7 @@ static const struct sample {
     {SAMPLE_RUNS, {3, 256}, 1e-4},
     {SAMPLE_RUNS, {3, 1027}, 1e-4},
     {SAMPLE_GEMM_RELU, {50, 29, 70}, 1e-5},
+    {SAMPLE_INNER_TILES, {5}, 1e-4},
     {SAMPLE_WHILE, {5}, 0},
     {SAMPLE_SMALL_PRODUCT, {0}, 1e-4},
     {SAMPLE_HALF_GEMM, {0}, 2e-2},

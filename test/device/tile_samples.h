@@ -16,6 +16,20 @@
     "  }\n" \
     "}"
 
+// What is copied ahead is declared in the loop.
+#define SAMPLE_INNER_TILES \
+    "kernel inner(a: f32[n, 256]) -> (y: f32[n, 64]) {\n" \
+    "  grid b in n, threads 64 {\n" \
+    "    fragment sum: f32[64] = 0\n" \
+    "    pipeline k in 4 stages 3 {\n" \
+    "      shared t: f32[64]\n" \
+    "      copy a[b, k * 64] of [1, 64] -> t\n" \
+    "      map i in 64 { sum[i] = sum[i] * 2 + t[63 - i] }\n" \
+    "    }\n" \
+    "    copy sum -> y[b, 0] of [1, 64]\n" \
+    "  }\n" \
+    "}"
+
 // The condition reads what one thread wrote in the turn before.
 #define SAMPLE_WHILE \
     "kernel rounds(a: i32[n]) -> (y: i32[n, 64]) {\n" \

@@ -134,8 +134,8 @@ TEST(groups_of_threads_give_what_is_said) {
     } cases[] = {{SAMPLE_REDUCTIONS, {16}},
                  {SAMPLE_EDGES, {37, 71}},
                  {SAMPLE_GEMM_RELU, {50, 29, 70}},
+                 {SAMPLE_INNER_TILES, {5}},
                  {SAMPLE_WHILE, {5}},
-                 {SAMPLE_SMALL_PRODUCT, {0}},
                  {of_all_types, {300}},
                  {narrow, {5}},
                  {SAMPLE_STORES, {2, 1032}},
@@ -183,6 +183,19 @@ TEST(tiles_share_memory_where_there_is_little) {
         text_free(&source);
         tile_free(k);
     }
+}
+
+// A result that is read in another shape lies in memory, and is still computed by matrix instructions, which the interpreter has not.
+TEST(results_in_memory_go_through_registers) {
+    struct tile_kernel *k = tile_parse(SAMPLE_SMALL_PRODUCT, "small_product.tile");
+    char *source = k ? tile_rendered(k, "cuda_tiles") : NULL;
+    const char *body = source ? strstr(source, " small_product_0(") : NULL;
+    CHECK(body && strstr(body, "zl_multiply_f16(") && strstr(body, "view"));
+    memory_free(source);
+    tile_free(k);
+    struct target target = *render_target("cuda_tiles");
+    target.multiplies = NULL;
+    tile_trial_of_groups(SAMPLE_SMALL_PRODUCT, &target, (int64_t[]){0}, 1e-4);
 }
 
 // A thread that asks for another turn may be ahead of the one that writes what it asks for.
