@@ -10,7 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { FETCH_NODES = 16 }; // values of a kernel that waits for memory: more take longer than their input
+enum {
+    FETCH_NODES = 16, // values of a kernel that waits for memory: more take longer than their input
+    SHORT_NODES = 8,  // of one whose end is computed by single registers: it takes longer to copy it than to compute it
+};
 
 // Spellings -------------------------------------------------------------------------------------------------
 
@@ -320,6 +323,11 @@ static void advance(struct style *s, int at, char name, int bytes, bool is_outpu
     style_line(s, "%c%d += BLOCK * %d;", name, at, bytes);
 }
 
+static void advance_least(struct style *s, int at, char name, int bytes, bool is_output) {
+    (void)is_output;
+    style_line(s, "%c%d += LEAST * %d;", name, at, bytes);
+}
+
 static void fetch(struct style *s, int at, char name, int bytes, bool is_output) {
     if (!is_output)
         style_line(s, "vec_fetch(%c%d, ahead * %d, BLOCK * %d);", name, at, bytes, bytes);
@@ -357,12 +365,37 @@ static void advance_scalars(struct style *s) {
             style_line(s, "x%d += %d;", i, tile_type_bytes(plan_type(kernel, i)));
 }
 
+static void body(struct style *s) {
+    style_block(s, 0);
+    for (const struct tile_stmt *stmt = s->plan->map->body; stmt; stmt = stmt->next)
+        store(s, stmt);
+}
+
+static bool has_short_end(const struct plan *plan) {
+    return plan->unroll > 1 && plan->blocks == 1 && plan->count <= SHORT_NODES;
+}
+
+// One register of the narrowest element a turn, as long as they are full.
+static void short_end(struct style *s) {
+    const struct plan *plan = s->plan;
+    struct plan least = *plan;
+    least.unroll = 1;
+    s->plan = &least;
+    style_open(s, "for (; n >= LEAST; n -= LEAST)");
+    body(s);
+    for_rows(s, advance_least);
+    style_close(s);
+    s->plan = plan;
+}
+
 // Full blocks, then the rest, copied to where a whole block fits, through the same loop. A run that is longer than n says what
 // follows it in memory, to be fetched.
 static void map(struct style *s, const char *symbol) {
-    bool has_steps = plan_has_steps(s->plan), is_fetched = fetches(s);
+    bool has_steps = plan_has_steps(s->plan), is_fetched = fetches(s), is_short = has_short_end(s->plan);
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     style_line(s, "enum { BLOCK = %d * VEC_BYTES / %d };", s->plan->unroll, s->plan->narrow);
+    if (is_short)
+        style_line(s, "enum { LEAST = VEC_BYTES / %d };", s->plan->narrow);
     declare_rows(s);
     if (is_fetched)
         style_line(s, "const int64_t ahead = run > n ? run - n : 0;");
@@ -377,11 +410,11 @@ static void map(struct style *s, const char *symbol) {
     style_open(s, "for (; n >= BLOCK; n -= BLOCK)");
     if (is_fetched)
         for_rows(s, fetch);
-    style_block(s, 0);
-    for (const struct tile_stmt *stmt = s->plan->map->body; stmt; stmt = stmt->next)
-        store(s, stmt);
+    body(s);
     for_rows(s, advance);
     style_close(s);
+    if (is_short)
+        short_end(s);
     style_line(s, "if (n <= 0)");
     style_line(s, "    break;");
     style_line(s, "rest = n;");

@@ -14,11 +14,15 @@ VEC_FN void vec_fetch(const char *from, int64_t ahead, int bytes) {
 }
 
 // Copies a few bytes, at most some hundred: a call of memcpy would cost as much as the copy. The empty asm
-// keeps the compiler from making one of the loop.
+// keeps the compiler from making one of the loop. The last 16 may be copied twice.
 __attribute__((noinline, unused)) static void vec_copy(char *to, const char *from, int64_t bytes) {
-    for (; bytes >= 16; bytes -= 16, to += 16, from += 16) {
-        __builtin_memcpy(to, from, 16);
-        __asm__ volatile("" ::: "memory");
+    if (bytes >= 16) {
+        for (int64_t at = 0; at < bytes - 16; at += 16) {
+            __builtin_memcpy(to + at, from + at, 16);
+            __asm__ volatile("" ::: "memory");
+        }
+        __builtin_memcpy(to + bytes - 16, from + bytes - 16, 16);
+        return;
     }
     if (bytes & 8)
         __builtin_memcpy(to, from, 8), to += 8, from += 8;
