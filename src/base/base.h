@@ -204,6 +204,20 @@ static inline void lock_give(struct lock *lock) {
         pool_wake(&lock->word, 1);
 }
 
+// Adds to a word that others add to; what it was before is of no interest. Where the compiler must ask the CPU at run time whether it
+// has atomic additions, it never uses the one that returns nothing and is not waited for: 2 ns of a view's 45
+// (Neoverse-V1, 2026-11).
+static inline void word_add(atomic_ulong *word, unsigned long by) {
+#if defined(__aarch64__) && !defined(__ARM_FEATURE_ATOMICS) && !defined(__SANITIZE_THREAD__)
+    extern __attribute__((weak, visibility("hidden"))) bool __aarch64_have_lse_atomics; // the compiler's own
+    if (LIKELY(&__aarch64_have_lse_atomics && __aarch64_have_lse_atomics)) {
+        __asm__(".arch_extension lse\n\tstadd %1, %0" : "+Q"(*word) : "r"(by));
+        return;
+    }
+#endif
+    atomic_fetch_add_explicit(word, by, memory_order_relaxed);
+}
+
 // fork.c: the lock is held by the thread that forks while it does, so that what it guards is whole in the child; the function is
 // called in the child, when all such locks are open again. Both while the library is loaded: ZL_AT_LOAD { fork_guard(&lock); }
 void fork_guard(struct lock *lock);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static atomic_llong values[COUNTER_COUNT];
+atomic_llong counter_values[COUNTER_COUNT];
 
 static const char *const names[] = {
 #define COUNTER(NAME, text) text,
@@ -12,15 +12,7 @@ static const char *const names[] = {
 };
 
 void counter_add(enum counter which, int64_t by) {
-    atomic_fetch_add_explicit(&values[which], by, memory_order_relaxed);
-}
-
-void counter_add_alone(enum counter which, int64_t by) {
-    atomic_store_explicit(&values[which], counter_value(which) + by, memory_order_relaxed);
-}
-
-int64_t counter_value(enum counter which) {
-    return atomic_load_explicit(&values[which], memory_order_relaxed);
+    atomic_fetch_add_explicit(&counter_values[which], by, memory_order_relaxed);
 }
 
 int64_t zl_counter(const char *name) {

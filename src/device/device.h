@@ -84,7 +84,10 @@ int device_units(int index, const char **reason); // opens it
 // Memory of a unit for work of a lane, used again when it was freed. NULL and an error.
 void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity);
 void device_free(const struct device *d, int unit, int lane, void *memory, size_t capacity);
-bool device_has_memory(void); // some unit with memory of its own was used
+extern atomic_bool device_memory;
+static inline bool device_has_memory(void) { // some unit with memory of its own was used
+    return atomic_load_explicit(&device_memory, memory_order_relaxed);
+}
 
 // Storages on units. A new one that only the unit holds; NULL and an error.
 struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes);
@@ -134,8 +137,14 @@ enum counter {
 #include "device/counters.def"
     COUNTER_COUNT
 };
+extern atomic_llong counter_values[];
+static inline int64_t counter_value(enum counter which) {
+    return atomic_load_explicit(&counter_values[which], memory_order_relaxed);
+}
 void counter_add(enum counter which, int64_t by);
-void counter_add_alone(enum counter which, int64_t by); // cheaper: for counts that only holders of one lock change
-int64_t counter_value(enum counter which);
+// Cheaper: for counts that only holders of one lock change.
+static inline void counter_add_alone(enum counter which, int64_t by) {
+    atomic_store_explicit(&counter_values[which], counter_value(which) + by, memory_order_relaxed);
+}
 
 #endif

@@ -53,6 +53,7 @@ struct unit {
 static struct lock lock; // guards additions to units, and copies between replicas
 static struct unit *_Atomic units;
 static atomic_bool any_failed; // of the points of all units
+atomic_bool device_memory;
 
 static void clear_cache(void);
 
@@ -76,6 +77,7 @@ static struct unit *find(const struct device *d, int index) {
             atomic_store(&u->lane[i].point, (uint64_t)(LANES + i));
         u->next = atomic_load(&units);
         atomic_store_explicit(&units, u, memory_order_release);
+        atomic_store_explicit(&device_memory, true, memory_order_release);
         allocator_on_clear(clear_cache);
     }
     lock_give(&lock);
@@ -86,10 +88,6 @@ int device_lane(const struct device *d, int unit) {
     int lanes = (int)MIN_OF(d->lanes, MAX_OF(setting_number(SETTING_LANES), 1));
     struct unit *u = lanes > 1 ? find(d, unit) : NULL;
     return u ? atomic_fetch_add(&u->streams, 1) % lanes : 0;
-}
-
-bool device_has_memory(void) {
-    return atomic_load_explicit(&units, memory_order_acquire) != NULL;
 }
 
 // The order of work ----------------------------------------------------------------------------------------------

@@ -25,27 +25,30 @@ ZL_AT_LOAD {
 }
 
 static struct block *bins[CLASSES];
-static atomic_llong active, cached, peak;
+static atomic_ulong active;
+static atomic_llong cached, peak;
 static atomic_llong active_elsewhere, cached_elsewhere; // of these, memory of units
 static atomic_llong memory_limit, cache_limit;
 static atomic_llong memory_goal = INT64_MAX;
 
-static int64_t share_of_machine(double share) {
-    static atomic_llong memory; // 0: not asked for yet
-    int64_t bytes = atomic_load_explicit(&memory, memory_order_relaxed);
+// A share of the machine's memory. known: 0 until it was asked for.
+static int64_t share_of_machine(atomic_llong *known, double share) {
+    int64_t bytes = atomic_load_explicit(known, memory_order_relaxed);
     if (UNLIKELY(!bytes)) {
-        bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-        atomic_store_explicit(&memory, bytes, memory_order_relaxed);
+        bytes = (int64_t)(share * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE));
+        atomic_store_explicit(known, bytes, memory_order_relaxed);
     }
-    return (int64_t)(share * (double)bytes);
+    return bytes;
 }
 
 static int64_t most_of_host(void) {
-    return share_of_machine(0.95);
+    static atomic_llong known;
+    return share_of_machine(&known, 0.95);
 }
 
 static int64_t most_kept_of_host(void) {
-    return share_of_machine(0.25);
+    static atomic_llong known;
+    return share_of_machine(&known, 0.25);
 }
 
 // NOT_SET, or what somebody set.
@@ -96,24 +99,28 @@ static void raise_peak(long long now) {
         ;
 }
 
-static bool check_limit(int64_t bytes, long long now) {
+static bool check_limit(int64_t bytes, int64_t now) {
     int64_t over = over_limit(now, atomic_load_explicit(&active_elsewhere, memory_order_relaxed));
     if (LIKELY(over <= 0)) {
         raise_peak(now);
         return true;
     }
-    atomic_fetch_sub_explicit(&active, bytes, memory_order_relaxed);
+    word_add(&active, -(unsigned long)bytes);
     return error_false(
         ZL_ERROR_MEMORY,
         "memory limit: %lld bytes more than the %lld in use would pass %lld; see zl_set_memory_limit",
-        (long long)bytes, now - (long long)bytes, now - (long long)over);
+        (long long)bytes, (long long)(now - bytes), (long long)(now - over));
 }
 
 bool allocator_count(int64_t bytes, bool elsewhere) {
     if (elsewhere)
         atomic_fetch_add_explicit(&active_elsewhere, bytes, memory_order_relaxed);
-    long long now = atomic_fetch_add_explicit(&active, bytes, memory_order_relaxed) + bytes;
-    if (bytes <= 0 || check_limit(bytes, now))
+    if (bytes <= 0) {
+        word_add(&active, (unsigned long)bytes);
+        return true;
+    }
+    unsigned long before = atomic_fetch_add_explicit(&active, (unsigned long)bytes, memory_order_relaxed);
+    if (check_limit(bytes, (int64_t)before + bytes))
         return true;
     if (elsewhere)
         atomic_fetch_sub_explicit(&active_elsewhere, bytes, memory_order_relaxed);
@@ -121,12 +128,12 @@ bool allocator_count(int64_t bytes, bool elsewhere) {
 }
 
 size_t allocator_room(void) {
-    int64_t over = over_limit(atomic_load(&active), atomic_load(&active_elsewhere));
+    int64_t over = over_limit((int64_t)atomic_load(&active), atomic_load(&active_elsewhere));
     return over < 0 ? (size_t)-over : 0;
 }
 
 bool allocator_is_over_goal(void) {
-    return atomic_load_explicit(&active, memory_order_relaxed) >
+    return (int64_t)atomic_load_explicit(&active, memory_order_relaxed) >
            atomic_load_explicit(&memory_goal, memory_order_relaxed);
 }
 
@@ -143,7 +150,7 @@ static struct block *take(int class, size_t capacity) {
 
 // Whether what is kept should go back before there is more: both together are over a limit, or the goal.
 static bool is_crowded(void) {
-    int64_t held = atomic_load(&active) + atomic_load(&cached);
+    int64_t held = (int64_t)atomic_load(&active) + atomic_load(&cached);
     return held > atomic_load(&memory_goal) ||
            over_limit(held, atomic_load(&active_elsewhere) + atomic_load(&cached_elsewhere)) > 0;
 }
@@ -168,7 +175,7 @@ bool allocator_keep(int64_t bytes, bool elsewhere) {
         atomic_fetch_add_explicit(&cached_elsewhere, bytes, memory_order_relaxed);
     int64_t all = atomic_fetch_add_explicit(&cached, bytes, memory_order_relaxed) + bytes;
     int64_t goal = atomic_load_explicit(&memory_goal, memory_order_relaxed);
-    bool fits_goal = all <= goal - atomic_load_explicit(&active, memory_order_relaxed);
+    bool fits_goal = all <= goal - (int64_t)atomic_load_explicit(&active, memory_order_relaxed);
     if (bytes < 0 ||
         (fits_goal && may_keep(all, atomic_load_explicit(&cached_elsewhere, memory_order_relaxed))))
         return true;
@@ -202,7 +209,7 @@ void allocator_on_clear(void (*clear)(void)) {
 // The public counters and limits ----------------------------------------------------------------------------------
 
 size_t zl_get_active_memory(void) {
-    return (size_t)atomic_load(&active);
+    return atomic_load(&active);
 }
 
 size_t zl_get_cache_memory(void) {
@@ -214,7 +221,7 @@ size_t zl_get_peak_memory(void) {
 }
 
 void zl_reset_peak_memory(void) {
-    atomic_store(&peak, atomic_load(&active));
+    atomic_store(&peak, (long long)atomic_load(&active));
 }
 
 static int64_t clamp_limit(size_t bytes) {

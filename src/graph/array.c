@@ -7,8 +7,6 @@
 
 #define ONE_LEND (1ul << 32) // in zl_array_.count
 
-_Static_assert(sizeof(atomic_ulong) == 8, "references and lends share one word");
-
 static size_t array_bytes(int ndim, uint8_t flags) {
     return sizeof(struct zl_array_) + 2 * sizeof(int64_t) * (size_t)ndim + (flags & ARRAY_INLINE ? sizeof(union scalar) : 0);
 }
@@ -291,9 +289,12 @@ zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, unio
 // Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can add
 // one meanwhile, so a plain load decides, and the costly subtraction is left out. A sibling may be lent again.
 static bool give_back(zl_array a, unsigned long amount) {
-    if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_acquire) == amount)
-        return true;
-    return (uint32_t)atomic_fetch_sub_explicit(&a->count, amount, memory_order_acq_rel) == 1;
+    if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_relaxed) == amount)
+        return atomic_load_explicit(&a->count, memory_order_acquire) == amount;
+    if ((uint32_t)atomic_fetch_sub_explicit(&a->count, amount, memory_order_release) != 1)
+        return false;
+    (void)atomic_load_explicit(&a->count, memory_order_acquire); // what others did with theirs has happened
+    return true;
 }
 
 static void drop_source(zl_array a) {
@@ -414,5 +415,5 @@ HOT void graph_end_lend(zl_array a) {
 }
 
 void graph_lend_again(zl_array a) {
-    atomic_fetch_add_explicit(&a->count, ONE_LEND + 1, memory_order_relaxed);
+    word_add(&a->count, ONE_LEND + 1);
 }

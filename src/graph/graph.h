@@ -58,6 +58,11 @@ static inline bool array_is(zl_array a, enum array_flag flag) { return a->flags 
 static inline enum array_state array_state(zl_array a) {
     return (enum array_state)(atomic_load_explicit(&a->state, memory_order_acquire) & ARRAY_STATES);
 }
+// Whether there is one reference. What others did before they gave theirs back has happened then.
+static inline bool array_is_held_once(zl_array a) {
+    return (uint32_t)atomic_load_explicit(&a->count, memory_order_relaxed) == 1 &&
+           (uint32_t)atomic_load_explicit(&a->count, memory_order_acquire) == 1;
+}
 static inline bool array_borrows(zl_array a) {
     return atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_BORROWS;
 }
@@ -178,18 +183,9 @@ static inline bool array_is_tracer(zl_array a) {
     return a->trace && a->trace <= recorder.trace_depth;
 }
 
-// A reference more; what it was before is of no interest. Where the compiler must ask the CPU at run time whether it
-// has atomic additions, it never uses the one that returns nothing and is not waited for: 2 ns of a view's 45
-// (Neoverse-V1, 2026-11).
+// A reference more.
 static inline void array_hold(zl_array a) {
-#if defined(__aarch64__) && !defined(__ARM_FEATURE_ATOMICS) && !defined(__SANITIZE_THREAD__)
-    extern __attribute__((weak, visibility("hidden"))) bool __aarch64_have_lse_atomics; // the compiler's own
-    if (LIKELY(&__aarch64_have_lse_atomics && __aarch64_have_lse_atomics)) {
-        __asm__(".arch_extension lse\n\tstadd %1, %0" : "+Q"(a->count) : "r"(1ul));
-        return;
-    }
-#endif
-    atomic_fetch_add_explicit(&a->count, 1, memory_order_relaxed);
+    word_add(&a->count, 1);
 }
 
 bool graph_grow_lent(void);

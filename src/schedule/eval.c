@@ -13,17 +13,19 @@ ZL_AT_LOAD {
 
 static _Thread_local struct {
     struct tape tape;
-    struct plan **plan;
-    int plan_cap;
+    struct plan **plan; // those of the last evaluation, retained: the next may be like it
+    int plans, plan_cap;
     bool watched;
 } scratch;
 
 static void free_scratch(void *data) {
     (void)data;
     tape_free(&scratch.tape);
+    for (int i = 0; i < scratch.plans; i++)
+        plan_release(scratch.plan[i]);
     memory_free(scratch.plan);
     scratch.plan = NULL;
-    scratch.plan_cap = 0;
+    scratch.plans = scratch.plan_cap = 0;
     scratch.watched = false;
 }
 
@@ -37,24 +39,23 @@ struct evaluation {
     bool looks;       // it is planned and left at that
 };
 
-static void release_plans(struct evaluation *e, int from) {
-    for (int i = from; i < e->pieces; i++)
-        plan_release(e->plan[i]);
+static bool make_room(int pieces) {
+    if (!memory_grow(&scratch.plan, &scratch.plan_cap, pieces, sizeof *scratch.plan))
+        return false;
+    while (scratch.plans < pieces)
+        scratch.plan[scratch.plans++] = NULL;
+    return true;
 }
 
 static bool find_plans(struct evaluation *e) {
     int pieces = (e->tape->calls + PLAN_LARGEST - 1) / PLAN_LARGEST;
-    if (!memory_grow(&scratch.plan, &scratch.plan_cap, pieces, sizeof *scratch.plan))
+    if (UNLIKELY(scratch.plans < pieces) && !make_room(pieces))
         return false;
-    e->plan = scratch.plan;
-    for (e->pieces = 0; e->pieces < pieces; e->pieces++) {
-        int i = e->pieces;
-        e->plan[i] = plan_find(e->tape, i * PLAN_LARGEST, MIN_OF(e->tape->calls, (i + 1) * PLAN_LARGEST));
-        if (!e->plan[i]) {
-            release_plans(e, 0);
+    for (int i = 0; i < pieces; i++)
+        if (!plan_find(e->tape, i * PLAN_LARGEST, MIN_OF(e->tape->calls, (i + 1) * PLAN_LARGEST), &scratch.plan[i]))
             return false;
-        }
-    }
+    e->plan = scratch.plan;
+    e->pieces = pieces;
     return true;
 }
 
@@ -89,10 +90,8 @@ static void run_piece(struct evaluation *e, int piece) {
 }
 
 static void run_here(struct evaluation *e) {
-    for (int i = 0; i < e->pieces; i++) {
+    for (int i = 0; i < e->pieces; i++)
         run_piece(e, i);
-        plan_release(e->plan[i]);
-    }
     stream_end(e->stream);
 }
 
@@ -145,7 +144,7 @@ static void fail_segment(struct evaluation *e, int first, int calls) {
 }
 
 static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays) {
-    for (int i = 0; i < e->pieces; i++) {
+    for (int i = 0; i < e->pieces; i++)
         for (int k = 0; k < e->plan[i]->segments; k++) {
             const struct plan_segment *s = &e->plan[i]->segment[k];
             struct run *run = copy_run(e, i, k, count, arrays);
@@ -155,8 +154,6 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
             if (run)
                 run_free(run);
         }
-        plan_release(e->plan[i]);
-    }
 }
 
 // Evaluating -----------------------------------------------------------------------------------------------------
@@ -208,7 +205,6 @@ bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, cons
     bool ok = lock_and_plan(&e, 1, &a);
     for (int i = 0; ok && i < e.pieces; i++)
         look(e.tape, i * PLAN_LARGEST, e.plan[i], data);
-    release_plans(&e, 0);
     lock_give(&planning);
     return ok;
 }
@@ -218,8 +214,13 @@ static bool start(int count, const zl_array *arrays, bool wait) {
     bool here = false;
     bool ok = lock_and_plan(&e, count, arrays);
     if (ok && e.tape->calls) {
+        zl_stream first = tape_stream(e.tape, 0);
+        here = (wait || (!e.tape->waits && only_asks(&e))) && stream_try_begin(first);
         claim(&e);
-        here = e.stream && (wait || (!e.tape->waits && only_asks(&e))) && stream_try_begin(e.stream);
+        if (here && !e.stream) {
+            stream_end(first);
+            here = false;
+        }
         if (!here)
             enqueue_all(&e, count, arrays);
     } else if (ok) {

@@ -71,7 +71,7 @@ static bool is_alone(const struct tape *t, int slot) {
 // A slice that may begin, of an array that only it reads.
 static bool is_candidate(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
-    int from = c->op == &op_slice ? tape_slot(c->in[0]) : -1;
+    int from = c->op == &op_slice ? tape_slot(t, c->in[0]) : -1;
     return from >= 0 && is_alone(t, from) && t->uses[from] == 1 && narrow_begins(c);
 }
 
@@ -83,7 +83,7 @@ static bool any_candidate(const struct tape *t) {
 }
 
 static void ask(struct narrowing *n, int reader, zl_array x, const struct range *r) {
-    int slot = tape_slot(x);
+    int slot = tape_slot(n->tape, x);
     if (slot < 0 || r->axis < 0 || tape_stream(n->tape, slot) != tape_stream(n->tape, reader))
         return;
     struct part *p = &n->part[slot];
@@ -120,7 +120,7 @@ static void ask_all(struct narrowing *n) {
 }
 
 static const struct part *part_of(const struct narrowing *n, zl_array x) {
-    int slot = tape_slot(x);
+    int slot = tape_slot(n->tape, x);
     return slot < 0 ? NULL : &n->part[slot];
 }
 

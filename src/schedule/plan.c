@@ -20,18 +20,14 @@ static bool reserve(int words) {
     return LIKELY(key.len + words <= key.cap) || memory_grow(&key.word, &key.cap, key.len + words, sizeof *key.word);
 }
 
-static void add(int64_t word) {
-    key.word[key.len++] = word;
-}
-
 static int64_t kind_of_array(zl_array a) {
     return a->dtype | (int64_t)(a->flags & (ARRAY_WEAK | ARRAY_INLINE | ARRAY_CONTIGUOUS)) << 8 | (int64_t)a->ndim << 16;
 }
 
 // An input made in the same piece by its position, any other by its kind.
-static void add_input(zl_array x, int begin) {
-    int slot = tape_slot(x);
-    add(slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1);
+static int64_t link_to(const struct tape *t, zl_array x, int begin) {
+    int slot = tape_slot(t, x);
+    return slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1;
 }
 
 static bool add_extents(const struct call *c) {
@@ -40,11 +36,16 @@ static bool add_extents(const struct call *c) {
         if (!reserve(out->ndim + c->args))
             return false;
         for (int i = 0; i < out->ndim; i++)
-            add(out->dim[i]);
+            key.word[key.len++] = out->dim[i];
     }
     for (int i = 0; i < c->args; i++)
-        add(call_args(c)[i]);
+        key.word[key.len++] = call_args(c)[i];
     return true;
+}
+
+// What a division can become.
+static int64_t division_of(const struct call *c) {
+    return UNLIKELY(c->op == &op_elementwise[TILE_DIV]) ? op_scales(c) | op_has_inverse(c) << 1 : 0;
 }
 
 static bool add_call(const struct tape *t, int slot, int begin, zl_stream *stream) {
@@ -52,16 +53,18 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
     zl_stream s = tape_stream(t, slot);
     if (!reserve(4 + c->outputs + c->inputs))
         return false;
-    add((int64_t)(intptr_t)c->op);
-    add((int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33 |
-        (int64_t)op_scales(c) << 34 | (int64_t)op_has_inverse(c) << 35);
-    add((int64_t)t->dies[slot]);
+    int64_t *to = key.word + key.len;
+    *to++ = (int64_t)(intptr_t)c->op;
+    *to++ = (int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33 |
+            division_of(c) << 34;
+    *to++ = (int64_t)t->dies[slot];
     if (s != *stream) // the stream itself: which calls share one decides how they are cut
-        add((int64_t)(intptr_t)(*stream = s));
+        *to++ = (int64_t)(intptr_t)(*stream = s);
     for (int i = 0; i < c->outputs; i++)
-        add(kind_of_array(call_output(c, i)));
+        *to++ = kind_of_array(call_output(c, i));
     for (int i = 0; i < c->inputs; i++)
-        add_input(c->in[i], begin);
+        *to++ = link_to(t, c->in[i], begin);
+    key.len = (int)(to - key.word);
     return !s->device->is_static || add_extents(c);
 }
 
@@ -71,7 +74,7 @@ static bool make_key(const struct tape *t, int begin, int end) {
     key.len = 0;
     if (!reserve(1))
         return false;
-    add((int64_t)(intptr_t)(stream ? stream->device : NULL) | (zl_get_compile_mode() == ZL_COMPILE_NO_FUSE));
+    key.word[key.len++] = (int64_t)(intptr_t)(stream ? stream->device : NULL) | (zl_get_compile_mode() == ZL_COMPILE_NO_FUSE);
     for (int i = begin; i < end; i++)
         if (!add_call(t, i, begin, &stream))
             return false;
@@ -160,6 +163,7 @@ static __attribute__((noinline)) struct plan *make(const struct tape *t, int beg
 
 static void forget(const void *k, size_t bytes, void *value, void *data) {
     (void)k, (void)bytes, (void)data;
+    ((struct plan *)value)->words = 0; // who still holds it does not find it again
     plan_release(value);
 }
 
@@ -182,27 +186,41 @@ static bool has_key(const struct plan *plan) {
     return plan && plan->words == key.len && !memcmp(plan->word, key.word, sizeof(int64_t) * (size_t)key.len);
 }
 
-static struct plan *found(struct plan *plan) {
+static void hold(struct plan **held, struct plan *plan) {
+    if (LIKELY(*held == plan))
+        return;
     atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
+    plan_release(*held);
+    *held = plan;
+}
+
+static bool found(struct plan *plan, struct plan **held) {
+    hold(held, plan);
     int hits = atomic_load_explicit(&plan->hits, memory_order_relaxed);
     atomic_store_explicit(&plan->hits, hits + (hits < INT32_MAX), memory_order_relaxed);
     counter_add_alone(COUNTER_PLAN_HITS, 1);
-    return plan;
+    return true;
 }
 
-HOT struct plan *plan_find(const struct tape *tape, int begin, int end) {
+HOT bool plan_find(const struct tape *tape, int begin, int end, struct plan **held) {
     if (!make_key(tape, begin, end))
-        return NULL;
+        return false;
+    if (has_key(*held))
+        return found(*held, held);
     // The op's address, what it is applied to and the number of calls tell most graphs of a program apart.
     uint64_t mix = ((uint64_t)key.word[1] >> 4) + (uint64_t)key.word[2] * 31 + (uint64_t)key.word[4] * 7 + (uint64_t)key.len;
     struct plan **slot = &recent[(mix ^ mix >> 6) % COUNT(recent)];
     if (has_key(*slot))
-        return found(*slot);
+        return found(*slot, held);
     struct plan *plan = map_get(&plans, key.word, sizeof(int64_t) * (size_t)key.len);
     if (plan)
-        return found(*slot = plan);
+        return found(*slot = plan, held);
     plan = make(tape, begin, end);
-    if (plan && keep(plan))
+    if (!plan)
+        return false;
+    if (keep(plan))
         *slot = plan;
-    return plan;
+    plan_release(*held);
+    *held = plan;
+    return true;
 }

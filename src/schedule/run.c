@@ -9,6 +9,11 @@ enum {
     SOURCES = 64,  // inputs that are looked at for memory that a result may take over
 };
 
+// The state of what a run reads or computes: whoever walked, or waited for it, has seen what others did before they set it.
+static enum array_state known_state(zl_array a) {
+    return (enum array_state)(atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_STATES);
+}
+
 static void set_failure(zl_array a, struct failure *f) {
     failure_retain(f);
     a->failure = f;
@@ -64,7 +69,7 @@ static void drop_outputs(const struct run *r, int index) {
 
 static void on_fail(struct binding *b, int index) {
     struct call *c = b->call[index];
-    if (array_state(call_output(c, 0)) == ARRAY_FAILED)
+    if (known_state(call_first(c)) == ARRAY_FAILED)
         return; // prepare found out already
     drop_outputs((struct run *)b, index);
     zl_error_kind kind = ZL_ERROR_DEVICE;
@@ -80,7 +85,7 @@ static bool inputs_ready(struct binding *b, int index) {
     struct call *c = b->call[index];
     for (int i = 0; i < c->inputs; i++) {
         zl_array x = c->in[i];
-        enum array_state state = array_state(x);
+        enum array_state state = known_state(x);
         if (LIKELY(state == ARRAY_READY) ||
             state == ARRAY_CLAIMED) // claimed: computed inside the same program
             continue;
@@ -149,7 +154,7 @@ static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place)
         if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)) || !claim(r, x->storage))
             continue;
         out->storage = x->storage; // x still has it, for the kernel to read, until the call is finished
-        counter_add(COUNTER_DONATIONS, 1);
+        r->donations++;
         return true;
     }
     return false;
@@ -161,33 +166,34 @@ static bool dies_at(const struct run *r, int index, int k) {
 
 // One that was there before and had several readers: the others have let it go since.
 static bool is_last_reader(const struct call *c, zl_array x) {
-    return !c->kept && array_state(x) == ARRAY_READY && (!x->call || x->call->detached) &&
-           (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == 1;
+    return array_is_held_once(x) && !c->kept && known_state(x) == ARRAY_READY && (!x->call || x->call->detached);
 }
 
 // The input keeps its share of the storage until its call is finished.
-static bool share_memory(const struct run *r, zl_array out, zl_array x) {
+static bool share_memory(struct run *r, zl_array out, zl_array x) {
     if (!can_take(out, x) || !claim(r, x->storage))
         return false;
     out->storage = storage_retain(x->storage);
-    counter_add(COUNTER_DONATIONS, 1);
+    r->donations++;
     return true;
 }
 
 // Input k of call `index`, for the result of a later call that runs with it as one.
-static bool take_input(const struct run *r, int index, int k, zl_array out) {
+static bool take_input(struct run *r, int index, int k, zl_array out) {
     const struct call *c = r->binding.call[index];
     zl_array x = c->in[k];
     return (dies_at(r, index, k) || is_last_reader(c, x)) && !was_taken(c, x) && share_memory(r, out, x);
 }
 
 // One of the inputs in_place that had other readers; what dies for certain is taken over.
-static bool take_last(const struct run *r, int index, zl_array out, uint64_t in_place) {
+static bool take_last(struct run *r, int index, zl_array out, uint64_t in_place) {
     const struct call *c = r->binding.call[index];
-    for (int k = 0; k < MIN_OF(c->inputs, 64); k++)
-        if (in_place >> k & 1 && !dies_at(r, index, k) && is_last_reader(c, c->in[k]) &&
-            share_memory(r, out, c->in[k]))
+    uint64_t inputs = c->inputs < 64 ? (1ull << c->inputs) - 1 : UINT64_MAX;
+    for (uint64_t others = in_place & ~r->dies[index] & inputs; others; others &= others - 1) {
+        zl_array x = c->in[__builtin_ctzll(others)];
+        if (is_last_reader(c, x) && share_memory(r, out, x))
             return true;
+    }
     return false;
 }
 
@@ -280,7 +286,7 @@ static void end_inputs(const struct run *r, int index) {
     for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
         bool taken = was_taken(c, x);
-        if (taken || (x->call && array_state(x) == ARRAY_READY && !array_is(x, ARRAY_INLINE)))
+        if (taken || (x->call && known_state(x) == ARRAY_READY && !array_is(x, ARRAY_INLINE)))
             consume(x, taken);
     }
 }
@@ -294,7 +300,7 @@ static void publish(const struct run *r, struct storage *s) {
 // The states are set last: who sees them may take the call apart.
 static void on_finish(struct binding *b, int index) {
     struct call *c = b->call[index];
-    if (array_state(call_first(c)) == ARRAY_FAILED)
+    if (known_state(call_first(c)) == ARRAY_FAILED)
         return; // and its inputs were let go
     end_inputs((struct run *)b, index);
     let_go(c);
@@ -380,6 +386,8 @@ void run_now(struct run *run) {
     if (profile_is_on())
         run_profile_begin(run, &profile);
     s->device->run(s->unit, s->program, &run->binding);
+    if (run->donations)
+        counter_add(COUNTER_DONATIONS, run->donations);
     if (UNLIKELY(run->profile != NULL))
         run_profile_end(run);
     if (UNLIKELY(s->device->record != NULL))

@@ -26,10 +26,8 @@ struct zl_stream_ {
     struct failure *failure; // the first of an evaluation that nobody waited for, until somebody is told
     bool has_worker;
     bool is_default; // of its device, on its thread
-    atomic_int queued;  // runs queued or being run by the worker
-    atomic_int running; // 1: some thread is running a program of this stream
+    atomic_ulong work;  // whether some thread is running a program of it, who watches, what is queued or being run by the worker
     atomic_uint ticks;  // runs that ended; sleepers watch it
-    atomic_int watchers;
     pthread_t owner;
     struct zl_stream_ *next; // of its thread, then among those to be used again
     struct zl_stream_ *older; // of all that were made
@@ -39,7 +37,7 @@ struct zl_stream_ {
 // error. stream_known returns NULL as long as it was not called.
 zl_stream stream_standard(void);
 zl_stream stream_known(void);
-bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
+bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread; under the planning lock
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
 void stream_keep_failure(zl_stream s, int count, const zl_array *arrays); // the first, for who synchronizes
@@ -65,7 +63,7 @@ struct tape {
     bool has_slices; // of which narrow_tape may make something
     bool waits; // some inputs are being computed by other evaluations
     bool has_depths; // dies holds the depths that the walk of epoch of_depths found
-    uint32_t of_depths;
+    uint32_t epoch, of_depths; // epoch: of its walk
     int stack_cap, root_cap, sum_cap, sums;
     struct call **stack;
     struct tape_root *root, *sum; // sum: reductions that are to follow each other; sums 0 but in a walk by depths
@@ -74,7 +72,10 @@ struct tape {
 // must be called, without the lock, before the next try.
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
 void tape_forget(void); // in the child of a fork: what was claimed before will not be computed by anybody; arrays that need it fail
-int  tape_slot(zl_array x); // position of its call on the last tape, or -1
+// The position of an array's call on the tape, or -1.
+static inline int tape_slot(const struct tape *t, zl_array x) {
+    return x->call && x->call->epoch == t->epoch && array_state(x) == ARRAY_LAZY ? (int)x->call->slot : -1;
+}
 static inline zl_stream tape_stream(const struct tape *t, int slot) {
     zl_stream s = t->call[slot]->stream;
     return s ? s : t->standard;
@@ -117,13 +118,14 @@ struct plan_segment {
 struct plan {
     atomic_int refs;
     atomic_int hits; // saturating; how often it was found
-    int words;     // of its key
+    int words;     // of its key; 0: it is forgotten
     int64_t *word; // owned by the map of plans
     int segments;
     struct plan_segment segment[];
 };
-// The plan of the tape's calls [begin, end), found or made; retained. NULL and an error. Under the planning lock.
-struct plan *plan_find(const struct tape *tape, int begin, int end);
+// Finds or makes the plan of the tape's calls [begin, end). *held is retained, or NULL, and is replaced: who evaluates the same again
+// holds its plan already. False and an error. Under the planning lock.
+bool plan_find(const struct tape *tape, int begin, int end, struct plan **held);
 void plan_release(struct plan *plan);
 void plan_clear(void); // forgets all plans
 
@@ -140,6 +142,7 @@ struct run {
     struct run_profile *profile; // NULL: it is not recorded
     bool waits; // inputs may be under way on other streams
     bool alone; // nobody waits for it
+    int donations; // outputs that took over an input's memory
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
 };

@@ -10,6 +10,11 @@ static struct lock lock;  // guards spare and last
 static zl_stream spare;   // streams of threads that ended
 static zl_stream last;    // the newest of all; before it older ones
 
+// In zl_stream_.work: one word, so that who ends a run learns by the same operation whether somebody waits.
+#define RUNNING     1ul
+#define ONE_WATCHER 2ul
+#define ONE_QUEUED  (1ul << 32)
+
 static _Thread_local struct {
     zl_stream first;   // all of this thread
     zl_stream standard; // its default
@@ -81,9 +86,7 @@ static void forget_work(void) {
         s->head = s->tail = NULL;
         s->failure = NULL;
         s->has_worker = false;
-        atomic_store(&s->queued, 0);
-        atomic_store(&s->running, 0);
-        atomic_store(&s->watchers, 0);
+        atomic_store(&s->work, 0);
     }
 }
 
@@ -184,22 +187,13 @@ const char *zl_stream_device(zl_stream stream, int *unit) {
 
 // Running --------------------------------------------------------------------------------------------------------
 
-// Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked will see the new
-// states of the arrays, which were stored before: both sides use sequentially consistent operations.
-static void tick(zl_stream s) {
-    if (LIKELY(!atomic_load(&s->watchers)))
-        return;
-    atomic_fetch_add(&s->ticks, 1);
-    pool_wake(&s->ticks, INT32_MAX);
-}
-
 // A signal wakes sleepers too: then the program is asked whether to go on.
 bool stream_wait(zl_array a) {
     if (array_state(a) != ARRAY_CLAIMED)
         return true;
     zl_stream s = a->call->stream;
     bool given_up = false;
-    atomic_fetch_add(&s->watchers, 1);
+    atomic_fetch_add(&s->work, ONE_WATCHER);
     while (!given_up) {
         unsigned seen = atomic_load(&s->ticks);
         if (array_state(a) != ARRAY_CLAIMED)
@@ -207,14 +201,25 @@ bool stream_wait(zl_array a) {
         pool_sleep(&s->ticks, seen);
         given_up = array_state(a) == ARRAY_CLAIMED && interrupt_wanted();
     }
-    atomic_fetch_sub(&s->watchers, 1);
+    atomic_fetch_sub(&s->work, ONE_WATCHER);
     return !given_up;
 }
 
+static bool has_queue(unsigned long work) {
+    return work >= ONE_QUEUED;
+}
+
+// Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked sees the new states of the arrays, which were
+// stored before.
 void stream_end(zl_stream s) {
-    atomic_store(&s->running, 0);
-    tick(s);
-    if (UNLIKELY(atomic_load(&s->queued))) {
+    unsigned long work = atomic_fetch_sub_explicit(&s->work, RUNNING, memory_order_release) - RUNNING;
+    if (LIKELY(!work))
+        return;
+    if (work % ONE_QUEUED) {
+        atomic_fetch_add(&s->ticks, 1);
+        pool_wake(&s->ticks, INT32_MAX);
+    }
+    if (has_queue(work)) {
         pthread_mutex_lock(&s->lock);
         pthread_cond_broadcast(&s->changed);
         pthread_mutex_unlock(&s->lock);
@@ -222,22 +227,19 @@ void stream_end(zl_stream s) {
 }
 
 bool stream_try_begin(zl_stream s) {
-    int idle = 0;
-    if (atomic_load(&s->queued) || !atomic_compare_exchange_strong(&s->running, &idle, 1))
+    unsigned long seen = atomic_load_explicit(&s->work, memory_order_acquire);
+    if (seen & RUNNING || has_queue(seen)) // what is queued goes first, and nothing can be meanwhile
         return false;
-    if (!atomic_load(&s->queued))
-        return true;
-    stream_end(s); // something was queued in between: it goes first
-    return false;
+    if (UNLIKELY(s->has_worker))
+        return !(atomic_fetch_or(&s->work, RUNNING) & RUNNING);
+    word_add(&s->work, RUNNING); // nobody but its worker begins without the planning lock
+    return true;
 }
 
 static struct run *next_run(zl_stream s) {
     pthread_mutex_lock(&s->lock);
-    int idle = 0;
-    while (!s->head || !atomic_compare_exchange_strong(&s->running, &idle, 1)) {
+    while (!s->head || atomic_fetch_or(&s->work, RUNNING) & RUNNING)
         pthread_cond_wait(&s->changed, &s->lock);
-        idle = 0;
-    }
     struct run *run = s->head;
     s->head = run->next;
     if (!s->head)
@@ -276,7 +278,7 @@ static void *work(void *data) {
         if (run->alone)
             stream_keep_failure(s, run->kept, run->keep);
         run_free(run);
-        atomic_fetch_sub(&s->queued, 1);
+        atomic_fetch_sub(&s->work, ONE_QUEUED);
         stream_end(s);
         pthread_mutex_lock(&s->lock);
         pthread_cond_broadcast(&s->changed); // those who wait for the queue to empty
@@ -302,7 +304,7 @@ bool stream_enqueue(zl_stream s, struct run *run) {
         run->next = NULL;
         *(s->tail ? &s->tail->next : &s->head) = run;
         s->tail = run;
-        atomic_fetch_add(&s->queued, 1);
+        atomic_fetch_add(&s->work, ONE_QUEUED);
         pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
@@ -311,7 +313,7 @@ bool stream_enqueue(zl_stream s, struct run *run) {
 
 static void wait_for_queue(zl_stream s) {
     pthread_mutex_lock(&s->lock);
-    while (atomic_load(&s->queued))
+    while (has_queue(atomic_load(&s->work)))
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
 }
@@ -334,7 +336,7 @@ bool zl_stream_synchronize(zl_stream stream) {
     if (!stream)
         return error_false(ZL_ERROR_VALUE, "zl_stream_synchronize: the stream is NULL");
     pthread_mutex_lock(&stream->lock);
-    while (atomic_load(&stream->queued))
+    while (has_queue(atomic_load(&stream->work)))
         pthread_cond_wait(&stream->changed, &stream->lock);
     bool ok = !stream->failure;
     if (!ok)

@@ -58,8 +58,8 @@ static void note_reader(struct tape *t, uint32_t read, int slot) {
     t->last[read] = (uint32_t)slot;
 }
 
-// Puts c at the end of the tape, and notes that it reads its inputs.
-static bool append(struct tape *t, struct call *c) {
+// Puts c at the end of the tape.
+static bool place(struct tape *t, struct call *c) {
     if (UNLIKELY(!c->stream && !t->standard)) {
         t->lacks_standard = true;
         return false;
@@ -70,14 +70,21 @@ static bool append(struct tape *t, struct call *c) {
     t->call[slot] = c;
     if (UNLIKELY(c->op == &op_slice))
         t->has_slices |= narrow_begins(c);
-    for (int i = 0; i < c->inputs; i++)
-        if (on_tape(c->in[i]))
-            note_reader(t, c->in[i]->call->slot, slot);
     c->epoch = epoch;
     c->slot = (uint32_t)slot & 0x1fffffff;
     t->needed[slot] = 0;
     t->uses[slot] = 0;
     t->last[slot] = (uint32_t)slot;
+    return true;
+}
+
+// The same, and notes that it reads its inputs.
+static bool append(struct tape *t, struct call *c) {
+    if (!place(t, c))
+        return false;
+    for (int i = 0; i < c->inputs; i++)
+        if (on_tape(c->in[i]))
+            note_reader(t, c->in[i]->call->slot, t->calls - 1);
     return true;
 }
 
@@ -236,10 +243,6 @@ static bool visit(struct tape *t, struct call *root) {
     return true;
 }
 
-int tape_slot(zl_array x) {
-    return on_tape(x) ? (int)x->call->slot : -1;
-}
-
 // Somebody besides the calls of this tape holds an output: a retain, a call that is not evaluated now, a transform.
 static bool is_needed(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
@@ -260,7 +263,7 @@ static bool is_needed(const struct tape *t, int slot) {
 static bool dies_here(const struct tape *t, zl_array x, int slot) {
     if (on_tape(x))
         return t->last[x->call->slot] == (uint32_t)slot && !t->needed[x->call->slot] && x->call->outputs == 1;
-    return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == 1;
+    return array_is_held_once(x);
 }
 
 // Inside a transform a call keeps its inputs: derivatives read them.
@@ -306,10 +309,10 @@ static int walk_one(struct tape *t, zl_array a) {
     for (int i = 0; i < c->inputs; i++) {
         if (array_state(c->in[i]) != ARRAY_READY)
             return 0;
-        if ((uint32_t)atomic_load_explicit(&c->in[i]->count, memory_order_acquire) == 1)
+        if (array_is_held_once(c->in[i]))
             dies |= 1ull << i;
     }
-    if (!append(t, c))
+    if (!place(t, c))
         return -1;
     t->needed[0] = 1;
     t->dies[0] = dies;
@@ -320,6 +323,7 @@ static void begin(struct tape *t) {
     t->calls = 0;
     if (++epoch == 0)
         epoch = 1;
+    t->epoch = epoch;
 }
 
 static bool is_wanted(zl_array x) {
@@ -417,8 +421,7 @@ static bool reads_shared(const struct call *c, int *left) {
     for (int i = 0; is_light(c) && i < c->inputs && (*left)-- > 0; i++) {
         zl_array x = c->in[i];
         if (array_state(x) == ARRAY_READY
-                ? !array_is(x, ARRAY_INLINE) &&
-                      (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) > 1
+                ? !array_is(x, ARRAY_INLINE) && !array_is_held_once(x)
                 : is_wanted(x) && reads_shared(x->call, left))
             return true;
     }

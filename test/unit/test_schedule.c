@@ -63,6 +63,18 @@ TEST(plans_are_found_again_for_other_sizes_and_numbers) {
     CHECK(zl_counter("plan_hits") - hits >= 34);
 }
 
+TEST(a_forgotten_plan_is_made_again) {
+    zl_array x = counting(8);
+    CHECK(zl_eval(x));
+    CHECK_EQ_F64(step(x, 1), 56);
+    int64_t plans = zl_counter("plans"), hits = zl_counter("plan_hits");
+    CHECK_EQ_F64(step(x, 1), 56);
+    CHECK_EQ_INT(zl_counter("plan_hits") - hits, 1);
+    plan_clear(); // this thread still holds the plan
+    CHECK_EQ_F64(step(x, 1), 56);
+    CHECK_EQ_INT(zl_counter("plans") - plans, 1);
+}
+
 // One step of a model that writes text: a new key and value each, then attention to all so far.
 static bool attend(zl_array *keys, zl_array *values) {
     enum { HEADS = 4, WIDTH = 32 };
