@@ -9,12 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64 << 10, SAID = COUNT(((struct profile *)0)->said) };
+enum {
+    FIRST = 64 << 10,  // bytes of a thread's first block; each has twice as many as the one before it, up to LARGEST:
+    LARGEST = 2 << 20, // fresh pages cost more than the records that they hold
+    IDS = 256,         // that a thread takes at once
+    LISTS = 256,       // of words that a thread knows again
+    SAID = COUNT(((struct profile *)0)->said),
+};
 
 struct block {
     struct block *next;
-    unsigned used;
-    _Alignas(16) char data[BLOCK - 32];
+    size_t bytes; // of it all
+    size_t used;  // of data
+    _Alignas(16) char data[];
 };
 
 struct thread {
@@ -23,13 +30,17 @@ struct thread {
     bool has_ended;
     atomic_bool is_writing;
     struct block *first, *last;
+    const struct profile_record *list[LISTS]; // by a hash of their words
     int64_t dropped;
 };
 
 atomic_uint profile_now;
 _Thread_local struct profile_work profile_work;
 _Thread_local bool profile_is_ending;
-static _Thread_local struct thread *mine;
+static PROFILE_TLS _Thread_local struct thread *mine;
+static PROFILE_TLS _Thread_local struct {
+    uint32_t last, left;
+} ids;
 
 static struct lock lock; // guards all that follows, but the atomic ones
 static struct thread *threads;
@@ -46,11 +57,12 @@ static size_t most;
 static void free_blocks(struct thread *t) {
     for (struct block *b = t->first; b;) {
         struct block *next = b->next;
-        memory_free(b);
-        atomic_fetch_sub(&used, sizeof *b);
+        atomic_fetch_sub(&used, b->bytes);
+        memory_free_pages(b, b->bytes);
         b = next;
     }
     t->first = t->last = NULL;
+    memset(t->list, 0, sizeof t->list);
     t->dropped = 0;
 }
 
@@ -76,9 +88,9 @@ static void leave(void *data) {
 }
 
 // What lacks memory here is no error of the program.
-static void *alloc_quietly(size_t bytes) {
+static void *alloc_quietly(void *(*alloc)(size_t bytes), size_t bytes) {
     bool had_error = zl_error();
-    void *data = memory_alloc(bytes);
+    void *data = alloc(bytes);
     if (!data && !had_error)
         zl_clear_error();
     return data;
@@ -86,7 +98,7 @@ static void *alloc_quietly(size_t bytes) {
 
 static struct thread *new_thread(void) {
     bool had_error = zl_error();
-    struct thread *t = alloc_quietly(sizeof *t);
+    struct thread *t = alloc_quietly(memory_alloc, sizeof *t);
     if (!t)
         return NULL;
     *t = (struct thread){.next = threads};
@@ -110,18 +122,23 @@ static struct thread *join(void) {
     return t;
 }
 
+static bool may_use(size_t bytes) {
+    if (atomic_fetch_add(&used, bytes) + bytes <= most)
+        return true;
+    atomic_fetch_sub(&used, bytes);
+    return false;
+}
+
 static struct block *new_block(struct thread *t) {
-    if (atomic_fetch_add(&used, sizeof(struct block)) + sizeof(struct block) > most) {
-        atomic_fetch_sub(&used, sizeof(struct block));
+    size_t bytes = t->last ? MIN_OF(2 * t->last->bytes, (size_t)LARGEST) : FIRST;
+    if (!may_use(bytes) && !may_use(bytes = FIRST))
         return NULL;
-    }
-    struct block *b = alloc_quietly(sizeof *b);
+    struct block *b = alloc_quietly(memory_alloc_pages, bytes);
     if (!b) {
-        atomic_fetch_sub(&used, sizeof *b);
+        atomic_fetch_sub(&used, bytes);
         return NULL;
     }
-    b->next = NULL;
-    b->used = 0;
+    *b = (struct block){.bytes = bytes};
     *(t->last ? &t->last->next : &t->first) = b;
     return t->last = b;
 }
@@ -129,23 +146,41 @@ static struct block *new_block(struct thread *t) {
 // Recording ------------------------------------------------------------------------------------------------------
 
 static size_t bytes_of(const struct profile_record *r) {
-    return sizeof *r + sizeof r->word[0] * r->words;
+    return sizeof *r + sizeof r->word[0] * (r->has_words_of ? 1 : r->words);
 }
 
-static void write_record(struct thread *t, const struct profile_record *r, const void *words) {
-    size_t bytes = bytes_of(r);
+// What a thread records last for words of such a kind: a program does the same again and again.
+static const struct profile_record **list_of(struct thread *t, int words, const uintptr_t *word) {
+    uintptr_t mix = (word[0] >> 4) + word[words / 2] * 31 + word[words - 1] * 7 + (uintptr_t)words;
+    return &t->list[(mix ^ mix >> 8) % LISTS];
+}
+
+static bool has_words(const struct profile_record *r, int words, const uintptr_t *word) {
+    return r && r->words == words && !memcmp(r->word, word, sizeof *word * (size_t)words);
+}
+
+static void write_record(struct thread *t, const struct profile_record *r, const uintptr_t *word) {
+    const struct profile_record **list = r->words > 1 ? list_of(t, r->words, word) : NULL;
+    bool is_known = list && has_words(*list, r->words, word);
+    size_t bytes = sizeof *r + sizeof *word * (is_known ? 1 : r->words);
     struct block *b = t->last;
-    if (UNLIKELY(!b || b->used + bytes > sizeof b->data) && !(b = new_block(t))) {
+    if (UNLIKELY(!b || b->used + bytes > b->bytes - sizeof *b) && !(b = new_block(t))) {
         t->dropped++;
         return;
     }
-    memcpy(b->data + b->used, r, sizeof *r);
-    if (r->words)
-        memcpy(b->data + b->used + sizeof *r, words, bytes - sizeof *r);
-    b->used += (unsigned)bytes;
+    struct profile_record *to = (void *)(b->data + b->used);
+    *to = *r;
+    to->has_words_of = is_known;
+    if (is_known)
+        to->word[0] = (uintptr_t)(*list)->word;
+    else if (r->words)
+        memcpy(to->word, word, bytes - sizeof *r);
+    if (list && !is_known)
+        *list = to;
+    b->used += bytes;
 }
 
-void profile_add(const struct profile_record *r, const void *words) {
+void profile_add(const struct profile_record *r, const uintptr_t *words) {
     unsigned now = atomic_load_explicit(&profile_now, memory_order_relaxed);
     struct thread *t = LIKELY(mine && mine->profile == now) ? mine : join();
     if (!t)
@@ -180,7 +215,12 @@ void profile_compiled(const char *what, int64_t begin) {
 }
 
 uint32_t profile_new_id(void) {
-    return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+    if (UNLIKELY(!ids.left)) {
+        ids.last = atomic_fetch_add_explicit(&last_id, IDS, memory_order_relaxed);
+        ids.left = IDS;
+    }
+    ids.left--;
+    return ++ids.last;
 }
 
 struct profile_work profile_open_launch(struct profile_record *r, bool is_tiles) {
@@ -191,7 +231,7 @@ struct profile_work profile_open_launch(struct profile_record *r, bool is_tiles)
     return before;
 }
 
-void profile_close_launch(struct profile_record *r, const void *words, struct profile_work before) {
+void profile_close_launch(struct profile_record *r, const uintptr_t *words, struct profile_work before) {
     profile_work = before;
     r->end = clock_ticks();
     profile_add(r, words);
@@ -294,9 +334,9 @@ static bool keep_time(struct profile *p, const struct profile_record *r) {
 static bool read_thread(struct profile *p, struct thread *t) {
     int waiting = p->spans;
     for (struct block *b = t->first; b; b = b->next) {
-        for (unsigned at = 0; at < b->used;) {
+        for (size_t at = 0; at < b->used;) {
             struct profile_record *r = (void *)(b->data + at);
-            at += (unsigned)bytes_of(r);
+            at += bytes_of(r);
             set_times(p, r);
             if (!(r->kind == PROFILE_TIME ? keep_time(p, r) : keep_span(p, r)))
                 return false;
@@ -391,7 +431,7 @@ void profile_free(struct profile *p) {
 
 void profile_add_ops(struct text *out, const struct profile_record *r) {
     for (int i = 0; i < r->words; i++)
-        text_add(out, "%s%s", i ? " + " : "", ((const struct op *)r->word[i])->name);
+        text_add(out, "%s%s", i ? " + " : "", ((const struct op *)profile_words(r)[i])->name);
     if (r->calls > r->words)
         text_add(out, " + %u more", r->calls - r->words);
 }

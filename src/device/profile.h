@@ -37,18 +37,23 @@ struct profile_record {
     bool is_fallback;   // a step that the stream's device cannot do
     bool has_failed;    // a step whose results could not be computed
     bool is_part;       // a launch of a kernel that began with an earlier one
+    bool has_words_of;  // another record, which word[0] points to, has the same words
     uint16_t words;     // that follow
     uint32_t id;        // of LAUNCH and TIME; 0: none
     uint32_t calls;     // of a step
+    float read, written, flops;  // bytes, bytes, operations
     int64_t begin, end; // as of clock_ns(); until it is read, as of clock_ticks(), but of TIME and COMPILE
     const struct device *device; // NULL: the host
     const char *name;            // lives as long as the process
-    float read, written, flops;  // bytes, bytes, operations
     uintptr_t word[];
 };
 
+static inline const uintptr_t *profile_words(const struct profile_record *r) {
+    return r->has_words_of ? (const uintptr_t *)r->word[0] : r->word;
+}
+
 // Appends a record and its words. Where there is no room it is counted as dropped; there is never an error.
-void profile_add(const struct profile_record *r, const void *words);
+void profile_add(const struct profile_record *r, const uintptr_t *words);
 const char *profile_keep(const char *text); // a copy that lives as long as the process, the same of the same text; NULL: no memory
 void profile_compiled(const char *what, int64_t begin); // adds a record of a compilation that ends now
 uint32_t profile_new_id(void);
@@ -58,12 +63,18 @@ struct profile_work {
     bool is_tiles; // a grid of the tile kernel `name`
     const char *name;
 };
-extern _Thread_local struct profile_work profile_work;
+// Little enough for a library that is opened late; saves a call at each use.
+#ifdef __GLIBC__
+#define PROFILE_TLS __attribute__((tls_model("initial-exec")))
+#else
+#define PROFILE_TLS
+#endif
+extern PROFILE_TLS _Thread_local struct profile_work profile_work;
 extern _Thread_local bool profile_is_ending; // this thread waits for devices because it ends the profile
 // Around what a device is given: the first sets id, begin and profile_work, and returns what that was; the second sets end, puts it
 // back and adds the record.
 struct profile_work profile_open_launch(struct profile_record *r, bool is_tiles);
-void profile_close_launch(struct profile_record *r, const void *words, struct profile_work before);
+void profile_close_launch(struct profile_record *r, const uintptr_t *words, struct profile_work before);
 void profile_drop(int64_t count); // so many records more that have no room
 
 // Says something once in the table, such as why a device has no times. The text lives as long as the process.

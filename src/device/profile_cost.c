@@ -36,18 +36,19 @@ static const struct tile_kernel *kernel_of(struct costs *c, const char *text) {
 
 // NULL: memory is out.
 static const struct tile_cost *cost_of(struct costs *c, const struct profile_record *r) {
-    size_t bytes = sizeof r->word[0] * r->words;
-    struct tile_cost *cost = map_get(&c->known, r->word, bytes);
+    const uintptr_t *word = profile_words(r);
+    size_t bytes = sizeof *word * r->words;
+    struct tile_cost *cost = map_get(&c->known, word, bytes);
     if (cost)
         return cost;
-    const struct tile_kernel *kernel = kernel_of(c, (const char *)r->word[0]);
+    const struct tile_kernel *kernel = kernel_of(c, (const char *)word[0]);
     if (!kernel || !(cost = memory_alloc(sizeof *cost)))
         return NULL;
     int64_t symbol[UINT8_MAX] = {0};
     for (int i = 0; i + 1 < r->words && i < (int)COUNT(symbol); i++)
-        symbol[i] = (int64_t)r->word[i + 1];
+        symbol[i] = (int64_t)word[i + 1];
     *cost = tile_cost(kernel, symbol);
-    if (map_set(&c->known, r->word, bytes, cost))
+    if (map_set(&c->known, word, bytes, cost))
         return cost;
     memory_free(cost);
     return NULL;

@@ -66,7 +66,7 @@ static size_t set_key(struct row_key *k, const struct profile *p, const struct p
     k->calls = step ? step->calls : 0;
     k->ops = step ? MIN_OF(step->words, (uint32_t)COUNT(k->op)) : 0;
     for (uint32_t i = 0; i < k->ops; i++)
-        k->op[i] = step->word[i];
+        k->op[i] = profile_words(step)[i];
     return offsetof(struct row_key, op) + sizeof k->op[0] * k->ops;
 }
 

@@ -88,7 +88,7 @@ static void put_ops(struct timeline *t, const struct profile_record *r) {
     for (int i = 0; i < r->words; i++) {
         if (i)
             put(t, " + ");
-        put_name(t, ((const struct op *)r->word[i])->name);
+        put_name(t, ((const struct op *)profile_words(r)[i])->name);
     }
     if (r->calls > r->words) {
         put(t, " + ");

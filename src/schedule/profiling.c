@@ -13,12 +13,9 @@
 
 // Steps ----------------------------------------------------------------------------------------------------------
 
-// Whether an input was computed by the same step, and may never have been in memory.
-static bool is_inner(const struct run_profile *p, const struct binding *b, int index, zl_array x) {
-    for (int i = p->first; i < index; i++)
-        if (x->call == b->call[i])
-            return true;
-    return false;
+// Whether an input was computed by the same step, and may never have been in memory. Calls of a segment lie side by side on the tape.
+static bool is_inner(const struct run_profile *p, const struct binding *b, const struct call *c, zl_array x) {
+    return x->call && x->call->epoch == c->epoch && x->call->slot >= b->call[p->first]->slot;
 }
 
 static bool was_read(struct run_profile *p, zl_array x) {
@@ -32,7 +29,7 @@ static bool was_read(struct run_profile *p, zl_array x) {
 
 // A view may show less than its memory has, or the same elements again and again.
 static double bytes_of(zl_array x) {
-    size_t bytes = zl_nbytes(x);
+    size_t bytes = (size_t)x->size * array_item(x);
     return (double)(x->storage ? MIN_OF(bytes, x->storage->bytes) : bytes);
 }
 
@@ -40,7 +37,7 @@ static void count(struct run_profile *p, const struct binding *b, int index) {
     const struct call *c = b->call[index];
     for (int i = 0; i < c->inputs; i++) {
         zl_array x = c->in[i];
-        if (!array_is(x, ARRAY_INLINE) && !is_inner(p, b, index, x) && !was_read(p, x))
+        if (!array_is(x, ARRAY_INLINE) && !is_inner(p, b, c, x) && !was_read(p, x))
             p->read += i == 0 && op_selects(c->op) ? MIN_OF(bytes_of(x), (double)zl_nbytes(call_first(c)))
                                                    : bytes_of(x);
     }
@@ -54,7 +51,7 @@ static void note(struct run_profile *p, const struct call *c, int index) {
     if (!p->calls)
         p->first = index;
     if (p->calls < (int)COUNT(p->op))
-        p->op[p->calls] = c->op;
+        p->op[p->calls] = (uintptr_t)c->op;
     if (!p->calls || !dtype_is_float((zl_dtype)p->dtype)) // the first that is computed with
         p->dtype = (uint8_t)call_first(c)->dtype;
     p->calls++;

@@ -165,7 +165,7 @@ struct run_profile {
     uint8_t dtype;
     bool has_finished, has_failed;
     double read, written, flops;
-    const struct op *op[64]; // of the first calls
+    uintptr_t op[64];        // of the first calls, const struct op *
     zl_array input[16];      // the first that were read
 };
 // Records the steps of a run from now on; the second records the last one.

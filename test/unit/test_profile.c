@@ -224,7 +224,7 @@ TEST(profile_keeps_to_its_memory_and_says_so) {
 
 // Peaks make shares of them.
 TEST(profile_shares_of_the_roofline) {
-    zl_array x = ones(256, 256);
+    zl_array x = ones(64, 64);
     REQUIRE(zl_profile_begin(NULL));
     CHECK(zl_eval(zl_matmul(x, x)));
     test_setenv("ZL_PROFILE_PEAKS", "cuda.bytes=1,cpu.bytes=1e30,cpu.float32=1e30");
@@ -236,6 +236,24 @@ TEST(profile_shares_of_the_roofline) {
     test_setenv("ZL_PROFILE_PEAKS", "");
     table = zl_profile_end();
     CHECK_HAS(table, "        -\n");
+    zl_free(table);
+}
+
+// What repeats itself is recorded with its words once: 72 bytes a step instead of 224.
+TEST(records_of_what_repeats_itself_are_small) {
+    enum { TIMES = 800, CALLS = 20 };
+    int unit;
+    uintptr_t op[CALLS];
+    for (int i = 0; i < CALLS; i++)
+        op[i] = (uintptr_t)&op_elementwise[i % 2 ? TILE_NEG : TILE_SQRT];
+    struct profile_record step = {
+        .kind = PROFILE_OPS, .words = CALLS, .calls = CALLS, .device = device_find_unit("cpu", &unit)};
+    REQUIRE(zl_profile_begin(NULL));
+    for (int i = 0; i < TIMES; i++)
+        profile_add(&step, op);
+    CHECK_EQ_INT((int64_t)profile_used(), 64 << 10);
+    char *table = zl_profile_end();
+    CHECK_HAS(table, "sqrt + negative + sqrt");
     zl_free(table);
 }
 

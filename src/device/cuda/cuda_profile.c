@@ -112,6 +112,10 @@ static void want_buffer(uint8_t **buffer, size_t *bytes, size_t *most) {
 
 // Room for one more of a list. False: it is counted as dropped. Under the lock.
 static bool has_room(void *items, int *cap, int count, size_t size) {
+    if (LIKELY(count < *cap && room >= size)) {
+        room -= size;
+        return true;
+    }
     bool had_error = zl_error();
     bool fits = room >= size && memory_grow(items, cap, count + 1, size);
     if (fits)

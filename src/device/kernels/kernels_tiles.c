@@ -190,7 +190,8 @@ static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles
 // The same, of which a profile has a record for each grid. What all of them move and compute belongs to the first.
 static bool launch_recorded(const struct kernel_place *p, const struct kernel_tiles *t, const int64_t *groups,
                             const struct kernel_call *k, const int64_t *symbol) {
-    uintptr_t word[64] = {(uintptr_t)t->text};
+    uintptr_t word[64];
+    size_t moved[] = {[KERNEL_VALUE] = 0, [KERNEL_READ] = 0, [KERNEL_WRITTEN] = 0};
     struct profile_record r = {.kind = PROFILE_LAUNCH,
                                .unit = (uint8_t)p->unit,
                                .lane = (uint8_t)p->lane,
@@ -198,13 +199,13 @@ static bool launch_recorded(const struct kernel_place *p, const struct kernel_ti
                                .name = t->name};
     if (t->text && t->symbols < (int)COUNT(word))
         r.words = (uint16_t)(t->symbols + 1);
+    word[0] = (uintptr_t)t->text;
     for (int i = 0; i + 1 < r.words; i++)
         word[i + 1] = (uintptr_t)symbol[i];
-    for (int i = 0; i < t->parameters; i++) {
-        const struct kernel_argument *a = &k->argument[i];
-        r.read += a->access == KERNEL_READ ? (float)a->reach : 0;
-        r.written += a->access == KERNEL_WRITTEN ? (float)a->reach : 0;
-    }
+    for (int i = 0; i < t->parameters; i++)
+        moved[k->argument[i].access] += k->argument[i].reach;
+    r.read = (float)moved[KERNEL_READ];
+    r.written = (float)moved[KERNEL_WRITTEN];
     bool good = true;
     for (int i = 0; good && i < t->grids; i++) {
         if (!groups[i])
