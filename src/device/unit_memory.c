@@ -544,9 +544,12 @@ static bool lane_to_read(const struct replica *r, int *lane) {
     struct unit *u = r->device->reads_aside && point ? find(r->device, r->unit) : NULL;
     if (!u)
         return true;
-    lock_take(&u->lock);
-    bool ok = set_mark(u, point) && r->device->follow(r->unit, LANES, *lane, place_of(point));
-    lock_give(&u->lock);
+    bool ok = is_known_done(u, point);
+    if (!ok) {
+        lock_take(&u->lock);
+        ok = set_mark(u, point) && r->device->follow(r->unit, LANES, *lane, place_of(point));
+        lock_give(&u->lock);
+    }
     *lane = LANES;
     return ok;
 }

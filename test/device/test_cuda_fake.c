@@ -129,8 +129,10 @@ TEST(reading_out_keeps_no_copy) {
     zl_array x = zl_retain(zl_add(zl_arange(0, N, 1, ZL_FLOAT32), zl_scalar(1)));
     REQUIRE(zl_eval(x));
     size_t before = zl_get_active_memory();
+    int64_t orders = fake.calls("cuStreamWaitEvent");
     REQUIRE(zl_copy_to(x, out, sizeof(float) * N));
     CHECK(out[0] == 1 && out[N - 1] == N && zl_get_active_memory() == before);
+    CHECK_EQ_INT(fake.calls("cuStreamWaitEvent"), orders); // it is known to be done
     zl_release(x);
     free(out);
     end(scope);

@@ -164,14 +164,29 @@ static size_t room_of(int arguments, const struct kernel_argument *argument) {
     return bytes;
 }
 
-static void put_arguments(char *data, size_t bytes, int arguments, const struct kernel_argument *argument) {
+// Copies a value to where `room` bytes are its own; what is behind it is zero. Nearly all have one of two sizes, of which a copy is no call.
+static void put_value(char *to, size_t room, const void *value, size_t bytes) {
+    if (bytes == 8) {
+        memcpy(to, value, 8);
+    } else if (bytes == 4) {
+        memset(to, 0, 8);
+        memcpy(to, value, 4);
+    } else {
+        memset(to, 0, room);
+        memcpy(to, value, bytes);
+    }
+}
+
+static void put_arguments(char *data, int arguments, const struct kernel_argument *argument) {
     size_t at = (sizeof(uint16_t) * (size_t)arguments + 7) & ~(size_t)7;
     uint16_t *place = (uint16_t *)(void *)data;
-    memset(data, 0, bytes); // what is between is compared too
+    if (at)
+        memset(data + at - 8, 0, 8); // what is between is compared too
     for (int i = 0; i < arguments; i++) {
+        size_t room = (argument[i].bytes + 7) & ~(size_t)7;
         place[i] = (uint16_t)at;
-        memcpy(data + at, argument[i].value, argument[i].bytes);
-        at += (argument[i].bytes + 7) & ~(size_t)7;
+        put_value(data + at, room, argument[i].value, argument[i].bytes);
+        at += room;
     }
 }
 
@@ -244,7 +259,7 @@ bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int6
     if (bytes > sizeof data)
         return error_false(ZL_ERROR_DEVICE, "cuda: a launch has %zu bytes of arguments, more than %zu", bytes,
                            sizeof data);
-    put_arguments(data, bytes, arguments, argument);
+    put_arguments(data, arguments, argument);
     lock_take(&q->lock);
     struct cuda_command c = launch_of(f, groups, arguments, bytes);
     bool written = is_written(q);
