@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum {
-    FIRST = 64 << 10,  // bytes of a thread's first block; each has twice as many as the one before it, up to LARGEST:
-    LARGEST = 2 << 20, // fresh pages cost more than the records that they hold
+    // Bytes of a thread's first block; each has twice as many as the one before it: fresh pages cost more than the records in them.
+    FIRST = 64 << 10,
+    LARGEST = 2 << 20,
     IDS = 256,         // that a thread takes at once
     LISTS = 256,       // of words that a thread knows again
     SAID = COUNT(((struct profile *)0)->said),
@@ -38,9 +39,7 @@ atomic_uint profile_now;
 _Thread_local struct profile_work profile_work;
 _Thread_local bool profile_is_ending;
 static PROFILE_TLS _Thread_local struct thread *mine;
-static PROFILE_TLS _Thread_local struct {
-    uint32_t last, left;
-} ids;
+static PROFILE_TLS _Thread_local struct { uint32_t last, left; } ids;
 
 static struct lock lock; // guards all that follows, but the atomic ones
 static struct thread *threads;

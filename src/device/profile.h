@@ -41,7 +41,7 @@ struct profile_record {
     uint16_t words;     // that follow
     uint32_t id;        // of LAUNCH and TIME; 0: none
     uint32_t calls;     // of a step
-    float read, written, flops;  // bytes, bytes, operations
+    float read, written, flops; // bytes, bytes, operations
     int64_t begin, end; // as of clock_ns(); until it is read, as of clock_ticks(), but of TIME and COMPILE
     const struct device *device; // NULL: the host
     const char *name;            // lives as long as the process

@@ -12,7 +12,7 @@
 
 enum {
     FETCH_NODES = 16, // values of a kernel that waits for memory: more take longer than their input
-    SHORT_NODES = 8,  // of one whose end is computed by single registers: it takes longer to copy it than to compute it
+    SHORT_NODES = 8, // of one whose end is computed by single registers: sooner than it is copied
 };
 
 // Spellings -------------------------------------------------------------------------------------------------

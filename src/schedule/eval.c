@@ -52,7 +52,8 @@ static bool find_plans(struct evaluation *e) {
     if (UNLIKELY(scratch.plans < pieces) && !make_room(pieces))
         return false;
     for (int i = 0; i < pieces; i++)
-        if (!plan_find(e->tape, i * PLAN_LARGEST, MIN_OF(e->tape->calls, (i + 1) * PLAN_LARGEST), &scratch.plan[i]))
+        if (!plan_find(e->tape, i * PLAN_LARGEST, MIN_OF(e->tape->calls, (i + 1) * PLAN_LARGEST),
+                       &scratch.plan[i]))
             return false;
     e->plan = scratch.plan;
     e->pieces = pieces;

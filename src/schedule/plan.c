@@ -55,8 +55,8 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
         return false;
     int64_t *to = key.word + key.len;
     *to++ = (int64_t)(intptr_t)c->op;
-    *to++ = (int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33 |
-            division_of(c) << 34;
+    *to++ = (int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 |
+            (int64_t)(s != *stream) << 33 | division_of(c) << 34;
     *to++ = (int64_t)t->dies[slot];
     if (s != *stream) // the stream itself: which calls share one decides how they are cut
         *to++ = (int64_t)(intptr_t)(*stream = s);
@@ -74,7 +74,8 @@ static bool make_key(const struct tape *t, int begin, int end) {
     key.len = 0;
     if (!reserve(1))
         return false;
-    key.word[key.len++] = (int64_t)(intptr_t)(stream ? stream->device : NULL) | (zl_get_compile_mode() == ZL_COMPILE_NO_FUSE);
+    key.word[key.len++] =
+        (int64_t)(intptr_t)(stream ? stream->device : NULL) | (zl_get_compile_mode() == ZL_COMPILE_NO_FUSE);
     for (int i = begin; i < end; i++)
         if (!add_call(t, i, begin, &stream))
             return false;

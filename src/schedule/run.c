@@ -166,7 +166,8 @@ static bool dies_at(const struct run *r, int index, int k) {
 
 // One that was there before and had several readers: the others have let it go since.
 static bool is_last_reader(const struct call *c, zl_array x) {
-    return array_is_held_once(x) && !c->kept && known_state(x) == ARRAY_READY && (!x->call || x->call->detached);
+    return array_is_held_once(x) && !c->kept && known_state(x) == ARRAY_READY &&
+           (!x->call || x->call->detached);
 }
 
 // The input keeps its share of the storage until its call is finished.

@@ -26,8 +26,9 @@ struct zl_stream_ {
     struct failure *failure; // the first of an evaluation that nobody waited for, until somebody is told
     bool has_worker;
     bool is_default; // of its device, on its thread
-    atomic_ulong work;  // whether some thread is running a program of it, who watches, what is queued or being run by the worker
-    atomic_uint ticks;  // runs that ended; sleepers watch it
+    atomic_ulong
+        work; // whether some thread is running a program of it, who watches, what is queued or being run by the worker
+    atomic_uint ticks; // runs that ended; sleepers watch it
     pthread_t owner;
     struct zl_stream_ *next; // of its thread, then among those to be used again
     struct zl_stream_ *older; // of all that were made
@@ -37,7 +38,7 @@ struct zl_stream_ {
 // error. stream_known returns NULL as long as it was not called.
 zl_stream stream_standard(void);
 zl_stream stream_known(void);
-bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread; under the planning lock
+bool stream_try_begin(zl_stream s); // takes an idle stream for the calling thread; under the planning lock
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
 void stream_keep_failure(zl_stream s, int count, const zl_array *arrays); // the first, for who synchronizes
@@ -118,7 +119,7 @@ struct plan_segment {
 struct plan {
     atomic_int refs;
     atomic_int hits; // saturating; how often it was found
-    int words;     // of its key; 0: it is forgotten
+    int words;       // of its key; 0: it is forgotten
     int64_t *word; // owned by the map of plans
     int segments;
     struct plan_segment segment[];

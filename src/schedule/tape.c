@@ -420,9 +420,8 @@ static bool visit_heavy(struct tape *t, struct call *c, int *left) {
 static bool reads_shared(const struct call *c, int *left) {
     for (int i = 0; is_light(c) && i < c->inputs && (*left)-- > 0; i++) {
         zl_array x = c->in[i];
-        if (array_state(x) == ARRAY_READY
-                ? !array_is(x, ARRAY_INLINE) && !array_is_held_once(x)
-                : is_wanted(x) && reads_shared(x->call, left))
+        if (array_state(x) == ARRAY_READY ? !array_is(x, ARRAY_INLINE) && !array_is_held_once(x)
+                                          : is_wanted(x) && reads_shared(x->call, left))
             return true;
     }
     return false;
