@@ -72,6 +72,7 @@ const struct device *device_find(const char *name, int *units);
 const struct device *device_find_unit(const char *name, int *unit); // "cuda:1"; "cuda" is its first
 // Whether the unit of an open device is a GPU: it has memory of its own, and is not the host's CPU.
 bool device_is_gpu(const struct device *d, int unit);
+bool device_has_gpu_file(void); // whether the kernel has a file through which drivers of GPUs work
 // The device that programs run on unless they or ZL_DEVICE say otherwise: the first GPU, else the CPU. Opens devices until there is a GPU,
 // once per process. NULL and an error in the child of a process that opened it.
 const struct device *device_standard(int *unit);
