@@ -3,6 +3,7 @@
 #include "on_devices.h"
 
 #include "device/opencl/opencl.h"
+#include "device/vulkan/vulkan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,11 @@ void on_devices(void (*check)(void)) {
 const char *test_lacks_opencl(void) {
     const char *reason = NULL;
     return opencl_open(&reason) ? NULL : reason;
+}
+
+const char *test_lacks_vulkan(void) {
+    const char *reason = NULL;
+    return vulkan_open(&reason) ? NULL : reason;
 }
 
 static zl_array on_cpu(zl_array (*f)(void *data), void *data) {

@@ -66,12 +66,12 @@ enum { VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_1_3 = 1 << 22 | 3
 
 // Only what is read has a name.
 struct vk_limits {
-    uint32_t before_range[7], storage_range, push_bytes, before_buffers[9], stage_buffers, before_shared[38], shared_bytes;
-    uint32_t groups[3], threads, threads_along[3], before_alignment[15];
-    uint64_t unused_alignments[2], storage_alignment;
-    uint32_t before_period[23];
+    uint32_t before_range[7], storage_range, push_bytes, before_buffers[10], stage_buffers, before_shared[34], shared_bytes;
+    uint32_t groups[3], threads, threads_along[3], before_alignment[13];
+    uint64_t unused_alignments[3], storage_alignment;
+    uint32_t before_period[22];
     float timestamp_ns;
-    uint32_t after[10];
+    uint32_t after[12];
     uint64_t unused_copies[2], atom_bytes;
 };
 
