@@ -3,11 +3,13 @@
 #define TEST_LACKS test_lacks_vulkan
 
 #include "on_devices.h"
-#include "vulkan_words.h"
+#include "vulkan_add.h"
 
 #include "device/vulkan/vulkan.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Records ----------------------------------------------------------------------------------------------------------
@@ -159,47 +161,6 @@ TEST(vulkan_large_memory_has_its_own_block) {
 
 enum { ELEMENTS = 1000, BYTES = 4 * ELEMENTS };
 
-static struct vulkan_function *add_function(struct vulkan_device *d) {
-    static struct vulkan_function *function;
-    static const char *const name = "add_0";
-    struct text source = {0}, code = {0};
-    if (function)
-        return function;
-    text_bytes(&source, (const char *)vulkan_words, sizeof vulkan_words);
-    CHECK(vulkan_compile(d, &source, &code) &&
-          vulkan_load(d, code.data, (size_t)code.len, 1, &name, &function));
-    text_free(&source);
-    text_free(&code);
-    return function;
-}
-
-// to = from + k
-static bool add(struct vulkan_device *d, const void *from, const void *to, uint32_t n, uint32_t k) {
-    struct vulkan_launch l;
-    vulkan_launch_begin(&l, add_function(d), (n + 63) / 64);
-    vulkan_launch_buffer(&l, from, 4 * (uint64_t)n, false);
-    vulkan_launch_buffer(&l, to, 4 * (uint64_t)n, true);
-    vulkan_launch_block(&l);
-    vulkan_launch_value(&l, &n, sizeof n);
-    vulkan_launch_value(&l, &k, sizeof k);
-    return vulkan_launch(d, &l);
-}
-
-static void *zeros(struct vulkan_device *d, uint32_t n) {
-    void *memory = vulkan_alloc(d, 4 * (size_t)n), *zero = memory_zero(4 * (size_t)n);
-    CHECK(memory && zero && vulkan_write(d, memory, zero, 4 * (size_t)n));
-    memory_free(zero);
-    return memory;
-}
-
-static uint32_t last_of(struct vulkan_device *d, const void *memory, uint32_t n) {
-    uint32_t *read = memory_zero(4 * (size_t)n);
-    CHECK(read && vulkan_read(d, read, memory, 4 * (size_t)n, UINT64_MAX));
-    uint32_t last = read[n - 1];
-    memory_free(read);
-    return last;
-}
-
 static int64_t barriers(void) {
     return vulkan_counts(0).barriers;
 }
@@ -212,22 +173,22 @@ static void settle(struct vulkan_device *d) {
 
 TEST(vulkan_runs_a_module) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
-    void *x = zeros(d, ELEMENTS), *y = zeros(d, ELEMENTS);
-    CHECK(add(d, x, y, ELEMENTS, 7));
-    CHECK_EQ_INT(last_of(d, y, ELEMENTS), 7);
-    CHECK_EQ_INT(last_of(d, x, ELEMENTS), 0);
+    REQUIRE(d && vulkan_add_function(d));
+    void *x = vulkan_zeros(d, ELEMENTS), *y = vulkan_zeros(d, ELEMENTS);
+    CHECK(vulkan_add(d, x, y, ELEMENTS, 7));
+    CHECK_EQ_INT(vulkan_last(d, y, ELEMENTS), 7);
+    CHECK_EQ_INT(vulkan_last(d, x, ELEMENTS), 0);
     vulkan_free(d, x);
     vulkan_free(d, y);
 }
 
 TEST(vulkan_launches_more_groups_than_a_row_has) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
+    REQUIRE(d && vulkan_add_function(d));
     uint32_t n = 64 * 65536 + 5;
-    void *x = zeros(d, n), *y = zeros(d, n);
-    CHECK(add(d, x, y, n, 3));
-    CHECK_EQ_INT(last_of(d, y, n), 3);
+    void *x = vulkan_zeros(d, n), *y = vulkan_zeros(d, n);
+    CHECK(vulkan_add(d, x, y, n, 3));
+    CHECK_EQ_INT(vulkan_last(d, y, n), 3);
     vulkan_free(d, x);
     vulkan_free(d, y);
 }
@@ -236,7 +197,7 @@ TEST(vulkan_refuses_what_is_no_module) {
     struct vulkan_device *d = vulkan_device(0);
     REQUIRE(d);
     struct text source = {0}, code = {0};
-    text_bytes(&source, (const char *)vulkan_words, 4 * 20);
+    text_bytes(&source, (const char *)vulkan_add_words, 4 * 20);
     source.data[4 * 10 + 2] = 100; // an instruction of 100 words
     CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_compile(d, &source, &code));
     CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_load(d, "12345678", 8, 0, NULL, NULL));
@@ -248,18 +209,18 @@ TEST(vulkan_refuses_what_is_no_module) {
 
 TEST(vulkan_independent_commands_have_no_barrier) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
+    REQUIRE(d && vulkan_add_function(d));
     enum { OPS = 64 };
-    void *x = zeros(d, ELEMENTS), *y[OPS];
+    void *x = vulkan_zeros(d, ELEMENTS), *y[OPS];
     for (int i = 0; i < OPS; i++)
-        y[i] = zeros(d, ELEMENTS);
+        y[i] = vulkan_zeros(d, ELEMENTS);
     settle(d);
     int64_t before = barriers();
     for (int i = 0; i < OPS; i++) // all read one; what they write lies side by side in a block
-        CHECK(add(d, x, y[i], ELEMENTS, (uint32_t)i));
+        CHECK(vulkan_add(d, x, y[i], ELEMENTS, (uint32_t)i));
     CHECK_EQ_INT(barriers() - before, 0);
     for (int i = 0; i < OPS; i++)
-        CHECK_EQ_INT(last_of(d, y[i], ELEMENTS), i);
+        CHECK_EQ_INT(vulkan_last(d, y[i], ELEMENTS), i);
     for (int i = 0; i < OPS; i++)
         vulkan_free(d, y[i]);
     vulkan_free(d, x);
@@ -267,8 +228,8 @@ TEST(vulkan_independent_commands_have_no_barrier) {
 
 TEST(vulkan_each_conflict_has_one_barrier) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
-    void *a = zeros(d, ELEMENTS), *b = zeros(d, ELEMENTS), *c = zeros(d, ELEMENTS);
+    REQUIRE(d && vulkan_add_function(d));
+    void *a = vulkan_zeros(d, ELEMENTS), *b = vulkan_zeros(d, ELEMENTS), *c = vulkan_zeros(d, ELEMENTS);
     const struct {
         void *from, *to, *from2, *to2;
     } pair[] = {
@@ -279,8 +240,8 @@ TEST(vulkan_each_conflict_has_one_barrier) {
     for (size_t i = 0; i < COUNT(pair); i++) {
         settle(d);
         int64_t before = barriers();
-        CHECK(add(d, pair[i].from, pair[i].to, ELEMENTS, 1) &&
-              add(d, pair[i].from2, pair[i].to2, ELEMENTS, 1));
+        CHECK(vulkan_add(d, pair[i].from, pair[i].to, ELEMENTS, 1) &&
+              vulkan_add(d, pair[i].from2, pair[i].to2, ELEMENTS, 1));
         CHECK_EQ_INT(barriers() - before, 1);
     }
     vulkan_free(d, a);
@@ -290,13 +251,13 @@ TEST(vulkan_each_conflict_has_one_barrier) {
 
 TEST(vulkan_dependent_commands_are_in_order_and_few_submissions) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
-    void *x[2] = {zeros(d, ELEMENTS), zeros(d, ELEMENTS)};
+    REQUIRE(d && vulkan_add_function(d));
+    void *x[2] = {vulkan_zeros(d, ELEMENTS), vulkan_zeros(d, ELEMENTS)};
     settle(d);
     int64_t submissions = vulkan_counts(0).submissions;
     for (int i = 0; i < 100; i++)
-        CHECK(add(d, x[i % 2], x[(i + 1) % 2], ELEMENTS, 1));
-    CHECK_EQ_INT(last_of(d, x[0], ELEMENTS), 100);
+        CHECK(vulkan_add(d, x[i % 2], x[(i + 1) % 2], ELEMENTS, 1));
+    CHECK_EQ_INT(vulkan_last(d, x[0], ELEMENTS), 100);
     CHECK(vulkan_counts(0).submissions - submissions <= 3);
     vulkan_free(d, x[0]);
     vulkan_free(d, x[1]);
@@ -305,18 +266,18 @@ TEST(vulkan_dependent_commands_are_in_order_and_few_submissions) {
 // A copy to memory that commands still use comes after them, although the host could write it at once.
 TEST(vulkan_copies_keep_their_place) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
-    void *x = zeros(d, ELEMENTS), *y = zeros(d, ELEMENTS);
+    REQUIRE(d && vulkan_add_function(d));
+    void *x = vulkan_zeros(d, ELEMENTS), *y = vulkan_zeros(d, ELEMENTS);
     uint32_t *ones = memory_zero(BYTES);
     REQUIRE(ones);
     for (int i = 0; i < ELEMENTS; i++)
         ones[i] = 1;
     for (uint32_t turn = 1; turn < 200; turn++) { // more than there are batches
-        CHECK(add(d, x, y, ELEMENTS, turn));
+        CHECK(vulkan_add(d, x, y, ELEMENTS, turn));
         CHECK(vulkan_write(d, x, ones, BYTES));
         if (turn > 1 && turn % 50)
             continue;
-        CHECK_EQ_INT(last_of(d, y, ELEMENTS), turn == 1 ? 1 : turn + 1);
+        CHECK_EQ_INT(vulkan_last(d, y, ELEMENTS), turn == 1 ? 1 : turn + 1);
     }
     memory_free(ones);
     vulkan_free(d, x);
@@ -325,15 +286,15 @@ TEST(vulkan_copies_keep_their_place) {
 
 TEST(vulkan_copies_much_through_little_memory) {
     struct vulkan_device *d = vulkan_device(0);
-    REQUIRE(d && add_function(d));
+    REQUIRE(d && vulkan_add_function(d));
     uint32_t n = 10 << 20, *data = memory_zero(4 * (size_t)n);
-    void *x = vulkan_alloc(d, 4 * (size_t)n), *y = zeros(d, ELEMENTS);
+    void *x = vulkan_alloc(d, 4 * (size_t)n), *y = vulkan_zeros(d, ELEMENTS);
     REQUIRE(x && y && data);
     data[n - 1] = 9;
-    CHECK(add(d, y, x, ELEMENTS, 1)); // so that the copy has to come after it
+    CHECK(vulkan_add(d, y, x, ELEMENTS, 1)); // so that the copy has to come after it
     CHECK(vulkan_write(d, x, data, 4 * (size_t)n));
     data[n - 1] = 0;
-    CHECK_EQ_INT(last_of(d, x, n), 9);
+    CHECK_EQ_INT(vulkan_last(d, x, n), 9);
     memory_free(data);
     vulkan_free(d, x);
     vulkan_free(d, y);
@@ -341,10 +302,10 @@ TEST(vulkan_copies_much_through_little_memory) {
 
 static void *launch_many(void *data) {
     struct vulkan_device *d = data;
-    void *x[2] = {zeros(d, ELEMENTS), zeros(d, ELEMENTS)};
+    void *x[2] = {vulkan_zeros(d, ELEMENTS), vulkan_zeros(d, ELEMENTS)};
     for (int i = 0; i < 300; i++)
-        CHECK(add(d, x[i % 2], x[(i + 1) % 2], ELEMENTS, 1));
-    CHECK_EQ_INT(last_of(d, x[0], ELEMENTS), 300);
+        CHECK(vulkan_add(d, x[i % 2], x[(i + 1) % 2], ELEMENTS, 1));
+    CHECK_EQ_INT(vulkan_last(d, x[0], ELEMENTS), 300);
     CHECK(vulkan_wait(d, vulkan_point(d)));
     vulkan_free(d, x[0]);
     vulkan_free(d, x[1]);
@@ -354,7 +315,7 @@ static void *launch_many(void *data) {
 TEST(vulkan_threads_share_a_queue) {
     struct vulkan_device *d = vulkan_device(0);
     pthread_t thread[4];
-    REQUIRE(d && add_function(d));
+    REQUIRE(d && vulkan_add_function(d));
     for (size_t i = 0; i < COUNT(thread); i++)
         REQUIRE(!pthread_create(&thread[i], NULL, launch_many, d));
     for (size_t i = 0; i < COUNT(thread); i++)
@@ -364,7 +325,7 @@ TEST(vulkan_threads_share_a_queue) {
 static bool add_ten_times(void *data) {
     struct vulkan_device *d = vulkan_device(0);
     for (int i = 0; i < 10; i++)
-        if (!add(d, data, data, ELEMENTS, 1))
+        if (!vulkan_add(d, data, data, ELEMENTS, 1))
             return false;
     return true;
 }
@@ -372,10 +333,36 @@ static bool add_ten_times(void *data) {
 TEST(vulkan_tells_how_long_something_took) {
     struct vulkan_device *d = vulkan_device(0);
     double ns = 0;
-    REQUIRE(d && add_function(d));
-    void *x = zeros(d, ELEMENTS);
+    REQUIRE(d && vulkan_add_function(d));
+    void *x = vulkan_zeros(d, ELEMENTS);
     CHECK(vulkan_time(d, add_ten_times, x, &ns));
     CHECK(ns > 0 && ns < 60e9);
-    CHECK_EQ_INT(last_of(d, x, ELEMENTS), 10);
+    CHECK_EQ_INT(vulkan_last(d, x, ELEMENTS), 10);
     vulkan_free(d, x);
+}
+
+// Behind the driver of test/fake ------------------------------------------------------------------------------------
+
+// Runs tests in a process whose driver is told so; all have to pass.
+static void run_under_fake(const char *told, const char *tests) {
+    char command[1000];
+    int status;
+    snprintf(command, sizeof command,
+             "VK_DRIVER_FILES=%s/fake/vulkan.json VK_ICD_FILENAMES=%s/fake/vulkan.json FAKE_VULKAN=%s "
+             "%s/test %s 2>&1",
+             ZL_BUILD_DIR, ZL_BUILD_DIR, told, ZL_BUILD_DIR, tests);
+    char *output = test_shell(command, &status);
+    if (!CHECK(status == 0 && output && strstr(output, " 0 failed, 0 skipped")))
+        test_note("%s", output);
+    memory_free(output);
+}
+
+TEST(behind_other_drivers) {
+    static const char *const told[] = {"discrete", "bar,late", "push,late", "discrete,push"};
+    if (getenv("FAKE_VULKAN") || test_quick())
+        SKIP("takes longer than a quick run");
+    for (size_t i = 0; i < COUNT(told); i++) {
+        run_under_fake(told[i], "device/test_vulkan:vulkan_");
+        run_under_fake(told[i], "device/test_vulkan_fake");
+    }
 }
