@@ -50,8 +50,8 @@ struct target_spirv {
     bool has_bytes, has_halves;     // elements of 8 and of 16 bits in storage buffers
     bool has_small_bytes, has_small_halves; // and in shared memory: arithmetic of integers of 8 and of 16 bits
     bool has_exact_fma, has_exact_divide, has_exact_root; // of f32: rounded once, to the nearest
-    bool rounds_f16, rounds_f32, rounds_f64; // it has an execution mode that rounds to the nearest
-    bool keeps_f16, keeps_f32, keeps_f64;    // it has an execution mode that keeps subnormal numbers
+    // Floats for which it has execution modes that round to the nearest, keep subnormal numbers, keep NaN, infinity and -0.
+    uint32_t rounds, keeps_small, keeps_special;
     int push_bytes;    // of push constants, at most
     uint32_t matrices; // dtypes whose matrices subgroups multiply, 16 x 16 x 16 (of int8 x 32), into sums of 32 bits
 };
