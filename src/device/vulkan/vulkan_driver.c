@@ -197,12 +197,13 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
     s->has_exact_fma = p12->driver == DRIVER_NVIDIA;
     s->has_exact_divide = p12->driver == DRIVER_LLVMPIPE;
     s->has_exact_root = p12->driver == DRIVER_LLVMPIPE;
-    s->rounds_f16 = p12->rounds_even[0];
-    s->rounds_f32 = p12->rounds_even[1];
-    s->rounds_f64 = p12->rounds_even[2];
-    s->keeps_f16 = p12->preserves_denormals[0];
-    s->keeps_f32 = p12->preserves_denormals[1];
-    s->keeps_f64 = p12->preserves_denormals[2];
+    static const zl_dtype floats[] = {ZL_FLOAT16, ZL_FLOAT32, ZL_FLOAT64};
+    s->rounds = s->keeps_small = s->keeps_special = 0;
+    for (size_t i = 0; i < COUNT(floats); i++) {
+        s->rounds |= p12->rounds_even[i] ? PASS_BIT(floats[i]) : 0;
+        s->keeps_small |= p12->preserves_denormals[i] ? PASS_BIT(floats[i]) : 0;
+        s->keeps_special |= p12->preserves_special[i] ? PASS_BIT(floats[i]) : 0;
+    }
     s->push_bytes = (int)MIN_OF(p->limits.push_bytes, (uint32_t)VULKAN_BLOCK_BYTES);
     if (!s->has_f64)
         d->unit.target.lacks |= PASS_BIT(ZL_FLOAT64);
