@@ -21,6 +21,19 @@
 
 typedef void *get_address(void *of, const char *name);
 
+#ifdef __aarch64__
+// Lavapipe compiles for the CPU that LLVM names, with instructions that virtual machines may hide (SVE). This one, which has none of
+// them, is found before LLVM's own.
+struct llvm_text {
+    const char *data;
+    size_t len;
+};
+struct llvm_text llvm_host(void) __asm__("_ZN4llvm3sys14getHostCPUNameEv");
+EXPORT struct llvm_text llvm_host(void) {
+    return (struct llvm_text){"neoverse-n1", strlen("neoverse-n1")};
+}
+#endif
+
 static get_address *next_instance; // lavapipe's
 static struct vulkan_instance_api instance_api;
 static struct vulkan_device_api api;
@@ -99,8 +112,10 @@ static void get_features(vk_chip c, struct vk_features *out) {
 static void get_properties(vk_chip c, struct vk_properties *out) {
     char name[sizeof out->name];
     instance_api.vkGetPhysicalDeviceProperties2(c, out);
-    snprintf(name, sizeof name, "fake %.200s", out->name);
-    memcpy(out->name, name, sizeof name);
+    if (getenv("FAKE_VULKAN")) {
+        snprintf(name, sizeof name, "fake %.200s", out->name);
+        memcpy(out->name, name, sizeof name);
+    }
     lacks("buffers", &out->limits.stage_buffers);
     lacks("push_bytes", &out->limits.push_bytes);
     for (struct vk_properties11 *p = out->next; p; p = p->next)
@@ -302,6 +317,13 @@ EXPORT int vk_icdNegotiateLoaderICDInterfaceVersion(uint32_t *version) {
     static const char *const names[] = {"libvulkan_lvp.so", "/usr/lib/libvulkan_lvp.so"};
     int (*negotiate)(uint32_t * version) = NULL;
     void *library = NULL;
+    Dl_info self;
+    if (dladdr(names, &self)) {
+        char cache[1000]; // code for another CPU is of no use to others
+        snprintf(cache, sizeof cache, "%.900s.cache", self.dli_fname);
+        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
+        dlopen(self.dli_fname, RTLD_NOW | RTLD_GLOBAL); // what it exports comes before what others have
+    }
     for (size_t i = 0; i < LENGTH(names) && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library)
