@@ -173,6 +173,35 @@ const struct device *device_standard(int *unit) {
     return device_check(standard) ? standard : NULL;
 }
 
+// One chip, one GPU ------------------------------------------------------------------------------------------------
+
+// Whether ZL_DEVICE names the device, or a unit of it.
+static bool is_chosen(int index) {
+    const char *name = setting_text(SETTING_DEVICE);
+    size_t len = strcspn(name, ":");
+    return len == strlen(devices[index]->name) && !strncmp(name, devices[index]->name, len);
+}
+
+// Whether a unit of the device is this chip.
+static bool has_chip(int index, const unsigned char id[DEVICE_CHIP_ID]) {
+    unsigned char other[DEVICE_CHIP_ID];
+    for (int unit = 0; devices[index]->chip && unit < device_units(index, NULL); unit++)
+        if (devices[index]->chip(unit, other) && !memcmp(id, other, sizeof other))
+            return true;
+    return false;
+}
+
+// Whether another device has the chip of a unit: the one that is chosen, else the first.
+static bool is_of_another(int index, int unit) {
+    unsigned char id[DEVICE_CHIP_ID];
+    if (is_chosen(index) || !devices[index]->chip || !devices[index]->chip(unit, id))
+        return false;
+    for (int i = 0; i < device_count(); i++)
+        if (i != index && (i < index || is_chosen(i)) && has_chip(i, id))
+            return true;
+    return false;
+}
+
 // A device without units is listed once, with the reason.
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
@@ -185,7 +214,7 @@ static bool describe(int index, int unit, zl_device_info *info) {
                              .reason = units ? "" : reason};
     if (units && devices[index]->describe)
         devices[index]->describe(unit, info);
-    info->is_gpu = units && device_is_gpu(devices[index], unit);
+    info->is_gpu = units && device_is_gpu(devices[index], unit) && !is_of_another(index, unit);
     return true;
 }
 

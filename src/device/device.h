@@ -19,7 +19,7 @@ struct segment {
     const uint8_t *needed; // per call: an output is read after the segment, so it must be stored
 };
 
-enum { DEVICE_LANES = 4 };
+enum { DEVICE_LANES = 4, DEVICE_CHIP_ID = 16 };
 
 struct device {
     const char *name;
@@ -29,6 +29,8 @@ struct device {
     // Whether the machine has hardware that could be a GPU of this device, found out without its driver, which is opened for the choice of
     // the default device only if so. NULL: the driver tells at little cost.
     bool (*has_hardware)(void);
+    // Of a driver: 16 bytes that name the unit's chip, the same for every driver that reaches it. False: not known. NULL: never.
+    bool (*chip)(int unit, unsigned char id[DEVICE_CHIP_ID]);
     bool (*is_host)(int unit); // of a driver: whether the unit is the host's CPU, asked without starting it; NULL: none is
     bool (*can)(int unit, const struct call *c);    // placement: op, dtypes, rank
     struct program *(*build)(int unit, const struct segment *s); // NULL and an error

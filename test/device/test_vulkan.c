@@ -355,6 +355,26 @@ static void run_under_fake(const char *told, const char *tests) {
     memory_free(output);
 }
 
+// One chip that two drivers reach is one GPU: that of the device which is listed first, or of the one that is chosen.
+TEST(one_chip_is_one_gpu) {
+    static const struct {
+        const char *chosen, *gpu;
+    } given[] = {{"", "cuda 0"}, {"vulkan", "vulkan 0"}, {"vulkan:0", "vulkan 0"}, {"cuda:1", "cuda 0"}};
+    for (size_t i = 0; i < COUNT(given); i++) {
+        char command[1000];
+        int status;
+        snprintf(command, sizeof command,
+                 "LD_LIBRARY_PATH=%s/fake VK_DRIVER_FILES=%s/fake/vulkan.json FAKE_VULKAN=gpu ZL_DEVICE=%s "
+                 "%s/test --no-fork device/test_vulkan_fake:lists_gpus 2>&1",
+                 ZL_BUILD_DIR, ZL_BUILD_DIR, given[i].chosen, ZL_BUILD_DIR);
+        char *output = test_shell(command, &status);
+        bool first = output && strstr(output, given[i].gpu), cuda = !strncmp(given[i].gpu, "cuda", 4);
+        CHECK(first && strstr(output, "cuda 1 is a GPU") &&
+              !strstr(output, cuda ? "vulkan 0 is a" : "cuda 0 is a"));
+        memory_free(output);
+    }
+}
+
 TEST(behind_other_drivers) {
     static const char *const told[] = {"discrete", "bar,late", "push,late", "discrete,push"};
     if (getenv("FAKE_VULKAN") || test_quick())

@@ -6,6 +6,7 @@ static const char *lacks_fake(void);
 #include "on_devices.h"
 #include "vulkan_add.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ELEMENTS = 1000, OUT_OF_MEMORY = VK_NO_DEVICE_MEMORY };
@@ -25,6 +26,14 @@ static const char *lacks_fake(void) {
                    !strncmp(vulkan_chip(0)->name, "fake", 4)
                ? NULL
                : "its driver is that of test/fake: device/test_vulkan:behind_other_drivers runs it so";
+}
+
+// Its output is what device/test_vulkan:one_chip_is_one_gpu looks at.
+TEST(lists_gpus) {
+    zl_device_info info;
+    for (int i = 0; zl_device(i, &info); i++)
+        if (info.is_gpu)
+            printf("%s %d is a GPU\n", info.device, info.unit);
 }
 
 // Memory, copies both ways and launches, with as much as the ring holds at once. Whether all of it worked.

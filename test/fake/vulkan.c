@@ -2,6 +2,7 @@
 //
 // The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of what it lacks or does, by commas:
 //   discrete   the host sees no memory of arrays; bar: it sees it, but has no cache for it
+//   gpu        it is a GPU, the first one of test/fake/cuda.c
 //   late       what is submitted runs when somebody waits for it, at the earliest
 //   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups: these are
 //   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants
@@ -118,9 +119,16 @@ static void get_properties(vk_chip c, struct vk_properties *out) {
     }
     lacks("buffers", &out->limits.stage_buffers);
     lacks("push_bytes", &out->limits.push_bytes);
-    for (struct vk_properties11 *p = out->next; p; p = p->next)
-        if (p->record == VK_RECORD_PROPERTIES11 && lacks("subgroups", NULL))
+    if (lacks("gpu", NULL))
+        out->kind = VK_KIND_GPU;
+    for (struct vk_properties11 *p = out->next; p; p = p->next) {
+        if (p->record != VK_RECORD_PROPERTIES11)
+            continue;
+        if (lacks("subgroups", NULL))
             p->subgroup_ops = 1;
+        if (lacks("gpu", NULL))
+            snprintf((char *)p->device_id, sizeof p->device_id, "fake chip 0");
+    }
 }
 
 static int get_extensions(vk_chip c, const char *layer, uint32_t *count, struct vk_extension *out) {

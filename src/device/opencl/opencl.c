@@ -233,6 +233,7 @@ const struct device device_opencl = {
     .open = open_opencl,
     .describe = describe,
     .has_hardware = device_has_gpu_file,
+    .chip = opencl_chip,
     .is_host = is_host,
     .can = can,
     .build = build,

@@ -14,6 +14,13 @@ static struct unit { atomic_ullong mark[MARKS], aside; } units[VULKAN_DEVICES];
 
 // Finding ----------------------------------------------------------------------------------------------------------
 
+static bool chip(int unit, unsigned char id[DEVICE_CHIP_ID]) {
+    const struct vulkan_device *d = vulkan_chip(unit);
+    if (d)
+        memcpy(id, d->id, DEVICE_CHIP_ID);
+    return d;
+}
+
 static bool describe(int unit, zl_device_info *out) {
     const struct vulkan_device *d = vulkan_chip(unit);
     if (!d)
@@ -163,6 +170,7 @@ const struct device device_vulkan = {
     .open = vulkan_open,
     .describe = describe,
     .has_hardware = device_has_gpu_file,
+    .chip = chip,
     .is_host = vulkan_is_host,
     .can = can,
     .build = build,

@@ -20,6 +20,7 @@ struct vulkan_device {
     struct vulkan_device_api api;
     char name[256], detail[320];
     char identity[640]; // what compiled kernels depend on besides their words
+    unsigned char id[16]; // of the chip, whichever driver reaches it
     bool is_host;       // it is the host's CPU
     atomic_bool is_lost; // the driver gave it up: nothing works on it any more
     uint32_t family;    // of its queue
@@ -129,7 +130,7 @@ struct vulkan_counts vulkan_counts(int unit);
 
 struct vulkan_function {
     vk_handle pipeline, layout, set_layout;
-    int bindings;
+    int bindings; // up to the last that its module uses
 };
 
 // What to keep of a module for the next process: its words, and what the driver made of them. False and an error.

@@ -62,7 +62,7 @@ enum vk_record { // sType
 
 // What a chip is ---------------------------------------------------------------------------------------------------
 
-enum { VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_1_3 = 1 << 22 | 3 << 12 };
+enum { VK_KIND_GPU = 2, VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_1_3 = 1 << 22 | 3 << 12 };
 
 // Only what is read has a name.
 struct vk_limits {

@@ -224,6 +224,7 @@ static bool describe(struct vulkan_device *d, vk_chip chip, const struct target 
     p.next = &p11;
     api.vkGetPhysicalDeviceProperties2(chip, &p);
     snprintf(d->name, sizeof d->name, "%s", p.name);
+    memcpy(d->id, p11.device_id, sizeof d->id);
     d->is_host = p.kind == VK_KIND_CPU;
     d->storage_range = p.limits.storage_range;
     d->stage_buffers = p.limits.stage_buffers;

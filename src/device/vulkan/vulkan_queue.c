@@ -333,9 +333,9 @@ static bool check_launch(const struct vulkan_device *d, const struct vulkan_laun
         return error_false(ZL_ERROR_DEVICE,
                            "vulkan: a launch has more than %d buffers, or %d bytes of arguments",
                            VULKAN_BUFFERS, VULKAN_BLOCK_BYTES);
-    if (l->buffers + is_in_ring != l->function->bindings)
-        return error_false(ZL_ERROR_DEVICE, "vulkan: a kernel has %d bindings, and was given %d buffers",
-                           l->function->bindings, l->buffers + is_in_ring);
+    if (is_in_ring ? l->function->bindings != l->buffers + 1 : l->function->bindings > l->buffers)
+        return error_false(ZL_ERROR_DEVICE, "vulkan: a kernel has %d bindings, and was given %d buffers%s",
+                           l->function->bindings, l->buffers, is_in_ring ? " and a block" : "");
     if (l->groups > (int64_t)SPIRV_ROW * SPIRV_ROW)
         return error_false(ZL_ERROR_DEVICE, "vulkan: a launch has %lld groups, more than %lld",
                            (long long)l->groups, (long long)SPIRV_ROW * SPIRV_ROW);
