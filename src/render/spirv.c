@@ -243,6 +243,7 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
         for (const struct tile_stmt *g = kernel->body; g && !p.failed; g = g->next)
             if (g->kind == TILE_GRID)
                 function(&p, g, symbol, at++);
+        spirv_bind_rest(&p);
     }
     good = spirv_close(&p.m, s->out) && good && !p.failed;
     memory_free(p.node);

@@ -7,6 +7,7 @@
 #include "render/spirv_program.h"
 
 #include "render/program.h"
+#include "render/render.h"
 
 static spirv_id word_type(struct spirv_program *p) {
     return spirv_uint(&p->m, 32);
@@ -136,6 +137,18 @@ static spirv_id storage(struct spirv_program *p, struct spirv_memory *m, int siz
     else if (m->is_read && (p->has_barriers || m->has_atomics))
         spirv_decorate(&p->m, v, SPIRV_COHERENT, 0, 0);
     return m->variable[size] = v;
+}
+
+void spirv_bind_rest(struct spirv_program *p) {
+    for (int i = 0; i <= p->kernel->buffers; i++) {
+        struct spirv_memory *m = &p->memory[i];
+        bool is_declared =
+            m->where != SPIRV_STORAGE || (i == p->kernel->buffers && !render_has_status(p->kernel));
+        for (int size = 0; size < SPIRV_SIZES; size++)
+            is_declared |= m->variable[size] != 0;
+        if (!is_declared)
+            storage(p, m, 2);
+    }
 }
 
 static bool lacks_small(const struct target_spirv *u, const struct spirv_memory *m) {

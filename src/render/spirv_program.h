@@ -93,6 +93,7 @@ spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct
 // spirv_memory.c ----------------------------------------------------------------------------------------------------------------
 
 void spirv_find_memory(struct spirv_program *p); // of the whole kernel
+void spirv_bind_rest(struct spirv_program *p); // declares bindings that no code touched: devices count them
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a thread
 int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
 // Where an element is, from the first on.
