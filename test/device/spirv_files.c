@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL, POOR, GPU, UNITS };
+enum { FULL, POOR, GPU, NARROW, UNITS };
 
 static struct target_unit units[UNITS];
 
 static void set_units(void) {
-    static const char *const names[] = {"a full unit", "a poor unit", "a GPU"};
+    static const char *const names[] = {"a full unit", "a poor unit", "a GPU", "a narrow unit"};
     for (int i = 0; i < UNITS; i++)
         target_set_unit(&units[i], render_target("spirv_tiles"), names[i], 1024, 1 << 20);
     struct target_spirv *poor = &units[POOR].spirv, *gpu = &units[GPU].spirv, *full = &units[FULL].spirv;
@@ -32,6 +32,7 @@ static void set_units(void) {
     gpu->has_exact_divide = gpu->has_exact_root = false;
     gpu->push_bytes = 256;
     units[GPU].group.subgroup = 32;
+    units[NARROW].spirv.has_i64 = false;
 }
 
 const struct target *spirv_unit(int at) {
