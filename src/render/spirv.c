@@ -51,22 +51,11 @@ bool spirv_fail(struct spirv_program *p, const char *why, const char *what) {
     return !(p->failed = true);
 }
 
-static spirv_id word_type(struct spirv_program *p) {
-    return spirv_uint(&p->m, 32);
-}
-
-static spirv_id number(struct spirv_program *p, uint32_t value) {
-    return spirv_number(&p->m, value);
-}
-
-static spirv_id word(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, how, word_type(p), a, b);
-}
-
 // Numbers that a launch gives each thread, by those of the standard: vectors, but for the lane.
 static spirv_id built_in(struct spirv_program *p, enum spirv_built_in which) {
     static const uint32_t standard[] = {26, 27, 41};
-    spirv_id type = which == SPIRV_LANE ? word_type(p) : spirv_vector(&p->m, word_type(p), 3),
+    spirv_id type =
+                 which == SPIRV_LANE ? spirv_uint(&p->m, 32) : spirv_vector(&p->m, spirv_uint(&p->m, 32), 3),
              *v = &p->built_in[which];
     if (!*v) {
         *v = spirv_global(&p->m, SPIRV_INPUT, type);
@@ -76,7 +65,7 @@ static spirv_id built_in(struct spirv_program *p, enum spirv_built_in which) {
 }
 
 static spirv_id component(struct spirv_program *p, spirv_id vector, uint32_t which) {
-    return spirv_value(&p->m, SPIRV_CompositeExtract, word_type(p), vector, which);
+    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), vector, which);
 }
 
 static void set_name(struct spirv_program *p, const struct tile_name *name, spirv_id word) {
@@ -88,7 +77,7 @@ static void set_name(struct spirv_program *p, const struct tile_name *name, spir
 static void load_arguments(struct spirv_program *p) {
     const struct tile_kernel *k = p->kernel;
     for (int i = 0; i < p->layout.bindings; i++)
-        p->before[i] = spirv_argument(p, number(p, (uint32_t)i));
+        p->before[i] = spirv_argument(p, spirv_u32(p, (uint32_t)i));
     for (int i = 0; i < k->parameters; i++) {
         const struct tile_name *name = k->parameter[i].is_scalar ? k->parameter[i].scalar : NULL;
         if (name && tile_type_is_complex(name->type))
@@ -115,7 +104,7 @@ static void compute_strides(struct spirv_program *p, const struct tile_buffer *b
         spirv_nodes(p, count, factor);
         for (int k = 0; k < count; k++) {
             spirv_id one = spirv_index(p, factor[k]);
-            product = product ? word(p, SPIRV_IMul, product, one) : one;
+            product = product ? spirv_op(p, SPIRV_IMul, product, one) : one;
         }
         p->stride[b->id * TILE_DIMS + i] = product;
     }
@@ -153,8 +142,8 @@ static void name_blocks(struct spirv_program *p, const struct tile_stmt *grid, s
     for (int i = 0; i < grid->indices; i++) {
         bool is_last = i + 1 == grid->indices;
         spirv_id extent = is_last ? 0 : spirv_index(p, grid->extent[i]);
-        set_name(p, grid->name[i], is_last ? block : word(p, SPIRV_UMod, block, extent));
-        block = is_last ? block : word(p, SPIRV_UDiv, block, extent);
+        set_name(p, grid->name[i], is_last ? block : spirv_op(p, SPIRV_UMod, block, extent));
+        block = is_last ? block : spirv_op(p, SPIRV_UDiv, block, extent);
     }
 }
 
@@ -200,9 +189,9 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     spirv_function_open(&p->m, &f, 0, 0, NULL, NULL);
     load_arguments(p);
     spirv_id group = built_in(p, SPIRV_GROUP_NUMBER);
-    spirv_id block = word(p, SPIRV_IAdd, component(p, group, 0),
-                          word(p, SPIRV_IMul, component(p, group, 1), number(p, SPIRV_ROW)));
-    spirv_id groups = spirv_argument(p, number(p, (uint32_t)p->layout.groups / 4));
+    spirv_id block = spirv_op(p, SPIRV_IAdd, component(p, group, 0),
+                              spirv_op(p, SPIRV_IMul, component(p, group, 1), spirv_u32(p, SPIRV_ROW)));
+    spirv_id groups = spirv_argument(p, spirv_u32(p, (uint32_t)p->layout.groups / 4));
     spirv_id then = spirv_new(&p->m), behind = spirv_new(&p->m);
     spirv_choose(&p->m, spirv_value(&p->m, SPIRV_ULessThan, spirv_bool(&p->m), block, groups), then, behind,
                  behind);
@@ -243,6 +232,7 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
         for (const struct tile_stmt *g = kernel->body; g && !p.failed; g = g->next)
             if (g->kind == TILE_GRID)
                 function(&p, g, symbol, at++);
+        spirv_bind_rest(&p);
     }
     good = spirv_close(&p.m, s->out) && good && !p.failed;
     memory_free(p.node);
@@ -302,6 +292,21 @@ static const struct target_spirv common = {.has_i64 = true,
                                            .has_exact_root = true,
                                            .push_bytes = 128};
 
-const struct dialect dialect_spirv_tiles = {
-    .target = SCALAR_TARGET("spirv_tiles", words, .is_program = true, .group = &group, .spirv = &common, ),
-    .program = render};
+const struct dialect dialect_spirv_tiles = {.target = {.name = "spirv_tiles",
+                                                       .op = words,
+                                                       .cast = {[ZL_UINT8] = PASS_INTEGER,
+                                                                [ZL_UINT16] = PASS_INTEGER,
+                                                                [ZL_UINT32] = NUMBERS,
+                                                                [ZL_UINT64] = NUMBERS,
+                                                                [ZL_INT8] = PASS_INTEGER,
+                                                                [ZL_INT16] = PASS_INTEGER,
+                                                                [ZL_INT32] = NUMBERS,
+                                                                [ZL_INT64] = NUMBERS,
+                                                                [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),
+                                                                [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),
+                                                                [ZL_FLOAT32] = NUMBERS | HALVES,
+                                                                [ZL_FLOAT64] = NUMBERS},
+                                                       .is_program = true,
+                                                       .group = &group,
+                                                       .spirv = &common},
+                                            .program = render};

@@ -7,29 +7,18 @@
 #include "render/spirv_program.h"
 
 #include "render/program.h"
-
-static spirv_id word_type(struct spirv_program *p) {
-    return spirv_uint(&p->m, 32);
-}
-
-static spirv_id number(struct spirv_program *p, uint32_t value) {
-    return spirv_number(&p->m, value);
-}
-
-static spirv_id binary(struct spirv_program *p, enum spirv_word word, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, word, word_type(p), a, b);
-}
+#include "render/render.h"
 
 static spirv_id times(struct spirv_program *p, spirv_id a, uint32_t factor) {
-    return factor == 1 ? a : binary(p, SPIRV_IMul, a, number(p, factor));
+    return factor == 1 ? a : spirv_op(p, SPIRV_IMul, a, spirv_u32(p, factor));
 }
 
 static spirv_id plus(struct spirv_program *p, spirv_id a, uint32_t more) {
-    return more ? binary(p, SPIRV_IAdd, a, number(p, more)) : a;
+    return more ? spirv_op(p, SPIRV_IAdd, a, spirv_u32(p, more)) : a;
 }
 
 static spirv_id shifted(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t by) {
-    return by ? binary(p, how, a, number(p, by)) : a;
+    return by ? spirv_op(p, how, a, spirv_u32(p, by)) : a;
 }
 
 static int log_of(int64_t n) {
@@ -111,7 +100,7 @@ void spirv_find_memory(struct spirv_program *p) {
 
 static spirv_id element_type(struct spirv_program *p, int size) {
     return size == SPIRV_WIDE_ATOMIC ? spirv_uint(&p->m, 64)
-           : size == 4               ? spirv_vector(&p->m, word_type(p), 4)
+           : size == 4               ? spirv_vector(&p->m, spirv_uint(&p->m, 32), 4)
            : size == 3               ? spirv_pair(&p->m)
                                      : spirv_uint(&p->m, 8 << size);
 }
@@ -136,6 +125,18 @@ static spirv_id storage(struct spirv_program *p, struct spirv_memory *m, int siz
     else if (m->is_read && (p->has_barriers || m->has_atomics))
         spirv_decorate(&p->m, v, SPIRV_COHERENT, 0, 0);
     return m->variable[size] = v;
+}
+
+void spirv_bind_rest(struct spirv_program *p) {
+    for (int i = 0; i <= p->kernel->buffers; i++) {
+        struct spirv_memory *m = &p->memory[i];
+        bool is_declared =
+            m->where != SPIRV_STORAGE || (i == p->kernel->buffers && !render_has_status(p->kernel));
+        for (int size = 0; size < SPIRV_SIZES; size++)
+            is_declared |= m->variable[size] != 0;
+        if (!is_declared)
+            storage(p, m, 2);
+    }
 }
 
 static bool lacks_small(const struct target_spirv *u, const struct spirv_memory *m) {
@@ -192,7 +193,7 @@ static spirv_id pointer(struct spirv_program *p, const struct tile_buffer *b, sp
                         spirv_id at) {
     enum spirv_class where = memory_of(p, b)->where;
     spirv_id type = spirv_pointer(&p->m, where, element_type(p, size));
-    return where == SPIRV_STORAGE ? spirv_value(&p->m, SPIRV_AccessChain, type, variable, number(p, 0), at)
+    return where == SPIRV_STORAGE ? spirv_value(&p->m, SPIRV_AccessChain, type, variable, spirv_u32(p, 0), at)
                                   : spirv_value(&p->m, SPIRV_AccessChain, type, variable, at);
 }
 
@@ -206,36 +207,36 @@ static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, con
         if (index[i]->op == TILE_CONST && !index[i]->bits)
             continue;
         spirv_id at = spirv_index(p, index[i]);
-        at = stride < 0 ? binary(p, SPIRV_IMul, at, p->stride[b->id * TILE_DIMS + i])
+        at = stride < 0 ? spirv_op(p, SPIRV_IMul, at, p->stride[b->id * TILE_DIMS + i])
                         : times(p, at, (uint32_t)stride);
-        sum = sum ? binary(p, SPIRV_IAdd, sum, at) : at;
+        sum = sum ? spirv_op(p, SPIRV_IAdd, sum, at) : at;
     }
-    return sum ? sum : number(p, 0);
+    return sum ? sum : spirv_u32(p, 0);
 }
 
 // at ^ ((at >> row & 7) << vector)
 static spirv_id swizzle(struct spirv_program *p, spirv_id at, spirv_id row, int vector) {
-    spirv_id low = binary(p, SPIRV_BitwiseAnd, row, number(p, 7));
-    return binary(p, SPIRV_BitwiseXor, at, shifted(p, SPIRV_ShiftLeftLogical, low, (uint32_t)vector));
+    spirv_id low = spirv_op(p, SPIRV_BitwiseAnd, row, spirv_u32(p, 7));
+    return spirv_op(p, SPIRV_BitwiseXor, at, shifted(p, SPIRV_ShiftLeftLogical, low, (uint32_t)vector));
 }
 
 // As swizzled of program_values.c.
 static spirv_id swizzled(struct spirv_program *p, const struct tile_buffer *b, const expr *index) {
     int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
     int width = log_of(128 / bytes), vector = log_of(16 / bytes);
-    spirv_id stack = b->ndim > 2 ? offset(p, b, index, 0, b->ndim - 2) : number(p, 0), in;
+    spirv_id stack = b->ndim > 2 ? offset(p, b, index, 0, b->ndim - 2) : spirv_u32(p, 0), in;
     if (program_has_panels(b)) {
         spirv_id row = spirv_index(p, index[last - 1]), column = spirv_index(p, index[last]);
         spirv_id panel = shifted(p, SPIRV_ShiftRightLogical, column, (uint32_t)width);
         panel = times(p, panel, (uint32_t)(pass_number(b->shape[last - 1]) << width));
-        spirv_id within = binary(p, SPIRV_BitwiseAnd, column, number(p, (1u << width) - 1));
-        in = binary(p, SPIRV_IAdd, panel, shifted(p, SPIRV_ShiftLeftLogical, row, (uint32_t)width));
-        in = binary(p, SPIRV_IAdd, in, swizzle(p, within, row, vector));
+        spirv_id within = spirv_op(p, SPIRV_BitwiseAnd, column, spirv_u32(p, (1u << width) - 1));
+        in = spirv_op(p, SPIRV_IAdd, panel, shifted(p, SPIRV_ShiftLeftLogical, row, (uint32_t)width));
+        in = spirv_op(p, SPIRV_IAdd, in, swizzle(p, within, row, vector));
     } else {
         in = offset(p, b, index, MAX_OF(last - 1, 0), b->ndim);
         in = swizzle(p, in, shifted(p, SPIRV_ShiftRightLogical, in, (uint32_t)width), vector);
     }
-    return binary(p, SPIRV_IAdd, stack, in);
+    return spirv_op(p, SPIRV_IAdd, stack, in);
 }
 
 spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part) {
@@ -248,15 +249,16 @@ spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
     enum spirv_class where = p->layout.is_in_buffer ? SPIRV_STORAGE : SPIRV_PUSH;
     if (!p->block) {
-        spirv_id type = spirv_block(&p->m, word_type(p), 4, p->layout.is_in_buffer ? 0 : p->layout.bytes / 4);
+        spirv_id type =
+            spirv_block(&p->m, spirv_uint(&p->m, 32), 4, p->layout.is_in_buffer ? 0 : p->layout.bytes / 4);
         p->block = p->layout.is_in_buffer ? bound_variable(p, type, p->layout.bindings)
                                           : spirv_global(&p->m, where, type);
         if (p->layout.is_in_buffer)
             spirv_decorate(&p->m, p->block, SPIRV_NON_WRITABLE, 0, 0);
     }
-    spirv_id at = spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, where, word_type(p)), p->block,
-                              number(p, 0), word);
-    return spirv_load(&p->m, word_type(p), at);
+    spirv_id at = spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, where, spirv_uint(&p->m, 32)),
+                              p->block, spirv_u32(p, 0), word);
+    return spirv_load(&p->m, spirv_uint(&p->m, 32), at);
 }
 
 static spirv_id pair_of(struct spirv_program *p, spirv_id low, spirv_id high) {
@@ -264,15 +266,15 @@ static spirv_id pair_of(struct spirv_program *p, spirv_id low, spirv_id high) {
 }
 
 spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes) {
-    spirv_id low = spirv_argument(p, number(p, (uint32_t)at / 4));
-    return bytes == 8 ? pair_of(p, low, spirv_argument(p, number(p, (uint32_t)at / 4 + 1))) : low;
+    spirv_id low = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
+    return bytes == 8 ? pair_of(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
 }
 
 // Bits of a word from a byte on that has this number within it.
 static spirv_id part_of_word(struct spirv_program *p, spirv_id word, spirv_id byte, int bytes) {
-    spirv_id shift = times(p, binary(p, SPIRV_BitwiseAnd, byte, number(p, 3)), 8);
-    return binary(p, SPIRV_BitwiseAnd, binary(p, SPIRV_ShiftRightLogical, word, shift),
-                  number(p, (1u << 8 * bytes) - 1));
+    spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8);
+    return spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, word, shift),
+                    spirv_u32(p, (1u << 8 * bytes) - 1));
 }
 
 static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
@@ -293,7 +295,7 @@ static spirv_id load_element(struct spirv_program *p, const struct tile_buffer *
     spirv_id x = spirv_load(&p->m, element_type(p, size), pointer(p, b, v, size, at));
     if (size == SPIRV_WIDE_ATOMIC)
         return spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    return size < 2 ? spirv_value(&p->m, SPIRV_UConvert, word_type(p), x) : x;
+    return size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
 }
 
 static void store_element(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, int size,
@@ -312,7 +314,7 @@ static spirv_id element_place(struct spirv_program *p, const struct tile_buffer 
     if (m->where != SPIRV_STORAGE)
         return place;
     spirv_id before = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], (uint32_t)log_of(bytes));
-    return binary(p, SPIRV_IAdd, place, before);
+    return spirv_op(p, SPIRV_IAdd, place, before);
 }
 
 // Accesses to parts of words: where the unit has no elements of that size.
@@ -335,13 +337,13 @@ static int scope_of(const struct spirv_memory *m) {
 // Two atomics: other threads write the rest of the word.
 static void write_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
                        int bytes, spirv_id bits) {
-    spirv_id byte = times(p, place, (uint32_t)bytes), type = word_type(p), none = number(p, 0),
-             scope = number(p, (uint32_t)scope_of(memory_of(p, b)));
+    spirv_id byte = times(p, place, (uint32_t)bytes), type = spirv_uint(&p->m, 32), none = spirv_u32(p, 0),
+             scope = spirv_u32(p, (uint32_t)scope_of(memory_of(p, b)));
     spirv_id at = pointer(p, b, v, 2, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
-    spirv_id shift = times(p, binary(p, SPIRV_BitwiseAnd, byte, number(p, 3)), 8),
-             mask = number(p, (1u << 8 * bytes) - 1);
-    spirv_id hole = binary(p, SPIRV_ShiftLeftLogical, mask, shift);
-    spirv_id part = binary(p, SPIRV_ShiftLeftLogical, binary(p, SPIRV_BitwiseAnd, bits, mask), shift);
+    spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8),
+             mask = spirv_u32(p, (1u << 8 * bytes) - 1);
+    spirv_id hole = spirv_op(p, SPIRV_ShiftLeftLogical, mask, shift);
+    spirv_id part = spirv_op(p, SPIRV_ShiftLeftLogical, spirv_op(p, SPIRV_BitwiseAnd, bits, mask), shift);
     spirv_value(&p->m, SPIRV_AtomicAnd, type, at, scope, none, spirv_value(&p->m, SPIRV_Not, type, hole));
     spirv_value(&p->m, SPIRV_AtomicOr, type, at, scope, none, part);
 }
@@ -349,7 +351,7 @@ static void write_part(struct spirv_program *p, const struct tile_buffer *b, spi
 // Words and pieces of them ----------------------------------------------------------------------------------------------
 
 static spirv_id extract(struct spirv_program *p, spirv_id of, int which) {
-    return spirv_value(&p->m, SPIRV_CompositeExtract, word_type(p), of, (uint32_t)which);
+    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, (uint32_t)which);
 }
 
 // Words of `bytes` bytes from pieces of `each`; fewer than 4 are one word.
@@ -361,8 +363,8 @@ static void join(struct spirv_program *p, const spirv_id *piece, int each, int b
         } else if (at % 4 == 0)
             word[at / 4] = piece[i];
         else
-            word[at / 4] = binary(p, SPIRV_BitwiseOr, word[at / 4],
-                                  shifted(p, SPIRV_ShiftLeftLogical, piece[i], (uint32_t)(at % 4 * 8)));
+            word[at / 4] = spirv_op(p, SPIRV_BitwiseOr, word[at / 4],
+                                    shifted(p, SPIRV_ShiftLeftLogical, piece[i], (uint32_t)(at % 4 * 8)));
     }
 }
 
@@ -371,9 +373,9 @@ static spirv_id cut(struct spirv_program *p, const spirv_id *word, int at, int e
         return pair_of(p, word[at / 4], word[at / 4 + 1]);
     if (each == 4)
         return word[at / 4];
-    return binary(p, SPIRV_BitwiseAnd,
-                  shifted(p, SPIRV_ShiftRightLogical, word[at / 4], (uint32_t)(at % 4 * 8)),
-                  number(p, (1u << 8 * each) - 1));
+    return spirv_op(p, SPIRV_BitwiseAnd,
+                    shifted(p, SPIRV_ShiftRightLogical, word[at / 4], (uint32_t)(at % 4 * 8)),
+                    spirv_u32(p, (1u << 8 * each) - 1));
 }
 
 // A variable of memory of groups and threads: bytes of its elements, and where those of an access begin.
@@ -444,10 +446,12 @@ spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_
     int bytes = spirv_item(b), size = log_of(bytes);
     if (b->memory == TILE_TABLE)
         return read_table(
-            p, b, mask ? spirv_value(&p->m, SPIRV_Select, word_type(p), mask, place, number(p, 0)) : place);
+            p, b,
+            mask ? spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, place, spirv_u32(p, 0))
+                 : place);
     spirv_id at = element_place(p, b, place, bytes);
     if (mask)
-        at = spirv_value(&p->m, SPIRV_Select, word_type(p), mask, at, number(p, 0));
+        at = spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, at, spirv_u32(p, 0));
     spirv_id v = variable_of(p, b, &size);
     if (is_part(p, b, size, bytes) && (m->where == SPIRV_STORAGE || m->piece == bytes))
         return read_part(p, b, v, at, bytes);
@@ -483,7 +487,7 @@ spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer 
     *shift = 0;
     if (bytes < 4) {
         spirv_id byte = times(p, at, (uint32_t)bytes);
-        *shift = times(p, binary(p, SPIRV_BitwiseAnd, byte, number(p, 3)), 8);
+        *shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8);
         at = shifted(p, SPIRV_ShiftRightLogical, byte, 2);
     }
     if (size != (bytes == 8 ? SPIRV_WIDE_ATOMIC : 2) || (bytes >= 4 && memory_of(p, b)->is_packed))
@@ -494,6 +498,6 @@ spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer 
 spirv_id spirv_status(struct spirv_program *p) {
     struct spirv_memory *m = &p->memory[p->kernel->buffers];
     spirv_id at = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], 2);
-    return spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, SPIRV_STORAGE, word_type(p)),
-                       storage(p, m, 2), number(p, 0), at);
+    return spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, SPIRV_STORAGE, spirv_uint(&p->m, 32)),
+                       storage(p, m, 2), spirv_u32(p, 0), at);
 }

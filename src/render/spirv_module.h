@@ -29,7 +29,7 @@ enum spirv_decoration {
 };
 enum spirv_mode { SPIRV_LOCAL_SIZE = 17, SPIRV_MODE_SMALL = 4459, SPIRV_MODE_SPECIAL = 4461, SPIRV_MODE_ROUNDS = 4462 };
 enum spirv_glsl { // functions of GLSL.std.450
-    SPIRV_ROUND_EVEN = 2, SPIRV_TRUNC = 3, SPIRV_FLOOR = 8, SPIRV_CEIL = 9, SPIRV_SQRT = 31, SPIRV_FMA = 50,
+    SPIRV_ROUND_EVEN = 2, SPIRV_TRUNC = 3, SPIRV_FLOOR = 8, SPIRV_CEIL = 9, SPIRV_SQRT = 31, SPIRV_FMA = 50, SPIRV_FIND_TOP = 75,
 };
 
 enum spirv_section {

@@ -5,26 +5,6 @@
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, f64 = {TILE_FLOAT, 64, 1}, u32 = {TILE_UINT, 32, 1};
 
-static spirv_id truth_type(struct spirv_program *p) {
-    return spirv_bool(&p->m);
-}
-
-static spirv_id word_type(struct spirv_program *p) {
-    return spirv_uint(&p->m, 32);
-}
-
-static spirv_id number(struct spirv_program *p, uint32_t value) {
-    return spirv_number(&p->m, value);
-}
-
-static spirv_id word(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, how, word_type(p), a, b);
-}
-
-static spirv_id test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, how, truth_type(p), a, b);
-}
-
 static spirv_id choose(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
                        spirv_id b) {
     return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
@@ -43,7 +23,7 @@ spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint6
     if (tile_type_is_bool(type))
         return spirv_truth(&p->m, bits != 0);
     if (spirv_is_pair(p, type)) {
-        spirv_id part[] = {number(p, (uint32_t)bits), number(p, (uint32_t)(bits >> 32))};
+        spirv_id part[] = {spirv_u32(p, (uint32_t)bits), spirv_u32(p, (uint32_t)(bits >> 32))};
         return spirv_composite(&p->m, spirv_pair(&p->m), 2, part);
     }
     if (type.kind == TILE_INT && type.bits < 32 && bits >> (type.bits - 1))
@@ -55,52 +35,47 @@ spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint6
 spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id x) {
     if (type.bits >= 32)
         return x;
-    return type.kind == TILE_INT ? spirv_value(&p->m, SPIRV_BitFieldSExtract, word_type(p), x, number(p, 0),
-                                               number(p, type.bits))
-                                 : word(p, SPIRV_BitwiseAnd, x, number(p, (1u << type.bits) - 1));
+    return type.kind == TILE_INT ? spirv_value(&p->m, SPIRV_BitFieldSExtract, spirv_uint(&p->m, 32), x,
+                                               spirv_u32(p, 0), spirv_u32(p, type.bits))
+                                 : spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, (1u << type.bits) - 1));
 }
 
 // By its bits: units need not tell by comparisons.
 static spirv_id is_nan(struct spirv_program *p, struct tile_type type, spirv_id x) {
     if (type.bits == 64) // of these they do
-        return test(p, SPIRV_FUnordNotEqual, x, x);
-    spirv_id size = word(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), number(p, 0x7fffffff));
-    return test(p, SPIRV_UGreaterThan, size, number(p, 0x7f800000));
+        return spirv_test(p, SPIRV_FUnordNotEqual, x, x);
+    spirv_id size = spirv_op(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), spirv_u32(p, 0x7fffffff));
+    return spirv_test(p, SPIRV_UGreaterThan, size, spirv_u32(p, 0x7f800000));
 }
 
 static spirv_id high_word(struct spirv_program *p, struct tile_type type, spirv_id x) {
     if (type.bits == 32)
         return cast_bits(p, u32, x);
     spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    return spirv_value(&p->m, SPIRV_CompositeExtract, word_type(p), pair, 1);
+    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), pair, 1);
 }
 
 static spirv_id is_negative(struct spirv_program *p, struct tile_type type, spirv_id x) {
-    return test(p, SPIRV_SLessThan, high_word(p, type, x), number(p, 0));
+    return spirv_test(p, SPIRV_SLessThan, high_word(p, type, x), spirv_u32(p, 0));
 }
 
 // Functions that help ---------------------------------------------------------------------------------------------------
 
-struct helper {
-    struct spirv_function function;
-    spirv_id parameter[3];
-};
-
-static void open_helper(struct spirv_program *p, struct helper *h, struct tile_type result, int count,
-                        const struct tile_type *type) {
+void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count,
+                     const struct tile_type *type) {
     spirv_id types[3];
     for (int i = 0; i < count; i++)
         types[i] = spirv_type(p, type[i]);
     spirv_function_open(&p->m, &h->function, spirv_type(p, result), count, types, h->parameter);
 }
 
-static spirv_id close_helper(struct spirv_program *p, struct helper *h, spirv_id result) {
+spirv_id spirv_close_help(struct spirv_program *p, struct spirv_help *h, spirv_id result) {
     spirv_function_close(&p->m, result);
     return h->function.id;
 }
 
-static spirv_id call(struct spirv_program *p, spirv_id function, struct tile_type type, int count,
-                     const spirv_id *operand) {
+spirv_id spirv_call(struct spirv_program *p, spirv_id function, struct tile_type type, int count,
+                    const spirv_id *operand) {
     spirv_id all[4] = {function};
     for (int i = 0; i < count; i++)
         all[1 + i] = operand[i];
@@ -137,50 +112,51 @@ static spirv_id rest_of_product(struct spirv_program *p, struct tile_type t, spi
 // The sum of two numbers, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to
 // it, or a rounding to fewer digits, then rounds as the exact sum would.
 static spirv_id round_to_odd(struct spirv_program *p, struct tile_type t, spirv_id sum, spirv_id rest) {
-    spirv_id zero = spirv_constant_of(p, t, 0), type = word_type(p), high = 0, low;
+    spirv_id zero = spirv_constant_of(p, t, 0), type = spirv_uint(&p->m, 32), high = 0, low;
     spirv_id has_rest =
-        spirv_value(&p->m, SPIRV_LogicalOr, truth_type(p), test(p, SPIRV_FOrdLessThan, rest, zero),
-                    test(p, SPIRV_FOrdGreaterThan, rest, zero));
+        spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), spirv_test(p, SPIRV_FOrdLessThan, rest, zero),
+                    spirv_test(p, SPIRV_FOrdGreaterThan, rest, zero));
     if (t.bits == 64) {
         spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), sum);
         low = spirv_value(&p->m, SPIRV_CompositeExtract, type, pair, 0);
         high = spirv_value(&p->m, SPIRV_CompositeExtract, type, pair, 1);
     } else
         low = cast_bits(p, u32, sum);
-    spirv_id is_even = test(p, SPIRV_IEqual, word(p, SPIRV_BitwiseAnd, low, number(p, 1)), number(p, 0));
-    spirv_id is_outwards = spirv_value(&p->m, SPIRV_LogicalEqual, truth_type(p), is_negative(p, t, sum),
+    spirv_id is_even =
+        spirv_test(p, SPIRV_IEqual, spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, 1)), spirv_u32(p, 0));
+    spirv_id is_outwards = spirv_value(&p->m, SPIRV_LogicalEqual, spirv_bool(&p->m), is_negative(p, t, sum),
                                        is_negative(p, t, rest));
-    spirv_id moves = spirv_value(&p->m, SPIRV_LogicalAnd, truth_type(p), has_rest, is_even);
-    spirv_id borrows =
-        spirv_value(&p->m, SPIRV_LogicalAnd, truth_type(p), test(p, SPIRV_IEqual, low, number(p, 0)),
-                    spirv_value(&p->m, SPIRV_LogicalNot, truth_type(p), is_outwards));
+    spirv_id moves = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), has_rest, is_even);
+    spirv_id borrows = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m),
+                                   spirv_test(p, SPIRV_IEqual, low, spirv_u32(p, 0)),
+                                   spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), is_outwards));
     spirv_id next =
-        word(p, SPIRV_IAdd, low, choose(p, u32, is_outwards, number(p, 1), number(p, UINT32_MAX)));
+        spirv_op(p, SPIRV_IAdd, low, choose(p, u32, is_outwards, spirv_u32(p, 1), spirv_u32(p, UINT32_MAX)));
     if (t.bits == 32)
         return choose(p, t, moves, cast_bits(p, t, next), sum);
-    spirv_id top = word(p, SPIRV_ISub, high, choose(p, u32, borrows, number(p, 1), number(p, 0)));
+    spirv_id top = spirv_op(p, SPIRV_ISub, high, choose(p, u32, borrows, spirv_u32(p, 1), spirv_u32(p, 0)));
     spirv_id pair = spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), next, top);
     return choose(p, t, moves, cast_bits(p, t, pair), sum);
 }
 
 // a * b is exact in f64.
 static spirv_id make_fma_in_f64(struct spirv_program *p) {
-    struct helper h;
+    struct spirv_help h;
     spirv_id wide[3];
-    open_helper(p, &h, f32, 3, (struct tile_type[]){f32, f32, f32});
+    spirv_open_help(p, &h, f32, 3, (struct tile_type[]){f32, f32, f32});
     for (int i = 0; i < 3; i++)
         wide[i] = spirv_convert(p, f64, f32, h.parameter[i]);
     spirv_id product = real(p, SPIRV_FMul, f64, wide[0], wide[1]);
     spirv_id sum = real(p, SPIRV_FAdd, f64, product, wide[2]);
     sum = round_to_odd(p, f64, sum, rest_of_sum(p, f64, product, wide[2], sum));
-    return close_helper(p, &h, spirv_convert(p, f32, f64, sum));
+    return spirv_close_help(p, &h, spirv_convert(p, f32, f64, sum));
 }
 
 // Boldo and Melquiond's: of the parts, the small ones are added as an odd number. Where a part overflows, so that there is no
 // number, the plain ops are close enough.
 static spirv_id make_fma(struct spirv_program *p, struct tile_type t) {
-    struct helper h;
-    open_helper(p, &h, t, 3, (struct tile_type[]){t, t, t});
+    struct spirv_help h;
+    spirv_open_help(p, &h, t, 3, (struct tile_type[]){t, t, t});
     spirv_id a = h.parameter[0], b = h.parameter[1], c = h.parameter[2];
     spirv_id product = real(p, SPIRV_FMul, t, a, b), low = rest_of_product(p, t, a, b, product);
     spirv_id first = real(p, SPIRV_FAdd, t, c, low), first_rest = rest_of_sum(p, t, c, low, first);
@@ -189,7 +165,8 @@ static spirv_id make_fma(struct spirv_program *p, struct tile_type t) {
     spirv_id small = real(p, SPIRV_FAdd, t, first_rest, second_rest);
     small = round_to_odd(p, t, small, rest_of_sum(p, t, first_rest, second_rest, small));
     spirv_id exact = real(p, SPIRV_FAdd, t, second, small);
-    return close_helper(p, &h, choose(p, t, is_nan(p, t, exact), real(p, SPIRV_FAdd, t, product, c), exact));
+    return spirv_close_help(p, &h,
+                            choose(p, t, is_nan(p, t, exact), real(p, SPIRV_FAdd, t, product, c), exact));
 }
 
 static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, const spirv_id *operand) {
@@ -199,28 +176,29 @@ static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, con
         return spirv_exact(&p->m, spirv_glsl(&p->m, SPIRV_FMA, spirv_type(p, type), 3, operand));
     if (!*helper)
         *helper = !is_wide && p->unit->has_f64 ? make_fma_in_f64(p) : make_fma(p, type);
-    return call(p, *helper, type, 3, operand);
+    return spirv_call(p, *helper, type, 3, operand);
 }
 
 // Signed division that rounds down: by 0 it is 0, by -1 it wraps around.
 static spirv_id make_divide(struct spirv_program *p, struct tile_type t) {
-    struct helper h;
-    open_helper(p, &h, t, 2, (struct tile_type[]){t, t});
+    struct spirv_help h;
+    spirv_open_help(p, &h, t, 2, (struct tile_type[]){t, t});
     spirv_id a = h.parameter[0], b = h.parameter[1], type = spirv_type(p, t);
     spirv_id zero = spirv_constant_of(p, t, 0), one = spirv_constant_of(p, t, 1),
              minus = spirv_constant_of(p, t, t.bits == 64 ? UINT64_MAX : UINT32_MAX);
-    spirv_id is_zero = test(p, SPIRV_IEqual, b, zero), is_minus = test(p, SPIRV_IEqual, b, minus);
-    spirv_id is_odd = spirv_value(&p->m, SPIRV_LogicalOr, truth_type(p), is_zero, is_minus);
+    spirv_id is_zero = spirv_test(p, SPIRV_IEqual, b, zero), is_minus = spirv_test(p, SPIRV_IEqual, b, minus);
+    spirv_id is_odd = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), is_zero, is_minus);
     spirv_id by = choose(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
     spirv_id rest =
         spirv_value(&p->m, SPIRV_ISub, type, a, spirv_value(&p->m, SPIRV_IMul, type, quotient, by));
-    spirv_id differ = spirv_value(&p->m, SPIRV_LogicalNotEqual, truth_type(p),
-                                  test(p, SPIRV_SLessThan, a, zero), test(p, SPIRV_SLessThan, b, zero));
-    spirv_id is_less =
-        spirv_value(&p->m, SPIRV_LogicalAnd, truth_type(p), differ, test(p, SPIRV_INotEqual, rest, zero));
+    spirv_id differ =
+        spirv_value(&p->m, SPIRV_LogicalNotEqual, spirv_bool(&p->m), spirv_test(p, SPIRV_SLessThan, a, zero),
+                    spirv_test(p, SPIRV_SLessThan, b, zero));
+    spirv_id is_less = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), differ,
+                                   spirv_test(p, SPIRV_INotEqual, rest, zero));
     quotient = choose(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
     quotient = choose(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
-    return close_helper(p, &h, choose(p, t, is_zero, zero, quotient));
+    return spirv_close_help(p, &h, choose(p, t, is_zero, zero, quotient));
 }
 
 static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -229,11 +207,11 @@ static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *op
         spirv_id *helper = &p->helper[e->type.bits == 64 ? SPIRV_HELP_WIDE_DIVIDE : SPIRV_HELP_DIVIDE];
         if (!*helper)
             *helper = make_divide(p, e->type);
-        return call(p, *helper, e->type, 2, operand);
+        return spirv_call(p, *helper, e->type, 2, operand);
     }
     if (pass_certain_range(e->arg[1]).low > 0)
         return spirv_value(&p->m, SPIRV_UDiv, type, operand[0], operand[1]);
-    spirv_id zero = spirv_constant_of(p, e->type, 0), is_zero = test(p, SPIRV_IEqual, operand[1], zero);
+    spirv_id zero = spirv_constant_of(p, e->type, 0), is_zero = spirv_test(p, SPIRV_IEqual, operand[1], zero);
     spirv_id by = choose(p, e->type, is_zero, spirv_constant_of(p, e->type, 1), operand[1]);
     return choose(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
 }
@@ -259,22 +237,23 @@ static bool is_inexact(const struct spirv_program *p, expr e) {
 static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
                         spirv_id b) {
     bool is_max = op == TILE_MAX;
-    spirv_id is_equal = test(p, SPIRV_FOrdEqual, a, b), sign = is_negative(p, type, is_max ? b : a);
-    spirv_id first = test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
-    first = spirv_value(&p->m, SPIRV_LogicalOr, truth_type(p), first,
-                        spirv_value(&p->m, SPIRV_LogicalAnd, truth_type(p), is_equal, sign));
-    first = spirv_value(&p->m, SPIRV_LogicalOr, truth_type(p), first, is_nan(p, type, a));
+    spirv_id is_equal = spirv_test(p, SPIRV_FOrdEqual, a, b), sign = is_negative(p, type, is_max ? b : a);
+    spirv_id first = spirv_test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
+    first = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), first,
+                        spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), is_equal, sign));
+    first = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), first, is_nan(p, type, a));
     return choose(p, type, first, a, b);
 }
 
 static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id x) {
     if (type.bits == 16)
-        return word(p, op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd, x,
-                    number(p, op == TILE_NEG ? 0x8000 : 0x7fff));
+        return spirv_op(p, op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd, x,
+                        spirv_u32(p, op == TILE_NEG ? 0x8000 : 0x7fff));
     if (op == TILE_NEG)
         return spirv_value(&p->m, SPIRV_FNegate, spirv_type(p, type), x);
     if (type.bits == 32)
-        return cast_bits(p, type, word(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), number(p, 0x7fffffff)));
+        return cast_bits(p, type,
+                         spirv_op(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), spirv_u32(p, 0x7fffffff)));
     spirv_id negative = spirv_value(&p->m, SPIRV_FNegate, spirv_type(p, type), x);
     return choose(p, type, is_negative(p, type, x), negative, x);
 }
@@ -298,14 +277,14 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     case TILE_TRUNC: return spirv_glsl(&p->m, SPIRV_TRUNC, t, 1, operand);
     case TILE_MAX:
     case TILE_MIN: return extreme(p, e->op, type, operand[0], operand[1]);
-    case TILE_EQ: return test(p, SPIRV_FOrdEqual, operand[0], operand[1]);
+    case TILE_EQ: return spirv_test(p, SPIRV_FOrdEqual, operand[0], operand[1]);
     case TILE_NE:
         return operand[0] == operand[1] ? is_nan(p, type, operand[0])
-                                        : test(p, SPIRV_FUnordNotEqual, operand[0], operand[1]);
-    case TILE_LT: return test(p, SPIRV_FOrdLessThan, operand[0], operand[1]);
-    case TILE_LE: return test(p, SPIRV_FOrdLessThanEqual, operand[0], operand[1]);
-    case TILE_GT: return test(p, SPIRV_FOrdGreaterThan, operand[0], operand[1]);
-    case TILE_GE: return test(p, SPIRV_FOrdGreaterThanEqual, operand[0], operand[1]);
+                                        : spirv_test(p, SPIRV_FUnordNotEqual, operand[0], operand[1]);
+    case TILE_LT: return spirv_test(p, SPIRV_FOrdLessThan, operand[0], operand[1]);
+    case TILE_LE: return spirv_test(p, SPIRV_FOrdLessThanEqual, operand[0], operand[1]);
+    case TILE_GT: return spirv_test(p, SPIRV_FOrdGreaterThan, operand[0], operand[1]);
+    case TILE_GE: return spirv_test(p, SPIRV_FOrdGreaterThanEqual, operand[0], operand[1]);
     case TILE_FMA: return multiply_add(p, type, operand);
     default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
     }
@@ -322,7 +301,7 @@ static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) 
                                             : SPIRV_ShiftRightLogical;
     if (e->arg[1]->op == TILE_CONST && e->arg[1]->bits < e->type.bits)
         return spirv_value(&p->m, how, t, operand[0], by);
-    spirv_id fits = test(p, SPIRV_ULessThan, by, spirv_constant_of(p, e->type, e->type.bits));
+    spirv_id fits = spirv_test(p, SPIRV_ULessThan, by, spirv_constant_of(p, e->type, e->type.bits));
     by = choose(p, e->type, fits, by, spirv_constant_of(p, e->type, is_signed ? e->type.bits - 1 : 0));
     spirv_id moved = spirv_value(&p->m, how, t, operand[0], by);
     return is_signed ? moved : choose(p, e->type, fits, moved, spirv_constant_of(p, e->type, 0));
@@ -349,8 +328,8 @@ static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_i
     switch (e->op) {
     case TILE_NEG: return spirv_value(&p->m, SPIRV_ISub, t, zero, a);
     case TILE_ABS:
-        return choose(p, type, test(p, SPIRV_SLessThan, a, zero), spirv_value(&p->m, SPIRV_ISub, t, zero, a),
-                      a);
+        return choose(p, type, spirv_test(p, SPIRV_SLessThan, a, zero),
+                      spirv_value(&p->m, SPIRV_ISub, t, zero, a), a);
     case TILE_NOT: return spirv_value(&p->m, SPIRV_Not, t, a);
     case TILE_ADD: return spirv_value(&p->m, SPIRV_IAdd, t, a, b);
     case TILE_SUB: return spirv_value(&p->m, SPIRV_ISub, t, a, b);
@@ -362,21 +341,21 @@ static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_i
     case TILE_SHR: return shift(p, e, operand);
     case TILE_FLOORDIV: return floor_divide(p, e, operand);
     case TILE_MAX:
-    case TILE_MIN: return choose(p, type, test(p, compares, a, b), a, b);
+    case TILE_MIN: return choose(p, type, spirv_test(p, compares, a, b), a, b);
     default: break;
     }
     if (compares)
-        return test(p, compares, a, b);
+        return spirv_test(p, compares, a, b);
     spirv_fail(p, "the target has no form of ", tile_op_name(e->op));
     return a;
 }
 
 static spirv_id truth_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
     switch (e->op) {
-    case TILE_AND: return test(p, SPIRV_LogicalAnd, operand[0], operand[1]);
-    case TILE_OR: return test(p, SPIRV_LogicalOr, operand[0], operand[1]);
-    case TILE_XOR: return test(p, SPIRV_LogicalNotEqual, operand[0], operand[1]);
-    case TILE_NOT: return spirv_value(&p->m, SPIRV_LogicalNot, truth_type(p), operand[0]);
+    case TILE_AND: return spirv_test(p, SPIRV_LogicalAnd, operand[0], operand[1]);
+    case TILE_OR: return spirv_test(p, SPIRV_LogicalOr, operand[0], operand[1]);
+    case TILE_XOR: return spirv_test(p, SPIRV_LogicalNotEqual, operand[0], operand[1]);
+    case TILE_NOT: return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), operand[0]);
     default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
     }
 }
@@ -403,67 +382,72 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
 
 // Subnormal halves are whole numbers times 2^-24.
 static spirv_id make_from_half(struct spirv_program *p) {
-    struct helper h;
-    open_helper(p, &h, f32, 1, &u32);
-    spirv_id x = h.parameter[0], rest = word(p, SPIRV_BitwiseAnd, x, number(p, 0x7fff));
-    spirv_id sign =
-        word(p, SPIRV_ShiftLeftLogical, word(p, SPIRV_BitwiseAnd, x, number(p, 0x8000)), number(p, 16));
-    spirv_id wide = word(p, SPIRV_ShiftLeftLogical, rest, number(p, 13));
-    spirv_id normal = word(p, SPIRV_IAdd, wide, number(p, 112u << 23));
+    struct spirv_help h;
+    spirv_open_help(p, &h, f32, 1, &u32);
+    spirv_id x = h.parameter[0], rest = spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, 0x7fff));
+    spirv_id sign = spirv_op(p, SPIRV_ShiftLeftLogical,
+                             spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, 0x8000)), spirv_u32(p, 16));
+    spirv_id wide = spirv_op(p, SPIRV_ShiftLeftLogical, rest, spirv_u32(p, 13));
+    spirv_id normal = spirv_op(p, SPIRV_IAdd, wide, spirv_u32(p, 112u << 23));
     spirv_id small = spirv_value(&p->m, SPIRV_ConvertUToF, spirv_type(p, f32), rest);
     small = cast_bits(p, u32, real(p, SPIRV_FMul, f32, small, spirv_constant_of(p, f32, 103u << 23)));
-    spirv_id quiet = choose(p, u32, test(p, SPIRV_UGreaterThan, rest, number(p, 0x7c00)), number(p, 0x400000),
-                            number(p, 0));
-    spirv_id large = word(p, SPIRV_BitwiseOr, word(p, SPIRV_BitwiseOr, wide, number(p, 0x7f800000)), quiet);
-    spirv_id bits = choose(p, u32, test(p, SPIRV_ULessThan, rest, number(p, 0x400)), small, normal);
-    bits = choose(p, u32, test(p, SPIRV_UGreaterThanEqual, rest, number(p, 0x7c00)), large, bits);
-    return close_helper(p, &h, cast_bits(p, f32, word(p, SPIRV_BitwiseOr, bits, sign)));
+    spirv_id quiet = choose(p, u32, spirv_test(p, SPIRV_UGreaterThan, rest, spirv_u32(p, 0x7c00)),
+                            spirv_u32(p, 0x400000), spirv_u32(p, 0));
+    spirv_id large =
+        spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_BitwiseOr, wide, spirv_u32(p, 0x7f800000)), quiet);
+    spirv_id bits = choose(p, u32, spirv_test(p, SPIRV_ULessThan, rest, spirv_u32(p, 0x400)), small, normal);
+    bits = choose(p, u32, spirv_test(p, SPIRV_UGreaterThanEqual, rest, spirv_u32(p, 0x7c00)), large, bits);
+    return spirv_close_help(p, &h, cast_bits(p, f32, spirv_op(p, SPIRV_BitwiseOr, bits, sign)));
 }
 
 // Small ones are rounded by adding 1/2, whose last digit is theirs.
 static spirv_id make_to_half(struct spirv_program *p) {
-    struct helper h;
-    open_helper(p, &h, u32, 1, &f32);
+    struct spirv_help h;
+    spirv_open_help(p, &h, u32, 1, &f32);
     spirv_id all = cast_bits(p, u32, h.parameter[0]),
-             bits = word(p, SPIRV_BitwiseAnd, all, number(p, 0x7fffffff));
-    spirv_id sign =
-        word(p, SPIRV_BitwiseAnd, word(p, SPIRV_ShiftRightLogical, all, number(p, 16)), number(p, 0x8000));
+             bits = spirv_op(p, SPIRV_BitwiseAnd, all, spirv_u32(p, 0x7fffffff));
+    spirv_id sign = spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, all, spirv_u32(p, 16)),
+                             spirv_u32(p, 0x8000));
     spirv_id sum = real(p, SPIRV_FAdd, f32, cast_bits(p, f32, bits), spirv_constant_of(p, f32, 0x3f000000));
-    spirv_id small = word(p, SPIRV_ISub, cast_bits(p, u32, sum), number(p, 0x3f000000));
-    spirv_id cut = word(p, SPIRV_ShiftRightLogical, bits, number(p, 13));
-    spirv_id nan =
-        word(p, SPIRV_BitwiseOr, word(p, SPIRV_BitwiseAnd, cut, number(p, 0x3ff)), number(p, 0x7e00));
-    spirv_id up =
-        word(p, SPIRV_IAdd, word(p, SPIRV_BitwiseAnd, cut, number(p, 1)), number(p, 0xfff - 0x38000000u));
-    spirv_id normal = word(p, SPIRV_ShiftRightLogical, word(p, SPIRV_IAdd, bits, up), number(p, 13));
-    spirv_id large =
-        choose(p, u32, test(p, SPIRV_UGreaterThan, bits, number(p, 0x7f800000)), nan, number(p, 0x7c00));
-    spirv_id half = choose(p, u32, test(p, SPIRV_ULessThan, bits, number(p, 0x38800000)), small, normal);
-    half = choose(p, u32, test(p, SPIRV_UGreaterThanEqual, bits, number(p, 0x47800000)), large, half);
-    return close_helper(p, &h, word(p, SPIRV_BitwiseOr, half, sign));
+    spirv_id small = spirv_op(p, SPIRV_ISub, cast_bits(p, u32, sum), spirv_u32(p, 0x3f000000));
+    spirv_id cut = spirv_op(p, SPIRV_ShiftRightLogical, bits, spirv_u32(p, 13));
+    spirv_id nan = spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_BitwiseAnd, cut, spirv_u32(p, 0x3ff)),
+                            spirv_u32(p, 0x7e00));
+    spirv_id up = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_BitwiseAnd, cut, spirv_u32(p, 1)),
+                           spirv_u32(p, 0xfff - 0x38000000u));
+    spirv_id normal =
+        spirv_op(p, SPIRV_ShiftRightLogical, spirv_op(p, SPIRV_IAdd, bits, up), spirv_u32(p, 13));
+    spirv_id large = choose(p, u32, spirv_test(p, SPIRV_UGreaterThan, bits, spirv_u32(p, 0x7f800000)), nan,
+                            spirv_u32(p, 0x7c00));
+    spirv_id half =
+        choose(p, u32, spirv_test(p, SPIRV_ULessThan, bits, spirv_u32(p, 0x38800000)), small, normal);
+    half =
+        choose(p, u32, spirv_test(p, SPIRV_UGreaterThanEqual, bits, spirv_u32(p, 0x47800000)), large, half);
+    return spirv_close_help(p, &h, spirv_op(p, SPIRV_BitwiseOr, half, sign));
 }
 
 static spirv_id make_to_brain(struct spirv_program *p) {
-    struct helper h;
-    open_helper(p, &h, u32, 1, &f32);
-    spirv_id bits = cast_bits(p, u32, h.parameter[0]), sixteen = number(p, 16);
-    spirv_id last = word(p, SPIRV_BitwiseAnd, word(p, SPIRV_ShiftRightLogical, bits, sixteen), number(p, 1));
-    spirv_id rounded = word(p, SPIRV_IAdd, word(p, SPIRV_IAdd, bits, number(p, 0x7fff)), last);
-    spirv_id nan = word(p, SPIRV_BitwiseOr, bits, number(p, 0x400000));
+    struct spirv_help h;
+    spirv_open_help(p, &h, u32, 1, &f32);
+    spirv_id bits = cast_bits(p, u32, h.parameter[0]), sixteen = spirv_u32(p, 16);
+    spirv_id last =
+        spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, bits, sixteen), spirv_u32(p, 1));
+    spirv_id rounded = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, bits, spirv_u32(p, 0x7fff)), last);
+    spirv_id nan = spirv_op(p, SPIRV_BitwiseOr, bits, spirv_u32(p, 0x400000));
     bits = choose(p, u32, is_nan(p, f32, h.parameter[0]), nan, rounded);
-    return close_helper(p, &h, word(p, SPIRV_ShiftRightLogical, bits, sixteen));
+    return spirv_close_help(p, &h, spirv_op(p, SPIRV_ShiftRightLogical, bits, sixteen));
 }
 
 static spirv_id between_halves(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                spirv_id x) {
     static spirv_id (*const make[])(struct spirv_program *) = {make_from_half, make_to_half, make_to_brain};
     if (from.kind == TILE_BFLOAT)
-        return cast_bits(p, f32, word(p, SPIRV_ShiftLeftLogical, x, number(p, 16)));
+        return cast_bits(p, f32, spirv_op(p, SPIRV_ShiftLeftLogical, x, spirv_u32(p, 16)));
     int which = tile_type_is_half(from) ? 0 : to.kind == TILE_BFLOAT ? 2 : 1;
     spirv_id *helper = &p->helper[SPIRV_HELP_FROM_HALF + which];
     if (!*helper)
         *helper = make[which](p);
-    return call(p, *helper, to, 1, &x);
+    return spirv_call(p, *helper, to, 1, &x);
 }
 
 // Saturating; NaN gives 0. What a conversion gives outside of the bounds is not looked at.
@@ -475,9 +459,9 @@ static spirv_id to_integer(struct spirv_program *p, struct tile_type to, struct 
              low = spirv_constant_of(p, from,
                                      tile_bits_of(from, (union tile_value){.f = is_signed ? -most : 0}));
     spirv_id y = spirv_value(&p->m, is_signed ? SPIRV_ConvertFToS : SPIRV_ConvertFToU, spirv_type(p, to), x);
-    y = choose(p, to, test(p, SPIRV_FOrdGreaterThanEqual, x, high),
+    y = choose(p, to, spirv_test(p, SPIRV_FOrdGreaterThanEqual, x, high),
                spirv_constant_of(p, to, is_signed ? sign - 1 : ones), y);
-    y = choose(p, to, test(p, SPIRV_FOrdLessThanEqual, x, low),
+    y = choose(p, to, spirv_test(p, SPIRV_FOrdLessThanEqual, x, low),
                spirv_constant_of(p, to, is_signed ? sign : 0), y);
     return choose(p, to, is_nan(p, from, x), spirv_constant_of(p, to, 0), y);
 }
@@ -489,7 +473,8 @@ static spirv_id between_integers(struct spirv_program *p, struct tile_type to, s
     if (to.bits == 64)
         return spirv_value(&p->m, from.kind == TILE_INT ? SPIRV_SConvert : SPIRV_UConvert, spirv_type(p, to),
                            x);
-    return spirv_narrow(p, to, from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, word_type(p), x) : x);
+    return spirv_narrow(p, to,
+                        from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x);
 }
 
 spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x) {

@@ -36,7 +36,7 @@ struct spirv_node {
 
 enum spirv_helper {
     SPIRV_HELP_FMA, SPIRV_HELP_WIDE_FMA, SPIRV_HELP_FROM_HALF, SPIRV_HELP_TO_HALF, SPIRV_HELP_TO_BRAIN,
-    SPIRV_HELP_DIVIDE, SPIRV_HELP_WIDE_DIVIDE, SPIRV_HELPERS,
+    SPIRV_HELP_DIVIDE, SPIRV_HELP_WIDE_DIVIDE, SPIRV_HELP_PAIR_DIVIDE, SPIRV_HELPERS,
 };
 
 enum spirv_built_in { SPIRV_GROUP_NUMBER, SPIRV_THREAD, SPIRV_LANE, SPIRV_BUILT_INS };
@@ -63,6 +63,18 @@ struct spirv_program {
     bool failed;
 };
 
+// A number, an op of two words, a comparison or another truth of two values.
+static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) { return spirv_number(&p->m, value); }
+static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
+    return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b);
+}
+static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
+    return spirv_value(&p->m, how, spirv_bool(&p->m), a, b);
+}
+static inline spirv_id spirv_pick(struct spirv_program *p, spirv_id type, spirv_id truth, spirv_id a, spirv_id b) {
+    return spirv_value(&p->m, SPIRV_Select, type, truth, a, b);
+}
+
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what); // false, and an error at the statement
 
 // spirv_values.c: expressions -----------------------------------------------------------------------------------------------
@@ -84,6 +96,15 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
 spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
 spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id word); // what fits of a word
 
+// A function that is written where it is first called.
+struct spirv_help {
+    struct spirv_function function;
+    spirv_id parameter[3];
+};
+void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count, const struct tile_type *type);
+spirv_id spirv_close_help(struct spirv_program *p, struct spirv_help *h, spirv_id result); // the function
+spirv_id spirv_call(struct spirv_program *p, spirv_id function, struct tile_type type, int count, const spirv_id *operand);
+
 // spirv_wide.c: integers of 64 bits as pairs ------------------------------------------------------------------------------------
 
 bool spirv_is_pair(const struct spirv_program *p, struct tile_type type);
@@ -93,6 +114,7 @@ spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct
 // spirv_memory.c ----------------------------------------------------------------------------------------------------------------
 
 void spirv_find_memory(struct spirv_program *p); // of the whole kernel
+void spirv_bind_rest(struct spirv_program *p); // declares bindings that no code touched: devices count them
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a thread
 int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
 // Where an element is, from the first on.

@@ -4,10 +4,6 @@
 
 #include "render/program.h"
 
-static spirv_id number(struct spirv_program *p, uint32_t value) {
-    return spirv_number(&p->m, value);
-}
-
 static void compute_all(struct spirv_program *p, const struct tile_stmt *s) {
     expr root[TILE_STMT_EXPRS];
     spirv_nodes(p, tile_stmt_exprs(s, root), root);
@@ -186,7 +182,7 @@ static void copy(struct spirv_program *p, const struct tile_stmt *s) {
     int bytes = run_bytes(to);
     compute_all(p, s);
     for (int i = 0; i < SPIRV_VECTOR; i++)
-        word[i] = number(p, 0);
+        word[i] = spirv_u32(p, 0);
     if (from)
         spirv_read_words(p, from->buffer, spirv_place(p, from->buffer, from->origin, -1), bytes, word);
     spirv_write_words(p, to->buffer, spirv_place(p, to->buffer, to->origin, -1), bytes, word);
@@ -230,7 +226,7 @@ static spirv_id value_in(struct spirv_program *p, const struct atomic *a, spirv_
     if (a->shift)
         bits = spirv_value(&p->m, SPIRV_BitwiseAnd, word,
                            spirv_value(&p->m, SPIRV_ShiftRightLogical, word, seen, a->shift),
-                           number(p, (1u << a->type.bits) - 1));
+                           spirv_u32(p, (1u << a->type.bits) - 1));
     return spirv_from_bits(p, a->type, bits);
 }
 
@@ -241,7 +237,7 @@ static spirv_id put_into(struct spirv_program *p, const struct atomic *a, spirv_
     if (!a->shift)
         return bits;
     spirv_id hole =
-        spirv_value(&p->m, SPIRV_ShiftLeftLogical, word, number(p, (1u << a->type.bits) - 1), a->shift);
+        spirv_value(&p->m, SPIRV_ShiftLeftLogical, word, spirv_u32(p, (1u << a->type.bits) - 1), a->shift);
     spirv_id rest =
         spirv_value(&p->m, SPIRV_BitwiseAnd, word, seen, spirv_value(&p->m, SPIRV_Not, word, hole));
     return spirv_value(&p->m, SPIRV_BitwiseOr, word, rest,
@@ -250,7 +246,7 @@ static spirv_id put_into(struct spirv_program *p, const struct atomic *a, spirv_
 
 // Repeats until nobody else was quicker; what was there.
 static spirv_id exchange(struct spirv_program *p, const struct atomic *a, spirv_id value) {
-    spirv_id variable = spirv_local(&p->m, a->word), relaxed = number(p, 0);
+    spirv_id variable = spirv_local(&p->m, a->word), relaxed = spirv_u32(p, 0);
     spirv_do(&p->m, SPIRV_Store, variable,
              spirv_value(&p->m, SPIRV_AtomicLoad, a->word, a->pointer, a->scope, relaxed));
     struct loop l = open_loop(p, false);
@@ -278,9 +274,9 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     if (a.type.bits == 64)
         spirv_need(&p->m, SPIRV_INT64_ATOMICS);
     a.pointer = spirv_atomic_pointer(p, s->buffer, spirv_place(p, s->buffer, s->index, -1), &a.shift);
-    a.scope = number(p, memory->where == SPIRV_STORAGE ? SPIRV_DEVICE : SPIRV_GROUP);
+    a.scope = spirv_u32(p, memory->where == SPIRV_STORAGE ? SPIRV_DEVICE : SPIRV_GROUP);
     if (word)
-        old = spirv_value(&p->m, word, a.word, a.pointer, a.scope, number(p, 0), value);
+        old = spirv_value(&p->m, word, a.word, a.pointer, a.scope, spirv_u32(p, 0), value);
     else
         old = exchange(p, &a, value);
     if (s->old)
@@ -294,23 +290,23 @@ static void barrier(struct spirv_program *p, const struct tile_stmt *s) {
     enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100 };
     if (s->scope == TILE_CLUSTER)
         spirv_fail(p, "the target has no clusters", "");
-    spirv_do(&p->m, SPIRV_ControlBarrier, number(p, SPIRV_GROUP), number(p, SPIRV_GROUP),
-             number(p, ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY));
+    spirv_do(&p->m, SPIRV_ControlBarrier, spirv_u32(p, SPIRV_GROUP), spirv_u32(p, SPIRV_GROUP),
+             spirv_u32(p, ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY));
 }
 
 static spirv_id lane_of_source(struct spirv_program *p, const struct tile_stmt *s) {
-    spirv_id type = spirv_uint(&p->m, 32), lane = p->lane, others = number(p, (uint32_t)s->threads - 1);
+    spirv_id type = spirv_uint(&p->m, 32), lane = p->lane, others = spirv_u32(p, (uint32_t)s->threads - 1);
     spirv_id by = spirv_value(&p->m, SPIRV_BitwiseAnd, type, spirv_index(p, s->step), others);
     if (s->shuffle == TILE_SHUFFLE_XOR)
         return spirv_value(&p->m, SPIRV_BitwiseXor, type, lane, by);
     if (s->shuffle == TILE_SHUFFLE_FROM)
         return spirv_value(
             &p->m, SPIRV_BitwiseOr, type, by,
-            spirv_value(&p->m, SPIRV_BitwiseAnd, type, lane, number(p, ~((uint32_t)s->threads - 1))));
+            spirv_value(&p->m, SPIRV_BitwiseAnd, type, lane, spirv_u32(p, ~((uint32_t)s->threads - 1))));
     spirv_id own = spirv_value(&p->m, SPIRV_BitwiseAnd, type, lane, others);
     spirv_id is_before = spirv_value(&p->m, SPIRV_ULessThan, spirv_bool(&p->m), own, by);
     return spirv_value(&p->m, SPIRV_ISub, type, lane,
-                       spirv_value(&p->m, SPIRV_Select, type, is_before, number(p, 0), by));
+                       spirv_value(&p->m, SPIRV_Select, type, is_before, spirv_u32(p, 0), by));
 }
 
 static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
@@ -320,7 +316,7 @@ static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_need(&p->m, SPIRV_NON_UNIFORM_SHUFFLE);
     spirv_id bits = spirv_to_bits(p, type, spirv_of(p, s->value));
     spirv_id kind = type.bits == 64 ? spirv_pair(&p->m) : spirv_uint(&p->m, 32);
-    spirv_id got = spirv_value(&p->m, SPIRV_GroupNonUniformShuffle, kind, number(p, SPIRV_SUBGROUP), bits,
+    spirv_id got = spirv_value(&p->m, SPIRV_GroupNonUniformShuffle, kind, spirv_u32(p, SPIRV_SUBGROUP), bits,
                                lane_of_source(p, s));
     assign(p, s->old, spirv_from_bits(p, type, got));
 }
@@ -331,8 +327,8 @@ static void assertion(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_id fails = spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), spirv_of(p, s->mask));
     spirv_id behind = open_if(p, fails);
     spirv_value(&p->m, SPIRV_AtomicCompareExchange, spirv_uint(&p->m, 32), spirv_status(p),
-                number(p, SPIRV_DEVICE), number(p, 0), number(p, 0),
-                number(p, (uint32_t)MAX_OF(s->place.line, 1)), number(p, 0));
+                spirv_u32(p, SPIRV_DEVICE), spirv_u32(p, 0), spirv_u32(p, 0),
+                spirv_u32(p, (uint32_t)MAX_OF(s->place.line, 1)), spirv_u32(p, 0));
     close_if(p, behind);
 }
 

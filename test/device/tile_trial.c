@@ -1,6 +1,7 @@
 // tile_trial.c - random arguments, the interpreter and a target.
 
 #include "tile_trial.h"
+#include "device/spirv_files.h"
 
 #include "kernel/kernel.h"
 #include "pass/pass.h"
@@ -190,5 +191,5 @@ bool tile_renders(const struct tile_kernel *kernel) {
         memory_free(text);
         tile_free(copy);
     }
-    return good;
+    return good && spirv_files_keep(kernel);
 }
