@@ -267,6 +267,8 @@ static spirv_id pair_of(struct spirv_program *p, spirv_id low, spirv_id high) {
 
 spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes) {
     spirv_id low = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
+    if (bytes < 4) // what lies behind it may be anything
+        return spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, (1u << 8 * bytes) - 1));
     return bytes == 8 ? pair_of(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
 }
 
