@@ -470,9 +470,12 @@ static spirv_id between_integers(struct spirv_program *p, struct tile_type to, s
                                  spirv_id x) {
     if (to.bits == 64 && from.bits == 64)
         return x;
-    if (to.bits == 64)
-        return spirv_value(&p->m, from.kind == TILE_INT ? SPIRV_SConvert : SPIRV_UConvert, spirv_type(p, to),
-                           x);
+    if (to.bits == 64) // Mesa 22.3 takes a number that was extended for one below or above all constants
+        return cast_bits(p, to,
+                         spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), x,
+                                     from.kind == TILE_INT
+                                         ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
+                                         : spirv_u32(p, 0)));
     return spirv_narrow(p, to,
                         from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x);
 }
