@@ -245,17 +245,18 @@ static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_ty
     return choose(p, type, first, a, b);
 }
 
+// The sign alone, by bits: units need not keep that of 0.
 static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id x) {
+    enum spirv_word how = op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd;
     if (type.bits == 16)
-        return spirv_op(p, op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd, x,
-                        spirv_u32(p, op == TILE_NEG ? 0x8000 : 0x7fff));
-    if (op == TILE_NEG)
-        return spirv_value(&p->m, SPIRV_FNegate, spirv_type(p, type), x);
+        return spirv_op(p, how, x, spirv_u32(p, op == TILE_NEG ? 0x8000 : 0x7fff));
+    spirv_id mask = spirv_u32(p, op == TILE_NEG ? 0x80000000 : 0x7fffffff);
     if (type.bits == 32)
-        return cast_bits(p, type,
-                         spirv_op(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), spirv_u32(p, 0x7fffffff)));
-    spirv_id negative = spirv_value(&p->m, SPIRV_FNegate, spirv_type(p, type), x);
-    return choose(p, type, is_negative(p, type, x), negative, x);
+        return cast_bits(p, type, spirv_op(p, how, cast_bits(p, u32, x), mask));
+    spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
+    spirv_id low = spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), pair, 0);
+    spirv_id high = spirv_op(p, how, high_word(p, type, x), mask);
+    return cast_bits(p, type, spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high));
 }
 
 static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -466,16 +467,16 @@ static spirv_id to_integer(struct spirv_program *p, struct tile_type to, struct 
     return choose(p, to, is_nan(p, from, x), spirv_constant_of(p, to, 0), y);
 }
 
+// A sign is made by hand: Mesa 22 takes what was converted, and then compared with a constant, for a number without one.
 static spirv_id between_integers(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                  spirv_id x) {
     if (to.bits == 64 && from.bits == 64)
         return x;
-    if (to.bits == 64) // Mesa 22.3 takes a number that was extended for one below or above all constants
-        return cast_bits(p, to,
-                         spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), x,
-                                     from.kind == TILE_INT
-                                         ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
-                                         : spirv_u32(p, 0)));
+    if (to.bits == 64) {
+        spirv_id high = from.kind == TILE_INT ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
+                                              : spirv_u32(p, 0);
+        return cast_bits(p, to, spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), x, high));
+    }
     return spirv_narrow(p, to,
                         from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x);
 }

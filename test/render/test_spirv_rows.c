@@ -40,15 +40,18 @@ static bool has_vulkan(void) {
     return k;
 }
 
+// Which of several complex numbers that are none a reduction gives depends on its order.
+static bool depends_on_order(const struct tile_kernel *k) {
+    return k->body->kind != TILE_MAP && tile_type_is_complex(k->parameter[0].buffer->type);
+}
+
 static void check_row(int at) {
     struct trial t;
-    bool good = trial_open(&t, trial_kernel(at));
+    bool good = trial_open(&t, trial_kernel(at)) && !depends_on_order(t.kernel);
     char *text = good ? tile_print(t.kernel) : NULL;
     current = text ? zl_kernel_compile(text, t.kernel->name, "vulkan") : NULL;
-    if (good && CHECK(current))
-        trial_check(&t, run_on_vulkan, TRIAL_MOST, false);
-    else
-        test_note("%s", zl_error() ? zl_error() : "?");
+    if (good && !CHECK(current && trial_check(&t, run_on_vulkan, TRIAL_MOST, false)) && zl_error())
+        test_note("%s", zl_error());
     zl_clear_error();
     zl_kernel_release(current);
     memory_free(text);
