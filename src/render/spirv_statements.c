@@ -191,6 +191,8 @@ static void copy(struct spirv_program *p, const struct tile_stmt *s) {
 static void alloc(struct spirv_program *p, const struct tile_buffer *b) {
     if (b->base && !(tile_is_known_at_launch(b) && tile_is_known_at_launch(b->base)))
         spirv_fail(p, "the size of a view follows from the sizes of arguments: ", b->text);
+    if (b->memory == TILE_SHARED && !b->base && program_size(b) < 0)
+        spirv_fail(p, "the size of memory of a group must be a number: ", b->text);
     if (b->memory == TILE_REGISTER && !b->base)
         spirv_alloc(p, b);
 }
