@@ -49,6 +49,7 @@ struct target_spirv {
     bool has_i64, has_f64, has_f16; // arithmetic of these
     bool has_bytes, has_halves;     // elements of 8 and of 16 bits in storage buffers
     bool has_small_bytes, has_small_halves; // and in shared memory: arithmetic of integers of 8 and of 16 bits
+    bool has_shared_layout;         // shared memory whose layout a module says, with elements of any size
     bool has_exact_fma, has_exact_divide, has_exact_root; // of f32: rounded once, to the nearest
     // Floats for which it has execution modes that round to the nearest, keep subnormal numbers, keep NaN, infinity and -0.
     uint32_t rounds, keeps_small, keeps_special;

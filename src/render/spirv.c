@@ -186,6 +186,7 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     struct spirv_function f;
     struct text name = {0};
     memset(p->variable, 0, sizeof *p->variable * (size_t)p->kernel->names);
+    p->shared = 0;
     spirv_function_open(&p->m, &f, 0, 0, NULL, NULL);
     load_arguments(p);
     spirv_id group = built_in(p, SPIRV_GROUP_NUMBER);

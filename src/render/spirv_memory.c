@@ -33,6 +33,11 @@ static struct spirv_memory *memory_of(struct spirv_program *p, const struct tile
     return &p->memory[tile_memory_of(b)->id];
 }
 
+bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m) {
+    return m->where == SPIRV_SHARED ||
+           (m->where == SPIRV_STORAGE && m->is_read && m->is_written && (p->has_barriers || m->has_atomics));
+}
+
 // What the kernel does with memory --------------------------------------------------------------------------------------
 
 static void note_load(expr e, void *program) {
@@ -76,7 +81,7 @@ static void bind(struct spirv_program *p, const struct tile_buffer *b, int *bind
     struct spirv_memory *m = &p->memory[b->id];
     m->where = SPIRV_STORAGE;
     m->binding = (*binding)++;
-    m->is_known = true;
+    m->is_known = m->has_sizes = true;
 }
 
 void spirv_find_memory(struct spirv_program *p) {
@@ -112,19 +117,36 @@ static spirv_id bound_variable(struct spirv_program *p, spirv_id type, int bindi
     return v;
 }
 
-static spirv_id storage(struct spirv_program *p, struct spirv_memory *m, int size) {
+// Memory of a group whose layout is ours: variables of all sizes lie over each other.
+static spirv_id shared_view(struct spirv_program *p, const struct spirv_memory *m, int size, int bytes) {
+    spirv_need(&p->m, bytes == 1   ? SPIRV_SHARED_LAYOUT_8
+                      : bytes == 2 ? SPIRV_SHARED_LAYOUT_16
+                                   : SPIRV_SHARED_LAYOUT);
+    spirv_extend(&p->m, "SPV_KHR_workgroup_memory_explicit_layout");
+    int count = (int)((m->bytes + bytes - 1) / bytes);
+    return spirv_global(&p->m, SPIRV_SHARED,
+                        spirv_block(&p->m, element_type(p, size), bytes, count, (int)m->at));
+}
+
+static spirv_id storage_view(struct spirv_program *p, const struct spirv_memory *m, int size, int bytes) {
+    if (bytes < 4)
+        spirv_need(&p->m, bytes == 1 ? SPIRV_STORAGE_8 : SPIRV_STORAGE_16);
+    spirv_id v = bound_variable(p, spirv_block(&p->m, element_type(p, size), bytes, 0, 0), m->binding);
+    if (!m->is_written)
+        spirv_decorate(&p->m, v, SPIRV_NON_WRITABLE, 0, 0);
+    else if (spirv_is_exchanged(p, m) && !p->has_matrices)
+        spirv_decorate(&p->m, v, SPIRV_COHERENT, 0, 0);
+    return v;
+}
+
+static spirv_id view_of(struct spirv_program *p, struct spirv_memory *m, int size) {
     if (m->variable[size])
         return m->variable[size];
     int bytes = size == SPIRV_WIDE_ATOMIC ? 8 : 1 << size;
-    if (bytes < 4)
-        spirv_need(&p->m, bytes == 1 ? SPIRV_STORAGE_8 : SPIRV_STORAGE_16);
-    spirv_id v = bound_variable(p, spirv_block(&p->m, element_type(p, size), bytes, 0), m->binding);
-    spirv_decorate(&p->m, v, SPIRV_ALIASED, 0, 0);
-    if (!m->is_written)
-        spirv_decorate(&p->m, v, SPIRV_NON_WRITABLE, 0, 0);
-    else if (m->is_read && (p->has_barriers || m->has_atomics))
-        spirv_decorate(&p->m, v, SPIRV_COHERENT, 0, 0);
-    return m->variable[size] = v;
+    m->variable[size] =
+        m->where == SPIRV_STORAGE ? storage_view(p, m, size, bytes) : shared_view(p, m, size, bytes);
+    spirv_decorate(&p->m, m->variable[size], SPIRV_ALIASED, 0, 0);
+    return m->variable[size];
 }
 
 void spirv_bind_rest(struct spirv_program *p) {
@@ -135,7 +157,7 @@ void spirv_bind_rest(struct spirv_program *p) {
         for (int size = 0; size < SPIRV_SIZES; size++)
             is_declared |= m->variable[size] != 0;
         if (!is_declared)
-            storage(p, m, 2);
+            view_of(p, m, 2);
     }
 }
 
@@ -149,6 +171,13 @@ static void declare(struct spirv_program *p, const struct tile_buffer *b) {
     bool is_shared = tile_memory_of(b)->memory == TILE_SHARED;
     m->is_known = true;
     m->where = is_shared ? SPIRV_SHARED : SPIRV_PRIVATE;
+    if (is_shared && p->unit->has_shared_layout) {
+        int64_t align = MAX_OF(tile_memory_of(b)->align, 16);
+        m->has_sizes = true;
+        m->at = (p->shared + align - 1) / align * align;
+        p->shared = m->at + m->bytes;
+        return;
+    }
     m->is_packed = is_shared && m->piece < 4 && lacks_small(p->unit, m);
     int64_t count = (m->bytes + m->piece - 1) / m->piece;
     int size = log_of(m->piece);
@@ -172,17 +201,21 @@ void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b) {
         declare(p, b);
 }
 
-// The variable that accesses of so many bytes go to; where it has larger or smaller elements, that size.
-static spirv_id variable_of(struct spirv_program *p, const struct tile_buffer *b, int *size) {
+static struct spirv_memory *known(struct spirv_program *p, const struct tile_buffer *b) {
     struct spirv_memory *m = memory_of(p, b);
-    const struct target_spirv *u = p->unit;
     if (!m->is_known)
         declare(p, b);
-    if (m->where == SPIRV_STORAGE) {
-        bool is_part = (*size == 0 && (!u->has_bytes || m->has_small_atomics)) ||
-                       (*size == 1 && (!u->has_halves || m->has_small_atomics));
-        *size = is_part ? 2 : *size;
-        return storage(p, m, *size);
+    return m;
+}
+
+// The variable that accesses of so many bytes go to; where it has larger or smaller elements, that size.
+static spirv_id variable_of(struct spirv_program *p, const struct tile_buffer *b, int *size) {
+    struct spirv_memory *m = known(p, b);
+    const struct target_spirv *u = p->unit;
+    if (m->has_sizes) {
+        bool is_lacking = m->where == SPIRV_STORAGE && !(*size == 0 ? u->has_bytes : u->has_halves);
+        *size = *size < 2 && (is_lacking || m->has_small_atomics) ? 2 : *size;
+        return view_of(p, m, *size);
     }
     for (*size = 0; *size + 1 < SPIRV_SIZES && !m->variable[*size];)
         ++*size;
@@ -191,10 +224,10 @@ static spirv_id variable_of(struct spirv_program *p, const struct tile_buffer *b
 
 static spirv_id pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id variable, int size,
                         spirv_id at) {
-    enum spirv_class where = memory_of(p, b)->where;
-    spirv_id type = spirv_pointer(&p->m, where, element_type(p, size));
-    return where == SPIRV_STORAGE ? spirv_value(&p->m, SPIRV_AccessChain, type, variable, spirv_u32(p, 0), at)
-                                  : spirv_value(&p->m, SPIRV_AccessChain, type, variable, at);
+    const struct spirv_memory *m = memory_of(p, b);
+    spirv_id type = spirv_pointer(&p->m, m->where, element_type(p, size));
+    return m->has_sizes ? spirv_value(&p->m, SPIRV_AccessChain, type, variable, spirv_u32(p, 0), at)
+                        : spirv_value(&p->m, SPIRV_AccessChain, type, variable, at);
 }
 
 // Places ----------------------------------------------------------------------------------------------------------------
@@ -250,7 +283,7 @@ spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
     enum spirv_class where = p->layout.is_in_buffer ? SPIRV_STORAGE : SPIRV_PUSH;
     if (!p->block) {
         spirv_id type =
-            spirv_block(&p->m, spirv_uint(&p->m, 32), 4, p->layout.is_in_buffer ? 0 : p->layout.bytes / 4);
+            spirv_block(&p->m, spirv_uint(&p->m, 32), 4, p->layout.is_in_buffer ? 0 : p->layout.bytes / 4, 0);
         p->block = p->layout.is_in_buffer ? bound_variable(p, type, p->layout.bindings)
                                           : spirv_global(&p->m, where, type);
         if (p->layout.is_in_buffer)
@@ -322,7 +355,7 @@ static spirv_id element_place(struct spirv_program *p, const struct tile_buffer 
 // Accesses to parts of words: where the unit has no elements of that size.
 static bool is_part(const struct spirv_program *p, const struct tile_buffer *b, int size, int bytes) {
     const struct spirv_memory *m = &p->memory[tile_memory_of(b)->id];
-    return bytes < 4 && size == 2 && (m->where == SPIRV_STORAGE || m->is_packed);
+    return bytes < 4 && size == 2 && (m->has_sizes || m->is_packed);
 }
 
 static spirv_id read_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
@@ -397,9 +430,9 @@ static struct pieces pieces_of(struct spirv_program *p, const struct tile_buffer
 
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                       spirv_id *word) {
-    struct spirv_memory *m = memory_of(p, b);
+    struct spirv_memory *m = known(p, b);
     int item = spirv_item(b), size = log_of(bytes);
-    if (m->where == SPIRV_STORAGE && bytes >= 4) {
+    if (m->has_sizes && bytes >= 4) {
         spirv_id v = variable_of(p, b, &size);
         spirv_id at = element_place(p, b, place, item);
         at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
@@ -418,9 +451,9 @@ void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spir
 
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                        const spirv_id *word) {
-    struct spirv_memory *m = memory_of(p, b);
+    struct spirv_memory *m = known(p, b);
     int item = spirv_item(b), size = log_of(bytes);
-    if (m->where == SPIRV_STORAGE && bytes >= 4) {
+    if (m->has_sizes && bytes >= 4) {
         spirv_id v = variable_of(p, b, &size);
         spirv_id at = element_place(p, b, place, item);
         at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
@@ -444,20 +477,20 @@ void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spi
 
 // Where a mask is false, the first element is read, which is there.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
-    struct spirv_memory *m = memory_of(p, b);
     int bytes = spirv_item(b), size = log_of(bytes);
     if (b->memory == TILE_TABLE)
         return read_table(
             p, b,
             mask ? spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, place, spirv_u32(p, 0))
                  : place);
+    struct spirv_memory *m = known(p, b);
     spirv_id at = element_place(p, b, place, bytes);
     if (mask)
         at = spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, at, spirv_u32(p, 0));
     spirv_id v = variable_of(p, b, &size);
-    if (is_part(p, b, size, bytes) && (m->where == SPIRV_STORAGE || m->piece == bytes))
+    if (is_part(p, b, size, bytes) && (m->has_sizes || m->piece == bytes))
         return read_part(p, b, v, at, bytes);
-    if (m->where == SPIRV_STORAGE || m->piece == bytes)
+    if (m->has_sizes || m->piece == bytes)
         return load_element(p, b, v, size, at);
     spirv_id word[SPIRV_VECTOR];
     spirv_read_words(p, b, at, bytes, word);
@@ -465,12 +498,12 @@ spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_
 }
 
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits) {
-    struct spirv_memory *m = memory_of(p, b);
+    struct spirv_memory *m = known(p, b);
     int bytes = spirv_item(b), size = log_of(bytes);
     spirv_id at = element_place(p, b, place, bytes), v = variable_of(p, b, &size);
-    if (is_part(p, b, size, bytes) && (m->where == SPIRV_STORAGE || m->piece == bytes))
+    if (is_part(p, b, size, bytes) && (m->has_sizes || m->piece == bytes))
         write_part(p, b, v, at, bytes, bits);
-    else if (m->where == SPIRV_STORAGE || m->piece == bytes)
+    else if (m->has_sizes || m->piece == bytes)
         store_element(p, b, v, size, at, bits);
     else {
         spirv_id word[] = {bits, 0};
@@ -501,5 +534,5 @@ spirv_id spirv_status(struct spirv_program *p) {
     struct spirv_memory *m = &p->memory[p->kernel->buffers];
     spirv_id at = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], 2);
     return spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, SPIRV_STORAGE, spirv_uint(&p->m, 32)),
-                       storage(p, m, 2), spirv_u32(p, 0), at);
+                       view_of(p, m, 2), spirv_u32(p, 0), at);
 }

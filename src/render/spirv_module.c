@@ -87,6 +87,15 @@ void spirv_need(struct spirv_module *m, enum spirv_capability capability) {
     spirv_put(m, SPIRV_CAPABILITIES, SPIRV_Capability, 1, key + 1);
 }
 
+void spirv_extend(struct spirv_module *m, const char *name) {
+    struct text *out = &m->section[SPIRV_EXTENSIONS];
+    if (map_get(&m->interned, name, strlen(name)))
+        return;
+    m->failed |= !map_set(&m->interned, name, strlen(name), m);
+    put_word(out, (uint32_t)(strlen(name) / 4 + 2) << 16 | SPIRV_Extension);
+    put_text(out, name);
+}
+
 void spirv_decorate(struct spirv_module *m, spirv_id id, enum spirv_decoration how, int count,
                     uint32_t value) {
     spirv_put(m, SPIRV_DECORATIONS, SPIRV_Decorate, 2 + count, (uint32_t[]){id, how, value});
@@ -131,19 +140,20 @@ spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count) {
 }
 
 // Arrays and blocks with a layout have types of their own, as decorations belong to types: one for each kind of element.
-spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count) {
-    uint32_t key[] = {SPIRV_MemberDecorate, element, (uint32_t)count};
-    spirv_id block = find(m, 3, key);
+spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset) {
+    uint32_t key[] = {SPIRV_MemberDecorate, element, (uint32_t)count, (uint32_t)offset};
+    spirv_id block = find(m, 4, key);
     if (block)
         return block;
     spirv_id length = count ? spirv_number(m, (uint32_t)count) : 0, array = spirv_new(m);
     spirv_put(m, SPIRV_TYPES, count ? SPIRV_TypeArray : SPIRV_TypeRuntimeArray, count ? 3 : 2,
               (uint32_t[]){array, element, length});
-    block = keep(m, 3, key, spirv_new(m));
+    block = keep(m, 4, key, spirv_new(m));
     spirv_put(m, SPIRV_TYPES, SPIRV_TypeStruct, 2, (uint32_t[]){block, array});
     spirv_decorate(m, array, SPIRV_STRIDE, 1, (uint32_t)bytes);
     spirv_decorate(m, block, SPIRV_BLOCK, 0, 0);
-    spirv_put(m, SPIRV_DECORATIONS, SPIRV_MemberDecorate, 4, (uint32_t[]){block, 0, SPIRV_OFFSET, 0});
+    spirv_put(m, SPIRV_DECORATIONS, SPIRV_MemberDecorate, 4,
+              (uint32_t[]){block, 0, SPIRV_OFFSET, (uint32_t)offset});
     return block;
 }
 

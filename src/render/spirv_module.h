@@ -20,7 +20,7 @@ enum spirv_class { SPIRV_INPUT = 1, SPIRV_SHARED = 4, SPIRV_PRIVATE = 7, SPIRV_P
 enum { SPIRV_DEVICE = 1, SPIRV_GROUP = 2, SPIRV_SUBGROUP = 3 }; // scopes
 enum spirv_capability {
     SPIRV_SHADER = 1, SPIRV_FLOAT16 = 9, SPIRV_FLOAT64 = 10, SPIRV_INT64 = 11, SPIRV_INT64_ATOMICS = 12, SPIRV_INT16 = 22, SPIRV_INT8 = 39,
-    SPIRV_NON_UNIFORM = 61, SPIRV_NON_UNIFORM_SHUFFLE = 65, SPIRV_STORAGE_16 = 4433, SPIRV_STORAGE_8 = 4448,
+    SPIRV_NON_UNIFORM = 61, SPIRV_NON_UNIFORM_SHUFFLE = 65, SPIRV_SHARED_LAYOUT = 4428, SPIRV_SHARED_LAYOUT_8 = 4429, SPIRV_SHARED_LAYOUT_16 = 4430, SPIRV_STORAGE_16 = 4433, SPIRV_STORAGE_8 = 4448,
     SPIRV_KEEPS_SMALL = 4464, SPIRV_KEEPS_SPECIAL = 4466, SPIRV_ROUNDS = 4467,
 };
 enum spirv_decoration {
@@ -60,6 +60,7 @@ bool spirv_close(struct spirv_module *m, struct text *out);
 
 spirv_id spirv_new(struct spirv_module *m);
 void spirv_need(struct spirv_module *m, enum spirv_capability capability);
+void spirv_extend(struct spirv_module *m, const char *name); // with an extension
 void spirv_decorate(struct spirv_module *m, spirv_id id, enum spirv_decoration how, int count, uint32_t value);
 void spirv_put(struct spirv_module *m, enum spirv_section where, enum spirv_word word, int count, const uint32_t *operand);
 
@@ -76,8 +77,8 @@ spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_
 spirv_id spirv_number(struct spirv_module *m, uint32_t value); // of 32 bits
 spirv_id spirv_truth(struct spirv_module *m, bool value);
 spirv_id spirv_composite(struct spirv_module *m, spirv_id type, int count, const spirv_id *part);
-// An array of elements of so many bytes with a layout, in a block of a storage buffer or of push constants (of `count` elements).
-spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count);
+// An array of elements of so many bytes with a layout, from an offset of a block on; count 0: of any length.
+spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset);
 spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count); // without a layout
 spirv_id spirv_global(struct spirv_module *m, enum spirv_class where, spirv_id type); // a variable
 spirv_id spirv_local(struct spirv_module *m, spirv_id type); // a variable of the function

@@ -19,6 +19,8 @@ enum { SPIRV_WIDE_ATOMIC = 5 };
 // Of a parameter, or of what a statement allocates; views are accesses to it.
 struct spirv_memory {
     bool is_known;       // all below is
+    bool has_sizes;      // it has a variable for each size of access
+    int64_t at;          // where it begins in all of the group's memory, if that has sizes
     enum spirv_class where;
     int binding;         // of storage
     int piece;           // bytes of an element of the variable; of storage there are variables of all sizes
@@ -59,7 +61,9 @@ struct spirv_program {
     spirv_id lane;               // number of the thread in its subgroup
     spirv_id behind_loop;        // where a break goes
     spirv_id helper[SPIRV_HELPERS]; // functions
+    int64_t shared;                 // bytes of the group's memory so far
     bool has_barriers;
+    bool has_matrices;              // subgroups multiply: memory is that of Vulkan's model
     bool failed;
 };
 
@@ -116,6 +120,7 @@ spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct
 void spirv_find_memory(struct spirv_program *p); // of the whole kernel
 void spirv_bind_rest(struct spirv_program *p); // declares bindings that no code touched: devices count them
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a thread
+bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m); // threads see what others wrote
 int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
 // Where an element is, from the first on.
 spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part);

@@ -31,6 +31,7 @@ static void set_units(void) {
     gpu->has_exact_fma = true;
     gpu->has_exact_divide = gpu->has_exact_root = false;
     gpu->push_bytes = 256;
+    gpu->has_shared_layout = true;
     units[GPU].group.subgroup = 32;
     units[NARROW].spirv.has_i64 = false;
 }

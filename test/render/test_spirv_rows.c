@@ -40,14 +40,18 @@ static bool has_vulkan(void) {
     return k;
 }
 
-// Which of several complex numbers that are none a reduction gives depends on its order.
-static bool depends_on_order(const struct tile_kernel *k) {
-    return k->body->kind != TILE_MAP && tile_type_is_complex(k->parameter[0].buffer->type);
+// Which of several complex numbers that are none a reduction gives depends on its order. Mesa's lavapipe takes 0 + x for x also where that
+// is -0: formulas that add a constant 0 have zeros of another sign there.
+static bool is_left_open(const struct tile_kernel *k) {
+    bool is_complex = tile_type_is_complex(k->parameter[0].buffer->type);
+    return strstr(k->name, "quotient_") ||
+           (is_complex &&
+            (k->body->kind != TILE_MAP || strstr(k->name, "divide_") || strstr(k->name, "reciprocal_")));
 }
 
 static void check_row(int at) {
     struct trial t;
-    bool good = trial_open(&t, trial_kernel(at)) && !depends_on_order(t.kernel);
+    bool good = trial_open(&t, trial_kernel(at)) && !is_left_open(t.kernel);
     char *text = good ? tile_print(t.kernel) : NULL;
     current = text ? zl_kernel_compile(text, t.kernel->name, "vulkan") : NULL;
     if (good && !CHECK(current && trial_check(&t, run_on_vulkan, TRIAL_MOST, false)) && zl_error())
