@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Records ----------------------------------------------------------------------------------------------------------
 
@@ -339,6 +340,70 @@ TEST(vulkan_tells_how_long_something_took) {
     CHECK(ns > 0 && ns < 60e9);
     CHECK_EQ_INT(vulkan_last(d, x, ELEMENTS), 10);
     vulkan_free(d, x);
+}
+
+// Under the validation layer ---------------------------------------------------------------------------------------
+
+// Runs tests in a process of their own, with validation of synchronisation too. What it said; the caller frees it.
+static char *validate(const char *tests) {
+    char command[1000];
+    int status;
+    snprintf(command, sizeof command,
+             "VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_"
+             "SYNCHRONIZATION_VALIDATION_EXT %s/test %s 2>&1",
+             ZL_BUILD_DIR, tests);
+    char *output = test_shell(command, &status);
+    if (!CHECK(status == 0 && output && strstr(output, " 0 failed, 0 skipped")))
+        test_note("%s", output);
+    return output;
+}
+
+static const char *lacks_layer(void) {
+    static const char manifest[] = "/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json";
+    return test_quick() || getenv("VK_INSTANCE_LAYERS") ? "takes longer than a quick run"
+           : access(manifest, R_OK) ? "Debian's package vulkan-validationlayers is not installed"
+                                    : NULL;
+}
+
+TEST(valid_by_the_layer) {
+    if (lacks_layer())
+        SKIP(lacks_layer());
+    char *output = validate("device/test_vulkan:vulkan_ device/test_group_tile:groups_are_timed");
+    if (!CHECK(output && !strstr(output, "Validation")))
+        test_note("%s", output);
+    memory_free(output);
+}
+
+// Else its silence would prove nothing.
+TEST(a_missing_barrier_is_seen_by_the_layer) {
+    if (lacks_layer())
+        SKIP(lacks_layer());
+    char *output = validate("device/test_vulkan:launches_without_barriers");
+    if (!CHECK(output && strstr(output, "SYNC-HAZARD-WRITE-AFTER-WRITE")))
+        test_note("%s", output);
+    memory_free(output);
+}
+
+static void no_barrier(vk_commands c, uint32_t before, uint32_t after, uint32_t flags, uint32_t memories,
+                       const struct vk_barrier *memory, uint32_t buffers, const void *buffer, uint32_t images,
+                       const void *image) {
+    (void)c, (void)before, (void)after, (void)flags, (void)memories;
+    (void)memory, (void)buffers, (void)buffer, (void)images, (void)image;
+}
+
+TEST(launches_without_barriers) {
+    struct vulkan_device *d = vulkan_device(0);
+    if (!getenv("VK_INSTANCE_LAYERS"))
+        SKIP("is for device/test_vulkan:a_missing_barrier_is_seen_by_the_layer");
+    REQUIRE(d && vulkan_add_function(d));
+    void *x = vulkan_zeros(d, ELEMENTS), *y = vulkan_zeros(d, ELEMENTS);
+    struct vulkan_device_api api = d->api;
+    d->api.vkCmdPipelineBarrier = no_barrier;
+    CHECK(vulkan_add(d, x, y, ELEMENTS, 1) && vulkan_add(d, x, y, ELEMENTS, 1));
+    CHECK(vulkan_wait(d, vulkan_point(d)));
+    d->api = api;
+    vulkan_free(d, x);
+    vulkan_free(d, y);
 }
 
 // Behind the driver of test/fake ------------------------------------------------------------------------------------
