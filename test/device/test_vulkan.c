@@ -64,6 +64,7 @@ SAME_FLAG(vk_features12, VK_MEMORY_MODEL, VkPhysicalDeviceVulkan12Features, vulk
 SAME_SIZE(vk_features13, VkPhysicalDeviceVulkan13Features);
 SAME_FLAG(vk_features13, VK_FULL_SUBGROUPS, VkPhysicalDeviceVulkan13Features, computeFullSubgroups);
 SAME_FLAG(vk_features13, VK_MAINTENANCE4, VkPhysicalDeviceVulkan13Features, maintenance4);
+SAME_SIZE(vk_shared_layout, VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR);
 SAME_SIZE(vk_extension, VkExtensionProperties);
 SAME_SIZE(vk_queue_family, VkQueueFamilyProperties);
 SAME_SIZE(vk_memory_types, VkPhysicalDeviceMemoryProperties);
@@ -379,7 +380,7 @@ TEST(a_missing_barrier_is_seen_by_the_layer) {
     if (lacks_layer())
         SKIP(lacks_layer());
     char *output = validate("device/test_vulkan:launches_without_barriers");
-    if (!CHECK(output && strstr(output, "SYNC-HAZARD-WRITE-AFTER-WRITE")))
+    if (!CHECK(output && strstr(output, "SYNC-HAZARD-READ-AFTER-WRITE")))
         test_note("%s", output);
     memory_free(output);
 }
@@ -399,7 +400,7 @@ TEST(launches_without_barriers) {
     void *x = vulkan_zeros(d, ELEMENTS), *y = vulkan_zeros(d, ELEMENTS);
     struct vulkan_device_api api = d->api;
     d->api.vkCmdPipelineBarrier = no_barrier;
-    CHECK(vulkan_add(d, x, y, ELEMENTS, 1) && vulkan_add(d, x, y, ELEMENTS, 1));
+    CHECK(vulkan_add(d, x, y, ELEMENTS, 1) && vulkan_add(d, y, x, ELEMENTS, 1));
     CHECK(vulkan_wait(d, vulkan_point(d)));
     d->api = api;
     vulkan_free(d, x);

@@ -24,7 +24,7 @@ struct vulkan_device {
     bool is_host;       // it is the host's CPU
     atomic_bool is_lost; // the driver gave it up: nothing works on it any more
     uint32_t family;    // of its queue
-    uint32_t extensions; // VULKAN_EXTENSION_*
+    uint32_t extensions; // that it is opened with: VULKAN_PUSH_DESCRIPTOR, ...
     uint32_t storage_range, stage_buffers; // bytes of one buffer that a kernel reaches; such buffers of a kernel
     uint32_t subgroup; // threads that kernels are to be compiled for; 0: the chip has one size only
     float timestamp_ns; // 0: it has no clock
@@ -35,10 +35,11 @@ struct vulkan_device {
     struct vk_features11 features11;
     struct vk_features12 features12;
     struct vk_features13 features13;
+    struct vk_shared_layout shared_layout;
     struct target_unit unit;
 };
 
-enum { VULKAN_EXTENSION_PUSH_DESCRIPTOR = 1 };
+enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2 };
 
 // Opens the loader, or without one a driver by itself, and finds the chips, once. How many there are, GPUs first; 0 with the reason.
 int vulkan_open(const char **reason);

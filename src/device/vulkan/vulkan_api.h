@@ -58,6 +58,7 @@ enum vk_record { // sType
     VK_RECORD_SEMAPHORE_WAIT = 1000207004,
     VK_RECORD_SUBGROUP_SIZES = 1000225000,
     VK_RECORD_SUBGROUP_SIZE = 1000225001,
+    VK_RECORD_SHARED_LAYOUT = 1000336000,
 };
 
 // What a chip is ---------------------------------------------------------------------------------------------------
@@ -132,6 +133,11 @@ struct vk_features13 {
     uint32_t record;
     void *next;
     uint32_t flag[15];
+};
+struct vk_shared_layout { // of an extension
+    uint32_t record;
+    void *next;
+    uint32_t has, has_scalar, has_bytes, has_halves;
 };
 enum { VK_FLOAT64 = 39, VK_INT64 = 40, VK_INT16 = 41 };                                  // of vk_features
 enum { VK_STORAGE16 = 0, VK_UNIFORM_STORAGE16 = 1, VK_PUSH16 = 2, VK_POINTERS = 7 };     // of vk_features11

@@ -99,14 +99,17 @@ static bool find_family(struct vulkan_device *d) {
     return found;
 }
 
+// By their bits in vulkan_device.extensions.
+static const char *const extensions[] = {"VK_KHR_push_descriptor", "VK_KHR_workgroup_memory_explicit_layout"};
+
 static void find_extensions(struct vulkan_device *d) {
     struct vk_extension *list = memory_zero(sizeof *list * EXTENSIONS);
     uint32_t count = EXTENSIONS;
     if (!list || api.vkEnumerateDeviceExtensionProperties(d->chip, NULL, &count, list) < VK_DONE)
         count = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (!strcmp(list[i].name, "VK_KHR_push_descriptor"))
-            d->extensions |= VULKAN_EXTENSION_PUSH_DESCRIPTOR;
+        for (size_t k = 0; k < COUNT(extensions); k++)
+            d->extensions |= !strcmp(list[i].name, extensions[k]) ? 1u << k : 0;
     memory_free(list);
 }
 
@@ -159,9 +162,12 @@ static void find_features(struct vulkan_device *d, uint32_t version) {
                                  VK_SUBGROUP_TYPES,     VK_TIMELINE,         VK_ADDRESSES, VK_MEMORY_MODEL,
                                  VK_MEMORY_MODEL_DEVICE};
     static const int want13[] = {VK_SUBGROUP_SIZES, VK_FULL_SUBGROUPS, VK_MAINTENANCE4};
-    d->features13 = (struct vk_features13){.record = VK_RECORD_FEATURES13};
+    bool has_layout = d->extensions & VULKAN_SHARED_LAYOUT;
+    d->shared_layout = (struct vk_shared_layout){.record = VK_RECORD_SHARED_LAYOUT};
+    void *last = has_layout ? &d->shared_layout : NULL;
+    d->features13 = (struct vk_features13){.record = VK_RECORD_FEATURES13, .next = last};
     d->features12 = (struct vk_features12){.record = VK_RECORD_FEATURES12,
-                                           .next = version >= VK_API_1_3 ? &d->features13 : NULL};
+                                           .next = version >= VK_API_1_3 ? &d->features13 : last};
     d->features11 = (struct vk_features11){.record = VK_RECORD_FEATURES11, .next = &d->features12};
     d->features = (struct vk_features){.record = VK_RECORD_FEATURES, .next = &d->features11};
     api.vkGetPhysicalDeviceFeatures2(d->chip, &d->features);
@@ -194,6 +200,7 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
     s->has_halves = d->features11.flag[VK_STORAGE16];
     s->has_small_bytes = d->features12.flag[VK_INT8];
     s->has_small_halves = d->features.flag[VK_INT16];
+    s->has_shared_layout = d->shared_layout.has && d->shared_layout.has_bytes && d->shared_layout.has_halves;
     s->has_exact_fma = p12->driver == DRIVER_NVIDIA;
     s->has_exact_divide = p12->driver == DRIVER_LLVMPIPE;
     s->has_exact_root = p12->driver == DRIVER_LLVMPIPE;
@@ -229,10 +236,10 @@ static bool describe(struct vulkan_device *d, vk_chip chip, const struct target 
     d->storage_range = p.limits.storage_range;
     d->stage_buffers = p.limits.stage_buffers;
     d->timestamp_ns = p.limits.timestamp_ns;
+    find_extensions(d);
     find_features(d, p.api);
     if (!d->features12.flag[VK_TIMELINE] || !find_family(d) || !find_types(d))
         return false;
-    find_extensions(d);
     target_set_unit(&d->unit, language, d->name,
                     (int)MIN_OF(MIN_OF(p.limits.threads, p.limits.threads_along[0]), (uint32_t)INT_MAX),
                     p.limits.shared_bytes);
@@ -293,13 +300,17 @@ static bool bind_device(struct vulkan_device *d) {
         missing = #name;
     VULKAN_DEVICE_FUNCTIONS(BIND)
 #undef BIND
-    if (d->extensions & VULKAN_EXTENSION_PUSH_DESCRIPTOR)
+    if (d->extensions & VULKAN_PUSH_DESCRIPTOR)
         *(void **)(void *)&d->api.push_set = api.vkGetDeviceProcAddr(d->device, "vkCmdPushDescriptorSetKHR");
     return !missing || error_false(ZL_ERROR_DEVICE, "vulkan: the driver of %s has no %s", d->name, missing);
 }
 
 static bool make_device(struct vulkan_device *d) {
-    static const char *const extension[] = {"VK_KHR_push_descriptor"};
+    const char *extension[COUNT(extensions)];
+    uint32_t count = 0;
+    for (size_t i = 0; i < COUNT(extensions); i++)
+        if (d->extensions >> i & 1)
+            extension[count++] = extensions[i];
     const float priority = 1;
     struct vk_make_queue queue = {
         .record = VK_RECORD_DEVICE_QUEUE, .family = d->family, .queues = 1, .priority = &priority};
@@ -307,7 +318,7 @@ static bool make_device(struct vulkan_device *d) {
                                   .next = &d->features,
                                   .queues = 1,
                                   .queue = &queue,
-                                  .extensions = d->extensions & VULKAN_EXTENSION_PUSH_DESCRIPTOR ? 1 : 0,
+                                  .extensions = count,
                                   .extension = extension};
     vk_device made = NULL;
     if (!vulkan_check(d, api.vkCreateDevice(d->chip, &make, NULL, &made), "vkCreateDevice"))
