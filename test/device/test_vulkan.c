@@ -343,6 +343,46 @@ TEST(vulkan_tells_how_long_something_took) {
     vulkan_free(d, x);
 }
 
+// Arrays -----------------------------------------------------------------------------------------------------------
+
+static zl_scope begin_arrays(void) {
+    test_setenv("ZL_CACHE_DIR", test_folder());
+    return zl_scope_begin_on(zl_new_stream("vulkan"));
+}
+
+static void end_arrays(zl_scope scope) {
+    zl_scope_end(scope);
+    test_setenv("ZL_CACHE_DIR", NULL);
+}
+
+TEST(vulkan_shapes_share_a_pipeline) {
+    zl_scope scope = begin_arrays();
+    int64_t before = counter_value(COUNTER_COMPILES);
+    for (int n = 1; n <= 100; n++)
+        CHECK(zl_eval(zl_tanh(zl_ones(ZL_SHAPE(n, 3), ZL_FLOAT32))));
+    CHECK(counter_value(COUNTER_COMPILES) - before <= 3); // elements one by one, or several at once
+    end_arrays(scope);
+}
+
+TEST(vulkan_steps_need_no_more_memory) {
+    zl_scope scope = begin_arrays();
+    int64_t blocks = 0, submissions = 0, steps = test_quick() ? 100 : 1000;
+    zl_array x = zl_retain(zl_ones(ZL_SHAPE(1000), ZL_FLOAT32));
+    for (int64_t i = 0; i < steps; i++) {
+        if (i == 10)
+            blocks = vulkan_blocks_made(0), submissions = vulkan_counts(0).submissions;
+        ZL_SCOPE {
+            zl_array y = zl_add(zl_multiply(x, zl_scalar(0.5)), zl_sum(zl_sin(x)));
+            CHECK(zl_assign(&x, zl_divide(y, zl_max(y))));
+        }
+    }
+    CHECK_EQ_INT(vulkan_blocks_made(0), blocks);
+    CHECK(vulkan_counts(0).submissions - submissions <= 3 * steps);
+    CHECK_EQ_F64(zl_item(zl_max(x)), 1);
+    zl_release(x);
+    end_arrays(scope);
+}
+
 // Under the validation layer ---------------------------------------------------------------------------------------
 
 // Runs tests in a process of their own, with validation of synchronisation too. What it said; the caller frees it.

@@ -90,6 +90,32 @@ TEST(a_pipeline_that_cannot_be_made_is_an_error) {
     text_free(&code);
 }
 
+// Arrays that needed what failed have the error; others, and the next attempt, work.
+TEST(arrays_have_the_errors) {
+    static const struct {
+        const char *function;
+        int code;
+    } given[] = {{"vkCreateComputePipelines", -13},
+                 {"vkQueueSubmit", OUT_OF_MEMORY},
+                 {"vkEndCommandBuffer", OUT_OF_MEMORY},
+                 {"vkBeginCommandBuffer", OUT_OF_MEMORY}};
+    test_setenv("ZL_CACHE_DIR", test_folder());
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("vulkan"));
+    for (size_t i = 0; i < COUNT(given); i++) {
+        zl_array x = zl_arange(0, 10 + (double)i, 1, ZL_FLOAT32);
+        CHECK(zl_eval(x));
+        fake.fail(given[i].function, 1, given[i].code);
+        zl_array y = i ? zl_add(x, x) : zl_sinh(x); // of which nobody has made a pipeline
+        bool good = zl_eval(y) && zl_data(y);
+        fake.fail("", 0, 0);
+        CHECK(!good && zl_error());
+        zl_clear_error();
+        CHECK_EQ_F64(zl_item(zl_sum(zl_add(x, x))), (9.0 + (double)i) * (10 + (double)i));
+    }
+    zl_scope_end(scope);
+    test_setenv("ZL_CACHE_DIR", NULL);
+}
+
 // The last: nothing works on it any more.
 TEST(z_lost_device_is_an_error) {
     struct vulkan_device *d = vulkan_device(0);

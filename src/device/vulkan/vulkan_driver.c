@@ -93,9 +93,9 @@ static bool find_family(struct vulkan_device *d) {
         found = true;
         is_pure = pure;
         d->family = i;
-        if (!family[i].timestamp_bits)
-            d->timestamp_ns = 0;
     }
+    if (found && !family[d->family].timestamp_bits)
+        d->timestamp_ns = 0;
     return found;
 }
 
