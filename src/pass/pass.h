@@ -54,7 +54,7 @@ struct target_spirv {
     // Floats for which it has execution modes that round to the nearest, keep subnormal numbers, keep NaN, infinity and -0.
     uint32_t rounds, keeps_small, keeps_special;
     int push_bytes;    // of push constants, at most
-    uint32_t matrices; // dtypes whose matrices subgroups multiply, 16 x 16 x 16 (of int8 x 32), into sums of 32 bits
+    uint32_t matrices; // dtypes of which subgroups multiply matrices: spirv_set_matrices
 };
 
 // What a target can say in its language, and how its loops run.

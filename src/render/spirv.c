@@ -64,10 +64,6 @@ static spirv_id built_in(struct spirv_program *p, enum spirv_built_in which) {
     return spirv_load(&p->m, type, *v);
 }
 
-static spirv_id component(struct spirv_program *p, spirv_id vector, uint32_t which) {
-    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), vector, which);
-}
-
 static void set_name(struct spirv_program *p, const struct tile_name *name, spirv_id word) {
     static const struct tile_type u32 = {TILE_UINT, 32, 1};
     p->value[name->id] = spirv_convert(p, name->type, u32, word);
@@ -155,7 +151,8 @@ static void body(struct spirv_program *p, const struct tile_stmt *grid, spirv_id
     strides_of_statements(p, p->kernel->body);
     strides_of_statements(p, threads);
     name_blocks(p, grid, block);
-    set_name(p, threads->name[0], component(p, built_in(p, SPIRV_THREAD), 0));
+    p->thread = spirv_part(p, built_in(p, SPIRV_THREAD), 0);
+    set_name(p, threads->name[0], p->thread);
     if (pass_find_kind(threads, TILE_SHUFFLE)) {
         spirv_need(&p->m, SPIRV_NON_UNIFORM);
         p->lane = built_in(p, SPIRV_LANE);
@@ -190,8 +187,8 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     spirv_function_open(&p->m, &f, 0, 0, NULL, NULL);
     load_arguments(p);
     spirv_id group = built_in(p, SPIRV_GROUP_NUMBER);
-    spirv_id block = spirv_op(p, SPIRV_IAdd, component(p, group, 0),
-                              spirv_op(p, SPIRV_IMul, component(p, group, 1), spirv_u32(p, SPIRV_ROW)));
+    spirv_id block = spirv_op(p, SPIRV_IAdd, spirv_part(p, group, 0),
+                              spirv_op(p, SPIRV_IMul, spirv_part(p, group, 1), spirv_u32(p, SPIRV_ROW)));
     spirv_id groups = spirv_argument(p, spirv_u32(p, (uint32_t)p->layout.groups / 4));
     spirv_id then = spirv_new(&p->m), behind = spirv_new(&p->m);
     spirv_choose(&p->m, spirv_value(&p->m, SPIRV_ULessThan, spirv_bool(&p->m), block, groups), then, behind,
@@ -227,7 +224,8 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
                               .layout = spirv_layout(kernel, s->target)};
     int at = 0;
     bool good = open_program(&p);
-    spirv_open(&p.m);
+    p.has_matrices = pass_find_kind(kernel->body, TILE_GEMM);
+    spirv_open(&p.m, p.has_matrices);
     if (good) {
         spirv_find_memory(&p);
         for (const struct tile_stmt *g = kernel->body; g && !p.failed; g = g->next)
@@ -245,69 +243,36 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
     return good;
 }
 
+static bool multiplies_f16(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && a == ZL_FLOAT16 && c == ZL_FLOAT32;
+}
+
+static bool multiplies_halves(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
+}
+
+void spirv_set_matrices(struct target_unit *unit, uint32_t dtypes) {
+    bool has_any = (dtypes & PASS_F16) && unit->group.subgroup == 32;
+    unit->spirv.matrices = has_any ? dtypes : 0;
+    unit->target.multiplies = !has_any ? NULL : dtypes & PASS_BF16 ? multiplies_halves : multiplies_f16;
+}
+
 // The dialect -----------------------------------------------------------------------------------------------------------
 
-#define NUMBERS   (PASS_INTEGER | PASS_FLOAT)
-#define HALVES    SCALAR_HALVES
-#define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
-static const struct spelling words[TILE_OP_COUNT] = {[TILE_NEG] = {NUMBERS | HALVES},
-                                                     [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES},
-                                                     [TILE_SQRT] = {PASS_FLOAT},
-                                                     [TILE_FLOOR] = {PASS_FLOAT},
-                                                     [TILE_CEIL] = {PASS_FLOAT},
-                                                     [TILE_RINT] = {PASS_FLOAT},
-                                                     [TILE_TRUNC] = {PASS_FLOAT},
-                                                     [TILE_ADD] = {NUMBERS},
-                                                     [TILE_SUB] = {NUMBERS},
-                                                     [TILE_MUL] = {NUMBERS},
-                                                     [TILE_DIV] = {PASS_FLOAT},
-                                                     [TILE_MAX] = {NUMBERS},
-                                                     [TILE_MIN] = {NUMBERS},
-                                                     [TILE_EQ] = {NUMBERS},
-                                                     [TILE_NE] = {NUMBERS},
-                                                     [TILE_LT] = {NUMBERS},
-                                                     [TILE_LE] = {NUMBERS},
-                                                     [TILE_GT] = {NUMBERS},
-                                                     [TILE_GE] = {NUMBERS},
-                                                     [TILE_AND] = {PASS_INTEGER | PASS_BOOL},
-                                                     [TILE_OR] = {PASS_INTEGER | PASS_BOOL},
-                                                     [TILE_XOR] = {PASS_INTEGER | PASS_BOOL},
-                                                     [TILE_NOT] = {PASS_INTEGER | PASS_BOOL},
-                                                     [TILE_SHL] = {PASS_INTEGER},
-                                                     [TILE_SHR] = {PASS_INTEGER},
-                                                     [TILE_SELECT] = {NUMBERS | HALVES},
-                                                     [TILE_RARE] = {NUMBERS | HALVES},
-                                                     [TILE_FMA] = {PASS_FLOAT},
-                                                     [TILE_FLOORDIV] = {DIVISIBLE}};
-
+#define NUMBERS (PASS_INTEGER | PASS_FLOAT)
 static const struct target_group group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16};
 
+// clang-format off
 // What units of Vulkan can be expected to have.
-static const struct target_spirv common = {.has_i64 = true,
-                                           .has_f64 = true,
-                                           .has_bytes = true,
-                                           .has_halves = true,
-                                           .has_small_bytes = true,
-                                           .has_small_halves = true,
-                                           .has_exact_divide = true,
-                                           .has_exact_root = true,
-                                           .push_bytes = 128};
+static const struct target_spirv common = {
+    .has_i64 = true, .has_f64 = true, .has_bytes = true, .has_halves = true, .has_small_bytes = true, .has_small_halves = true,
+    .has_exact_divide = true, .has_exact_root = true, .push_bytes = 128};
 
-const struct dialect dialect_spirv_tiles = {.target = {.name = "spirv_tiles",
-                                                       .op = words,
-                                                       .cast = {[ZL_UINT8] = PASS_INTEGER,
-                                                                [ZL_UINT16] = PASS_INTEGER,
-                                                                [ZL_UINT32] = NUMBERS,
-                                                                [ZL_UINT64] = NUMBERS,
-                                                                [ZL_INT8] = PASS_INTEGER,
-                                                                [ZL_INT16] = PASS_INTEGER,
-                                                                [ZL_INT32] = NUMBERS,
-                                                                [ZL_INT64] = NUMBERS,
-                                                                [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),
-                                                                [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),
-                                                                [ZL_FLOAT32] = NUMBERS | HALVES,
-                                                                [ZL_FLOAT64] = NUMBERS},
-                                                       .is_program = true,
-                                                       .group = &group,
-                                                       .spirv = &common},
-                                            .program = render};
+const struct dialect dialect_spirv_tiles = {
+    .target = {.name = "spirv_tiles", .op = scalar_plain_words, .is_program = true, .group = &group, .spirv = &common,
+               .cast = {[ZL_UINT8] = PASS_INTEGER, [ZL_UINT16] = PASS_INTEGER, [ZL_UINT32] = NUMBERS, [ZL_UINT64] = NUMBERS,
+                        [ZL_INT8] = PASS_INTEGER, [ZL_INT16] = PASS_INTEGER, [ZL_INT32] = NUMBERS, [ZL_INT64] = NUMBERS,
+                        [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32), [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),
+                        [ZL_FLOAT32] = NUMBERS | SCALAR_HALVES, [ZL_FLOAT64] = NUMBERS}},
+    .program = render};
+// clang-format on

@@ -33,6 +33,12 @@ static struct spirv_memory *memory_of(struct spirv_program *p, const struct tile
     return &p->memory[tile_memory_of(b)->id];
 }
 
+spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m) {
+    return spirv_u32(p, m->where != SPIRV_STORAGE ? SPIRV_GROUP
+                        : p->has_matrices         ? SPIRV_QUEUE
+                                                  : SPIRV_DEVICE);
+}
+
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m) {
     return m->where == SPIRV_SHARED ||
            (m->where == SPIRV_STORAGE && m->is_read && m->is_written && (p->has_barriers || m->has_atomics));
@@ -294,15 +300,11 @@ spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
     return spirv_load(&p->m, spirv_uint(&p->m, 32), at);
 }
 
-static spirv_id pair_of(struct spirv_program *p, spirv_id low, spirv_id high) {
-    return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
-}
-
 spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes) {
     spirv_id low = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
     if (bytes < 4) // what lies behind it may be anything
         return spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, (1u << 8 * bytes) - 1));
-    return bytes == 8 ? pair_of(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
+    return bytes == 8 ? spirv_join(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
 }
 
 // Bits of a word from a byte on that has this number within it.
@@ -317,17 +319,23 @@ static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b,
     spirv_id byte = times(p, place, (uint32_t)bytes);
     spirv_id at = plus(p, shifted(p, SPIRV_ShiftRightLogical, byte, 2), (uint32_t)first);
     spirv_id low = spirv_argument(p, at);
-    return bytes == 8  ? pair_of(p, low, spirv_argument(p, plus(p, at, 1)))
+    return bytes == 8  ? spirv_join(p, low, spirv_argument(p, plus(p, at, 1)))
            : bytes < 4 ? part_of_word(p, low, byte, bytes)
                        : low;
 }
 
-// Pieces ----------------------------------------------------------------------------------------------------------------
+// In Vulkan's memory model what threads exchange is said where it is accessed.
+enum { NON_PRIVATE = 0x20 };
+static bool is_non_private(struct spirv_program *p, const struct tile_buffer *b) {
+    return p->has_matrices && spirv_is_exchanged(p, memory_of(p, b));
+}
 
 // One element of a variable.
 static spirv_id load_element(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, int size,
                              spirv_id at) {
-    spirv_id x = spirv_load(&p->m, element_type(p, size), pointer(p, b, v, size, at));
+    spirv_id from = pointer(p, b, v, size, at), type = element_type(p, size);
+    spirv_id x = is_non_private(p, b) ? spirv_value(&p->m, SPIRV_Load, type, from, NON_PRIVATE)
+                                      : spirv_load(&p->m, type, from);
     if (size == SPIRV_WIDE_ATOMIC)
         return spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
     return size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
@@ -339,7 +347,10 @@ static void store_element(struct spirv_program *p, const struct tile_buffer *b, 
         bits = spirv_value(&p->m, SPIRV_Bitcast, element_type(p, size), bits);
     else if (size < 2)
         bits = spirv_value(&p->m, SPIRV_UConvert, element_type(p, size), bits);
-    spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits);
+    if (is_non_private(p, b))
+        spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits, NON_PRIVATE);
+    else
+        spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits);
 }
 
 // Where an element of so many bytes is in a variable, with what lies before the argument.
@@ -365,15 +376,11 @@ static spirv_id read_part(struct spirv_program *p, const struct tile_buffer *b, 
     return part_of_word(p, word, byte, bytes);
 }
 
-static int scope_of(const struct spirv_memory *m) {
-    return m->where == SPIRV_STORAGE ? SPIRV_DEVICE : SPIRV_GROUP;
-}
-
 // Two atomics: other threads write the rest of the word.
 static void write_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
                        int bytes, spirv_id bits) {
     spirv_id byte = times(p, place, (uint32_t)bytes), type = spirv_uint(&p->m, 32), none = spirv_u32(p, 0),
-             scope = spirv_u32(p, (uint32_t)scope_of(memory_of(p, b)));
+             scope = spirv_scope(p, memory_of(p, b));
     spirv_id at = pointer(p, b, v, 2, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
     spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8),
              mask = spirv_u32(p, (1u << 8 * bytes) - 1);
@@ -383,18 +390,12 @@ static void write_part(struct spirv_program *p, const struct tile_buffer *b, spi
     spirv_value(&p->m, SPIRV_AtomicOr, type, at, scope, none, part);
 }
 
-// Words and pieces of them ----------------------------------------------------------------------------------------------
-
-static spirv_id extract(struct spirv_program *p, spirv_id of, int which) {
-    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, (uint32_t)which);
-}
-
 // Words of `bytes` bytes from pieces of `each`; fewer than 4 are one word.
 static void join(struct spirv_program *p, const spirv_id *piece, int each, int bytes, spirv_id *word) {
     for (int at = 0, i = 0; at < bytes; at += each, i++) {
         if (each == 8) {
-            word[at / 4] = extract(p, piece[i], 0);
-            word[at / 4 + 1] = extract(p, piece[i], 1);
+            word[at / 4] = spirv_part(p, piece[i], 0);
+            word[at / 4 + 1] = spirv_part(p, piece[i], 1);
         } else if (at % 4 == 0)
             word[at / 4] = piece[i];
         else
@@ -405,7 +406,7 @@ static void join(struct spirv_program *p, const spirv_id *piece, int each, int b
 
 static spirv_id cut(struct spirv_program *p, const spirv_id *word, int at, int each) {
     if (each == 8)
-        return pair_of(p, word[at / 4], word[at / 4 + 1]);
+        return spirv_join(p, word[at / 4], word[at / 4 + 1]);
     if (each == 4)
         return word[at / 4];
     return spirv_op(p, SPIRV_BitwiseAnd,
@@ -438,7 +439,7 @@ void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spir
         at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
         spirv_id x = load_element(p, b, v, size, at);
         for (int i = 0; i < bytes / 4; i++)
-            word[i] = bytes == 4 ? x : extract(p, x, i);
+            word[i] = bytes == 4 ? x : spirv_part(p, x, (uint32_t)i);
         return;
     }
     struct pieces c = pieces_of(p, b, place, item, bytes);
@@ -473,8 +474,6 @@ void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spi
     }
 }
 
-// Elements --------------------------------------------------------------------------------------------------------------
-
 // Where a mask is false, the first element is read, which is there.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
     int bytes = spirv_item(b), size = log_of(bytes);
@@ -494,7 +493,7 @@ spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_
         return load_element(p, b, v, size, at);
     spirv_id word[SPIRV_VECTOR];
     spirv_read_words(p, b, at, bytes, word);
-    return bytes == 8 ? pair_of(p, word[0], word[1]) : word[0];
+    return bytes == 8 ? spirv_join(p, word[0], word[1]) : word[0];
 }
 
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits) {
@@ -508,11 +507,19 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
     else {
         spirv_id word[] = {bits, 0};
         if (bytes == 8) {
-            word[0] = extract(p, bits, 0);
-            word[1] = extract(p, bits, 1);
+            word[0] = spirv_part(p, bits, 0);
+            word[1] = spirv_part(p, bits, 1);
         }
         spirv_write_words(p, b, at, bytes, word);
     }
+}
+
+spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
+    int bytes = spirv_item(b), size = log_of(bytes);
+    spirv_id v = variable_of(p, b, &size);
+    if (1 << size != bytes)
+        spirv_fail(p, "memory that is read as matrices has no elements of another size: ", b->text);
+    return pointer(p, b, v, size, element_place(p, b, place, bytes));
 }
 
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAGIC = 0x07230203, VERSION = 0x10500 }; // 1.5, of Vulkan 1.2
+enum { MAGIC = 0x07230203, VERSION = 0x10500, VERSION_OF_MATRICES = 0x10600 }; // 1.5 is of Vulkan 1.2
 
 static void put_word(struct text *out, uint32_t word) {
     char bytes[4] = {(char)(word & 255), (char)(word >> 8 & 255), (char)(word >> 16 & 255),
@@ -45,8 +45,6 @@ void spirv_put(struct spirv_module *m, enum spirv_section where, enum spirv_word
 spirv_id spirv_new(struct spirv_module *m) {
     return ++m->ids;
 }
-
-// Interning -------------------------------------------------------------------------------------------------------------
 
 enum { KEY_WORDS = 12 };
 
@@ -101,8 +99,6 @@ void spirv_decorate(struct spirv_module *m, spirv_id id, enum spirv_decoration h
     spirv_put(m, SPIRV_DECORATIONS, SPIRV_Decorate, 2 + count, (uint32_t[]){id, how, value});
 }
 
-// Types -----------------------------------------------------------------------------------------------------------------
-
 spirv_id spirv_bool(struct spirv_module *m) {
     return intern(m, SPIRV_TypeBool, 0, 0, (uint32_t[]){0});
 }
@@ -117,6 +113,16 @@ spirv_id spirv_float(struct spirv_module *m, int bits) {
     if (bits != 32)
         spirv_need(m, bits == 64 ? SPIRV_FLOAT64 : SPIRV_FLOAT16);
     return TYPE(TypeFloat, (uint32_t)bits);
+}
+
+spirv_id spirv_bfloat(struct spirv_module *m) {
+    return TYPE(TypeFloat, 16, 0);
+}
+
+spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use) {
+    spirv_id size = spirv_number(m, side);
+    return TYPE(TypeCooperativeMatrixKHR, of, spirv_number(m, SPIRV_SUBGROUP), size, size,
+                spirv_number(m, use));
 }
 
 spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count) {
@@ -157,8 +163,6 @@ spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int co
     return block;
 }
 
-// Constants and variables -----------------------------------------------------------------------------------------------
-
 spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_t value) {
     return intern(m, SPIRV_Constant, type, bits == 64 ? 2 : 1,
                   (uint32_t[]){(uint32_t)value, (uint32_t)(value >> 32)});
@@ -188,8 +192,6 @@ spirv_id spirv_local(struct spirv_module *m, spirv_id type) {
     put(&m->function->variables, SPIRV_Variable, 3, (uint32_t[]){pointer, id, SPIRV_PRIVATE});
     return id;
 }
-
-// Code ------------------------------------------------------------------------------------------------------------------
 
 enum { OPERANDS = 24 };
 
@@ -244,8 +246,6 @@ void spirv_choose(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_i
     spirv_branch_if(m, truth, then, otherwise);
 }
 
-// Functions -------------------------------------------------------------------------------------------------------------
-
 void spirv_function_open(struct spirv_module *m, struct spirv_function *f, spirv_id result, int parameters,
                          const spirv_id *type, spirv_id *parameter) {
     uint32_t all[KEY_WORDS] = {result ? result : intern(m, SPIRV_TypeVoid, 0, 0, (uint32_t[]){0})};
@@ -294,24 +294,24 @@ void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, in
               (uint32_t[]){function, SPIRV_LOCAL_SIZE, (uint32_t)threads, 1, 1});
 }
 
-// The module ------------------------------------------------------------------------------------------------------------
-
-void spirv_open(struct spirv_module *m) {
+void spirv_open(struct spirv_module *m, bool has_matrices) {
     static const char glsl[] = "GLSL.std.450";
-    enum { LOGICAL = 0, GLSL450 = 1 };
+    enum { LOGICAL = 0, GLSL450 = 1, VULKAN = 3 };
     struct text *imports = &m->section[SPIRV_IMPORTS];
-    *m = (struct spirv_module){.ids = 0};
+    *m = (struct spirv_module){.version = has_matrices ? VERSION_OF_MATRICES : VERSION};
     m->glsl = spirv_new(m);
     put_words(imports, 2,
               (uint32_t[]){(uint32_t)(2 + sizeof glsl / 4 + 1) << 16 | SPIRV_ExtInstImport, m->glsl});
     put_text(imports, glsl);
-    spirv_put(m, SPIRV_MODEL, SPIRV_MemoryModel, 2, (uint32_t[]){LOGICAL, GLSL450});
+    spirv_put(m, SPIRV_MODEL, SPIRV_MemoryModel, 2, (uint32_t[]){LOGICAL, has_matrices ? VULKAN : GLSL450});
     spirv_need(m, SPIRV_SHADER);
+    if (has_matrices)
+        spirv_need(m, SPIRV_VULKAN_MEMORY);
 }
 
 bool spirv_close(struct spirv_module *m, struct text *out) {
     bool good = !m->failed && !m->interface.failed;
-    put_words(out, 5, (uint32_t[]){MAGIC, VERSION, 0, m->ids + 1, 0});
+    put_words(out, 5, (uint32_t[]){MAGIC, m->version, 0, m->ids + 1, 0});
     for (int i = 0; i < SPIRV_SECTIONS; i++) {
         good = good && !m->section[i].failed;
         move(out, &m->section[i]);

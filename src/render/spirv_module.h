@@ -17,10 +17,11 @@ enum spirv_word {
 
 // Numbers of the standard.
 enum spirv_class { SPIRV_INPUT = 1, SPIRV_SHARED = 4, SPIRV_PRIVATE = 7, SPIRV_PUSH = 9, SPIRV_STORAGE = 12 };
-enum { SPIRV_DEVICE = 1, SPIRV_GROUP = 2, SPIRV_SUBGROUP = 3 }; // scopes
+enum { SPIRV_DEVICE = 1, SPIRV_GROUP = 2, SPIRV_SUBGROUP = 3, SPIRV_QUEUE = 5 }; // scopes
 enum spirv_capability {
     SPIRV_SHADER = 1, SPIRV_FLOAT16 = 9, SPIRV_FLOAT64 = 10, SPIRV_INT64 = 11, SPIRV_INT64_ATOMICS = 12, SPIRV_INT16 = 22, SPIRV_INT8 = 39,
     SPIRV_NON_UNIFORM = 61, SPIRV_NON_UNIFORM_SHUFFLE = 65, SPIRV_SHARED_LAYOUT = 4428, SPIRV_SHARED_LAYOUT_8 = 4429, SPIRV_SHARED_LAYOUT_16 = 4430, SPIRV_STORAGE_16 = 4433, SPIRV_STORAGE_8 = 4448,
+    SPIRV_BFLOAT = 5116, SPIRV_BFLOAT_MATRIX = 5118, SPIRV_VULKAN_MEMORY = 5345, SPIRV_MATRIX = 6022,
     SPIRV_KEEPS_SMALL = 4464, SPIRV_KEEPS_SPECIAL = 4466, SPIRV_ROUNDS = 4467,
 };
 enum spirv_decoration {
@@ -50,11 +51,13 @@ struct spirv_module {
     struct map interned;
     struct text interface, shared; // ids of variables outside of functions; of groups' memory, which belongs to one of them
     spirv_id ids, glsl;
+    uint32_t version;
     struct spirv_function *function;
     bool failed;
 };
 
-void spirv_open(struct spirv_module *m);
+// Cooperative matrices want Vulkan's memory model, and 1.6.
+void spirv_open(struct spirv_module *m, bool has_matrices);
 // Appends the words of the module and frees it; false, with an error, if something failed.
 bool spirv_close(struct spirv_module *m, struct text *out);
 
@@ -69,6 +72,8 @@ void spirv_put(struct spirv_module *m, enum spirv_section where, enum spirv_word
 spirv_id spirv_bool(struct spirv_module *m);
 spirv_id spirv_uint(struct spirv_module *m, int bits);
 spirv_id spirv_float(struct spirv_module *m, int bits);
+spirv_id spirv_bfloat(struct spirv_module *m);
+spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use);
 spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count);
 spirv_id spirv_pair(struct spirv_module *m); // two words of 32 bits
 spirv_id spirv_struct_of_two(struct spirv_module *m, spirv_id type);

@@ -52,14 +52,12 @@ static spirv_id high_word(struct spirv_program *p, struct tile_type type, spirv_
     if (type.bits == 32)
         return cast_bits(p, u32, x);
     spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), pair, 1);
+    return spirv_part(p, pair, 1);
 }
 
 static spirv_id is_negative(struct spirv_program *p, struct tile_type type, spirv_id x) {
     return spirv_test(p, SPIRV_SLessThan, high_word(p, type, x), spirv_u32(p, 0));
 }
-
-// Functions that help ---------------------------------------------------------------------------------------------------
 
 void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count,
                      const struct tile_type *type) {
@@ -135,7 +133,7 @@ static spirv_id round_to_odd(struct spirv_program *p, struct tile_type t, spirv_
     if (t.bits == 32)
         return choose(p, t, moves, cast_bits(p, t, next), sum);
     spirv_id top = spirv_op(p, SPIRV_ISub, high, choose(p, u32, borrows, spirv_u32(p, 1), spirv_u32(p, 0)));
-    spirv_id pair = spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), next, top);
+    spirv_id pair = spirv_join(p, next, top);
     return choose(p, t, moves, cast_bits(p, t, pair), sum);
 }
 
@@ -216,8 +214,6 @@ static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *op
     return choose(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
 }
 
-// Floats ----------------------------------------------------------------------------------------------------------------
-
 // A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
 static spirv_id in_f64(struct spirv_program *p, expr e, const spirv_id *operand) {
     spirv_id wide[2], result;
@@ -254,9 +250,9 @@ static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_ty
     if (type.bits == 32)
         return cast_bits(p, type, spirv_op(p, how, cast_bits(p, u32, x), mask));
     spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    spirv_id low = spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), pair, 0);
+    spirv_id low = spirv_part(p, pair, 0);
     spirv_id high = spirv_op(p, how, high_word(p, type, x), mask);
-    return cast_bits(p, type, spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high));
+    return cast_bits(p, type, spirv_join(p, low, high));
 }
 
 static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -290,8 +286,6 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
     }
 }
-
-// Integers --------------------------------------------------------------------------------------------------------------
 
 // Of as many bits as the number has, or more, a shift gives 0, or what the sign is.
 static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -378,8 +372,6 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
     spirv_id result = integer_operation(p, e, operand);
     return tile_type_is_bool(e->type) ? result : spirv_narrow(p, e->type, result);
 }
-
-// Conversions -----------------------------------------------------------------------------------------------------------
 
 // Subnormal halves are whole numbers times 2^-24.
 static spirv_id make_from_half(struct spirv_program *p) {
@@ -475,7 +467,7 @@ static spirv_id between_integers(struct spirv_program *p, struct tile_type to, s
     if (to.bits == 64) {
         spirv_id high = from.kind == TILE_INT ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
                                               : spirv_u32(p, 0);
-        return cast_bits(p, to, spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), x, high));
+        return cast_bits(p, to, spirv_join(p, x, high));
     }
     return spirv_narrow(p, to,
                         from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x);

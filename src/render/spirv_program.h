@@ -58,7 +58,7 @@ struct spirv_program {
     spirv_id *before;            // by binding: bytes before the argument
     spirv_id block;              // the variable of all other arguments
     spirv_id built_in[SPIRV_BUILT_INS]; // variables
-    spirv_id lane;               // number of the thread in its subgroup
+    spirv_id thread, lane;       // numbers of the thread in its group and subgroup
     spirv_id behind_loop;        // where a break goes
     spirv_id helper[SPIRV_HELPERS]; // functions
     int64_t shared;                 // bytes of the group's memory so far
@@ -77,6 +77,14 @@ static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, 
 }
 static inline spirv_id spirv_pick(struct spirv_program *p, spirv_id type, spirv_id truth, spirv_id a, spirv_id b) {
     return spirv_value(&p->m, SPIRV_Select, type, truth, a, b);
+}
+
+// A pair of words, and one of a vector or struct of them.
+static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
+    return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
+}
+static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) {
+    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which);
 }
 
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what); // false, and an error at the statement
@@ -120,6 +128,7 @@ spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct
 void spirv_find_memory(struct spirv_program *p); // of the whole kernel
 void spirv_bind_rest(struct spirv_program *p); // declares bindings that no code touched: devices count them
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a thread
+spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m); // of atomics
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m); // threads see what others wrote
 int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
 // Where an element is, from the first on.
@@ -129,11 +138,15 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
 // The same of several elements that lie behind each other, as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, spirv_id *word);
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, const spirv_id *word);
+spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place);
 // The word that an element is, or is part of: shift 0 unless it is smaller.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id *shift);
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block
 spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes); // of a value at this place in the block
 spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assertions
+
+// spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement.
+void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
 
 // spirv_statements.c --------------------------------------------------------------------------------------------------------------
 

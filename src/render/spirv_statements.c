@@ -9,8 +9,6 @@ static void compute_all(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, tile_stmt_exprs(s, root), root);
 }
 
-// Branches --------------------------------------------------------------------------------------------------------------
-
 // What stands behind a condition; 0: there is none, and nothing to close.
 static spirv_id open_if(struct spirv_program *p, spirv_id truth) {
     if (!truth)
@@ -70,21 +68,17 @@ static void close_loop(struct spirv_program *p, const struct loop *l) {
     p->behind_loop = l->outer;
 }
 
-static spirv_id operate(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
-                        spirv_id b) {
-    return spirv_combine(p, op, type, a, b);
-}
-
 static spirv_id is_inside(struct spirv_program *p, const struct tile_stmt *s, spirv_id at, spirv_id end,
                           spirv_id step) {
     struct tile_type type = s->name[0]->type;
-    spirv_id less = operate(p, TILE_LT, type, at, end), truth = spirv_bool(&p->m);
+    spirv_id less = spirv_combine(p, TILE_LT, type, at, end), truth = spirv_bool(&p->m);
     if (!step || pass_range(s->step).low > 0)
         return less;
     spirv_id zero = spirv_constant_of(p, type, 0);
-    spirv_id up = spirv_value(&p->m, SPIRV_LogicalAnd, truth, operate(p, TILE_GT, type, step, zero), less);
-    spirv_id down = spirv_value(&p->m, SPIRV_LogicalAnd, truth, operate(p, TILE_LT, type, step, zero),
-                                operate(p, TILE_GT, type, at, end));
+    spirv_id up =
+        spirv_value(&p->m, SPIRV_LogicalAnd, truth, spirv_combine(p, TILE_GT, type, step, zero), less);
+    spirv_id down = spirv_value(&p->m, SPIRV_LogicalAnd, truth, spirv_combine(p, TILE_LT, type, step, zero),
+                                spirv_combine(p, TILE_GT, type, at, end));
     return spirv_value(&p->m, SPIRV_LogicalOr, truth, up, down);
 }
 
@@ -104,7 +98,7 @@ static void count(struct spirv_program *p, const struct tile_stmt *s, int which,
         spirv_block_of(p, s->body);
     spirv_label(&p->m, l.next);
     spirv_do(&p->m, SPIRV_Store, variable,
-             operate(p, TILE_ADD, name->type, at, step ? step : spirv_constant_of(p, name->type, 1)));
+             spirv_combine(p, TILE_ADD, name->type, at, step ? step : spirv_constant_of(p, name->type, 1)));
     close_loop(p, &l);
 }
 
@@ -131,8 +125,6 @@ static void repeat_while(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_label(&p->m, l.next);
     close_loop(p, &l);
 }
-
-// Memory ----------------------------------------------------------------------------------------------------------------
 
 static expr part_of(expr value, int part) {
     return value->op == TILE_PAIR ? value->arg[part] : NULL;
@@ -276,7 +268,7 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     if (a.type.bits == 64)
         spirv_need(&p->m, SPIRV_INT64_ATOMICS);
     a.pointer = spirv_atomic_pointer(p, s->buffer, spirv_place(p, s->buffer, s->index, -1), &a.shift);
-    a.scope = spirv_u32(p, memory->where == SPIRV_STORAGE ? SPIRV_DEVICE : SPIRV_GROUP);
+    a.scope = spirv_scope(p, memory);
     if (word)
         old = spirv_value(&p->m, word, a.word, a.pointer, a.scope, spirv_u32(p, 0), value);
     else
@@ -286,14 +278,12 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     close_if(p, behind);
 }
 
-// Threads together ------------------------------------------------------------------------------------------------------
-
 static void barrier(struct spirv_program *p, const struct tile_stmt *s) {
-    enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100 };
+    enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
     if (s->scope == TILE_CLUSTER)
         spirv_fail(p, "the target has no clusters", "");
     spirv_do(&p->m, SPIRV_ControlBarrier, spirv_u32(p, SPIRV_GROUP), spirv_u32(p, SPIRV_GROUP),
-             spirv_u32(p, ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY));
+             spirv_u32(p, ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY | (p->has_matrices ? EXCHANGE : 0)));
 }
 
 static spirv_id lane_of_source(struct spirv_program *p, const struct tile_stmt *s) {
@@ -329,12 +319,10 @@ static void assertion(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_id fails = spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), spirv_of(p, s->mask));
     spirv_id behind = open_if(p, fails);
     spirv_value(&p->m, SPIRV_AtomicCompareExchange, spirv_uint(&p->m, 32), spirv_status(p),
-                spirv_u32(p, SPIRV_DEVICE), spirv_u32(p, 0), spirv_u32(p, 0),
+                spirv_scope(p, &p->memory[p->kernel->buffers]), spirv_u32(p, 0), spirv_u32(p, 0),
                 spirv_u32(p, (uint32_t)MAX_OF(s->place.line, 1)), spirv_u32(p, 0));
     close_if(p, behind);
 }
-
-// ---------------------------------------------------------------------------------------------------------------------
 
 static void one(struct spirv_program *p, const struct tile_stmt *s) {
     p->at = s;
@@ -356,6 +344,10 @@ static void one(struct spirv_program *p, const struct tile_stmt *s) {
     case TILE_WAIT: return; // no copy runs on
     case TILE_BARRIER: barrier(p, s); return;
     case TILE_SHUFFLE: shuffle(p, s); return;
+    case TILE_GEMM:
+        compute_all(p, s);
+        spirv_gemm(p, s);
+        return;
     case TILE_ASSERT: assertion(p, s); return;
     default: spirv_fail(p, "the target has no ", tile_stmt_name(s->kind)); return;
     }

@@ -45,8 +45,6 @@ spirv_id spirv_index(struct spirv_program *p, expr e) {
     return spirv_convert(p, u32, e->type, spirv_of(p, e));
 }
 
-// Nodes -----------------------------------------------------------------------------------------------------------------
-
 static void compute(struct spirv_program *p, expr e);
 
 static spirv_id load(struct spirv_program *p, expr e, int part) {

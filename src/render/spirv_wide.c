@@ -12,16 +12,8 @@ struct pair {
     spirv_id low, high;
 };
 
-static spirv_id part(struct spirv_program *p, spirv_id of, uint32_t which) {
-    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which);
-}
-
 static struct pair parts(struct spirv_program *p, spirv_id x) {
-    return (struct pair){part(p, x, 0), part(p, x, 1)};
-}
-
-static spirv_id join(struct spirv_program *p, spirv_id low, spirv_id high) {
-    return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
+    return (struct pair){spirv_part(p, x, 0), spirv_part(p, x, 1)};
 }
 
 static spirv_id pick_word(struct spirv_program *p, spirv_id truth, spirv_id a, spirv_id b) {
@@ -36,8 +28,6 @@ static spirv_id number(struct spirv_program *p, uint64_t value) {
     return spirv_constant_of(p, u64, value);
 }
 
-// Sums, products, comparisons -------------------------------------------------------------------------------------------
-
 // An instruction that gives a word and what went over it.
 static struct pair both(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
     spirv_id two = spirv_value(&p->m, how, spirv_struct_of_two(&p->m, spirv_uint(&p->m, 32)), a, b);
@@ -46,12 +36,12 @@ static struct pair both(struct spirv_program *p, enum spirv_word how, spirv_id a
 
 static spirv_id add(struct spirv_program *p, spirv_id a, spirv_id b) {
     struct pair x = parts(p, a), y = parts(p, b), low = both(p, SPIRV_IAddCarry, x.low, y.low);
-    return join(p, low.low, spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, x.high, y.high), low.high));
+    return spirv_join(p, low.low, spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, x.high, y.high), low.high));
 }
 
 static spirv_id subtract(struct spirv_program *p, spirv_id a, spirv_id b) {
     struct pair x = parts(p, a), y = parts(p, b), low = both(p, SPIRV_ISubBorrow, x.low, y.low);
-    return join(p, low.low, spirv_op(p, SPIRV_ISub, spirv_op(p, SPIRV_ISub, x.high, y.high), low.high));
+    return spirv_join(p, low.low, spirv_op(p, SPIRV_ISub, spirv_op(p, SPIRV_ISub, x.high, y.high), low.high));
 }
 
 static spirv_id negate(struct spirv_program *p, spirv_id x) {
@@ -62,7 +52,7 @@ static spirv_id multiply(struct spirv_program *p, spirv_id a, spirv_id b) {
     struct pair x = parts(p, a), y = parts(p, b), low = both(p, SPIRV_UMulExtended, x.low, y.low);
     spirv_id across = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IMul, x.low, y.high),
                                spirv_op(p, SPIRV_IMul, x.high, y.low));
-    return join(p, low.low, spirv_op(p, SPIRV_IAdd, low.high, across));
+    return spirv_join(p, low.low, spirv_op(p, SPIRV_IAdd, low.high, across));
 }
 
 static spirv_id equals(struct spirv_program *p, spirv_id a, spirv_id b) {
@@ -80,7 +70,7 @@ static spirv_id is_less(struct spirv_program *p, bool is_signed, spirv_id a, spi
 }
 
 static spirv_id is_negative(struct spirv_program *p, spirv_id x) {
-    return spirv_test(p, SPIRV_SLessThan, part(p, x, 1), spirv_u32(p, 0));
+    return spirv_test(p, SPIRV_SLessThan, spirv_part(p, x, 1), spirv_u32(p, 0));
 }
 
 static spirv_id not(struct spirv_program * p, spirv_id truth) {
@@ -90,8 +80,6 @@ static spirv_id not(struct spirv_program * p, spirv_id truth) {
 static spirv_id without_sign(struct spirv_program *p, spirv_id x) {
     return pick(p, is_negative(p, x), negate(p, x), x);
 }
-
-// Shifts ----------------------------------------------------------------------------------------------------------------
 
 // What moves from one word into the other: a shift by 32 is none, so it is done in two.
 static spirv_id carried(struct spirv_program *p, enum spirv_word how, spirv_id word, spirv_id by) {
@@ -108,25 +96,23 @@ static spirv_id move(struct spirv_program *p, spirv_id x, spirv_id by, bool is_l
         spirv_id low = spirv_op(p, SPIRV_ShiftLeftLogical, a.low, few);
         spirv_id high = spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_ShiftLeftLogical, a.high, few),
                                  carried(p, SPIRV_ShiftRightLogical, a.low, few));
-        return join(p, pick_word(p, is_many, spirv_u32(p, 0), low), pick_word(p, is_many, low, high));
+        return spirv_join(p, pick_word(p, is_many, spirv_u32(p, 0), low), pick_word(p, is_many, low, high));
     }
     enum spirv_word right = is_signed ? SPIRV_ShiftRightArithmetic : SPIRV_ShiftRightLogical;
     spirv_id high = spirv_op(p, right, a.high, few);
     spirv_id low = spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_ShiftRightLogical, a.low, few),
                             carried(p, SPIRV_ShiftLeftLogical, a.high, few));
     spirv_id rest = is_signed ? spirv_op(p, right, a.high, spirv_u32(p, 31)) : spirv_u32(p, 0);
-    return join(p, pick_word(p, is_many, high, low), pick_word(p, is_many, rest, high));
+    return spirv_join(p, pick_word(p, is_many, high, low), pick_word(p, is_many, rest, high));
 }
 
 static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) {
     bool is_left = e->op == TILE_SHL, is_signed = !is_left && e->type.kind == TILE_INT;
     spirv_id fits = is_less(p, false, operand[1], number(p, 64));
-    spirv_id by = pick_word(p, fits, part(p, operand[1], 0), spirv_u32(p, is_signed ? 63 : 0));
+    spirv_id by = pick_word(p, fits, spirv_part(p, operand[1], 0), spirv_u32(p, is_signed ? 63 : 0));
     spirv_id moved = move(p, operand[0], by, is_left, is_signed);
     return is_signed ? moved : pick(p, fits, moved, number(p, 0));
 }
-
-// Division --------------------------------------------------------------------------------------------------------------
 
 // Digit by digit, without signs; by 0 it is 0.
 static spirv_id make_divide(struct spirv_program *p) {
@@ -147,16 +133,17 @@ static spirv_id make_divide(struct spirv_program *p) {
     spirv_branch_if(m, spirv_test(p, SPIRV_INotEqual, at, spirv_u32(p, 0)), body, behind);
     spirv_label(m, body);
     spirv_id which = spirv_op(p, SPIRV_ISub, at, spirv_u32(p, 1));
-    spirv_id one = spirv_op(p, SPIRV_BitwiseAnd, part(p, move(p, h.parameter[0], which, false, false), 0),
-                            spirv_u32(p, 1));
+    spirv_id one = spirv_op(p, SPIRV_BitwiseAnd,
+                            spirv_part(p, move(p, h.parameter[0], which, false, false), 0), spirv_u32(p, 1));
     spirv_id left = move(p, spirv_load(m, type, rest), spirv_u32(p, 1), true, false);
-    left = join(p, spirv_op(p, SPIRV_BitwiseOr, part(p, left, 0), one), part(p, left, 1));
+    left = spirv_join(p, spirv_op(p, SPIRV_BitwiseOr, spirv_part(p, left, 0), one), spirv_part(p, left, 1));
     spirv_id fits = not(p, is_less(p, false, left, h.parameter[1]));
     spirv_id so_far = move(p, spirv_load(m, type, quotient), spirv_u32(p, 1), true, false);
     spirv_id last = pick_word(p, fits, spirv_u32(p, 1), spirv_u32(p, 0));
     spirv_do(m, SPIRV_Store, rest, pick(p, fits, subtract(p, left, h.parameter[1]), left));
     spirv_do(m, SPIRV_Store, quotient,
-             join(p, spirv_op(p, SPIRV_BitwiseOr, part(p, so_far, 0), last), part(p, so_far, 1)));
+             spirv_join(p, spirv_op(p, SPIRV_BitwiseOr, spirv_part(p, so_far, 0), last),
+                        spirv_part(p, so_far, 1)));
     spirv_label(m, next);
     spirv_do(m, SPIRV_Store, digit, which);
     spirv_branch(m, head);
@@ -179,8 +166,6 @@ static spirv_id divide(struct spirv_program *p, struct tile_type type, spirv_id 
     spirv_id down = subtract(p, negate(p, quotient), pick(p, is_exact, zero, number(p, 1)));
     return pick(p, equals(p, b, zero), zero, pick(p, differ, down, quotient));
 }
-
-// Ops -------------------------------------------------------------------------------------------------------------------
 
 spirv_id spirv_wide_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
     struct tile_type type = e->arg[0]->type;
@@ -211,8 +196,6 @@ spirv_id spirv_wide_operation(struct spirv_program *p, expr e, const spirv_id *o
     }
 }
 
-// Conversions -----------------------------------------------------------------------------------------------------------
-
 static spirv_id real(struct spirv_program *p, struct tile_type type, double value) {
     return spirv_constant_of(p, type, tile_bits_of(type, (union tile_value){.f = value}));
 }
@@ -230,7 +213,7 @@ static spirv_id to_f32(struct spirv_program *p, spirv_id x) {
     spirv_id by = pick_word(p, is_short, spirv_u32(p, 0), spirv_op(p, SPIRV_IAdd, top, spirv_u32(p, 1)));
     spirv_id upper = move(p, x, by, false, false), back = move(p, upper, by, true, false);
     spirv_id sticky = pick_word(p, equals(p, back, x), spirv_u32(p, 0), spirv_u32(p, 1));
-    spirv_id digits = spirv_op(p, SPIRV_BitwiseOr, part(p, upper, 0), sticky);
+    spirv_id digits = spirv_op(p, SPIRV_BitwiseOr, spirv_part(p, upper, 0), sticky);
     spirv_id scale = spirv_op(p, SPIRV_ShiftLeftLogical, spirv_op(p, SPIRV_IAdd, by, bias), spirv_u32(p, 23));
     return spirv_exact(&p->m, spirv_value(&p->m, SPIRV_FMul, type,
                                           spirv_value(&p->m, SPIRV_ConvertUToF, type, digits),
@@ -265,7 +248,7 @@ static spirv_id from_float(struct spirv_program *p, struct tile_type to, struct 
     spirv_id high = spirv_value(&p->m, SPIRV_ConvertFToU, word, times(p, from, size, 0x1p-32));
     spirv_id upper = times(p, from, spirv_value(&p->m, SPIRV_ConvertUToF, type, high), 0x1p32);
     spirv_id rest = spirv_exact(&p->m, spirv_value(&p->m, SPIRV_FSub, type, size, upper));
-    spirv_id y = join(p, spirv_value(&p->m, SPIRV_ConvertFToU, word, rest), high);
+    spirv_id y = spirv_join(p, spirv_value(&p->m, SPIRV_ConvertFToU, word, rest), high);
     y = pick(p, is_large, number(p, is_signed ? INT64_MAX : UINT64_MAX), y);
     if (!is_signed)
         return pick(p, is_below, number(p, 0), y);
@@ -280,8 +263,8 @@ spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct
     if (to.bits == 64 && from.bits == 64)
         return x;
     if (from.bits == 64)
-        return spirv_narrow(p, to, part(p, x, 0));
-    return join(p, x,
-                from.kind == TILE_INT ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
-                                      : spirv_u32(p, 0));
+        return spirv_narrow(p, to, spirv_part(p, x, 0));
+    return spirv_join(p, x,
+                      from.kind == TILE_INT ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
+                                            : spirv_u32(p, 0));
 }
