@@ -514,8 +514,8 @@ ZL_API char *zl_einsum_path(const char *subscripts, const zl_array *operands, in
 
 // Streams and devices -------------------------------------------------------------------------------------------
 
-// Default streams are on the device that ZL_DEVICE names; without it on the first GPU, where cuda comes before opencl, and on the CPU
-// where there is none. A CPU that OpenCL offers is no GPU. Which device that is, is found out when it is first needed: by an evaluation of
+// Default streams are on the device that ZL_DEVICE names; without it on the first GPU, where cuda comes before vulkan and opencl, and on the CPU
+// where there is none. A CPU that a driver offers is no GPU. Which device that is, is found out when it is first needed: by an evaluation of
 // ops that were recorded for no other stream, by the functions below, and by zl_synchronize. Before that no driver is opened.
 
 // Returns the stream that this thread records ops for. NULL and an error if ZL_DEVICE names a device that is not here.
@@ -539,7 +539,7 @@ typedef struct {
     int cores;            // compute units that we may use
     size_t memory;        // bytes
     bool is_host;         // the CPU that runs the program, also where a driver offers it as a device
-    bool is_gpu;          // computes with memory of its own: the first of these is the default device
+    bool is_gpu;          // computes with memory of its own: the first is the default device. One of all that reach a chip is: that of ZL_DEVICE, or the first
 } zl_device_info;
 
 // Fills info with the index-th device or device kind that is known; false past the last.

@@ -17,6 +17,8 @@ has_python_venv() { has_command python3 && python3 -c 'import ensurepip, venv' 2
 has_clang_sanitizers() { echo 'int main(void) { return 0; }' | clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null; }
 has_clang_program() { [ -x "$(clang -print-prog-name="$1" 2>/dev/null)" ]; } # that clang calls
 has_opencl_device() { ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1; }
+has_vulkan_device() { ls /usr/share/vulkan/icd.d/lvp_icd.*.json >/dev/null 2>&1; }
+has_vulkan_layer() { ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1; }
 has_cmake() { # 3.25 or later
     has_command cmake && printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -CV
 }
@@ -46,6 +48,10 @@ python | python3-venv        | has_python_venv
 test  | libblis4-pthread     | has_library libblis.so.4
 test  | ocl-icd-libopencl1   | has_library libOpenCL.so.1
 test  | pocl-opencl-icd      | has_opencl_device
+test  | libvulkan1           | has_library libvulkan.so.1
+test  | mesa-vulkan-drivers  | has_vulkan_device
+test  | vulkan-validationlayers | has_vulkan_layer
+test  | spirv-tools          | has_command spirv-val
 test  | rsync                | has_command rsync
 test  | ccache               | has_command ccache
 test  | dataset-fashion-mnist | has_folder /usr/share/datasets/fashion-mnist

@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 
+#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,6 +125,20 @@ bool device_is_gpu(const struct device *d, int unit) {
     return d->alloc && !(d->is_host && d->is_host(unit));
 }
 
+// Without such a file loaders find CPUs at most, and to open their drivers takes longer than all that small programs do: 30 ms and a
+// compiler in memory with PoCL (Neoverse-V1, 2026-11).
+bool device_has_gpu_file(void) {
+    static const char *const files[] = {"/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd",
+                                        "/dev/dxg",          "/dev/mali*",        "/dev/kgsl-3d*"};
+    bool found = false;
+    for (size_t i = 0; i < COUNT(files) && !found; i++) {
+        glob_t list = {0};
+        found = glob(files[i], GLOB_NOSORT, NULL, &list) == 0;
+        globfree(&list);
+    }
+    return found;
+}
+
 // The first GPU of a device, which is opened if it may have one; -1: it has none.
 static int find_gpu(int index) {
     const struct device *d = devices[index];
@@ -158,6 +173,35 @@ const struct device *device_standard(int *unit) {
     return device_check(standard) ? standard : NULL;
 }
 
+// One chip, one GPU ------------------------------------------------------------------------------------------------
+
+// Whether ZL_DEVICE names the device, or a unit of it.
+static bool is_chosen(int index) {
+    const char *name = setting_text(SETTING_DEVICE);
+    size_t len = strcspn(name, ":");
+    return len == strlen(devices[index]->name) && !strncmp(name, devices[index]->name, len);
+}
+
+// Whether a unit of the device is this chip.
+static bool has_chip(int index, const unsigned char id[DEVICE_CHIP_ID]) {
+    unsigned char other[DEVICE_CHIP_ID];
+    for (int unit = 0; devices[index]->chip && unit < device_units(index, NULL); unit++)
+        if (devices[index]->chip(unit, other) && !memcmp(id, other, sizeof other))
+            return true;
+    return false;
+}
+
+// Whether another device has the chip of a unit: the one that is chosen, else the first.
+static bool is_of_another(int index, int unit) {
+    unsigned char id[DEVICE_CHIP_ID];
+    if (is_chosen(index) || !devices[index]->chip || !devices[index]->chip(unit, id))
+        return false;
+    for (int i = 0; i < device_count(); i++)
+        if (i != index && (i < index || is_chosen(i)) && has_chip(i, id))
+            return true;
+    return false;
+}
+
 // A device without units is listed once, with the reason.
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
@@ -170,7 +214,7 @@ static bool describe(int index, int unit, zl_device_info *info) {
                              .reason = units ? "" : reason};
     if (units && devices[index]->describe)
         devices[index]->describe(unit, info);
-    info->is_gpu = units && device_is_gpu(devices[index], unit);
+    info->is_gpu = units && device_is_gpu(devices[index], unit) && !is_of_another(index, unit);
     return true;
 }
 

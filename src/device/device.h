@@ -19,7 +19,7 @@ struct segment {
     const uint8_t *needed; // per call: an output is read after the segment, so it must be stored
 };
 
-enum { DEVICE_LANES = 4 };
+enum { DEVICE_LANES = 4, DEVICE_CHIP_ID = 16 };
 
 struct device {
     const char *name;
@@ -29,6 +29,8 @@ struct device {
     // Whether the machine has hardware that could be a GPU of this device, found out without its driver, which is opened for the choice of
     // the default device only if so. NULL: the driver tells at little cost.
     bool (*has_hardware)(void);
+    // Of a driver: 16 bytes that name the unit's chip, the same for every driver that reaches it. False: not known. NULL: never.
+    bool (*chip)(int unit, unsigned char id[DEVICE_CHIP_ID]);
     bool (*is_host)(int unit); // of a driver: whether the unit is the host's CPU, asked without starting it; NULL: none is
     bool (*can)(int unit, const struct call *c);    // placement: op, dtypes, rank
     struct program *(*build)(int unit, const struct segment *s); // NULL and an error
@@ -72,6 +74,7 @@ const struct device *device_find(const char *name, int *units);
 const struct device *device_find_unit(const char *name, int *unit); // "cuda:1"; "cuda" is its first
 // Whether the unit of an open device is a GPU: it has memory of its own, and is not the host's CPU.
 bool device_is_gpu(const struct device *d, int unit);
+bool device_has_gpu_file(void); // whether the kernel has a file through which drivers of GPUs work
 // The device that programs run on unless they or ZL_DEVICE say otherwise: the first GPU, else the CPU. Opens devices until there is a GPU,
 // once per process. NULL and an error in the child of a process that opened it.
 const struct device *device_standard(int *unit);

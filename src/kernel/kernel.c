@@ -3,6 +3,7 @@
 #include "kernel/kernel.h"
 
 #include "render/render.h"
+#include "render/spirv.h"
 
 #include <string.h>
 
@@ -96,6 +97,19 @@ static const char *dialect_of(bool is_rows, const char *target) {
     return render_has_dialect(target) ? target : NULL;
 }
 
+// What a compiler gets; of code that is no text, its disassembly.
+static char *show_code(struct tile_kernel *kernel, const struct target *target) {
+    struct text code = {0}, read = {0};
+    bool good = render_kernel(&code, kernel, target);
+    if (good && target->spirv)
+        good = spirv_disassemble(&read, code.data, (size_t)code.len);
+    struct text *out = target->spirv ? &read : &code;
+    char *shown = good ? text_take(out) : NULL;
+    text_free(&code);
+    text_free(&read);
+    return shown;
+}
+
 // Changes the kernel.
 static char *show(struct tile_kernel *kernel, const char *stage) {
     if (!stage)
@@ -107,12 +121,8 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
     if (!render_find_rows(kernel, &is_rows))
         return NULL;
     const char *dialect = dialect_of(is_rows, stage);
-    struct text out = {0};
-    if (dialect && render_kernel(&out, kernel, render_target(dialect)))
-        return text_take(&out);
-    text_free(&out);
     if (dialect)
-        return NULL;
+        return show_code(kernel, render_target(dialect));
     bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(is_rows, "c")), stage);
     return done ? tile_print(kernel) : NULL;
 }

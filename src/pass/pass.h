@@ -44,6 +44,19 @@ struct target_group {
     bool is_serial;            // threads run one after the other, on a CPU: each barrier ends a loop over all of them
 };
 
+// Of a target whose code is SPIR-V: what the unit's driver says, and what was found by trying.
+struct target_spirv {
+    bool has_i64, has_f64, has_f16; // arithmetic of these
+    bool has_bytes, has_halves;     // elements of 8 and of 16 bits in storage buffers
+    bool has_small_bytes, has_small_halves; // and in shared memory: arithmetic of integers of 8 and of 16 bits
+    bool has_shared_layout;         // shared memory whose layout a module says, with elements of any size
+    bool has_exact_fma, has_exact_divide, has_exact_root; // of f32: rounded once, to the nearest
+    // Floats for which it has execution modes that round to the nearest, keep subnormal numbers, keep NaN, infinity and -0.
+    uint32_t rounds, keeps_small, keeps_special;
+    int push_bytes;    // of push constants, at most
+    uint32_t matrices; // dtypes of which subgroups multiply matrices: spirv_set_matrices
+};
+
 // What a target can say in its language, and how its loops run.
 struct target {
     const char *name; // of the language
@@ -55,6 +68,7 @@ struct target {
     bool is_vector;                // maps over unit-stride data become vector loops
     bool is_program;               // kernels of any statements: tile statements become loops
     const struct target_group *group; // NULL: a block is one thread
+    const struct target_spirv *spirv; // NULL: its code is text
     // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
     bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
     bool packs; // that unit reads parameters where they lie, rectangles of any length
@@ -66,6 +80,7 @@ struct target {
 struct target_unit {
     struct target target;
     struct target_group group; // of target
+    struct target_spirv spirv; // of target, if its language has one
 };
 void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads, int64_t shared);
 

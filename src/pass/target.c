@@ -32,6 +32,10 @@ void target_set_unit(struct target_unit *out, const struct target *language, con
     out->group = *language->group;
     out->target.unit = model;
     out->target.group = &out->group;
+    if (language->spirv) {
+        out->spirv = *language->spirv;
+        out->target.spirv = &out->spirv;
+    }
     out->group.most_threads = threads;
     out->group.most_shared = shared;
 }

@@ -47,7 +47,7 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     int64_t rows = b->ndim > 1 ? pass_number(b->shape[b->ndim - 2]) : 0;
     bool is_even = layout_is_power(row) && row >= 32 &&
                    rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
-    if (h->is_operand && is_even && !h->has_view) {
+    if (h->is_operand && is_even && !h->has_view && !g->target->spirv) {
         now->swizzle = 3;
         now->align = 1024;
     }

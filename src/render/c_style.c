@@ -1,5 +1,6 @@
 // c_style.c - renders kernels in the languages that look like C.
 
+#include "render/spirv.h"
 #include "render/style.h"
 
 #include <string.h>
@@ -74,23 +75,42 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
                        kernel->name, s->dialect->target.name);
 }
 
-bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
-                     const char *symbol) {
-    struct style s = {.out = out, .dialect = require(dialect)};
+// What is dumped of code that is no text is its disassembly.
+static void dump(const struct dialect *dialect, const struct text *out, int start) {
+    struct text read = {0};
+    if (out->failed || !pass_is_dumped(dialect->target.name))
+        return;
+    if (dialect->prelude)
+        pass_dump(dialect->target.name, out->data + start);
+    else if (spirv_disassemble(&read, out->data + start, (size_t)(out->len - start)) && !read.failed)
+        pass_dump(dialect->target.name, read.data);
+    text_free(&read);
+}
+
+static bool render_as(struct text *out, const struct tile_kernel *kernel, const struct dialect *dialect,
+                      const struct target *target, const char *symbol) {
+    struct style s = {.out = out, .dialect = dialect, .target = target};
     int start = out->len;
-    if (!s.dialect || !render(&s, kernel, symbol ? symbol : kernel->name))
+    if (!render(&s, kernel, symbol ? symbol : kernel->name))
         return false;
-    if (!out->failed)
-        pass_dump(dialect, out->data + start);
+    dump(dialect, out, start);
     return true;
 }
 
+bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
+                     const char *symbol) {
+    const struct dialect *d = require(dialect);
+    return d && render_as(out, kernel, d, &d->target, symbol);
+}
+
 bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target) {
-    if (!target || !pass_run(kernel, target, NULL) || !target_has_needs(target, kernel) ||
+    const struct dialect *d = target ? require(target->name) : NULL;
+    if (!d || !pass_run(kernel, target, NULL) || !target_has_needs(target, kernel) ||
         !group_fits(target, kernel))
         return false;
-    text_add(out, "%s\n", render_prelude(target->name));
-    return render_function(out, kernel, target->name, NULL) && !out->failed;
+    if (d->prelude)
+        text_add(out, "%s\n", d->prelude);
+    return render_as(out, kernel, d, target, NULL) && !out->failed;
 }
 
 int render_cost(const struct tile_kernel *kernel) {

@@ -49,11 +49,11 @@ static const char *const half_words[TILE_OP_COUNT] = {
     [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};
 
 // Groups of threads divide their numbers: 32 bits too.
-#define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
-#define GROUP_WORDS(halves)                                                       \
-    WORDS(halves), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}, \
-                   [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
-#define EXP2 [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}
+#define DIVISIBLE           (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
+#define PLAIN_WORDS(halves) WORDS(halves), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}
+#define GROUP_WORDS(halves) PLAIN_WORDS(halves), [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
+#define EXP2                [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}
+const struct spelling scalar_plain_words[TILE_OP_COUNT] = {PLAIN_WORDS(0)};
 const struct spelling scalar_group_words[TILE_OP_COUNT] = {GROUP_WORDS(0)};
 const struct spelling scalar_exp2_words[TILE_OP_COUNT] = {GROUP_WORDS(0), EXP2};
 const struct spelling scalar_cuda_words[TILE_OP_COUNT] = {GROUP_WORDS(HALVES), EXP2};

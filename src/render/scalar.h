@@ -6,9 +6,9 @@
 
 #include "render/style.h"
 
-// Spellings for groups of threads, which divide 32-bit numbers: without an exp2 of the target's own; with it; and with CUDA's arithmetic
-// of halves.
-extern const struct spelling scalar_group_words[TILE_OP_COUNT], scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
+// Spellings for groups of threads, which divide 32-bit numbers: of base ops alone; without an exp2 of the target's own; with it; and with
+// CUDA's arithmetic of halves.
+extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT], scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
 
 void scalar_type(struct style *s, expr e);
 void scalar_value(struct style *s, expr e, int j);

@@ -9,13 +9,14 @@ struct style {
     struct text *out;
     const struct plan *plan;
     const struct dialect *dialect;
+    const struct target *target; // of the dialect, or of a unit
     int indent;
     const char *lane; // in names of registers instead of their number; NULL: the number
 };
 
 struct dialect {
     struct target target;
-    const char *prelude;
+    const char *prelude; // NULL: its code is no text
     // The whole function of a map; of a reduction of one row (NULL: none).
     void (*map)(struct style *s, const char *symbol);
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);

@@ -1,6 +1,7 @@
 // desk.c - tile kernels of ops, run on the host.
 
 #include "device/desk.h"
+#include "device/spirv_files.h"
 #include "device/tile_trial.h"
 
 #include "device/kernels/kernels.h"
@@ -90,7 +91,7 @@ static bool renders(const struct tile_kernel *kernel) {
         if (!good)
             return false;
     }
-    return true;
+    return spirv_files_keep(kernel);
 }
 
 static void note_file(const struct tile_kernel *kernel) {

@@ -2,6 +2,7 @@
 // target `c`, which looks at every index.
 
 #include "device/desk.h"
+#include "device/spirv_files.h"
 #include "on_devices.h"
 #include "test.h"
 
@@ -315,6 +316,8 @@ static void check_files(void) {
 TEST(kernels_of_ops_in_the_interpreter) {
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
     test_setenv("ZL_TEST_KERNELS", kernels);
+    if (!spirv_files_lack())
+        test_setenv("ZL_TEST_SPIRV", test_folder());
     run_for_libraries("interpreter");
     make_patches();
     test_setenv("ZL_TEST_KERNELS", NULL);
@@ -322,6 +325,8 @@ TEST(kernels_of_ops_in_the_interpreter) {
         SKIP("this program cannot start itself (in an emulator)");
     run_ops("interpreter");
     check_files();
+    test_setenv("ZL_TEST_SPIRV", NULL);
+    spirv_files_check(test_folder());
 }
 
 TEST(kernels_of_ops_compiled_for_c) {

@@ -492,6 +492,11 @@ int cuDeviceGetName(char *out, int room, int d) {
     return 0;
 }
 
+int cuDeviceGetUuid(unsigned char *out, int d) { // as that of test/fake/vulkan.c
+    snprintf((char *)out, 16, "fake chip %d", d);
+    return 0;
+}
+
 int cuDeviceGetAttribute(int *out, int what, int d) {
     (void)d;
     *out = what == 1 ? 1024 : what == 16 ? 4 : what == 75 ? 9 : what == 76 ? 0 : what == 97 ? 227 << 10 : 0;

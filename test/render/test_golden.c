@@ -8,6 +8,7 @@
 
 #include "device/cpu/cpu.h"
 #include "render/render.h"
+#include "render/spirv.h"
 #include "zellige_tile.h"
 
 #include <stdio.h>
@@ -28,17 +29,19 @@ static struct tile_kernel *read_kernel(const char *name) {
     return kernel;
 }
 
-// The function alone.
+// The function alone; SPIR-V as a disassembly.
 static char *render(const char *name, const char *dialect) {
-    struct text out = {0};
+    struct text out = {0}, read = {0};
     struct tile_kernel *kernel = read_kernel(name);
-    bool good = kernel && CHECK(pass_run(kernel, render_target(dialect), NULL)) &&
-                CHECK(render_function(&out, kernel, dialect, NULL));
+    const struct target *target = render_target(dialect);
+    bool good = kernel && CHECK(pass_run(kernel, target, NULL)) &&
+                CHECK(render_function(&out, kernel, dialect, NULL)) &&
+                CHECK(!target->spirv || spirv_disassemble(&read, out.data, (size_t)out.len));
+    char *text = good ? text_take(target->spirv ? &read : &out) : NULL;
     tile_free(kernel);
-    if (good)
-        return text_take(&out);
     text_free(&out);
-    return NULL;
+    text_free(&read);
+    return text;
 }
 
 static void compare(const char *name, const char *dialect) {

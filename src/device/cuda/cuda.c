@@ -10,7 +10,8 @@
 extern const struct device device_cuda;
 
 enum { MARKS = 64 };
-_Static_assert((int)CUDA_LANES == (int)DEVICE_LANES, "the lane DEVICE_LANES is the one that only copies to the host");
+_Static_assert((int)CUDA_LANES == (int)DEVICE_LANES,
+               "the lane DEVICE_LANES is the one that only copies to the host");
 
 static struct unit {
     struct lock lock; // guards what is made at first use
@@ -169,6 +170,7 @@ const struct device device_cuda = {
     .name = "cuda",
     .open = open_cuda,
     .describe = describe,
+    .chip = cuda_chip,
     .can = can,
     .build = build,
     .drop = drop,

@@ -41,6 +41,7 @@ struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
     F(cuDeviceGetCount, (int *count))                                                                                  \
     F(cuDeviceGet, (cuda_ordinal *out, int at))                                                                        \
     F(cuDeviceGetName, (char *out, int room, cuda_ordinal d))                                                          \
+    F(cuDeviceGetUuid, (unsigned char *out, cuda_ordinal d))                                                           \
     F(cuDeviceGetAttribute, (int *out, int what, cuda_ordinal d))                                                      \
     F(cuDeviceTotalMem_v2, (size_t *bytes, cuda_ordinal d))                                                            \
     F(cuDevicePrimaryCtxRetain, (cuda_context *out, cuda_ordinal d))                                                   \
@@ -100,6 +101,8 @@ struct cuda_device {
     int driver;            // 13000: of CUDA 13.0
     int units;             // multiprocessors
     size_t memory;         // bytes
+    bool has_id;
+    unsigned char id[16];  // of the chip
     struct target_unit unit;
 };
 
@@ -108,6 +111,7 @@ int cuda_open(const char **reason);
 const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
 // The device, made current on this thread; NULL and an error.
 struct cuda_device *cuda_device(int unit);
+bool cuda_chip(int unit, unsigned char id[16]); // what names the chip of a device that was found; false: not known
 const struct target *cuda_target(int unit); // its record; NULL and an error
 bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
 

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { // of CUDA's header
     MOST_THREADS = 1,
@@ -58,6 +59,7 @@ static int attribute(cuda_ordinal d, int what) {
 static void describe(struct cuda_device *d) {
     if (api.cuDeviceGetName(d->name, sizeof d->name, d->ordinal))
         snprintf(d->name, sizeof d->name, "?");
+    d->has_id = !api.cuDeviceGetUuid(d->id, d->ordinal);
     api.cuDeviceTotalMem_v2(&d->memory, d->ordinal);
     api.cuDriverGetVersion(&d->driver);
     d->major = attribute(d->ordinal, MAJOR);
@@ -100,6 +102,11 @@ int cuda_open(const char **reason) {
     if (!device_count && reason)
         *reason = why_none;
     return device_count;
+}
+
+bool cuda_chip(int unit, unsigned char id[16]) {
+    memcpy(id, devices[unit].id, sizeof devices[unit].id);
+    return devices[unit].has_id;
 }
 
 const struct cuda_api *cuda_api(void) {

@@ -8,7 +8,7 @@
 #include "op/ops.h"
 
 enum { TILE_LEAST = 16, TILE_MOST = 1024 }; // elements of a tile of sort.tile, a power of 4
-enum { RADIX_TILE = 2048, RADIX_BITS = 5 };
+enum { RADIX_TILE = 2048, RADIX_BITS = 5, RADIX_SHARED = 33 << 10 }; // bytes of a group's memory
 
 struct sorting {
     const struct kernel_place *place;
@@ -77,7 +77,8 @@ static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
     int merges = 0, now = 0;
     while ((int64_t)TILE_MOST << merges < s->n)
         merges++;
-    bool by_radix = merges * RADIX_BITS >= s->bits, good = true;
+    bool by_radix = merges * RADIX_BITS >= s->bits && s->place->record->group->most_shared >= RADIX_SHARED;
+    bool good = true;
     if (!by_radix)
         good = sort_tiles(s, &room[now = 1], false, false);
     else if (s->from != room[0].key.memory)

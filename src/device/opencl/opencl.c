@@ -4,7 +4,6 @@
 #include "device/opencl/opencl.h"
 #include "device/profile.h"
 
-#include <glob.h>
 #include <stdio.h>
 
 extern const struct device device_opencl;
@@ -31,20 +30,6 @@ static struct unit {
 
 static int open_opencl(const char **reason) {
     return opencl_open(reason);
-}
-
-// Drivers of GPUs work through files of the kernel. Without such a file the loader finds CPUs at most, and to open their drivers takes
-// longer than all that small programs do: 30 ms and a compiler in memory with PoCL (Neoverse-V1, 2026-11).
-static bool has_hardware(void) {
-    static const char *const files[] = {"/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd",
-                                        "/dev/dxg",          "/dev/mali*",        "/dev/kgsl-3d*"};
-    bool found = false;
-    for (size_t i = 0; i < COUNT(files) && !found; i++) {
-        glob_t list = {0};
-        found = glob(files[i], GLOB_NOSORT, NULL, &list) == 0;
-        globfree(&list);
-    }
-    return found;
 }
 
 static bool is_host(int unit) {
@@ -247,7 +232,8 @@ const struct device device_opencl = {
     .name = "opencl",
     .open = open_opencl,
     .describe = describe,
-    .has_hardware = has_hardware,
+    .has_hardware = device_has_gpu_file,
+    .chip = opencl_chip,
     .is_host = is_host,
     .can = can,
     .build = build,

@@ -84,6 +84,8 @@ struct opencl_device {
     char identity[512]; // what compiled kernels depend on besides their text
     uint64_t memory, largest; // bytes: of the device, of one buffer
     uint32_t units, clock;    // compute units; MHz
+    bool has_id;
+    unsigned char id[16];     // of the chip
     uint64_t kind;            // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
     // Its driver, PoCL, keeps what it compiled by itself. To give code away it would compile each kernel a second time, for
     // groups of any size, so that what we keep is the text.
@@ -95,6 +97,7 @@ struct opencl_device {
 int opencl_open(const char **reason);
 const struct opencl_api *opencl_api(void); // after opencl_open gave more than 0
 uint64_t opencl_kind(int unit); // of a device that was found, which need not work
+bool opencl_chip(int unit, unsigned char id[16]); // the same; false: what names its chip is not known
 struct opencl_device *opencl_device(int unit); // NULL and an error: there is none, or it gives no queue
 const struct target *opencl_target(int unit); // its record; NULL and an error
 

@@ -23,6 +23,7 @@ enum { // of OpenCL's header
     DEVICE_NAME = 0x102B,
     DEVICE_VERSION = 0x102F,
     DEVICE_EXTENSIONS = 0x1030,
+    DEVICE_UUID = 0x106A,
     BUILD_LOG = 0x1183,
     EVENT_QUEUED = 0x1280,
     EVENT_BEGIN = 0x1282,
@@ -103,6 +104,8 @@ static void describe(struct opencl_device *d, cl_platform platform, cl_device de
     api.clGetDeviceInfo(device, DEVICE_LARGEST, sizeof d->largest, &d->largest, NULL);
     api.clGetDeviceInfo(device, DEVICE_UNITS, sizeof d->units, &d->units, NULL);
     api.clGetDeviceInfo(device, DEVICE_CLOCK, sizeof d->clock, &d->clock, NULL);
+    d->has_id = has_extension(device, "cl_khr_device_uuid") &&
+                api.clGetDeviceInfo(device, DEVICE_UUID, sizeof d->id, d->id, NULL) == CL_DONE;
     set_unit(d);
     char identity[sizeof d->identity]; // gcc 12 takes members of one element for memory that overlaps
     snprintf(identity, sizeof identity, "opencl %s %s %s %s%s", d->platform, d->name, d->version,
@@ -157,6 +160,11 @@ static bool make_queue(struct opencl_device *d) {
 
 uint64_t opencl_kind(int unit) {
     return devices[unit].kind;
+}
+
+bool opencl_chip(int unit, unsigned char id[16]) {
+    memcpy(id, devices[unit].id, sizeof devices[unit].id);
+    return devices[unit].has_id;
 }
 
 struct opencl_device *opencl_device(int unit) {

@@ -1,13 +1,10 @@
-// test_opencl_tile.c - tile kernels on OpenCL against the interpreter: every statement, layouts of fragments, edges, barriers.
-
-#define TEST_LACKS test_lacks_opencl
+// test_group_tile.c - tile kernels on OpenCL and Vulkan against the interpreter: every statement, layouts of fragments, edges, barriers.
 
 #include "on_devices.h"
 #include "tile_samples.h"
 #include "tile_trial.h"
 
 #include "base/base.h"
-#include "device/opencl/opencl.h"
 #include "tile/tile.h"
 
 #include <math.h>
@@ -142,31 +139,65 @@ static const struct sample {
      "}",
      {13},
      0},
+    // Numbers that were extended to 64 bits, compared with constants.
+    {"kernel extended(a: i32[n], u: u8[n]) -> (y: i64[n], z: i32[n]) {\n"
+     "  grid b in n {\n"
+     "    from = i64(a[b] - 4)\n"
+     "    from = where(from < 0, from + i64(n), from)\n"
+     "    y[b] = minimum(maximum(from, 0), i64(n - 1))\n"
+     "    z[b] = i32(i64(u[b]) < 3) + 2 * i32(i64(a[b] - 5) >= -1) + 4 * i32(u64(u[b]) > 200)\n"
+     "  }\n"
+     "}",
+     {100},
+     0},
 };
 
-TEST(powers_of_two_as_interpreted) {
+// Calls check for each target of groups that is here.
+static void on_targets(void (*check)(const char *target)) {
+    const char *lacks_opencl = test_lacks_opencl(), *lacks_vulkan = test_lacks_vulkan();
+    if (lacks_opencl && lacks_vulkan)
+        SKIP(lacks_opencl);
+    if (!lacks_opencl)
+        check("opencl");
+    if (!lacks_vulkan)
+        check("vulkan");
+}
+
+static void compute_powers(const char *target) {
     static const char text[] =
         "kernel powers(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(a[i] * 8) } }";
-    tile_trial(text, "opencl", (int64_t[]){1000}, 1e-5);
-    tile_trial(text, "c", (int64_t[]){1000}, 1e-5);
+    tile_trial(text, target, (int64_t[]){1000}, 1e-5);
     CHECK_ERROR(
         ZL_ERROR_SYNTAX,
         zl_kernel_parse("kernel f(a: f64[n]) -> (y: f64[n]) { map i in n { y[i] = exp2(a[i]) } }", "f"));
 }
 
-TEST(opencl_as_interpreted) {
+TEST(powers_of_two_as_interpreted) {
+    compute_powers("c");
+    on_targets(compute_powers);
+}
+
+static void run_as_interpreted(const char *target) {
     for (size_t i = 0; i < COUNT(samples); i++)
-        tile_trial(samples[i].text, "opencl", samples[i].sizes, samples[i].near);
+        tile_trial(samples[i].text, target, samples[i].sizes, samples[i].near);
 }
 
-TEST(opencl_runs_the_manual) {
-    tile_trial_of_manual("opencl");
+TEST(groups_run_as_interpreted) {
+    on_targets(run_as_interpreted);
 }
 
-TEST(opencl_assertions_fail) {
+static void run_the_manual(const char *target) {
+    tile_trial_of_manual(target);
+}
+
+TEST(groups_run_the_manual) {
+    on_targets(run_the_manual);
+}
+
+static void fail_by_assertions(const char *target) {
     static const char text[] = "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    assert a[b] >= 0, "
                                "\"negative\"\n    y[b] = sqrt(a[b])\n  }\n}";
-    zl_kernel k = zl_kernel_compile(text, "f.tile", "opencl");
+    zl_kernel k = zl_kernel_compile(text, "f.tile", target);
     zl_array a = zl_arange(-3, 3, 1, ZL_FLOAT32), out = NULL;
     REQUIRE(k);
     CHECK(!zl_kernel_call(k, 1, &a, 1, &out));
@@ -175,36 +206,44 @@ TEST(opencl_assertions_fail) {
     zl_kernel_release(k);
 }
 
+TEST(groups_fail_by_assertions) {
+    on_targets(fail_by_assertions);
+}
+
 // What a group cannot have is said before it runs.
-TEST(opencl_limits_are_errors) {
+static void have_limits(const char *target) {
     CHECK_ERROR(
         ZL_ERROR_COMPILE,
         zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 65536 { y[0] = a[0] } }",
-                          "f.tile", "opencl"));
+                          "f.tile", target));
     CHECK_HAS(test_last_error(), "65536 threads");
     CHECK_ERROR(
         ZL_ERROR_COMPILE,
         zl_kernel_compile(
             "kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[1000000000]\n s[0] = a[0] "
             "\n y[0] = s[0] } }",
-            "f.tile", "opencl"));
+            "f.tile", target));
     CHECK_HAS(test_last_error(), "4000000000 bytes of shared memory");
     CHECK_ERROR(
         ZL_ERROR_COMPILE,
         zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[n]\n s[0] = a[0] "
                           "\n y[0] = s[0] } }",
-                          "f.tile", "opencl"));
+                          "f.tile", target));
     CHECK_HAS(test_last_error(), "must be a number");
 }
 
+TEST(groups_have_limits) {
+    on_targets(have_limits);
+}
+
 // A grid has as many blocks as an integer that is passed by value says.
-TEST(opencl_grids_follow_values) {
+static void follow_values(const char *target) {
     static const char text[] =
         "kernel f(a: i32[n], most: i32) -> (y: i32[n]) {\n"
         "  grid b in ceildiv(i64(most), 4) { map i in 4 { y[b * 4 + i] = a[b * 4 + i] + 1 "
         "} }\n}";
     static const int32_t values[] = {0, 5, 64, -3};
-    zl_kernel k = zl_kernel_compile(text, "f.tile", "opencl");
+    zl_kernel k = zl_kernel_compile(text, "f.tile", target);
     REQUIRE(k);
     for (size_t v = 0; v < COUNT(values); v++) {
         int32_t a[64], y[64] = {0}, most = values[v];
@@ -220,13 +259,17 @@ TEST(opencl_grids_follow_values) {
     zl_kernel_release(k);
     CHECK_ERROR(ZL_ERROR_COMPILE,
                 zl_kernel_compile("kernel f(a: i32[n]) -> (y: i32[n]) { grid b in i64(a[0]) { y[b] = 1 } }",
-                                  "f.tile", "opencl"));
+                                  "f.tile", target));
     CHECK_HAS(test_last_error(), "integers that are passed by value");
 }
 
-TEST(opencl_kernels_are_timed) {
+TEST(grids_of_groups_follow_values) {
+    on_targets(follow_values);
+}
+
+static void are_timed(const char *target) {
     static const char text[] = "kernel twice(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2.0 } }";
-    zl_kernel k = zl_kernel_compile(text, "twice.tile", "opencl");
+    zl_kernel k = zl_kernel_compile(text, "twice.tile", target);
     float a[64] = {1}, y[64] = {0};
     int64_t n = 64;
     zl_kernel_buffer buffer[] = {{a, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
@@ -236,4 +279,8 @@ TEST(opencl_kernels_are_timed) {
     CHECK(seconds > 0 && y[0] == 2);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_time(k, 2, buffer, 0, &seconds));
     zl_kernel_release(k);
+}
+
+TEST(groups_are_timed) {
+    on_targets(are_timed);
 }

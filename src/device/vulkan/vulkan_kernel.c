@@ -1,0 +1,185 @@
+// vulkan_kernel.c - pipelines of SPIR-V modules, and what drivers made of them, for the next process.
+//
+// A pipeline depends on its words and on the size of subgroups, never on sizes of arrays or on what is bound: layouts are the same for all
+// modules with as many bindings.
+
+#include "device/vulkan/vulkan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { // of SPIR-V
+    HEADER_WORDS = 5,
+    OP_ENTRY_POINT = 15,
+    OP_DECORATE = 71,
+    DECORATION_BINDING = 33,
+    ENTRIES = 64, // of a module
+};
+
+static struct layouts {
+    struct lock lock;
+    vk_handle set[VULKAN_BUFFERS + 2], pipeline[VULKAN_BUFFERS + 2]; // by bindings
+} layouts[VULKAN_DEVICES];
+
+// Modules ----------------------------------------------------------------------------------------------------------
+
+struct module {
+    const uint32_t *word;
+    size_t words;
+    int bindings, entries;
+    const char *entry[ENTRIES]; // in the words
+};
+
+static bool is_text_in(const uint32_t *word, size_t words) {
+    return memchr(word, 0, words * sizeof *word);
+}
+
+// What its instructions say. False and an error: it is no module.
+static bool read_module(struct module *m, const char *code, size_t bytes) {
+    *m = (struct module){.word = (const uint32_t *)(const void *)code, .words = bytes / sizeof *m->word};
+    for (size_t at = HEADER_WORDS, length; at < m->words; at += length) {
+        const uint32_t *w = &m->word[at];
+        length = w[0] >> 16;
+        if (!length || length > m->words - at)
+            return error_false(ZL_ERROR_COMPILE, "vulkan: a module is cut off at word %zu", at);
+        if ((w[0] & 0xFFFF) == OP_ENTRY_POINT && length > 3 && m->entries < ENTRIES &&
+            is_text_in(&w[3], length - 3))
+            m->entry[m->entries++] = (const char *)&w[3];
+        if ((w[0] & 0xFFFF) == OP_DECORATE && length == 4 && w[2] == DECORATION_BINDING)
+            m->bindings = MAX_OF(m->bindings, (int)MIN_OF(w[3], (uint32_t)VULKAN_BUFFERS + 1) + 1);
+    }
+    return m->words > HEADER_WORDS || error_false(ZL_ERROR_COMPILE, "vulkan: a module has no words");
+}
+
+// Layouts ----------------------------------------------------------------------------------------------------------
+
+// Under the lock.
+static bool make_layouts(struct vulkan_device *d, struct layouts *l, int bindings) {
+    struct vk_binding binding[VULKAN_BUFFERS + 1];
+    for (int i = 0; i < bindings; i++)
+        binding[i] = (struct vk_binding){
+            .binding = (uint32_t)i, .kind = VK_STORAGE_BUFFER, .count = 1, .stages = VK_SHADER_COMPUTE};
+    struct vk_make_set_layout set = {.record = VK_RECORD_SET_LAYOUT,
+                                     .flags = d->api.push_set ? VK_LAYOUT_PUSHED : 0,
+                                     .bindings = (uint32_t)bindings,
+                                     .binding = binding};
+    struct vk_push_range range = {VK_SHADER_COMPUTE, 0, (uint32_t)d->unit.spirv.push_bytes};
+    struct vk_make_pipeline_layout pipeline = {.record = VK_RECORD_PIPELINE_LAYOUT,
+                                               .sets = 1,
+                                               .set = &l->set[bindings],
+                                               .ranges = 1,
+                                               .range = &range};
+    if (!l->set[bindings] &&
+        !vulkan_check(d, d->api.vkCreateDescriptorSetLayout(d->device, &set, NULL, &l->set[bindings]),
+                      "vkCreateDescriptorSetLayout"))
+        return false;
+    return l->pipeline[bindings] ||
+           vulkan_check(d, d->api.vkCreatePipelineLayout(d->device, &pipeline, NULL, &l->pipeline[bindings]),
+                        "vkCreatePipelineLayout");
+}
+
+static bool find_layouts(struct vulkan_device *d, struct vulkan_function *f) {
+    struct layouts *l = &layouts[vulkan_unit(d)];
+    uint32_t most = MIN_OF(d->stage_buffers, (uint32_t)VULKAN_BUFFERS + 1);
+    if ((uint32_t)f->bindings > most)
+        return error_false(ZL_ERROR_COMPILE, "vulkan: a kernel has %d buffers; %s has %u at most",
+                           f->bindings, d->name, most);
+    lock_take(&l->lock);
+    bool good = make_layouts(d, l, f->bindings);
+    f->set_layout = l->set[f->bindings];
+    f->layout = l->pipeline[f->bindings];
+    lock_give(&l->lock);
+    return good;
+}
+
+// Pipelines --------------------------------------------------------------------------------------------------------
+
+static bool make_pipeline(struct vulkan_device *d, vk_handle cache, vk_handle shader, const char *name,
+                          struct vulkan_function *f) {
+    struct vk_subgroup_size size = {.record = VK_RECORD_SUBGROUP_SIZE, .size = d->subgroup};
+    struct vk_make_compute make = {.record = VK_RECORD_COMPUTE_PIPELINE,
+                                   .stage = {.record = VK_RECORD_STAGE,
+                                             .next = d->subgroup ? &size : NULL,
+                                             .flags = d->subgroup ? VK_STAGE_FULL_SUBGROUPS : 0,
+                                             .stage = VK_SHADER_COMPUTE,
+                                             .shader = shader,
+                                             .name = name},
+                                   .layout = f->layout,
+                                   .base_index = -1};
+    int code = d->api.vkCreateComputePipelines(d->device, cache, 1, &make, NULL, &f->pipeline);
+    return code == VK_DONE ||
+           error_false(ZL_ERROR_COMPILE, "vulkan: the driver of %s makes no pipeline of %s: code %d", d->name,
+                       name, code);
+}
+
+// Makes pipelines of entry points, which the driver may find in data that it gave for the same words before, and appends such data to
+// *left unless that is NULL. False and an error; those that were made are there all the same.
+static bool make_pipelines(struct vulkan_device *d, const struct module *m, const char *data, size_t bytes,
+                           int count, const char *const *name, struct vulkan_function *out,
+                           struct text *left) {
+    struct vk_make_shader words = {
+        .record = VK_RECORD_SHADER, .bytes = m->words * sizeof *m->word, .code = m->word};
+    struct vk_make_cache known = {.record = VK_RECORD_PIPELINE_CACHE, .bytes = bytes, .data = data};
+    vk_handle shader = 0, cache = 0;
+    size_t room = 0;
+    bool good = vulkan_check(d, d->api.vkCreateShaderModule(d->device, &words, NULL, &shader),
+                             "vkCreateShaderModule") &&
+                vulkan_check(d, d->api.vkCreatePipelineCache(d->device, &known, NULL, &cache),
+                             "vkCreatePipelineCache");
+    for (int i = 0; i < count && good; i++) {
+        out[i] = (struct vulkan_function){.bindings = m->bindings};
+        good = find_layouts(d, &out[i]) && make_pipeline(d, cache, shader, name[i], &out[i]);
+    }
+    if (good && left && d->api.vkGetPipelineCacheData(d->device, cache, &room, NULL) == VK_DONE && room) {
+        char *got = memory_alloc(room);
+        good = got && d->api.vkGetPipelineCacheData(d->device, cache, &room, got) >= VK_DONE;
+        if (good)
+            text_bytes(left, got, (int)room);
+        memory_free(got);
+    }
+    d->api.vkDestroyPipelineCache(d->device, cache, NULL);
+    d->api.vkDestroyShaderModule(d->device, shader, NULL);
+    return good;
+}
+
+// On disk ----------------------------------------------------------------------------------------------------------
+
+// Begins what is kept: the words follow, then what the driver gave.
+struct head {
+    uint64_t module_bytes;
+};
+
+bool vulkan_compile(struct vulkan_device *d, const struct text *source, struct text *code) {
+    struct vulkan_function function[ENTRIES] = {{0}};
+    struct head head = {(uint64_t)source->len};
+    struct module m;
+    if (!read_module(&m, source->data, (size_t)source->len))
+        return false;
+    text_bytes(code, (const char *)&head, sizeof head);
+    text_bytes(code, source->data, source->len);
+    bool good = make_pipelines(d, &m, NULL, 0, m.entries, m.entry, function, code);
+    for (int i = 0; i < m.entries; i++)
+        d->api.vkDestroyPipeline(d->device, function[i].pipeline, NULL);
+    return good && !code->failed;
+}
+
+bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count, const char *const *name,
+                 struct vulkan_function **out) {
+    struct head head = {0};
+    struct module m;
+    if (bytes >= sizeof head)
+        memcpy(&head, code, sizeof head);
+    if (bytes < sizeof head || head.module_bytes > bytes - sizeof head || head.module_bytes % 4)
+        return error_false(ZL_ERROR_COMPILE, "vulkan: what is kept of a kernel is cut off");
+    const char *data = code + sizeof head + head.module_bytes;
+    struct vulkan_function *f = memory_zero(sizeof *f * (size_t)count);
+    bool good = f && read_module(&m, code + sizeof head, head.module_bytes) &&
+                make_pipelines(d, &m, data, bytes - sizeof head - head.module_bytes, count, name, f, NULL);
+    for (int i = 0; i < count && good; i++)
+        out[i] = &f[i];
+    for (int i = 0; i < count && f && !good; i++)
+        d->api.vkDestroyPipeline(d->device, f[i].pipeline, NULL);
+    if (!good)
+        memory_free(f);
+    return good;
+}

@@ -1,0 +1,184 @@
+// vulkan_tile.c - the target vulkan: tile kernels as SPIR-V on the first chip, one launch a grid.
+
+#include "device/group_kernel.h"
+#include "device/vulkan/vulkan.h"
+
+struct compiled {
+    struct group_kernel group;
+    struct vulkan_device *device;
+    struct vulkan_function **function; // one a launch
+};
+
+// Compiling --------------------------------------------------------------------------------------------------------
+
+static void release(void *compiled) {
+    struct compiled *c = compiled;
+    memory_free(c->function);
+    group_kernel_close(&c->group);
+    memory_free(c);
+}
+
+static bool compile_words(const struct text *source, struct text *code, void *context) {
+    const struct compiled *c = context;
+    return vulkan_compile(c->device, source, code);
+}
+
+static void *load_code(const char *code, size_t bytes, void *context) {
+    struct compiled *c = context;
+    int count = c->group.launches;
+    struct text *name = memory_zero(sizeof *name * (size_t)(count + 1));
+    const char **entry = memory_zero(sizeof *entry * (size_t)(count + 1));
+    bool good = name && entry;
+    for (int i = 0; i < count && good; i++) {
+        text_add(&name[i], "%s_%d", c->group.kernel->name, i);
+        good = (entry[i] = name[i].data);
+    }
+    good = good && vulkan_load(c->device, code, bytes, count, entry, c->function);
+    for (int i = 0; i < count && name; i++)
+        text_free(&name[i]);
+    memory_free(name);
+    memory_free(entry);
+    return good ? context : NULL;
+}
+
+static bool build(struct compiled *c, const struct text *source) {
+    c->function = memory_zero(sizeof *c->function * (size_t)(c->group.launches + 1));
+    return c->function &&
+           kernel_code_use(&(struct kernel_code){c->device->identity, source, compile_words, load_code, c});
+}
+
+static void *compile(struct tile_kernel *kernel, struct text *source) {
+    struct compiled *c = memory_zero(sizeof *c);
+    if (!c)
+        return NULL;
+    bool good = (c->device = vulkan_device(0)) && render_kernel(source, kernel, &c->device->unit.target) &&
+                group_kernel_open(&c->group, kernel) && build(c, source);
+    if (good)
+        return c;
+    release(c);
+    return NULL;
+}
+
+// Running ----------------------------------------------------------------------------------------------------------
+
+struct call {
+    struct compiled *c;
+    struct vulkan_device *device;
+    struct group_sizes sizes;
+    void *const *address;
+    const int64_t *symbol;
+    void **memory; // of parameters that are buffers, of rooms, of the status where there is one
+    int repeats;
+};
+
+static bool is_value(const struct call *k, int i) {
+    return tile_is_by_value(&k->c->group.kernel->parameter[i]);
+}
+
+static bool make_memory(struct call *k) {
+    const struct group_kernel *g = &k->c->group;
+    int32_t status = 0;
+    for (int i = 0; i < g->parameters; i++)
+        if (!is_value(k, i) &&
+            (!(k->memory[i] = vulkan_alloc(k->device, (size_t)k->sizes.bytes[i])) ||
+             !vulkan_write(k->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
+            return false;
+    for (int i = 0; i < g->rooms; i++)
+        if (!(k->memory[g->parameters + i] = vulkan_alloc(k->device, (size_t)k->sizes.room[i])))
+            return false;
+    void **last = &k->memory[g->parameters + g->rooms];
+    return !g->has_status || ((*last = vulkan_alloc(k->device, sizeof status)) &&
+                              vulkan_write(k->device, *last, &status, sizeof status));
+}
+
+static void list_arguments(const struct call *k, struct vulkan_launch *l) {
+    const struct group_kernel *g = &k->c->group;
+    for (int i = 0; i < g->parameters; i++)
+        if (!is_value(k, i))
+            vulkan_launch_buffer(l, k->memory[i], (uint64_t)k->sizes.bytes[i],
+                                 g->kernel->parameter[i].buffer->is_output);
+    for (int i = 0; i < g->rooms; i++)
+        vulkan_launch_buffer(l, k->memory[g->parameters + i], (uint64_t)k->sizes.room[i], true);
+    if (g->has_status)
+        vulkan_launch_buffer(l, k->memory[g->parameters + g->rooms], sizeof(int32_t), true);
+    vulkan_launch_block(l);
+    for (int i = 0; i < g->parameters; i++)
+        if (is_value(k, i))
+            vulkan_launch_value(l, k->address[i], (size_t)k->sizes.bytes[i]);
+    for (int i = 0; i < g->kernel->symbols; i++) {
+        int32_t narrow = (int32_t)k->symbol[i];
+        bool wide = g->kernel->index_bits == 64;
+        vulkan_launch_value(l, wide ? (const void *)&k->symbol[i] : &narrow,
+                            wide ? sizeof *k->symbol : sizeof narrow);
+    }
+}
+
+static bool launch_all(void *data) {
+    const struct call *k = data;
+    struct vulkan_launch l;
+    for (int turn = 0; turn < k->repeats; turn++)
+        for (int i = 0; i < k->c->group.launches; i++) {
+            vulkan_launch_begin(&l, k->c->function[i], k->sizes.groups[i]);
+            list_arguments(k, &l);
+            if (l.groups && !vulkan_launch(k->device, &l))
+                return false;
+        }
+    return true;
+}
+
+static bool read_results(const struct call *k) {
+    const struct group_kernel *g = &k->c->group;
+    int32_t status = 0;
+    for (int i = 0; i < g->parameters; i++)
+        if (!is_value(k, i) && g->kernel->parameter[i].buffer->is_output &&
+            !vulkan_read(k->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i], UINT64_MAX))
+            return false;
+    if (g->has_status &&
+        !vulkan_read(k->device, &status, k->memory[g->parameters + g->rooms], sizeof status, UINT64_MAX))
+        return false;
+    return !status || group_kernel_fail(g, status);
+}
+
+// Memory of a device that is lost stays with its driver.
+static void call_close(struct call *k) {
+    bool had_error = zl_error();
+    bool is_done = vulkan_wait(k->device, vulkan_point(k->device));
+    for (int i = 0; k->memory && is_done && i <= k->c->group.parameters + k->c->group.rooms; i++)
+        vulkan_free(k->device, k->memory[i]);
+    if (!had_error && !is_done)
+        zl_clear_error();
+    memory_free(k->memory);
+    group_sizes_close(&k->sizes);
+}
+
+// With seconds, the kernel runs once, and then so often that they are of one run.
+static bool run_timed(struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
+                      double *seconds) {
+    struct call k = {.c = c, .device = vulkan_device(0), .address = address, .symbol = symbol, .repeats = 1};
+    double ns = 0;
+    if (!k.device)
+        return false;
+    k.memory = memory_zero(sizeof *k.memory * (size_t)(c->group.parameters + c->group.rooms + 1));
+    bool good = k.memory && group_sizes_open(&k.sizes, &c->group, symbol, address) && make_memory(&k) &&
+                launch_all(&k);
+    k.repeats = repeats;
+    if (good && seconds) {
+        good = vulkan_time(k.device, launch_all, &k, &ns);
+        *seconds = ns / 1e9 / MAX_OF(repeats, 1);
+    }
+    good = good && read_results(&k);
+    call_close(&k);
+    return good;
+}
+
+static bool run(void *compiled, void *const *address, const int64_t *symbol) {
+    return run_timed(compiled, address, symbol, 0, NULL);
+}
+
+static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
+                      double *seconds) {
+    return run_timed(compiled, address, symbol, repeats, seconds);
+}
+
+const struct kernel_driver kernel_driver_vulkan = {
+    .name = "vulkan", .device = "vulkan", .compile = compile, .run = run, .time = time_runs, .free = release};

@@ -1,0 +1,545 @@
+// spirv_memory.c - memory and accesses to it.
+//
+// Storage buffers have one variable for each size of access, on the same binding. Memory of groups and threads has one variable, whose
+// elements are as small as the smallest that the memory or one of its views has; larger accesses are several. Where elements of 8
+// or 16 bits cannot be memory by themselves they are parts of words.
+
+#include "render/spirv_program.h"
+
+#include "render/program.h"
+#include "render/render.h"
+
+static spirv_id times(struct spirv_program *p, spirv_id a, uint32_t factor) {
+    return factor == 1 ? a : spirv_op(p, SPIRV_IMul, a, spirv_u32(p, factor));
+}
+
+static spirv_id plus(struct spirv_program *p, spirv_id a, uint32_t more) {
+    return more ? spirv_op(p, SPIRV_IAdd, a, spirv_u32(p, more)) : a;
+}
+
+static spirv_id shifted(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t by) {
+    return by ? spirv_op(p, how, a, spirv_u32(p, by)) : a;
+}
+
+static int log_of(int64_t n) {
+    return 63 - __builtin_clzll((uint64_t)n);
+}
+
+int spirv_item(const struct tile_buffer *b) {
+    return tile_type_is_complex(b->type) ? 4 : tile_type_bytes(b->type);
+}
+
+static struct spirv_memory *memory_of(struct spirv_program *p, const struct tile_buffer *b) {
+    return &p->memory[tile_memory_of(b)->id];
+}
+
+spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m) {
+    return spirv_u32(p, m->where != SPIRV_STORAGE ? SPIRV_GROUP
+                        : p->has_matrices         ? SPIRV_QUEUE
+                                                  : SPIRV_DEVICE);
+}
+
+bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m) {
+    return m->where == SPIRV_SHARED ||
+           (m->where == SPIRV_STORAGE && m->is_read && m->is_written && (p->has_barriers || m->has_atomics));
+}
+
+// What the kernel does with memory --------------------------------------------------------------------------------------
+
+static void note_load(expr e, void *program) {
+    struct spirv_program *p = program;
+    if (e->op == TILE_LOAD)
+        memory_of(p, e->buffer)->is_read = true;
+}
+
+static void note_piece(struct spirv_program *p, const struct tile_buffer *b) {
+    struct spirv_memory *m = memory_of(p, b);
+    int item = spirv_item(b);
+    m->piece = m->piece ? MIN_OF(m->piece, item) : item;
+    if (!b->base && (b->memory == TILE_SHARED || b->memory == TILE_REGISTER))
+        m->bytes = MAX_OF(program_size(b), tile_type_bytes(b->type));
+}
+
+static void note_statements(struct spirv_program *p, const struct tile_stmt *s) {
+    for (; s; s = s->next) {
+        struct spirv_memory *m = s->buffer ? memory_of(p, s->buffer) : NULL;
+        p->has_barriers |= s->kind == TILE_BARRIER;
+        if (s->kind == TILE_ALLOC)
+            note_piece(p, s->buffer);
+        if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
+            m->is_written = true;
+        if (s->kind == TILE_ATOMIC) {
+            int bytes = tile_type_bytes(s->buffer->type);
+            m->has_atomics = m->is_read = true;
+            m->has_small_atomics |= bytes < 4;
+            m->has_wide_atomics |= bytes == 8;
+        }
+        if (s->kind == TILE_COPY)
+            memory_of(p, s->region[0].buffer)->is_read = true;
+        if (s->kind == TILE_COPY || s->kind == TILE_FILL)
+            memory_of(p, s->region[1].buffer)->is_written = true;
+        note_statements(p, s->body);
+        note_statements(p, s->other);
+    }
+}
+
+static void bind(struct spirv_program *p, const struct tile_buffer *b, int *binding) {
+    struct spirv_memory *m = &p->memory[b->id];
+    m->where = SPIRV_STORAGE;
+    m->binding = (*binding)++;
+    m->is_known = m->has_sizes = true;
+}
+
+void spirv_find_memory(struct spirv_program *p) {
+    const struct tile_kernel *k = p->kernel;
+    int binding = 0;
+    note_statements(p, k->body);
+    p->failed |= !pass_each_node((struct tile_kernel *)(uintptr_t)k, note_load, p);
+    for (int i = 0; i < k->parameters; i++)
+        if (!tile_is_by_value(&k->parameter[i]))
+            bind(p, k->parameter[i].buffer, &binding);
+    for (const struct tile_stmt *s = k->body; s; s = s->next)
+        if (s->kind == TILE_ALLOC && !s->buffer->base)
+            bind(p, s->buffer, &binding);
+    p->memory[k->buffers] =
+        (struct spirv_memory){// of assertions
+                              .is_known = true, .where = SPIRV_STORAGE, .binding = binding,
+                              .is_read = true,  .is_written = true,     .has_atomics = true};
+}
+
+// Variables -------------------------------------------------------------------------------------------------------------
+
+static spirv_id element_type(struct spirv_program *p, int size) {
+    return size == SPIRV_WIDE_ATOMIC ? spirv_uint(&p->m, 64)
+           : size == 4               ? spirv_vector(&p->m, spirv_uint(&p->m, 32), 4)
+           : size == 3               ? spirv_pair(&p->m)
+                                     : spirv_uint(&p->m, 8 << size);
+}
+
+static spirv_id bound_variable(struct spirv_program *p, spirv_id type, int binding) {
+    spirv_id v = spirv_global(&p->m, SPIRV_STORAGE, type);
+    spirv_decorate(&p->m, v, SPIRV_SET, 1, 0);
+    spirv_decorate(&p->m, v, SPIRV_BINDING, 1, (uint32_t)binding);
+    return v;
+}
+
+// Memory of a group whose layout is ours: variables of all sizes lie over each other.
+static spirv_id shared_view(struct spirv_program *p, const struct spirv_memory *m, int size, int bytes) {
+    spirv_need(&p->m, bytes == 1   ? SPIRV_SHARED_LAYOUT_8
+                      : bytes == 2 ? SPIRV_SHARED_LAYOUT_16
+                                   : SPIRV_SHARED_LAYOUT);
+    spirv_extend(&p->m, "SPV_KHR_workgroup_memory_explicit_layout");
+    int count = (int)((m->bytes + bytes - 1) / bytes);
+    return spirv_global(&p->m, SPIRV_SHARED,
+                        spirv_block(&p->m, element_type(p, size), bytes, count, (int)m->at));
+}
+
+static spirv_id storage_view(struct spirv_program *p, const struct spirv_memory *m, int size, int bytes) {
+    if (bytes < 4)
+        spirv_need(&p->m, bytes == 1 ? SPIRV_STORAGE_8 : SPIRV_STORAGE_16);
+    spirv_id v = bound_variable(p, spirv_block(&p->m, element_type(p, size), bytes, 0, 0), m->binding);
+    if (!m->is_written)
+        spirv_decorate(&p->m, v, SPIRV_NON_WRITABLE, 0, 0);
+    else if (spirv_is_exchanged(p, m) && !p->has_matrices)
+        spirv_decorate(&p->m, v, SPIRV_COHERENT, 0, 0);
+    return v;
+}
+
+static spirv_id view_of(struct spirv_program *p, struct spirv_memory *m, int size) {
+    if (m->variable[size])
+        return m->variable[size];
+    int bytes = size == SPIRV_WIDE_ATOMIC ? 8 : 1 << size;
+    m->variable[size] =
+        m->where == SPIRV_STORAGE ? storage_view(p, m, size, bytes) : shared_view(p, m, size, bytes);
+    spirv_decorate(&p->m, m->variable[size], SPIRV_ALIASED, 0, 0);
+    return m->variable[size];
+}
+
+void spirv_bind_rest(struct spirv_program *p) {
+    for (int i = 0; i <= p->kernel->buffers; i++) {
+        struct spirv_memory *m = &p->memory[i];
+        bool is_declared =
+            m->where != SPIRV_STORAGE || (i == p->kernel->buffers && !render_has_status(p->kernel));
+        for (int size = 0; size < SPIRV_SIZES; size++)
+            is_declared |= m->variable[size] != 0;
+        if (!is_declared)
+            view_of(p, m, 2);
+    }
+}
+
+static bool lacks_small(const struct target_spirv *u, const struct spirv_memory *m) {
+    return m->has_small_atomics || !(m->piece == 1 ? u->has_small_bytes : u->has_small_halves);
+}
+
+// Of a group, or of a thread, which has small elements as whole words.
+static void declare(struct spirv_program *p, const struct tile_buffer *b) {
+    struct spirv_memory *m = memory_of(p, b);
+    bool is_shared = tile_memory_of(b)->memory == TILE_SHARED;
+    m->is_known = true;
+    m->where = is_shared ? SPIRV_SHARED : SPIRV_PRIVATE;
+    if (is_shared && p->unit->has_shared_layout) {
+        int64_t align = MAX_OF(tile_memory_of(b)->align, 16);
+        m->has_sizes = true;
+        m->at = (p->shared + align - 1) / align * align;
+        p->shared = m->at + m->bytes;
+        return;
+    }
+    m->is_packed = is_shared && m->piece < 4 && lacks_small(p->unit, m);
+    int64_t count = (m->bytes + m->piece - 1) / m->piece;
+    int size = log_of(m->piece);
+    if (m->is_packed || (!is_shared && size < 2)) {
+        count = m->is_packed ? (m->bytes + 3) / 4 : count;
+        size = 2;
+    } else if (size < 2)
+        spirv_need(&p->m, size == 0 ? SPIRV_INT8 : SPIRV_INT16);
+    if (m->has_wide_atomics && m->piece != 8)
+        spirv_fail(p, "memory with atomics of 64 bits has no views of smaller elements: ", b->text);
+    else if (m->has_wide_atomics)
+        size = SPIRV_WIDE_ATOMIC;
+    spirv_id type = spirv_array(&p->m, element_type(p, size), count);
+    m->variable[size] = is_shared ? spirv_global(&p->m, SPIRV_SHARED, type) : spirv_local(&p->m, type);
+}
+
+void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b) {
+    if (b->stride || program_size(b) < 0 || program_size(b) > PROGRAM_STACK)
+        spirv_fail(p, "the size of memory of a thread must be a number, of 4 MiB at most: ", b->text);
+    else
+        declare(p, b);
+}
+
+static struct spirv_memory *known(struct spirv_program *p, const struct tile_buffer *b) {
+    struct spirv_memory *m = memory_of(p, b);
+    if (!m->is_known)
+        declare(p, b);
+    return m;
+}
+
+// The variable that accesses of so many bytes go to; where it has larger or smaller elements, that size.
+static spirv_id variable_of(struct spirv_program *p, const struct tile_buffer *b, int *size) {
+    struct spirv_memory *m = known(p, b);
+    const struct target_spirv *u = p->unit;
+    if (m->has_sizes) {
+        bool is_lacking = m->where == SPIRV_STORAGE && !(*size == 0 ? u->has_bytes : u->has_halves);
+        *size = *size < 2 && (is_lacking || m->has_small_atomics) ? 2 : *size;
+        return view_of(p, m, *size);
+    }
+    for (*size = 0; *size + 1 < SPIRV_SIZES && !m->variable[*size];)
+        ++*size;
+    return m->variable[*size];
+}
+
+static spirv_id pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id variable, int size,
+                        spirv_id at) {
+    const struct spirv_memory *m = memory_of(p, b);
+    spirv_id type = spirv_pointer(&p->m, m->where, element_type(p, size));
+    return m->has_sizes ? spirv_value(&p->m, SPIRV_AccessChain, type, variable, spirv_u32(p, 0), at)
+                        : spirv_value(&p->m, SPIRV_AccessChain, type, variable, at);
+}
+
+// Places ----------------------------------------------------------------------------------------------------------------
+
+static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int from,
+                       int to) {
+    spirv_id sum = 0;
+    for (int i = from; i < to; i++) {
+        int64_t stride = program_stride(b, i);
+        if (index[i]->op == TILE_CONST && !index[i]->bits)
+            continue;
+        spirv_id at = spirv_index(p, index[i]);
+        at = stride < 0 ? spirv_op(p, SPIRV_IMul, at, p->stride[b->id * TILE_DIMS + i])
+                        : times(p, at, (uint32_t)stride);
+        sum = sum ? spirv_op(p, SPIRV_IAdd, sum, at) : at;
+    }
+    return sum ? sum : spirv_u32(p, 0);
+}
+
+// at ^ ((at >> row & 7) << vector)
+static spirv_id swizzle(struct spirv_program *p, spirv_id at, spirv_id row, int vector) {
+    spirv_id low = spirv_op(p, SPIRV_BitwiseAnd, row, spirv_u32(p, 7));
+    return spirv_op(p, SPIRV_BitwiseXor, at, shifted(p, SPIRV_ShiftLeftLogical, low, (uint32_t)vector));
+}
+
+// As swizzled of program_values.c.
+static spirv_id swizzled(struct spirv_program *p, const struct tile_buffer *b, const expr *index) {
+    int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
+    int width = log_of(128 / bytes), vector = log_of(16 / bytes);
+    spirv_id stack = b->ndim > 2 ? offset(p, b, index, 0, b->ndim - 2) : spirv_u32(p, 0), in;
+    if (program_has_panels(b)) {
+        spirv_id row = spirv_index(p, index[last - 1]), column = spirv_index(p, index[last]);
+        spirv_id panel = shifted(p, SPIRV_ShiftRightLogical, column, (uint32_t)width);
+        panel = times(p, panel, (uint32_t)(pass_number(b->shape[last - 1]) << width));
+        spirv_id within = spirv_op(p, SPIRV_BitwiseAnd, column, spirv_u32(p, (1u << width) - 1));
+        in = spirv_op(p, SPIRV_IAdd, panel, shifted(p, SPIRV_ShiftLeftLogical, row, (uint32_t)width));
+        in = spirv_op(p, SPIRV_IAdd, in, swizzle(p, within, row, vector));
+    } else {
+        in = offset(p, b, index, MAX_OF(last - 1, 0), b->ndim);
+        in = swizzle(p, in, shifted(p, SPIRV_ShiftRightLogical, in, (uint32_t)width), vector);
+    }
+    return spirv_op(p, SPIRV_IAdd, stack, in);
+}
+
+spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part) {
+    spirv_id at = b->swizzle ? swizzled(p, b, index) : offset(p, b, index, 0, b->ndim);
+    return part < 0 ? at : plus(p, times(p, at, 2), (uint32_t)part);
+}
+
+// Arguments -------------------------------------------------------------------------------------------------------------
+
+spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
+    enum spirv_class where = p->layout.is_in_buffer ? SPIRV_STORAGE : SPIRV_PUSH;
+    if (!p->block) {
+        spirv_id type =
+            spirv_block(&p->m, spirv_uint(&p->m, 32), 4, p->layout.is_in_buffer ? 0 : p->layout.bytes / 4, 0);
+        p->block = p->layout.is_in_buffer ? bound_variable(p, type, p->layout.bindings)
+                                          : spirv_global(&p->m, where, type);
+        if (p->layout.is_in_buffer)
+            spirv_decorate(&p->m, p->block, SPIRV_NON_WRITABLE, 0, 0);
+    }
+    spirv_id at = spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, where, spirv_uint(&p->m, 32)),
+                              p->block, spirv_u32(p, 0), word);
+    return spirv_load(&p->m, spirv_uint(&p->m, 32), at);
+}
+
+spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes) {
+    spirv_id low = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
+    if (bytes < 4) // what lies behind it may be anything
+        return spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, (1u << 8 * bytes) - 1));
+    return bytes == 8 ? spirv_join(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
+}
+
+// Bits of a word from a byte on that has this number within it.
+static spirv_id part_of_word(struct spirv_program *p, spirv_id word, spirv_id byte, int bytes) {
+    spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8);
+    return spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, word, shift),
+                    spirv_u32(p, (1u << 8 * bytes) - 1));
+}
+
+static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
+    int bytes = spirv_item(b), first = spirv_layout_parameter(p->kernel, b->parameter) / 4;
+    spirv_id byte = times(p, place, (uint32_t)bytes);
+    spirv_id at = plus(p, shifted(p, SPIRV_ShiftRightLogical, byte, 2), (uint32_t)first);
+    spirv_id low = spirv_argument(p, at);
+    return bytes == 8  ? spirv_join(p, low, spirv_argument(p, plus(p, at, 1)))
+           : bytes < 4 ? part_of_word(p, low, byte, bytes)
+                       : low;
+}
+
+// In Vulkan's memory model what threads exchange is said where it is accessed.
+enum { NON_PRIVATE = 0x20 };
+static bool is_non_private(struct spirv_program *p, const struct tile_buffer *b) {
+    return p->has_matrices && spirv_is_exchanged(p, memory_of(p, b));
+}
+
+// One element of a variable.
+static spirv_id load_element(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, int size,
+                             spirv_id at) {
+    spirv_id from = pointer(p, b, v, size, at), type = element_type(p, size);
+    spirv_id x = is_non_private(p, b) ? spirv_value(&p->m, SPIRV_Load, type, from, NON_PRIVATE)
+                                      : spirv_load(&p->m, type, from);
+    if (size == SPIRV_WIDE_ATOMIC)
+        return spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
+    return size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
+}
+
+static void store_element(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, int size,
+                          spirv_id at, spirv_id bits) {
+    if (size == SPIRV_WIDE_ATOMIC)
+        bits = spirv_value(&p->m, SPIRV_Bitcast, element_type(p, size), bits);
+    else if (size < 2)
+        bits = spirv_value(&p->m, SPIRV_UConvert, element_type(p, size), bits);
+    if (is_non_private(p, b))
+        spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits, NON_PRIVATE);
+    else
+        spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits);
+}
+
+// Where an element of so many bytes is in a variable, with what lies before the argument.
+static spirv_id element_place(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
+                              int bytes) {
+    struct spirv_memory *m = memory_of(p, b);
+    if (m->where != SPIRV_STORAGE)
+        return place;
+    spirv_id before = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], (uint32_t)log_of(bytes));
+    return spirv_op(p, SPIRV_IAdd, place, before);
+}
+
+// Accesses to parts of words: where the unit has no elements of that size.
+static bool is_part(const struct spirv_program *p, const struct tile_buffer *b, int size, int bytes) {
+    const struct spirv_memory *m = &p->memory[tile_memory_of(b)->id];
+    return bytes < 4 && size == 2 && (m->has_sizes || m->is_packed);
+}
+
+static spirv_id read_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
+                          int bytes) {
+    spirv_id byte = times(p, place, (uint32_t)bytes);
+    spirv_id word = load_element(p, b, v, 2, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
+    return part_of_word(p, word, byte, bytes);
+}
+
+// Two atomics: other threads write the rest of the word.
+static void write_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
+                       int bytes, spirv_id bits) {
+    spirv_id byte = times(p, place, (uint32_t)bytes), type = spirv_uint(&p->m, 32), none = spirv_u32(p, 0),
+             scope = spirv_scope(p, memory_of(p, b));
+    spirv_id at = pointer(p, b, v, 2, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
+    spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8),
+             mask = spirv_u32(p, (1u << 8 * bytes) - 1);
+    spirv_id hole = spirv_op(p, SPIRV_ShiftLeftLogical, mask, shift);
+    spirv_id part = spirv_op(p, SPIRV_ShiftLeftLogical, spirv_op(p, SPIRV_BitwiseAnd, bits, mask), shift);
+    spirv_value(&p->m, SPIRV_AtomicAnd, type, at, scope, none, spirv_value(&p->m, SPIRV_Not, type, hole));
+    spirv_value(&p->m, SPIRV_AtomicOr, type, at, scope, none, part);
+}
+
+// Words of `bytes` bytes from pieces of `each`; fewer than 4 are one word.
+static void join(struct spirv_program *p, const spirv_id *piece, int each, int bytes, spirv_id *word) {
+    for (int at = 0, i = 0; at < bytes; at += each, i++) {
+        if (each == 8) {
+            word[at / 4] = spirv_part(p, piece[i], 0);
+            word[at / 4 + 1] = spirv_part(p, piece[i], 1);
+        } else if (at % 4 == 0)
+            word[at / 4] = piece[i];
+        else
+            word[at / 4] = spirv_op(p, SPIRV_BitwiseOr, word[at / 4],
+                                    shifted(p, SPIRV_ShiftLeftLogical, piece[i], (uint32_t)(at % 4 * 8)));
+    }
+}
+
+static spirv_id cut(struct spirv_program *p, const spirv_id *word, int at, int each) {
+    if (each == 8)
+        return spirv_join(p, word[at / 4], word[at / 4 + 1]);
+    if (each == 4)
+        return word[at / 4];
+    return spirv_op(p, SPIRV_BitwiseAnd,
+                    shifted(p, SPIRV_ShiftRightLogical, word[at / 4], (uint32_t)(at % 4 * 8)),
+                    spirv_u32(p, (1u << 8 * each) - 1));
+}
+
+// A variable of memory of groups and threads: bytes of its elements, and where those of an access begin.
+struct pieces {
+    spirv_id variable, first;
+    int size, each, count;
+};
+
+static struct pieces pieces_of(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int item,
+                               int bytes) {
+    struct pieces c = {.each = memory_of(p, b)->piece};
+    c.variable = variable_of(p, b, &c.size);
+    c.count = bytes / c.each;
+    c.first = times(p, place, (uint32_t)(item / c.each));
+    return c;
+}
+
+void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
+                      spirv_id *word) {
+    struct spirv_memory *m = known(p, b);
+    int item = spirv_item(b), size = log_of(bytes);
+    if (m->has_sizes && bytes >= 4) {
+        spirv_id v = variable_of(p, b, &size);
+        spirv_id at = element_place(p, b, place, item);
+        at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
+        spirv_id x = load_element(p, b, v, size, at);
+        for (int i = 0; i < bytes / 4; i++)
+            word[i] = bytes == 4 ? x : spirv_part(p, x, (uint32_t)i);
+        return;
+    }
+    struct pieces c = pieces_of(p, b, place, item, bytes);
+    spirv_id piece[16];
+    for (int i = 0; i < c.count; i++)
+        piece[i] = m->is_packed ? read_part(p, b, c.variable, plus(p, c.first, (uint32_t)i), c.each)
+                                : load_element(p, b, c.variable, c.size, plus(p, c.first, (uint32_t)i));
+    join(p, piece, c.each, bytes, word);
+}
+
+void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
+                       const spirv_id *word) {
+    struct spirv_memory *m = known(p, b);
+    int item = spirv_item(b), size = log_of(bytes);
+    if (m->has_sizes && bytes >= 4) {
+        spirv_id v = variable_of(p, b, &size);
+        spirv_id at = element_place(p, b, place, item);
+        at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
+        store_element(p, b, v, size, at,
+                      bytes == 4 ? word[0]
+                                 : spirv_value_list(&p->m, SPIRV_CompositeConstruct, element_type(p, size),
+                                                    bytes / 4, word));
+        return;
+    }
+    struct pieces c = pieces_of(p, b, place, item, bytes);
+    for (int i = 0; i < c.count; i++) {
+        spirv_id at = plus(p, c.first, (uint32_t)i), bits = cut(p, word, i * c.each, c.each);
+        if (m->is_packed)
+            write_part(p, b, c.variable, at, c.each, bits);
+        else
+            store_element(p, b, c.variable, c.size, at, bits);
+    }
+}
+
+// Where a mask is false, the first element is read, which is there.
+spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
+    int bytes = spirv_item(b), size = log_of(bytes);
+    if (b->memory == TILE_TABLE)
+        return read_table(
+            p, b,
+            mask ? spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, place, spirv_u32(p, 0))
+                 : place);
+    struct spirv_memory *m = known(p, b);
+    spirv_id at = element_place(p, b, place, bytes);
+    if (mask)
+        at = spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, at, spirv_u32(p, 0));
+    spirv_id v = variable_of(p, b, &size);
+    if (is_part(p, b, size, bytes) && (m->has_sizes || m->piece == bytes))
+        return read_part(p, b, v, at, bytes);
+    if (m->has_sizes || m->piece == bytes)
+        return load_element(p, b, v, size, at);
+    spirv_id word[SPIRV_VECTOR];
+    spirv_read_words(p, b, at, bytes, word);
+    return bytes == 8 ? spirv_join(p, word[0], word[1]) : word[0];
+}
+
+void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits) {
+    struct spirv_memory *m = known(p, b);
+    int bytes = spirv_item(b), size = log_of(bytes);
+    spirv_id at = element_place(p, b, place, bytes), v = variable_of(p, b, &size);
+    if (is_part(p, b, size, bytes) && (m->has_sizes || m->piece == bytes))
+        write_part(p, b, v, at, bytes, bits);
+    else if (m->has_sizes || m->piece == bytes)
+        store_element(p, b, v, size, at, bits);
+    else {
+        spirv_id word[] = {bits, 0};
+        if (bytes == 8) {
+            word[0] = spirv_part(p, bits, 0);
+            word[1] = spirv_part(p, bits, 1);
+        }
+        spirv_write_words(p, b, at, bytes, word);
+    }
+}
+
+spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
+    int bytes = spirv_item(b), size = log_of(bytes);
+    spirv_id v = variable_of(p, b, &size);
+    if (1 << size != bytes)
+        spirv_fail(p, "memory that is read as matrices has no elements of another size: ", b->text);
+    return pointer(p, b, v, size, element_place(p, b, place, bytes));
+}
+
+spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
+                              spirv_id *shift) {
+    int bytes = spirv_item(b), size = bytes == 8 ? SPIRV_WIDE_ATOMIC : 2;
+    spirv_id at = element_place(p, b, place, bytes), v = variable_of(p, b, &size);
+    *shift = 0;
+    if (bytes < 4) {
+        spirv_id byte = times(p, at, (uint32_t)bytes);
+        *shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8);
+        at = shifted(p, SPIRV_ShiftRightLogical, byte, 2);
+    }
+    if (size != (bytes == 8 ? SPIRV_WIDE_ATOMIC : 2) || (bytes >= 4 && memory_of(p, b)->is_packed))
+        spirv_fail(p, "memory with atomics has no views of smaller elements: ", b->text);
+    return pointer(p, b, v, size, at);
+}
+
+spirv_id spirv_status(struct spirv_program *p) {
+    struct spirv_memory *m = &p->memory[p->kernel->buffers];
+    spirv_id at = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], 2);
+    return spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, SPIRV_STORAGE, spirv_uint(&p->m, 32)),
+                       view_of(p, m, 2), spirv_u32(p, 0), at);
+}

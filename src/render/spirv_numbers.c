@@ -1,0 +1,491 @@
+// spirv_numbers.c - one op on values: arithmetic, comparisons, conversions. What the unit does not round once, to the nearest, is computed
+// in f64, or in parts.
+
+#include "render/spirv_program.h"
+
+static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, f64 = {TILE_FLOAT, 64, 1}, u32 = {TILE_UINT, 32, 1};
+
+static spirv_id choose(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
+                       spirv_id b) {
+    return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
+}
+
+static spirv_id cast_bits(struct spirv_program *p, struct tile_type to, spirv_id x) {
+    return spirv_value(&p->m, SPIRV_Bitcast, spirv_type(p, to), x);
+}
+
+static spirv_id real(struct spirv_program *p, enum spirv_word how, struct tile_type type, spirv_id a,
+                     spirv_id b) {
+    return spirv_exact(&p->m, spirv_value(&p->m, how, spirv_type(p, type), a, b));
+}
+
+spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint64_t bits) {
+    if (tile_type_is_bool(type))
+        return spirv_truth(&p->m, bits != 0);
+    if (spirv_is_pair(p, type)) {
+        spirv_id part[] = {spirv_u32(p, (uint32_t)bits), spirv_u32(p, (uint32_t)(bits >> 32))};
+        return spirv_composite(&p->m, spirv_pair(&p->m), 2, part);
+    }
+    if (type.kind == TILE_INT && type.bits < 32 && bits >> (type.bits - 1))
+        bits |= ~UINT64_C(0) << type.bits;
+    return spirv_constant(&p->m, spirv_type(p, type), type.bits == 64 ? 64 : 32,
+                          type.bits == 64 ? bits : (uint32_t)bits);
+}
+
+spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id x) {
+    if (type.bits >= 32)
+        return x;
+    return type.kind == TILE_INT ? spirv_value(&p->m, SPIRV_BitFieldSExtract, spirv_uint(&p->m, 32), x,
+                                               spirv_u32(p, 0), spirv_u32(p, type.bits))
+                                 : spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, (1u << type.bits) - 1));
+}
+
+// By its bits: units need not tell by comparisons.
+static spirv_id is_nan(struct spirv_program *p, struct tile_type type, spirv_id x) {
+    if (type.bits == 64) // of these they do
+        return spirv_test(p, SPIRV_FUnordNotEqual, x, x);
+    spirv_id size = spirv_op(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), spirv_u32(p, 0x7fffffff));
+    return spirv_test(p, SPIRV_UGreaterThan, size, spirv_u32(p, 0x7f800000));
+}
+
+static spirv_id high_word(struct spirv_program *p, struct tile_type type, spirv_id x) {
+    if (type.bits == 32)
+        return cast_bits(p, u32, x);
+    spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
+    return spirv_part(p, pair, 1);
+}
+
+static spirv_id is_negative(struct spirv_program *p, struct tile_type type, spirv_id x) {
+    return spirv_test(p, SPIRV_SLessThan, high_word(p, type, x), spirv_u32(p, 0));
+}
+
+void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count,
+                     const struct tile_type *type) {
+    spirv_id types[3];
+    for (int i = 0; i < count; i++)
+        types[i] = spirv_type(p, type[i]);
+    spirv_function_open(&p->m, &h->function, spirv_type(p, result), count, types, h->parameter);
+}
+
+spirv_id spirv_close_help(struct spirv_program *p, struct spirv_help *h, spirv_id result) {
+    spirv_function_close(&p->m, result);
+    return h->function.id;
+}
+
+spirv_id spirv_call(struct spirv_program *p, spirv_id function, struct tile_type type, int count,
+                    const spirv_id *operand) {
+    spirv_id all[4] = {function};
+    for (int i = 0; i < count; i++)
+        all[1 + i] = operand[i];
+    return spirv_value_list(&p->m, SPIRV_FunctionCall, spirv_type(p, type), count + 1, all);
+}
+
+// Sums and products with what rounding took from them: their value is exactly result + rest.
+static spirv_id rest_of_sum(struct spirv_program *p, struct tile_type t, spirv_id a, spirv_id b,
+                            spirv_id sum) {
+    spirv_id of_b = real(p, SPIRV_FSub, t, sum, a), of_a = real(p, SPIRV_FSub, t, sum, of_b);
+    return real(p, SPIRV_FAdd, t, real(p, SPIRV_FSub, t, a, of_a), real(p, SPIRV_FSub, t, b, of_b));
+}
+
+// x as a number of half its digits, and the rest.
+static void split(struct spirv_program *p, struct tile_type t, spirv_id x, spirv_id *high, spirv_id *low) {
+    double factor = t.bits == 64 ? 0x1p27 + 1 : 0x1p12 + 1;
+    spirv_id scale = spirv_constant_of(p, t, tile_bits_of(t, (union tile_value){.f = factor}));
+    spirv_id scaled = real(p, SPIRV_FMul, t, x, scale);
+    *high = real(p, SPIRV_FSub, t, scaled, real(p, SPIRV_FSub, t, scaled, x));
+    *low = real(p, SPIRV_FSub, t, x, *high);
+}
+
+static spirv_id rest_of_product(struct spirv_program *p, struct tile_type t, spirv_id a, spirv_id b,
+                                spirv_id product) {
+    spirv_id a_high, a_low, b_high, b_low;
+    split(p, t, a, &a_high, &a_low);
+    split(p, t, b, &b_high, &b_low);
+    spirv_id rest = real(p, SPIRV_FSub, t, real(p, SPIRV_FMul, t, a_high, b_high), product);
+    rest = real(p, SPIRV_FAdd, t, rest, real(p, SPIRV_FMul, t, a_high, b_low));
+    rest = real(p, SPIRV_FAdd, t, rest, real(p, SPIRV_FMul, t, a_low, b_high));
+    return real(p, SPIRV_FAdd, t, rest, real(p, SPIRV_FMul, t, a_low, b_low));
+}
+
+// The sum of two numbers, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to
+// it, or a rounding to fewer digits, then rounds as the exact sum would.
+static spirv_id round_to_odd(struct spirv_program *p, struct tile_type t, spirv_id sum, spirv_id rest) {
+    spirv_id zero = spirv_constant_of(p, t, 0), type = spirv_uint(&p->m, 32), high = 0, low;
+    spirv_id has_rest =
+        spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), spirv_test(p, SPIRV_FOrdLessThan, rest, zero),
+                    spirv_test(p, SPIRV_FOrdGreaterThan, rest, zero));
+    if (t.bits == 64) {
+        spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), sum);
+        low = spirv_value(&p->m, SPIRV_CompositeExtract, type, pair, 0);
+        high = spirv_value(&p->m, SPIRV_CompositeExtract, type, pair, 1);
+    } else
+        low = cast_bits(p, u32, sum);
+    spirv_id is_even =
+        spirv_test(p, SPIRV_IEqual, spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, 1)), spirv_u32(p, 0));
+    spirv_id is_outwards = spirv_value(&p->m, SPIRV_LogicalEqual, spirv_bool(&p->m), is_negative(p, t, sum),
+                                       is_negative(p, t, rest));
+    spirv_id moves = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), has_rest, is_even);
+    spirv_id borrows = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m),
+                                   spirv_test(p, SPIRV_IEqual, low, spirv_u32(p, 0)),
+                                   spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), is_outwards));
+    spirv_id next =
+        spirv_op(p, SPIRV_IAdd, low, choose(p, u32, is_outwards, spirv_u32(p, 1), spirv_u32(p, UINT32_MAX)));
+    if (t.bits == 32)
+        return choose(p, t, moves, cast_bits(p, t, next), sum);
+    spirv_id top = spirv_op(p, SPIRV_ISub, high, choose(p, u32, borrows, spirv_u32(p, 1), spirv_u32(p, 0)));
+    spirv_id pair = spirv_join(p, next, top);
+    return choose(p, t, moves, cast_bits(p, t, pair), sum);
+}
+
+// a * b is exact in f64.
+static spirv_id make_fma_in_f64(struct spirv_program *p) {
+    struct spirv_help h;
+    spirv_id wide[3];
+    spirv_open_help(p, &h, f32, 3, (struct tile_type[]){f32, f32, f32});
+    for (int i = 0; i < 3; i++)
+        wide[i] = spirv_convert(p, f64, f32, h.parameter[i]);
+    spirv_id product = real(p, SPIRV_FMul, f64, wide[0], wide[1]);
+    spirv_id sum = real(p, SPIRV_FAdd, f64, product, wide[2]);
+    sum = round_to_odd(p, f64, sum, rest_of_sum(p, f64, product, wide[2], sum));
+    return spirv_close_help(p, &h, spirv_convert(p, f32, f64, sum));
+}
+
+// Boldo and Melquiond's: of the parts, the small ones are added as an odd number. Where a part overflows, so that there is no
+// number, the plain ops are close enough.
+static spirv_id make_fma(struct spirv_program *p, struct tile_type t) {
+    struct spirv_help h;
+    spirv_open_help(p, &h, t, 3, (struct tile_type[]){t, t, t});
+    spirv_id a = h.parameter[0], b = h.parameter[1], c = h.parameter[2];
+    spirv_id product = real(p, SPIRV_FMul, t, a, b), low = rest_of_product(p, t, a, b, product);
+    spirv_id first = real(p, SPIRV_FAdd, t, c, low), first_rest = rest_of_sum(p, t, c, low, first);
+    spirv_id second = real(p, SPIRV_FAdd, t, product, first);
+    spirv_id second_rest = rest_of_sum(p, t, product, first, second);
+    spirv_id small = real(p, SPIRV_FAdd, t, first_rest, second_rest);
+    small = round_to_odd(p, t, small, rest_of_sum(p, t, first_rest, second_rest, small));
+    spirv_id exact = real(p, SPIRV_FAdd, t, second, small);
+    return spirv_close_help(p, &h,
+                            choose(p, t, is_nan(p, t, exact), real(p, SPIRV_FAdd, t, product, c), exact));
+}
+
+static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, const spirv_id *operand) {
+    bool is_wide = type.bits == 64;
+    spirv_id *helper = &p->helper[is_wide ? SPIRV_HELP_WIDE_FMA : SPIRV_HELP_FMA];
+    if (p->unit->has_exact_fma)
+        return spirv_exact(&p->m, spirv_glsl(&p->m, SPIRV_FMA, spirv_type(p, type), 3, operand));
+    if (!*helper)
+        *helper = !is_wide && p->unit->has_f64 ? make_fma_in_f64(p) : make_fma(p, type);
+    return spirv_call(p, *helper, type, 3, operand);
+}
+
+// Signed division that rounds down: by 0 it is 0, by -1 it wraps around.
+static spirv_id make_divide(struct spirv_program *p, struct tile_type t) {
+    struct spirv_help h;
+    spirv_open_help(p, &h, t, 2, (struct tile_type[]){t, t});
+    spirv_id a = h.parameter[0], b = h.parameter[1], type = spirv_type(p, t);
+    spirv_id zero = spirv_constant_of(p, t, 0), one = spirv_constant_of(p, t, 1),
+             minus = spirv_constant_of(p, t, t.bits == 64 ? UINT64_MAX : UINT32_MAX);
+    spirv_id is_zero = spirv_test(p, SPIRV_IEqual, b, zero), is_minus = spirv_test(p, SPIRV_IEqual, b, minus);
+    spirv_id is_odd = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), is_zero, is_minus);
+    spirv_id by = choose(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
+    spirv_id rest =
+        spirv_value(&p->m, SPIRV_ISub, type, a, spirv_value(&p->m, SPIRV_IMul, type, quotient, by));
+    spirv_id differ =
+        spirv_value(&p->m, SPIRV_LogicalNotEqual, spirv_bool(&p->m), spirv_test(p, SPIRV_SLessThan, a, zero),
+                    spirv_test(p, SPIRV_SLessThan, b, zero));
+    spirv_id is_less = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), differ,
+                                   spirv_test(p, SPIRV_INotEqual, rest, zero));
+    quotient = choose(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
+    quotient = choose(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
+    return spirv_close_help(p, &h, choose(p, t, is_zero, zero, quotient));
+}
+
+static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *operand) {
+    spirv_id type = spirv_type(p, e->type);
+    if (e->type.kind == TILE_INT) {
+        spirv_id *helper = &p->helper[e->type.bits == 64 ? SPIRV_HELP_WIDE_DIVIDE : SPIRV_HELP_DIVIDE];
+        if (!*helper)
+            *helper = make_divide(p, e->type);
+        return spirv_call(p, *helper, e->type, 2, operand);
+    }
+    if (pass_certain_range(e->arg[1]).low > 0)
+        return spirv_value(&p->m, SPIRV_UDiv, type, operand[0], operand[1]);
+    spirv_id zero = spirv_constant_of(p, e->type, 0), is_zero = spirv_test(p, SPIRV_IEqual, operand[1], zero);
+    spirv_id by = choose(p, e->type, is_zero, spirv_constant_of(p, e->type, 1), operand[1]);
+    return choose(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
+}
+
+// A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
+static spirv_id in_f64(struct spirv_program *p, expr e, const spirv_id *operand) {
+    spirv_id wide[2], result;
+    for (int i = 0; i < e->args; i++)
+        wide[i] = spirv_convert(p, f64, f32, operand[i]);
+    result = e->op == TILE_DIV ? real(p, SPIRV_FDiv, f64, wide[0], wide[1])
+                               : spirv_glsl(&p->m, SPIRV_SQRT, spirv_type(p, f64), 1, wide);
+    return spirv_convert(p, f32, f64, result);
+}
+
+static bool is_inexact(const struct spirv_program *p, expr e) {
+    bool is_exact = e->op == TILE_DIV ? p->unit->has_exact_divide : p->unit->has_exact_root;
+    return e->type.bits == 32 && !is_exact && p->unit->has_f64;
+}
+
+// NaN before all, and -0 before 0.
+static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
+                        spirv_id b) {
+    bool is_max = op == TILE_MAX;
+    spirv_id is_equal = spirv_test(p, SPIRV_FOrdEqual, a, b), sign = is_negative(p, type, is_max ? b : a);
+    spirv_id first = spirv_test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
+    first = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), first,
+                        spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), is_equal, sign));
+    first = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), first, is_nan(p, type, a));
+    return choose(p, type, first, a, b);
+}
+
+// The sign alone, by bits: units need not keep that of 0.
+static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id x) {
+    enum spirv_word how = op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd;
+    if (type.bits == 16)
+        return spirv_op(p, how, x, spirv_u32(p, op == TILE_NEG ? 0x8000 : 0x7fff));
+    spirv_id mask = spirv_u32(p, op == TILE_NEG ? 0x80000000 : 0x7fffffff);
+    if (type.bits == 32)
+        return cast_bits(p, type, spirv_op(p, how, cast_bits(p, u32, x), mask));
+    spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
+    spirv_id low = spirv_part(p, pair, 0);
+    spirv_id high = spirv_op(p, how, high_word(p, type, x), mask);
+    return cast_bits(p, type, spirv_join(p, low, high));
+}
+
+static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
+    struct tile_type type = e->arg[0]->type;
+    spirv_id t = spirv_type(p, type);
+    switch (e->op) {
+    case TILE_NEG:
+    case TILE_ABS: return of_sign(p, e->op, type, operand[0]);
+    case TILE_ADD: return real(p, SPIRV_FAdd, type, operand[0], operand[1]);
+    case TILE_SUB: return real(p, SPIRV_FSub, type, operand[0], operand[1]);
+    case TILE_MUL: return real(p, SPIRV_FMul, type, operand[0], operand[1]);
+    case TILE_DIV:
+        return is_inexact(p, e) ? in_f64(p, e, operand) : real(p, SPIRV_FDiv, type, operand[0], operand[1]);
+    case TILE_SQRT:
+        return is_inexact(p, e) ? in_f64(p, e, operand) : spirv_glsl(&p->m, SPIRV_SQRT, t, 1, operand);
+    case TILE_FLOOR: return spirv_glsl(&p->m, SPIRV_FLOOR, t, 1, operand);
+    case TILE_CEIL: return spirv_glsl(&p->m, SPIRV_CEIL, t, 1, operand);
+    case TILE_RINT: return spirv_glsl(&p->m, SPIRV_ROUND_EVEN, t, 1, operand);
+    case TILE_TRUNC: return spirv_glsl(&p->m, SPIRV_TRUNC, t, 1, operand);
+    case TILE_MAX:
+    case TILE_MIN: return extreme(p, e->op, type, operand[0], operand[1]);
+    case TILE_EQ: return spirv_test(p, SPIRV_FOrdEqual, operand[0], operand[1]);
+    case TILE_NE:
+        return operand[0] == operand[1] ? is_nan(p, type, operand[0])
+                                        : spirv_test(p, SPIRV_FUnordNotEqual, operand[0], operand[1]);
+    case TILE_LT: return spirv_test(p, SPIRV_FOrdLessThan, operand[0], operand[1]);
+    case TILE_LE: return spirv_test(p, SPIRV_FOrdLessThanEqual, operand[0], operand[1]);
+    case TILE_GT: return spirv_test(p, SPIRV_FOrdGreaterThan, operand[0], operand[1]);
+    case TILE_GE: return spirv_test(p, SPIRV_FOrdGreaterThanEqual, operand[0], operand[1]);
+    case TILE_FMA: return multiply_add(p, type, operand);
+    default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
+    }
+}
+
+// Of as many bits as the number has, or more, a shift gives 0, or what the sign is.
+static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) {
+    bool is_signed = e->op == TILE_SHR && e->type.kind == TILE_INT;
+    spirv_id t = spirv_type(p, e->type), by = operand[1];
+    enum spirv_word how = e->op == TILE_SHL ? SPIRV_ShiftLeftLogical
+                          : is_signed       ? SPIRV_ShiftRightArithmetic
+                                            : SPIRV_ShiftRightLogical;
+    if (e->arg[1]->op == TILE_CONST && e->arg[1]->bits < e->type.bits)
+        return spirv_value(&p->m, how, t, operand[0], by);
+    spirv_id fits = spirv_test(p, SPIRV_ULessThan, by, spirv_constant_of(p, e->type, e->type.bits));
+    by = choose(p, e->type, fits, by, spirv_constant_of(p, e->type, is_signed ? e->type.bits - 1 : 0));
+    spirv_id moved = spirv_value(&p->m, how, t, operand[0], by);
+    return is_signed ? moved : choose(p, e->type, fits, moved, spirv_constant_of(p, e->type, 0));
+}
+
+static enum spirv_word comparison(enum tile_op op, bool is_signed) {
+    switch (op) {
+    case TILE_EQ: return SPIRV_IEqual;
+    case TILE_NE: return SPIRV_INotEqual;
+    case TILE_LT: return is_signed ? SPIRV_SLessThan : SPIRV_ULessThan;
+    case TILE_LE: return is_signed ? SPIRV_SLessThanEqual : SPIRV_ULessThanEqual;
+    case TILE_MAX:
+    case TILE_GT: return is_signed ? SPIRV_SGreaterThan : SPIRV_UGreaterThan;
+    case TILE_GE: return is_signed ? SPIRV_SGreaterThanEqual : SPIRV_UGreaterThanEqual;
+    case TILE_MIN: return is_signed ? SPIRV_SLessThan : SPIRV_ULessThan;
+    default: return 0;
+    }
+}
+
+static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
+    struct tile_type type = e->arg[0]->type;
+    spirv_id t = spirv_type(p, type), a = operand[0], b = operand[1], zero = spirv_constant_of(p, type, 0);
+    enum spirv_word compares = comparison(e->op, type.kind == TILE_INT);
+    switch (e->op) {
+    case TILE_NEG: return spirv_value(&p->m, SPIRV_ISub, t, zero, a);
+    case TILE_ABS:
+        return choose(p, type, spirv_test(p, SPIRV_SLessThan, a, zero),
+                      spirv_value(&p->m, SPIRV_ISub, t, zero, a), a);
+    case TILE_NOT: return spirv_value(&p->m, SPIRV_Not, t, a);
+    case TILE_ADD: return spirv_value(&p->m, SPIRV_IAdd, t, a, b);
+    case TILE_SUB: return spirv_value(&p->m, SPIRV_ISub, t, a, b);
+    case TILE_MUL: return spirv_value(&p->m, SPIRV_IMul, t, a, b);
+    case TILE_AND: return spirv_value(&p->m, SPIRV_BitwiseAnd, t, a, b);
+    case TILE_OR: return spirv_value(&p->m, SPIRV_BitwiseOr, t, a, b);
+    case TILE_XOR: return spirv_value(&p->m, SPIRV_BitwiseXor, t, a, b);
+    case TILE_SHL:
+    case TILE_SHR: return shift(p, e, operand);
+    case TILE_FLOORDIV: return floor_divide(p, e, operand);
+    case TILE_MAX:
+    case TILE_MIN: return choose(p, type, spirv_test(p, compares, a, b), a, b);
+    default: break;
+    }
+    if (compares)
+        return spirv_test(p, compares, a, b);
+    spirv_fail(p, "the target has no form of ", tile_op_name(e->op));
+    return a;
+}
+
+static spirv_id truth_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
+    switch (e->op) {
+    case TILE_AND: return spirv_test(p, SPIRV_LogicalAnd, operand[0], operand[1]);
+    case TILE_OR: return spirv_test(p, SPIRV_LogicalOr, operand[0], operand[1]);
+    case TILE_XOR: return spirv_test(p, SPIRV_LogicalNotEqual, operand[0], operand[1]);
+    case TILE_NOT: return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), operand[0]);
+    default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
+    }
+}
+
+spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
+    struct tile_type type = e->arg[0]->type;
+    if (e->op == TILE_SELECT || e->op == TILE_RARE)
+        return choose(p, e->type, operand[0], operand[1], operand[2]);
+    if (e->op == TILE_BITCAST)
+        return spirv_from_bits(p, e->type, spirv_to_bits(p, type, operand[0]));
+    if (e->op == TILE_CAST)
+        return spirv_convert(p, e->type, type, operand[0]);
+    if (tile_type_is_bool(type))
+        return truth_operation(p, e, operand);
+    if (tile_type_is_float(type))
+        return float_operation(p, e, operand);
+    if (spirv_is_pair(p, type))
+        return spirv_wide_operation(p, e, operand);
+    spirv_id result = integer_operation(p, e, operand);
+    return tile_type_is_bool(e->type) ? result : spirv_narrow(p, e->type, result);
+}
+
+// Subnormal halves are whole numbers times 2^-24.
+static spirv_id make_from_half(struct spirv_program *p) {
+    struct spirv_help h;
+    spirv_open_help(p, &h, f32, 1, &u32);
+    spirv_id x = h.parameter[0], rest = spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, 0x7fff));
+    spirv_id sign = spirv_op(p, SPIRV_ShiftLeftLogical,
+                             spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, 0x8000)), spirv_u32(p, 16));
+    spirv_id wide = spirv_op(p, SPIRV_ShiftLeftLogical, rest, spirv_u32(p, 13));
+    spirv_id normal = spirv_op(p, SPIRV_IAdd, wide, spirv_u32(p, 112u << 23));
+    spirv_id small = spirv_value(&p->m, SPIRV_ConvertUToF, spirv_type(p, f32), rest);
+    small = cast_bits(p, u32, real(p, SPIRV_FMul, f32, small, spirv_constant_of(p, f32, 103u << 23)));
+    spirv_id quiet = choose(p, u32, spirv_test(p, SPIRV_UGreaterThan, rest, spirv_u32(p, 0x7c00)),
+                            spirv_u32(p, 0x400000), spirv_u32(p, 0));
+    spirv_id large =
+        spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_BitwiseOr, wide, spirv_u32(p, 0x7f800000)), quiet);
+    spirv_id bits = choose(p, u32, spirv_test(p, SPIRV_ULessThan, rest, spirv_u32(p, 0x400)), small, normal);
+    bits = choose(p, u32, spirv_test(p, SPIRV_UGreaterThanEqual, rest, spirv_u32(p, 0x7c00)), large, bits);
+    return spirv_close_help(p, &h, cast_bits(p, f32, spirv_op(p, SPIRV_BitwiseOr, bits, sign)));
+}
+
+// Small ones are rounded by adding 1/2, whose last digit is theirs.
+static spirv_id make_to_half(struct spirv_program *p) {
+    struct spirv_help h;
+    spirv_open_help(p, &h, u32, 1, &f32);
+    spirv_id all = cast_bits(p, u32, h.parameter[0]),
+             bits = spirv_op(p, SPIRV_BitwiseAnd, all, spirv_u32(p, 0x7fffffff));
+    spirv_id sign = spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, all, spirv_u32(p, 16)),
+                             spirv_u32(p, 0x8000));
+    spirv_id sum = real(p, SPIRV_FAdd, f32, cast_bits(p, f32, bits), spirv_constant_of(p, f32, 0x3f000000));
+    spirv_id small = spirv_op(p, SPIRV_ISub, cast_bits(p, u32, sum), spirv_u32(p, 0x3f000000));
+    spirv_id cut = spirv_op(p, SPIRV_ShiftRightLogical, bits, spirv_u32(p, 13));
+    spirv_id nan = spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_BitwiseAnd, cut, spirv_u32(p, 0x3ff)),
+                            spirv_u32(p, 0x7e00));
+    spirv_id up = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_BitwiseAnd, cut, spirv_u32(p, 1)),
+                           spirv_u32(p, 0xfff - 0x38000000u));
+    spirv_id normal =
+        spirv_op(p, SPIRV_ShiftRightLogical, spirv_op(p, SPIRV_IAdd, bits, up), spirv_u32(p, 13));
+    spirv_id large = choose(p, u32, spirv_test(p, SPIRV_UGreaterThan, bits, spirv_u32(p, 0x7f800000)), nan,
+                            spirv_u32(p, 0x7c00));
+    spirv_id half =
+        choose(p, u32, spirv_test(p, SPIRV_ULessThan, bits, spirv_u32(p, 0x38800000)), small, normal);
+    half =
+        choose(p, u32, spirv_test(p, SPIRV_UGreaterThanEqual, bits, spirv_u32(p, 0x47800000)), large, half);
+    return spirv_close_help(p, &h, spirv_op(p, SPIRV_BitwiseOr, half, sign));
+}
+
+static spirv_id make_to_brain(struct spirv_program *p) {
+    struct spirv_help h;
+    spirv_open_help(p, &h, u32, 1, &f32);
+    spirv_id bits = cast_bits(p, u32, h.parameter[0]), sixteen = spirv_u32(p, 16);
+    spirv_id last =
+        spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, bits, sixteen), spirv_u32(p, 1));
+    spirv_id rounded = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, bits, spirv_u32(p, 0x7fff)), last);
+    spirv_id nan = spirv_op(p, SPIRV_BitwiseOr, bits, spirv_u32(p, 0x400000));
+    bits = choose(p, u32, is_nan(p, f32, h.parameter[0]), nan, rounded);
+    return spirv_close_help(p, &h, spirv_op(p, SPIRV_ShiftRightLogical, bits, sixteen));
+}
+
+static spirv_id between_halves(struct spirv_program *p, struct tile_type to, struct tile_type from,
+                               spirv_id x) {
+    static spirv_id (*const make[])(struct spirv_program *) = {make_from_half, make_to_half, make_to_brain};
+    if (from.kind == TILE_BFLOAT)
+        return cast_bits(p, f32, spirv_op(p, SPIRV_ShiftLeftLogical, x, spirv_u32(p, 16)));
+    int which = tile_type_is_half(from) ? 0 : to.kind == TILE_BFLOAT ? 2 : 1;
+    spirv_id *helper = &p->helper[SPIRV_HELP_FROM_HALF + which];
+    if (!*helper)
+        *helper = make[which](p);
+    return spirv_call(p, *helper, to, 1, &x);
+}
+
+// Saturating; NaN gives 0. What a conversion gives outside of the bounds is not looked at.
+static spirv_id to_integer(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x) {
+    bool is_signed = to.kind == TILE_INT;
+    double most = is_signed ? (to.bits == 64 ? 0x1p63 : 0x1p31) : (to.bits == 64 ? 0x1p64 : 0x1p32);
+    uint64_t ones = to.bits == 64 ? UINT64_MAX : UINT32_MAX, sign = UINT64_C(1) << (to.bits - 1);
+    spirv_id high = spirv_constant_of(p, from, tile_bits_of(from, (union tile_value){.f = most})),
+             low = spirv_constant_of(p, from,
+                                     tile_bits_of(from, (union tile_value){.f = is_signed ? -most : 0}));
+    spirv_id y = spirv_value(&p->m, is_signed ? SPIRV_ConvertFToS : SPIRV_ConvertFToU, spirv_type(p, to), x);
+    y = choose(p, to, spirv_test(p, SPIRV_FOrdGreaterThanEqual, x, high),
+               spirv_constant_of(p, to, is_signed ? sign - 1 : ones), y);
+    y = choose(p, to, spirv_test(p, SPIRV_FOrdLessThanEqual, x, low),
+               spirv_constant_of(p, to, is_signed ? sign : 0), y);
+    return choose(p, to, is_nan(p, from, x), spirv_constant_of(p, to, 0), y);
+}
+
+// A sign is made by hand: Mesa 22 takes what was converted, and then compared with a constant, for a number without one.
+static spirv_id between_integers(struct spirv_program *p, struct tile_type to, struct tile_type from,
+                                 spirv_id x) {
+    if (to.bits == 64 && from.bits == 64)
+        return x;
+    if (to.bits == 64) {
+        spirv_id high = from.kind == TILE_INT ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
+                                              : spirv_u32(p, 0);
+        return cast_bits(p, to, spirv_join(p, x, high));
+    }
+    return spirv_narrow(p, to,
+                        from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x);
+}
+
+spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x) {
+    if (tile_type_equal(to, from))
+        return x;
+    if (spirv_is_pair(p, to) || spirv_is_pair(p, from))
+        return spirv_wide_convert(p, to, from, x);
+    if (tile_type_is_half(to) || tile_type_is_half(from))
+        return between_halves(p, to, from, x);
+    if (tile_type_is_integer(to) && tile_type_is_integer(from))
+        return between_integers(p, to, from, x);
+    if (tile_type_is_integer(to))
+        return to_integer(p, to, from, x);
+    enum spirv_word how = tile_type_is_float(from) ? SPIRV_FConvert
+                          : from.kind == TILE_INT  ? SPIRV_ConvertSToF
+                                                   : SPIRV_ConvertUToF;
+    return spirv_value(&p->m, how, spirv_type(p, to), x);
+}

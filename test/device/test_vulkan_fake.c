@@ -1,0 +1,132 @@
+// test_vulkan_fake.c - what the Vulkan device does when its driver fails, under the driver of test/fake.
+
+static const char *lacks_fake(void);
+#define TEST_LACKS lacks_fake
+
+#include "on_devices.h"
+#include "vulkan_add.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ELEMENTS = 1000, OUT_OF_MEMORY = VK_NO_DEVICE_MEMORY };
+
+static struct {
+    void (*fail)(const char *function, int after, int code);
+    int64_t (*calls)(void);
+} fake;
+
+// The driver may be loaded without being the one that is used.
+static const char *lacks_fake(void) {
+    static const char *const names[] = {ZL_BUILD_DIR "/fake/libvulkan.so.fake", NULL};
+    void *library = library_open(names);
+    const struct library_symbol symbols[] = {{"fake_fail", (void **)(void *)&fake.fail},
+                                             {"fake_calls", (void **)(void *)&fake.calls}};
+    return library && library_bind(library, symbols, COUNT(symbols), NULL) && vulkan_open(NULL) &&
+                   !strncmp(vulkan_chip(0)->name, "fake", 4)
+               ? NULL
+               : "its driver is that of test/fake: device/test_vulkan:behind_other_drivers runs it so";
+}
+
+// Its output is what device/test_vulkan:one_chip_is_one_gpu looks at.
+TEST(lists_gpus) {
+    zl_device_info info;
+    for (int i = 0; zl_device(i, &info); i++)
+        if (info.is_gpu)
+            printf("%s %d is a GPU\n", info.device, info.unit);
+}
+
+// Memory, copies both ways and launches, with as much as the ring holds at once. Whether all of it worked.
+static bool do_all(struct vulkan_device *d) {
+    uint32_t many = 5 << 20;
+    void *x = vulkan_zeros(d, ELEMENTS), *y = vulkan_zeros(d, ELEMENTS), *z = vulkan_zeros(d, many);
+    bool good = x && y && z;
+    for (uint32_t i = 0; i < 120 && good; i++)
+        good = vulkan_add(d, i % 2 ? y : x, i % 2 ? x : y, ELEMENTS, 1);
+    good = good && vulkan_add(d, z, z, ELEMENTS, 5);
+    good = good && vulkan_last(d, x, ELEMENTS) == 120 && vulkan_last(d, z, ELEMENTS) == 5 &&
+           vulkan_last(d, z, many) == 0;
+    vulkan_wait(d, vulkan_point(d));
+    vulkan_free(d, x);
+    vulkan_free(d, y);
+    vulkan_free(d, z);
+    return good;
+}
+
+// Before anything else was made: whatever call fails, there is an error, and the next attempt works.
+TEST(any_call_may_fail) {
+    struct vulkan_device *d = vulkan_device(0);
+    REQUIRE(d);
+    int failures = 0, more = 1;
+    for (int at = 1; more; at++) {
+        int64_t before = fake.calls();
+        fake.fail("", at, OUT_OF_MEMORY);
+        bool good = do_all(d);
+        more = fake.calls() - before >= at;
+        failures += !good;
+        CHECK(good == !zl_error());
+        zl_clear_error();
+        vulkan_good(0);
+        zl_clear_error();
+        fake.fail("", 0, 0);
+        if (at % 8 == 0)
+            CHECK(do_all(d));
+    }
+    CHECK(failures > 10);
+    CHECK(do_all(d));
+}
+
+TEST(a_pipeline_that_cannot_be_made_is_an_error) {
+    struct vulkan_device *d = vulkan_device(0);
+    struct text source = {0}, code = {0};
+    REQUIRE(d);
+    text_bytes(&source, (const char *)vulkan_add_words, 4 * 290);
+    fake.fail("vkCreateComputePipelines", 1, -13);
+    CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_compile(d, &source, &code));
+    text_free(&code);
+    code = (struct text){0};
+    CHECK(vulkan_compile(d, &source, &code));
+    text_free(&source);
+    text_free(&code);
+}
+
+// Arrays that needed what failed have the error; others, and the next attempt, work.
+TEST(arrays_have_the_errors) {
+    static const struct {
+        const char *function;
+        int code;
+    } given[] = {{"vkCreateComputePipelines", -13},
+                 {"vkQueueSubmit", OUT_OF_MEMORY},
+                 {"vkEndCommandBuffer", OUT_OF_MEMORY},
+                 {"vkBeginCommandBuffer", OUT_OF_MEMORY}};
+    test_setenv("ZL_CACHE_DIR", test_folder());
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("vulkan"));
+    for (size_t i = 0; i < COUNT(given); i++) {
+        zl_array x = zl_arange(0, 10 + (double)i, 1, ZL_FLOAT32);
+        CHECK(zl_eval(x));
+        fake.fail(given[i].function, 1, given[i].code);
+        zl_array y = i ? zl_add(x, x) : zl_sinh(x); // of which nobody has made a pipeline
+        bool good = zl_eval(y) && zl_data(y);
+        fake.fail("", 0, 0);
+        CHECK(!good && zl_error());
+        zl_clear_error();
+        CHECK_EQ_F64(zl_item(zl_sum(zl_add(x, x))), (9.0 + (double)i) * (10 + (double)i));
+    }
+    zl_scope_end(scope);
+    test_setenv("ZL_CACHE_DIR", NULL);
+}
+
+// The last: nothing works on it any more.
+TEST(z_lost_device_is_an_error) {
+    struct vulkan_device *d = vulkan_device(0);
+    REQUIRE(d);
+    void *x = vulkan_zeros(d, ELEMENTS);
+    REQUIRE(x && vulkan_add(d, x, x, ELEMENTS, 1));
+    fake.fail("vkWaitSemaphores", 1, VK_LOST);
+    CHECK_ERROR(ZL_ERROR_DEVICE, vulkan_wait(d, vulkan_point(d)));
+    CHECK_HAS(test_last_error(), "lost");
+    CHECK_ERROR(ZL_ERROR_DEVICE, vulkan_device(0));
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    CHECK_EQ_F64(zl_item(zl_add(zl_scalar(1), zl_scalar(2))), 3);
+    zl_scope_end(scope);
+}

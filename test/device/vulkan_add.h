@@ -1,0 +1,16 @@
+// vulkan_add.h - a kernel for tests of the Vulkan device that need no renderer.
+
+#ifndef VULKAN_ADD_H
+#define VULKAN_ADD_H
+
+#include "device/vulkan/vulkan.h"
+
+// A module of SPIR-V: y[i] = x[i] + k for i < n, in groups of 64 threads; the block holds n, then k.
+extern const uint32_t vulkan_add_words[];
+
+struct vulkan_function *vulkan_add_function(struct vulkan_device *d); // NULL and an error
+bool vulkan_add(struct vulkan_device *d, const void *from, const void *to, uint32_t n, uint32_t k); // to = from + k; false and an error
+void *vulkan_zeros(struct vulkan_device *d, uint32_t n); // memory for n words that are 0; NULL and an error
+uint32_t vulkan_last(struct vulkan_device *d, const void *memory, uint32_t n); // the last of n words; all ones and an error
+
+#endif

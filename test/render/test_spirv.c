@@ -1,0 +1,212 @@
+// test_spirv.c - kernels as SPIR-V: what spirv-val says of them, where arguments lie, and what their disassembly says.
+
+#include "device/spirv_files.h"
+#include "test.h"
+
+#include "kernel/kernel.h"
+#include "render/render.h"
+#include "render/spirv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct tile_kernel *parse(const char *text) {
+    struct tile_kernel *k = tile_parse(text, "sample");
+    if (!CHECK(k))
+        test_note("%s", zl_error() ? zl_error() : "?");
+    return k;
+}
+
+// Statements, ops and dtypes; each kernel for itself.
+static const char *const samples[] = {
+    // Every kind of op, in each dtype that has it.
+    "kernel floats(a: f32[n], b: f32[n], w: f64[n]) -> (y: f32[n], z: f64[n]) {\n"
+    "  map i in n {\n"
+    "    y[i] = select(a[i] < b[i], sqrt(abs(a[i])) / b[i], fma(a[i], b[i], floor(-a[i])))\n"
+    "    z[i] = fma(w[i], maximum(w[i], abs(w[i])), sqrt(w[i])) + f64(a[i])\n"
+    "  }\n}\n",
+    "kernel integers(a: i8[n], b: u16[n], c: i64[n], d: u64[n]) -> (y: i8[n], z: i64[n], w: u16[n], v: "
+    "u64[n]) {\n"
+    "  map i in n {\n"
+    "    y[i] = a[i] * a[i] - abs(a[i]) + i8(b[i])\n"
+    "    z[i] = c[i] // i64(a[i]) + (c[i] >> i64(b[i])) % c[i]\n"
+    "    w[i] = (b[i] << b[i]) ^ b[i] | 3\n"
+    "    v[i] = d[i] // u64(b[i]) * minimum(d[i], u64(c[i]))\n"
+    "  }\n}\n",
+    "kernel halves(a: f16[n], b: bf16[n]) -> (y: f16[n], z: bf16[n], t: bool[n]) {\n"
+    "  map i in n {\n"
+    "    y[i] = a[i] * f16(b[i]) + exp(a[i])\n"
+    "    z[i] = bf16(a[i]) - abs(b[i])\n"
+    "    t[i] = (a[i] != a[i]) | (b[i] > 0.0)\n"
+    "  }\n}\n",
+    "kernel complex(a: c64[n]) -> (y: c64[n]) {\n  map i in n { y[i] = exp(a[i]) * a[i] }\n}\n",
+};
+
+TEST(spirv_of_samples_is_valid) {
+    if (spirv_files_lack())
+        SKIP(spirv_files_lack());
+    test_setenv("ZL_TEST_SPIRV", test_folder());
+    for (size_t i = 0; i < COUNT(samples); i++) {
+        struct tile_kernel *k = parse(samples[i]);
+        if (k && !CHECK(spirv_files_keep(k)))
+            test_note("%s: %s", k->name, zl_error() ? zl_error() : "?");
+        zl_clear_error();
+        tile_free(k);
+    }
+    test_setenv("ZL_TEST_SPIRV", NULL);
+    spirv_files_check(test_folder());
+}
+
+TEST(spirv_of_kernels_is_valid) {
+    if (spirv_files_lack())
+        SKIP(spirv_files_lack());
+    test_setenv("ZL_TEST_SPIRV", test_folder());
+    for (const struct kernel_text *t = kernel_texts; t->name; t++) {
+        struct tile_kernel *k = tile_parse(t->text, t->name);
+        if (CHECK(k) && !CHECK(spirv_files_keep(k)))
+            test_note("%s: %s", t->name, zl_error() ? zl_error() : "?");
+        zl_clear_error();
+        tile_free(k);
+    }
+    test_setenv("ZL_TEST_SPIRV", NULL);
+    spirv_files_check(test_folder());
+}
+
+// Arguments -------------------------------------------------------------------------------------------------------------
+
+static const char *const arguments =
+    "kernel arguments(a: f32[n], s: f16, t: table i64[2, 3], b: u8[n], c: f64) -> (y: f32[n]) {\n"
+    "  global room: i32[n]\n"
+    "  map i in n { room[i] = i32(b[i]) }\n"
+    "  map i in n {\n"
+    "    assert room[i] >= 0, \"small\"\n"
+    "    y[i] = a[i] * f32(s) + f32(t[1, 2]) + f32(c) + f32(room[i])\n"
+    "  }\n"
+    "}\n";
+
+// Bindings a, b, y, the room, assertions; then the number of groups, s, t, c and the only symbol.
+TEST(spirv_arguments_lie_in_words) {
+    struct tile_kernel *k = parse(arguments);
+    struct text code = {0}, read = {0};
+    const struct target *unit = spirv_unit(0);
+    if (!k || !CHECK(render_kernel(&code, k, unit)))
+        test_note("%s", zl_error() ? zl_error() : "?");
+    else {
+        struct spirv_layout l = spirv_layout(k, unit);
+        CHECK_EQ_INT(l.bindings, 5);
+        CHECK_EQ_INT(l.groups, 20);
+        CHECK_EQ_INT(spirv_layout_parameter(k, 1), 24);
+        CHECK_EQ_INT(spirv_layout_parameter(k, 2), 28);
+        CHECK_EQ_INT(spirv_layout_parameter(k, 4), 28 + 48);
+        CHECK_EQ_INT(l.symbols, 28 + 48 + 8);
+        CHECK_EQ_INT(l.symbol_bytes, 8);
+        CHECK_EQ_INT(l.bytes, l.symbols + 8 * k->symbols);
+        CHECK(!l.is_in_buffer && spirv_layout(k, spirv_unit(1)).is_in_buffer);
+        CHECK(spirv_disassemble(&read, code.data, (size_t)code.len));
+        CHECK(strstr(read.data, "\"arguments_0\"") && strstr(read.data, "\"arguments_1\"") &&
+              !strstr(read.data, "\"arguments_2\""));
+    }
+    text_free(&code);
+    text_free(&read);
+    tile_free(k);
+}
+
+// Devices count the bindings of a module: also those of buffers that no statement touches are there.
+TEST(spirv_has_all_bindings) {
+    struct tile_kernel *k = parse(
+        "kernel idle(a: f32[n], b: f32[n]) -> (y: f32[n], z: f32[n]) {\n  map i in n { y[i] = 1.0 }\n}\n");
+    struct text code = {0}, read = {0};
+    CHECK(k && render_kernel(&code, k, spirv_unit(0)) &&
+          spirv_disassemble(&read, code.data, (size_t)code.len));
+    for (int i = 0; read.data && i < 4; i++) {
+        char binding[16];
+        snprintf(binding, sizeof binding, " 33 %d\n", i);
+        CHECK(strstr(read.data, binding));
+    }
+    text_free(&code);
+    text_free(&read);
+    tile_free(k);
+}
+
+// Text ------------------------------------------------------------------------------------------------------------------
+
+TEST(spirv_is_shown_as_text) {
+    zl_kernel k = zl_kernel_parse(
+        "kernel plus(a: f32[n]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i] + 2.0 }\n}\n", "plus");
+    char *text = k ? zl_kernel_print(k, "spirv") : NULL;
+    CHECK(text && !strncmp(text, "; SPIR-V 1.5, ", 14));
+    CHECK(text && strstr(text, "OpEntryPoint 5 %") && strstr(text, " \"plus_0\"") &&
+          strstr(text, "= OpFAdd %"));
+    CHECK(text && strstr(text, "OpExtInstImport \"GLSL.std.450\"\n") && strstr(text, "\nOpFunctionEnd\n"));
+    zl_free(text);
+    zl_kernel_release(k);
+}
+
+TEST(text_of_what_is_no_spirv) {
+    static const unsigned char good[] = {3, 2, 35, 7, 0, 5, 1,  0, 0, 0, 0, 0, 1, 0,
+                                         0, 0, 0,  0, 0, 0, 17, 0, 2, 0, 1, 0, 0, 0};
+    unsigned char bad[sizeof good];
+    struct text out = {0};
+    CHECK(spirv_disassemble(&out, (const char *)good, sizeof good));
+    CHECK_ERROR(ZL_ERROR_VALUE, spirv_disassemble(&out, (const char *)good, sizeof good - 4));
+    CHECK(strstr(test_last_error(), "says that"));
+    CHECK_ERROR(ZL_ERROR_VALUE, spirv_disassemble(&out, (const char *)good, sizeof good - 1));
+    CHECK(strstr(test_last_error(), "no module"));
+    memcpy(bad, good, sizeof bad);
+    bad[22] = 0;
+    CHECK_ERROR(ZL_ERROR_VALUE, spirv_disassemble(&out, (const char *)bad, sizeof bad));
+    CHECK(strstr(test_last_error(), "says that"));
+    text_free(&out);
+}
+
+// What a unit does not round once goes another way.
+TEST(spirv_of_units_that_round_otherwise) {
+    static const char divide[] = "kernel over(a: f32[n], b: f32[n]) -> (y: f32[n]) {\n  map i in n { y[i] = "
+                                 "fma(a[i], b[i], a[i] / b[i]) }\n}\n";
+    for (int i = 0; spirv_unit(i); i++) {
+        const struct target_spirv *unit = spirv_unit(i)->spirv;
+        struct tile_kernel *k = parse(divide);
+        struct text code = {0}, read = {0};
+        CHECK(k && render_kernel(&code, k, spirv_unit(i)) &&
+              spirv_disassemble(&read, code.data, (size_t)code.len));
+        bool is_wide = read.data && strstr(read.data, "OpTypeFloat 64\n");
+        CHECK(is_wide == !(unit->has_exact_fma && unit->has_exact_divide));
+        CHECK(read.data && (strstr(read.data, "OpFunctionCall") != NULL) == !unit->has_exact_fma);
+        text_free(&code);
+        text_free(&read);
+        tile_free(k);
+    }
+}
+
+// Products of halves by cooperative matrices, which spirv-val of Debian 12 does not know: only words are looked for.
+TEST(spirv_of_products) {
+    static const char gemm[] = "kernel product(a: f16[64, 64], b: f16[64, 64]) -> (y: f32[64, 64]) {\n"
+                               "  grid g in 1, threads 128 {\n"
+                               "    shared left: f16[64, 64]\n"
+                               "    shared right: f16[64, 64]\n"
+                               "    fragment sum: f32[64, 64]\n"
+                               "    copy a[0, 0] -> left\n"
+                               "    copy b[0, 0] -> right\n"
+                               "    gemm left, right -> sum clear\n"
+                               "    copy sum -> y[0, 0]\n"
+                               "  }\n"
+                               "}\n";
+    struct target_unit unit;
+    struct text code = {0}, read = {0};
+    target_set_unit(&unit, render_target("spirv_tiles"), "a unit of matrices", 1024, 48 << 10);
+    unit.group.subgroup = 16;
+    spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
+    CHECK(!unit.target.multiplies && !unit.spirv.matrices);
+    unit.group.subgroup = 32;
+    spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
+    struct tile_kernel *k = parse(gemm);
+    if (!CHECK(k && render_kernel(&code, k, &unit.target) &&
+               spirv_disassemble(&read, code.data, (size_t)code.len)))
+        test_note("%s", zl_error() ? zl_error() : "?");
+    CHECK(read.data && !strncmp(read.data, "; SPIR-V 1.6, ", 14) && strstr(read.data, "OpMemoryModel 0 3\n"));
+    CHECK(read.data && strstr(read.data, "OpCooperativeMatrixLoadKHR") &&
+          strstr(read.data, "OpCooperativeMatrixMulAddKHR"));
+    text_free(&code);
+    text_free(&read);
+    tile_free(k);
+}
