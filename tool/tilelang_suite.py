@@ -245,8 +245,9 @@ def reason(text, code):
 
 
 def commit_of(examples):
+    """A copy that lies in the folder of another repository has to be told."""
     got = subprocess.run(["git", "-C", examples, "rev-parse", "HEAD"], capture_output=True, text=True)
-    return got.stdout.strip() if got.returncode == 0 else os.environ.get("TILELANG_COMMIT", "unknown (set TILELANG_COMMIT)")
+    return os.environ.get("TILELANG_COMMIT") or (got.stdout.strip() if got.returncode == 0 else "unknown (set TILELANG_COMMIT)")
 
 
 def how_called(row):

@@ -38,7 +38,7 @@ END
 done
 harness=$tmp/harness
 builds() {
-    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest "-I$build/gen" "-DZL_TEST_DIR=\"$root/test\"" -o "$harness" "$tmp"/test/unit/*.c test/*.c \
+    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest "-I$build/gen" "-DZL_TEST_DIR=\"$root/test\"" "-DZL_BUILD_DIR=\"$build\"" -o "$harness" "$tmp"/test/unit/*.c test/*.c \
         test/device/desk.c test/device/tile_trial.c \
         "$build/libzellige.a" -lm -lpthread -ldl
 }
