@@ -39,7 +39,7 @@ done
 harness=$tmp/harness
 builds() {
     cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest "-I$build/gen" "-DZL_TEST_DIR=\"$root/test\"" "-DZL_BUILD_DIR=\"$build\"" -o "$harness" "$tmp"/test/unit/*.c test/*.c \
-        test/device/desk.c test/device/tile_trial.c \
+        test/device/desk.c test/device/tile_trial.c test/device/spirv_files.c \
         "$build/libzellige.a" -lm -lpthread -ldl
 }
 alike_by_jobs() { # the same words in the same order, but for the seconds
