@@ -850,15 +850,21 @@ static void exit_with(void *data) {
     _exit(*(int *)data);
 }
 
+// In a process of its own: what drivers do at the end of one that used them is not ours, least of all in the child of a fork.
 TEST(thread_at_exit_runs_for_the_main_thread) {
-    pid_t child = fork();
-    if (child == 0) {
+    enum {
+        CANNOT_START = 126
+    }; // or 127, a shell says: this is the program of another architecture, in an emulator
+    if (getenv("ZL_TEST_EXIT")) {
         static int code = 42;
         thread_at_exit(exit_with, &code);
         exit(1);
     }
-    int status = -1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    int status =
+        system("ZL_TEST_EXIT=1 " ZL_BUILD_DIR
+               "/test --no-fork unit/test_base:thread_at_exit_runs_for_the_main_thread >/dev/null 2>&1");
+    if (WIFEXITED(status) && WEXITSTATUS(status) >= CANNOT_START)
+        SKIP("the shell cannot start this program");
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 
