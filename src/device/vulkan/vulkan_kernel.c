@@ -183,3 +183,16 @@ bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int co
         memory_free(f);
     return good;
 }
+
+// Pipelines of a device that is lost, to its driver or to the child of a fork, stay with the driver.
+void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first) {
+    bool had_error = zl_error();
+    if (!first)
+        return;
+    bool is_idle = vulkan_device(vulkan_unit(d)) && vulkan_wait(d, vulkan_point(d));
+    if (!is_idle && !had_error)
+        zl_clear_error();
+    for (int i = 0; i < count && is_idle; i++)
+        d->api.vkDestroyPipeline(d->device, first[i].pipeline, NULL);
+    memory_free(first);
+}

@@ -13,6 +13,8 @@ struct compiled {
 
 static void release(void *compiled) {
     struct compiled *c = compiled;
+    if (c->function)
+        vulkan_unload(c->device, c->group.launches, c->function[0]);
     memory_free(c->function);
     group_kernel_close(&c->group);
     memory_free(c);
