@@ -79,14 +79,11 @@ static void load_arguments(struct spirv_program *p) {
         if (name && tile_type_is_complex(name->type))
             spirv_fail(p, "the target has no complex scalars: ", name->text);
         else if (name)
-            p->value[name->id] = spirv_from_bits(
-                p, name->type,
-                spirv_argument_bits(p, spirv_layout_parameter(k, i), tile_type_bytes(name->type)));
+            p->value[name->id] = spirv_argument_value(p, name->type, spirv_layout_parameter(k, i));
     }
     for (int i = 0; i < k->symbols; i++)
-        p->value[k->symbol[i]->id] = spirv_from_bits(
-            p, k->symbol[i]->type,
-            spirv_argument_bits(p, p->layout.symbols + i * p->layout.symbol_bytes, p->layout.symbol_bytes));
+        p->value[k->symbol[i]->id] =
+            spirv_argument_value(p, k->symbol[i]->type, p->layout.symbols + i * p->layout.symbol_bytes);
 }
 
 // Strides that are no numbers, modulo 2^32, as all places are.
@@ -187,12 +184,11 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     spirv_function_open(&p->m, &f, 0, 0, NULL, NULL);
     load_arguments(p);
     spirv_id group = built_in(p, SPIRV_GROUP_NUMBER);
-    spirv_id block = spirv_op(p, SPIRV_IAdd, spirv_part(p, group, 0),
-                              spirv_op(p, SPIRV_IMul, spirv_part(p, group, 1), spirv_u32(p, SPIRV_ROW)));
+    spirv_id column = spirv_part(p, group, 0), row = spirv_part(p, group, 1);
+    spirv_id block = spirv_op(p, SPIRV_IAdd, column, spirv_op_by(p, SPIRV_IMul, row, SPIRV_ROW));
     spirv_id groups = spirv_argument(p, spirv_u32(p, (uint32_t)p->layout.groups / 4));
     spirv_id then = spirv_new(&p->m), behind = spirv_new(&p->m);
-    spirv_choose(&p->m, spirv_value(&p->m, SPIRV_ULessThan, spirv_bool(&p->m), block, groups), then, behind,
-                 behind);
+    spirv_choose(&p->m, spirv_test(p, SPIRV_ULessThan, block, groups), then, behind, behind);
     spirv_label(&p->m, then);
     body(p, grid, block);
     spirv_label(&p->m, behind);

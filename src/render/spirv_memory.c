@@ -10,15 +10,15 @@
 #include "render/render.h"
 
 static spirv_id times(struct spirv_program *p, spirv_id a, uint32_t factor) {
-    return factor == 1 ? a : spirv_op(p, SPIRV_IMul, a, spirv_u32(p, factor));
+    return factor == 1 ? a : spirv_op_by(p, SPIRV_IMul, a, factor);
 }
 
 static spirv_id plus(struct spirv_program *p, spirv_id a, uint32_t more) {
-    return more ? spirv_op(p, SPIRV_IAdd, a, spirv_u32(p, more)) : a;
+    return more ? spirv_op_by(p, SPIRV_IAdd, a, more) : a;
 }
 
 static spirv_id shifted(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t by) {
-    return by ? spirv_op(p, how, a, spirv_u32(p, by)) : a;
+    return by ? spirv_op_by(p, how, a, by) : a;
 }
 
 static int log_of(int64_t n) {
@@ -101,10 +101,10 @@ void spirv_find_memory(struct spirv_program *p) {
     for (const struct tile_stmt *s = k->body; s; s = s->next)
         if (s->kind == TILE_ALLOC && !s->buffer->base)
             bind(p, s->buffer, &binding);
-    p->memory[k->buffers] =
-        (struct spirv_memory){// of assertions
-                              .is_known = true, .where = SPIRV_STORAGE, .binding = binding,
-                              .is_read = true,  .is_written = true,     .has_atomics = true};
+    p->memory[k->buffers] = (struct spirv_memory){
+        // of assertions
+        .is_known = true, .has_sizes = true,  .where = SPIRV_STORAGE, .binding = binding,
+        .is_read = true,  .is_written = true, .has_atomics = true};
 }
 
 // Variables -------------------------------------------------------------------------------------------------------------
@@ -207,35 +207,6 @@ void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b) {
         declare(p, b);
 }
 
-static struct spirv_memory *known(struct spirv_program *p, const struct tile_buffer *b) {
-    struct spirv_memory *m = memory_of(p, b);
-    if (!m->is_known)
-        declare(p, b);
-    return m;
-}
-
-// The variable that accesses of so many bytes go to; where it has larger or smaller elements, that size.
-static spirv_id variable_of(struct spirv_program *p, const struct tile_buffer *b, int *size) {
-    struct spirv_memory *m = known(p, b);
-    const struct target_spirv *u = p->unit;
-    if (m->has_sizes) {
-        bool is_lacking = m->where == SPIRV_STORAGE && !(*size == 0 ? u->has_bytes : u->has_halves);
-        *size = *size < 2 && (is_lacking || m->has_small_atomics) ? 2 : *size;
-        return view_of(p, m, *size);
-    }
-    for (*size = 0; *size + 1 < SPIRV_SIZES && !m->variable[*size];)
-        ++*size;
-    return m->variable[*size];
-}
-
-static spirv_id pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id variable, int size,
-                        spirv_id at) {
-    const struct spirv_memory *m = memory_of(p, b);
-    spirv_id type = spirv_pointer(&p->m, m->where, element_type(p, size));
-    return m->has_sizes ? spirv_value(&p->m, SPIRV_AccessChain, type, variable, spirv_u32(p, 0), at)
-                        : spirv_value(&p->m, SPIRV_AccessChain, type, variable, at);
-}
-
 // Places ----------------------------------------------------------------------------------------------------------------
 
 static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int from,
@@ -255,7 +226,7 @@ static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, con
 
 // at ^ ((at >> row & 7) << vector)
 static spirv_id swizzle(struct spirv_program *p, spirv_id at, spirv_id row, int vector) {
-    spirv_id low = spirv_op(p, SPIRV_BitwiseAnd, row, spirv_u32(p, 7));
+    spirv_id low = spirv_op_by(p, SPIRV_BitwiseAnd, row, 7);
     return spirv_op(p, SPIRV_BitwiseXor, at, shifted(p, SPIRV_ShiftLeftLogical, low, (uint32_t)vector));
 }
 
@@ -268,7 +239,7 @@ static spirv_id swizzled(struct spirv_program *p, const struct tile_buffer *b, c
         spirv_id row = spirv_index(p, index[last - 1]), column = spirv_index(p, index[last]);
         spirv_id panel = shifted(p, SPIRV_ShiftRightLogical, column, (uint32_t)width);
         panel = times(p, panel, (uint32_t)(pass_number(b->shape[last - 1]) << width));
-        spirv_id within = spirv_op(p, SPIRV_BitwiseAnd, column, spirv_u32(p, (1u << width) - 1));
+        spirv_id within = spirv_op_by(p, SPIRV_BitwiseAnd, column, (1u << width) - 1);
         in = spirv_op(p, SPIRV_IAdd, panel, shifted(p, SPIRV_ShiftLeftLogical, row, (uint32_t)width));
         in = spirv_op(p, SPIRV_IAdd, in, swizzle(p, within, row, vector));
     } else {
@@ -295,23 +266,30 @@ spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
         if (p->layout.is_in_buffer)
             spirv_decorate(&p->m, p->block, SPIRV_NON_WRITABLE, 0, 0);
     }
-    spirv_id at = spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, where, spirv_uint(&p->m, 32)),
-                              p->block, spirv_u32(p, 0), word);
+    spirv_id type = spirv_pointer(&p->m, where, spirv_uint(&p->m, 32)), none = spirv_u32(p, 0);
+    spirv_id at = spirv_value(&p->m, SPIRV_AccessChain, type, p->block, none, word);
     return spirv_load(&p->m, spirv_uint(&p->m, 32), at);
 }
 
-spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes) {
+static spirv_id argument_bits(struct spirv_program *p, int at, int bytes) {
     spirv_id low = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
     if (bytes < 4) // what lies behind it may be anything
-        return spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, (1u << 8 * bytes) - 1));
+        return spirv_op_by(p, SPIRV_BitwiseAnd, low, (1u << 8 * bytes) - 1);
     return bytes == 8 ? spirv_join(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
 }
 
-// Bits of a word from a byte on that has this number within it.
-static spirv_id part_of_word(struct spirv_program *p, spirv_id word, spirv_id byte, int bytes) {
-    spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8);
-    return spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, word, shift),
-                    spirv_u32(p, (1u << 8 * bytes) - 1));
+spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at) {
+    return spirv_from_bits(p, type, argument_bits(p, at, tile_type_bytes(type)));
+}
+
+// Where a byte is in its word.
+static spirv_id shift_of(struct spirv_program *p, spirv_id byte) {
+    return times(p, spirv_op_by(p, SPIRV_BitwiseAnd, byte, 3), 8);
+}
+
+static spirv_id part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes) {
+    spirv_id part = spirv_op(p, SPIRV_ShiftRightLogical, word, shift);
+    return spirv_op_by(p, SPIRV_BitwiseAnd, part, (1u << 8 * bytes) - 1);
 }
 
 static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
@@ -320,226 +298,213 @@ static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b,
     spirv_id at = plus(p, shifted(p, SPIRV_ShiftRightLogical, byte, 2), (uint32_t)first);
     spirv_id low = spirv_argument(p, at);
     return bytes == 8  ? spirv_join(p, low, spirv_argument(p, plus(p, at, 1)))
-           : bytes < 4 ? part_of_word(p, low, byte, bytes)
+           : bytes < 4 ? part_of_word(p, low, shift_of(p, byte), bytes)
                        : low;
 }
 
-// In Vulkan's memory model what threads exchange is said where it is accessed.
-enum { NON_PRIVATE = 0x20 };
-static bool is_non_private(struct spirv_program *p, const struct tile_buffer *b) {
-    return p->has_matrices && spirv_is_exchanged(p, memory_of(p, b));
-}
+// Accesses --------------------------------------------------------------------------------------------------------------
 
-// One element of a variable.
-static spirv_id load_element(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, int size,
-                             spirv_id at) {
-    spirv_id from = pointer(p, b, v, size, at), type = element_type(p, size);
-    spirv_id x = is_non_private(p, b) ? spirv_value(&p->m, SPIRV_Load, type, from, NON_PRIVATE)
-                                      : spirv_load(&p->m, type, from);
-    if (size == SPIRV_WIDE_ATOMIC)
-        return spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    return size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
-}
-
-static void store_element(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, int size,
-                          spirv_id at, spirv_id bits) {
-    if (size == SPIRV_WIDE_ATOMIC)
-        bits = spirv_value(&p->m, SPIRV_Bitcast, element_type(p, size), bits);
-    else if (size < 2)
-        bits = spirv_value(&p->m, SPIRV_UConvert, element_type(p, size), bits);
-    if (is_non_private(p, b))
-        spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits, NON_PRIVATE);
-    else
-        spirv_do(&p->m, SPIRV_Store, pointer(p, b, v, size, at), bits);
-}
-
-// Where an element of so many bytes is in a variable, with what lies before the argument.
-static spirv_id element_place(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
-                              int bytes) {
-    struct spirv_memory *m = memory_of(p, b);
-    if (m->where != SPIRV_STORAGE)
-        return place;
-    spirv_id before = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], (uint32_t)log_of(bytes));
-    return spirv_op(p, SPIRV_IAdd, place, before);
-}
-
-// Accesses to parts of words: where the unit has no elements of that size.
-static bool is_part(const struct spirv_program *p, const struct tile_buffer *b, int size, int bytes) {
-    const struct spirv_memory *m = &p->memory[tile_memory_of(b)->id];
-    return bytes < 4 && size == 2 && (m->has_sizes || m->is_packed);
-}
-
-static spirv_id read_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
-                          int bytes) {
-    spirv_id byte = times(p, place, (uint32_t)bytes);
-    spirv_id word = load_element(p, b, v, 2, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
-    return part_of_word(p, word, byte, bytes);
-}
-
-// Two atomics: other threads write the rest of the word.
-static void write_part(struct spirv_program *p, const struct tile_buffer *b, spirv_id v, spirv_id place,
-                       int bytes, spirv_id bits) {
-    spirv_id byte = times(p, place, (uint32_t)bytes), type = spirv_uint(&p->m, 32), none = spirv_u32(p, 0),
-             scope = spirv_scope(p, memory_of(p, b));
-    spirv_id at = pointer(p, b, v, 2, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
-    spirv_id shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8),
-             mask = spirv_u32(p, (1u << 8 * bytes) - 1);
-    spirv_id hole = spirv_op(p, SPIRV_ShiftLeftLogical, mask, shift);
-    spirv_id part = spirv_op(p, SPIRV_ShiftLeftLogical, spirv_op(p, SPIRV_BitwiseAnd, bits, mask), shift);
-    spirv_value(&p->m, SPIRV_AtomicAnd, type, at, scope, none, spirv_value(&p->m, SPIRV_Not, type, hole));
-    spirv_value(&p->m, SPIRV_AtomicOr, type, at, scope, none, part);
-}
-
-// Words of `bytes` bytes from pieces of `each`; fewer than 4 are one word.
-static void join(struct spirv_program *p, const spirv_id *piece, int each, int bytes, spirv_id *word) {
-    for (int at = 0, i = 0; at < bytes; at += each, i++) {
-        if (each == 8) {
-            word[at / 4] = spirv_part(p, piece[i], 0);
-            word[at / 4 + 1] = spirv_part(p, piece[i], 1);
-        } else if (at % 4 == 0)
-            word[at / 4] = piece[i];
-        else
-            word[at / 4] = spirv_op(p, SPIRV_BitwiseOr, word[at / 4],
-                                    shifted(p, SPIRV_ShiftLeftLogical, piece[i], (uint32_t)(at % 4 * 8)));
-    }
-}
-
-static spirv_id cut(struct spirv_program *p, const spirv_id *word, int at, int each) {
-    if (each == 8)
-        return spirv_join(p, word[at / 4], word[at / 4 + 1]);
-    if (each == 4)
-        return word[at / 4];
-    return spirv_op(p, SPIRV_BitwiseAnd,
-                    shifted(p, SPIRV_ShiftRightLogical, word[at / 4], (uint32_t)(at % 4 * 8)),
-                    spirv_u32(p, (1u << 8 * each) - 1));
-}
-
-// A variable of memory of groups and threads: bytes of its elements, and where those of an access begin.
-struct pieces {
+// An access: to elements of a variable, `count` of `each` bytes from one on. The variable has elements of a size, which may be words of
+// which those are parts.
+struct access {
+    struct spirv_memory *m;
     spirv_id variable, first;
     int size, each, count;
 };
 
-static struct pieces pieces_of(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int item,
-                               int bytes) {
-    struct pieces c = {.each = memory_of(p, b)->piece};
-    c.variable = variable_of(p, b, &c.size);
-    c.count = bytes / c.each;
-    c.first = times(p, place, (uint32_t)(item / c.each));
-    return c;
+// Elements of a size, by which an access can be one.
+static struct access access_to_view(struct spirv_program *p, struct access a, spirv_id place, int item) {
+    bool is_storage = a.m->where == SPIRV_STORAGE;
+    bool is_lacking = is_storage && !(a.size == 0 ? p->unit->has_bytes : p->unit->has_halves);
+    if (is_storage) {
+        spirv_id before = p->before[a.m->binding];
+        before = shifted(p, SPIRV_ShiftRightLogical, before, (uint32_t)log_of(item));
+        place = spirv_op(p, SPIRV_IAdd, place, before);
+    }
+    a.first = shifted(p, SPIRV_ShiftRightLogical, place, (uint32_t)log_of(a.each / item));
+    a.size = a.size < 2 && (is_lacking || a.m->has_small_atomics) ? 2 : a.size;
+    a.variable = view_of(p, a.m, a.size);
+    return a;
+}
+
+static struct access access_to(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
+                               int bytes, int size) {
+    struct access a = {.m = memory_of(p, b), .size = size, .each = bytes, .count = 1};
+    int item = spirv_item(b);
+    if (!a.m->is_known)
+        declare(p, b);
+    if (a.m->has_sizes)
+        return access_to_view(p, a, place, item);
+    a.each = a.m->is_packed && bytes < 4 ? bytes : a.m->piece;
+    a.count = bytes / a.each;
+    a.first = times(p, place, (uint32_t)(item / a.each));
+    for (a.size = 0; a.size + 1 < SPIRV_SIZES && !a.m->variable[a.size];)
+        a.size++;
+    a.variable = a.m->variable[a.size];
+    return a;
+}
+
+static bool is_part(const struct access *a) {
+    return a->each < 4 && a->size == 2 && (a->m->has_sizes || a->m->is_packed);
+}
+
+static spirv_id pointer(struct spirv_program *p, const struct access *a, spirv_id at) {
+    spirv_id type = spirv_pointer(&p->m, a->m->where, element_type(p, a->size));
+    if (!a->m->has_sizes)
+        return spirv_value(&p->m, SPIRV_AccessChain, type, a->variable, at);
+    spirv_id array = spirv_u32(p, 0);
+    return spirv_value(&p->m, SPIRV_AccessChain, type, a->variable, array, at);
+}
+
+// To the word that an element is part of, and where that is in it.
+static spirv_id part_pointer(struct spirv_program *p, const struct access *a, spirv_id at, spirv_id *shift) {
+    spirv_id byte = times(p, at, (uint32_t)a->each);
+    spirv_id word = pointer(p, a, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
+    *shift = shift_of(p, byte);
+    return word;
+}
+
+// In Vulkan's memory model what threads exchange is said where it is accessed.
+enum { NON_PRIVATE = 0x20 };
+static bool is_non_private(struct spirv_program *p, const struct access *a) {
+    return p->has_matrices && spirv_is_exchanged(p, a->m);
+}
+
+static spirv_id load(struct spirv_program *p, const struct access *a, int which) {
+    spirv_id at = plus(p, a->first, (uint32_t)which), type = element_type(p, a->size), shift = 0;
+    spirv_id from = is_part(a) ? part_pointer(p, a, at, &shift) : pointer(p, a, at);
+    spirv_id x = is_non_private(p, a) ? spirv_value(&p->m, SPIRV_Load, type, from, NON_PRIVATE)
+                                      : spirv_load(&p->m, type, from);
+    if (shift)
+        return part_of_word(p, x, shift, a->each);
+    if (a->size == SPIRV_WIDE_ATOMIC)
+        return spirv_as(p, spirv_pair(&p->m), x);
+    return a->size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
+}
+
+// Two atomics: other threads write the rest of the word.
+static void store_part(struct spirv_program *p, const struct access *a, spirv_id at, spirv_id bits) {
+    spirv_id type = spirv_uint(&p->m, 32), none = spirv_u32(p, 0), shift;
+    spirv_id scope = spirv_scope(p, a->m), mask = spirv_u32(p, (1u << 8 * a->each) - 1);
+    spirv_id word = part_pointer(p, a, at, &shift);
+    spirv_id hole = spirv_op(p, SPIRV_ShiftLeftLogical, mask, shift);
+    spirv_id part = spirv_op(p, SPIRV_ShiftLeftLogical, spirv_op(p, SPIRV_BitwiseAnd, bits, mask), shift);
+    spirv_value(&p->m, SPIRV_AtomicAnd, type, word, scope, none, spirv_value(&p->m, SPIRV_Not, type, hole));
+    spirv_value(&p->m, SPIRV_AtomicOr, type, word, scope, none, part);
+}
+
+static void store(struct spirv_program *p, const struct access *a, int which, spirv_id bits) {
+    spirv_id at = plus(p, a->first, (uint32_t)which);
+    if (is_part(a)) {
+        store_part(p, a, at, bits);
+        return;
+    }
+    if (a->size == SPIRV_WIDE_ATOMIC)
+        bits = spirv_as(p, element_type(p, a->size), bits);
+    else if (a->size < 2)
+        bits = spirv_value(&p->m, SPIRV_UConvert, element_type(p, a->size), bits);
+    if (is_non_private(p, a))
+        spirv_do(&p->m, SPIRV_Store, pointer(p, a, at), bits, NON_PRIVATE);
+    else
+        spirv_do(&p->m, SPIRV_Store, pointer(p, a, at), bits);
+}
+
+// Puts a piece of `each` bytes into words, from byte `at` on; fewer than 4 bytes are part of one.
+static void join(struct spirv_program *p, spirv_id piece, int each, int at, spirv_id *word) {
+    for (int i = 0; each > 4 && i < each / 4; i++)
+        word[at / 4 + i] = spirv_part(p, piece, (uint32_t)i);
+    if (each > 4)
+        return;
+    piece = shifted(p, SPIRV_ShiftLeftLogical, piece, (uint32_t)(at % 4 * 8));
+    word[at / 4] = at % 4 ? spirv_op(p, SPIRV_BitwiseOr, word[at / 4], piece) : piece;
+}
+
+static spirv_id cut(struct spirv_program *p, const spirv_id *word, int at, int each) {
+    word += at / 4;
+    if (each > 4)
+        return spirv_value_list(&p->m, SPIRV_CompositeConstruct, element_type(p, log_of(each)), each / 4,
+                                word);
+    spirv_id piece = shifted(p, SPIRV_ShiftRightLogical, *word, (uint32_t)(at % 4 * 8));
+    return each == 4 ? piece : spirv_op_by(p, SPIRV_BitwiseAnd, piece, (1u << 8 * each) - 1);
+}
+
+static void read_words(struct spirv_program *p, const struct access *a, spirv_id *word) {
+    for (int i = 0; i < a->count; i++)
+        join(p, load(p, a, i), a->each, i * a->each, word);
+}
+
+static void write_words(struct spirv_program *p, const struct access *a, const spirv_id *word) {
+    for (int i = 0; i < a->count; i++)
+        store(p, a, i, cut(p, word, i * a->each, a->each));
 }
 
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                       spirv_id *word) {
-    struct spirv_memory *m = known(p, b);
-    int item = spirv_item(b), size = log_of(bytes);
-    if (m->has_sizes && bytes >= 4) {
-        spirv_id v = variable_of(p, b, &size);
-        spirv_id at = element_place(p, b, place, item);
-        at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
-        spirv_id x = load_element(p, b, v, size, at);
-        for (int i = 0; i < bytes / 4; i++)
-            word[i] = bytes == 4 ? x : spirv_part(p, x, (uint32_t)i);
-        return;
-    }
-    struct pieces c = pieces_of(p, b, place, item, bytes);
-    spirv_id piece[16];
-    for (int i = 0; i < c.count; i++)
-        piece[i] = m->is_packed ? read_part(p, b, c.variable, plus(p, c.first, (uint32_t)i), c.each)
-                                : load_element(p, b, c.variable, c.size, plus(p, c.first, (uint32_t)i));
-    join(p, piece, c.each, bytes, word);
+    struct access a = access_to(p, b, place, bytes, log_of(bytes));
+    read_words(p, &a, word);
 }
 
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                        const spirv_id *word) {
-    struct spirv_memory *m = known(p, b);
-    int item = spirv_item(b), size = log_of(bytes);
-    if (m->has_sizes && bytes >= 4) {
-        spirv_id v = variable_of(p, b, &size);
-        spirv_id at = element_place(p, b, place, item);
-        at = shifted(p, SPIRV_ShiftRightLogical, at, (uint32_t)log_of(bytes / item));
-        store_element(p, b, v, size, at,
-                      bytes == 4 ? word[0]
-                                 : spirv_value_list(&p->m, SPIRV_CompositeConstruct, element_type(p, size),
-                                                    bytes / 4, word));
-        return;
-    }
-    struct pieces c = pieces_of(p, b, place, item, bytes);
-    for (int i = 0; i < c.count; i++) {
-        spirv_id at = plus(p, c.first, (uint32_t)i), bits = cut(p, word, i * c.each, c.each);
-        if (m->is_packed)
-            write_part(p, b, c.variable, at, c.each, bits);
-        else
-            store_element(p, b, c.variable, c.size, at, bits);
-    }
+    struct access a = access_to(p, b, place, bytes, log_of(bytes));
+    write_words(p, &a, word);
 }
 
 // Where a mask is false, the first element is read, which is there.
+static spirv_id masked(struct spirv_program *p, spirv_id mask, spirv_id place) {
+    if (!mask)
+        return place;
+    spirv_id first = spirv_u32(p, 0);
+    return spirv_pick(p, spirv_uint(&p->m, 32), mask, place, first);
+}
+
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
-    int bytes = spirv_item(b), size = log_of(bytes);
+    int bytes = spirv_item(b);
+    spirv_id word[2];
     if (b->memory == TILE_TABLE)
-        return read_table(
-            p, b,
-            mask ? spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, place, spirv_u32(p, 0))
-                 : place);
-    struct spirv_memory *m = known(p, b);
-    spirv_id at = element_place(p, b, place, bytes);
-    if (mask)
-        at = spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), mask, at, spirv_u32(p, 0));
-    spirv_id v = variable_of(p, b, &size);
-    if (is_part(p, b, size, bytes) && (m->has_sizes || m->piece == bytes))
-        return read_part(p, b, v, at, bytes);
-    if (m->has_sizes || m->piece == bytes)
-        return load_element(p, b, v, size, at);
-    spirv_id word[SPIRV_VECTOR];
-    spirv_read_words(p, b, at, bytes, word);
+        return read_table(p, b, masked(p, mask, place));
+    struct access a = access_to(p, b, place, bytes, log_of(bytes));
+    a.first = masked(p, mask, a.first);
+    if (a.count == 1)
+        return load(p, &a, 0);
+    read_words(p, &a, word);
     return bytes == 8 ? spirv_join(p, word[0], word[1]) : word[0];
 }
 
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits) {
-    struct spirv_memory *m = known(p, b);
-    int bytes = spirv_item(b), size = log_of(bytes);
-    spirv_id at = element_place(p, b, place, bytes), v = variable_of(p, b, &size);
-    if (is_part(p, b, size, bytes) && (m->has_sizes || m->piece == bytes))
-        write_part(p, b, v, at, bytes, bits);
-    else if (m->has_sizes || m->piece == bytes)
-        store_element(p, b, v, size, at, bits);
-    else {
-        spirv_id word[] = {bits, 0};
-        if (bytes == 8) {
-            word[0] = spirv_part(p, bits, 0);
-            word[1] = spirv_part(p, bits, 1);
-        }
-        spirv_write_words(p, b, at, bytes, word);
-    }
+    int bytes = spirv_item(b);
+    struct access a = access_to(p, b, place, bytes, log_of(bytes));
+    spirv_id word[2] = {bits};
+    if (a.count > 1 && bytes == 8)
+        join(p, bits, bytes, 0, word);
+    if (a.count > 1)
+        write_words(p, &a, word);
+    else
+        store(p, &a, 0, bits);
 }
 
 spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
-    int bytes = spirv_item(b), size = log_of(bytes);
-    spirv_id v = variable_of(p, b, &size);
-    if (1 << size != bytes)
+    int bytes = spirv_item(b);
+    struct access a = access_to(p, b, place, bytes, log_of(bytes));
+    if (1 << a.size != bytes)
         spirv_fail(p, "memory that is read as matrices has no elements of another size: ", b->text);
-    return pointer(p, b, v, size, element_place(p, b, place, bytes));
+    return pointer(p, &a, a.first);
 }
 
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                               spirv_id *shift) {
     int bytes = spirv_item(b), size = bytes == 8 ? SPIRV_WIDE_ATOMIC : 2;
-    spirv_id at = element_place(p, b, place, bytes), v = variable_of(p, b, &size);
+    struct access a = access_to(p, b, place, bytes, bytes < 4 ? log_of(bytes) : size);
     *shift = 0;
-    if (bytes < 4) {
-        spirv_id byte = times(p, at, (uint32_t)bytes);
-        *shift = times(p, spirv_op(p, SPIRV_BitwiseAnd, byte, spirv_u32(p, 3)), 8);
-        at = shifted(p, SPIRV_ShiftRightLogical, byte, 2);
-    }
-    if (size != (bytes == 8 ? SPIRV_WIDE_ATOMIC : 2) || (bytes >= 4 && memory_of(p, b)->is_packed))
+    if (is_part(&a))
+        return part_pointer(p, &a, a.first, shift);
+    if (a.size != size || a.count > 1)
         spirv_fail(p, "memory with atomics has no views of smaller elements: ", b->text);
-    return pointer(p, b, v, size, at);
+    return pointer(p, &a, a.first);
 }
 
 spirv_id spirv_status(struct spirv_program *p) {
-    struct spirv_memory *m = &p->memory[p->kernel->buffers];
-    spirv_id at = shifted(p, SPIRV_ShiftRightLogical, p->before[m->binding], 2);
-    return spirv_value(&p->m, SPIRV_AccessChain, spirv_pointer(&p->m, SPIRV_STORAGE, spirv_uint(&p->m, 32)),
-                       view_of(p, m, 2), spirv_u32(p, 0), at);
+    struct access a = {.m = &p->memory[p->kernel->buffers], .size = 2, .each = 4, .count = 1};
+    a = access_to_view(p, a, spirv_u32(p, 0), 4);
+    return pointer(p, &a, a.first);
 }

@@ -120,9 +120,8 @@ spirv_id spirv_bfloat(struct spirv_module *m) {
 }
 
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use) {
-    spirv_id size = spirv_number(m, side);
-    return TYPE(TypeCooperativeMatrixKHR, of, spirv_number(m, SPIRV_SUBGROUP), size, size,
-                spirv_number(m, use));
+    spirv_id size = spirv_number(m, side), scope = spirv_number(m, SPIRV_SUBGROUP);
+    return TYPE(TypeCooperativeMatrixKHR, of, scope, size, size, spirv_number(m, use));
 }
 
 spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count) {

@@ -7,11 +7,11 @@ static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, f64 = {TILE_FLOAT, 64, 
 
 static spirv_id choose(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
                        spirv_id b) {
-    return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
+    return spirv_pick(p, spirv_type(p, type), truth, a, b);
 }
 
 static spirv_id cast_bits(struct spirv_program *p, struct tile_type to, spirv_id x) {
-    return spirv_value(&p->m, SPIRV_Bitcast, spirv_type(p, to), x);
+    return spirv_as(p, spirv_type(p, to), x);
 }
 
 static spirv_id real(struct spirv_program *p, enum spirv_word how, struct tile_type type, spirv_id a,
@@ -23,8 +23,8 @@ spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint6
     if (tile_type_is_bool(type))
         return spirv_truth(&p->m, bits != 0);
     if (spirv_is_pair(p, type)) {
-        spirv_id part[] = {spirv_u32(p, (uint32_t)bits), spirv_u32(p, (uint32_t)(bits >> 32))};
-        return spirv_composite(&p->m, spirv_pair(&p->m), 2, part);
+        spirv_id low = spirv_u32(p, (uint32_t)bits), high = spirv_u32(p, (uint32_t)(bits >> 32));
+        return spirv_composite(&p->m, spirv_pair(&p->m), 2, (spirv_id[]){low, high});
     }
     if (type.kind == TILE_INT && type.bits < 32 && bits >> (type.bits - 1))
         bits |= ~UINT64_C(0) << type.bits;
@@ -32,31 +32,33 @@ spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint6
                           type.bits == 64 ? bits : (uint32_t)bits);
 }
 
+spirv_id spirv_real(struct spirv_program *p, struct tile_type type, double value) {
+    return spirv_constant_of(p, type, tile_bits_of(type, (union tile_value){.f = value}));
+}
+
 spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id x) {
     if (type.bits >= 32)
         return x;
-    return type.kind == TILE_INT ? spirv_value(&p->m, SPIRV_BitFieldSExtract, spirv_uint(&p->m, 32), x,
-                                               spirv_u32(p, 0), spirv_u32(p, type.bits))
-                                 : spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, (1u << type.bits) - 1));
+    if (type.kind != TILE_INT)
+        return spirv_op_by(p, SPIRV_BitwiseAnd, x, (1u << type.bits) - 1);
+    spirv_id first = spirv_u32(p, 0), count = spirv_u32(p, type.bits);
+    return spirv_value(&p->m, SPIRV_BitFieldSExtract, spirv_uint(&p->m, 32), x, first, count);
 }
 
 // By its bits: units need not tell by comparisons.
 static spirv_id is_nan(struct spirv_program *p, struct tile_type type, spirv_id x) {
     if (type.bits == 64) // of these they do
         return spirv_test(p, SPIRV_FUnordNotEqual, x, x);
-    spirv_id size = spirv_op(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), spirv_u32(p, 0x7fffffff));
-    return spirv_test(p, SPIRV_UGreaterThan, size, spirv_u32(p, 0x7f800000));
+    spirv_id size = spirv_op_by(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), 0x7fffffff);
+    return spirv_test_by(p, SPIRV_UGreaterThan, size, 0x7f800000);
 }
 
 static spirv_id high_word(struct spirv_program *p, struct tile_type type, spirv_id x) {
-    if (type.bits == 32)
-        return cast_bits(p, u32, x);
-    spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    return spirv_part(p, pair, 1);
+    return type.bits == 32 ? cast_bits(p, u32, x) : spirv_part(p, spirv_as(p, spirv_pair(&p->m), x), 1);
 }
 
 static spirv_id is_negative(struct spirv_program *p, struct tile_type type, spirv_id x) {
-    return spirv_test(p, SPIRV_SLessThan, high_word(p, type, x), spirv_u32(p, 0));
+    return spirv_test_by(p, SPIRV_SLessThan, high_word(p, type, x), 0);
 }
 
 void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count,
@@ -84,14 +86,14 @@ spirv_id spirv_call(struct spirv_program *p, spirv_id function, struct tile_type
 static spirv_id rest_of_sum(struct spirv_program *p, struct tile_type t, spirv_id a, spirv_id b,
                             spirv_id sum) {
     spirv_id of_b = real(p, SPIRV_FSub, t, sum, a), of_a = real(p, SPIRV_FSub, t, sum, of_b);
-    return real(p, SPIRV_FAdd, t, real(p, SPIRV_FSub, t, a, of_a), real(p, SPIRV_FSub, t, b, of_b));
+    spirv_id rest_of_a = real(p, SPIRV_FSub, t, a, of_a), rest_of_b = real(p, SPIRV_FSub, t, b, of_b);
+    return real(p, SPIRV_FAdd, t, rest_of_a, rest_of_b);
 }
 
 // x as a number of half its digits, and the rest.
 static void split(struct spirv_program *p, struct tile_type t, spirv_id x, spirv_id *high, spirv_id *low) {
     double factor = t.bits == 64 ? 0x1p27 + 1 : 0x1p12 + 1;
-    spirv_id scale = spirv_constant_of(p, t, tile_bits_of(t, (union tile_value){.f = factor}));
-    spirv_id scaled = real(p, SPIRV_FMul, t, x, scale);
+    spirv_id scaled = real(p, SPIRV_FMul, t, x, spirv_real(p, t, factor));
     *high = real(p, SPIRV_FSub, t, scaled, real(p, SPIRV_FSub, t, scaled, x));
     *low = real(p, SPIRV_FSub, t, x, *high);
 }
@@ -110,31 +112,24 @@ static spirv_id rest_of_product(struct spirv_program *p, struct tile_type t, spi
 // The sum of two numbers, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to
 // it, or a rounding to fewer digits, then rounds as the exact sum would.
 static spirv_id round_to_odd(struct spirv_program *p, struct tile_type t, spirv_id sum, spirv_id rest) {
-    spirv_id zero = spirv_constant_of(p, t, 0), type = spirv_uint(&p->m, 32), high = 0, low;
-    spirv_id has_rest =
-        spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), spirv_test(p, SPIRV_FOrdLessThan, rest, zero),
-                    spirv_test(p, SPIRV_FOrdGreaterThan, rest, zero));
+    spirv_id zero = spirv_constant_of(p, t, 0), is_below = spirv_test(p, SPIRV_FOrdLessThan, rest, zero);
+    spirv_id is_above = spirv_test(p, SPIRV_FOrdGreaterThan, rest, zero);
+    spirv_id has_rest = spirv_test(p, SPIRV_LogicalOr, is_below, is_above);
+    spirv_id bits = t.bits == 64 ? spirv_as(p, spirv_pair(&p->m), sum) : cast_bits(p, u32, sum);
+    spirv_id low = t.bits == 64 ? spirv_part(p, bits, 0) : bits;
+    spirv_id is_even = spirv_test_by(p, SPIRV_IEqual, spirv_op_by(p, SPIRV_BitwiseAnd, low, 1), 0);
+    spirv_id sign = is_negative(p, t, sum), sign_of_rest = is_negative(p, t, rest);
+    spirv_id is_outwards = spirv_test(p, SPIRV_LogicalEqual, sign, sign_of_rest);
+    spirv_id moves = spirv_test(p, SPIRV_LogicalAnd, has_rest, is_even);
+    spirv_id next = spirv_op(p, SPIRV_IAdd, low, spirv_pick_number(p, is_outwards, 1, UINT32_MAX));
     if (t.bits == 64) {
-        spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), sum);
-        low = spirv_value(&p->m, SPIRV_CompositeExtract, type, pair, 0);
-        high = spirv_value(&p->m, SPIRV_CompositeExtract, type, pair, 1);
-    } else
-        low = cast_bits(p, u32, sum);
-    spirv_id is_even =
-        spirv_test(p, SPIRV_IEqual, spirv_op(p, SPIRV_BitwiseAnd, low, spirv_u32(p, 1)), spirv_u32(p, 0));
-    spirv_id is_outwards = spirv_value(&p->m, SPIRV_LogicalEqual, spirv_bool(&p->m), is_negative(p, t, sum),
-                                       is_negative(p, t, rest));
-    spirv_id moves = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), has_rest, is_even);
-    spirv_id borrows = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m),
-                                   spirv_test(p, SPIRV_IEqual, low, spirv_u32(p, 0)),
-                                   spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), is_outwards));
-    spirv_id next =
-        spirv_op(p, SPIRV_IAdd, low, choose(p, u32, is_outwards, spirv_u32(p, 1), spirv_u32(p, UINT32_MAX)));
-    if (t.bits == 32)
-        return choose(p, t, moves, cast_bits(p, t, next), sum);
-    spirv_id top = spirv_op(p, SPIRV_ISub, high, choose(p, u32, borrows, spirv_u32(p, 1), spirv_u32(p, 0)));
-    spirv_id pair = spirv_join(p, next, top);
-    return choose(p, t, moves, cast_bits(p, t, pair), sum);
+        spirv_id is_zero = spirv_test_by(p, SPIRV_IEqual, low, 0);
+        spirv_id borrows = spirv_test(p, SPIRV_LogicalAnd, is_zero, spirv_not(p, is_outwards));
+        spirv_id high = spirv_part(p, bits, 1);
+        high = spirv_op(p, SPIRV_ISub, high, spirv_pick_number(p, borrows, 1, 0));
+        next = spirv_join(p, next, high);
+    }
+    return choose(p, t, moves, cast_bits(p, t, next), sum);
 }
 
 // a * b is exact in f64.
@@ -163,8 +158,8 @@ static spirv_id make_fma(struct spirv_program *p, struct tile_type t) {
     spirv_id small = real(p, SPIRV_FAdd, t, first_rest, second_rest);
     small = round_to_odd(p, t, small, rest_of_sum(p, t, first_rest, second_rest, small));
     spirv_id exact = real(p, SPIRV_FAdd, t, second, small);
-    return spirv_close_help(p, &h,
-                            choose(p, t, is_nan(p, t, exact), real(p, SPIRV_FAdd, t, product, c), exact));
+    spirv_id overflows = is_nan(p, t, exact), plain = real(p, SPIRV_FAdd, t, product, c);
+    return spirv_close_help(p, &h, choose(p, t, overflows, plain, exact));
 }
 
 static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, const spirv_id *operand) {
@@ -185,15 +180,14 @@ static spirv_id make_divide(struct spirv_program *p, struct tile_type t) {
     spirv_id zero = spirv_constant_of(p, t, 0), one = spirv_constant_of(p, t, 1),
              minus = spirv_constant_of(p, t, t.bits == 64 ? UINT64_MAX : UINT32_MAX);
     spirv_id is_zero = spirv_test(p, SPIRV_IEqual, b, zero), is_minus = spirv_test(p, SPIRV_IEqual, b, minus);
-    spirv_id is_odd = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), is_zero, is_minus);
+    spirv_id is_odd = spirv_test(p, SPIRV_LogicalOr, is_zero, is_minus);
     spirv_id by = choose(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
-    spirv_id rest =
-        spirv_value(&p->m, SPIRV_ISub, type, a, spirv_value(&p->m, SPIRV_IMul, type, quotient, by));
-    spirv_id differ =
-        spirv_value(&p->m, SPIRV_LogicalNotEqual, spirv_bool(&p->m), spirv_test(p, SPIRV_SLessThan, a, zero),
-                    spirv_test(p, SPIRV_SLessThan, b, zero));
-    spirv_id is_less = spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), differ,
-                                   spirv_test(p, SPIRV_INotEqual, rest, zero));
+    spirv_id product = spirv_value(&p->m, SPIRV_IMul, type, quotient, by);
+    spirv_id rest = spirv_value(&p->m, SPIRV_ISub, type, a, product);
+    spirv_id sign = spirv_test(p, SPIRV_SLessThan, a, zero),
+             sign_of_b = spirv_test(p, SPIRV_SLessThan, b, zero);
+    spirv_id differ = spirv_test(p, SPIRV_LogicalNotEqual, sign, sign_of_b);
+    spirv_id is_less = spirv_test(p, SPIRV_LogicalAnd, differ, spirv_test(p, SPIRV_INotEqual, rest, zero));
     quotient = choose(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
     quotient = choose(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
     return spirv_close_help(p, &h, choose(p, t, is_zero, zero, quotient));
@@ -235,9 +229,8 @@ static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_ty
     bool is_max = op == TILE_MAX;
     spirv_id is_equal = spirv_test(p, SPIRV_FOrdEqual, a, b), sign = is_negative(p, type, is_max ? b : a);
     spirv_id first = spirv_test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
-    first = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), first,
-                        spirv_value(&p->m, SPIRV_LogicalAnd, spirv_bool(&p->m), is_equal, sign));
-    first = spirv_value(&p->m, SPIRV_LogicalOr, spirv_bool(&p->m), first, is_nan(p, type, a));
+    first = spirv_test(p, SPIRV_LogicalOr, first, spirv_test(p, SPIRV_LogicalAnd, is_equal, sign));
+    first = spirv_test(p, SPIRV_LogicalOr, first, is_nan(p, type, a));
     return choose(p, type, first, a, b);
 }
 
@@ -245,14 +238,50 @@ static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_ty
 static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id x) {
     enum spirv_word how = op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd;
     if (type.bits == 16)
-        return spirv_op(p, how, x, spirv_u32(p, op == TILE_NEG ? 0x8000 : 0x7fff));
-    spirv_id mask = spirv_u32(p, op == TILE_NEG ? 0x80000000 : 0x7fffffff);
+        return spirv_op_by(p, how, x, op == TILE_NEG ? 0x8000 : 0x7fff);
+    spirv_id top = spirv_op_by(p, how, high_word(p, type, x), op == TILE_NEG ? 0x80000000 : 0x7fffffff);
     if (type.bits == 32)
-        return cast_bits(p, type, spirv_op(p, how, cast_bits(p, u32, x), mask));
-    spirv_id pair = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), x);
-    spirv_id low = spirv_part(p, pair, 0);
-    spirv_id high = spirv_op(p, how, high_word(p, type, x), mask);
-    return cast_bits(p, type, spirv_join(p, low, high));
+        return cast_bits(p, type, top);
+    spirv_id low = spirv_part(p, spirv_as(p, spirv_pair(&p->m), x), 0);
+    return cast_bits(p, type, spirv_join(p, low, top));
+}
+
+// Ops that are one instruction: of floats, of integers with and without a sign, of truths; 0: there is none.
+static const struct words {
+    enum spirv_word of_float, of_int, of_uint, of_truth;
+} words[TILE_OP_COUNT] = {
+    [TILE_ADD] = {SPIRV_FAdd, SPIRV_IAdd, SPIRV_IAdd, 0},
+    [TILE_SUB] = {SPIRV_FSub, SPIRV_ISub, SPIRV_ISub, 0},
+    [TILE_MUL] = {SPIRV_FMul, SPIRV_IMul, SPIRV_IMul, 0},
+    [TILE_DIV] = {SPIRV_FDiv, 0, 0, 0},
+    [TILE_AND] = {0, SPIRV_BitwiseAnd, SPIRV_BitwiseAnd, SPIRV_LogicalAnd},
+    [TILE_OR] = {0, SPIRV_BitwiseOr, SPIRV_BitwiseOr, SPIRV_LogicalOr},
+    [TILE_XOR] = {0, SPIRV_BitwiseXor, SPIRV_BitwiseXor, SPIRV_LogicalNotEqual},
+    [TILE_NOT] = {0, SPIRV_Not, SPIRV_Not, SPIRV_LogicalNot},
+    [TILE_EQ] = {SPIRV_FOrdEqual, SPIRV_IEqual, SPIRV_IEqual, 0},
+    [TILE_NE] = {SPIRV_FUnordNotEqual, SPIRV_INotEqual, SPIRV_INotEqual, 0},
+    [TILE_LT] = {SPIRV_FOrdLessThan, SPIRV_SLessThan, SPIRV_ULessThan, 0},
+    [TILE_LE] = {SPIRV_FOrdLessThanEqual, SPIRV_SLessThanEqual, SPIRV_ULessThanEqual, 0},
+    [TILE_GT] = {SPIRV_FOrdGreaterThan, SPIRV_SGreaterThan, SPIRV_UGreaterThan, 0},
+    [TILE_GE] = {SPIRV_FOrdGreaterThanEqual, SPIRV_SGreaterThanEqual, SPIRV_UGreaterThanEqual, 0},
+};
+
+static enum spirv_word word_of(enum tile_op op, struct tile_type type) {
+    const struct words *w = &words[op];
+    return tile_type_is_bool(type)    ? w->of_truth
+           : tile_type_is_float(type) ? w->of_float
+           : type.kind == TILE_INT    ? w->of_int
+                                      : w->of_uint;
+}
+
+static spirv_id plain_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
+    enum spirv_word word = word_of(e->op, e->arg[0]->type);
+    if (!word) {
+        spirv_fail(p, "the target has no form of ", tile_op_name(e->op));
+        return operand[0];
+    }
+    spirv_id result = spirv_value_list(&p->m, word, spirv_type(p, e->type), e->args, operand);
+    return tile_type_is_float(e->type) ? spirv_exact(&p->m, result) : result;
 }
 
 static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -261,11 +290,7 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     switch (e->op) {
     case TILE_NEG:
     case TILE_ABS: return of_sign(p, e->op, type, operand[0]);
-    case TILE_ADD: return real(p, SPIRV_FAdd, type, operand[0], operand[1]);
-    case TILE_SUB: return real(p, SPIRV_FSub, type, operand[0], operand[1]);
-    case TILE_MUL: return real(p, SPIRV_FMul, type, operand[0], operand[1]);
-    case TILE_DIV:
-        return is_inexact(p, e) ? in_f64(p, e, operand) : real(p, SPIRV_FDiv, type, operand[0], operand[1]);
+    case TILE_DIV: return is_inexact(p, e) ? in_f64(p, e, operand) : plain_operation(p, e, operand);
     case TILE_SQRT:
         return is_inexact(p, e) ? in_f64(p, e, operand) : spirv_glsl(&p->m, SPIRV_SQRT, t, 1, operand);
     case TILE_FLOOR: return spirv_glsl(&p->m, SPIRV_FLOOR, t, 1, operand);
@@ -274,16 +299,10 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     case TILE_TRUNC: return spirv_glsl(&p->m, SPIRV_TRUNC, t, 1, operand);
     case TILE_MAX:
     case TILE_MIN: return extreme(p, e->op, type, operand[0], operand[1]);
-    case TILE_EQ: return spirv_test(p, SPIRV_FOrdEqual, operand[0], operand[1]);
     case TILE_NE:
-        return operand[0] == operand[1] ? is_nan(p, type, operand[0])
-                                        : spirv_test(p, SPIRV_FUnordNotEqual, operand[0], operand[1]);
-    case TILE_LT: return spirv_test(p, SPIRV_FOrdLessThan, operand[0], operand[1]);
-    case TILE_LE: return spirv_test(p, SPIRV_FOrdLessThanEqual, operand[0], operand[1]);
-    case TILE_GT: return spirv_test(p, SPIRV_FOrdGreaterThan, operand[0], operand[1]);
-    case TILE_GE: return spirv_test(p, SPIRV_FOrdGreaterThanEqual, operand[0], operand[1]);
+        return operand[0] == operand[1] ? is_nan(p, type, operand[0]) : plain_operation(p, e, operand);
     case TILE_FMA: return multiply_add(p, type, operand);
-    default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
+    default: return plain_operation(p, e, operand);
     }
 }
 
@@ -302,56 +321,24 @@ static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) 
     return is_signed ? moved : choose(p, e->type, fits, moved, spirv_constant_of(p, e->type, 0));
 }
 
-static enum spirv_word comparison(enum tile_op op, bool is_signed) {
-    switch (op) {
-    case TILE_EQ: return SPIRV_IEqual;
-    case TILE_NE: return SPIRV_INotEqual;
-    case TILE_LT: return is_signed ? SPIRV_SLessThan : SPIRV_ULessThan;
-    case TILE_LE: return is_signed ? SPIRV_SLessThanEqual : SPIRV_ULessThanEqual;
-    case TILE_MAX:
-    case TILE_GT: return is_signed ? SPIRV_SGreaterThan : SPIRV_UGreaterThan;
-    case TILE_GE: return is_signed ? SPIRV_SGreaterThanEqual : SPIRV_UGreaterThanEqual;
-    case TILE_MIN: return is_signed ? SPIRV_SLessThan : SPIRV_ULessThan;
-    default: return 0;
-    }
-}
-
 static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
     struct tile_type type = e->arg[0]->type;
-    spirv_id t = spirv_type(p, type), a = operand[0], b = operand[1], zero = spirv_constant_of(p, type, 0);
-    enum spirv_word compares = comparison(e->op, type.kind == TILE_INT);
+    spirv_id a = operand[0], b = operand[1], zero = spirv_constant_of(p, type, 0);
     switch (e->op) {
-    case TILE_NEG: return spirv_value(&p->m, SPIRV_ISub, t, zero, a);
-    case TILE_ABS:
-        return choose(p, type, spirv_test(p, SPIRV_SLessThan, a, zero),
-                      spirv_value(&p->m, SPIRV_ISub, t, zero, a), a);
-    case TILE_NOT: return spirv_value(&p->m, SPIRV_Not, t, a);
-    case TILE_ADD: return spirv_value(&p->m, SPIRV_IAdd, t, a, b);
-    case TILE_SUB: return spirv_value(&p->m, SPIRV_ISub, t, a, b);
-    case TILE_MUL: return spirv_value(&p->m, SPIRV_IMul, t, a, b);
-    case TILE_AND: return spirv_value(&p->m, SPIRV_BitwiseAnd, t, a, b);
-    case TILE_OR: return spirv_value(&p->m, SPIRV_BitwiseOr, t, a, b);
-    case TILE_XOR: return spirv_value(&p->m, SPIRV_BitwiseXor, t, a, b);
+    case TILE_NEG: return spirv_value(&p->m, SPIRV_ISub, spirv_type(p, type), zero, a);
+    case TILE_ABS: {
+        spirv_id is_below = spirv_test(p, SPIRV_SLessThan, a, zero);
+        return choose(p, type, is_below, spirv_value(&p->m, SPIRV_ISub, spirv_type(p, type), zero, a), a);
+    }
     case TILE_SHL:
     case TILE_SHR: return shift(p, e, operand);
     case TILE_FLOORDIV: return floor_divide(p, e, operand);
     case TILE_MAX:
-    case TILE_MIN: return choose(p, type, spirv_test(p, compares, a, b), a, b);
-    default: break;
+    case TILE_MIN: {
+        enum spirv_word is_first = word_of(e->op == TILE_MAX ? TILE_GT : TILE_LT, type);
+        return choose(p, type, spirv_test(p, is_first, a, b), a, b);
     }
-    if (compares)
-        return spirv_test(p, compares, a, b);
-    spirv_fail(p, "the target has no form of ", tile_op_name(e->op));
-    return a;
-}
-
-static spirv_id truth_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
-    switch (e->op) {
-    case TILE_AND: return spirv_test(p, SPIRV_LogicalAnd, operand[0], operand[1]);
-    case TILE_OR: return spirv_test(p, SPIRV_LogicalOr, operand[0], operand[1]);
-    case TILE_XOR: return spirv_test(p, SPIRV_LogicalNotEqual, operand[0], operand[1]);
-    case TILE_NOT: return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), operand[0]);
-    default: spirv_fail(p, "the target has no form of ", tile_op_name(e->op)); return operand[0];
+    default: return plain_operation(p, e, operand);
     }
 }
 
@@ -364,7 +351,7 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
     if (e->op == TILE_CAST)
         return spirv_convert(p, e->type, type, operand[0]);
     if (tile_type_is_bool(type))
-        return truth_operation(p, e, operand);
+        return plain_operation(p, e, operand);
     if (tile_type_is_float(type))
         return float_operation(p, e, operand);
     if (spirv_is_pair(p, type))
@@ -377,19 +364,18 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
 static spirv_id make_from_half(struct spirv_program *p) {
     struct spirv_help h;
     spirv_open_help(p, &h, f32, 1, &u32);
-    spirv_id x = h.parameter[0], rest = spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, 0x7fff));
-    spirv_id sign = spirv_op(p, SPIRV_ShiftLeftLogical,
-                             spirv_op(p, SPIRV_BitwiseAnd, x, spirv_u32(p, 0x8000)), spirv_u32(p, 16));
-    spirv_id wide = spirv_op(p, SPIRV_ShiftLeftLogical, rest, spirv_u32(p, 13));
-    spirv_id normal = spirv_op(p, SPIRV_IAdd, wide, spirv_u32(p, 112u << 23));
+    spirv_id x = h.parameter[0], rest = spirv_op_by(p, SPIRV_BitwiseAnd, x, 0x7fff);
+    spirv_id sign = spirv_op_by(p, SPIRV_BitwiseAnd, x, 0x8000);
+    sign = spirv_op_by(p, SPIRV_ShiftLeftLogical, sign, 16);
+    spirv_id wide = spirv_op_by(p, SPIRV_ShiftLeftLogical, rest, 13);
+    spirv_id normal = spirv_op_by(p, SPIRV_IAdd, wide, 112u << 23);
     spirv_id small = spirv_value(&p->m, SPIRV_ConvertUToF, spirv_type(p, f32), rest);
     small = cast_bits(p, u32, real(p, SPIRV_FMul, f32, small, spirv_constant_of(p, f32, 103u << 23)));
-    spirv_id quiet = choose(p, u32, spirv_test(p, SPIRV_UGreaterThan, rest, spirv_u32(p, 0x7c00)),
-                            spirv_u32(p, 0x400000), spirv_u32(p, 0));
-    spirv_id large =
-        spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_BitwiseOr, wide, spirv_u32(p, 0x7f800000)), quiet);
-    spirv_id bits = choose(p, u32, spirv_test(p, SPIRV_ULessThan, rest, spirv_u32(p, 0x400)), small, normal);
-    bits = choose(p, u32, spirv_test(p, SPIRV_UGreaterThanEqual, rest, spirv_u32(p, 0x7c00)), large, bits);
+    spirv_id is_nan = spirv_test_by(p, SPIRV_UGreaterThan, rest, 0x7c00);
+    spirv_id quiet = spirv_pick_number(p, is_nan, 0x400000, 0);
+    spirv_id large = spirv_op(p, SPIRV_BitwiseOr, spirv_op_by(p, SPIRV_BitwiseOr, wide, 0x7f800000), quiet);
+    spirv_id bits = choose(p, u32, spirv_test_by(p, SPIRV_ULessThan, rest, 0x400), small, normal);
+    bits = choose(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, rest, 0x7c00), large, bits);
     return spirv_close_help(p, &h, cast_bits(p, f32, spirv_op(p, SPIRV_BitwiseOr, bits, sign)));
 }
 
@@ -397,45 +383,40 @@ static spirv_id make_from_half(struct spirv_program *p) {
 static spirv_id make_to_half(struct spirv_program *p) {
     struct spirv_help h;
     spirv_open_help(p, &h, u32, 1, &f32);
+    spirv_id half = spirv_constant_of(p, f32, 0x3f000000), infinity = spirv_u32(p, 0x7c00);
     spirv_id all = cast_bits(p, u32, h.parameter[0]),
-             bits = spirv_op(p, SPIRV_BitwiseAnd, all, spirv_u32(p, 0x7fffffff));
-    spirv_id sign = spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, all, spirv_u32(p, 16)),
-                             spirv_u32(p, 0x8000));
-    spirv_id sum = real(p, SPIRV_FAdd, f32, cast_bits(p, f32, bits), spirv_constant_of(p, f32, 0x3f000000));
-    spirv_id small = spirv_op(p, SPIRV_ISub, cast_bits(p, u32, sum), spirv_u32(p, 0x3f000000));
-    spirv_id cut = spirv_op(p, SPIRV_ShiftRightLogical, bits, spirv_u32(p, 13));
-    spirv_id nan = spirv_op(p, SPIRV_BitwiseOr, spirv_op(p, SPIRV_BitwiseAnd, cut, spirv_u32(p, 0x3ff)),
-                            spirv_u32(p, 0x7e00));
-    spirv_id up = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_BitwiseAnd, cut, spirv_u32(p, 1)),
-                           spirv_u32(p, 0xfff - 0x38000000u));
-    spirv_id normal =
-        spirv_op(p, SPIRV_ShiftRightLogical, spirv_op(p, SPIRV_IAdd, bits, up), spirv_u32(p, 13));
-    spirv_id large = choose(p, u32, spirv_test(p, SPIRV_UGreaterThan, bits, spirv_u32(p, 0x7f800000)), nan,
-                            spirv_u32(p, 0x7c00));
-    spirv_id half =
-        choose(p, u32, spirv_test(p, SPIRV_ULessThan, bits, spirv_u32(p, 0x38800000)), small, normal);
-    half =
-        choose(p, u32, spirv_test(p, SPIRV_UGreaterThanEqual, bits, spirv_u32(p, 0x47800000)), large, half);
-    return spirv_close_help(p, &h, spirv_op(p, SPIRV_BitwiseOr, half, sign));
+             bits = spirv_op_by(p, SPIRV_BitwiseAnd, all, 0x7fffffff);
+    spirv_id sign = spirv_op_by(p, SPIRV_ShiftRightLogical, all, 16);
+    sign = spirv_op_by(p, SPIRV_BitwiseAnd, sign, 0x8000);
+    spirv_id sum = real(p, SPIRV_FAdd, f32, cast_bits(p, f32, bits), half);
+    spirv_id small = spirv_op_by(p, SPIRV_ISub, cast_bits(p, u32, sum), 0x3f000000);
+    spirv_id cut = spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 13);
+    spirv_id nan = spirv_op_by(p, SPIRV_BitwiseOr, spirv_op_by(p, SPIRV_BitwiseAnd, cut, 0x3ff), 0x7e00);
+    spirv_id up = spirv_op_by(p, SPIRV_BitwiseAnd, cut, 1);
+    up = spirv_op_by(p, SPIRV_IAdd, up, 0xfff - 0x38000000u);
+    spirv_id normal = spirv_op_by(p, SPIRV_ShiftRightLogical, spirv_op(p, SPIRV_IAdd, bits, up), 13);
+    spirv_id large = choose(p, u32, spirv_test_by(p, SPIRV_UGreaterThan, bits, 0x7f800000), nan, infinity);
+    spirv_id result = choose(p, u32, spirv_test_by(p, SPIRV_ULessThan, bits, 0x38800000), small, normal);
+    result = choose(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, bits, 0x47800000), large, result);
+    return spirv_close_help(p, &h, spirv_op(p, SPIRV_BitwiseOr, result, sign));
 }
 
 static spirv_id make_to_brain(struct spirv_program *p) {
     struct spirv_help h;
     spirv_open_help(p, &h, u32, 1, &f32);
-    spirv_id bits = cast_bits(p, u32, h.parameter[0]), sixteen = spirv_u32(p, 16);
-    spirv_id last =
-        spirv_op(p, SPIRV_BitwiseAnd, spirv_op(p, SPIRV_ShiftRightLogical, bits, sixteen), spirv_u32(p, 1));
-    spirv_id rounded = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, bits, spirv_u32(p, 0x7fff)), last);
-    spirv_id nan = spirv_op(p, SPIRV_BitwiseOr, bits, spirv_u32(p, 0x400000));
+    spirv_id bits = cast_bits(p, u32, h.parameter[0]);
+    spirv_id last = spirv_op_by(p, SPIRV_BitwiseAnd, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16), 1);
+    spirv_id rounded = spirv_op(p, SPIRV_IAdd, spirv_op_by(p, SPIRV_IAdd, bits, 0x7fff), last);
+    spirv_id nan = spirv_op_by(p, SPIRV_BitwiseOr, bits, 0x400000);
     bits = choose(p, u32, is_nan(p, f32, h.parameter[0]), nan, rounded);
-    return spirv_close_help(p, &h, spirv_op(p, SPIRV_ShiftRightLogical, bits, sixteen));
+    return spirv_close_help(p, &h, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16));
 }
 
 static spirv_id between_halves(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                spirv_id x) {
     static spirv_id (*const make[])(struct spirv_program *) = {make_from_half, make_to_half, make_to_brain};
     if (from.kind == TILE_BFLOAT)
-        return cast_bits(p, f32, spirv_op(p, SPIRV_ShiftLeftLogical, x, spirv_u32(p, 16)));
+        return cast_bits(p, f32, spirv_op_by(p, SPIRV_ShiftLeftLogical, x, 16));
     int which = tile_type_is_half(from) ? 0 : to.kind == TILE_BFLOAT ? 2 : 1;
     spirv_id *helper = &p->helper[SPIRV_HELP_FROM_HALF + which];
     if (!*helper)
@@ -448,15 +429,18 @@ static spirv_id to_integer(struct spirv_program *p, struct tile_type to, struct 
     bool is_signed = to.kind == TILE_INT;
     double most = is_signed ? (to.bits == 64 ? 0x1p63 : 0x1p31) : (to.bits == 64 ? 0x1p64 : 0x1p32);
     uint64_t ones = to.bits == 64 ? UINT64_MAX : UINT32_MAX, sign = UINT64_C(1) << (to.bits - 1);
-    spirv_id high = spirv_constant_of(p, from, tile_bits_of(from, (union tile_value){.f = most})),
-             low = spirv_constant_of(p, from,
-                                     tile_bits_of(from, (union tile_value){.f = is_signed ? -most : 0}));
+    spirv_id high = spirv_real(p, from, most), low = spirv_real(p, from, is_signed ? -most : 0);
+    spirv_id largest = spirv_constant_of(p, to, is_signed ? sign - 1 : ones),
+             least = spirv_constant_of(p, to, is_signed ? sign : 0), zero = spirv_constant_of(p, to, 0);
     spirv_id y = spirv_value(&p->m, is_signed ? SPIRV_ConvertFToS : SPIRV_ConvertFToU, spirv_type(p, to), x);
-    y = choose(p, to, spirv_test(p, SPIRV_FOrdGreaterThanEqual, x, high),
-               spirv_constant_of(p, to, is_signed ? sign - 1 : ones), y);
-    y = choose(p, to, spirv_test(p, SPIRV_FOrdLessThanEqual, x, low),
-               spirv_constant_of(p, to, is_signed ? sign : 0), y);
-    return choose(p, to, is_nan(p, from, x), spirv_constant_of(p, to, 0), y);
+    y = choose(p, to, spirv_test(p, SPIRV_FOrdGreaterThanEqual, x, high), largest, y);
+    y = choose(p, to, spirv_test(p, SPIRV_FOrdLessThanEqual, x, low), least, y);
+    return choose(p, to, is_nan(p, from, x), zero, y);
+}
+
+spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id x) {
+    bool is_signed = from.kind == TILE_INT;
+    return spirv_join(p, x, is_signed ? spirv_op_by(p, SPIRV_ShiftRightArithmetic, x, 31) : spirv_u32(p, 0));
 }
 
 // A sign is made by hand: Mesa 22 takes what was converted, and then compared with a constant, for a number without one.
@@ -464,11 +448,8 @@ static spirv_id between_integers(struct spirv_program *p, struct tile_type to, s
                                  spirv_id x) {
     if (to.bits == 64 && from.bits == 64)
         return x;
-    if (to.bits == 64) {
-        spirv_id high = from.kind == TILE_INT ? spirv_op(p, SPIRV_ShiftRightArithmetic, x, spirv_u32(p, 31))
-                                              : spirv_u32(p, 0);
-        return cast_bits(p, to, spirv_join(p, x, high));
-    }
+    if (to.bits == 64)
+        return cast_bits(p, to, spirv_extend_word(p, from, x));
     return spirv_narrow(p, to,
                         from.bits == 64 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x);
 }

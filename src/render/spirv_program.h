@@ -67,7 +67,7 @@ struct spirv_program {
     bool failed;
 };
 
-// A number, an op of two words, a comparison or another truth of two values.
+// A number; an op of two words, a comparison or another truth of two values, and both with a number for the second.
 static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) { return spirv_number(&p->m, value); }
 static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
     return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b);
@@ -75,16 +75,34 @@ static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, sp
 static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
     return spirv_value(&p->m, how, spirv_bool(&p->m), a, b);
 }
+static inline spirv_id spirv_op_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) {
+    return spirv_op(p, how, a, spirv_u32(p, number));
+}
+static inline spirv_id spirv_test_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) {
+    return spirv_test(p, how, a, spirv_u32(p, number));
+}
+static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) {
+    return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth);
+}
+
+// One of two values, of two numbers.
 static inline spirv_id spirv_pick(struct spirv_program *p, spirv_id type, spirv_id truth, spirv_id a, spirv_id b) {
     return spirv_value(&p->m, SPIRV_Select, type, truth, a, b);
 }
+static inline spirv_id spirv_pick_number(struct spirv_program *p, spirv_id truth, uint32_t a, uint32_t b) {
+    spirv_id first = spirv_u32(p, a), second = spirv_u32(p, b);
+    return spirv_pick(p, spirv_uint(&p->m, 32), truth, first, second);
+}
 
-// A pair of words, and one of a vector or struct of them.
+// A pair of words, one of a vector or struct of them, and the bits of another value.
 static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
     return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
 }
 static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) {
     return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which);
+}
+static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id value) {
+    return spirv_value(&p->m, SPIRV_Bitcast, type, value);
 }
 
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what); // false, and an error at the statement
@@ -104,9 +122,11 @@ spirv_id spirv_to_bits(struct spirv_program *p, struct tile_type type, spirv_id 
 // spirv_numbers.c: one op -----------------------------------------------------------------------------------------------------
 
 spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint64_t bits);
+spirv_id spirv_real(struct spirv_program *p, struct tile_type type, double value); // a constant of a type of floats
 spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operand);
 spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
 spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id word); // what fits of a word
+spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id word); // a pair: with its sign, or zeros
 
 // A function that is written where it is first called.
 struct spirv_help {
@@ -142,7 +162,7 @@ spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer
 // The word that an element is, or is part of: shift 0 unless it is smaller.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id *shift);
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block
-spirv_id spirv_argument_bits(struct spirv_program *p, int at, int bytes); // of a value at this place in the block
+spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at); // at this place of the block
 spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assertions
 
 // spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement.

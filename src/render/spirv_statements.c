@@ -71,15 +71,14 @@ static void close_loop(struct spirv_program *p, const struct loop *l) {
 static spirv_id is_inside(struct spirv_program *p, const struct tile_stmt *s, spirv_id at, spirv_id end,
                           spirv_id step) {
     struct tile_type type = s->name[0]->type;
-    spirv_id less = spirv_combine(p, TILE_LT, type, at, end), truth = spirv_bool(&p->m);
+    spirv_id less = spirv_combine(p, TILE_LT, type, at, end);
     if (!step || pass_range(s->step).low > 0)
         return less;
-    spirv_id zero = spirv_constant_of(p, type, 0);
-    spirv_id up =
-        spirv_value(&p->m, SPIRV_LogicalAnd, truth, spirv_combine(p, TILE_GT, type, step, zero), less);
-    spirv_id down = spirv_value(&p->m, SPIRV_LogicalAnd, truth, spirv_combine(p, TILE_LT, type, step, zero),
-                                spirv_combine(p, TILE_GT, type, at, end));
-    return spirv_value(&p->m, SPIRV_LogicalOr, truth, up, down);
+    spirv_id zero = spirv_constant_of(p, type, 0), is_up = spirv_combine(p, TILE_GT, type, step, zero);
+    spirv_id up = spirv_test(p, SPIRV_LogicalAnd, is_up, less);
+    spirv_id is_down = spirv_combine(p, TILE_LT, type, step, zero);
+    spirv_id down = spirv_test(p, SPIRV_LogicalAnd, is_down, spirv_combine(p, TILE_GT, type, at, end));
+    return spirv_test(p, SPIRV_LogicalOr, up, down);
 }
 
 // One name of a loop, from begin to end by step (0: by 1); the body is that of the next name, or the statement's.
@@ -97,8 +96,8 @@ static void count(struct spirv_program *p, const struct tile_stmt *s, int which,
     else
         spirv_block_of(p, s->body);
     spirv_label(&p->m, l.next);
-    spirv_do(&p->m, SPIRV_Store, variable,
-             spirv_combine(p, TILE_ADD, name->type, at, step ? step : spirv_constant_of(p, name->type, 1)));
+    at = spirv_combine(p, TILE_ADD, name->type, at, step ? step : spirv_constant_of(p, name->type, 1));
+    spirv_do(&p->m, SPIRV_Store, variable, at);
     close_loop(p, &l);
 }
 
@@ -113,8 +112,8 @@ static void map(struct spirv_program *p, const struct tile_stmt *s) {
 static void repeat(struct spirv_program *p, const struct tile_stmt *s) {
     expr root[] = {s->begin, s->extent[0], s->step};
     spirv_nodes(p, 3, root);
-    spirv_id end = spirv_of(p, s->extent[0]);
-    count(p, s, 0, spirv_of(p, s->begin), &end, spirv_of(p, s->step));
+    spirv_id begin = spirv_of(p, s->begin), end = spirv_of(p, s->extent[0]);
+    count(p, s, 0, begin, &end, spirv_of(p, s->step));
 }
 
 static void repeat_while(struct spirv_program *p, const struct tile_stmt *s) {
@@ -126,24 +125,17 @@ static void repeat_while(struct spirv_program *p, const struct tile_stmt *s) {
     close_loop(p, &l);
 }
 
-static expr part_of(expr value, int part) {
-    return value->op == TILE_PAIR ? value->arg[part] : NULL;
-}
-
 static void store_complex(struct spirv_program *p, const struct tile_stmt *s) {
     static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+    expr from = s->value;
     for (int part = 0; part < 2; part++) {
-        expr value = part_of(s->value, part);
-        spirv_id bits, to = spirv_place(p, s->buffer, s->index, part);
-        if (value)
-            bits = spirv_to_bits(p, f32, spirv_of(p, value));
-        else if (s->value->op == TILE_LOAD && !s->value->args)
-            bits =
-                spirv_read(p, s->value->buffer, spirv_place(p, s->value->buffer, s->value->index, part), 0);
-        else {
+        spirv_id bits = 0, to = spirv_place(p, s->buffer, s->index, part);
+        if (from->op == TILE_PAIR)
+            bits = spirv_to_bits(p, f32, spirv_of(p, from->arg[part]));
+        else if (from->op == TILE_LOAD && !from->args)
+            bits = spirv_read(p, from->buffer, spirv_place(p, from->buffer, from->index, part), 0);
+        else
             spirv_fail(p, "the target stores complex numbers as pairs", "");
-            return;
-        }
         spirv_write(p, s->buffer, to, bits);
     }
 }
@@ -153,9 +145,10 @@ static void store(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_id behind = open_if(p, s->mask ? spirv_of(p, s->mask) : 0);
     if (tile_type_is_complex(s->value->type))
         store_complex(p, s);
-    else
-        spirv_write(p, s->buffer, spirv_place(p, s->buffer, s->index, -1),
-                    spirv_to_bits(p, s->value->type, spirv_of(p, s->value)));
+    else {
+        spirv_id to = spirv_place(p, s->buffer, s->index, -1);
+        spirv_write(p, s->buffer, to, spirv_to_bits(p, s->value->type, spirv_of(p, s->value)));
+    }
     close_if(p, behind);
 }
 
@@ -214,28 +207,24 @@ struct atomic {
 };
 
 static spirv_id value_in(struct spirv_program *p, const struct atomic *a, spirv_id seen) {
-    spirv_id bits = seen, word = a->word;
-    if (a->type.bits == 64)
-        bits = spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), seen);
-    if (a->shift)
-        bits = spirv_value(&p->m, SPIRV_BitwiseAnd, word,
-                           spirv_value(&p->m, SPIRV_ShiftRightLogical, word, seen, a->shift),
-                           spirv_u32(p, (1u << a->type.bits) - 1));
+    spirv_id bits = a->type.bits == 64 ? spirv_as(p, spirv_pair(&p->m), seen) : seen;
+    if (a->shift) {
+        bits = spirv_op(p, SPIRV_ShiftRightLogical, seen, a->shift);
+        bits = spirv_op_by(p, SPIRV_BitwiseAnd, bits, (1u << a->type.bits) - 1);
+    }
     return spirv_from_bits(p, a->type, bits);
 }
 
 static spirv_id put_into(struct spirv_program *p, const struct atomic *a, spirv_id seen, spirv_id value) {
-    spirv_id bits = spirv_to_bits(p, a->type, value), word = a->word;
+    spirv_id bits = spirv_to_bits(p, a->type, value);
     if (a->type.bits == 64)
-        return spirv_value(&p->m, SPIRV_Bitcast, word, bits);
+        return spirv_as(p, a->word, bits);
     if (!a->shift)
         return bits;
-    spirv_id hole =
-        spirv_value(&p->m, SPIRV_ShiftLeftLogical, word, spirv_u32(p, (1u << a->type.bits) - 1), a->shift);
-    spirv_id rest =
-        spirv_value(&p->m, SPIRV_BitwiseAnd, word, seen, spirv_value(&p->m, SPIRV_Not, word, hole));
-    return spirv_value(&p->m, SPIRV_BitwiseOr, word, rest,
-                       spirv_value(&p->m, SPIRV_ShiftLeftLogical, word, bits, a->shift));
+    spirv_id mask = spirv_u32(p, (1u << a->type.bits) - 1);
+    spirv_id hole = spirv_op(p, SPIRV_ShiftLeftLogical, mask, a->shift);
+    spirv_id rest = spirv_op(p, SPIRV_BitwiseAnd, seen, spirv_value(&p->m, SPIRV_Not, a->word, hole));
+    return spirv_op(p, SPIRV_BitwiseOr, rest, spirv_op(p, SPIRV_ShiftLeftLogical, bits, a->shift));
 }
 
 // Repeats until nobody else was quicker; what was there.
@@ -250,7 +239,7 @@ static spirv_id exchange(struct spirv_program *p, const struct atomic *a, spirv_
     spirv_id found = spirv_value(&p->m, SPIRV_AtomicCompareExchange, a->word, a->pointer, a->scope, relaxed,
                                  relaxed, next, seen);
     spirv_do(&p->m, SPIRV_Store, variable, found);
-    test_loop(p, &l, spirv_value(&p->m, SPIRV_INotEqual, spirv_bool(&p->m), found, seen));
+    test_loop(p, &l, spirv_test(p, SPIRV_INotEqual, found, seen));
     spirv_label(&p->m, l.next);
     close_loop(p, &l);
     return value_in(p, a, seen);
@@ -282,23 +271,22 @@ static void barrier(struct spirv_program *p, const struct tile_stmt *s) {
     enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
     if (s->scope == TILE_CLUSTER)
         spirv_fail(p, "the target has no clusters", "");
-    spirv_do(&p->m, SPIRV_ControlBarrier, spirv_u32(p, SPIRV_GROUP), spirv_u32(p, SPIRV_GROUP),
-             spirv_u32(p, ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY | (p->has_matrices ? EXCHANGE : 0)));
+    spirv_id group = spirv_u32(p, SPIRV_GROUP);
+    uint32_t of = ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY | (p->has_matrices ? EXCHANGE : 0);
+    spirv_do(&p->m, SPIRV_ControlBarrier, group, group, spirv_u32(p, of));
 }
 
 static spirv_id lane_of_source(struct spirv_program *p, const struct tile_stmt *s) {
-    spirv_id type = spirv_uint(&p->m, 32), lane = p->lane, others = spirv_u32(p, (uint32_t)s->threads - 1);
-    spirv_id by = spirv_value(&p->m, SPIRV_BitwiseAnd, type, spirv_index(p, s->step), others);
+    uint32_t others = (uint32_t)s->threads - 1;
+    spirv_id by = spirv_op_by(p, SPIRV_BitwiseAnd, spirv_index(p, s->step), others);
     if (s->shuffle == TILE_SHUFFLE_XOR)
-        return spirv_value(&p->m, SPIRV_BitwiseXor, type, lane, by);
+        return spirv_op(p, SPIRV_BitwiseXor, p->lane, by);
     if (s->shuffle == TILE_SHUFFLE_FROM)
-        return spirv_value(
-            &p->m, SPIRV_BitwiseOr, type, by,
-            spirv_value(&p->m, SPIRV_BitwiseAnd, type, lane, spirv_u32(p, ~((uint32_t)s->threads - 1))));
-    spirv_id own = spirv_value(&p->m, SPIRV_BitwiseAnd, type, lane, others);
-    spirv_id is_before = spirv_value(&p->m, SPIRV_ULessThan, spirv_bool(&p->m), own, by);
-    return spirv_value(&p->m, SPIRV_ISub, type, lane,
-                       spirv_value(&p->m, SPIRV_Select, type, is_before, spirv_u32(p, 0), by));
+        return spirv_op(p, SPIRV_BitwiseOr, by, spirv_op_by(p, SPIRV_BitwiseAnd, p->lane, ~others));
+    spirv_id own = spirv_op_by(p, SPIRV_BitwiseAnd, p->lane, others), none = spirv_u32(p, 0);
+    spirv_id is_before = spirv_test(p, SPIRV_ULessThan, own, by);
+    by = spirv_pick(p, spirv_uint(&p->m, 32), is_before, none, by);
+    return spirv_op(p, SPIRV_ISub, p->lane, by);
 }
 
 static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
@@ -308,19 +296,18 @@ static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_need(&p->m, SPIRV_NON_UNIFORM_SHUFFLE);
     spirv_id bits = spirv_to_bits(p, type, spirv_of(p, s->value));
     spirv_id kind = type.bits == 64 ? spirv_pair(&p->m) : spirv_uint(&p->m, 32);
-    spirv_id got = spirv_value(&p->m, SPIRV_GroupNonUniformShuffle, kind, spirv_u32(p, SPIRV_SUBGROUP), bits,
-                               lane_of_source(p, s));
+    spirv_id scope = spirv_u32(p, SPIRV_SUBGROUP), lane = lane_of_source(p, s);
+    spirv_id got = spirv_value(&p->m, SPIRV_GroupNonUniformShuffle, kind, scope, bits, lane);
     assign(p, s->old, spirv_from_bits(p, type, got));
 }
 
 // The line of the first assertion that does not hold; threads go on, others wait for them at barriers.
 static void assertion(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, 1, &s->mask);
-    spirv_id fails = spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), spirv_of(p, s->mask));
-    spirv_id behind = open_if(p, fails);
-    spirv_value(&p->m, SPIRV_AtomicCompareExchange, spirv_uint(&p->m, 32), spirv_status(p),
-                spirv_scope(p, &p->memory[p->kernel->buffers]), spirv_u32(p, 0), spirv_u32(p, 0),
-                spirv_u32(p, (uint32_t)MAX_OF(s->place.line, 1)), spirv_u32(p, 0));
+    spirv_id behind = open_if(p, spirv_not(p, spirv_of(p, s->mask))), word = spirv_uint(&p->m, 32);
+    spirv_id status = spirv_status(p), scope = spirv_scope(p, &p->memory[p->kernel->buffers]);
+    spirv_id none = spirv_u32(p, 0), line = spirv_u32(p, (uint32_t)MAX_OF(s->place.line, 1));
+    spirv_value(&p->m, SPIRV_AtomicCompareExchange, word, status, scope, none, none, line, none);
     close_if(p, behind);
 }
 

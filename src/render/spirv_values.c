@@ -14,24 +14,23 @@ spirv_id spirv_type(struct spirv_program *p, struct tile_type type) {
 
 spirv_id spirv_from_bits(struct spirv_program *p, struct tile_type type, spirv_id bits) {
     if (tile_type_is_bool(type))
-        return spirv_value(&p->m, SPIRV_INotEqual, spirv_bool(&p->m), bits, spirv_number(&p->m, 0));
+        return spirv_test_by(p, SPIRV_INotEqual, bits, 0);
     if (type.bits == 64 ? spirv_is_pair(p, type) : type.bits == 32 && type.kind != TILE_FLOAT)
         return bits;
     if (type.bits < 32)
         return type.kind == TILE_INT ? spirv_narrow(p, type, bits) : bits;
-    return spirv_value(&p->m, SPIRV_Bitcast, spirv_type(p, type), bits);
+    return spirv_as(p, spirv_type(p, type), bits);
 }
 
 spirv_id spirv_to_bits(struct spirv_program *p, struct tile_type type, spirv_id value) {
     static const struct tile_type u8 = {TILE_UINT, 8, 1}, u16 = {TILE_UINT, 16, 1};
     if (tile_type_is_bool(type))
-        return spirv_value(&p->m, SPIRV_Select, spirv_uint(&p->m, 32), value, spirv_number(&p->m, 1),
-                           spirv_number(&p->m, 0));
+        return spirv_pick_number(p, value, 1, 0);
     if (type.bits < 32)
         return type.kind == TILE_INT ? spirv_narrow(p, type.bits == 8 ? u8 : u16, value) : value;
     if (type.bits == 64)
-        return spirv_is_pair(p, type) ? value : spirv_value(&p->m, SPIRV_Bitcast, spirv_pair(&p->m), value);
-    return type.kind == TILE_FLOAT ? spirv_value(&p->m, SPIRV_Bitcast, spirv_uint(&p->m, 32), value) : value;
+        return spirv_is_pair(p, type) ? value : spirv_as(p, spirv_pair(&p->m), value);
+    return type.kind == TILE_FLOAT ? spirv_as(p, spirv_uint(&p->m, 32), value) : value;
 }
 
 spirv_id spirv_of(struct spirv_program *p, expr e) {
@@ -41,7 +40,7 @@ spirv_id spirv_of(struct spirv_program *p, expr e) {
 spirv_id spirv_index(struct spirv_program *p, expr e) {
     static const struct tile_type u32 = {TILE_UINT, 32, 1};
     if (e->op == TILE_CONST)
-        return spirv_number(&p->m, (uint32_t)e->bits);
+        return spirv_u32(p, (uint32_t)e->bits);
     return spirv_convert(p, u32, e->type, spirv_of(p, e));
 }
 
@@ -56,7 +55,8 @@ static spirv_id load(struct spirv_program *p, expr e, int part) {
     if (!mask)
         return value;
     expr other = part >= 0 && e->arg[1]->op == TILE_PAIR ? e->arg[1]->arg[part] : e->arg[1];
-    return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), mask, value, spirv_of(p, other));
+    spirv_id instead = spirv_of(p, other);
+    return spirv_pick(p, spirv_type(p, type), mask, value, instead);
 }
 
 static spirv_id leaf(struct spirv_program *p, expr e) {
@@ -141,11 +141,10 @@ spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_typ
     struct tile_type in = tile_type_is_half(type) ? f32 : type;
     struct tile_expr leaf = {.op = TILE_LOCAL, .type = in};
     bool is_truth = op == TILE_LT || op == TILE_GT;
-    struct tile_expr e = {.op = op,
-                          .type = is_truth ? (struct tile_type){TILE_BOOL, 1, 1} : in,
-                          .args = 2,
-                          .arg = {&leaf, &leaf}};
-    spirv_id operand[] = {spirv_convert(p, in, type, a), spirv_convert(p, in, type, b)};
-    spirv_id result = spirv_operation(p, &e, operand);
+    struct tile_type out = is_truth ? (struct tile_type){TILE_BOOL, 1, 1} : in;
+    struct tile_expr e = {.op = op, .type = out, .args = 2, .arg = {&leaf, &leaf}};
+    a = spirv_convert(p, in, type, a);
+    b = spirv_convert(p, in, type, b);
+    spirv_id result = spirv_operation(p, &e, (spirv_id[]){a, b});
     return is_truth ? result : spirv_convert(p, type, in, result);
 }

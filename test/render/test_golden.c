@@ -61,32 +61,10 @@ static void compare(const char *name, const char *dialect) {
     memory_free(text);
 }
 
-static void compare_all(bool of_spirv) {
+TEST(golden_texts) {
     for (size_t i = 0; i < COUNT(names); i++)
         for (int k = 0; render_dialect_name(k); k++)
-            if (of_spirv == (render_target(render_dialect_name(k))->spirv != NULL))
-                compare(names[i], render_dialect_name(k));
-}
-
-TEST(golden_texts) {
-    compare_all(false);
-}
-
-// The renderer nests calls that make instructions. C leaves their order open, and with it the numbers of results.
-static int next_number(void) {
-    static int number;
-    return ++number;
-}
-
-static bool comes_first(int first, int second) {
-    return first < second;
-}
-
-TEST(golden_texts_of_spirv) {
-    if (!comes_first(next_number(), next_number()))
-        SKIP("this C compiler computes arguments from the last to the first, so that instructions are "
-             "numbered in another order");
-    compare_all(true);
+            compare(names[i], render_dialect_name(k));
 }
 
 // All golden kernels of a dialect in one file, with the prelude.
