@@ -54,6 +54,9 @@ struct target_spirv {
     // Floats for which it has execution modes that round to the nearest, keep subnormal numbers, keep NaN, infinity and -0.
     uint32_t rounds, keeps_small, keeps_special;
     int push_bytes;    // of push constants, at most
+    bool has_addresses; // kernels can reach buffers by addresses
+    bool is_far;       // they do, all of them: target.far
+    int buffers;       // that a kernel can have by bindings
     uint32_t matrices; // dtypes of which subgroups multiply matrices: spirv_set_matrices
 };
 
@@ -74,6 +77,9 @@ struct target {
     bool packs; // that unit reads parameters where they lie, rectangles of any length
     // Whether it has a function that reduces elements that lie behind each other; NULL: it has none.
     bool (*reduces)(enum tile_op combine, zl_dtype from, zl_dtype to);
+    // Bytes of one argument that kernels reach, 0 for any, and the record by which kernels are compiled that reach more; NULL: none can.
+    uint64_t reach;
+    const struct target *far;
 };
 
 // The record of a unit. target_set_unit makes it of its language's: the model, which lives as long, and what a group can have at most.

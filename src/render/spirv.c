@@ -15,7 +15,7 @@ static int words_of(const struct tile_parameter *p) {
     return (int)(elements * tile_type_bytes(p->is_scalar ? p->scalar->type : p->buffer->type) + 3) / 4;
 }
 
-static int count_bindings(const struct tile_kernel *kernel) {
+static int count_buffers(const struct tile_kernel *kernel) {
     int count = render_has_status(kernel);
     for (int i = 0; i < kernel->parameters; i++)
         count += !tile_is_by_value(&kernel->parameter[i]);
@@ -24,20 +24,30 @@ static int count_bindings(const struct tile_kernel *kernel) {
     return count;
 }
 
-int spirv_layout_parameter(const struct tile_kernel *kernel, int parameter) {
-    int word = count_bindings(kernel) + 1;
+int spirv_layout_parameter(const struct spirv_layout *l, const struct tile_kernel *kernel, int parameter) {
+    int word = l->groups / 4 + 1;
     for (int i = 0; i < parameter; i++)
         word += tile_is_by_value(&kernel->parameter[i]) ? words_of(&kernel->parameter[i]) : 0;
     return 4 * word;
 }
 
-struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct target *target) {
-    struct spirv_layout l = {.bindings = count_bindings(kernel), .symbol_bytes = kernel->index_bits / 8};
-    l.groups = 4 * l.bindings;
-    l.symbols = spirv_layout_parameter(kernel, kernel->parameters);
+static struct spirv_layout layout_with(const struct tile_kernel *kernel, const struct target_spirv *unit,
+                                       bool has_addresses) {
+    struct spirv_layout l = {.buffers = count_buffers(kernel), .has_addresses = has_addresses};
+    l.groups = (has_addresses ? 8 : 4) * l.buffers;
+    l.symbols = spirv_layout_parameter(&l, kernel, kernel->parameters);
+    l.symbol_bytes = kernel->index_bits / 8;
     l.bytes = l.symbols + kernel->symbols * l.symbol_bytes;
-    l.is_in_buffer = l.bytes > target->spirv->push_bytes;
+    l.is_in_buffer = l.bytes > unit->push_bytes;
+    l.binding = has_addresses ? 0 : l.buffers;
     return l;
+}
+
+struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct target *target) {
+    const struct target_spirv *unit = target->spirv;
+    struct spirv_layout l = layout_with(kernel, unit, unit->is_far);
+    bool fits = l.has_addresses || !unit->has_addresses || l.buffers + l.is_in_buffer <= unit->buffers;
+    return fits ? l : layout_with(kernel, unit, true);
 }
 
 // Functions -------------------------------------------------------------------------------------------------------------
@@ -72,22 +82,25 @@ static void set_name(struct spirv_program *p, const struct tile_name *name, spir
 // What all threads of a launch know.
 static void load_arguments(struct spirv_program *p) {
     const struct tile_kernel *k = p->kernel;
-    for (int i = 0; i < p->layout.bindings; i++)
-        p->before[i] = spirv_argument(p, spirv_u32(p, (uint32_t)i));
+    struct tile_type type = {TILE_UINT, p->layout.has_addresses ? 64 : 32, 1};
+    for (int i = 0; i < p->layout.buffers; i++)
+        p->before[i] = spirv_argument_value(p, type, i * tile_type_bytes(type));
     for (int i = 0; i < k->parameters; i++) {
         const struct tile_name *name = k->parameter[i].is_scalar ? k->parameter[i].scalar : NULL;
         if (name && tile_type_is_complex(name->type))
             spirv_fail(p, "the target has no complex scalars: ", name->text);
         else if (name)
-            p->value[name->id] = spirv_argument_value(p, name->type, spirv_layout_parameter(k, i));
+            p->value[name->id] =
+                spirv_argument_value(p, name->type, spirv_layout_parameter(&p->layout, k, i));
     }
     for (int i = 0; i < k->symbols; i++)
         p->value[k->symbol[i]->id] =
             spirv_argument_value(p, k->symbol[i]->type, p->layout.symbols + i * p->layout.symbol_bytes);
 }
 
-// Strides that are no numbers, modulo 2^32, as all places are.
+// Strides that are no numbers, in the type of places.
 static void compute_strides(struct spirv_program *p, const struct tile_buffer *b) {
+    struct tile_type type = spirv_place_type(p, b);
     for (int i = 0; i < b->ndim; i++) {
         if (program_stride(b, i) >= 0)
             continue;
@@ -96,8 +109,8 @@ static void compute_strides(struct spirv_program *p, const struct tile_buffer *b
         spirv_id product = 0;
         spirv_nodes(p, count, factor);
         for (int k = 0; k < count; k++) {
-            spirv_id one = spirv_index(p, factor[k]);
-            product = product ? spirv_op(p, SPIRV_IMul, product, one) : one;
+            spirv_id one = spirv_index_as(p, type, factor[k]);
+            product = product ? spirv_value(&p->m, SPIRV_IMul, spirv_type(p, type), product, one) : one;
         }
         p->stride[b->id * TILE_DIMS + i] = product;
     }
@@ -209,7 +222,7 @@ static bool open_program(struct spirv_program *p) {
     p->variable = memory_zero(sizeof *p->variable * (size_t)(k->names + 1));
     p->stride = memory_zero(sizeof *p->stride * (size_t)(k->buffers + 1) * TILE_DIMS);
     p->memory = memory_zero(sizeof *p->memory * (size_t)(k->buffers + 1));
-    p->before = memory_zero(sizeof *p->before * (size_t)(p->layout.bindings + 1));
+    p->before = memory_zero(sizeof *p->before * (size_t)(p->layout.buffers + 1));
     return p->node && p->value && p->variable && p->stride && p->memory && p->before;
 }
 
@@ -220,8 +233,9 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
                               .layout = spirv_layout(kernel, s->target)};
     int at = 0;
     bool good = open_program(&p);
-    p.has_matrices = pass_find_kind(kernel->body, TILE_GEMM);
-    spirv_open(&p.m, p.has_matrices);
+    bool has_matrices = pass_find_kind(kernel->body, TILE_GEMM);
+    p.is_vulkan = has_matrices || p.layout.has_addresses;
+    spirv_open(&p.m, has_matrices, p.layout.has_addresses);
     if (good) {
         spirv_find_memory(&p);
         for (const struct tile_stmt *g = kernel->body; g && !p.failed; g = g->next)

@@ -8,10 +8,12 @@
 //   then memory outside of all groups, in the order of their statements; then, if render_has_status, the i32 of assertions. An
 //   argument need not begin where its binding does: bindings begin at multiples of 16 bytes at least, and the block says how many
 //   bytes lie before the argument.
+// - A module of addresses, whose addressing model says so, has none of these bindings: the block has the address of each argument
+//   instead, of 8 bytes. Modules are that for a unit that is_far, and where a kernel has more bindings than its unit.
 // - All else is one block of 32-bit words: for each binding, those bytes; how many groups the launch has; parameters that
 //   are passed by value, each from a word of its own on, as they lie in memory (bytes behind the last element are not read);
 //   then symbols, of 4 or 8 bytes. It is the push constants; where it is larger than those of the unit can be, it is a storage
-//   buffer instead, behind all other bindings, and there are no push constants.
+//   buffer instead, behind all other bindings, and there are no push constants. A module of addresses has it at binding 0.
 //
 // A launch of more than SPIRV_ROW groups is a dispatch of rows of SPIRV_ROW groups each, of which what is too much of the last does
 // nothing; one of fewer is a single row.
@@ -25,15 +27,17 @@ enum { SPIRV_ROW = 65535 };
 
 // Places in the block are bytes from its beginning.
 struct spirv_layout {
-    int bindings;      // of buffer arguments; the first words of the block belong to them
-    int groups;        // where the number of groups is
+    int buffers;       // arguments that are; the first words of the block belong to them
+    bool has_addresses; // of them, instead of bindings
+    int groups;        // where the number of groups is; values follow
     int symbols;       // where the first symbol is
     int symbol_bytes;  // of each
     int bytes;         // of the block
-    bool is_in_buffer; // it is the storage buffer at binding `bindings`, not push constants
+    bool is_in_buffer; // it is a storage buffer, not push constants
+    int binding;       // of that
 };
 struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct target *target);
-int spirv_layout_parameter(const struct tile_kernel *kernel, int parameter); // where one is that is passed by value
+int spirv_layout_parameter(const struct spirv_layout *l, const struct tile_kernel *kernel, int parameter); // where one is that is passed by value
 
 // Says of which dtypes subgroups of 32 threads of a unit multiply matrices of 16 x 16 elements, with sums of f32: cooperative matrices
 // whose elements lie in threads as those of CUDA's m16n8k16 do, two side by side (NVIDIA's). Modules with products are SPIR-V 1.6 in Vulkan's

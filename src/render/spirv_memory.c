@@ -2,7 +2,7 @@
 //
 // Storage buffers have one variable for each size of access, on the same binding. Memory of groups and threads has one variable, whose
 // elements are as small as the smallest that the memory or one of its views has; larger accesses are several. Where elements of 8
-// or 16 bits cannot be memory by themselves they are parts of words.
+// or 16 bits cannot be memory by themselves they are parts of words. In a module of addresses, storage buffers have no variables.
 
 #include "render/spirv_program.h"
 
@@ -34,9 +34,7 @@ static struct spirv_memory *memory_of(struct spirv_program *p, const struct tile
 }
 
 spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m) {
-    return spirv_u32(p, m->where != SPIRV_STORAGE ? SPIRV_GROUP
-                        : p->has_matrices         ? SPIRV_QUEUE
-                                                  : SPIRV_DEVICE);
+    return spirv_u32(p, m->where != SPIRV_STORAGE ? SPIRV_GROUP : p->is_vulkan ? SPIRV_QUEUE : SPIRV_DEVICE);
 }
 
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m) {
@@ -140,7 +138,7 @@ static spirv_id storage_view(struct spirv_program *p, const struct spirv_memory 
     spirv_id v = bound_variable(p, spirv_block(&p->m, element_type(p, size), bytes, 0, 0), m->binding);
     if (!m->is_written)
         spirv_decorate(&p->m, v, SPIRV_NON_WRITABLE, 0, 0);
-    else if (spirv_is_exchanged(p, m) && !p->has_matrices)
+    else if (spirv_is_exchanged(p, m) && !p->is_vulkan)
         spirv_decorate(&p->m, v, SPIRV_COHERENT, 0, 0);
     return v;
 }
@@ -156,7 +154,7 @@ static spirv_id view_of(struct spirv_program *p, struct spirv_memory *m, int siz
 }
 
 void spirv_bind_rest(struct spirv_program *p) {
-    for (int i = 0; i <= p->kernel->buffers; i++) {
+    for (int i = 0; i <= p->kernel->buffers && !p->layout.has_addresses; i++) {
         struct spirv_memory *m = &p->memory[i];
         bool is_declared =
             m->where != SPIRV_STORAGE || (i == p->kernel->buffers && !render_has_status(p->kernel));
@@ -209,19 +207,30 @@ void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b) {
 
 // Places ----------------------------------------------------------------------------------------------------------------
 
+static bool has_address(const struct spirv_program *p, const struct spirv_memory *m) {
+    return p->layout.has_addresses && m->where == SPIRV_STORAGE;
+}
+
+struct tile_type spirv_place_type(struct spirv_program *p, const struct tile_buffer *b) {
+    bool is_wide = has_address(p, memory_of(p, b)) && p->kernel->index_bits == 64;
+    return (struct tile_type){TILE_UINT, is_wide ? 64 : 32, 1};
+}
+
 static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int from,
                        int to) {
-    spirv_id sum = 0;
+    struct tile_type type = spirv_place_type(p, b);
+    spirv_id sum = 0, t = spirv_type(p, type);
     for (int i = from; i < to; i++) {
         int64_t stride = program_stride(b, i);
         if (index[i]->op == TILE_CONST && !index[i]->bits)
             continue;
-        spirv_id at = spirv_index(p, index[i]);
-        at = stride < 0 ? spirv_op(p, SPIRV_IMul, at, p->stride[b->id * TILE_DIMS + i])
-                        : times(p, at, (uint32_t)stride);
-        sum = sum ? spirv_op(p, SPIRV_IAdd, sum, at) : at;
+        spirv_id at = spirv_index_as(p, type, index[i]), by = p->stride[b->id * TILE_DIMS + i];
+        if (stride >= 0)
+            by = spirv_constant_of(p, type, (uint64_t)stride);
+        at = stride == 1 ? at : spirv_value(&p->m, SPIRV_IMul, t, at, by);
+        sum = sum ? spirv_value(&p->m, SPIRV_IAdd, t, sum, at) : at;
     }
-    return sum ? sum : spirv_u32(p, 0);
+    return sum ? sum : spirv_constant_of(p, type, 0);
 }
 
 // at ^ ((at >> row & 7) << vector)
@@ -250,8 +259,12 @@ static spirv_id swizzled(struct spirv_program *p, const struct tile_buffer *b, c
 }
 
 spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part) {
+    struct tile_type type = spirv_place_type(p, b);
     spirv_id at = b->swizzle ? swizzled(p, b, index) : offset(p, b, index, 0, b->ndim);
-    return part < 0 ? at : plus(p, times(p, at, 2), (uint32_t)part);
+    if (part < 0)
+        return at;
+    at = spirv_combine(p, TILE_ADD, type, at, at);
+    return part ? spirv_combine(p, TILE_ADD, type, at, spirv_constant_of(p, type, 1)) : at;
 }
 
 // Arguments -------------------------------------------------------------------------------------------------------------
@@ -261,7 +274,7 @@ spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
     if (!p->block) {
         spirv_id type =
             spirv_block(&p->m, spirv_uint(&p->m, 32), 4, p->layout.is_in_buffer ? 0 : p->layout.bytes / 4, 0);
-        p->block = p->layout.is_in_buffer ? bound_variable(p, type, p->layout.bindings)
+        p->block = p->layout.is_in_buffer ? bound_variable(p, type, p->layout.binding)
                                           : spirv_global(&p->m, where, type);
         if (p->layout.is_in_buffer)
             spirv_decorate(&p->m, p->block, SPIRV_NON_WRITABLE, 0, 0);
@@ -293,7 +306,7 @@ static spirv_id part_of_word(struct spirv_program *p, spirv_id word, spirv_id sh
 }
 
 static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
-    int bytes = spirv_item(b), first = spirv_layout_parameter(p->kernel, b->parameter) / 4;
+    int bytes = spirv_item(b), first = spirv_layout_parameter(&p->layout, p->kernel, b->parameter) / 4;
     spirv_id byte = times(p, place, (uint32_t)bytes);
     spirv_id at = plus(p, shifted(p, SPIRV_ShiftRightLogical, byte, 2), (uint32_t)first);
     spirv_id low = spirv_argument(p, at);
@@ -308,22 +321,39 @@ static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b,
 // which those are parts.
 struct access {
     struct spirv_memory *m;
-    spirv_id variable, first;
+    spirv_id variable, first; // of memory with an address: none, and the address
     int size, each, count;
 };
 
-// Elements of a size, by which an access can be one.
-static struct access access_to_view(struct spirv_program *p, struct access a, spirv_id place, int item) {
-    bool is_storage = a.m->where == SPIRV_STORAGE;
-    bool is_lacking = is_storage && !(a.size == 0 ? p->unit->has_bytes : p->unit->has_halves);
-    if (is_storage) {
-        spirv_id before = p->before[a.m->binding];
+static spirv_id address_of(struct spirv_program *p, const struct access *a, struct tile_type type,
+                           spirv_id place, int item) {
+    spirv_id u64 = spirv_uint(&p->m, 64), by = spirv_u32(p, (uint32_t)log_of(item));
+    spirv_id wide = spirv_convert(p, (struct tile_type){TILE_UINT, 64, 1}, type, place);
+    spirv_id bytes = spirv_value(&p->m, SPIRV_ShiftLeftLogical, u64, wide, by);
+    return spirv_value(&p->m, SPIRV_IAdd, u64, p->before[a->m->binding], bytes);
+}
+
+static spirv_id element_of_view(struct spirv_program *p, const struct access *a, spirv_id place, int item) {
+    if (a->m->where == SPIRV_STORAGE) {
+        spirv_id before = p->before[a->m->binding];
         before = shifted(p, SPIRV_ShiftRightLogical, before, (uint32_t)log_of(item));
         place = spirv_op(p, SPIRV_IAdd, place, before);
     }
-    a.first = shifted(p, SPIRV_ShiftRightLogical, place, (uint32_t)log_of(a.each / item));
+    return shifted(p, SPIRV_ShiftRightLogical, place, (uint32_t)log_of(a->each / item));
+}
+
+// Of memory with elements of any size: an access is one.
+static struct access access_to_one(struct spirv_program *p, struct access a, struct tile_type type,
+                                   spirv_id place, int item) {
+    bool is_lacking =
+        a.m->where == SPIRV_STORAGE && !(a.size == 0 ? p->unit->has_bytes : p->unit->has_halves);
+    a.first =
+        has_address(p, a.m) ? address_of(p, &a, type, place, item) : element_of_view(p, &a, place, item);
     a.size = a.size < 2 && (is_lacking || a.m->has_small_atomics) ? 2 : a.size;
-    a.variable = view_of(p, a.m, a.size);
+    if (!has_address(p, a.m))
+        a.variable = view_of(p, a.m, a.size);
+    else if (a.size < 2)
+        spirv_need(&p->m, a.size == 0 ? SPIRV_STORAGE_8 : SPIRV_STORAGE_16);
     return a;
 }
 
@@ -334,7 +364,7 @@ static struct access access_to(struct spirv_program *p, const struct tile_buffer
     if (!a.m->is_known)
         declare(p, b);
     if (a.m->has_sizes)
-        return access_to_view(p, a, place, item);
+        return access_to_one(p, a, spirv_place_type(p, b), place, item);
     a.each = a.m->is_packed && bytes < 4 ? bytes : a.m->piece;
     a.count = bytes / a.each;
     a.first = times(p, place, (uint32_t)(item / a.each));
@@ -349,7 +379,11 @@ static bool is_part(const struct access *a) {
 }
 
 static spirv_id pointer(struct spirv_program *p, const struct access *a, spirv_id at) {
-    spirv_id type = spirv_pointer(&p->m, a->m->where, element_type(p, a->size));
+    bool is_address = has_address(p, a->m);
+    spirv_id type =
+        spirv_pointer(&p->m, is_address ? SPIRV_ADDRESSED : a->m->where, element_type(p, a->size));
+    if (is_address)
+        return spirv_value(&p->m, SPIRV_ConvertUToPtr, type, at);
     if (!a->m->has_sizes)
         return spirv_value(&p->m, SPIRV_AccessChain, type, a->variable, at);
     spirv_id array = spirv_u32(p, 0);
@@ -358,23 +392,37 @@ static spirv_id pointer(struct spirv_program *p, const struct access *a, spirv_i
 
 // To the word that an element is part of, and where that is in it.
 static spirv_id part_pointer(struct spirv_program *p, const struct access *a, spirv_id at, spirv_id *shift) {
-    spirv_id byte = times(p, at, (uint32_t)a->each);
-    spirv_id word = pointer(p, a, shifted(p, SPIRV_ShiftRightLogical, byte, 2));
+    spirv_id byte, word;
+    if (has_address(p, a->m)) {
+        spirv_id u64 = spirv_uint(&p->m, 64), mask = spirv_constant(&p->m, u64, 64, ~UINT64_C(3));
+        word = spirv_value(&p->m, SPIRV_BitwiseAnd, u64, at, mask);
+        byte = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), at);
+    } else {
+        byte = times(p, at, (uint32_t)a->each);
+        word = shifted(p, SPIRV_ShiftRightLogical, byte, 2);
+    }
     *shift = shift_of(p, byte);
-    return word;
+    return pointer(p, a, word);
 }
 
-// In Vulkan's memory model what threads exchange is said where it is accessed.
-enum { NON_PRIVATE = 0x20 };
-static bool is_non_private(struct spirv_program *p, const struct access *a) {
-    return p->has_matrices && spirv_is_exchanged(p, a->m);
+// Loads and stores say what Vulkan's memory model wants to know of memory that threads exchange, and how addresses are aligned. Appends
+// that to the operands; how many there are then.
+static int add_memory_operands(struct spirv_program *p, const struct access *a, int count,
+                               spirv_id *operand) {
+    enum { ALIGNED = 0x2, NON_PRIVATE = 0x20 };
+    bool is_address = has_address(p, a->m), is_exchanged = p->is_vulkan && spirv_is_exchanged(p, a->m);
+    if (is_address || is_exchanged)
+        operand[count++] = (is_address ? ALIGNED : 0) | (is_exchanged ? NON_PRIVATE : 0);
+    if (is_address)
+        operand[count++] = a->size == SPIRV_WIDE_ATOMIC ? 8 : 1u << a->size;
+    return count;
 }
 
 static spirv_id load(struct spirv_program *p, const struct access *a, int which) {
     spirv_id at = plus(p, a->first, (uint32_t)which), type = element_type(p, a->size), shift = 0;
-    spirv_id from = is_part(a) ? part_pointer(p, a, at, &shift) : pointer(p, a, at);
-    spirv_id x = is_non_private(p, a) ? spirv_value(&p->m, SPIRV_Load, type, from, NON_PRIVATE)
-                                      : spirv_load(&p->m, type, from);
+    spirv_id operand[3] = {is_part(a) ? part_pointer(p, a, at, &shift) : pointer(p, a, at)};
+    int operands = add_memory_operands(p, a, 1, operand);
+    spirv_id x = spirv_value_list(&p->m, SPIRV_Load, type, operands, operand);
     if (shift)
         return part_of_word(p, x, shift, a->each);
     if (a->size == SPIRV_WIDE_ATOMIC)
@@ -403,10 +451,8 @@ static void store(struct spirv_program *p, const struct access *a, int which, sp
         bits = spirv_as(p, element_type(p, a->size), bits);
     else if (a->size < 2)
         bits = spirv_value(&p->m, SPIRV_UConvert, element_type(p, a->size), bits);
-    if (is_non_private(p, a))
-        spirv_do(&p->m, SPIRV_Store, pointer(p, a, at), bits, NON_PRIVATE);
-    else
-        spirv_do(&p->m, SPIRV_Store, pointer(p, a, at), bits);
+    spirv_id operand[4] = {pointer(p, a, at), bits};
+    spirv_do_list(&p->m, SPIRV_Store, add_memory_operands(p, a, 2, operand), operand);
 }
 
 // Puts a piece of `each` bytes into words, from byte `at` on; fewer than 4 bytes are part of one.
@@ -451,20 +497,14 @@ void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spi
 }
 
 // Where a mask is false, the first element is read, which is there.
-static spirv_id masked(struct spirv_program *p, spirv_id mask, spirv_id place) {
-    if (!mask)
-        return place;
-    spirv_id first = spirv_u32(p, 0);
-    return spirv_pick(p, spirv_uint(&p->m, 32), mask, place, first);
-}
-
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
     int bytes = spirv_item(b);
-    spirv_id word[2];
+    spirv_id word[2], zero = mask ? spirv_constant_of(p, spirv_place_type(p, b), 0) : 0;
+    if (mask)
+        place = spirv_pick(p, spirv_type(p, spirv_place_type(p, b)), mask, place, zero);
     if (b->memory == TILE_TABLE)
-        return read_table(p, b, masked(p, mask, place));
+        return read_table(p, b, place);
     struct access a = access_to(p, b, place, bytes, log_of(bytes));
-    a.first = masked(p, mask, a.first);
     if (a.count == 1)
         return load(p, &a, 0);
     read_words(p, &a, word);
@@ -505,6 +545,6 @@ spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer 
 
 spirv_id spirv_status(struct spirv_program *p) {
     struct access a = {.m = &p->memory[p->kernel->buffers], .size = 2, .each = 4, .count = 1};
-    a = access_to_view(p, a, spirv_u32(p, 0), 4);
+    a = access_to_one(p, a, (struct tile_type){TILE_UINT, 32, 1}, spirv_u32(p, 0), 4);
     return pointer(p, &a, a.first);
 }

@@ -293,19 +293,23 @@ void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, in
               (uint32_t[]){function, SPIRV_LOCAL_SIZE, (uint32_t)threads, 1, 1});
 }
 
-void spirv_open(struct spirv_module *m, bool has_matrices) {
+void spirv_open(struct spirv_module *m, bool has_matrices, bool has_addresses) {
     static const char glsl[] = "GLSL.std.450";
-    enum { LOGICAL = 0, GLSL450 = 1, VULKAN = 3 };
+    enum { LOGICAL = 0, GLSL450 = 1, VULKAN = 3, ADDRESSES_OF_64_BITS = 5348 };
     struct text *imports = &m->section[SPIRV_IMPORTS];
     *m = (struct spirv_module){.version = has_matrices ? VERSION_OF_MATRICES : VERSION};
     m->glsl = spirv_new(m);
     put_words(imports, 2,
               (uint32_t[]){(uint32_t)(2 + sizeof glsl / 4 + 1) << 16 | SPIRV_ExtInstImport, m->glsl});
     put_text(imports, glsl);
-    spirv_put(m, SPIRV_MODEL, SPIRV_MemoryModel, 2, (uint32_t[]){LOGICAL, has_matrices ? VULKAN : GLSL450});
+    bool is_vulkan = has_matrices || has_addresses;
+    uint32_t model[] = {has_addresses ? ADDRESSES_OF_64_BITS : LOGICAL, is_vulkan ? VULKAN : GLSL450};
+    spirv_put(m, SPIRV_MODEL, SPIRV_MemoryModel, 2, model);
     spirv_need(m, SPIRV_SHADER);
-    if (has_matrices)
+    if (is_vulkan)
         spirv_need(m, SPIRV_VULKAN_MEMORY);
+    if (has_addresses)
+        spirv_need(m, SPIRV_ADDRESSES);
 }
 
 bool spirv_close(struct spirv_module *m, struct text *out) {

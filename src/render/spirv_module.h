@@ -16,12 +16,12 @@ enum spirv_word {
 };
 
 // Numbers of the standard.
-enum spirv_class { SPIRV_INPUT = 1, SPIRV_SHARED = 4, SPIRV_PRIVATE = 7, SPIRV_PUSH = 9, SPIRV_STORAGE = 12 };
+enum spirv_class { SPIRV_INPUT = 1, SPIRV_SHARED = 4, SPIRV_PRIVATE = 7, SPIRV_PUSH = 9, SPIRV_STORAGE = 12, SPIRV_ADDRESSED = 5349 };
 enum { SPIRV_DEVICE = 1, SPIRV_GROUP = 2, SPIRV_SUBGROUP = 3, SPIRV_QUEUE = 5 }; // scopes
 enum spirv_capability {
     SPIRV_SHADER = 1, SPIRV_FLOAT16 = 9, SPIRV_FLOAT64 = 10, SPIRV_INT64 = 11, SPIRV_INT64_ATOMICS = 12, SPIRV_INT16 = 22, SPIRV_INT8 = 39,
     SPIRV_NON_UNIFORM = 61, SPIRV_NON_UNIFORM_SHUFFLE = 65, SPIRV_SHARED_LAYOUT = 4428, SPIRV_SHARED_LAYOUT_8 = 4429, SPIRV_SHARED_LAYOUT_16 = 4430, SPIRV_STORAGE_16 = 4433, SPIRV_STORAGE_8 = 4448,
-    SPIRV_BFLOAT = 5116, SPIRV_BFLOAT_MATRIX = 5118, SPIRV_VULKAN_MEMORY = 5345, SPIRV_MATRIX = 6022,
+    SPIRV_BFLOAT = 5116, SPIRV_BFLOAT_MATRIX = 5118, SPIRV_VULKAN_MEMORY = 5345, SPIRV_ADDRESSES = 5347, SPIRV_MATRIX = 6022,
     SPIRV_KEEPS_SMALL = 4464, SPIRV_KEEPS_SPECIAL = 4466, SPIRV_ROUNDS = 4467,
 };
 enum spirv_decoration {
@@ -56,8 +56,8 @@ struct spirv_module {
     bool failed;
 };
 
-// Cooperative matrices want Vulkan's memory model, and 1.6.
-void spirv_open(struct spirv_module *m, bool has_matrices);
+// Cooperative matrices and addresses want Vulkan's memory model, the former 1.6 too.
+void spirv_open(struct spirv_module *m, bool has_matrices, bool has_addresses);
 // Appends the words of the module and frees it; false, with an error, if something failed.
 bool spirv_close(struct spirv_module *m, struct text *out);
 

@@ -55,7 +55,7 @@ struct spirv_program {
     spirv_id *value, *variable; // by id of name: its value; the variable that has it
     spirv_id *stride;           // by id of buffer and axis, where it is no number
     struct spirv_memory *memory; // by id of buffer
-    spirv_id *before;            // by binding: bytes before the argument
+    spirv_id *before;            // by binding: bytes before the argument, or its address
     spirv_id block;              // the variable of all other arguments
     spirv_id built_in[SPIRV_BUILT_INS]; // variables
     spirv_id thread, lane;       // numbers of the thread in its group and subgroup
@@ -63,7 +63,7 @@ struct spirv_program {
     spirv_id helper[SPIRV_HELPERS]; // functions
     int64_t shared;                 // bytes of the group's memory so far
     bool has_barriers;
-    bool has_matrices;              // subgroups multiply: memory is that of Vulkan's model
+    bool is_vulkan;                 // memory is that of Vulkan's model
     bool failed;
 };
 
@@ -113,6 +113,7 @@ spirv_id spirv_type(struct spirv_program *p, struct tile_type type); // of value
 // Computes values, operands first, each once; then spirv_of gives them.
 void spirv_nodes(struct spirv_program *p, int count, const expr *root);
 spirv_id spirv_of(struct spirv_program *p, expr e);
+spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e); // of unsigned integers
 spirv_id spirv_index(struct spirv_program *p, expr e); // as a word of 32 bits
 spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a, spirv_id b);
 // Bits as memory has them, a word or for 8 bytes two, as a value, and the other way round.
@@ -151,7 +152,8 @@ void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a 
 spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m); // of atomics
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m); // threads see what others wrote
 int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
-// Where an element is, from the first on.
+// Where an element is, from the first on: modulo 2^32, but in memory that is reached by an address as wide as indices of the kernel are.
+struct tile_type spirv_place_type(struct spirv_program *p, const struct tile_buffer *b);
 spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part);
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask); // bits; mask 0: none
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits);

@@ -272,7 +272,7 @@ static void barrier(struct spirv_program *p, const struct tile_stmt *s) {
     if (s->scope == TILE_CLUSTER)
         spirv_fail(p, "the target has no clusters", "");
     spirv_id group = spirv_u32(p, SPIRV_GROUP);
-    uint32_t of = ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY | (p->has_matrices ? EXCHANGE : 0);
+    uint32_t of = ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY | (p->is_vulkan ? EXCHANGE : 0);
     spirv_do(&p->m, SPIRV_ControlBarrier, group, group, spirv_u32(p, of));
 }
 

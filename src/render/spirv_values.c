@@ -37,11 +37,14 @@ spirv_id spirv_of(struct spirv_program *p, expr e) {
     return e->op == TILE_CONST ? spirv_constant_of(p, e->type, e->bits) : p->node[e->id].id;
 }
 
-spirv_id spirv_index(struct spirv_program *p, expr e) {
-    static const struct tile_type u32 = {TILE_UINT, 32, 1};
+spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e) {
     if (e->op == TILE_CONST)
-        return spirv_u32(p, (uint32_t)e->bits);
-    return spirv_convert(p, u32, e->type, spirv_of(p, e));
+        return spirv_constant_of(p, type, type.bits == 64 ? e->bits : (uint32_t)e->bits);
+    return spirv_convert(p, type, e->type, spirv_of(p, e));
+}
+
+spirv_id spirv_index(struct spirv_program *p, expr e) {
+    return spirv_index_as(p, (struct tile_type){TILE_UINT, 32, 1}, e);
 }
 
 static void compute(struct spirv_program *p, expr e);

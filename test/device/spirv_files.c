@@ -12,12 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL, POOR, GPU, NARROW, UNITS };
+enum { FULL, POOR, GPU, NARROW, FAR, CROWDED, UNITS };
 
 static struct target_unit units[UNITS];
 
 static void set_units(void) {
-    static const char *const names[] = {"a full unit", "a poor unit", "a GPU", "a narrow unit"};
+    static const char *const names[] = {"a full unit",   "a poor unit", "a GPU",
+                                        "a narrow unit", "a far unit",  "a crowded unit"};
     for (int i = 0; i < UNITS; i++)
         target_set_unit(&units[i], render_target("spirv_tiles"), names[i], 1024, 1 << 20);
     struct target_spirv *poor = &units[POOR].spirv, *gpu = &units[GPU].spirv, *full = &units[FULL].spirv;
@@ -34,6 +35,12 @@ static void set_units(void) {
     gpu->has_shared_layout = true;
     units[GPU].group.subgroup = 32;
     units[NARROW].spirv.has_i64 = false;
+    units[FAR].spirv.has_addresses = units[FAR].spirv.is_far = true;
+    struct target_spirv *crowded = &units[CROWDED].spirv;
+    crowded->has_addresses = true;
+    crowded->buffers = 2;
+    crowded->has_bytes = crowded->has_halves = false;
+    crowded->push_bytes = 32;
 }
 
 const struct target *spirv_unit(int at) {

@@ -5,7 +5,8 @@
 
 #include "pass/pass.h"
 
-// Units that differ in what they have: all of it, little, and what GPUs and lavapipe have. NULL past the last.
+// Units that differ in what they have: all of it, little, what GPUs and lavapipe have; reaching buffers by addresses always, or where there
+// are more than two. NULL past the last.
 const struct target *spirv_unit(int at);
 
 // Renders the kernel for every such unit. Where ZL_TEST_SPIRV names a folder the modules are left there, under their hash. False and an

@@ -87,6 +87,8 @@ SAME_SIZE(vk_submit, VkSubmitInfo);
 SAME_SIZE(vk_barrier, VkMemoryBarrier);
 SAME_SIZE(vk_copy, VkBufferCopy);
 SAME_SIZE(vk_range, VkDescriptorBufferInfo);
+SAME_SIZE(vk_memory_flags, VkMemoryAllocateFlagsInfo);
+SAME_SIZE(vk_address, VkBufferDeviceAddressInfo);
 SAME_SIZE(vk_set_write, VkWriteDescriptorSet);
 SAME_SIZE(vk_make_shader, VkShaderModuleCreateInfo);
 SAME_SIZE(vk_binding, VkDescriptorSetLayoutBinding);
@@ -500,4 +502,20 @@ TEST(behind_other_drivers) {
         run_under_fake(told[i], "device/test_vulkan:vulkan_");
         run_under_fake(told[i], "device/test_vulkan_fake");
     }
+}
+
+// Drivers that bind little: what they bind too little for is reached by addresses, or is an error that says so. With bindings of 16 bytes
+// everything is.
+TEST(behind_drivers_that_bind_little) {
+    static const char *const told[] = {"range=4096", "buffers=4", "buffers=4,addresses",
+                                       "range=4096,addresses,push"};
+    if (getenv("FAKE_VULKAN") || test_quick())
+        SKIP("takes longer than a quick run");
+    if (lacks_lavapipe())
+        SKIP(lacks_lavapipe());
+    for (size_t i = 0; i < COUNT(told); i++)
+        run_under_fake(told[i], "device/test_vulkan_fake");
+    run_under_fake("range=16,storage8 ZL_DEVICE=vulkan",
+                   "--quick op/test_logic op/test_shape_ops op/test_take");
+    run_under_fake("range=16,push_bytes=32", "--quick device/test_group_tile:groups_run_as_interpreted");
 }

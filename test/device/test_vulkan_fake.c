@@ -6,6 +6,8 @@ static const char *lacks_fake(void);
 #include "on_devices.h"
 #include "vulkan_add.h"
 
+#include "zellige_tile.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -114,6 +116,74 @@ TEST(arrays_have_the_errors) {
     }
     zl_scope_end(scope);
     test_setenv("ZL_CACHE_DIR", NULL);
+}
+
+// What was needed, and what the driver has.
+static void check_refusal(const char *needed, uint32_t limit) {
+    char most[32];
+    snprintf(most, sizeof most, "%u at most", limit);
+    CHECK(zl_error() && strstr(zl_error(), needed) && strstr(zl_error(), most));
+    CHECK(zl_error() && strstr(zl_error(), "no buffer addresses"));
+    zl_clear_error();
+}
+
+// More of an array than the driver binds at once, where that is little; a view of its last elements too.
+TEST(arrays_larger_than_a_binding) {
+    struct vulkan_device *d = vulkan_device(0);
+    REQUIRE(d);
+    bool is_small = d->storage_range < 1 << 20;
+    int64_t n = is_small ? d->storage_range / 4 + ELEMENTS : ELEMENTS;
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("vulkan"));
+    zl_array x = zl_arange(0, (double)n, 1, ZL_FLOAT32), y = zl_add(x, x);
+    if (is_small && !d->has_addresses) {
+        CHECK(!zl_eval(y) || !zl_data(y));
+        check_refusal("bytes", d->storage_range);
+    } else {
+        CHECK(zl_eval(y));
+        CHECK_EQ_F64(zl_item(zl_sum(y)), (double)(n * (n - 1)));
+        CHECK_EQ_F64(zl_item(zl_max(zl_slice(y, ZL_SHAPE(n - 10), ZL_SHAPE(n), ZL_SHAPE(1)))),
+                     (double)(2 * (n - 1)));
+    }
+    zl_scope_end(scope);
+}
+
+// A kernel of more buffers than the smallest devices have for a stage.
+TEST(kernels_of_many_buffers) {
+    static const char text[] =
+        "kernel many(a: f32[n], b: f32[n], c: f32[n], d: f32[n], e: f32[n], f: f32[n], g: u8[n], h: i64[n]) "
+        "-> (y: f32[n]) {\n"
+        "  map i in n { y[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + f32(g[i]) + f32(h[i]) }\n}\n";
+    enum { BUFFERS = 9 };
+    struct vulkan_device *d = vulkan_device(0);
+    REQUIRE(d);
+    zl_kernel k = zl_kernel_compile(text, "many", "vulkan");
+    if (d->stage_buffers < BUFFERS && !d->has_addresses) {
+        CHECK(!k);
+        check_refusal("9 buffers", d->stage_buffers);
+        return;
+    }
+    float in[6][ELEMENTS], out[ELEMENTS];
+    uint8_t bytes[ELEMENTS];
+    int64_t wide[ELEMENTS], dim = ELEMENTS, stride = 1;
+    zl_kernel_buffer buffer[BUFFERS];
+    for (int i = 0; i < ELEMENTS; i++) {
+        for (int j = 0; j < 6; j++)
+            in[j][i] = (float)(i + j);
+        bytes[i] = (uint8_t)i;
+        wide[i] = -i;
+    }
+    for (int j = 0; j < 6; j++)
+        buffer[j] = (zl_kernel_buffer){in[j], ZL_FLOAT32, 1, &dim, &stride};
+    buffer[6] = (zl_kernel_buffer){bytes, ZL_UINT8, 1, &dim, &stride};
+    buffer[7] = (zl_kernel_buffer){wide, ZL_INT64, 1, &dim, &stride};
+    buffer[8] = (zl_kernel_buffer){out, ZL_FLOAT32, 1, &dim, &stride};
+    bool is_refused = ELEMENTS * sizeof *wide > d->storage_range && !d->has_addresses;
+    CHECK(k && zl_kernel_run(k, BUFFERS, buffer) == !is_refused);
+    if (is_refused)
+        check_refusal("bytes", d->storage_range);
+    for (int i = 0; i < ELEMENTS && !is_refused; i++)
+        CHECK_EQ_F64(out[i], 5 * i + 15 + i % 256);
+    zl_kernel_release(k);
 }
 
 // The last: nothing works on it any more.

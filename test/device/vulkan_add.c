@@ -49,13 +49,16 @@ struct vulkan_function *vulkan_add_function(struct vulkan_device *d) {
 
 bool vulkan_add(struct vulkan_device *d, const void *from, const void *to, uint32_t n, uint32_t k) {
     struct vulkan_launch l;
-    vulkan_launch_begin(&l, vulkan_add_function(d), (n + 63) / 64);
+    struct vulkan_function *f = vulkan_add_function(d);
+    if (!f)
+        return false;
+    vulkan_launch_begin(&l, f, (n + 63) / 64);
     vulkan_launch_buffer(&l, from, 4 * (uint64_t)n, false);
     vulkan_launch_buffer(&l, to, 4 * (uint64_t)n, true);
-    vulkan_launch_block(&l);
+    vulkan_launch_block(&l, d);
     vulkan_launch_value(&l, &n, sizeof n);
     vulkan_launch_value(&l, &k, sizeof k);
-    return l.function && vulkan_launch(d, &l);
+    return vulkan_launch(d, &l);
 }
 
 void *vulkan_zeros(struct vulkan_device *d, uint32_t n) {

@@ -4,8 +4,9 @@
 //   discrete   the host sees no memory of arrays; bar: it sees it, but has no cache for it
 //   gpu        it is a GPU, the first one of test/fake/cuda.c
 //   late       what is submitted runs when somebody waits for it, at the earliest
-//   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups: these are
-//   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants
+//   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups,
+//              addresses: these are
+//   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants; range=N: bytes of a storage buffer
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/vulkan/vulkan_api.h"
@@ -106,6 +107,7 @@ static void get_features(vk_chip c, struct vk_features *out) {
             f->flag[VK_ATOMICS64] = f->flag[VK_SHARED_ATOMICS64] = 0;
         f->flag[VK_INT8] &= !lacks("i8", NULL);
         f->flag[VK_FLOAT16] &= !lacks("f16", NULL);
+        f->flag[VK_ADDRESSES] &= !lacks("addresses", NULL);
         f->flag[VK_TIMELINE] &= !lacks("timeline", NULL);
     }
 }
@@ -119,6 +121,7 @@ static void get_properties(vk_chip c, struct vk_properties *out) {
     }
     lacks("buffers", &out->limits.stage_buffers);
     lacks("push_bytes", &out->limits.push_bytes);
+    lacks("range", &out->limits.storage_range);
     if (lacks("gpu", NULL))
         out->kind = VK_KIND_GPU;
     for (struct vk_properties11 *p = out->next; p; p = p->next) {

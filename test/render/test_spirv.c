@@ -93,11 +93,11 @@ TEST(spirv_arguments_lie_in_words) {
         test_note("%s", zl_error() ? zl_error() : "?");
     else {
         struct spirv_layout l = spirv_layout(k, unit);
-        CHECK_EQ_INT(l.bindings, 5);
+        CHECK_EQ_INT(l.buffers, 5);
         CHECK_EQ_INT(l.groups, 20);
-        CHECK_EQ_INT(spirv_layout_parameter(k, 1), 24);
-        CHECK_EQ_INT(spirv_layout_parameter(k, 2), 28);
-        CHECK_EQ_INT(spirv_layout_parameter(k, 4), 28 + 48);
+        CHECK_EQ_INT(spirv_layout_parameter(&l, k, 1), 24);
+        CHECK_EQ_INT(spirv_layout_parameter(&l, k, 2), 28);
+        CHECK_EQ_INT(spirv_layout_parameter(&l, k, 4), 28 + 48);
         CHECK_EQ_INT(l.symbols, 28 + 48 + 8);
         CHECK_EQ_INT(l.symbol_bytes, 8);
         CHECK_EQ_INT(l.bytes, l.symbols + 8 * k->symbols);
@@ -126,6 +126,50 @@ TEST(spirv_has_all_bindings) {
     text_free(&code);
     text_free(&read);
     tile_free(k);
+}
+
+// The text of a kernel that reaches its arguments by addresses. The caller frees it.
+static char *text_by_address(int bits, int bytes) {
+    char source[300];
+    struct text code = {0}, read = {0};
+    snprintf(source, sizeof source,
+             "kernel far%s(a: u%d[n, m]) -> (y: u%d[n, m]) {\n"
+             "  map i in n, j in m { y[i, j] = a[n - 1 - i, j] + 1 }\n}\n",
+             bits == 32 ? " index 32 " : "", 8 * bytes, 8 * bytes);
+    struct tile_kernel *k = parse(source);
+    const struct target *far = NULL;
+    for (int i = 0; spirv_unit(i); i++)
+        far = spirv_unit(i)->spirv->is_far ? spirv_unit(i) : far;
+    if (!CHECK(k && far && render_kernel(&code, k, far) &&
+               spirv_disassemble(&read, code.data, (size_t)code.len)))
+        test_note("%s", zl_error() ? zl_error() : "?");
+    text_free(&code);
+    tile_free(k);
+    return read.data;
+}
+
+// Whether an op gives numbers of 64 bits somewhere.
+static bool has_wide(const char *text, const char *op) {
+    char line[64];
+    const char *type = strstr(text, " = OpTypeInt 64 0\n");
+    while (type && type > text && *type != '%')
+        type--;
+    snprintf(line, sizeof line, "= %s %.*s ", op, type ? (int)strcspn(type, " ") : 0, type ? type : "");
+    return type && strstr(text, line);
+}
+
+// No bindings, and loads that say how they are aligned. Bytes are counted by 64 bits, so that elements past 2^32 bytes are reached; elements
+// too where the kernel's indices are wide.
+TEST(spirv_by_addresses) {
+    for (int bits = 32; bits <= 64; bits += 32)
+        for (int bytes = 1; bytes <= 8; bytes *= 2) {
+            char aligned[32], *text = text_by_address(bits, bytes);
+            snprintf(aligned, sizeof aligned, " 2 %d\n", bytes);
+            CHECK(text && strstr(text, "OpMemoryModel 5348 3\n") && strstr(text, "= OpConvertUToPtr"));
+            CHECK(text && !strstr(text, " 33 0\n") && strstr(text, aligned));
+            CHECK(text && has_wide(text, "OpShiftLeftLogical") && has_wide(text, "OpIMul") == (bits == 64));
+            memory_free(text);
+        }
 }
 
 // Text ------------------------------------------------------------------------------------------------------------------

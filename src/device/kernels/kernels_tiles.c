@@ -18,7 +18,7 @@ _Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct ke
 struct kernel_tiles {
     char name[64];
     char *
-        text; // the IR before passes, by which profiles know its cost; NULL: none was recorded when it was compiled
+        text; // the IR before passes: by which profiles know its cost, and it is compiled again; NULL: there is none
     int parameters, symbols, rooms, grids;
     bool wide;               // symbols have 64 bits
     bool is_dumped;          // launches are printed
@@ -144,7 +144,7 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
     if (p->target->keep)
         return keep_kernel(p, kernel);
     struct text source = {0};
-    char *text = profile_is_on() ? print_quietly(kernel) : NULL;
+    char *text = profile_is_on() || p->record->far ? print_quietly(kernel) : NULL;
     bool good = render_kernel(&source, kernel, p->record) && group_kernel_open(&g, kernel) && check(p, &g) &&
                 (t = keep_launches(&g)) && load(p, t, kernel->name, &source);
     group_kernel_close(&g);
@@ -232,6 +232,32 @@ static bool run_kept(const struct kernel_place *p, const struct kernel_tiles *t,
     return p->target->run(p, t->kept, address, symbol);
 }
 
+// Far arguments ----------------------------------------------------------------------------------------------------
+
+static bool is_far(const struct kernel_place *p, const struct kernel_tiles *t, const struct kernel_call *k,
+                   const int64_t *room) {
+    uint64_t reach = p->record->reach;
+    bool is_far = false;
+    for (int i = 0; i < t->parameters; i++)
+        is_far |= k->argument[i].access != KERNEL_VALUE && k->argument[i].reach > reach;
+    for (int i = 0; i < t->rooms; i++)
+        is_far |= (uint64_t)room[i] > reach;
+    return is_far;
+}
+
+static struct tile_kernel *parse_again(const void *tiles) {
+    const struct kernel_tiles *t = tiles;
+    return t->text ? tile_parse(t->text, t->name)
+                   : error_set(ZL_ERROR_MEMORY, "kernel %s was not kept", t->name);
+}
+
+// The kernel for arguments that others of the unit do not reach, known by the one that does not. NULL and an error.
+static const struct kernel_tiles *find_far(const struct kernel_place *p, const struct kernel_tiles *t) {
+    struct kernel_place far = *p;
+    far.record = p->record->far;
+    return kernel_find_tiles(&far, &t, sizeof t, parse_again, t);
+}
+
 // What the kernel may do with its arguments. How far it reaches into memory follows from its sizes, where nobody knew how much there is.
 static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const int64_t *symbol) {
     int64_t bytes[PARAMETERS];
@@ -269,8 +295,10 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         return group_sizes_fail(t->name);
     if (UNLIKELY(!describe(t, k, symbol)))
         return false;
+    if (UNLIKELY(p->record->far && is_far(p, t, k, size) && !(t = find_far(p, t))))
+        return false;
     for (; rooms < t->rooms && kernel_scratch_open(p, &room[rooms], (size_t)size[rooms]); rooms++)
-        kernel_add_bytes(k, room[rooms].memory, room[rooms].capacity);
+        kernel_add_bytes(k, room[rooms].memory, (size_t)size[rooms]);
     for (int i = 0; i < symbols; i++)
         kernel_add_int(k, symbol[i], t->wide);
     if (UNLIKELY(t->is_dumped))

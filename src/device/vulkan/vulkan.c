@@ -67,7 +67,7 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
         if (argument[i].access != KERNEL_VALUE)
             vulkan_launch_buffer(&l, *(void *const *)argument[i].value, argument[i].reach,
                                  argument[i].access == KERNEL_WRITTEN);
-    vulkan_launch_block(&l);
+    vulkan_launch_block(&l, d);
     for (int i = 0; i < arguments; i++)
         if (argument[i].access == KERNEL_VALUE)
             vulkan_launch_value(&l, argument[i].value, argument[i].bytes);

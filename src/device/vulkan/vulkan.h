@@ -25,7 +25,8 @@ struct vulkan_device {
     atomic_bool is_lost; // the driver gave it up: nothing works on it any more
     uint32_t family;    // of its queue
     uint32_t extensions; // that it is opened with: VULKAN_PUSH_DESCRIPTOR, ...
-    uint32_t storage_range, stage_buffers; // bytes of one buffer that a kernel reaches; such buffers of a kernel
+    uint32_t storage_range, stage_buffers; // by bindings: bytes of one buffer that a kernel reaches; such buffers of a kernel
+    bool has_addresses; // kernels can do without bindings
     uint32_t subgroup; // threads that kernels are to be compiled for; 0: the chip has one size only
     float timestamp_ns; // 0: it has no clock
     struct vk_memory_types types;
@@ -36,7 +37,7 @@ struct vulkan_device {
     struct vk_features12 features12;
     struct vk_features13 features13;
     struct vk_shared_layout shared_layout;
-    struct target_unit unit;
+    struct target_unit unit, far; // far: its kernels reach buffers by addresses
 };
 
 enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2 };
@@ -63,7 +64,7 @@ void vulkan_free(struct vulkan_device *d, void *memory); // nothing may use it a
 // Where memory lies. mapped is where the host sees it, NULL if it does not.
 struct vulkan_place {
     vk_handle buffer;
-    uint64_t offset;
+    uint64_t offset, address; // address: as kernels know it; 0: they do not
     char *mapped;
 };
 struct vulkan_place vulkan_place(const struct vulkan_device *d, const void *memory);
@@ -74,6 +75,7 @@ int64_t vulkan_blocks_made(int unit); // of memory, since the process began
 struct vulkan_buffer {
     vk_handle buffer, memory;
     char *mapped; // NULL: the type is not visible to the host
+    uint64_t address; // 0: it has none
 };
 bool vulkan_buffer_open(struct vulkan_device *d, struct vulkan_buffer *b, int type, uint64_t bytes);
 void vulkan_buffer_close(struct vulkan_device *d, struct vulkan_buffer *b);
@@ -100,7 +102,7 @@ struct vulkan_launch {
 // All buffers, in order; then the block begins, with all values, in order.
 void vulkan_launch_begin(struct vulkan_launch *l, const struct vulkan_function *f, int64_t groups);
 void vulkan_launch_buffer(struct vulkan_launch *l, const void *memory, uint64_t bytes, bool is_written);
-void vulkan_launch_block(struct vulkan_launch *l);
+void vulkan_launch_block(struct vulkan_launch *l, const struct vulkan_device *d);
 void vulkan_launch_value(struct vulkan_launch *l, const void *value, size_t bytes);
 
 // Everything that a device is asked for comes in one order, whichever thread asks; a barrier stands between commands with memory in
@@ -132,6 +134,7 @@ struct vulkan_counts vulkan_counts(int unit);
 struct vulkan_function {
     vk_handle pipeline, layout, set_layout;
     int bindings; // up to the last that its module uses
+    bool has_addresses; // instead of bindings of buffers
 };
 
 // What to keep of a module for the next process: its words, and what the driver made of them. False and an error.

@@ -52,12 +52,14 @@ enum vk_record { // sType
     VK_RECORD_PROPERTIES12 = 52,
     VK_RECORD_FEATURES13 = 53,
     VK_RECORD_FEATURES = 1000059000,
+    VK_RECORD_MEMORY_FLAGS = 1000060000,
     VK_RECORD_PROPERTIES = 1000059001,
     VK_RECORD_SEMAPHORE_TYPE = 1000207002,
     VK_RECORD_TIMELINE_SUBMIT = 1000207003,
     VK_RECORD_SEMAPHORE_WAIT = 1000207004,
     VK_RECORD_SUBGROUP_SIZES = 1000225000,
     VK_RECORD_SUBGROUP_SIZE = 1000225001,
+    VK_RECORD_ADDRESS = 1000244001,
     VK_RECORD_SHARED_LAYOUT = 1000336000,
 };
 
@@ -214,7 +216,7 @@ struct vk_make_device {
     const char *const *extension;
     const void *features;
 };
-enum { VK_USE_COPY_FROM = 1, VK_USE_COPY_TO = 2, VK_USE_STORAGE = 0x20 };
+enum { VK_USE_COPY_FROM = 1, VK_USE_COPY_TO = 2, VK_USE_STORAGE = 0x20, VK_USE_ADDRESS = 0x20000 };
 struct vk_make_buffer {
     uint32_t record;
     const void *next;
@@ -228,6 +230,17 @@ struct vk_make_memory {
     const void *next;
     uint64_t bytes;
     uint32_t type;
+};
+enum { VK_MEMORY_HAS_ADDRESS = 2 };
+struct vk_memory_flags { // of vk_make_memory
+    uint32_t record;
+    const void *next;
+    uint32_t flags, devices;
+};
+struct vk_address {
+    uint32_t record;
+    const void *next;
+    vk_handle buffer;
 };
 struct vk_needs {
     uint64_t bytes, alignment;
@@ -407,6 +420,7 @@ enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1, VK_QUERY_WAIT = 2 };
     F(int, vkCreateBuffer, (vk_device d, const struct vk_make_buffer *make, const void *allocator, vk_handle *out))         \
     F(void, vkDestroyBuffer, (vk_device d, vk_handle buffer, const void *allocator))                                        \
     F(void, vkGetBufferMemoryRequirements, (vk_device d, vk_handle buffer, struct vk_needs *out))                           \
+    F(uint64_t, vkGetBufferDeviceAddress, (vk_device d, const struct vk_address *of))                                        \
     F(int, vkAllocateMemory, (vk_device d, const struct vk_make_memory *make, const void *allocator, vk_handle *out))       \
     F(void, vkFreeMemory, (vk_device d, vk_handle memory, const void *allocator))                                           \
     F(int, vkBindBufferMemory, (vk_device d, vk_handle buffer, vk_handle memory, uint64_t offset))                          \

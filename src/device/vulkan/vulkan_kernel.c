@@ -10,6 +10,8 @@
 
 enum { // of SPIR-V
     HEADER_WORDS = 5,
+    OP_MEMORY_MODEL = 14,
+    ADDRESSES_OF_64_BITS = 5348,
     OP_ENTRY_POINT = 15,
     OP_DECORATE = 71,
     DECORATION_BINDING = 33,
@@ -27,6 +29,7 @@ struct module {
     const uint32_t *word;
     size_t words;
     int bindings, entries;
+    bool has_addresses;
     const char *entry[ENTRIES]; // in the words
 };
 
@@ -42,6 +45,8 @@ static bool read_module(struct module *m, const char *code, size_t bytes) {
         length = w[0] >> 16;
         if (!length || length > m->words - at)
             return error_false(ZL_ERROR_COMPILE, "vulkan: a module is cut off at word %zu", at);
+        if ((w[0] & 0xFFFF) == OP_MEMORY_MODEL && length == 3)
+            m->has_addresses = w[1] == ADDRESSES_OF_64_BITS;
         if ((w[0] & 0xFFFF) == OP_ENTRY_POINT && length > 3 && m->entries < ENTRIES &&
             is_text_in(&w[3], length - 3))
             m->entry[m->entries++] = (const char *)&w[3];
@@ -82,8 +87,8 @@ static bool find_layouts(struct vulkan_device *d, struct vulkan_function *f) {
     struct layouts *l = &layouts[vulkan_unit(d)];
     uint32_t most = MIN_OF(d->stage_buffers, (uint32_t)VULKAN_BUFFERS + 1);
     if ((uint32_t)f->bindings > most)
-        return error_false(ZL_ERROR_COMPILE, "vulkan: a kernel has %d buffers; %s has %u at most",
-                           f->bindings, d->name, most);
+        return error_false(ZL_ERROR_COMPILE, "vulkan: a kernel has %d buffers; %s has %u at most%s",
+                           f->bindings, d->name, most, d->has_addresses ? "" : ", and no buffer addresses");
     lock_take(&l->lock);
     bool good = make_layouts(d, l, f->bindings);
     f->set_layout = l->set[f->bindings];
@@ -127,7 +132,7 @@ static bool make_pipelines(struct vulkan_device *d, const struct module *m, cons
                 vulkan_check(d, d->api.vkCreatePipelineCache(d->device, &known, NULL, &cache),
                              "vkCreatePipelineCache");
     for (int i = 0; i < count && good; i++) {
-        out[i] = (struct vulkan_function){.bindings = m->bindings};
+        out[i] = (struct vulkan_function){.bindings = m->bindings, .has_addresses = m->has_addresses};
         good = find_layouts(d, &out[i]) && make_pipeline(d, cache, shader, name[i], &out[i]);
     }
     if (good && left && d->api.vkGetPipelineCacheData(d->device, cache, &room, NULL) == VK_DONE && room) {

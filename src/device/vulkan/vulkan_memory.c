@@ -53,11 +53,18 @@ static bool give_memory(struct vulkan_device *d, struct vulkan_buffer *b, int ty
     if (!(needs.types >> type & 1))
         return error_false(ZL_ERROR_DEVICE, "vulkan: buffers of %s cannot lie in memory of type %d", d->name,
                            type);
-    struct vk_make_memory make = {.record = VK_RECORD_MEMORY, .bytes = needs.bytes, .type = (uint32_t)type};
+    struct vk_memory_flags flagged = {.record = VK_RECORD_MEMORY_FLAGS, .flags = VK_MEMORY_HAS_ADDRESS};
+    struct vk_make_memory make = {.record = VK_RECORD_MEMORY,
+                                  .next = d->has_addresses ? &flagged : NULL,
+                                  .bytes = needs.bytes,
+                                  .type = (uint32_t)type};
     void *mapped = NULL;
     if (!vulkan_check(d, d->api.vkAllocateMemory(d->device, &make, NULL, &b->memory), "vkAllocateMemory") ||
         !vulkan_check(d, d->api.vkBindBufferMemory(d->device, b->buffer, b->memory, 0), "vkBindBufferMemory"))
         return false;
+    if (d->has_addresses)
+        b->address = d->api.vkGetBufferDeviceAddress(
+            d->device, &(struct vk_address){.record = VK_RECORD_ADDRESS, .buffer = b->buffer});
     uint32_t flags = d->types.type[type].flags;
     if (flags & VK_VISIBLE && flags & VK_COHERENT &&
         !vulkan_check(d, d->api.vkMapMemory(d->device, b->memory, 0, needs.bytes, 0, &mapped), "vkMapMemory"))
@@ -67,9 +74,9 @@ static bool give_memory(struct vulkan_device *d, struct vulkan_buffer *b, int ty
 }
 
 bool vulkan_buffer_open(struct vulkan_device *d, struct vulkan_buffer *b, int type, uint64_t bytes) {
-    struct vk_make_buffer make = {.record = VK_RECORD_BUFFER,
-                                  .bytes = bytes,
-                                  .use = VK_USE_STORAGE | VK_USE_COPY_FROM | VK_USE_COPY_TO};
+    uint32_t use = VK_USE_STORAGE | VK_USE_COPY_FROM | VK_USE_COPY_TO;
+    struct vk_make_buffer make = {
+        .record = VK_RECORD_BUFFER, .bytes = bytes, .use = use | (d->has_addresses ? VK_USE_ADDRESS : 0)};
     *b = (struct vulkan_buffer){0};
     bool made =
         vulkan_check(d, d->api.vkCreateBuffer(d->device, &make, NULL, &b->buffer), "vkCreateBuffer") &&
@@ -231,7 +238,7 @@ void vulkan_free(struct vulkan_device *d, void *memory) {
 struct vulkan_place vulkan_place(const struct vulkan_device *d, const void *memory) {
     const struct block *b = atomic_load_explicit(&heap_of(d)->block[place_of(memory)], memory_order_acquire);
     uint64_t offset = offset_of(memory);
-    return (struct vulkan_place){b->buffer.buffer, offset,
+    return (struct vulkan_place){b->buffer.buffer, offset, b->buffer.address + offset,
                                  b->buffer.mapped ? b->buffer.mapped + offset : NULL};
 }
 

@@ -271,13 +271,6 @@ void vulkan_launch_buffer(struct vulkan_launch *l, const void *memory, uint64_t 
         l->is_too_large = true;
 }
 
-// Memory begins where its binding does.
-void vulkan_launch_block(struct vulkan_launch *l) {
-    memset(l->block, 0, sizeof *l->block * (size_t)l->buffers);
-    l->block[l->buffers] = (uint32_t)l->groups;
-    l->block_bytes = (uint32_t)(l->buffers + 1) * sizeof *l->block;
-}
-
 void vulkan_launch_value(struct vulkan_launch *l, const void *value, size_t bytes) {
     if (bytes > sizeof l->block - l->block_bytes) {
         l->is_too_large = true;
@@ -285,6 +278,19 @@ void vulkan_launch_value(struct vulkan_launch *l, const void *value, size_t byte
     }
     memcpy((char *)l->block + l->block_bytes, value, bytes);
     l->block_bytes += ((uint32_t)bytes + 3) & ~3u;
+}
+
+// Memory begins where its binding does.
+void vulkan_launch_block(struct vulkan_launch *l, const struct vulkan_device *d) {
+    uint32_t before = 0, groups = (uint32_t)l->groups;
+    l->block_bytes = 0;
+    for (int i = 0; i < l->buffers; i++)
+        if (l->function->has_addresses)
+            vulkan_launch_value(l, &(uint64_t){vulkan_place(d, l->buffer[i].memory).address},
+                                sizeof(uint64_t));
+        else
+            vulkan_launch_value(l, &before, sizeof before);
+    vulkan_launch_value(l, &groups, sizeof groups);
 }
 
 static bool bind_set(struct vulkan_device *d, struct queue *q, const struct vulkan_function *f,
@@ -311,8 +317,9 @@ static bool bind_buffers(struct vulkan_device *d, struct queue *q, const struct 
                          uint64_t block_at) {
     struct vk_range range[VULKAN_BUFFERS + 1];
     struct vk_set_write write[VULKAN_BUFFERS + 1];
+    int buffers = l->function->has_addresses ? 0 : l->buffers;
     for (int i = 0; i < l->function->bindings; i++) {
-        if (i < l->buffers) {
+        if (i < buffers) {
             struct vulkan_place place = vulkan_place(d, l->buffer[i].memory);
             range[i] =
                 (struct vk_range){place.buffer, place.offset, (MAX_OF(l->buffer[i].bytes, 1u) + 15) & ~15ull};
@@ -333,17 +340,19 @@ static bool check_launch(const struct vulkan_device *d, const struct vulkan_laun
         return error_false(ZL_ERROR_DEVICE,
                            "vulkan: a launch has more than %d buffers, or %d bytes of arguments",
                            VULKAN_BUFFERS, VULKAN_BLOCK_BYTES);
-    if (is_in_ring ? l->function->bindings != l->buffers + 1 : l->function->bindings > l->buffers)
+    int bindings = l->function->bindings, buffers = l->function->has_addresses ? 0 : l->buffers;
+    if (is_in_ring ? bindings != buffers + 1 : bindings > buffers)
         return error_false(ZL_ERROR_DEVICE, "vulkan: a kernel has %d bindings, and was given %d buffers%s",
-                           l->function->bindings, l->buffers, is_in_ring ? " and a block" : "");
+                           bindings, buffers, is_in_ring ? " and a block" : "");
     if (l->groups > (int64_t)SPIRV_ROW * SPIRV_ROW)
         return error_false(ZL_ERROR_DEVICE, "vulkan: a launch has %lld groups, more than %lld",
                            (long long)l->groups, (long long)SPIRV_ROW * SPIRV_ROW);
-    for (int i = 0; i < l->buffers; i++)
+    for (int i = 0; i < buffers; i++)
         if (l->buffer[i].bytes > d->storage_range)
             return error_false(ZL_ERROR_DEVICE,
-                               "vulkan: an array of %llu bytes: kernels of %s reach %u at most",
-                               (unsigned long long)l->buffer[i].bytes, d->name, d->storage_range);
+                               "vulkan: an array of %llu bytes: kernels of %s reach %u at most%s",
+                               (unsigned long long)l->buffer[i].bytes, d->name, d->storage_range,
+                               d->has_addresses ? "" : ", and it has no buffer addresses");
     return true;
 }
 

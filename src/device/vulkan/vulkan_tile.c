@@ -7,12 +7,17 @@ struct compiled {
     struct group_kernel group;
     struct vulkan_device *device;
     struct vulkan_function **function; // one a launch
+    struct tile_kernel *kernel;        // before passes; NULL: it cannot be
+    struct compiled *far;              // made of that, for arguments that need addresses; NULL: none did yet
 };
 
 // Compiling --------------------------------------------------------------------------------------------------------
 
 static void release(void *compiled) {
     struct compiled *c = compiled;
+    if (c->far)
+        release(c->far);
+    tile_free(c->kernel);
     if (c->function)
         vulkan_unload(c->device, c->group.launches, c->function[0]);
     memory_free(c->function);
@@ -49,16 +54,41 @@ static bool build(struct compiled *c, const struct text *source) {
            kernel_code_use(&(struct kernel_code){c->device->identity, source, compile_words, load_code, c});
 }
 
-static void *compile(struct tile_kernel *kernel, struct text *source) {
+static struct compiled *compile_for(bool is_far, struct tile_kernel *kernel, struct text *source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    bool good = (c->device = vulkan_device(0)) && render_kernel(source, kernel, &c->device->unit.target) &&
-                group_kernel_open(&c->group, kernel) && build(c, source);
+    bool good = (c->device = vulkan_device(0));
+    const struct target *target = !good ? NULL : is_far ? &c->device->far.target : &c->device->unit.target;
+    good = good && (!target->far || (c->kernel = kernel_copy(kernel))) &&
+           render_kernel(source, kernel, target) && group_kernel_open(&c->group, kernel) && build(c, source);
     if (good)
         return c;
     release(c);
     return NULL;
+}
+
+static void *compile(struct tile_kernel *kernel, struct text *source) {
+    return compile_for(false, kernel, source);
+}
+
+// For arguments of so many bytes: the kernel itself, or as it reaches them by addresses. NULL and an error.
+static struct compiled *fitting(struct compiled *c, const struct group_sizes *sizes) {
+    static struct lock lock;
+    uint64_t most = 0;
+    for (int i = 0; i < c->group.parameters; i++)
+        most = MAX_OF(most, (uint64_t)sizes->bytes[i]);
+    for (int i = 0; i < c->group.rooms; i++)
+        most = MAX_OF(most, (uint64_t)sizes->room[i]);
+    if (!c->kernel || most <= c->device->unit.target.reach)
+        return c;
+    struct text source = {0};
+    lock_take(&lock);
+    if (!c->far)
+        c->far = compile_for(true, c->kernel, &source);
+    lock_give(&lock);
+    text_free(&source);
+    return c->far;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -70,6 +100,7 @@ struct call {
     void *const *address;
     const int64_t *symbol;
     void **memory; // of parameters that are buffers, of rooms, of the status where there is one
+    int memories;
     int repeats;
 };
 
@@ -103,7 +134,7 @@ static void list_arguments(const struct call *k, struct vulkan_launch *l) {
         vulkan_launch_buffer(l, k->memory[g->parameters + i], (uint64_t)k->sizes.room[i], true);
     if (g->has_status)
         vulkan_launch_buffer(l, k->memory[g->parameters + g->rooms], sizeof(int32_t), true);
-    vulkan_launch_block(l);
+    vulkan_launch_block(l, k->device);
     for (int i = 0; i < g->parameters; i++)
         if (is_value(k, i))
             vulkan_launch_value(l, k->address[i], (size_t)k->sizes.bytes[i]);
@@ -145,7 +176,7 @@ static bool read_results(const struct call *k) {
 static void call_close(struct call *k) {
     bool had_error = zl_error();
     bool is_done = vulkan_wait(k->device, vulkan_point(k->device));
-    for (int i = 0; k->memory && is_done && i <= k->c->group.parameters + k->c->group.rooms; i++)
+    for (int i = 0; k->memory && is_done && i < k->memories; i++)
         vulkan_free(k->device, k->memory[i]);
     if (!had_error && !is_done)
         zl_clear_error();
@@ -160,9 +191,10 @@ static bool run_timed(struct compiled *c, void *const *address, const int64_t *s
     double ns = 0;
     if (!k.device)
         return false;
-    k.memory = memory_zero(sizeof *k.memory * (size_t)(c->group.parameters + c->group.rooms + 1));
-    bool good = k.memory && group_sizes_open(&k.sizes, &c->group, symbol, address) && make_memory(&k) &&
-                launch_all(&k);
+    k.memories = c->group.parameters + c->group.rooms + 1;
+    k.memory = memory_zero(sizeof *k.memory * (size_t)k.memories);
+    bool good = k.memory && group_sizes_open(&k.sizes, &c->group, symbol, address) &&
+                (k.c = fitting(c, &k.sizes)) && make_memory(&k) && launch_all(&k);
     k.repeats = repeats;
     if (good && seconds) {
         good = vulkan_time(k.device, launch_all, &k, &ns);
