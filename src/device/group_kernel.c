@@ -162,6 +162,15 @@ void group_sizes_close(struct group_sizes *s) {
     memory_free(s->bytes);
 }
 
+int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel *g) {
+    int64_t most = 0;
+    for (int i = 0; i < g->parameters; i++)
+        most = MAX_OF(most, s->bytes[i]);
+    for (int i = 0; i < g->rooms; i++)
+        most = MAX_OF(most, s->room[i]);
+    return most;
+}
+
 static const char *find_message(const struct tile_stmt *s, int line) {
     for (; s; s = s->next) {
         const char *found = s->kind == TILE_ASSERT && MAX_OF(s->place.line, 1) == line ? s->message : NULL;

@@ -29,6 +29,7 @@ void group_kernel_close(struct group_kernel *g);
 bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
                       void *const *address);
 void group_sizes_close(struct group_sizes *s);
+int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel *g); // bytes of the largest buffer
 bool group_sizes_fail(const char *kernel); // the error of sizes that cannot be; false
 
 // kernel_code.c: what a compiler made of a source, kept on disk. identity says what it depends on besides: chip, driver, compiler and

@@ -77,9 +77,8 @@ struct target {
     bool packs; // that unit reads parameters where they lie, rectangles of any length
     // Whether it has a function that reduces elements that lie behind each other; NULL: it has none.
     bool (*reduces)(enum tile_op combine, zl_dtype from, zl_dtype to);
-    // Bytes of one argument that kernels reach, 0 for any, and the record by which kernels are compiled that reach more; NULL: none can.
+    const struct target *far; // by which kernels are compiled that reach more than so many bytes of one argument; NULL: no others
     uint64_t reach;
-    const struct target *far;
 };
 
 // The record of a unit. target_set_unit makes it of its language's: the model, which lives as long, and what a group can have at most.
@@ -89,6 +88,8 @@ struct target_unit {
     struct target_spirv spirv; // of target, if its language has one
 };
 void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads, int64_t shared);
+// Sets far to a copy of the unit's record, of SPIR-V, whose kernels reach buffers by addresses: those that reach more bytes of one argument.
+void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t reach);
 
 // Whether the target spells this node as it stands. Leaves, loads and bit casts always are.
 bool target_spells(const struct target *target, expr e);

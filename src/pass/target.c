@@ -40,6 +40,16 @@ void target_set_unit(struct target_unit *out, const struct target *language, con
     out->group.most_shared = shared;
 }
 
+void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t reach) {
+    unit->spirv.has_addresses = true;
+    *far = *unit;
+    far->target.group = &far->group;
+    far->target.spirv = &far->spirv;
+    far->spirv.is_far = true;
+    unit->target.reach = reach;
+    unit->target.far = &far->target;
+}
+
 static bool is_wide_atomic(const struct tile_stmt *s, const void *data) {
     (void)data;
     return s->kind == TILE_ATOMIC && tile_type_bytes(s->buffer->type) == 8;

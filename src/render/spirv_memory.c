@@ -225,7 +225,7 @@ static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, con
         if (index[i]->op == TILE_CONST && !index[i]->bits)
             continue;
         spirv_id at = spirv_index_as(p, type, index[i]), by = p->stride[b->id * TILE_DIMS + i];
-        if (stride >= 0)
+        if (stride >= 0 && stride != 1)
             by = spirv_constant_of(p, type, (uint64_t)stride);
         at = stride == 1 ? at : spirv_value(&p->m, SPIRV_IMul, t, at, by);
         sum = sum ? spirv_value(&p->m, SPIRV_IAdd, t, sum, at) : at;
@@ -499,9 +499,10 @@ void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spi
 // Where a mask is false, the first element is read, which is there.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
     int bytes = spirv_item(b);
-    spirv_id word[2], zero = mask ? spirv_constant_of(p, spirv_place_type(p, b), 0) : 0;
+    struct tile_type type = spirv_place_type(p, b);
+    spirv_id word[2];
     if (mask)
-        place = spirv_pick(p, spirv_type(p, spirv_place_type(p, b)), mask, place, zero);
+        place = spirv_pick(p, type, mask, place, spirv_constant_of(p, type, 0));
     if (b->memory == TILE_TABLE)
         return read_table(p, b, place);
     struct access a = access_to(p, b, place, bytes, log_of(bytes));

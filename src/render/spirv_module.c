@@ -57,9 +57,8 @@ static spirv_id keep(struct spirv_module *m, int count, const uint32_t *key, spi
     return id;
 }
 
-// What has a type, a constant, has it before its result.
-static spirv_id intern(struct spirv_module *m, enum spirv_word word, spirv_id type, int count,
-                       const uint32_t *operand) {
+spirv_id spirv_intern(struct spirv_module *m, enum spirv_word word, spirv_id type, int count,
+                      const uint32_t *operand) {
     uint32_t key[KEY_WORDS] = {word, type}, all[KEY_WORDS];
     memcpy(key + 2, operand, sizeof *key * (size_t)count);
     spirv_id id = find(m, count + 2, key);
@@ -74,8 +73,6 @@ static spirv_id intern(struct spirv_module *m, enum spirv_word word, spirv_id ty
     spirv_put(m, SPIRV_TYPES, word, at + count, all);
     return id;
 }
-
-#define TYPE(word, ...) intern(m, SPIRV_##word, 0, SPIRV_LIST(__VA_ARGS__))
 
 void spirv_need(struct spirv_module *m, enum spirv_capability capability) {
     uint32_t key[] = {SPIRV_Capability, capability};
@@ -99,49 +96,21 @@ void spirv_decorate(struct spirv_module *m, spirv_id id, enum spirv_decoration h
     spirv_put(m, SPIRV_DECORATIONS, SPIRV_Decorate, 2 + count, (uint32_t[]){id, how, value});
 }
 
-spirv_id spirv_bool(struct spirv_module *m) {
-    return intern(m, SPIRV_TypeBool, 0, 0, (uint32_t[]){0});
-}
-
 spirv_id spirv_uint(struct spirv_module *m, int bits) {
     if (bits == 64)
         spirv_need(m, SPIRV_INT64);
-    return TYPE(TypeInt, (uint32_t)bits, 0);
+    return SPIRV_TYPE(m, Int, (uint32_t)bits, 0);
 }
 
 spirv_id spirv_float(struct spirv_module *m, int bits) {
     if (bits != 32)
         spirv_need(m, bits == 64 ? SPIRV_FLOAT64 : SPIRV_FLOAT16);
-    return TYPE(TypeFloat, (uint32_t)bits);
-}
-
-spirv_id spirv_bfloat(struct spirv_module *m) {
-    return TYPE(TypeFloat, 16, 0);
+    return SPIRV_TYPE(m, Float, (uint32_t)bits);
 }
 
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use) {
     spirv_id size = spirv_number(m, side), scope = spirv_number(m, SPIRV_SUBGROUP);
-    return TYPE(TypeCooperativeMatrixKHR, of, scope, size, size, spirv_number(m, use));
-}
-
-spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count) {
-    return TYPE(TypeVector, of, (uint32_t)count);
-}
-
-spirv_id spirv_pair(struct spirv_module *m) {
-    return spirv_vector(m, spirv_uint(m, 32), 2);
-}
-
-spirv_id spirv_struct_of_two(struct spirv_module *m, spirv_id type) {
-    return TYPE(TypeStruct, type, type);
-}
-
-spirv_id spirv_pointer(struct spirv_module *m, enum spirv_class where, spirv_id to) {
-    return TYPE(TypePointer, where, to);
-}
-
-spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count) {
-    return TYPE(TypeArray, element, spirv_number(m, (uint32_t)count));
+    return SPIRV_TYPE(m, CooperativeMatrixKHR, of, scope, size, size, spirv_number(m, use));
 }
 
 // Arrays and blocks with a layout have types of their own, as decorations belong to types: one for each kind of element.
@@ -163,20 +132,8 @@ spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int co
 }
 
 spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_t value) {
-    return intern(m, SPIRV_Constant, type, bits == 64 ? 2 : 1,
-                  (uint32_t[]){(uint32_t)value, (uint32_t)(value >> 32)});
-}
-
-spirv_id spirv_number(struct spirv_module *m, uint32_t value) {
-    return spirv_constant(m, spirv_uint(m, 32), 32, value);
-}
-
-spirv_id spirv_truth(struct spirv_module *m, bool value) {
-    return intern(m, value ? SPIRV_ConstantTrue : SPIRV_ConstantFalse, spirv_bool(m), 0, (uint32_t[]){0});
-}
-
-spirv_id spirv_composite(struct spirv_module *m, spirv_id type, int count, const spirv_id *part) {
-    return intern(m, SPIRV_ConstantComposite, type, count, part);
+    return spirv_intern(m, SPIRV_Constant, type, bits == 64 ? 2 : 1,
+                        (uint32_t[]){(uint32_t)value, (uint32_t)(value >> 32)});
 }
 
 spirv_id spirv_global(struct spirv_module *m, enum spirv_class where, spirv_id type) {
@@ -206,20 +163,11 @@ void spirv_do_list(struct spirv_module *m, enum spirv_word word, int count, cons
     put(&m->function->code, word, count, operand);
 }
 
-spirv_id spirv_exact(struct spirv_module *m, spirv_id value) {
-    spirv_decorate(m, value, SPIRV_NO_CONTRACTION, 0, 0);
-    return value;
-}
-
 spirv_id spirv_glsl(struct spirv_module *m, enum spirv_glsl which, spirv_id type, int count,
                     const spirv_id *operand) {
     uint32_t all[OPERANDS] = {m->glsl, which};
     memcpy(all + 2, operand, sizeof *all * (size_t)count);
     return spirv_value_list(m, SPIRV_ExtInst, type, count + 2, all);
-}
-
-spirv_id spirv_load(struct spirv_module *m, spirv_id type, spirv_id pointer) {
-    return spirv_value(m, SPIRV_Load, type, pointer);
 }
 
 void spirv_branch(struct spirv_module *m, spirv_id label) {
@@ -247,11 +195,11 @@ void spirv_choose(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_i
 
 void spirv_function_open(struct spirv_module *m, struct spirv_function *f, spirv_id result, int parameters,
                          const spirv_id *type, spirv_id *parameter) {
-    uint32_t all[KEY_WORDS] = {result ? result : intern(m, SPIRV_TypeVoid, 0, 0, (uint32_t[]){0})};
+    uint32_t all[KEY_WORDS] = {result ? result : spirv_intern(m, SPIRV_TypeVoid, 0, 0, (uint32_t[]){0})};
     for (int i = 0; i < parameters; i++)
         all[1 + i] = type[i];
     *f = (struct spirv_function){.id = spirv_new(m), .result = all[0], .outer = m->function};
-    f->type = intern(m, SPIRV_TypeFunction, 0, parameters + 1, all);
+    f->type = spirv_intern(m, SPIRV_TypeFunction, 0, parameters + 1, all);
     for (int i = 0; i < parameters; i++) {
         parameter[i] = spirv_new(m);
         put(&f->parameters, SPIRV_FunctionParameter, 2, (uint32_t[]){type[i], parameter[i]});
@@ -274,10 +222,6 @@ void spirv_function_close(struct spirv_module *m, spirv_id result) {
     move(out, &f->code);
     put(out, SPIRV_FunctionEnd, 0, NULL);
     m->function = f->outer;
-}
-
-void spirv_mode(struct spirv_module *m, spirv_id function, enum spirv_mode mode, int bits) {
-    spirv_put(m, SPIRV_MODES, SPIRV_ExecutionMode, 3, (uint32_t[]){function, mode, (uint32_t)bits});
 }
 
 // Which variables a function uses is not noted: all that there are by then, but shared memory of others.

@@ -69,37 +69,54 @@ void spirv_put(struct spirv_module *m, enum spirv_section where, enum spirv_word
 
 // Types, constants, variables -------------------------------------------------------------------------------------------
 
-spirv_id spirv_bool(struct spirv_module *m);
+#define SPIRV_COUNT(...) ((int)(sizeof((spirv_id[]){__VA_ARGS__}) / sizeof(spirv_id)))
+#define SPIRV_LIST(...)  SPIRV_COUNT(__VA_ARGS__), ((spirv_id[]){__VA_ARGS__})
+
+// A type or constant by its instruction; the type of a constant stands before its result, a type has none (0).
+spirv_id spirv_intern(struct spirv_module *m, enum spirv_word word, spirv_id type, int count, const uint32_t *operand);
+#define SPIRV_TYPE(m, word, ...) spirv_intern(m, SPIRV_Type##word, 0, SPIRV_LIST(__VA_ARGS__))
+
 spirv_id spirv_uint(struct spirv_module *m, int bits);
 spirv_id spirv_float(struct spirv_module *m, int bits);
-spirv_id spirv_bfloat(struct spirv_module *m);
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use);
-spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count);
-spirv_id spirv_pair(struct spirv_module *m); // two words of 32 bits
-spirv_id spirv_struct_of_two(struct spirv_module *m, spirv_id type);
-spirv_id spirv_pointer(struct spirv_module *m, enum spirv_class where, spirv_id to);
-spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_t value);
-spirv_id spirv_number(struct spirv_module *m, uint32_t value); // of 32 bits
-spirv_id spirv_truth(struct spirv_module *m, bool value);
-spirv_id spirv_composite(struct spirv_module *m, spirv_id type, int count, const spirv_id *part);
 // An array of elements of so many bytes with a layout, from an offset of a block on; count 0: of any length.
 spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset);
-spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count); // without a layout
+spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_t value);
 spirv_id spirv_global(struct spirv_module *m, enum spirv_class where, spirv_id type); // a variable
 spirv_id spirv_local(struct spirv_module *m, spirv_id type); // a variable of the function
 
+static inline spirv_id spirv_bool(struct spirv_module *m) { return spirv_intern(m, SPIRV_TypeBool, 0, 0, &m->ids); }
+static inline spirv_id spirv_bfloat(struct spirv_module *m) { return SPIRV_TYPE(m, Float, 16, 0); }
+static inline spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count) { return SPIRV_TYPE(m, Vector, of, (uint32_t)count); }
+static inline spirv_id spirv_pair(struct spirv_module *m) { return spirv_vector(m, spirv_uint(m, 32), 2); } // two words of 32 bits
+static inline spirv_id spirv_struct_of_two(struct spirv_module *m, spirv_id type) { return SPIRV_TYPE(m, Struct, type, type); }
+static inline spirv_id spirv_pointer(struct spirv_module *m, enum spirv_class where, spirv_id to) { return SPIRV_TYPE(m, Pointer, where, to); }
+static inline spirv_id spirv_number(struct spirv_module *m, uint32_t value) { // of 32 bits
+    return spirv_constant(m, spirv_uint(m, 32), 32, value);
+}
+static inline spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count) { // without a layout
+    return SPIRV_TYPE(m, Array, element, spirv_number(m, (uint32_t)count));
+}
+static inline spirv_id spirv_truth(struct spirv_module *m, bool value) {
+    return spirv_intern(m, value ? SPIRV_ConstantTrue : SPIRV_ConstantFalse, spirv_bool(m), 0, &m->ids);
+}
+static inline spirv_id spirv_composite(struct spirv_module *m, spirv_id type, int count, const spirv_id *part) {
+    return spirv_intern(m, SPIRV_ConstantComposite, type, count, part);
+}
+
 // Code ------------------------------------------------------------------------------------------------------------------
 
-#define SPIRV_COUNT(...) ((int)(sizeof((spirv_id[]){__VA_ARGS__}) / sizeof(spirv_id)))
-#define SPIRV_LIST(...)  SPIRV_COUNT(__VA_ARGS__), ((spirv_id[]){__VA_ARGS__})
 spirv_id spirv_value_list(struct spirv_module *m, enum spirv_word word, spirv_id type, int count, const spirv_id *operand);
 void spirv_do_list(struct spirv_module *m, enum spirv_word word, int count, const spirv_id *operand);
 // An instruction that gives a value; one that gives none.
 #define spirv_value(m, word, type, ...) spirv_value_list(m, word, type, SPIRV_LIST(__VA_ARGS__))
 #define spirv_do(m, word, ...)          spirv_do_list(m, word, SPIRV_LIST(__VA_ARGS__))
-spirv_id spirv_exact(struct spirv_module *m, spirv_id value); // that is not contracted with others; itself
+static inline spirv_id spirv_exact(struct spirv_module *m, spirv_id value) { // that is not contracted with others; itself
+    spirv_decorate(m, value, SPIRV_NO_CONTRACTION, 0, 0);
+    return value;
+}
 spirv_id spirv_glsl(struct spirv_module *m, enum spirv_glsl which, spirv_id type, int count, const spirv_id *operand);
-spirv_id spirv_load(struct spirv_module *m, spirv_id type, spirv_id pointer);
+static inline spirv_id spirv_load(struct spirv_module *m, spirv_id type, spirv_id pointer) { return spirv_value(m, SPIRV_Load, type, pointer); }
 void spirv_label(struct spirv_module *m, spirv_id label); // opens a block; the one before branches there unless it has ended
 void spirv_branch(struct spirv_module *m, spirv_id label);
 void spirv_branch_if(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise);
@@ -110,6 +127,8 @@ void spirv_function_open(struct spirv_module *m, struct spirv_function *f, spirv
                          const spirv_id *type, spirv_id *parameter); // result 0: void
 void spirv_function_close(struct spirv_module *m, spirv_id result); // 0: void
 void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, int threads);
-void spirv_mode(struct spirv_module *m, spirv_id function, enum spirv_mode mode, int bits);
+static inline void spirv_mode(struct spirv_module *m, spirv_id function, enum spirv_mode mode, int bits) {
+    spirv_put(m, SPIRV_MODES, SPIRV_ExecutionMode, 3, (uint32_t[]){function, mode, (uint32_t)bits});
+}
 
 #endif

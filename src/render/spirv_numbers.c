@@ -5,11 +5,6 @@
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, f64 = {TILE_FLOAT, 64, 1}, u32 = {TILE_UINT, 32, 1};
 
-static spirv_id choose(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
-                       spirv_id b) {
-    return spirv_pick(p, spirv_type(p, type), truth, a, b);
-}
-
 static spirv_id cast_bits(struct spirv_program *p, struct tile_type to, spirv_id x) {
     return spirv_as(p, spirv_type(p, to), x);
 }
@@ -129,7 +124,7 @@ static spirv_id round_to_odd(struct spirv_program *p, struct tile_type t, spirv_
         high = spirv_op(p, SPIRV_ISub, high, spirv_pick_number(p, borrows, 1, 0));
         next = spirv_join(p, next, high);
     }
-    return choose(p, t, moves, cast_bits(p, t, next), sum);
+    return spirv_pick(p, t, moves, cast_bits(p, t, next), sum);
 }
 
 // a * b is exact in f64.
@@ -159,7 +154,7 @@ static spirv_id make_fma(struct spirv_program *p, struct tile_type t) {
     small = round_to_odd(p, t, small, rest_of_sum(p, t, first_rest, second_rest, small));
     spirv_id exact = real(p, SPIRV_FAdd, t, second, small);
     spirv_id overflows = is_nan(p, t, exact), plain = real(p, SPIRV_FAdd, t, product, c);
-    return spirv_close_help(p, &h, choose(p, t, overflows, plain, exact));
+    return spirv_close_help(p, &h, spirv_pick(p, t, overflows, plain, exact));
 }
 
 static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, const spirv_id *operand) {
@@ -181,16 +176,16 @@ static spirv_id make_divide(struct spirv_program *p, struct tile_type t) {
              minus = spirv_constant_of(p, t, t.bits == 64 ? UINT64_MAX : UINT32_MAX);
     spirv_id is_zero = spirv_test(p, SPIRV_IEqual, b, zero), is_minus = spirv_test(p, SPIRV_IEqual, b, minus);
     spirv_id is_odd = spirv_test(p, SPIRV_LogicalOr, is_zero, is_minus);
-    spirv_id by = choose(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
+    spirv_id by = spirv_pick(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
     spirv_id product = spirv_value(&p->m, SPIRV_IMul, type, quotient, by);
     spirv_id rest = spirv_value(&p->m, SPIRV_ISub, type, a, product);
     spirv_id sign = spirv_test(p, SPIRV_SLessThan, a, zero),
              sign_of_b = spirv_test(p, SPIRV_SLessThan, b, zero);
     spirv_id differ = spirv_test(p, SPIRV_LogicalNotEqual, sign, sign_of_b);
     spirv_id is_less = spirv_test(p, SPIRV_LogicalAnd, differ, spirv_test(p, SPIRV_INotEqual, rest, zero));
-    quotient = choose(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
-    quotient = choose(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
-    return spirv_close_help(p, &h, choose(p, t, is_zero, zero, quotient));
+    quotient = spirv_pick(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
+    quotient = spirv_pick(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
+    return spirv_close_help(p, &h, spirv_pick(p, t, is_zero, zero, quotient));
 }
 
 static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -204,8 +199,8 @@ static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *op
     if (pass_certain_range(e->arg[1]).low > 0)
         return spirv_value(&p->m, SPIRV_UDiv, type, operand[0], operand[1]);
     spirv_id zero = spirv_constant_of(p, e->type, 0), is_zero = spirv_test(p, SPIRV_IEqual, operand[1], zero);
-    spirv_id by = choose(p, e->type, is_zero, spirv_constant_of(p, e->type, 1), operand[1]);
-    return choose(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
+    spirv_id by = spirv_pick(p, e->type, is_zero, spirv_constant_of(p, e->type, 1), operand[1]);
+    return spirv_pick(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
 }
 
 // A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
@@ -219,8 +214,9 @@ static spirv_id in_f64(struct spirv_program *p, expr e, const spirv_id *operand)
 }
 
 static bool is_inexact(const struct spirv_program *p, expr e) {
-    bool is_exact = e->op == TILE_DIV ? p->unit->has_exact_divide : p->unit->has_exact_root;
-    return e->type.bits == 32 && !is_exact && p->unit->has_f64;
+    bool is_lacking =
+        (e->op == TILE_DIV && !p->unit->has_exact_divide) || (e->op == TILE_SQRT && !p->unit->has_exact_root);
+    return is_lacking && e->type.bits == 32 && p->unit->has_f64;
 }
 
 // NaN before all, and -0 before 0.
@@ -231,7 +227,7 @@ static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_ty
     spirv_id first = spirv_test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
     first = spirv_test(p, SPIRV_LogicalOr, first, spirv_test(p, SPIRV_LogicalAnd, is_equal, sign));
     first = spirv_test(p, SPIRV_LogicalOr, first, is_nan(p, type, a));
-    return choose(p, type, first, a, b);
+    return spirv_pick(p, type, first, a, b);
 }
 
 // The sign alone, by bits: units need not keep that of 0.
@@ -287,12 +283,12 @@ static spirv_id plain_operation(struct spirv_program *p, expr e, const spirv_id 
 static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
     struct tile_type type = e->arg[0]->type;
     spirv_id t = spirv_type(p, type);
+    if (is_inexact(p, e))
+        return in_f64(p, e, operand);
     switch (e->op) {
     case TILE_NEG:
     case TILE_ABS: return of_sign(p, e->op, type, operand[0]);
-    case TILE_DIV: return is_inexact(p, e) ? in_f64(p, e, operand) : plain_operation(p, e, operand);
-    case TILE_SQRT:
-        return is_inexact(p, e) ? in_f64(p, e, operand) : spirv_glsl(&p->m, SPIRV_SQRT, t, 1, operand);
+    case TILE_SQRT: return spirv_glsl(&p->m, SPIRV_SQRT, t, 1, operand);
     case TILE_FLOOR: return spirv_glsl(&p->m, SPIRV_FLOOR, t, 1, operand);
     case TILE_CEIL: return spirv_glsl(&p->m, SPIRV_CEIL, t, 1, operand);
     case TILE_RINT: return spirv_glsl(&p->m, SPIRV_ROUND_EVEN, t, 1, operand);
@@ -316,9 +312,9 @@ static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) 
     if (e->arg[1]->op == TILE_CONST && e->arg[1]->bits < e->type.bits)
         return spirv_value(&p->m, how, t, operand[0], by);
     spirv_id fits = spirv_test(p, SPIRV_ULessThan, by, spirv_constant_of(p, e->type, e->type.bits));
-    by = choose(p, e->type, fits, by, spirv_constant_of(p, e->type, is_signed ? e->type.bits - 1 : 0));
+    by = spirv_pick(p, e->type, fits, by, spirv_constant_of(p, e->type, is_signed ? e->type.bits - 1 : 0));
     spirv_id moved = spirv_value(&p->m, how, t, operand[0], by);
-    return is_signed ? moved : choose(p, e->type, fits, moved, spirv_constant_of(p, e->type, 0));
+    return is_signed ? moved : spirv_pick(p, e->type, fits, moved, spirv_constant_of(p, e->type, 0));
 }
 
 static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -328,7 +324,7 @@ static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_i
     case TILE_NEG: return spirv_value(&p->m, SPIRV_ISub, spirv_type(p, type), zero, a);
     case TILE_ABS: {
         spirv_id is_below = spirv_test(p, SPIRV_SLessThan, a, zero);
-        return choose(p, type, is_below, spirv_value(&p->m, SPIRV_ISub, spirv_type(p, type), zero, a), a);
+        return spirv_pick(p, type, is_below, spirv_value(&p->m, SPIRV_ISub, spirv_type(p, type), zero, a), a);
     }
     case TILE_SHL:
     case TILE_SHR: return shift(p, e, operand);
@@ -336,7 +332,7 @@ static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_i
     case TILE_MAX:
     case TILE_MIN: {
         enum spirv_word is_first = word_of(e->op == TILE_MAX ? TILE_GT : TILE_LT, type);
-        return choose(p, type, spirv_test(p, is_first, a, b), a, b);
+        return spirv_pick(p, type, spirv_test(p, is_first, a, b), a, b);
     }
     default: return plain_operation(p, e, operand);
     }
@@ -345,7 +341,7 @@ static spirv_id integer_operation(struct spirv_program *p, expr e, const spirv_i
 spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operand) {
     struct tile_type type = e->arg[0]->type;
     if (e->op == TILE_SELECT || e->op == TILE_RARE)
-        return choose(p, e->type, operand[0], operand[1], operand[2]);
+        return spirv_pick(p, e->type, operand[0], operand[1], operand[2]);
     if (e->op == TILE_BITCAST)
         return spirv_from_bits(p, e->type, spirv_to_bits(p, type, operand[0]));
     if (e->op == TILE_CAST)
@@ -374,8 +370,8 @@ static spirv_id make_from_half(struct spirv_program *p) {
     spirv_id is_nan = spirv_test_by(p, SPIRV_UGreaterThan, rest, 0x7c00);
     spirv_id quiet = spirv_pick_number(p, is_nan, 0x400000, 0);
     spirv_id large = spirv_op(p, SPIRV_BitwiseOr, spirv_op_by(p, SPIRV_BitwiseOr, wide, 0x7f800000), quiet);
-    spirv_id bits = choose(p, u32, spirv_test_by(p, SPIRV_ULessThan, rest, 0x400), small, normal);
-    bits = choose(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, rest, 0x7c00), large, bits);
+    spirv_id bits = spirv_pick(p, u32, spirv_test_by(p, SPIRV_ULessThan, rest, 0x400), small, normal);
+    bits = spirv_pick(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, rest, 0x7c00), large, bits);
     return spirv_close_help(p, &h, cast_bits(p, f32, spirv_op(p, SPIRV_BitwiseOr, bits, sign)));
 }
 
@@ -395,9 +391,10 @@ static spirv_id make_to_half(struct spirv_program *p) {
     spirv_id up = spirv_op_by(p, SPIRV_BitwiseAnd, cut, 1);
     up = spirv_op_by(p, SPIRV_IAdd, up, 0xfff - 0x38000000u);
     spirv_id normal = spirv_op_by(p, SPIRV_ShiftRightLogical, spirv_op(p, SPIRV_IAdd, bits, up), 13);
-    spirv_id large = choose(p, u32, spirv_test_by(p, SPIRV_UGreaterThan, bits, 0x7f800000), nan, infinity);
-    spirv_id result = choose(p, u32, spirv_test_by(p, SPIRV_ULessThan, bits, 0x38800000), small, normal);
-    result = choose(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, bits, 0x47800000), large, result);
+    spirv_id large =
+        spirv_pick(p, u32, spirv_test_by(p, SPIRV_UGreaterThan, bits, 0x7f800000), nan, infinity);
+    spirv_id result = spirv_pick(p, u32, spirv_test_by(p, SPIRV_ULessThan, bits, 0x38800000), small, normal);
+    result = spirv_pick(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, bits, 0x47800000), large, result);
     return spirv_close_help(p, &h, spirv_op(p, SPIRV_BitwiseOr, result, sign));
 }
 
@@ -408,7 +405,7 @@ static spirv_id make_to_brain(struct spirv_program *p) {
     spirv_id last = spirv_op_by(p, SPIRV_BitwiseAnd, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16), 1);
     spirv_id rounded = spirv_op(p, SPIRV_IAdd, spirv_op_by(p, SPIRV_IAdd, bits, 0x7fff), last);
     spirv_id nan = spirv_op_by(p, SPIRV_BitwiseOr, bits, 0x400000);
-    bits = choose(p, u32, is_nan(p, f32, h.parameter[0]), nan, rounded);
+    bits = spirv_pick(p, u32, is_nan(p, f32, h.parameter[0]), nan, rounded);
     return spirv_close_help(p, &h, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16));
 }
 
@@ -433,9 +430,9 @@ static spirv_id to_integer(struct spirv_program *p, struct tile_type to, struct 
     spirv_id largest = spirv_constant_of(p, to, is_signed ? sign - 1 : ones),
              least = spirv_constant_of(p, to, is_signed ? sign : 0), zero = spirv_constant_of(p, to, 0);
     spirv_id y = spirv_value(&p->m, is_signed ? SPIRV_ConvertFToS : SPIRV_ConvertFToU, spirv_type(p, to), x);
-    y = choose(p, to, spirv_test(p, SPIRV_FOrdGreaterThanEqual, x, high), largest, y);
-    y = choose(p, to, spirv_test(p, SPIRV_FOrdLessThanEqual, x, low), least, y);
-    return choose(p, to, is_nan(p, from, x), zero, y);
+    y = spirv_pick(p, to, spirv_test(p, SPIRV_FOrdGreaterThanEqual, x, high), largest, y);
+    y = spirv_pick(p, to, spirv_test(p, SPIRV_FOrdLessThanEqual, x, low), least, y);
+    return spirv_pick(p, to, is_nan(p, from, x), zero, y);
 }
 
 spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id x) {

@@ -85,15 +85,6 @@ static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) {
     return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth);
 }
 
-// One of two values, of two numbers.
-static inline spirv_id spirv_pick(struct spirv_program *p, spirv_id type, spirv_id truth, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, SPIRV_Select, type, truth, a, b);
-}
-static inline spirv_id spirv_pick_number(struct spirv_program *p, spirv_id truth, uint32_t a, uint32_t b) {
-    spirv_id first = spirv_u32(p, a), second = spirv_u32(p, b);
-    return spirv_pick(p, spirv_uint(&p->m, 32), truth, first, second);
-}
-
 // A pair of words, one of a vector or struct of them, and the bits of another value.
 static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
     return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
@@ -110,11 +101,21 @@ bool spirv_fail(struct spirv_program *p, const char *why, const char *what); // 
 // spirv_values.c: expressions -----------------------------------------------------------------------------------------------
 
 spirv_id spirv_type(struct spirv_program *p, struct tile_type type); // of values
+// One of two values, of two numbers.
+static inline spirv_id spirv_pick(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a, spirv_id b) {
+    return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
+}
+static inline spirv_id spirv_pick_number(struct spirv_program *p, spirv_id truth, uint32_t a, uint32_t b) {
+    spirv_id first = spirv_u32(p, a), second = spirv_u32(p, b);
+    return spirv_pick(p, (struct tile_type){TILE_UINT, 32, 1}, truth, first, second);
+}
 // Computes values, operands first, each once; then spirv_of gives them.
 void spirv_nodes(struct spirv_program *p, int count, const expr *root);
 spirv_id spirv_of(struct spirv_program *p, expr e);
 spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e); // of unsigned integers
-spirv_id spirv_index(struct spirv_program *p, expr e); // as a word of 32 bits
+static inline spirv_id spirv_index(struct spirv_program *p, expr e) { // as a word of 32 bits
+    return spirv_index_as(p, (struct tile_type){TILE_UINT, 32, 1}, e);
+}
 spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a, spirv_id b);
 // Bits as memory has them, a word or for 8 bytes two, as a value, and the other way round.
 spirv_id spirv_from_bits(struct spirv_program *p, struct tile_type type, spirv_id bits);

@@ -285,7 +285,7 @@ static spirv_id lane_of_source(struct spirv_program *p, const struct tile_stmt *
         return spirv_op(p, SPIRV_BitwiseOr, by, spirv_op_by(p, SPIRV_BitwiseAnd, p->lane, ~others));
     spirv_id own = spirv_op_by(p, SPIRV_BitwiseAnd, p->lane, others), none = spirv_u32(p, 0);
     spirv_id is_before = spirv_test(p, SPIRV_ULessThan, own, by);
-    by = spirv_pick(p, spirv_uint(&p->m, 32), is_before, none, by);
+    by = spirv_pick(p, (struct tile_type){TILE_UINT, 32, 1}, is_before, none, by);
     return spirv_op(p, SPIRV_ISub, p->lane, by);
 }
 

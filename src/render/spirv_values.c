@@ -43,10 +43,6 @@ spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e) 
     return spirv_convert(p, type, e->type, spirv_of(p, e));
 }
 
-spirv_id spirv_index(struct spirv_program *p, expr e) {
-    return spirv_index_as(p, (struct tile_type){TILE_UINT, 32, 1}, e);
-}
-
 static void compute(struct spirv_program *p, expr e);
 
 static spirv_id load(struct spirv_program *p, expr e, int part) {
@@ -59,7 +55,7 @@ static spirv_id load(struct spirv_program *p, expr e, int part) {
         return value;
     expr other = part >= 0 && e->arg[1]->op == TILE_PAIR ? e->arg[1]->arg[part] : e->arg[1];
     spirv_id instead = spirv_of(p, other);
-    return spirv_pick(p, spirv_type(p, type), mask, value, instead);
+    return spirv_pick(p, type, mask, value, instead);
 }
 
 static spirv_id leaf(struct spirv_program *p, expr e) {

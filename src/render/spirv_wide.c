@@ -2,7 +2,7 @@
 
 #include "render/spirv_program.h"
 
-static const struct tile_type u64 = {TILE_UINT, 64, 1}, f32 = {TILE_FLOAT, 32, 1};
+static const struct tile_type u32 = {TILE_UINT, 32, 1}, u64 = {TILE_UINT, 64, 1}, f32 = {TILE_FLOAT, 32, 1};
 
 bool spirv_is_pair(const struct spirv_program *p, struct tile_type type) {
     return tile_type_is_integer(type) && type.bits == 64 && !p->unit->has_i64;
@@ -18,11 +18,11 @@ static struct pair parts(struct spirv_program *p, spirv_id x) {
 }
 
 static spirv_id pick_word(struct spirv_program *p, spirv_id truth, spirv_id a, spirv_id b) {
-    return spirv_pick(p, spirv_uint(&p->m, 32), truth, a, b);
+    return spirv_pick(p, u32, truth, a, b);
 }
 
 static spirv_id pick(struct spirv_program *p, spirv_id truth, spirv_id a, spirv_id b) {
-    return spirv_pick(p, spirv_pair(&p->m), truth, a, b);
+    return spirv_pick(p, u64, truth, a, b);
 }
 
 static spirv_id number(struct spirv_program *p, uint64_t value) {
@@ -241,7 +241,7 @@ static spirv_id to_float(struct spirv_program *p, struct tile_type to, struct ti
     if (from.kind == TILE_UINT)
         return y;
     spirv_id is_below = is_negative(p, x);
-    return spirv_pick(p, type, is_below, spirv_value(&p->m, SPIRV_FNegate, type, y), y);
+    return spirv_pick(p, to, is_below, spirv_value(&p->m, SPIRV_FNegate, type, y), y);
 }
 
 // Saturating; NaN gives 0. All steps are exact.
@@ -249,12 +249,12 @@ static spirv_id from_float(struct spirv_program *p, struct tile_type to, struct 
     bool is_signed = to.kind == TILE_INT;
     spirv_id type = spirv_type(p, from), word = spirv_uint(&p->m, 32), zero = spirv_real(p, from, 0);
     spirv_id is_below = spirv_test(p, SPIRV_FOrdLessThan, x, zero);
-    spirv_id size = spirv_pick(p, type, is_below, spirv_value(&p->m, SPIRV_FNegate, type, x), x);
+    spirv_id size = spirv_pick(p, from, is_below, spirv_value(&p->m, SPIRV_FNegate, type, x), x);
     spirv_id most = spirv_real(p, from, is_signed ? 0x1p63 : 0x1p64);
     spirv_id is_large = spirv_test(p, SPIRV_FOrdGreaterThanEqual, size, most);
     spirv_id is_number = spirv_test(p, SPIRV_FOrdGreaterThanEqual, size, zero);
     size =
-        spirv_pick(p, type, spirv_test(p, SPIRV_LogicalAnd, is_number, spirv_not(p, is_large)), size, zero);
+        spirv_pick(p, from, spirv_test(p, SPIRV_LogicalAnd, is_number, spirv_not(p, is_large)), size, zero);
     spirv_id high = spirv_value(&p->m, SPIRV_ConvertFToU, word, times(p, from, size, 0x1p-32));
     spirv_id upper = times(p, from, from_word(p, from, high), 0x1p32);
     spirv_id rest = spirv_exact(&p->m, spirv_value(&p->m, SPIRV_FSub, type, size, upper));

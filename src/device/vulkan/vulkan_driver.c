@@ -213,22 +213,11 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
     }
     s->push_bytes = (int)MIN_OF(p->limits.push_bytes, (uint32_t)VULKAN_BLOCK_BYTES);
     s->buffers = (int)MIN_OF(d->stage_buffers, (uint32_t)VULKAN_BUFFERS + 1);
-    s->has_addresses = d->has_addresses =
+    d->has_addresses =
         d->features12.flag[VK_ADDRESSES] && d->features12.flag[VK_MEMORY_MODEL] && d->features.flag[VK_INT64];
     if (!s->has_f64)
         d->unit.target.lacks |= PASS_BIT(ZL_FLOAT64);
     d->unit.target.lacks_wide_atomics = !d->features12.flag[VK_ATOMICS64];
-}
-
-// Arguments of which a kernel reaches more than a binding has are reached by addresses. Indices into bindings are signed words.
-static void set_far(struct vulkan_device *d) {
-    d->unit.target.reach = MIN_OF(d->storage_range, (uint32_t)INT_MAX);
-    d->far = d->unit;
-    d->far.target.group = &d->far.group;
-    d->far.target.spirv = &d->far.spirv;
-    d->far.target.reach = 0;
-    d->far.spirv.is_far = true;
-    d->unit.target.far = d->has_addresses ? &d->far.target : NULL;
 }
 
 // False: it is not one that we can use.
@@ -259,7 +248,8 @@ static bool describe(struct vulkan_device *d, vk_chip chip, const struct target 
                     p.limits.shared_bytes);
     find_subgroup(d, &p11, &sizes);
     set_spirv(d, &p, &p12);
-    set_far(d);
+    if (d->has_addresses) // indices into bindings are signed words
+        target_set_far(&d->unit, &d->far, MIN_OF(d->storage_range, (uint32_t)INT_MAX));
     snprintf(d->detail, sizeof d->detail, "Vulkan %u.%u, %.60s %.160s%s", p.api >> 22, p.api >> 12 & 1023,
              p12.name, p12.detail, d->unit.spirv.has_f64 ? "" : ", no float64");
     int len = snprintf(d->identity, sizeof d->identity, "vulkan %s, %s, driver %u, subgroup %d, cache ",

@@ -58,11 +58,11 @@ static struct compiled *compile_for(bool is_far, struct tile_kernel *kernel, str
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    bool good = (c->device = vulkan_device(0));
-    const struct target *target = !good ? NULL : is_far ? &c->device->far.target : &c->device->unit.target;
-    good = good && (!target->far || (c->kernel = kernel_copy(kernel))) &&
-           render_kernel(source, kernel, target) && group_kernel_open(&c->group, kernel) && build(c, source);
-    if (good)
+    const struct target *target = NULL;
+    if ((c->device = vulkan_device(0)))
+        target = is_far ? &c->device->far.target : &c->device->unit.target;
+    if (target && (!target->far || (c->kernel = kernel_copy(kernel))) &&
+        render_kernel(source, kernel, target) && group_kernel_open(&c->group, kernel) && build(c, source))
         return c;
     release(c);
     return NULL;
@@ -75,14 +75,9 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
 // For arguments of so many bytes: the kernel itself, or as it reaches them by addresses. NULL and an error.
 static struct compiled *fitting(struct compiled *c, const struct group_sizes *sizes) {
     static struct lock lock;
-    uint64_t most = 0;
-    for (int i = 0; i < c->group.parameters; i++)
-        most = MAX_OF(most, (uint64_t)sizes->bytes[i]);
-    for (int i = 0; i < c->group.rooms; i++)
-        most = MAX_OF(most, (uint64_t)sizes->room[i]);
-    if (!c->kernel || most <= c->device->unit.target.reach)
-        return c;
     struct text source = {0};
+    if (!c->kernel || (uint64_t)group_sizes_most(sizes, &c->group) <= c->device->unit.target.reach)
+        return c;
     lock_take(&lock);
     if (!c->far)
         c->far = compile_for(true, c->kernel, &source);
