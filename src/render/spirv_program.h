@@ -174,5 +174,12 @@ void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
 // spirv_statements.c --------------------------------------------------------------------------------------------------------------
 
 void spirv_block_of(struct spirv_program *p, const struct tile_stmt *body);
+// A loop: its test stands in a block of its own, then its body, then, behind the label `next`, what leads to the next turn.
+struct spirv_loop {
+    spirv_id head, test, body, next, behind, outer; // outer: where breaks went before
+};
+struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled);
+void spirv_test_loop(struct spirv_program *p, const struct spirv_loop *l, spirv_id goes_on);
+void spirv_close_loop(struct spirv_program *p, const struct spirv_loop *l);
 
 #endif

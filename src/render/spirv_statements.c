@@ -40,13 +40,8 @@ static void choose(struct spirv_program *p, const struct tile_stmt *s) {
 
 // Loops -----------------------------------------------------------------------------------------------------------------
 
-// A loop: its test stands in a block of its own, then its body, then what leads to the next turn.
-struct loop {
-    spirv_id head, test, body, next, behind, outer; // outer: where breaks went before
-};
-
-static struct loop open_loop(struct spirv_program *p, bool is_unrolled) {
-    struct loop l = {.outer = p->behind_loop};
+struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled) {
+    struct spirv_loop l = {.outer = p->behind_loop};
     for (spirv_id *id = &l.head; id <= &l.behind; id++)
         *id = spirv_new(&p->m);
     spirv_label(&p->m, l.head);
@@ -57,12 +52,12 @@ static struct loop open_loop(struct spirv_program *p, bool is_unrolled) {
     return l;
 }
 
-static void test_loop(struct spirv_program *p, const struct loop *l, spirv_id goes_on) {
+void spirv_test_loop(struct spirv_program *p, const struct spirv_loop *l, spirv_id goes_on) {
     spirv_branch_if(&p->m, goes_on, l->body, l->behind);
     spirv_label(&p->m, l->body);
 }
 
-static void close_loop(struct spirv_program *p, const struct loop *l) {
+void spirv_close_loop(struct spirv_program *p, const struct spirv_loop *l) {
     spirv_branch(&p->m, l->head);
     spirv_label(&p->m, l->behind);
     p->behind_loop = l->outer;
@@ -87,10 +82,10 @@ static void count(struct spirv_program *p, const struct tile_stmt *s, int which,
     const struct tile_name *name = s->name[which];
     spirv_id type = spirv_type(p, name->type), variable = spirv_local(&p->m, type);
     spirv_do(&p->m, SPIRV_Store, variable, begin);
-    struct loop l = open_loop(p, s->kind == TILE_FOR && s->loop == TILE_UNROLLED);
+    struct spirv_loop l = spirv_open_loop(p, s->kind == TILE_FOR && s->loop == TILE_UNROLLED);
     spirv_id at = p->value[name->id] = spirv_load(&p->m, type, variable);
     p->variable[name->id] = 0;
-    test_loop(p, &l, is_inside(p, s, at, end[which], step));
+    spirv_test_loop(p, &l, is_inside(p, s, at, end[which], step));
     if (which + 1 < s->indices)
         count(p, s, which + 1, begin, end, step);
     else
@@ -98,7 +93,7 @@ static void count(struct spirv_program *p, const struct tile_stmt *s, int which,
     spirv_label(&p->m, l.next);
     at = spirv_combine(p, TILE_ADD, name->type, at, step ? step : spirv_constant_of(p, name->type, 1));
     spirv_do(&p->m, SPIRV_Store, variable, at);
-    close_loop(p, &l);
+    spirv_close_loop(p, &l);
 }
 
 static void map(struct spirv_program *p, const struct tile_stmt *s) {
@@ -117,12 +112,12 @@ static void repeat(struct spirv_program *p, const struct tile_stmt *s) {
 }
 
 static void repeat_while(struct spirv_program *p, const struct tile_stmt *s) {
-    struct loop l = open_loop(p, false);
+    struct spirv_loop l = spirv_open_loop(p, false);
     spirv_nodes(p, 1, &s->mask);
-    test_loop(p, &l, spirv_of(p, s->mask));
+    spirv_test_loop(p, &l, spirv_of(p, s->mask));
     spirv_block_of(p, s->body);
     spirv_label(&p->m, l.next);
-    close_loop(p, &l);
+    spirv_close_loop(p, &l);
 }
 
 static void store_complex(struct spirv_program *p, const struct tile_stmt *s) {
@@ -186,18 +181,12 @@ static void alloc(struct spirv_program *p, const struct tile_buffer *b) {
 
 // The instruction that does it; 0: there is none.
 static enum spirv_word atomic_word(enum tile_op op, struct tile_type type) {
-    bool is_signed = type.kind == TILE_INT;
-    if (!tile_type_is_integer(type) || type.bits < 32)
-        return 0;
-    switch (op) {
-    case TILE_ADD: return SPIRV_AtomicIAdd;
-    case TILE_MAX: return is_signed ? SPIRV_AtomicSMax : SPIRV_AtomicUMax;
-    case TILE_MIN: return is_signed ? SPIRV_AtomicSMin : SPIRV_AtomicUMin;
-    case TILE_AND: return SPIRV_AtomicAnd;
-    case TILE_OR: return SPIRV_AtomicOr;
-    case TILE_XOR: return SPIRV_AtomicXor;
-    default: return 0;
-    }
+    static const enum spirv_word word[TILE_OP_COUNT][2] = {
+        [TILE_ADD] = {SPIRV_AtomicIAdd, SPIRV_AtomicIAdd}, [TILE_MAX] = {SPIRV_AtomicUMax, SPIRV_AtomicSMax},
+        [TILE_MIN] = {SPIRV_AtomicUMin, SPIRV_AtomicSMin}, [TILE_AND] = {SPIRV_AtomicAnd, SPIRV_AtomicAnd},
+        [TILE_OR] = {SPIRV_AtomicOr, SPIRV_AtomicOr},      [TILE_XOR] = {SPIRV_AtomicXor, SPIRV_AtomicXor},
+    };
+    return tile_type_is_integer(type) && type.bits >= 32 ? word[op][type.kind == TILE_INT] : 0;
 }
 
 struct atomic {
@@ -232,16 +221,16 @@ static spirv_id exchange(struct spirv_program *p, const struct atomic *a, spirv_
     spirv_id variable = spirv_local(&p->m, a->word), relaxed = spirv_u32(p, 0);
     spirv_do(&p->m, SPIRV_Store, variable,
              spirv_value(&p->m, SPIRV_AtomicLoad, a->word, a->pointer, a->scope, relaxed));
-    struct loop l = open_loop(p, false);
+    struct spirv_loop l = spirv_open_loop(p, false);
     spirv_id seen = spirv_load(&p->m, a->word, variable);
     spirv_id next =
         put_into(p, a, seen, spirv_combine(p, a->s->combine, a->type, value_in(p, a, seen), value));
     spirv_id found = spirv_value(&p->m, SPIRV_AtomicCompareExchange, a->word, a->pointer, a->scope, relaxed,
                                  relaxed, next, seen);
     spirv_do(&p->m, SPIRV_Store, variable, found);
-    test_loop(p, &l, spirv_test(p, SPIRV_INotEqual, found, seen));
+    spirv_test_loop(p, &l, spirv_test(p, SPIRV_INotEqual, found, seen));
     spirv_label(&p->m, l.next);
-    close_loop(p, &l);
+    spirv_close_loop(p, &l);
     return value_in(p, a, seen);
 }
 

@@ -23,11 +23,11 @@ spirv_id spirv_from_bits(struct spirv_program *p, struct tile_type type, spirv_i
 }
 
 spirv_id spirv_to_bits(struct spirv_program *p, struct tile_type type, spirv_id value) {
-    static const struct tile_type u8 = {TILE_UINT, 8, 1}, u16 = {TILE_UINT, 16, 1};
     if (tile_type_is_bool(type))
         return spirv_pick_number(p, value, 1, 0);
     if (type.bits < 32)
-        return type.kind == TILE_INT ? spirv_narrow(p, type.bits == 8 ? u8 : u16, value) : value;
+        return type.kind == TILE_INT ? spirv_narrow(p, (struct tile_type){TILE_UINT, type.bits, 1}, value)
+                                     : value;
     if (type.bits == 64)
         return spirv_is_pair(p, type) ? value : spirv_as(p, spirv_pair(&p->m), value);
     return type.kind == TILE_FLOAT ? spirv_as(p, spirv_uint(&p->m, 32), value) : value;

@@ -130,19 +130,14 @@ static spirv_id make_divide(struct spirv_program *p) {
     struct spirv_help h;
     struct spirv_module *m = &p->m;
     spirv_open_help(p, &h, u64, 2, (struct tile_type[]){u64, u64});
-    spirv_id type = spirv_pair(m), word = spirv_uint(m, 32), head = spirv_new(m), test = spirv_new(m),
-             body = spirv_new(m), next = spirv_new(m), behind = spirv_new(m), zero = number(p, 0);
+    spirv_id type = spirv_pair(m), word = spirv_uint(m, 32), zero = number(p, 0);
     spirv_id rest = spirv_local(m, type), quotient = spirv_local(m, type), digit = spirv_local(m, word);
     spirv_do(m, SPIRV_Store, rest, zero);
     spirv_do(m, SPIRV_Store, quotient, zero);
     spirv_do(m, SPIRV_Store, digit, spirv_u32(p, 64));
-    spirv_label(m, head);
-    spirv_do(m, SPIRV_LoopMerge, behind, next, 0);
-    spirv_branch(m, test);
-    spirv_label(m, test);
+    struct spirv_loop l = spirv_open_loop(p, false);
     spirv_id at = spirv_load(m, word, digit);
-    spirv_branch_if(m, spirv_test_by(p, SPIRV_INotEqual, at, 0), body, behind);
-    spirv_label(m, body);
+    spirv_test_loop(p, &l, spirv_test_by(p, SPIRV_INotEqual, at, 0));
     spirv_id which = spirv_op_by(p, SPIRV_ISub, at, 1);
     spirv_id one = spirv_part(p, move(p, h.parameter[0], which, false, false), 0);
     one = spirv_op_by(p, SPIRV_BitwiseAnd, one, 1);
@@ -151,10 +146,9 @@ static spirv_id make_divide(struct spirv_program *p) {
     spirv_id last = spirv_pick_number(p, fits, 1, 0);
     spirv_do(m, SPIRV_Store, rest, pick(p, fits, subtract(p, left, h.parameter[1]), left));
     spirv_do(m, SPIRV_Store, quotient, append(p, spirv_load(m, type, quotient), last));
-    spirv_label(m, next);
+    spirv_label(m, l.next);
     spirv_do(m, SPIRV_Store, digit, which);
-    spirv_branch(m, head);
-    spirv_label(m, behind);
+    spirv_close_loop(p, &l);
     spirv_id is_zero = equals(p, h.parameter[1], zero);
     return spirv_close_help(p, &h, pick(p, is_zero, zero, spirv_load(m, type, quotient)));
 }
