@@ -284,15 +284,14 @@ spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
     return spirv_load(&p->m, spirv_uint(&p->m, 32), at);
 }
 
-static spirv_id argument_bits(struct spirv_program *p, int at, int bytes) {
-    spirv_id low = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
-    if (bytes < 4) // what lies behind it may be anything
-        return spirv_op_by(p, SPIRV_BitwiseAnd, low, (1u << 8 * bytes) - 1);
-    return bytes == 8 ? spirv_join(p, low, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1))) : low;
-}
-
 spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at) {
-    return spirv_from_bits(p, type, argument_bits(p, at, tile_type_bytes(type)));
+    int bytes = tile_type_bytes(type);
+    spirv_id bits = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
+    if (bytes < 4) // what lies behind it may be anything
+        bits = spirv_op_by(p, SPIRV_BitwiseAnd, bits, (1u << 8 * bytes) - 1);
+    if (bytes == 8)
+        bits = spirv_join(p, bits, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1)));
+    return spirv_from_bits(p, type, bits);
 }
 
 // Where a byte is in its word.
@@ -474,33 +473,25 @@ static spirv_id cut(struct spirv_program *p, const spirv_id *word, int at, int e
     return each == 4 ? piece : spirv_op_by(p, SPIRV_BitwiseAnd, piece, (1u << 8 * each) - 1);
 }
 
-static void read_words(struct spirv_program *p, const struct access *a, spirv_id *word) {
-    for (int i = 0; i < a->count; i++)
-        join(p, load(p, a, i), a->each, i * a->each, word);
-}
-
-static void write_words(struct spirv_program *p, const struct access *a, const spirv_id *word) {
-    for (int i = 0; i < a->count; i++)
-        store(p, a, i, cut(p, word, i * a->each, a->each));
-}
-
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                       spirv_id *word) {
     struct access a = access_to(p, b, place, bytes, log_of(bytes));
-    read_words(p, &a, word);
+    for (int i = 0; i < a.count; i++)
+        join(p, load(p, &a, i), a.each, i * a.each, word);
 }
 
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                        const spirv_id *word) {
     struct access a = access_to(p, b, place, bytes, log_of(bytes));
-    write_words(p, &a, word);
+    for (int i = 0; i < a.count; i++)
+        store(p, &a, i, cut(p, word, i * a.each, a.each));
 }
 
 // Where a mask is false, the first element is read, which is there.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
     int bytes = spirv_item(b);
     struct tile_type type = spirv_place_type(p, b);
-    spirv_id word[2];
+    spirv_id word[2] = {0};
     if (mask)
         place = spirv_pick(p, type, mask, place, spirv_constant_of(p, type, 0));
     if (b->memory == TILE_TABLE)
@@ -508,7 +499,7 @@ spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_
     struct access a = access_to(p, b, place, bytes, log_of(bytes));
     if (a.count == 1)
         return load(p, &a, 0);
-    read_words(p, &a, word);
+    spirv_read_words(p, b, place, bytes, word);
     return bytes == 8 ? spirv_join(p, word[0], word[1]) : word[0];
 }
 
@@ -519,7 +510,7 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
     if (a.count > 1 && bytes == 8)
         join(p, bits, bytes, 0, word);
     if (a.count > 1)
-        write_words(p, &a, word);
+        spirv_write_words(p, b, place, bytes, word);
     else
         store(p, &a, 0, bits);
 }

@@ -81,9 +81,10 @@ static struct compiled *fitting(struct compiled *c, const struct group_sizes *si
     lock_take(&lock);
     if (!c->far)
         c->far = compile_for(true, c->kernel, &source);
+    c = c->far;
     lock_give(&lock);
     text_free(&source);
-    return c->far;
+    return c;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
