@@ -64,7 +64,7 @@ void vulkan_free(struct vulkan_device *d, void *memory); // nothing may use it a
 // Where memory lies. mapped is where the host sees it, NULL if it does not.
 struct vulkan_place {
     vk_handle buffer;
-    uint64_t offset, address; // address: as kernels know it; 0: they do not
+    uint64_t offset, address; // address: as kernels know it, of a device that has_addresses
     char *mapped;
 };
 struct vulkan_place vulkan_place(const struct vulkan_device *d, const void *memory);
