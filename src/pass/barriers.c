@@ -102,11 +102,11 @@ static void look(struct group *g, const struct access *a, void *data) {
                    : a->is_atomic                               ? ATOMICALLY
                    : p->way <= FIRST_THREAD || is_own(p->at, a) ? p->way
                                                                 : EVERYBODY;
-    if (!p->records)
+    if (!p->records && !(a->is_write && p->at->is_ahead))
         p->conflict = p->conflict || clashes(t->write, way) || (a->is_write && clashes(t->read, way));
-    else if (a->is_write)
+    else if (p->records && a->is_write)
         note(p->at->is_async ? &t->flying : &t->write, way);
-    else
+    else if (p->records)
         note(&t->read, way);
 }
 

@@ -230,9 +230,9 @@ static bool is_operand(const struct group *g, const struct tile_region *r) {
 static bool has_unit(const struct group *g, const struct tile_stmt *s) {
     const struct target *t = g->target;
     const struct tile_region *c = &s->region[2];
-    return t->multiplies && g->threads % SUBGROUP == 0 && is_operand(g, &s->region[0]) &&
-           is_operand(g, &s->region[1]) && c->buffer->memory == TILE_FRAGMENT && c->buffer->ndim == 2 &&
-           fragments_is_whole(c, NULL) &&
+    return t->multiplies && g->threads <= target_matrix_threads(t) && g->threads % SUBGROUP == 0 &&
+           is_operand(g, &s->region[0]) && is_operand(g, &s->region[1]) &&
+           c->buffer->memory == TILE_FRAGMENT && c->buffer->ndim == 2 && fragments_is_whole(c, NULL) &&
            t->multiplies(tile_dtype_of(s->region[0].buffer->type), tile_dtype_of(s->region[1].buffer->type),
                          tile_dtype_of(c->buffer->type));
 }

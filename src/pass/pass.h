@@ -95,6 +95,10 @@ void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t 
 bool target_spells(const struct target *target, expr e);
 bool target_spells_op(const struct target *target, enum tile_op op, struct tile_type operand);
 bool target_casts(const struct target *target, struct tile_type to, struct tile_type from);
+// Bytes from row to row of a tile in shared memory whose rows have so many, where matrix instructions read it.
+int64_t target_row_bytes(const struct target *target, int64_t bytes);
+int target_stages(const struct target *target, int wanted); // of a pipelined loop that a kernel must have room for
+int target_matrix_threads(const struct target *target); // of a group that multiplies matrices, at most
 // Whether the unit has all dtypes, and atomics, that a kernel uses after its passes. False and an error that says what it lacks.
 bool target_has_needs(const struct target *target, struct tile_kernel *kernel);
 

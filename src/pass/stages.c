@@ -10,6 +10,16 @@
 //       if k + 2 < n { t = copy_async A[k + 2] -> a[(k + 2) % 3] }
 //       gemm a[k % 3], b -> c
 //     }
+//
+// Where copies do not run on by themselves, threads hold what comes next in registers while the turn computes:
+//
+//     copy A[0] -> a[0]
+//     for k in n {
+//       barrier group
+//       if k + 1 < n { copy A[k + 1] -> next }
+//       gemm a[k % 2], b -> c
+//       if k + 1 < n { copy next -> a[(k + 1) % 2] }
+//     }
 
 #include "pass/threads.h"
 
@@ -22,10 +32,11 @@ struct stages {
     const struct tile_stmt *loop;  // being made
     int copies;                    // that run ahead
     const struct tile_stmt *copy[COPIES];
-    const struct tile_buffer *now[COPIES]; // what stands for their destinations
-    expr turn;                             // of the loop; NULL: outside of it
-    int count;                             // stages
-    struct group g;                        // for rewriting
+    const struct tile_buffer *now[COPIES];  // what stands for their destinations
+    const struct tile_buffer *next[COPIES]; // registers of the next turn's, where copies do not run on
+    expr turn;                              // of the loop; NULL: outside of it
+    int count;                              // stages
+    struct group g;                         // for rewriting
 };
 
 // Which copies can run ahead ------------------------------------------------------------------------------------------
@@ -55,10 +66,15 @@ static bool is_constant(struct stages *t, const struct tile_buffer *b) {
     return u.writes == 0;
 }
 
+static bool assigns(const struct tile_stmt *s, const void *name) {
+    return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
+}
+
 // Where a source is depends on the turn alone: nothing that the loop computes.
 static bool is_computed(expr e, const void *data) {
-    (void)data;
-    return e->op == TILE_LOCAL || (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output));
+    const struct stages *t = data;
+    return (e->op == TILE_LOCAL && pass_find(t->loop->body, assigns, e->name)) ||
+           (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output));
 }
 
 static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
@@ -69,7 +85,7 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
         !is_constant(t, from->buffer))
         return false;
     for (int i = 0; from->origin && i < from->buffer->ndim; i++)
-        if (pass_any(from->origin[i], is_computed, NULL))
+        if (pass_any(from->origin[i], is_computed, t))
             return false;
     struct usage all = {to->buffer, 0, 0}, here = all;
     thread_all_accesses(&t->g, t->block, count_use, &all);
@@ -78,21 +94,23 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
 }
 
 // Of more than any group has, as much as that: sums of them, times the stages of a loop, fit into 64 bits.
-static int64_t bytes_of(const struct tile_buffer *b) {
+static int64_t bytes_of(const struct target *target, const struct tile_buffer *b) {
     static const int64_t most = 1 << 26;
     int64_t count = tile_type_bytes(b->type);
-    for (int i = 0; i < b->ndim; i++)
-        if (!tile_times(count, MAX_OF(pass_number(b->shape[i]), 0), &count))
+    for (int i = b->ndim - 1; i >= 0; i--) {
+        if (!tile_times(count, MAX_OF(pass_number(b->shape[i]), 0), &count) || count > most)
             return most;
+        count = i == b->ndim - 1 ? target_row_bytes(target, count) : count;
+    }
     return MIN_OF(count, most);
 }
 
-static int64_t block_bytes(const struct tile_stmt *body) {
+static int64_t block_bytes(const struct target *target, const struct tile_stmt *body) {
     int64_t bytes = 0;
     for (; body; body = body->next) {
         if (body->kind == TILE_ALLOC && body->buffer->memory == TILE_SHARED)
-            bytes += bytes_of(body->buffer);
-        bytes += block_bytes(body->body) + block_bytes(body->other);
+            bytes += bytes_of(target, body->buffer);
+        bytes += block_bytes(target, body->body) + block_bytes(target, body->other);
     }
     return bytes;
 }
@@ -106,12 +124,13 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
         return false;
     for (const struct tile_stmt *s = loop->body; s && t->copies < COPIES; s = s->next)
         if (runs_ahead(t, s)) {
-            copied += bytes_of(s->region[1].buffer);
+            copied += bytes_of(t->target, s->region[1].buffer);
             t->now[t->copies] = NULL;
             t->copy[t->copies++] = s;
         }
-    int64_t rest = block_bytes(t->block) - copied;
-    for (t->count = loop->stages; t->count > 2 && rest + copied * t->count > t->target->group->shared_bytes;)
+    int64_t rest = block_bytes(t->target, t->block) - copied;
+    int stages = t->target->group->has_async ? loop->stages : 2;
+    for (t->count = stages; t->count > 2 && rest + copied * t->count > t->target->group->shared_bytes;)
         t->count--;
     return t->copies && rest + copied * t->count <= t->target->group->shared_bytes;
 }
@@ -181,8 +200,8 @@ static void in_loop(struct stages *t, const struct tile_stmt *s) {
     pass_emit_bodies(s, block, t);
 }
 
-// The copies of a turn, which has not come yet.
-static void begin_copies(struct stages *t, expr turn, int token) {
+// The copies of a turn, which has not come yet, to its stage; or to registers.
+static void begin_copies(struct stages *t, expr turn, int token, bool to_next) {
     for (int i = 0; i < t->copies; i++) {
         const struct tile_stmt *s = t->copy[i];
         struct points p = {.g = &t->g, .sweep = {.vars = 1, .name = {t->loop->name[0]}}, .point = {turn}};
@@ -197,11 +216,24 @@ static void begin_copies(struct stages *t, expr turn, int token) {
                                               s->region[0].extent ? size : NULL};
         next.region[1] = region_at(t, turn, i, &s->region[1], origin, extent);
         next.region[1].extent = extent;
-        next.is_async = true;
-        next.token = token;
+        if (to_next)
+            next.region[1] = (struct tile_region){.buffer = t->next[i]};
+        next.is_async = !to_next;
+        next.token = to_next ? 0 : token;
         tile_append(next);
     }
     map_free(&t->g.rewritten);
+}
+
+// From registers to the turn's stage.
+static void end_copies(struct stages *t, expr turn) {
+    for (int i = 0; i < t->copies; i++) {
+        expr origin[TILE_DIMS + 1], extent[TILE_DIMS + 1];
+        struct tile_stmt copy = {.kind = TILE_COPY, .region[0] = {.buffer = t->next[i]}, .is_ahead = true};
+        copy.region[1] = region_at(t, turn, i, &t->copy[i]->region[1], origin, extent);
+        copy.region[1].extent = extent;
+        tile_append(copy);
+    }
 }
 
 static void wait_for(const struct stages *t, int token, int turns) {
@@ -232,14 +264,19 @@ static void make_loop(struct stages *t) {
     const struct tile_stmt *loop = t->loop;
     struct tile_kernel *kernel = tile_current();
     int token = kernel ? ++kernel->tokens : 0, ahead = t->count - 1;
+    bool by_registers = !t->target->group->has_async;
     for (const struct tile_stmt *s = loop->body; s; s = s->next)
         declare(t, s);
+    for (int i = 0; by_registers && i < t->copies; i++) {
+        const struct tile_buffer *to = t->copy[i]->region[1].buffer;
+        t->next[i] = tile_alloc("next", to->type, TILE_FRAGMENT, to->ndim, to->shape);
+    }
     for (int k = 0; k < ahead; k++) {
         expr turn = box_number(k);
         bool is_there = pass_range(loop->extent[0]).low > k;
         expr test = is_there ? NULL : is_before_end(t, turn);
         box_open_if(test);
-        begin_copies(t, turn, token);
+        begin_copies(t, turn, token, false);
         box_close_if(test);
     }
     tile_open_for(loop->name[0], loop->begin, loop->extent[0], loop->step, TILE_SERIAL);
@@ -256,9 +293,14 @@ static void make_loop(struct stages *t) {
     thread_barrier();
     tile_open_if(is_before_end(t, later));
     expr last = SUB(box_index(loop->extent[0]), box_number(1));
-    begin_copies(t, MIN(later, last), token); // of which the bounds are known
+    begin_copies(t, MIN(later, last), token, by_registers); // of which the bounds are known
     tile_close();
     block(t, loop->body);
+    if (by_registers) {
+        tile_open_if(is_before_end(t, later));
+        end_copies(t, later);
+        tile_close();
+    }
     tile_close();
     t->turn = NULL;
 }
@@ -298,11 +340,28 @@ static void make_block(struct stages *t, const struct tile_stmt *grid) {
     tile_close();
 }
 
+// An `if` whose condition is known, by a param, is its statements.
+static void choose_known(struct tile_stmt **link) {
+    while (*link) {
+        struct tile_stmt *s = *link, **end = link;
+        choose_known(&s->body);
+        choose_known(&s->other);
+        if (s->kind == TILE_IF && s->mask->op == TILE_CONST) {
+            for (*link = s->mask->bits ? s->body : s->other; *end;)
+                end = &(*end)->next;
+            *end = s->next;
+            link = end;
+        } else
+            link = &s->next;
+    }
+}
+
 bool pass_stages(struct tile_kernel *kernel, const struct target *target) {
     if (!target->group)
         return true;
+    choose_known(&kernel->body);
     pass_learn(kernel->body);
-    if (!target->group->has_async)
+    if (target->group->is_serial || !target->group->shared_bytes)
         return true;
     struct stages t = {.target = target, .g = {.target = target, .ids = kernel->ids}};
     t.g.seen = memory_zero(sizeof *t.g.seen * (size_t)(kernel->ids + 1));

@@ -24,6 +24,21 @@ bool target_spells(const struct target *target, expr e) {
     return true;
 }
 
+// Cooperative matrices are read from rows that lie apart, so that eight of them meet in no bank; others from swizzled ones.
+int64_t target_row_bytes(const struct target *target, int64_t bytes) {
+    return target->spirv ? bytes + 16 : bytes;
+}
+
+// Without copies that run on by themselves a loop has one stage where there is no room for two.
+int target_stages(const struct target *target, int wanted) {
+    return target->group->has_async ? wanted : 1;
+}
+
+// Each 32 threads exchange cooperative matrices in 1 KiB of SPIRV_EXCHANGED.
+int target_matrix_threads(const struct target *target) {
+    return target->spirv ? 128 : 1024;
+}
+
 // Units ------------------------------------------------------------------------------------------------------------
 
 void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads,

@@ -13,8 +13,9 @@ struct vectors {
     struct group *g;
     const struct tile_stmt *stmt;
     struct side side[2];
-    int64_t run; // elements of one access
-    expr test;   // NULL: nothing is left to ask
+    int64_t run;   // elements of one access
+    expr test;     // NULL: nothing is left to ask
+    bool is_whole; // all elements are in their buffers
 };
 
 static void ask(struct vectors *v, expr e) {
@@ -73,7 +74,7 @@ static void copy_run(struct vectors *v, struct points *p) {
     for (int i = 0; i < 2; i++) {
         const struct tile_region *r = &v->side[i].region;
         thread_place(&p->sweep, i, r, p->point, at[i]);
-        inside[i] = box_holds(r, at[i]);
+        inside[i] = v->is_whole ? NULL : box_holds(r, at[i]);
         run[i] = thread_run_at(r->buffer, at[i], extent[i], v->run);
     }
     enum tile_memory from = run[0].buffer->memory;
@@ -118,7 +119,8 @@ void thread_access(const struct tile_region *from, const struct tile_region *to,
         .kind = TILE_COPY, .loop = TILE_VECTOR, .region = {*from, *to}, .is_once = is_once});
 }
 
-// The neighbours that a thread holds go through a small buffer of its own.
+// The neighbours that a thread holds go through a small buffer of its own; of SPIR-V, which has no views of registers, where the tile holds them, if
+// it holds them as they are.
 static void copy_registers(struct vectors *v, int held) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
     const struct tile_region *memory = &v->side[!held].region;
@@ -128,16 +130,25 @@ static void copy_registers(struct vectors *v, int held) {
     w.layout.slot[0].size = 1;
     if (!thread_open_points(v->g, &p, &w))
         return;
-    expr zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[1];
-    const struct tile_buffer *run = thread_run_registers(type, v->run, (int)v->run * tile_type_bytes(type));
+    int to[TILE_DIMS];
+    thread_axes(&w, held, v->stmt->region[held].buffer, to);
+    const struct tile_buffer *tile = v->g->of[v->stmt->region[held].buffer->id].now;
+    bool is_direct = v->g->target->spirv && tile_type_equal(type, own);
+    expr zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[2], first[2] = {zero, zero};
+    const struct tile_buffer *run =
+        is_direct ? tile : thread_run_registers(type, v->run, (int)v->run * tile_type_bytes(type));
     thread_place(&w, !held, memory, p.point, at);
-    expr inside = box_holds(memory, at);
+    expr inside = v->is_whole ? NULL : box_holds(memory, at);
     struct tile_region there = thread_run_at(memory->buffer, at, extent, v->run);
     if (!run)
         return;
-    struct tile_region here = thread_run_at(run, &zero, run_extent, v->run);
-    int to[TILE_DIMS];
-    thread_axes(&w, held, v->stmt->region[held].buffer, to);
+    if (is_direct) {
+        struct points whole_points = p;
+        whole_points.sweep.layout = whole;
+        whole_points.digit[0] = thread_number(0);
+        first[1] = box_index(thread_slot(&whole_points, v->stmt->region[held].buffer, to));
+    }
+    struct tile_region here = thread_run_at(run, first, run_extent, v->run);
     if (held == 1 && inside) { // reads zeros outside
         tile_append((struct tile_stmt){.kind = TILE_FILL,
                                        .loop = TILE_VECTOR,
@@ -148,9 +159,8 @@ static void copy_registers(struct vectors *v, int held) {
         tile_close();
     } else if (held == 1)
         one_access(v, &there, &here, false);
-    const struct tile_buffer *tile = v->g->of[v->stmt->region[held].buffer->id].now;
     p.sweep.layout = whole;
-    for (int k = 0; k < v->run; k++) {
+    for (int k = 0; k < v->run && !is_direct; k++) {
         p.digit[0] = thread_number(k);
         expr in_run = box_number(k),
              in_tile[2] = {zero, box_index(thread_slot(&p, v->stmt->region[held].buffer, to))};
@@ -209,6 +219,26 @@ static bool plan_registers(struct vectors *v, int held) {
            fits(v, !held);
 }
 
+// Whether both rectangles are in their buffers, which the group asks once: guards of single accesses would keep these from being under way
+// together. NULL: that is known, or copies run on by themselves.
+static expr ask_whole(const struct vectors *v) {
+    const struct target_group *group = v->g->target->group;
+    struct box b = box_of(&v->stmt->region[0], &v->stmt->region[1]);
+    expr test = NULL;
+    for (int i = 0; i < 2 && !group->has_async && !group->is_serial; i++) {
+        b.paired[i] = &v->side[i].region;
+        test = is_in_registers(v, i) ? test : box_both(test, box_inside(&v->side[i].region, &b));
+    }
+    return test;
+}
+
+static void copy(struct vectors *v, const bool *held) {
+    if (held[0] || held[1])
+        copy_registers(v, held[1]);
+    else
+        copy_runs(v);
+}
+
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s)) {
     struct vectors v = {.g = g, .stmt = s};
@@ -222,10 +252,16 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
     if (!good || g->flat || !tile_current() || tile_current()->failed)
         return false;
     box_open_if(v.test);
-    if (held[0] || held[1])
-        copy_registers(&v, held[1]);
-    else
-        copy_runs(&v);
+    expr whole = ask_whole(&v);
+    if (whole) {
+        v.is_whole = true;
+        tile_open_if(whole);
+        copy(&v, held);
+        tile_else();
+        v.is_whole = false;
+    }
+    copy(&v, held);
+    box_close_if(whole);
     if (v.test) {
         tile_else();
         otherwise(g, s);

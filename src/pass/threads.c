@@ -24,7 +24,21 @@ void thread_meet(int half) {
 
 // Statements of a block -------------------------------------------------------------------------------------------------
 
-// Rows that matrix instructions read lie such that eight of them meet in no bank.
+// Of rows that lie apart.
+static expr *padded_strides(const struct target *target, const struct tile_buffer *b) {
+    struct tile_kernel *kernel = tile_current();
+    expr *stride = kernel ? arena_alloc(&kernel->arena, sizeof *stride * (size_t)b->ndim) : NULL;
+    int64_t next = 1, bytes = tile_type_bytes(b->type);
+    for (int i = b->ndim - 1; stride && i >= 0; i--) {
+        int64_t size = pass_number(b->shape[i]);
+        stride[i] = box_number(next);
+        next *= i < b->ndim - 1 ? size : target_row_bytes(target, size * bytes) / bytes;
+    }
+    return stride;
+}
+
+// Rows that matrix instructions read lie such that eight of them meet in no bank: by a swizzle, or, for instructions that know none, by
+// room between rows.
 static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     struct holding *h = &g->of[b->id];
     if (g->cluster > 1) {
@@ -47,7 +61,9 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     int64_t rows = b->ndim > 1 ? pass_number(b->shape[b->ndim - 2]) : 0;
     bool is_even = layout_is_power(row) && row >= 32 &&
                    rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
-    if (h->is_operand && is_even && !h->has_view && !g->target->spirv) {
+    if (h->is_operand && is_even && !h->has_view && !h->lender && !h->lends && g->target->spirv)
+        now->stride = padded_strides(g->target, b);
+    else if (h->is_operand && is_even && !h->has_view && !g->target->spirv) {
         now->swizzle = 3;
         now->align = 1024;
     }

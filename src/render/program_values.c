@@ -396,8 +396,12 @@ void program_message(struct program *p, const struct tile_stmt *s) {
         program_text(p, &s->value, ", 1, (f64)(@));\n");
 }
 
+// Strides of a block's own memory are numbers, the first of which is the largest.
 int64_t program_elements(const struct tile_buffer *b) {
-    return pass_product(b->ndim, b->shape);
+    int64_t count;
+    if (b->memory != TILE_SHARED || !b->stride || !b->ndim)
+        return pass_product(b->ndim, b->shape);
+    return tile_times(pass_number(b->shape[0]), pass_number(b->stride[0]), &count) ? count : -1;
 }
 
 int64_t program_size(const struct tile_buffer *b) {
