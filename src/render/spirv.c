@@ -194,6 +194,7 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     struct text name = {0};
     memset(p->variable, 0, sizeof *p->variable * (size_t)p->kernel->names);
     p->shared = 0;
+    p->exchange = (struct spirv_memory){0};
     spirv_function_open(&p->m, &f, 0, 0, NULL, NULL);
     load_arguments(p);
     spirv_id group = built_in(p, SPIRV_GROUP_NUMBER);
@@ -248,6 +249,8 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
     memory_free(p.value);
     memory_free(p.variable);
     memory_free(p.stride);
+    for (int i = 0; p.memory && i < kernel->buffers; i++)
+        memory_free(p.memory[i].sum);
     memory_free(p.memory);
     memory_free(p.before);
     return good;
@@ -262,15 +265,18 @@ static bool multiplies_halves(zl_dtype a, zl_dtype b, zl_dtype c) {
 }
 
 void spirv_set_matrices(struct target_unit *unit, uint32_t dtypes) {
-    bool has_any = (dtypes & PASS_F16) && unit->group.subgroup == 32;
+    bool has_any = (dtypes & PASS_F16) && unit->group.subgroup == 32 && unit->spirv.has_shared_layout &&
+                   unit->group.most_shared > SPIRV_EXCHANGED;
     unit->spirv.matrices = has_any ? dtypes : 0;
+    unit->group.most_shared -= has_any ? SPIRV_EXCHANGED : 0;
+    unit->group.shared_bytes = (int)MIN_OF(unit->group.shared_bytes, unit->group.most_shared);
     unit->target.multiplies = !has_any ? NULL : dtypes & PASS_BF16 ? multiplies_halves : multiplies_f16;
 }
 
 // The dialect -----------------------------------------------------------------------------------------------------------
 
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT)
-static const struct target_group group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16};
+static const struct target_group group = {.threads = 128, .flat_threads = 256, .vector_bytes = 16};
 
 // clang-format off
 // What units of Vulkan can be expected to have.

@@ -1,7 +1,4 @@
 // spirv_matrix.c - products of tiles by cooperative matrices of 16 x 16 elements, of subgroups of 32 threads.
-//
-// Registers hold tiles as m16n8k16 of CUDA wants them: of 16 x 16 elements a thread has eight, of sums those of the left half first. Only
-// units whose cooperative matrices have that order say that they have any (target_spirv).
 
 #include "render/spirv_program.h"
 
@@ -10,11 +7,16 @@
 enum {
     SIDE = 16,
     EACH = 8,
+    PACK = 8, // halves
     SUBGROUP = 32,
+    SUBGROUPS = 4, // at most: fragments_product
     MOST = 16,
     USE_A = 0,
     USE_B,
-    USE_SUM
+    USE_SUM,
+    ROW_MAJOR = 0,
+    COLUMN_MAJOR,
+    NON_PRIVATE = 0x20,
 }; // MOST: matrices of a subgroup along a side
 
 struct product {
@@ -26,12 +28,11 @@ struct product {
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
 static spirv_id component_of(struct spirv_program *p, struct tile_type type) {
-    if (type.kind != TILE_BFLOAT)
-        return spirv_float(&p->m, type.bits);
-    spirv_need(&p->m, SPIRV_BFLOAT);
-    spirv_need(&p->m, SPIRV_BFLOAT_MATRIX);
-    spirv_extend(&p->m, "SPV_KHR_bfloat16");
-    return spirv_bfloat(&p->m);
+    if (type.bits == 32)
+        return spirv_float(&p->m, 32);
+    if (type.kind == TILE_BFLOAT)
+        spirv_need(&p->m, SPIRV_BFLOAT_MATRIX);
+    return spirv_half(&p->m, type.kind == TILE_BFLOAT);
 }
 
 static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int use) {
@@ -40,83 +41,183 @@ static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int 
     return spirv_matrix(&p->m, component_of(p, type), SIDE, (uint32_t)use);
 }
 
-// A pointer to one of the elements that this thread has of a matrix in a variable.
-static spirv_id element(struct spirv_program *p, spirv_id variable, struct tile_type type, int which) {
-    spirv_id pointer = spirv_pointer(&p->m, SPIRV_PRIVATE, component_of(p, type));
-    return spirv_value(&p->m, SPIRV_AccessChain, pointer, variable, spirv_u32(p, (uint32_t)which));
+// Between registers and matrices ------------------------------------------------------------------------------------------
+
+// Where the elements of a matrix lie in threads is the unit's own affair. A subgroup puts a matrix of rows of 16 into memory of the group that is its
+// own, and takes it from there.
+
+static void meet(struct spirv_program *p) {
+    enum { ACQUIRE_RELEASE = 0x8, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
+    spirv_id subgroup = spirv_u32(p, SPIRV_SUBGROUP);
+    spirv_do(&p->m, SPIRV_ControlBarrier, subgroup, subgroup,
+             spirv_u32(p, ACQUIRE_RELEASE | GROUP_MEMORY | EXCHANGE));
 }
 
-static spirv_id register_at(struct spirv_program *p, const struct tile_buffer *b, int64_t at) {
-    return spirv_read(p, b, spirv_u32(p, (uint32_t)at), 0);
+// A pointer to the subgroup's first element.
+static spirv_id first_exchanged(struct spirv_program *p, int bytes) {
+    spirv_id subgroup = spirv_op(p, SPIRV_UDiv, p->thread, spirv_u32(p, SUBGROUP));
+    return spirv_exchange_pointer(
+        p, spirv_op(p, SPIRV_IMul, subgroup, spirv_u32(p, SPIRV_EXCHANGED / SUBGROUPS / (uint32_t)bytes)),
+        bytes);
 }
 
-// A factor that registers hold.
-static spirv_id from_registers(struct spirv_program *p, const struct product *m, int64_t tile, int64_t k) {
-    const struct tile_buffer *b = m->s->region[0].buffer;
-    spirv_id type = matrix_type(p, b->type, USE_A), variable = spirv_local(&p->m, type);
-    spirv_need(&p->m, SPIRV_INT16);
+// A pointer to element e of this thread's register layout: layout_matrix of pass/layout.c.
+static spirv_id exchanged(struct spirv_program *p, int e, int bytes) {
+    uint32_t within = (uint32_t)(e / 2 % 2 * 8 * SIDE + e / 4 * 8 + e % 2);
+    spirv_id subgroup = spirv_op(p, SPIRV_UDiv, p->thread, spirv_u32(p, SUBGROUP));
+    spirv_id lane = spirv_op(p, SPIRV_UMod, p->thread, spirv_u32(p, SUBGROUP));
+    spirv_id row = spirv_op(p, SPIRV_UDiv, lane, spirv_u32(p, 4)),
+             pair = spirv_op(p, SPIRV_UMod, lane, spirv_u32(p, 4));
+    spirv_id at =
+        spirv_op(p, SPIRV_IMul, subgroup, spirv_u32(p, SPIRV_EXCHANGED / SUBGROUPS / (uint32_t)bytes));
+    at = spirv_op(p, SPIRV_IAdd, at, spirv_op(p, SPIRV_IMul, row, spirv_u32(p, SIDE)));
+    at = spirv_op(p, SPIRV_IAdd, at, spirv_op(p, SPIRV_IMul, pair, spirv_u32(p, 2)));
+    return spirv_exchange_pointer(p, spirv_op(p, SPIRV_IAdd, at, spirv_u32(p, within)), bytes);
+}
+
+// A matrix of eight registers of each thread, from the one at `first` on.
+static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first, int use) {
+    int bytes = tile_type_bytes(b->type);
+    meet(p);
     for (int e = 0; e < EACH; e++) {
-        spirv_id bits = register_at(p, b, tile * m->depth * EACH + k * EACH + e);
-        bits = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), bits);
-        spirv_do(&p->m, SPIRV_Store, element(p, variable, b->type, e),
-                 spirv_value(&p->m, SPIRV_Bitcast, component_of(p, b->type), bits));
+        spirv_id bits = spirv_read(p, b, spirv_u32(p, (uint32_t)(first + e)), 0);
+        if (bytes == 2)
+            bits = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), bits);
+        spirv_do(&p->m, SPIRV_Store, exchanged(p, e, bytes), bits, NON_PRIVATE);
     }
-    return spirv_load(&p->m, type, variable);
+    meet(p);
+    return spirv_value(&p->m, SPIRV_CooperativeMatrixLoadKHR, matrix_type(p, b->type, use),
+                       first_exchanged(p, bytes), spirv_u32(p, ROW_MAJOR), spirv_u32(p, SIDE), NON_PRIVATE);
 }
 
-// Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth.
+static void to_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first,
+                         spirv_id matrix) {
+    int bytes = tile_type_bytes(b->type);
+    meet(p);
+    spirv_do(&p->m, SPIRV_CooperativeMatrixStoreKHR, first_exchanged(p, bytes), matrix,
+             spirv_u32(p, ROW_MAJOR), spirv_u32(p, SIDE), NON_PRIVATE);
+    meet(p);
+    for (int e = 0; e < EACH; e++)
+        spirv_write(
+            p, b, spirv_u32(p, (uint32_t)(first + e)),
+            spirv_value(&p->m, SPIRV_Load, spirv_uint(&p->m, 32), exchanged(p, e, bytes), NON_PRIVATE));
+}
+
+// Factors -----------------------------------------------------------------------------------------------------------------
+
+// Whether all rows of a region begin at multiples of 16 bytes, and memory can be read as such.
+static bool lies_in_packs(const struct spirv_program *p, const struct tile_region *r) {
+    const struct tile_buffer *b = r->buffer;
+    bool lies = p->unit->has_shared_layout && (!r->origin || pass_number(r->origin[b->ndim - 1]) % PACK == 0);
+    for (int i = 0; i < b->ndim - 1; i++)
+        lies = lies && program_stride(b, i) % PACK == 0;
+    return lies;
+}
+
+// Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth. Drivers read packs of 16 bytes at once, and elements one by
+// one.
 static spirv_id factor(struct spirv_program *p, const struct product *m, int which, int64_t tile, int64_t k) {
-    enum { ROW_MAJOR, COLUMN_MAJOR, NON_PRIVATE = 0x20 };
     const struct tile_region *r = &m->s->region[which];
     const struct tile_buffer *b = r->buffer;
     bool is_transposed = m->s->transpose[which], first_is_column = is_transposed != (which == 1);
     if (b->memory == TILE_REGISTER && which == 0)
-        return from_registers(p, m, tile, k);
+        return from_registers(p, b, (tile * m->depth + k) * EACH, USE_A);
     if (b->memory != TILE_SHARED || b->swizzle)
         spirv_fail(p, "matrices are read from shared memory without a swizzle, not from ", b->text);
-    uint32_t row = (uint32_t)program_stride(b, b->ndim - 2);
+    uint32_t row = (uint32_t)program_stride(b, b->ndim - 2), pack = lies_in_packs(p, r) ? PACK : 1;
     spirv_id at = r->origin ? spirv_place(p, b, r->origin, -1) : spirv_u32(p, 0);
     spirv_id first = spirv_op(p, SPIRV_IAdd, m->first[which], spirv_u32(p, (uint32_t)tile * SIDE));
     spirv_id down = first_is_column ? spirv_u32(p, (uint32_t)k * SIDE) : first;
     spirv_id across = first_is_column ? first : spirv_u32(p, (uint32_t)k * SIDE);
     at = spirv_op(p, SPIRV_IAdd, at, spirv_op(p, SPIRV_IMul, down, spirv_u32(p, row)));
     at = spirv_op(p, SPIRV_IAdd, at, across);
-    return spirv_value(&p->m, SPIRV_CooperativeMatrixLoadKHR,
-                       matrix_type(p, b->type, which == 0 ? USE_A : USE_B), spirv_element_pointer(p, b, at),
-                       spirv_u32(p, is_transposed ? COLUMN_MAJOR : ROW_MAJOR), spirv_u32(p, row),
-                       NON_PRIVATE);
+    return spirv_value(
+        &p->m, SPIRV_CooperativeMatrixLoadKHR, matrix_type(p, b->type, which == 0 ? USE_A : USE_B),
+        spirv_pack_pointer(p, b, at, (int)pack), spirv_u32(p, is_transposed ? COLUMN_MAJOR : ROW_MAJOR),
+        spirv_u32(p, row / pack), NON_PRIVATE);
 }
 
-static int64_t sum_at(const struct product *m, int64_t i, int64_t j, int e) {
-    return (i * m->columns + j) * EACH + e;
+// Sums ------------------------------------------------------------------------------------------------------------------
+
+static spirv_id sum_type(struct spirv_program *p) {
+    return matrix_type(p, f32, USE_SUM);
 }
 
-static spirv_id read_sums(struct spirv_program *p, const struct product *m, spirv_id variable, int64_t i,
-                          int64_t j) {
-    const struct tile_buffer *b = m->s->region[2].buffer;
-    spirv_id zero = spirv_constant_of(p, f32, 0);
-    for (int e = 0; e < EACH; e++)
-        spirv_do(&p->m, SPIRV_Store, element(p, variable, f32, e),
-                 m->s->clear ? zero : spirv_from_bits(p, f32, register_at(p, b, sum_at(m, i, j, e))));
-    return spirv_load(&p->m, matrix_type(p, f32, USE_SUM), variable);
+static int64_t matrices_of(const struct tile_buffer *sums) {
+    return program_elements(sums) / EACH;
 }
 
-static void write_sums(struct spirv_program *p, const struct product *m, spirv_id variable, spirv_id sum,
-                       int64_t i, int64_t j) {
-    const struct tile_buffer *b = m->s->region[2].buffer;
-    spirv_do(&p->m, SPIRV_Store, variable, sum);
-    for (int e = 0; e < EACH; e++)
-        spirv_write(
-            p, b, spirv_u32(p, (uint32_t)sum_at(m, i, j, e)),
-            spirv_to_bits(p, f32, spirv_load(&p->m, spirv_float(&p->m, 32), element(p, variable, f32, e))));
+static void open_sums(struct spirv_program *p, const struct tile_buffer *b, bool are_cleared) {
+    struct spirv_memory *m = &p->memory[b->id];
+    if (!m->sum)
+        m->sum = memory_zero(sizeof *m->sum * (size_t)matrices_of(b));
+    if (!m->sum) {
+        p->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < matrices_of(b) && !m->sum[i]; i++)
+        m->sum[i] = spirv_local(&p->m, sum_type(p));
+    m->is_open = true;
+    for (int64_t i = 0; i < matrices_of(b) && !are_cleared; i++)
+        spirv_do(&p->m, SPIRV_Store, m->sum[i], from_registers(p, b, i * EACH, USE_SUM));
 }
+
+static bool is_load_of(expr e, const void *buffer) {
+    return e->op == TILE_LOAD && tile_memory_of(e->buffer) == buffer;
+}
+
+// Whether a statement touches sums otherwise than as the result of a product.
+static bool touches(const struct tile_stmt *s, const void *buffer) {
+    expr root[TILE_STMT_EXPRS];
+    bool is_touched = s->buffer && tile_memory_of(s->buffer) == buffer;
+    for (int i = 0; i < 3; i++)
+        is_touched |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == buffer &&
+                      !(s->kind == TILE_GEMM && i == 2);
+    int count = tile_stmt_exprs(s, root);
+    for (int i = 0; i < count && !is_touched; i++)
+        is_touched = root[i] && pass_any(root[i], is_load_of, buffer);
+    return is_touched;
+}
+
+static void open_of(struct spirv_program *p, const struct tile_stmt *loop, const struct tile_stmt *s,
+                    int *count, const struct tile_buffer **buffer) {
+    for (; s; s = s->next) {
+        const struct tile_buffer *b = s->kind == TILE_GEMM ? s->region[2].buffer : NULL;
+        if (b && *count < SPIRV_SUMS && !p->memory[b->id].is_open && !pass_find(loop->body, touches, b)) {
+            open_sums(p, b, false);
+            buffer[(*count)++] = b;
+        }
+        open_of(p, loop, s->body, count, buffer);
+        open_of(p, loop, s->other, count, buffer);
+    }
+}
+
+int spirv_open_sums(struct spirv_program *p, const struct tile_stmt *loop,
+                    const struct tile_buffer **buffer) {
+    int count = 0;
+    if (p->is_vulkan)
+        open_of(p, loop, loop->body, &count, buffer);
+    return count;
+}
+
+void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buffer *const *buffer) {
+    for (int i = 0; i < count && !p->failed; i++) {
+        struct spirv_memory *m = &p->memory[buffer[i]->id];
+        m->is_open = false;
+        for (int64_t k = 0; k < matrices_of(buffer[i]); k++)
+            to_registers(p, buffer[i], k * EACH, spirv_load(&p->m, sum_type(p), m->sum[k]));
+    }
+}
+
+// Products --------------------------------------------------------------------------------------------------------------
 
 static void multiply(struct spirv_program *p, const struct product *m) {
-    spirv_id sum[MOST * MOST], variable[MOST * MOST], a[MOST], type = matrix_type(p, f32, USE_SUM);
-    for (int64_t i = 0; i < m->rows * m->columns; i++) {
-        variable[i] = spirv_local(&p->m, type);
-        sum[i] = read_sums(p, m, variable[i], i / m->columns, i % m->columns);
-    }
+    const spirv_id *variable = p->memory[m->s->region[2].buffer->id].sum;
+    spirv_id sum[MOST * MOST], a[MOST], type = sum_type(p);
+    for (int64_t i = 0; i < m->rows * m->columns; i++)
+        sum[i] = m->s->clear
+                     ? spirv_value(&p->m, SPIRV_CompositeConstruct, type, spirv_constant_of(p, f32, 0))
+                     : spirv_load(&p->m, type, variable[i]);
     for (int64_t k = 0; k < m->depth; k++) {
         for (int64_t i = 0; i < m->rows; i++)
             a[i] = factor(p, m, 0, i, k);
@@ -129,7 +230,7 @@ static void multiply(struct spirv_program *p, const struct product *m) {
         }
     }
     for (int64_t i = 0; i < m->rows * m->columns; i++)
-        write_sums(p, m, variable[i], sum[i], i / m->columns, i % m->columns);
+        spirv_do(&p->m, SPIRV_Store, variable[i], sum[i]);
 }
 
 void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s) {
@@ -145,6 +246,12 @@ void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s) {
                           spirv_u32(p, (uint32_t)m.columns * SIDE));
     if (m.rows > MOST || m.columns > MOST)
         spirv_fail(p, "a subgroup has more than 256 rows or columns of the result", "");
-    else
+    const struct tile_buffer *sums = s->region[2].buffer;
+    bool is_open = p->memory[sums->id].is_open;
+    if (!is_open)
+        open_sums(p, sums, s->clear);
+    if (!p->failed)
         multiply(p, &m);
+    if (!is_open)
+        spirv_close_sums(p, 1, &sums);
 }

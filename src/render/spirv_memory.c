@@ -47,7 +47,7 @@ bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory
 static void note_load(expr e, void *program) {
     struct spirv_program *p = program;
     if (e->op == TILE_LOAD)
-        memory_of(p, e->buffer)->is_read = true;
+        memory_of(p, e->buffer)->is_read = memory_of(p, e->buffer)->has_elements = true;
 }
 
 static void note_piece(struct spirv_program *p, const struct tile_buffer *b) {
@@ -65,7 +65,9 @@ static void note_statements(struct spirv_program *p, const struct tile_stmt *s) 
         if (s->kind == TILE_ALLOC)
             note_piece(p, s->buffer);
         if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
-            m->is_written = true;
+            m->is_written = m->has_elements = true;
+        if (s->kind == TILE_GEMM)
+            memory_of(p, s->region[0].buffer)->has_elements = true;
         if (s->kind == TILE_ATOMIC) {
             int bytes = tile_type_bytes(s->buffer->type);
             m->has_atomics = m->is_read = true;
@@ -182,6 +184,8 @@ static void declare(struct spirv_program *p, const struct tile_buffer *b) {
         p->shared = m->at + m->bytes;
         return;
     }
+    if (!is_shared && !m->has_elements)
+        m->piece = MAX_OF(m->piece, 4); // vectors of whole words are all there is
     m->is_packed = is_shared && m->piece < 4 && lacks_small(p->unit, m);
     int64_t count = (m->bytes + m->piece - 1) / m->piece;
     int size = log_of(m->piece);
@@ -366,7 +370,8 @@ static struct access access_to(struct spirv_program *p, const struct tile_buffer
         return access_to_one(p, a, spirv_place_type(p, b), place, item);
     a.each = a.m->is_packed && bytes < 4 ? bytes : a.m->piece;
     a.count = bytes / a.each;
-    a.first = times(p, place, (uint32_t)(item / a.each));
+    a.first = item >= a.each ? times(p, place, (uint32_t)(item / a.each))
+                             : shifted(p, SPIRV_ShiftRightLogical, place, (uint32_t)log_of(a.each / item));
     for (a.size = 0; a.size + 1 < SPIRV_SIZES && !a.m->variable[a.size];)
         a.size++;
     a.variable = a.m->variable[a.size];
@@ -515,12 +520,27 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
         store(p, &a, 0, bits);
 }
 
-spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {
-    int bytes = spirv_item(b);
+spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
+                            int elements) {
+    int bytes = spirv_item(b) * elements;
     struct access a = access_to(p, b, place, bytes, log_of(bytes));
     if (1 << a.size != bytes)
         spirv_fail(p, "memory that is read as matrices has no elements of another size: ", b->text);
     return pointer(p, &a, a.first);
+}
+
+spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes) {
+    struct spirv_memory *m = &p->exchange;
+    if (!m->is_known) {
+        *m = (struct spirv_memory){.is_known = true,
+                                   .has_sizes = true,
+                                   .where = SPIRV_SHARED,
+                                   .at = (p->shared + 15) / 16 * 16,
+                                   .bytes = SPIRV_EXCHANGED};
+        p->shared = m->at + m->bytes;
+    }
+    struct access a = {.m = m, .size = log_of(bytes), .variable = view_of(p, m, log_of(bytes))};
+    return pointer(p, &a, place);
 }
 
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,

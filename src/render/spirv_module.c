@@ -108,6 +108,14 @@ spirv_id spirv_float(struct spirv_module *m, int bits) {
     return SPIRV_TYPE(m, Float, (uint32_t)bits);
 }
 
+spirv_id spirv_half(struct spirv_module *m, bool is_bfloat) {
+    if (!is_bfloat)
+        return spirv_float(m, 16);
+    spirv_need(m, SPIRV_BFLOAT);
+    spirv_extend(m, "SPV_KHR_bfloat16");
+    return SPIRV_TYPE(m, Float, 16, 0);
+}
+
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use) {
     spirv_id size = spirv_number(m, side), scope = spirv_number(m, SPIRV_SUBGROUP);
     return SPIRV_TYPE(m, CooperativeMatrixKHR, of, scope, size, size, spirv_number(m, use));

@@ -78,6 +78,7 @@ spirv_id spirv_intern(struct spirv_module *m, enum spirv_word word, spirv_id typ
 
 spirv_id spirv_uint(struct spirv_module *m, int bits);
 spirv_id spirv_float(struct spirv_module *m, int bits);
+spirv_id spirv_half(struct spirv_module *m, bool is_bfloat); // 16 bits
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use);
 // An array of elements of so many bytes with a layout, from an offset of a block on; count 0: of any length.
 spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset);
@@ -86,7 +87,6 @@ spirv_id spirv_global(struct spirv_module *m, enum spirv_class where, spirv_id t
 spirv_id spirv_local(struct spirv_module *m, spirv_id type); // a variable of the function
 
 static inline spirv_id spirv_bool(struct spirv_module *m) { return spirv_intern(m, SPIRV_TypeBool, 0, 0, &m->ids); }
-static inline spirv_id spirv_bfloat(struct spirv_module *m) { return SPIRV_TYPE(m, Float, 16, 0); }
 static inline spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count) { return SPIRV_TYPE(m, Vector, of, (uint32_t)count); }
 static inline spirv_id spirv_pair(struct spirv_module *m) { return spirv_vector(m, spirv_uint(m, 32), 2); } // two words of 32 bits
 static inline spirv_id spirv_struct_of_two(struct spirv_module *m, spirv_id type) { return SPIRV_TYPE(m, Struct, type, type); }

@@ -3,6 +3,9 @@
 
 #include "render/spirv_program.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, f64 = {TILE_FLOAT, 64, 1}, u32 = {TILE_UINT, 32, 1};
 
 static spirv_id cast_bits(struct spirv_program *p, struct tile_type to, spirv_id x) {
@@ -42,7 +45,7 @@ spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id x
 
 // By its bits: units need not tell by comparisons.
 static spirv_id is_nan(struct spirv_program *p, struct tile_type type, spirv_id x) {
-    if (type.bits == 64) // of these they do
+    if (type.bits == 64 || p->unit->keeps_special & PASS_BIT(ZL_FLOAT32)) // of these they do
         return spirv_test(p, SPIRV_FUnordNotEqual, x, x);
     spirv_id size = spirv_op_by(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), 0x7fffffff);
     return spirv_test_by(p, SPIRV_UGreaterThan, size, 0x7f800000);
@@ -203,33 +206,6 @@ static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *op
     return spirv_pick(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
 }
 
-// A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
-static spirv_id in_f64(struct spirv_program *p, expr e, const spirv_id *operand) {
-    spirv_id wide[2], result;
-    for (int i = 0; i < e->args; i++)
-        wide[i] = spirv_convert(p, f64, f32, operand[i]);
-    result = e->op == TILE_DIV ? real(p, SPIRV_FDiv, f64, wide[0], wide[1])
-                               : spirv_glsl(&p->m, SPIRV_SQRT, spirv_type(p, f64), 1, wide);
-    return spirv_convert(p, f32, f64, result);
-}
-
-static bool is_inexact(const struct spirv_program *p, expr e) {
-    bool is_lacking =
-        (e->op == TILE_DIV && !p->unit->has_exact_divide) || (e->op == TILE_SQRT && !p->unit->has_exact_root);
-    return is_lacking && e->type.bits == 32 && p->unit->has_f64;
-}
-
-// NaN before all, and -0 before 0.
-static spirv_id extreme(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
-                        spirv_id b) {
-    bool is_max = op == TILE_MAX;
-    spirv_id is_equal = spirv_test(p, SPIRV_FOrdEqual, a, b), sign = is_negative(p, type, is_max ? b : a);
-    spirv_id first = spirv_test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
-    first = spirv_test(p, SPIRV_LogicalOr, first, spirv_test(p, SPIRV_LogicalAnd, is_equal, sign));
-    first = spirv_test(p, SPIRV_LogicalOr, first, is_nan(p, type, a));
-    return spirv_pick(p, type, first, a, b);
-}
-
 // The sign alone, by bits: units need not keep that of 0.
 static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id x) {
     enum spirv_word how = op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd;
@@ -240,6 +216,97 @@ static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_ty
         return cast_bits(p, type, top);
     spirv_id low = spirv_part(p, spirv_as(p, spirv_pair(&p->m), x), 0);
     return cast_bits(p, type, spirv_join(p, low, top));
+}
+
+// A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
+static spirv_id in_f64(struct spirv_program *p, expr e, const spirv_id *operand) {
+    spirv_id wide[2], result;
+    for (int i = 0; i < e->args; i++)
+        wide[i] = spirv_convert(p, f64, f32, operand[i]);
+    result = e->op == TILE_DIV ? real(p, SPIRV_FDiv, f64, wide[0], wide[1])
+                               : spirv_glsl(&p->m, SPIRV_SQRT, spirv_type(p, f64), 1, wide);
+    return spirv_convert(p, f32, f64, result);
+}
+
+static spirv_id exponent_within(struct spirv_program *p, spirv_id x, uint32_t least, uint32_t count) {
+    spirv_id first = spirv_u32(p, 23), bits = spirv_u32(p, 8), word = cast_bits(p, u32, x);
+    spirv_id exponent = spirv_value(&p->m, SPIRV_BitFieldUExtract, spirv_uint(&p->m, 32), word, first, bits);
+    return spirv_test_by(p, SPIRV_ULessThan, spirv_op_by(p, SPIRV_ISub, exponent, least), count);
+}
+
+// Markstein's: an inverse and a quotient that fma corrects, by what is left of 1 and of a; the last correction rounds as the quotient does.
+// Where exponents are such that something of it could leave the range of f32, in f64.
+static spirv_id make_quotient(struct spirv_program *p, expr e) {
+    struct spirv_help h;
+    spirv_open_help(p, &h, f32, 2, (struct tile_type[]){f32, f32});
+    spirv_id a = h.parameter[0], b = h.parameter[1], one = spirv_constant_of(p, f32, 0x3f800000);
+    spirv_id minus = of_sign(p, TILE_NEG, f32, b), inverse = real(p, SPIRV_FDiv, f32, one, b);
+    spirv_id rest = multiply_add(p, f32, (spirv_id[]){minus, inverse, one});
+    inverse = multiply_add(p, f32, (spirv_id[]){inverse, rest, inverse});
+    spirv_id quotient = real(p, SPIRV_FMul, f32, a, inverse);
+    for (int i = 0; i < 2; i++) {
+        rest = multiply_add(p, f32, (spirv_id[]){minus, quotient, a});
+        quotient = multiply_add(p, f32, (spirv_id[]){inverse, rest, quotient});
+    }
+    spirv_id fits = exponent_within(p, a, 63, 128), both = exponent_within(p, b, 67, 120);
+    both = spirv_test(p, SPIRV_LogicalAnd, fits, both);
+    spirv_id rare = spirv_new(&p->m), behind = spirv_new(&p->m), from = p->m.function->label;
+    spirv_choose(&p->m, both, behind, rare, behind);
+    spirv_label(&p->m, rare);
+    spirv_id wide = in_f64(p, e, h.parameter), last = p->m.function->label;
+    spirv_label(&p->m, behind);
+    return spirv_close_help(p, &h,
+                            spirv_value(&p->m, SPIRV_Phi, spirv_type(p, f32), quotient, from, wide, last));
+}
+
+// By a number whose inverse is one: the product rounds as the quotient does.
+static bool has_inverse(expr e, uint64_t *inverse) {
+    int exponent = 0;
+    double x = e->op == TILE_CONST ? tile_value_of(e->type, e->bits).f : 0;
+    bool is_power = fabs(frexp(x, &exponent)) == 0.5;
+    *inverse = is_power ? tile_bits_of(e->type, (union tile_value){.f = 1 / x}) : 0;
+    return is_power && abs(exponent) < 100;
+}
+
+// A quotient or root whose rounding the unit does not promise.
+static spirv_id made_exact(struct spirv_program *p, expr e, const spirv_id *operand) {
+    uint64_t inverse;
+    if (e->op == TILE_DIV && has_inverse(e->arg[1], &inverse))
+        return real(p, SPIRV_FMul, f32, operand[0], spirv_constant_of(p, f32, inverse));
+    if (e->op != TILE_DIV || !p->unit->has_exact_fma)
+        return in_f64(p, e, operand);
+    spirv_id *helper = &p->helper[SPIRV_HELP_QUOTIENT];
+    if (!*helper)
+        *helper = make_quotient(p, e);
+    return spirv_call(p, *helper, f32, 2, operand);
+}
+
+static bool is_inexact(const struct spirv_program *p, expr e) {
+    bool is_lacking =
+        (e->op == TILE_DIV && !p->unit->has_exact_divide) || (e->op == TILE_SQRT && !p->unit->has_exact_root);
+    return is_lacking && e->type.bits == 32 && p->unit->has_f64;
+}
+
+// A number that is neither NaN nor 0.
+static bool is_plain(expr e) {
+    double x = e->op == TILE_CONST ? tile_value_of(e->type, e->bits).f : 0;
+    return x < 0 || x > 0;
+}
+
+// NaN before all, and -0 before 0. Beside a plain number one comparison tells, which holds for NaN.
+static spirv_id extreme(struct spirv_program *p, expr e, struct tile_type type, spirv_id a, spirv_id b) {
+    bool is_max = e->op == TILE_MAX, is_first = is_plain(e->arg[0]);
+    if ((is_first || is_plain(e->arg[1])) && p->unit->keeps_special & PASS_BIT(tile_dtype_of(type))) {
+        spirv_id x = is_first ? b : a, bound = is_first ? a : b;
+        return spirv_pick(p, type,
+                          spirv_test(p, is_max ? SPIRV_FUnordGreaterThan : SPIRV_FUnordLessThan, x, bound), x,
+                          bound);
+    }
+    spirv_id is_equal = spirv_test(p, SPIRV_FOrdEqual, a, b), sign = is_negative(p, type, is_max ? b : a);
+    spirv_id first = spirv_test(p, is_max ? SPIRV_FOrdGreaterThan : SPIRV_FOrdLessThan, a, b);
+    first = spirv_test(p, SPIRV_LogicalOr, first, spirv_test(p, SPIRV_LogicalAnd, is_equal, sign));
+    first = spirv_test(p, SPIRV_LogicalOr, first, is_nan(p, type, a));
+    return spirv_pick(p, type, first, a, b);
 }
 
 // Ops that are one instruction: of floats, of integers with and without a sign, of truths; 0: there is none.
@@ -284,7 +351,7 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     struct tile_type type = e->arg[0]->type;
     spirv_id t = spirv_type(p, type);
     if (is_inexact(p, e))
-        return in_f64(p, e, operand);
+        return made_exact(p, e, operand);
     switch (e->op) {
     case TILE_NEG:
     case TILE_ABS: return of_sign(p, e->op, type, operand[0]);
@@ -294,7 +361,7 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     case TILE_RINT: return spirv_glsl(&p->m, SPIRV_ROUND_EVEN, t, 1, operand);
     case TILE_TRUNC: return spirv_glsl(&p->m, SPIRV_TRUNC, t, 1, operand);
     case TILE_MAX:
-    case TILE_MIN: return extreme(p, e->op, type, operand[0], operand[1]);
+    case TILE_MIN: return extreme(p, e, type, operand[0], operand[1]);
     case TILE_NE:
         return operand[0] == operand[1] ? is_nan(p, type, operand[0]) : plain_operation(p, e, operand);
     case TILE_FMA: return multiply_add(p, type, operand);
@@ -409,11 +476,22 @@ static spirv_id make_to_brain(struct spirv_program *p) {
     return spirv_close_help(p, &h, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16));
 }
 
+// By the unit's own 16-bit floats. The other way round NVIDIA's do not round to the nearest, whatever mode is asked for.
+static spirv_id from_own_half(struct spirv_program *p, spirv_id x) {
+    spirv_need(&p->m, SPIRV_INT16);
+    x = spirv_as(p, spirv_float(&p->m, 16), spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), x));
+    return spirv_value(&p->m, SPIRV_FConvert, spirv_type(p, f32), x);
+}
+
 static spirv_id between_halves(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                spirv_id x) {
     static spirv_id (*const make[])(struct spirv_program *) = {make_from_half, make_to_half, make_to_brain};
     if (from.kind == TILE_BFLOAT)
         return cast_bits(p, f32, spirv_op_by(p, SPIRV_ShiftLeftLogical, x, 16));
+    const struct target_spirv *u = p->unit;
+    if (tile_type_is_half(from) && u->has_f16 && u->has_small_halves &&
+        u->keeps_small & u->keeps_special & PASS_F16)
+        return from_own_half(p, x);
     int which = tile_type_is_half(from) ? 0 : to.kind == TILE_BFLOAT ? 2 : 1;
     spirv_id *helper = &p->helper[SPIRV_HELP_FROM_HALF + which];
     if (!*helper)

@@ -25,6 +25,9 @@ struct spirv_memory {
     int binding;         // of storage
     int piece;           // bytes of an element of the variable; of storage there are variables of all sizes
     bool is_packed;      // pieces are parts of words, which are written by atomics
+    spirv_id *sum;       // of sums of products: cooperative matrices, which hold them while is_open
+    bool is_open;
+    bool has_elements;   // not only vectors of it are accessed
     bool is_read, is_written, has_atomics, has_small_atomics, has_wide_atomics;
     int64_t bytes;       // of memory of a group or thread
     spirv_id variable[SPIRV_SIZES]; // by log2 of the size
@@ -38,7 +41,7 @@ struct spirv_node {
 
 enum spirv_helper {
     SPIRV_HELP_FMA, SPIRV_HELP_WIDE_FMA, SPIRV_HELP_FROM_HALF, SPIRV_HELP_TO_HALF, SPIRV_HELP_TO_BRAIN,
-    SPIRV_HELP_DIVIDE, SPIRV_HELP_WIDE_DIVIDE, SPIRV_HELP_PAIR_DIVIDE, SPIRV_HELPERS,
+    SPIRV_HELP_QUOTIENT, SPIRV_HELP_DIVIDE, SPIRV_HELP_WIDE_DIVIDE, SPIRV_HELP_PAIR_DIVIDE, SPIRV_HELPERS,
 };
 
 enum spirv_built_in { SPIRV_GROUP_NUMBER, SPIRV_THREAD, SPIRV_LANE, SPIRV_BUILT_INS };
@@ -62,6 +65,7 @@ struct spirv_program {
     spirv_id behind_loop;        // where a break goes
     spirv_id helper[SPIRV_HELPERS]; // functions
     int64_t shared;                 // bytes of the group's memory so far
+    struct spirv_memory exchange;   // of the group: through which matrices become registers
     bool has_barriers;
     bool is_vulkan;                 // memory is that of Vulkan's model
     bool failed;
@@ -161,15 +165,22 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
 // The same of several elements that lie behind each other, as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, spirv_id *word);
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, const spirv_id *word);
-spirv_id spirv_element_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place);
+// To so many elements of memory of the group at once, from one on.
+spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int elements);
+// To an element of `exchange`, of so many bytes.
+spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
 // The word that an element is, or is part of: shift 0 unless it is smaller.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id *shift);
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block
 spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at); // at this place of the block
 spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assertions
 
-// spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement.
+// spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement. Around a loop, sums that its products alone touch are opened:
+// they become matrices before it and registers behind it. Returns how many of them there are, in buffer.
+enum { SPIRV_SUMS = 4 };
 void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
+int spirv_open_sums(struct spirv_program *p, const struct tile_stmt *loop, const struct tile_buffer **buffer);
+void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buffer *const *buffer);
 
 // spirv_statements.c --------------------------------------------------------------------------------------------------------------
 

@@ -107,8 +107,11 @@ static void map(struct spirv_program *p, const struct tile_stmt *s) {
 static void repeat(struct spirv_program *p, const struct tile_stmt *s) {
     expr root[] = {s->begin, s->extent[0], s->step};
     spirv_nodes(p, 3, root);
+    const struct tile_buffer *sums[SPIRV_SUMS];
     spirv_id begin = spirv_of(p, s->begin), end = spirv_of(p, s->extent[0]);
+    int opened = spirv_open_sums(p, s, sums);
     count(p, s, 0, begin, &end, spirv_of(p, s->step));
+    spirv_close_sums(p, opened, sums);
 }
 
 static void repeat_while(struct spirv_program *p, const struct tile_stmt *s) {

@@ -215,7 +215,8 @@ TEST(spirv_of_units_that_round_otherwise) {
               spirv_disassemble(&read, code.data, (size_t)code.len));
         bool is_wide = read.data && strstr(read.data, "OpTypeFloat 64\n");
         CHECK(is_wide == !(unit->has_exact_fma && unit->has_exact_divide));
-        CHECK(read.data && (strstr(read.data, "OpFunctionCall") != NULL) == !unit->has_exact_fma);
+        CHECK(read.data && (strstr(read.data, "OpFunctionCall") != NULL) ==
+                               !(unit->has_exact_fma && unit->has_exact_divide));
         text_free(&code);
         text_free(&read);
         tile_free(k);
@@ -243,13 +244,18 @@ TEST(spirv_of_products) {
     CHECK(!unit.target.multiplies && !unit.spirv.matrices);
     unit.group.subgroup = 32;
     spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
+    CHECK(!unit.target.multiplies && !unit.spirv.matrices);
+    unit.spirv.has_shared_layout = true;
+    spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
     struct tile_kernel *k = parse(gemm);
     if (!CHECK(k && render_kernel(&code, k, &unit.target) &&
                spirv_disassemble(&read, code.data, (size_t)code.len)))
         test_note("%s", zl_error() ? zl_error() : "?");
     CHECK(read.data && !strncmp(read.data, "; SPIR-V 1.6, ", 14) && strstr(read.data, "OpMemoryModel 0 3\n"));
     CHECK(read.data && strstr(read.data, "OpCooperativeMatrixLoadKHR") &&
-          strstr(read.data, "OpCooperativeMatrixMulAddKHR"));
+          strstr(read.data, "OpCooperativeMatrixMulAddKHR") &&
+          strstr(read.data, "OpCooperativeMatrixStoreKHR"));
+    CHECK(unit.group.most_shared == (48 << 10) - SPIRV_EXCHANGED);
     text_free(&code);
     text_free(&read);
     tile_free(k);

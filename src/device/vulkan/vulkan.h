@@ -37,10 +37,12 @@ struct vulkan_device {
     struct vk_features12 features12;
     struct vk_features13 features13;
     struct vk_shared_layout shared_layout;
+    struct vk_bfloat bfloat;
+    struct vk_matrices matrices;
     struct target_unit unit, far; // far: its kernels reach buffers by addresses
 };
 
-enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2 };
+enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2, VULKAN_BFLOAT = 4, VULKAN_MATRICES = 8 };
 
 // Opens the loader, or without one a driver by itself, and finds the chips, once. How many there are, GPUs first; 0 with the reason.
 int vulkan_open(const char **reason);

@@ -60,7 +60,10 @@ enum vk_record { // sType
     VK_RECORD_SUBGROUP_SIZES = 1000225000,
     VK_RECORD_SUBGROUP_SIZE = 1000225001,
     VK_RECORD_ADDRESS = 1000244001,
+    VK_RECORD_BFLOAT = 1000141000,
     VK_RECORD_SHARED_LAYOUT = 1000336000,
+    VK_RECORD_MATRICES = 1000506000,
+    VK_RECORD_MATRIX = 1000506001,
 };
 
 // What a chip is ---------------------------------------------------------------------------------------------------
@@ -115,6 +118,14 @@ struct vk_subgroup_sizes {
     uint32_t least, most, groups, stages;
 };
 
+// A size of matrices that threads of a scope multiply together, and the types of a, b, c and the result.
+struct vk_matrix {
+    uint32_t record;
+    void *next;
+    uint32_t m, n, k, type[4], saturates, scope;
+};
+enum { VK_TYPE_F16 = 0, VK_TYPE_F32 = 1, VK_TYPE_BF16 = 1000141000, VK_SCOPE_SUBGROUP = 3 };
+
 // Features are flags, by their place.
 struct vk_features {
     uint32_t record;
@@ -140,6 +151,16 @@ struct vk_shared_layout { // of an extension
     uint32_t record;
     void *next;
     uint32_t has, has_scalar, has_bytes, has_halves;
+};
+struct vk_bfloat { // of an extension
+    uint32_t record;
+    void *next;
+    uint32_t has, has_dot, has_matrices;
+};
+struct vk_matrices { // of an extension
+    uint32_t record;
+    void *next;
+    uint32_t has, has_robust;
 };
 enum { VK_FLOAT64 = 39, VK_INT64 = 40, VK_INT16 = 41 };                                  // of vk_features
 enum { VK_STORAGE16 = 0, VK_UNIFORM_STORAGE16 = 1, VK_PUSH16 = 2, VK_POINTERS = 7 };     // of vk_features11
@@ -467,10 +488,13 @@ enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1, VK_QUERY_WAIT = 2 };
     F(void, vkUpdateDescriptorSets, (vk_device d, uint32_t writes, const struct vk_set_write *write, uint32_t copies,       \
                                      const void *copy))
 
-// Of an extension: NULL where a device does not have it.
+// Of extensions: NULL where a device, or the instance, does not have it.
 typedef void vulkan_push_set(vk_commands c, int point, vk_handle layout, uint32_t set, uint32_t writes, const struct vk_set_write *write);
 
+typedef int vulkan_matrix_list(vk_chip c, uint32_t *count, struct vk_matrix *out);
+
 struct vulkan_instance_api {
+    vulkan_matrix_list *list_matrices;
 #define MEMBER(type, name, parameters) type(*name) parameters;
     VULKAN_INSTANCE_FUNCTIONS(MEMBER)
 };

@@ -3,6 +3,7 @@
 #include "device/vulkan/vulkan.h"
 
 #include "render/render.h"
+#include "render/spirv.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -42,6 +43,7 @@ static bool make_instance(get_address *get) {
 #define BIND(type, name, parameters) good &= (*(void **)(void *)&api.name = get(instance, #name)) != NULL;
     VULKAN_INSTANCE_FUNCTIONS(BIND)
 #undef BIND
+    *(void **)(void *)&api.list_matrices = get(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
     return good;
 }
 
@@ -100,7 +102,8 @@ static bool find_family(struct vulkan_device *d) {
 }
 
 // By their bits in vulkan_device.extensions.
-static const char *const extensions[] = {"VK_KHR_push_descriptor", "VK_KHR_workgroup_memory_explicit_layout"};
+static const char *const extensions[] = {"VK_KHR_push_descriptor", "VK_KHR_workgroup_memory_explicit_layout",
+                                         "VK_KHR_shader_bfloat16", "VK_KHR_cooperative_matrix"};
 
 static void find_extensions(struct vulkan_device *d) {
     struct vk_extension *list = memory_zero(sizeof *list * EXTENSIONS);
@@ -162,9 +165,13 @@ static void find_features(struct vulkan_device *d, uint32_t version) {
                                  VK_SUBGROUP_TYPES,     VK_TIMELINE,         VK_ADDRESSES, VK_MEMORY_MODEL,
                                  VK_MEMORY_MODEL_DEVICE};
     static const int want13[] = {VK_SUBGROUP_SIZES, VK_FULL_SUBGROUPS, VK_MAINTENANCE4};
-    bool has_layout = d->extensions & VULKAN_SHARED_LAYOUT;
-    d->shared_layout = (struct vk_shared_layout){.record = VK_RECORD_SHARED_LAYOUT};
-    void *last = has_layout ? &d->shared_layout : NULL;
+    void *last = NULL;
+    d->shared_layout = (struct vk_shared_layout){.record = VK_RECORD_SHARED_LAYOUT, .next = last};
+    last = d->extensions & VULKAN_SHARED_LAYOUT ? &d->shared_layout : last;
+    d->bfloat = (struct vk_bfloat){.record = VK_RECORD_BFLOAT, .next = last};
+    last = d->extensions & VULKAN_BFLOAT ? &d->bfloat : last;
+    d->matrices = (struct vk_matrices){.record = VK_RECORD_MATRICES, .next = last};
+    last = d->extensions & VULKAN_MATRICES ? &d->matrices : last;
     d->features13 = (struct vk_features13){.record = VK_RECORD_FEATURES13, .next = last};
     d->features12 = (struct vk_features12){.record = VK_RECORD_FEATURES12,
                                            .next = version >= VK_API_1_3 ? &d->features13 : last};
@@ -187,6 +194,29 @@ static void find_subgroup(struct vulkan_device *d, const struct vk_properties11 
                      sizes->stages & VK_SHADER_COMPUTE;
     d->subgroup = varies && is_chosen ? p->subgroup_size : 0;
     d->unit.group.subgroup = shuffles && (!varies || is_chosen) ? (int)p->subgroup_size : 0;
+    d->unit.group.shared_bytes = (int)MIN_OF(d->unit.group.most_shared, INT_MAX);
+}
+
+// Of which halves subgroups multiply 16 x 16 elements, with sums of f32.
+static uint32_t find_matrices(const struct vulkan_device *d) {
+    enum { MOST = 256, SIDE = 16 };
+    struct vk_matrix *list = memory_zero(sizeof *list * MOST);
+    uint32_t count = MOST, dtypes = 0;
+    for (int i = 0; list && i < MOST; i++)
+        list[i].record = VK_RECORD_MATRIX;
+    bool has_list = list && d->matrices.has && d->features12.flag[VK_MEMORY_MODEL] && api.list_matrices &&
+                    api.list_matrices(d->chip, &count, list) >= VK_DONE;
+    for (uint32_t i = 0; has_list && i < count; i++) {
+        const struct vk_matrix *m = &list[i];
+        bool fits = m->m == SIDE && m->n == SIDE && m->k == SIDE && m->scope == VK_SCOPE_SUBGROUP &&
+                    m->type[0] == m->type[1] && m->type[2] == VK_TYPE_F32 && m->type[3] == VK_TYPE_F32;
+        if (fits && m->type[0] == VK_TYPE_F16 && d->features12.flag[VK_FLOAT16])
+            dtypes |= PASS_F16;
+        if (fits && m->type[0] == VK_TYPE_BF16 && d->bfloat.has && d->bfloat.has_matrices)
+            dtypes |= PASS_BF16;
+    }
+    memory_free(list);
+    return dtypes;
 }
 
 // What is rounded exactly was tried: doc/vulkan.md.
@@ -211,6 +241,7 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
         s->keeps_small |= p12->preserves_denormals[i] ? PASS_BIT(floats[i]) : 0;
         s->keeps_special |= p12->preserves_special[i] ? PASS_BIT(floats[i]) : 0;
     }
+    spirv_set_matrices(&d->unit, find_matrices(d));
     s->push_bytes = (int)MIN_OF(p->limits.push_bytes, (uint32_t)VULKAN_BLOCK_BYTES);
     s->buffers = (int)MIN_OF(d->stage_buffers, (uint32_t)VULKAN_BUFFERS + 1);
     d->has_addresses =
