@@ -144,6 +144,7 @@ static void set_records(void) {
     for (int i = 0; i < UNITS; i++) {
         target_set_unit(&records[i], render_target("opencl_tiles"), names[i], 1024, 48 << 10);
         records[i].target.multiplies = has_products;
+        records[i].group.shared_bytes = 48 << 10;
     }
 }
 

@@ -41,7 +41,7 @@ TEST(flash_has_the_shared_memory_it_asks_for) {
             if (CHECK(source && group_kernel_open(&g, kernel)))
                 for (int k = 0; k < g.launches; k++)
                     most = MAX_OF(most, g.launch[k].shared);
-            if (!CHECK(most == flash_shared(&f)))
+            if (!CHECK(most == flash_shared(&f, render_target("cuda_tiles"))))
                 test_note("size %d, form %d: %lld bytes", size, i, (long long)most);
             group_kernel_close(&g);
             memory_free(source);

@@ -271,6 +271,9 @@ kernel_question kernel_inputs_lie; // in memory of the device; a number that an 
 kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
 kernel_question matmul_few_fits; // kernels_matmul_few.c: whether a product has few rows, and inputs that lie as its kernel reads them
 kernel_function kernel_matmul_few;
+// kernels_product.c: whether a product is large, of a unit that multiplies tiles fast, and has inputs that lie as its kernel reads them.
+bool product_fits(const struct kernel_place *p, const struct call *c);
+kernel_function kernel_product;
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
 // kernels_reduce.c: how threads share lines of `count` elements. Few lines are cut into parts, so that all of the device has something to do.

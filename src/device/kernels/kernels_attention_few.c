@@ -25,9 +25,11 @@ static int lines_of(const struct attention *a) {
     return lines < all ? 0 : lines;
 }
 
-static int64_t shared_of(const struct attention *a) {
-    int64_t size = a->q->dim[D], width = a->v->dim[D];
-    return (lines_of(a) * (size + STEP) + STAGES * STEP * (size + width)) * (int64_t)array_item(a->q);
+static int64_t shared_of(const struct target *unit, const struct attention *a) {
+    int64_t item = (int64_t)array_item(a->q), step = target_row_bytes(unit, STEP * item);
+    int64_t size = target_row_bytes(unit, a->q->dim[D] * item),
+            width = target_row_bytes(unit, a->v->dim[D] * item);
+    return lines_of(a) * (size + step) + target_stages(unit, STAGES) * STEP * (size + width);
 }
 
 static bool is_taken(const struct target *unit, zl_dtype dtype) {
@@ -44,7 +46,7 @@ bool attention_few_fits(const struct target *unit, const struct attention *a) {
     return is_taken(unit, (zl_dtype)a->q->dtype) && lines_of(a) && size % PIECE == 0 && width % PIECE == 0 &&
            size <= SIZE_MOST && width <= SIZE_MOST && has_sinks &&
            !(a->causal && a->q->dim[T] > a->k->dim[T]) && most < KERNEL_NARROW / 2 &&
-           shared_of(a) <= unit->group->most_shared;
+           shared_of(unit, a) <= unit->group->most_shared;
 }
 
 // Calls ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,16 @@
 #include "kernel/kernel.h"
 
 enum { B, N, T, D }; // axes of q: batch, heads, queries, size of a head
-enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, BLOCK = 128, STEP = 64, STAGES = 2, INPUTS = 6, PACK = 8 };
+enum {
+    SIZE_MOST = 128,
+    FEWEST_QUERIES = 16,
+    BLOCK = 128,
+    STEP = 64,
+    STAGES = 2,
+    INPUTS = 6,
+    PACK = 8,
+    VJP_THREADS = 256
+};
 
 // Kernels ----------------------------------------------------------------------------------------------------------
 
@@ -34,11 +43,13 @@ struct flash flash_of(const struct attention *a, bool backward, bool joined) {
     return f;
 }
 
-int64_t flash_shared(const struct flash *f) {
-    const int64_t item = 2, heads = f->size + f->width;
+int64_t flash_shared(const struct flash *f, const struct target *unit) {
+    const int64_t item = 2, size = target_row_bytes(unit, f->size * item),
+                  width = target_row_bytes(unit, f->width * item);
+    int stages = target_stages(unit, STAGES);
     if (f->backward)
-        return (BLOCK + STAGES * STEP) * heads * item + STAGES * 2 * STEP * (int64_t)sizeof(float);
-    return (BLOCK * f->size + STAGES * f->step * heads) * item;
+        return (BLOCK + stages * STEP) * (size + width) + stages * 2 * STEP * (int64_t)sizeof(float);
+    return BLOCK * size + stages * f->step * (size + width);
 }
 
 struct tile_kernel *flash_make(const void *data) {
@@ -64,10 +75,12 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
     int64_t most = MAX_OF(a->q->size, MAX_OF(a->k->size, a->v->size));
     int64_t size = a->q->dim[D], width = a->v->dim[D], queries = a->q->dim[T];
     struct flash f = flash_of(a, backward, unit->group->joined > 0);
-    return is_half && unit->multiplies && unit->multiplies(dtype, dtype, ZL_FLOAT32) && a->scale > 0 &&
-           !a->mask && !a->sinks && size % 16 == 0 && width % 16 == 0 && size <= SIZE_MOST &&
-           width <= SIZE_MOST && queries >= FEWEST_QUERIES && !(a->causal && queries > a->k->dim[T]) &&
-           most < KERNEL_NARROW / 2 && flash_shared(&f) <= unit->group->most_shared;
+    int threads = backward ? VJP_THREADS : f.threads;
+    return is_half && unit->multiplies && threads <= target_matrix_threads(unit) &&
+           unit->multiplies(dtype, dtype, ZL_FLOAT32) && a->scale > 0 && !a->mask && !a->sinks &&
+           size % 16 == 0 && width % 16 == 0 && size <= SIZE_MOST && width <= SIZE_MOST &&
+           queries >= FEWEST_QUERIES && !(a->causal && queries > a->k->dim[T]) && most < KERNEL_NARROW / 2 &&
+           flash_shared(&f, unit) <= unit->group->most_shared;
 }
 
 // Calls ------------------------------------------------------------------------------------------------------------

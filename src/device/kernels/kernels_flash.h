@@ -16,7 +16,7 @@ struct flash { // a kernel's key
 
 // The kernel for a call. joined: subgroups multiply together (struct target_group).
 struct flash flash_of(const struct attention *a, bool backward, bool joined);
-int64_t flash_shared(const struct flash *f); // bytes that its blocks have at most
+int64_t flash_shared(const struct flash *f, const struct target *unit); // bytes that its blocks have at most
 struct tile_kernel *flash_make(const void *f); // as of kernel_maker
 
 // Whether the kernels compute the call on this unit: of f16 or bf16, heads of a multiple of 16 elements, without mask and sinks.

@@ -89,7 +89,9 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
     struct product f = product_of(c, BATCH, c->in[0], c->in[1]);
     for (int i = 0; i < f.a->ndim - 2; i++)
         layout_push(&f.batch, f.a->dim[i], (const int64_t[]){array_stride(f.a)[i], array_stride(f.b)[i]});
-    return (c->op != &op_addmm || bring_added(p, c)) && multiply(p, c, &f);
+    if (c->op == &op_addmm && !bring_added(p, c))
+        return false;
+    return product_fits(p, c) ? kernel_product(p, c) : multiply(p, c, &f);
 }
 
 // Chosen ------------------------------------------------------------------------------------------------------------
