@@ -52,6 +52,11 @@ def work(name):
             if order["do"] == "open":
                 library = cuda_cases.LIBRARIES[name]()
                 answer = {"version": library.version}
+            elif order["do"] == "ready":
+                answer = {"milliseconds": library.ready()}
+            elif order["do"] == "peak":
+                run = getattr(library, order["kind"])(*order["arguments"])
+                answer = library.peak(run)
             elif order["do"] == "prepare":
                 run = None
                 if not hasattr(library, order["kind"]):

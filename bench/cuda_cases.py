@@ -6,6 +6,7 @@ A library's case gives a function that computes it a number of times, one call a
 import dataclasses
 import os
 import random
+import time
 
 import numpy as np
 
@@ -211,16 +212,20 @@ class Arrays:
         x = self.normal((SIDE * SIDE // length, length), dtype)
         return self.repeat(lambda: self.m.softmax(x, axis=-1))
 
-    def layer_norm(self, dtype):
-        x, w, b = self.normal((SIDE, SIDE), dtype), self.normal((SIDE,), dtype), self.normal((SIDE,), dtype)
+    def layer_norm(self, dtype, length=SIDE):
+        x, w, b = self.normal((SIDE * SIDE // length, length), dtype), self.normal((length,), dtype), self.normal((length,), dtype)
         return self.repeat(lambda: self.m.fast.layer_norm(x, w, b, 1e-5))
 
-    def cumsum(self, dtype):
-        x = self.normal((SIDE, SIDE), dtype)
+    def cumsum(self, dtype, length=SIDE):
+        x = self.normal((SIDE * SIDE // length, length), dtype)
         return self.repeat(lambda: self.m.cumsum(x, axis=-1))
 
-    def transpose(self, dtype):
-        x = self.normal((SIDE, SIDE), dtype)
+    def sum(self, dtype, length):
+        x = self.normal((SIDE * SIDE // length, length), dtype)
+        return self.repeat(lambda: self.m.sum(x, axis=-1))
+
+    def transpose(self, dtype, length=SIDE):
+        x = self.normal((SIDE * SIDE // length, length), dtype)
         return self.repeat(lambda: self.m.contiguous(x.T))
 
     def attention(self, batch, heads, queries, keys, size, causal):
@@ -348,6 +353,19 @@ class Zellige(Arrays):
         import zellige.core as core
         super().__init__(core)
         self.version = getattr(core, "__version__", "")
+
+    def ready(self):
+        """Milliseconds of a process's first evaluation: what it takes to open the device, and one small kernel."""
+        begin = time.perf_counter()
+        self.m.eval(self.m.zeros((16,)) + 1)
+        return (time.perf_counter() - begin) * 1e3
+
+    def peak(self, run):
+        """Bytes before a call, and at most during it."""
+        self.m.reset_peak_memory()
+        before = self.m.get_active_memory()
+        run(1)
+        return {"before": before, "peak": self.m.get_peak_memory()}
 
     def spmv(self):
         mx = self.m
@@ -666,6 +684,7 @@ class Jax:
         return run
 
 
-LIBRARIES = {"zellige": Zellige, "zellige_own": Zellige, "zellige_unfused": Zellige, "torch": Torch, "jax": Jax, "mlx": Mlx}
 SETTINGS = {"zellige": {"ZL_DEVICE": "cuda"}, "zellige_own": {"ZL_DEVICE": "cuda", "ZL_CUDA_LIBRARIES": "0"},
-            "zellige_unfused": {"ZL_DEVICE": "cuda", "ZL_FUSE": "0"}}
+            "zellige_unfused": {"ZL_DEVICE": "cuda", "ZL_FUSE": "0"}, "vulkan": {"ZL_DEVICE": "vulkan"},
+            "vulkan_unfused": {"ZL_DEVICE": "vulkan", "ZL_FUSE": "0"}}
+LIBRARIES = {"torch": Torch, "jax": Jax, "mlx": Mlx} | {name: Zellige for name in SETTINGS}
