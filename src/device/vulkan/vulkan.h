@@ -37,6 +37,7 @@ struct vulkan_device {
     struct vk_features13 features13;
     struct vk_shared_layout shared_layout;
     struct target_unit unit;
+    atomic_bool knows_rounding; // unit says how the chip rounds
 };
 
 enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2 };
@@ -46,7 +47,8 @@ int vulkan_open(const char **reason);
 bool vulkan_is_host(int unit); // of a chip that was found, which need not work
 // What is known of a chip without using it; NULL and an error: there is none.
 const struct vulkan_device *vulkan_chip(int unit);
-struct vulkan_device *vulkan_device(int unit); // opened for use; NULL and an error
+struct vulkan_device *vulkan_device(int unit); // opened for use, its record complete; NULL and an error
+struct vulkan_device *vulkan_opened(int unit); // the same before it is known how the chip rounds
 int vulkan_unit(const struct vulkan_device *d);
 const struct target *vulkan_target(int unit); // its record; NULL and an error
 
@@ -141,5 +143,12 @@ bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int co
                  struct vulkan_function **out);
 // Waits for the device, and releases all functions of one vulkan_load; NULL is none.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first);
+
+// vulkan_tile.c: compiles a kernel, which it changes, for a device, runs it once and lets go of it; as struct kernel_driver. False and an error.
+struct tile_kernel;
+bool vulkan_tile_run(struct vulkan_device *d, struct tile_kernel *kernel, void *const *address, const int64_t *symbol);
+
+// vulkan_rounding.c: completes the record of an open device by how the chip rounds, which is tried once. False and an error.
+bool vulkan_know_rounding(struct vulkan_device *d);
 
 #endif

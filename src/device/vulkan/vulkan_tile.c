@@ -49,16 +49,23 @@ static bool build(struct compiled *c, const struct text *source) {
            kernel_code_use(&(struct kernel_code){c->device->identity, source, compile_words, load_code, c});
 }
 
-static void *compile(struct tile_kernel *kernel, struct text *source) {
+static struct compiled *compile_for(struct vulkan_device *d, struct tile_kernel *kernel,
+                                    struct text *source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    bool good = (c->device = vulkan_device(0)) && render_kernel(source, kernel, &c->device->unit.target) &&
-                group_kernel_open(&c->group, kernel) && build(c, source);
+    c->device = d;
+    bool good = render_kernel(source, kernel, &d->unit.target) && group_kernel_open(&c->group, kernel) &&
+                build(c, source);
     if (good)
         return c;
     release(c);
     return NULL;
+}
+
+static void *compile(struct tile_kernel *kernel, struct text *source) {
+    struct vulkan_device *d = vulkan_device(0);
+    return d ? compile_for(d, kernel, source) : NULL;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -156,7 +163,11 @@ static void call_close(struct call *k) {
 // With seconds, the kernel runs once, and then so often that they are of one run.
 static bool run_timed(struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
-    struct call k = {.c = c, .device = vulkan_device(0), .address = address, .symbol = symbol, .repeats = 1};
+    struct call k = {.c = c,
+                     .device = vulkan_opened(vulkan_unit(c->device)),
+                     .address = address,
+                     .symbol = symbol,
+                     .repeats = 1};
     double ns = 0;
     if (!k.device)
         return false;
@@ -180,6 +191,17 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
 static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
     return run_timed(compiled, address, symbol, repeats, seconds);
+}
+
+bool vulkan_tile_run(struct vulkan_device *d, struct tile_kernel *kernel, void *const *address,
+                     const int64_t *symbol) {
+    struct text words = {0};
+    struct compiled *c = compile_for(d, kernel, &words);
+    bool good = c && run(c, address, symbol);
+    if (c)
+        release(c);
+    text_free(&words);
+    return good;
 }
 
 const struct kernel_driver kernel_driver_vulkan = {
