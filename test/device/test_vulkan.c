@@ -505,6 +505,27 @@ TEST(how_a_chip_rounds_is_tried) {
     CHECK(vulkan_device(0) == d && zl_counter("compiles") == compiles); // it was kept
 }
 
+// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are.
+TEST(the_device_says_what_it_runs) {
+    static const char *const told[] = {"", "f64"};
+    if (lacks_lavapipe())
+        SKIP(lacks_lavapipe());
+    for (size_t i = 0; i < COUNT(told); i++) {
+        char command[1000];
+        int status;
+        snprintf(command, sizeof command,
+                 "VK_DRIVER_FILES=%s/fake/vulkan.json FAKE_VULKAN=%s %s/zellige devices --support 2>&1 | "
+                 "sed -n '/^vulkan/,/ops are native/p'",
+                 ZL_BUILD_DIR, told[i], ZL_BUILD_DIR);
+        char *output = test_shell(command, &status);
+        CHECK(status == 0 && output && strstr(output, "cholesky             on the CPU: there is no kernel"));
+        CHECK(output && !strstr(output, " add  ") == !i);
+        if (i)
+            CHECK_HAS(output, "add                  on the CPU of float64: ");
+        memory_free(output);
+    }
+}
+
 TEST(behind_other_drivers) {
     static const char *const told[] = {"discrete", "bar,late", "push,late", "discrete,push"};
     if (getenv("FAKE_VULKAN") || test_quick())
