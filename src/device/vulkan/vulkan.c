@@ -187,4 +187,5 @@ const struct device device_vulkan = {
     .reads_aside = true,
     .follow = follow,
     .done = done,
+    .profile_end = vulkan_profile_end,
 };

@@ -123,6 +123,8 @@ bool vulkan_is_done(struct vulkan_device *d, uint64_t value);
 // Calls run(data), which asks for something, and says how many ns of the device's own clock that took. False and an error.
 bool vulkan_time(struct vulkan_device *d, bool (*run)(void *data), void *data, double *ns);
 
+void vulkan_profile_end(void); // as of struct device
+
 // What was done since the process began.
 struct vulkan_counts {
     int64_t launches, barriers, submissions;
