@@ -42,6 +42,17 @@ struct kernel_code {
 };
 void *kernel_code_use(const struct kernel_code *code); // what load gave; NULL and an error
 
+// rounding.c: tries how a unit rounds, unless that is on disk, and sets exactness and flushing in its record. run runs a tile kernel, which
+// it may change, as struct kernel_driver. False and an error.
+struct kernel_trial {
+    const char *identity;        // of the unit and its driver
+    const struct target *target; // with the record
+    struct target_spirv *record;
+    bool (*run)(struct tile_kernel *kernel, void *const *address, const int64_t *symbol, void *context);
+    void *context;
+};
+bool kernel_try_rounding(struct kernel_trial *k);
+
 // What an assertion of that line says, as an error. False.
 bool group_kernel_fail(const struct group_kernel *g, int line);
 

@@ -146,11 +146,7 @@ bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int co
 // Waits for the device, and releases all functions of one vulkan_load; NULL is none.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first);
 
-// vulkan_tile.c: compiles a kernel, which it changes, for a device, runs it once and lets go of it; as struct kernel_driver. False and an error.
-struct tile_kernel;
-bool vulkan_tile_run(struct vulkan_device *d, struct tile_kernel *kernel, void *const *address, const int64_t *symbol);
-
-// vulkan_rounding.c: completes the record of an open device by how the chip rounds, which is tried once. False and an error.
+// vulkan_tile.c: completes the record of an open device by how the chip rounds, which is tried once. False and an error.
 bool vulkan_know_rounding(struct vulkan_device *d);
 
 #endif

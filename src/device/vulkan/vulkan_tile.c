@@ -193,14 +193,27 @@ static bool time_runs(void *compiled, void *const *address, const int64_t *symbo
     return run_timed(compiled, address, symbol, repeats, seconds);
 }
 
-bool vulkan_tile_run(struct vulkan_device *d, struct tile_kernel *kernel, void *const *address,
-                     const int64_t *symbol) {
+// Rounding ---------------------------------------------------------------------------------------------------------
+
+static bool run_once(struct tile_kernel *kernel, void *const *address, const int64_t *symbol, void *device) {
     struct text words = {0};
-    struct compiled *c = compile_for(d, kernel, &words);
+    struct compiled *c = compile_for(device, kernel, &words);
     bool good = c && run(c, address, symbol);
     if (c)
         release(c);
     text_free(&words);
+    return good;
+}
+
+bool vulkan_know_rounding(struct vulkan_device *d) {
+    static struct lock lock;
+    struct kernel_trial trial = {d->identity, &d->unit.target, &d->unit.spirv, run_once, d};
+    if (LIKELY(atomic_load_explicit(&d->knows_rounding, memory_order_acquire)))
+        return true;
+    lock_take(&lock);
+    bool good = atomic_load(&d->knows_rounding) || kernel_try_rounding(&trial);
+    atomic_store_explicit(&d->knows_rounding, good, memory_order_release);
+    lock_give(&lock);
     return good;
 }
 

@@ -1,10 +1,9 @@
-// vulkan_rounding.c - how a chip rounds, tried on hard cases when it is first used: drivers say too little about it.
+// rounding.c - how a unit rounds, tried on hard cases when it is first used: drivers say too little about it.
 //
-// What was found is kept on disk beside compiled kernels, under chip, driver and the words of the kernel that tries: another process
-// only reads it.
+// What was found is kept on disk beside compiled kernels, under the unit and the code of the kernel that tries: another process only
+// reads it.
 
 #include "device/group_kernel.h"
-#include "device/vulkan/vulkan.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,32 +47,35 @@ struct findings {
     uint8_t differs[RESULTS][2];
 };
 
-// The record says that the chip does everything exactly, so that nothing is computed by other means.
-static bool try_cases(const struct text *words, struct text *code, void *context) {
-    (void)words;
+static struct tile_kernel *kernel(void) {
+    return kernel_built_in("rounding", "%s", "");
+}
+
+static bool try_cases(const struct text *source, struct text *code, void *context) {
+    (void)source;
+    const struct kernel_trial *k = context;
     struct findings f = {0};
     struct trial *t = memory_zero(sizeof *t);
-    struct tile_kernel *kernel = t ? kernel_built_in("rounding", "%s", "") : NULL;
+    struct tile_kernel *tried = t ? kernel() : NULL;
     void *address[3 + RESULTS];
     for (int i = 0; i < 3 + RESULTS && t; i++)
         address[i] = i < 3 ? t->operand[i] : t->result[i - 3];
     if (t)
         make_cases(t);
-    bool good = kernel && vulkan_tile_run(context, kernel, address, (int64_t[]){CASES});
+    bool good = tried && k->run(tried, address, (int64_t[]){CASES}, k->context);
     for (int i = 0; i < RESULTS * CASES && good; i++)
         f.differs[i / CASES][i % CASES / HALF] |= !is_as_expected(t, i / CASES, i % CASES);
     text_bytes(code, (const char *)&f, sizeof f);
-    tile_free(kernel);
+    tile_free(tried);
     memory_free(t);
     return good;
 }
 
 static void *set_record(const char *code, size_t bytes, void *context) {
-    struct vulkan_device *d = context;
-    struct target_spirv *s = &d->unit.spirv;
+    struct target_spirv *s = ((struct kernel_trial *)context)->record;
     struct findings f;
     if (bytes != sizeof f)
-        return error_set(ZL_ERROR_COMPILE, "vulkan: what is kept of a chip's rounding is cut off");
+        return error_set(ZL_ERROR_COMPILE, "what is kept of how a unit rounds is cut off");
     memcpy(&f, code, sizeof f);
     s->has_exact_fma = !f.differs[FUSED][0];
     s->has_exact_divide = !f.differs[QUOTIENT][0] && !f.differs[QUOTIENT][1];
@@ -81,30 +83,19 @@ static void *set_record(const char *code, size_t bytes, void *context) {
     s->is_inexact = f.differs[SUM][0] || f.differs[PRODUCT][0];
     s->flushes = f.differs[SUM][1] || f.differs[PRODUCT][1];
     s->fma_flushes = s->has_exact_fma && f.differs[FUSED][1];
-    return d;
+    return s;
 }
 
-static bool try_rounding(struct vulkan_device *d) {
-    struct text words = {0}, identity = {0};
-    struct target_spirv *s = &d->unit.spirv;
-    struct tile_kernel *kernel = kernel_built_in("rounding", "%s", "");
-    s->has_exact_fma = s->has_exact_divide = s->has_exact_root = true;
-    text_add(&identity, "rounding of %s", d->identity); // the same words are kept as a kernel, too
-    bool good = kernel && !identity.failed && render_kernel(&words, kernel, &d->unit.target) &&
-                kernel_code_use(&(struct kernel_code){identity.data, &words, try_cases, set_record, d});
-    tile_free(kernel);
+// For the trial the record says that the unit does everything exactly, so that nothing is computed by other means.
+bool kernel_try_rounding(struct kernel_trial *k) {
+    struct text source = {0}, identity = {0};
+    struct tile_kernel *tried = kernel();
+    k->record->has_exact_fma = k->record->has_exact_divide = k->record->has_exact_root = true;
+    text_add(&identity, "rounding of %s", k->identity); // the same source is kept as a kernel, too
+    bool good = tried && !identity.failed && render_kernel(&source, tried, k->target) &&
+                kernel_code_use(&(struct kernel_code){identity.data, &source, try_cases, set_record, k});
+    tile_free(tried);
     text_free(&identity);
-    text_free(&words);
-    return good;
-}
-
-bool vulkan_know_rounding(struct vulkan_device *d) {
-    static struct lock lock;
-    if (LIKELY(atomic_load_explicit(&d->knows_rounding, memory_order_acquire)))
-        return true;
-    lock_take(&lock);
-    bool good = atomic_load(&d->knows_rounding) || try_rounding(d);
-    atomic_store_explicit(&d->knows_rounding, good, memory_order_release);
-    lock_give(&lock);
+    text_free(&source);
     return good;
 }
