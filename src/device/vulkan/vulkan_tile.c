@@ -70,40 +70,34 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
 
 // Running ----------------------------------------------------------------------------------------------------------
 
+static void *alloc(void *device, size_t bytes) {
+    return vulkan_alloc(device, bytes);
+}
+
+static bool copy_in(void *device, void *to, const void *from, size_t bytes) {
+    return vulkan_write(device, to, from, bytes);
+}
+
+static bool copy_out(void *device, void *to, const void *from, size_t bytes) {
+    return vulkan_read(device, to, from, bytes, UINT64_MAX);
+}
+
+static void free_memory(void *device, void *memory) {
+    vulkan_free(device, memory);
+}
+
+static const struct group_memory memory_calls = {alloc, copy_in, copy_out, free_memory};
+
 struct call {
+    struct group_call group;
     struct compiled *c;
-    struct vulkan_device *device;
-    struct group_sizes sizes;
-    void *const *address;
-    const int64_t *symbol;
-    void **memory; // of parameters that are buffers, of rooms, of the status where there is one
     int repeats;
 };
 
-static bool is_value(const struct call *k, int i) {
-    return tile_is_by_value(&k->c->group.kernel->parameter[i]);
-}
-
-static bool make_memory(struct call *k) {
-    const struct group_kernel *g = &k->c->group;
-    int32_t status = 0;
+static void list_arguments(const struct group_call *k, struct vulkan_launch *l) {
+    const struct group_kernel *g = k->group;
     for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k, i) &&
-            (!(k->memory[i] = vulkan_alloc(k->device, (size_t)k->sizes.bytes[i])) ||
-             !vulkan_write(k->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
-            return false;
-    for (int i = 0; i < g->rooms; i++)
-        if (!(k->memory[g->parameters + i] = vulkan_alloc(k->device, (size_t)k->sizes.room[i])))
-            return false;
-    void **last = &k->memory[g->parameters + g->rooms];
-    return !g->has_status || ((*last = vulkan_alloc(k->device, sizeof status)) &&
-                              vulkan_write(k->device, *last, &status, sizeof status));
-}
-
-static void list_arguments(const struct call *k, struct vulkan_launch *l) {
-    const struct group_kernel *g = &k->c->group;
-    for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k, i))
+        if (!group_call_is_value(k, i))
             vulkan_launch_buffer(l, k->memory[i], (uint64_t)k->sizes.bytes[i],
                                  g->kernel->parameter[i].buffer->is_output);
     for (int i = 0; i < g->rooms; i++)
@@ -112,7 +106,7 @@ static void list_arguments(const struct call *k, struct vulkan_launch *l) {
         vulkan_launch_buffer(l, k->memory[g->parameters + g->rooms], sizeof(int32_t), true);
     vulkan_launch_block(l);
     for (int i = 0; i < g->parameters; i++)
-        if (is_value(k, i))
+        if (group_call_is_value(k, i))
             vulkan_launch_value(l, k->address[i], (size_t)k->sizes.bytes[i]);
     for (int i = 0; i < g->kernel->symbols; i++) {
         int32_t narrow = (int32_t)k->symbol[i];
@@ -127,60 +121,33 @@ static bool launch_all(void *data) {
     struct vulkan_launch l;
     for (int turn = 0; turn < k->repeats; turn++)
         for (int i = 0; i < k->c->group.launches; i++) {
-            vulkan_launch_begin(&l, k->c->function[i], k->sizes.groups[i]);
-            list_arguments(k, &l);
-            if (l.groups && !vulkan_launch(k->device, &l))
+            vulkan_launch_begin(&l, k->c->function[i], k->group.sizes.groups[i]);
+            list_arguments(&k->group, &l);
+            if (l.groups && !vulkan_launch(k->c->device, &l))
                 return false;
         }
     return true;
 }
 
-static bool read_results(const struct call *k) {
-    const struct group_kernel *g = &k->c->group;
-    int32_t status = 0;
-    for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k, i) && g->kernel->parameter[i].buffer->is_output &&
-            !vulkan_read(k->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i], UINT64_MAX))
-            return false;
-    if (g->has_status &&
-        !vulkan_read(k->device, &status, k->memory[g->parameters + g->rooms], sizeof status, UINT64_MAX))
-        return false;
-    return !status || group_kernel_fail(g, status);
-}
-
-// Memory of a device that is lost stays with its driver.
-static void call_close(struct call *k) {
-    bool had_error = zl_error();
-    bool is_done = vulkan_wait(k->device, vulkan_point(k->device));
-    for (int i = 0; k->memory && is_done && i <= k->c->group.parameters + k->c->group.rooms; i++)
-        vulkan_free(k->device, k->memory[i]);
-    if (!had_error && !is_done)
-        zl_clear_error();
-    memory_free(k->memory);
-    group_sizes_close(&k->sizes);
-}
-
-// With seconds, the kernel runs once, and then so often that they are of one run.
+// With seconds, the kernel runs once, and then so often that they are of one run. Memory of a device that is lost stays with its driver.
 static bool run_timed(struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
-    struct call k = {.c = c,
-                     .device = vulkan_opened(vulkan_unit(c->device)),
-                     .address = address,
-                     .symbol = symbol,
-                     .repeats = 1};
+    struct vulkan_device *d = vulkan_opened(vulkan_unit(c->device));
+    struct call k = {{&c->group, &memory_calls, d, address, symbol}, c, 1};
     double ns = 0;
-    if (!k.device)
+    if (!d)
         return false;
-    k.memory = memory_zero(sizeof *k.memory * (size_t)(c->group.parameters + c->group.rooms + 1));
-    bool good = k.memory && group_sizes_open(&k.sizes, &c->group, symbol, address) && make_memory(&k) &&
-                launch_all(&k);
+    bool good = group_call_open(&k.group) && launch_all(&k);
     k.repeats = repeats;
     if (good && seconds) {
-        good = vulkan_time(k.device, launch_all, &k, &ns);
+        good = vulkan_time(d, launch_all, &k, &ns);
         *seconds = ns / 1e9 / MAX_OF(repeats, 1);
     }
-    good = good && read_results(&k);
-    call_close(&k);
+    good = good && group_call_read(&k.group);
+    bool had_error = zl_error(), is_done = vulkan_wait(d, vulkan_point(d));
+    if (!had_error && !is_done)
+        zl_clear_error();
+    group_call_close(&k.group, is_done);
     return good;
 }
 
