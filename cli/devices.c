@@ -41,6 +41,15 @@ static const char *name_of(const zl_device_info *info, char *out, size_t bytes) 
     return out;
 }
 
+// Opens a device, after which it may know more of itself.
+static void ask_more(int index, zl_device_info *info) {
+    char name[64];
+    zl_op_support s;
+    if (!zl_device_support(name_of(info, name, sizeof name), 0, &s))
+        zl_clear_error();
+    zl_device(index, info);
+}
+
 static void json_dtypes(const char *key, uint32_t dtypes) {
     cli_json_open(key, '[');
     for (int t = 0; t < ZL_DTYPE_COUNT; t++)
@@ -143,6 +152,8 @@ static int run(const struct invocation *call) {
     }
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
+        if (info.available && wants_support)
+            ask_more(i, &info);
         if (info.available)
             print_available(&info);
         if (info.available && wants_support)

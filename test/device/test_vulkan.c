@@ -505,9 +505,10 @@ TEST(how_a_chip_rounds_is_tried) {
     CHECK(vulkan_device(0) == d && zl_counter("compiles") == compiles); // it was kept
 }
 
-// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are.
+// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are. One whose products are wrong
+// is told.
 TEST(the_device_says_what_it_runs) {
-    static const char *const told[] = {"", "f64"};
+    static const char *const told[] = {"", "f64", "multiply"};
     if (lacks_lavapipe())
         SKIP(lacks_lavapipe());
     for (size_t i = 0; i < COUNT(told); i++) {
@@ -519,8 +520,9 @@ TEST(the_device_says_what_it_runs) {
                  ZL_BUILD_DIR, told[i], ZL_BUILD_DIR);
         char *output = test_shell(command, &status);
         CHECK(status == 0 && output && strstr(output, "cholesky             on the CPU: there is no kernel"));
-        CHECK(output && !strstr(output, " add  ") == !i);
-        if (i)
+        CHECK(output && !strstr(output, " add  ") == (i != 1));
+        CHECK(output && !strstr(output, "does not round to the nearest") == (i != 2));
+        if (i == 1)
             CHECK_HAS(output, "add                  on the CPU of float64: ");
         memory_free(output);
     }

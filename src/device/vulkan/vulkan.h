@@ -19,6 +19,7 @@ struct vulkan_device {
     vk_queue queue;
     struct vulkan_device_api api;
     char name[256], detail[320];
+    char whole_detail[420]; // with how it rounds, once that is known
     char identity[640]; // what compiled kernels depend on besides their words
     unsigned char id[16]; // of the chip, whichever driver reaches it
     bool is_host;       // it is the host's CPU

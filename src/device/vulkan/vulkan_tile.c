@@ -3,6 +3,8 @@
 #include "device/group_kernel.h"
 #include "device/vulkan/vulkan.h"
 
+#include <stdio.h>
+
 struct compiled {
     struct group_kernel group;
     struct vulkan_device *device;
@@ -172,13 +174,24 @@ static bool run_once(struct tile_kernel *kernel, void *const *address, const int
     return good;
 }
 
+static bool try_rounding(struct vulkan_device *d) {
+    const struct target_spirv *s = &d->unit.spirv;
+    struct kernel_trial trial = {d->identity, &d->unit.target, &d->unit.spirv, run_once, d};
+    if (!kernel_try_rounding(&trial))
+        return false;
+    snprintf(d->whole_detail, sizeof d->whole_detail, "%s%s%s%s", d->detail,
+             s->is_inexact ? ", does not round to the nearest" : "",
+             s->flushes ? ", makes 0 of subnormal numbers" : "",
+             s->fma_flushes && !s->flushes ? ", its fma makes 0 of subnormal numbers" : "");
+    return true;
+}
+
 bool vulkan_know_rounding(struct vulkan_device *d) {
     static struct lock lock;
-    struct kernel_trial trial = {d->identity, &d->unit.target, &d->unit.spirv, run_once, d};
     if (LIKELY(atomic_load_explicit(&d->knows_rounding, memory_order_acquire)))
         return true;
     lock_take(&lock);
-    bool good = atomic_load(&d->knows_rounding) || kernel_try_rounding(&trial);
+    bool good = atomic_load(&d->knows_rounding) || try_rounding(d);
     atomic_store_explicit(&d->knows_rounding, good, memory_order_release);
     lock_give(&lock);
     return good;
