@@ -34,7 +34,77 @@ static bool is_default(const zl_device_info *info) {
     return s && !strcmp(zl_stream_device(s, &unit), info->device) && unit == info->unit;
 }
 
-static void print_json(void) {
+// What a unit runs itself ------------------------------------------------------------------------------------------
+
+static const char *name_of(const zl_device_info *info, char *out, size_t bytes) {
+    snprintf(out, bytes, "%s:%d", info->device, info->unit);
+    return out;
+}
+
+// Opens a device, after which it may know more of itself.
+static void ask_more(int index, zl_device_info *info) {
+    char name[64];
+    zl_op_support s;
+    if (!zl_device_support(name_of(info, name, sizeof name), 0, &s))
+        zl_clear_error();
+    zl_device(index, info);
+}
+
+static void json_dtypes(const char *key, uint32_t dtypes) {
+    cli_json_open(key, '[');
+    for (int t = 0; t < ZL_DTYPE_COUNT; t++)
+        if (dtypes >> t & 1)
+            cli_json_text(NULL, zl_dtype_name((zl_dtype)t));
+    cli_json_close();
+}
+
+static void json_support(const zl_device_info *info) {
+    char name[64];
+    zl_op_support s;
+    name_of(info, name, sizeof name);
+    cli_json_open("support", '[');
+    for (int i = 0; zl_device_support(name, i, &s); i++) {
+        if (!s.native && !s.elsewhere)
+            continue;
+        cli_json_open(NULL, '{');
+        cli_json_text("op", s.op);
+        json_dtypes("native", s.native);
+        json_dtypes("cpu", s.elsewhere);
+        if (s.reason)
+            cli_json_text("reason", s.reason);
+        cli_json_close();
+    }
+    cli_json_close();
+}
+
+// A line for each op of which the CPU has to run something; the others are counted.
+static void print_support(const zl_device_info *info) {
+    char name[64];
+    zl_op_support s;
+    int whole = 0, ops = 0;
+    name_of(info, name, sizeof name);
+    for (int i = 0; zl_device_support(name, i, &s); i++) {
+        ops += s.native || s.elsewhere;
+        whole += s.native && !s.elsewhere;
+        if (!s.elsewhere)
+            continue;
+        printf("            %-20s on the CPU%s", s.op, s.native ? " of" : "");
+        for (int t = 0; t < ZL_DTYPE_COUNT && s.native; t++)
+            if (s.elsewhere >> t & 1)
+                printf(" %s", zl_dtype_name((zl_dtype)t));
+        printf(": %s%s%s\n", cli_dim(), s.reason, cli_plain());
+    }
+    if (zl_error()) {
+        printf("            %snot known: %s%s\n", cli_dim(), zl_error(), cli_plain());
+        zl_clear_error();
+    } else {
+        printf("            %d of %d ops are native in all their dtypes\n", whole, ops);
+    }
+}
+
+// The list -------------------------------------------------------------------------------------------------------
+
+static void print_json(bool wants_support) {
     zl_device_info info;
     cli_json_open(NULL, '[');
     for (int i = 0; zl_device(i, &info); i++) {
@@ -49,6 +119,8 @@ static void print_json(void) {
             cli_json_int("memory", (int64_t)info.memory);
             cli_json_bool("is_cpu", info.is_host);
             cli_json_bool("is_default", is_default(&info));
+            if (wants_support)
+                json_support(&info);
         } else {
             cli_json_text("reason", info.reason);
         }
@@ -73,15 +145,20 @@ static void print_available(const zl_device_info *info) {
 }
 
 static int run(const struct invocation *call) {
+    bool wants_support = cli_option(call, "support");
     if (call->json) {
-        print_json();
+        print_json(wants_support);
         return CLI_OK;
     }
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
+        if (info.available && wants_support)
+            ask_more(i, &info);
         if (info.available)
             print_available(&info);
-        else
+        if (info.available && wants_support)
+            print_support(&info);
+        else if (!info.available)
             printf("%s%-8s -  not here: %s%s\n", cli_dim(), info.device, info.reason ? info.reason : "",
                    cli_plain());
     }
@@ -91,8 +168,13 @@ static int run(const struct invocation *call) {
 const struct command cli_devices = {
     .name = "devices",
     .summary = "What this machine can compute on, and why the rest is not there",
-    .details = "Programs run on the device that is marked as the default: the one that ZL_DEVICE names, else "
-               "the first\n"
-               "GPU, else the CPU.",
+    .details =
+        "Programs run on the device that is marked as the default: the one that ZL_DEVICE names, else "
+        "the first\n"
+        "GPU, else the CPU. With --support each device is opened and asked, by a small call of every op "
+        "and dtype,\n"
+        "what it runs itself and what the CPU runs in its place.",
+    .options =
+        (const struct option[]){{"support", .help = "which ops and dtypes each device runs itself"}, {0}},
     .run = run,
 };

@@ -545,6 +545,18 @@ typedef struct {
 // Fills info with the index-th device or device kind that is known; false past the last.
 ZL_API bool zl_device(int index, zl_device_info *info);
 
+// What a device does with calls of an op. Bit 1 << ZL_FLOAT32 stands for a dtype; those that the op does not take are in neither.
+typedef struct {
+    const char *op;
+    uint32_t native;    // dtypes of which the device runs calls itself
+    uint32_t elsewhere; // dtypes of which the CPU runs them instead,
+    const char *reason; // and why; NULL: there are none
+} zl_op_support;
+
+// Fills out with what a device ("vulkan", "cuda:1"), which is opened for it, says of the index-th op. Views, which need no device, and what only programs
+// bring have no bits. False past the last, and after an error.
+ZL_API bool zl_device_support(const char *device, int index, zl_op_support *out);
+
 // Memory --------------------------------------------------------------------------------------------------------
 
 // On the host and on devices together.

@@ -77,17 +77,19 @@ void bench_session_close(struct bench_session *s) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// A device that runs on none of the chips that were recognised: what it calls itself, without peaks.
+// A device other than the best of a chip, or on none that was recognised: the chip of the table that has the name by which the
+// device calls its own, else that name without peaks.
 static const struct bench_chip *add_device(struct bench_session *s, const char *device) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
         if (strcmp(info.device, device) || !info.available)
             continue;
-        struct bench_chip *chip = bench_add_chip(&s->machine, NULL, info.model, "gpu");
+        bench_json spec = bench_chip_by_name(&s->specs, "nvml_names", info.model);
+        struct bench_chip *chip = bench_add_chip(&s->machine, spec, info.model, "gpu");
         chip->chips = chip->devices = 1;
         snprintf(chip->device, sizeof chip->device, "%s", device);
-        bench_add_evidence(chip->evidence, "device %s calls it so; no chip that was recognised runs it",
-                           device);
+        bench_add_evidence(chip->evidence, "device %s calls it %s%s", device, info.model,
+                           spec ? "" : ", which no chip of the table is");
         return chip;
     }
     return NULL;

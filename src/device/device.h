@@ -45,6 +45,11 @@ struct device {
     bool (*copy)(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host);
     void *(*alloc)(int unit, size_t bytes);
     void (*free)(int unit, void *memory);
+    // Pins pages of the host, so that the unit's copies to them need nothing else, and lets go of them; pin returns false, with or without
+    // an error, if it cannot. receive is copy to such pages. All NULL: there is no such memory.
+    bool (*pin)(int unit, void *pages, size_t bytes);
+    void (*unpin)(int unit, void *pages);
+    bool (*receive)(int unit, int lane, void *pages, const void *from, size_t bytes);
     // Marks all that the lane was asked for so far in one of its 64 places, and blocks until what is marked there is done;
     // false and an error also when the unit fails. NULL: run returns when all is done.
     bool (*record)(int unit, int lane, int place);
@@ -118,6 +123,15 @@ bool device_wait(const struct device *d, int unit, uint64_t point);
 // used or released. The second also records an error.
 bool device_is_lost(const struct device *d);
 bool device_check(const struct device *d);
+
+// host_room.c ----------------------------------------------------------------------------------------------------
+
+// Page-locked memory for the host's copy of what a unit holds, from a bounded cache. NULL without an error: ordinary memory serves.
+struct room;
+struct room *device_room_take(const struct device *d, int unit, size_t bytes);
+void *device_room_memory(const struct room *r);
+void device_room_give(void *room); // nothing reads or writes it any more; any thread
+void device_rooms_clear(void);     // frees those that are not in use
 
 // disk_cache.c ---------------------------------------------------------------------------------------------------
 

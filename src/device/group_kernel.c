@@ -187,3 +187,51 @@ bool group_kernel_fail(const struct group_kernel *g, int line) {
     return error_false(ZL_ERROR_VALUE, "kernel %s, line %d: %s", g->kernel->name, line,
                        message ? message : "an assertion does not hold");
 }
+
+// Calls ------------------------------------------------------------------------------------------------------------
+
+bool group_call_is_value(const struct group_call *k, int parameter) {
+    return tile_is_by_value(&k->group->kernel->parameter[parameter]);
+}
+
+static bool make_memory(struct group_call *k) {
+    const struct group_kernel *g = k->group;
+    int32_t status = 0;
+    for (int i = 0; i < g->parameters; i++)
+        if (!group_call_is_value(k, i) &&
+            (!(k->memory[i] = k->use->alloc(k->device, (size_t)k->sizes.bytes[i])) ||
+             !k->use->write(k->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
+            return false;
+    for (int i = 0; i < g->rooms; i++)
+        if (!(k->memory[g->parameters + i] = k->use->alloc(k->device, (size_t)k->sizes.room[i])))
+            return false;
+    void **last = &k->memory[g->parameters + g->rooms];
+    return !g->has_status || ((*last = k->use->alloc(k->device, sizeof status)) &&
+                              k->use->write(k->device, *last, &status, sizeof status));
+}
+
+bool group_call_open(struct group_call *k) {
+    k->memory = memory_zero(sizeof *k->memory * (size_t)(k->group->parameters + k->group->rooms + 1));
+    return k->memory && group_sizes_open(&k->sizes, k->group, k->symbol, k->address) && make_memory(k);
+}
+
+bool group_call_read(const struct group_call *k) {
+    const struct group_kernel *g = k->group;
+    int32_t status = 0;
+    for (int i = 0; i < g->parameters; i++)
+        if (!group_call_is_value(k, i) && g->kernel->parameter[i].buffer->is_output &&
+            !k->use->read(k->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i]))
+            return false;
+    if (g->has_status &&
+        !k->use->read(k->device, &status, k->memory[g->parameters + g->rooms], sizeof status))
+        return false;
+    return !status || group_kernel_fail(g, status);
+}
+
+void group_call_close(struct group_call *k, bool is_done) {
+    for (int i = 0; k->memory && is_done && i <= k->group->parameters + k->group->rooms; i++)
+        if (k->memory[i])
+            k->use->free(k->device, k->memory[i]);
+    memory_free(k->memory);
+    group_sizes_close(&k->sizes);
+}

@@ -415,6 +415,7 @@ static void free_blocks(struct unit *u) {
 }
 
 static void clear_cache(void) {
+    device_rooms_clear();
     for (struct unit *u = atomic_load_explicit(&units, memory_order_acquire); u; u = u->next)
         if (!device_is_lost(u->device))
             free_blocks(u);
@@ -516,13 +517,22 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
     return r ? storage_elsewhere(bytes, r) : NULL;
 }
 
-// d->copy, of which a profile has a record.
+enum way { TO_UNIT, TO_HOST, TO_ROOM }; // of a copy; the last: to pages that the device pinned
+
+static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
+                         enum way way) {
+    return way == TO_ROOM ? d->receive(unit, lane, to, from, bytes)
+                          : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
+}
+
+// A copy, of which a profile has a record.
 static bool copy_bytes(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
-                       bool to_host) {
+                       enum way way) {
+    bool to_host = way != TO_UNIT;
     if (!profile_is_on())
-        return d->copy(unit, lane, to, from, bytes, to_host);
+        return ask_for_copy(d, unit, lane, to, from, bytes, way);
     int64_t begin = clock_ticks();
-    bool ok = d->copy(unit, lane, to, from, bytes, to_host);
+    bool ok = ask_for_copy(d, unit, lane, to, from, bytes, way);
     profile_add(&(struct profile_record){.kind = PROFILE_COPY,
                                          .unit = (uint8_t)unit,
                                          .lane = (uint8_t)lane,
@@ -554,13 +564,23 @@ static bool lane_to_read(const struct replica *r, int *lane) {
     return ok;
 }
 
-static bool copy_down(const struct replica *r, void *to, size_t bytes) {
+static bool copy_down(const struct replica *r, void *to, size_t bytes, enum way way) {
     int lane;
-    return lane_to_read(r, &lane) && copy_bytes(r->device, r->unit, lane, to, r->memory, bytes, true);
+    return lane_to_read(r, &lane) && copy_bytes(r->device, r->unit, lane, to, r->memory, bytes, way);
 }
 
 static void *host_of(const struct storage *s) {
     return __atomic_load_n(&s->data, __ATOMIC_ACQUIRE);
+}
+
+// Memory for the host's copy of s, which the replica has. NULL and an error.
+static void *room_for(struct storage *s, const struct replica *r, enum way *way) {
+    struct room *room = device_room_take(r->device, r->unit, s->bytes);
+    *way = room ? TO_ROOM : TO_HOST;
+    if (!room)
+        return storage_host_room(s);
+    storage_lend_host(s, device_room_give, room);
+    return device_room_memory(room);
 }
 
 // Under the lock. Any replica has the values; the first is as good as another.
@@ -570,10 +590,11 @@ static bool copy_to_host(struct storage *s) {
         return true;
     if (!device_check(r->device))
         return false;
-    void *data = replica_is_sound(r) ? storage_host_room(s) : NULL;
+    enum way way;
+    void *data = replica_is_sound(r) ? room_for(s, r, &way) : NULL;
     if (!data)
         return false;
-    bool ok = copy_down(r, data, MIN_OF(s->bytes, r->bytes));
+    bool ok = copy_down(r, data, MIN_OF(s->bytes, r->bytes), way);
     counter_add(COUNTER_DOWNLOADS, 1);
     __atomic_store_n(&s->data, data, __ATOMIC_RELEASE);
     if (!ok)
@@ -593,7 +614,7 @@ bool device_fetch(struct storage *s) {
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
-    return device_check(r->device) && replica_is_sound(r) && copy_down(r, out, bytes);
+    return device_check(r->device) && replica_is_sound(r) && copy_down(r, out, bytes, TO_HOST);
 }
 
 // Under the lock.
@@ -601,7 +622,7 @@ static struct replica *copy_to_unit(const struct device *d, int unit, int lane, 
     struct replica *r = replica_on(d, unit, s);
     if (r || !copy_to_host(s) || !(r = new_replica(d, unit, lane, s->bytes)))
         return r;
-    if (!copy_bytes(d, unit, lane, r->memory, s->data, s->bytes, false))
+    if (!copy_bytes(d, unit, lane, r->memory, s->data, s->bytes, TO_UNIT))
         return release_replica(r), NULL;
     counter_add(COUNTER_UPLOADS, 1);
     atomic_store_explicit(&r->ready, device_point(d, unit, lane), memory_order_relaxed);

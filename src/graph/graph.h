@@ -251,7 +251,7 @@ bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndi
 // copy serves. The list of replicas only grows, until the storage is written again or goes.
 struct storage {
     atomic_int refs;
-    uint8_t owned;     // storage_release gives data back to the allocator; else release(context) does
+    uint8_t owned;     // data is ours, and may be written again. release(context) gives it back if set, else the allocator takes what is ours
     uint8_t is_inline; // data follows the struct
     uint16_t spare;
     size_t bytes; // capacity of data
@@ -287,6 +287,7 @@ bool storage_is_unique(struct storage *s); // one reference, memory of our own: 
 // One that only a device holds, in replica, which it takes over. NULL and an error; the replica is gone then.
 struct storage *storage_elsewhere(size_t bytes, struct replica *replica);
 void *storage_host_room(struct storage *s);  // memory for a host replica, not its data yet; NULL and an error
+void storage_lend_host(struct storage *s, void (*release)(void *), void *context); // its host replica will lie in such memory, as its own
 void storage_drop_host(struct storage *s);   // of a unique one
 void storage_drop_replicas(struct storage *s, const struct replica *but); // of a unique one; but: stays
 

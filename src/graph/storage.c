@@ -60,10 +60,23 @@ void *storage_host_room(struct storage *s) {
     return data;
 }
 
-void storage_drop_host(struct storage *s) {
-    if (s->owned)
+void storage_lend_host(struct storage *s, void (*release)(void *), void *context) {
+    s->owned = true;
+    s->release = release;
+    s->context = context;
+}
+
+static void give_back_host(struct storage *s) {
+    if (s->release)
+        s->release(s->context);
+    else if (s->owned)
         allocator_put(s->data, s->bytes);
+}
+
+void storage_drop_host(struct storage *s) {
+    give_back_host(s);
     s->owned = 0;
+    s->release = NULL;
     s->data = NULL;
 }
 
@@ -91,10 +104,8 @@ void storage_release(struct storage *s) {
     if (s->is_inline) {
         extra = s->bytes;
         allocator_count(-(int64_t)extra, false);
-    } else if (s->owned) {
-        allocator_put(s->data, s->bytes);
-    } else if (s->release) {
-        s->release(s->context);
+    } else {
+        give_back_host(s);
     }
     slab_free(s, sizeof *s + extra);
 }

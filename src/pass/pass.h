@@ -51,6 +51,7 @@ struct target_spirv {
     bool has_small_bytes, has_small_halves; // and in shared memory: arithmetic of integers of 8 and of 16 bits
     bool has_shared_layout;         // shared memory whose layout a module says, with elements of any size
     bool has_exact_fma, has_exact_divide, has_exact_root; // of f32: rounded once, to the nearest
+    bool is_inexact, flushes, fma_flushes; // of f32: sums or products round otherwise, or subnormal numbers become 0; in an fma alone
     // Floats for which it has execution modes that round to the nearest, keep subnormal numbers, keep NaN, infinity and -0.
     uint32_t rounds, keeps_small, keeps_special;
     int push_bytes;    // of push constants, at most

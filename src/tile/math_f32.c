@@ -173,9 +173,10 @@ static const double tanh_exp2_c[] = {
     1, 0.693146978, 0.240222421, 0.0555073374, 0.00967151265, 0.00132647271,
 };
 
+// Near 0 a sum, not an fma: there are units whose fma makes 0 of subnormal numbers.
 // Far from 0 it is 1 - 2/(e^2|x| + 1): what is subtracted is small, so that the power need not be exact. 1 from |x| = 9.02 on.
 expr math_tanh_f32(expr x) {
-    expr a = ABS(x), s = MUL(a, a), near = FMA(MUL(POLY(s, tanh_c), s), a, a);
+    expr a = ABS(x), s = MUL(a, a), near = ADD(MUL(MUL(POLY(s, tanh_c), s), a), a);
     expr t = MUL(MIN(a, F32(9.02)), F32(2 * log2_e)), magic = F32(round_bias + 127), n = ADD(t, magic);
     expr f = SUB(t, SUB(n, magic)), power = AS_F32(SHL(AS_I32(n), I32(23)));
     expr e = MUL(POLY(f, tanh_exp2_c), power);
@@ -604,10 +605,11 @@ static const double erfc_root_c[] = {
 };
 
 // 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. 1 from |x| = 4.01 on.
+// Sums, not fma, as in tanh.
 expr math_erf_f32(expr x) {
-    expr a = MIN(ABS(x), F32(4.05)), d = FMA(STEPS(a, erfc_root_c), a, a);
-    d = FMA(MUL(d, F32(-0.125)), d, d); // 2 - 2 (1 - d/4)^2
-    return with_sign(FMA(MUL(d, F32(-0.25)), d, d), x);
+    expr a = MIN(ABS(x), F32(4.05)), d = ADD(MUL(STEPS(a, erfc_root_c), a), a);
+    d = ADD(MUL(MUL(d, F32(-0.125)), d), d); // 2 - 2 (1 - d/4)^2
+    return with_sign(ADD(MUL(MUL(d, F32(-0.25)), d), d), x);
 }
 
 static const double short_erf_c[] = {

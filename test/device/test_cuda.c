@@ -471,7 +471,8 @@ static const char *lacks_fake(void) {
 TEST(host_side) {
     if (lacks_fake())
         SKIP(lacks_fake());
-    run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_cuda_fake device/test_cuda_steady device/test_streams:random");
+    run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_cuda_fake device/test_cuda_rooms "
+                                          "device/test_cuda_steady device/test_streams:random");
 }
 
 TEST(default_device) {

@@ -138,6 +138,26 @@ static void run_csr_transposed(const struct kernel_place *p) {
     CHECK(y[0] == 5 && y[1] == 50 && y[2] == 207 && y[3] == 2070);
 }
 
+static struct tile_kernel *make_rounding(const void *data) {
+    (void)data;
+    return kernel_built_in("rounding", "%s", "");
+}
+
+// What a device computes to find out how it rounds, here of numbers that need no rounding.
+static void run_rounding(const struct kernel_place *p) {
+    float a[] = {9, -16}, b[] = {3, 4}, c[] = {1, -1}, result[5][2];
+    static const float expected[5][2] = {{12, -12}, {27, -64}, {3, -4}, {3, 4}, {28, -65}};
+    void *memory[] = {a, b, c, result[0], result[1], result[2], result[3], result[4]};
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    for (size_t i = 0; i < COUNT(memory); i++)
+        kernel_add_memory(&k, memory[i]);
+    const struct kernel_tiles *kernel =
+        kernel_find_tiles(p, "rounding", sizeof "rounding", make_rounding, NULL);
+    CHECK(kernel && kernel_launch_tiles(p, kernel, &k, 1, (const int64_t[]){2}));
+    CHECK(!memcmp(result, expected, sizeof expected));
+}
+
 // More than a block of threads, and no multiple of what a thread has.
 enum { MANY = 1027 };
 
@@ -276,6 +296,7 @@ static void run_for_libraries(const char *how) {
     run_from_fp8(&p, ZL_FLOAT32);
     run_from_fp8(&p, ZL_FLOAT16);
     run_csr_transposed(&p);
+    run_rounding(&p);
     run_pairs(&p);
     run_elements(&p);
     run_triangles(&p, ZL_FLOAT32);

@@ -1,6 +1,6 @@
 // test_profile_devices.c - profiles of devices that run kernels by themselves: when launches ran, in and outside of graphs, and what they cost.
 //
-// OpenCL's devices are real where there are any; CUDA's are the driver and the CUPTI of test/fake, under which device/test_cuda:profiles runs
+// Those of Vulkan and OpenCL are real where there are any; CUDA's are the driver and the CUPTI of test/fake, under which device/test_cuda:profiles runs
 // this file.
 
 #include "device/profile.h"
@@ -30,7 +30,7 @@ static zl_stream on(const char *device) {
     return zl_new_stream(device);
 }
 
-static const char *const devices[] = {"opencl", "cuda"};
+static const char *const devices[] = {"vulkan", "opencl", "cuda"};
 
 static char *timeline(void) {
     static char path[512];

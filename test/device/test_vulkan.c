@@ -492,12 +492,53 @@ TEST(one_chip_is_one_gpu) {
     }
 }
 
+// Lavapipe's fma rounds twice; everything else it rounds as the CPU does.
+TEST(how_a_chip_rounds_is_tried) {
+    struct vulkan_device *d = vulkan_device(0);
+    REQUIRE(d);
+    const struct target_spirv *s = &d->unit.spirv;
+    if (lacks_lavapipe())
+        SKIP(lacks_lavapipe());
+    const char *told = getenv("FAKE_VULKAN");
+    CHECK(!s->has_exact_fma && s->has_exact_root && !s->is_inexact && !s->flushes && !s->fma_flushes);
+    CHECK(s->has_exact_divide == !(told && strstr(told, "divide")));
+    int64_t compiles = zl_counter("compiles");
+    atomic_store(&d->knows_rounding, false);
+    CHECK(vulkan_device(0) == d && zl_counter("compiles") == compiles); // it was kept
+}
+
+// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are. One whose products are wrong
+// is told.
+TEST(the_device_says_what_it_runs) {
+    static const char *const told[] = {"", "f64", "multiply"};
+    if (lacks_lavapipe())
+        SKIP(lacks_lavapipe());
+    for (size_t i = 0; i < COUNT(told); i++) {
+        char command[1000];
+        int status;
+        snprintf(command, sizeof command,
+                 "VK_DRIVER_FILES=%s/fake/vulkan.json FAKE_VULKAN=%s %s/zellige devices --support 2>&1 | "
+                 "sed -n '/^vulkan/,/ops are native/p'",
+                 ZL_BUILD_DIR, told[i], ZL_BUILD_DIR);
+        char *output = test_shell(command, &status);
+        CHECK(status == 0 && output && strstr(output, "cholesky             on the CPU: there is no kernel"));
+        CHECK(output && !strstr(output, " add  ") == (i != 1));
+        CHECK(output && !strstr(output, "does not round to the nearest") == (i != 2));
+        if (i == 1)
+            CHECK_HAS(output, "add                  on the CPU of float64: ");
+        memory_free(output);
+    }
+}
+
 TEST(behind_other_drivers) {
     static const char *const told[] = {"discrete", "bar,late", "push,late", "discrete,push"};
     if (getenv("FAKE_VULKAN") || test_quick())
         SKIP("takes longer than a quick run");
     if (lacks_lavapipe())
         SKIP(lacks_lavapipe());
+    run_under_fake("divide ZL_DEVICE=vulkan",
+                   "device/test_vulkan:how_a_chip_rounds op/test_elementwise:elementwise_values "
+                   "op/test_elementwise:division_by");
     for (size_t i = 0; i < COUNT(told); i++) {
         run_under_fake(told[i], "device/test_vulkan:vulkan_");
         run_under_fake(told[i], "device/test_vulkan_fake");

@@ -55,9 +55,22 @@ static bool do_all(struct vulkan_device *d) {
     return good;
 }
 
+TEST(a_trial_that_fails_is_an_error_and_made_again) {
+    struct vulkan_device *d = vulkan_opened(0);
+    REQUIRE(d);
+    test_setenv("ZL_CACHE_DIR", test_folder());
+    atomic_store(&d->knows_rounding, false);
+    fake.fail("vkQueueSubmit", 1, OUT_OF_MEMORY);
+    CHECK_ERROR(ZL_ERROR_MEMORY, vulkan_device(0));
+    vulkan_good(0);
+    zl_clear_error();
+    CHECK(vulkan_device(0) == d && d->unit.spirv.has_exact_root);
+    test_setenv("ZL_CACHE_DIR", NULL);
+}
+
 // Before anything else was made: whatever call fails, there is an error, and the next attempt works.
 TEST(any_call_may_fail) {
-    struct vulkan_device *d = vulkan_device(0);
+    struct vulkan_device *d = vulkan_opened(0);
     REQUIRE(d);
     int failures = 0, more = 1;
     for (int at = 1; more; at++) {

@@ -632,38 +632,57 @@ int cuMemFree_v2(uintptr_t memory) {
     return end(0);
 }
 
-static struct pinned {
-    struct pinned *next;
-    size_t bytes;
-} * pinned;
+enum { PINNED = 2048 };
+static uintptr_t pinned[PINNED];
+static size_t pinned_bytes[PINNED]; // 0: the entry is free
+
+static int pinned_at(const void *host) { // PINNED: it is not
+    int at = 0;
+    while (at < PINNED && (uintptr_t)host - pinned[at] >= pinned_bytes[at])
+        at++;
+    return at;
+}
 
 static bool is_pinned(const void *host) {
-    for (struct pinned *p = pinned; p; p = p->next)
-        if ((const char *)host >= (char *)(p + 1) && (const char *)host < (char *)(p + 1) + p->bytes)
-            return true;
-    return false;
+    return pinned_at(host) < PINNED;
+}
+
+static int pin(const void *memory, size_t bytes) {
+    int at = 0;
+    while (at < PINNED && pinned_bytes[at])
+        at++;
+    if (!memory || at == PINNED)
+        return OUT_OF_MEMORY;
+    pinned[at] = (uintptr_t)memory;
+    pinned_bytes[at] = bytes;
+    return 0;
 }
 
 int cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     (void)flags;
     BEGIN("cuMemHostAlloc");
-    struct pinned *p = malloc(sizeof *p + bytes);
-    *p = (struct pinned){pinned, bytes};
-    pinned = p;
-    *out = p + 1;
+    return end(pin(*out = malloc(bytes), bytes));
+}
+
+int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
+    (void)flags;
+    BEGIN("cuMemHostRegister_v2");
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return end((uintptr_t)memory % page || bytes % page || is_pinned(memory) ? INVALID : pin(memory, bytes));
+}
+
+int cuMemHostUnregister(void *memory) {
+    BEGIN("cuMemHostUnregister");
+    if (!is_pinned(memory))
+        return end(INVALID);
+    pinned_bytes[pinned_at(memory)] = 0;
     return end(0);
 }
 
 int cuMemFreeHost(void *memory) {
-    BEGIN("cuMemFreeHost");
-    struct pinned **link = &pinned;
-    while (*link && *link + 1 != memory)
-        link = &(*link)->next;
-    struct pinned *found = *link;
-    if (found)
-        *link = found->next;
-    free(found);
-    return end(found ? 0 : INVALID);
+    int failed = cuMemHostUnregister(memory);
+    free(failed ? NULL : memory);
+    return failed;
 }
 
 // Pages of the host that the driver does not own are read before it returns, and written before it returns.

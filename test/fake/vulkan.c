@@ -6,6 +6,7 @@
 //   late       what is submitted runs when somebody waits for it, at the earliest
 //   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups,
 //              addresses: these are
+//   divide     quotients of f32 are wrong; multiply: products are
 //   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants; range=N: bytes of a storage buffer
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
@@ -122,6 +123,8 @@ static void get_properties(vk_chip c, struct vk_properties *out) {
     lacks("buffers", &out->limits.stage_buffers);
     lacks("push_bytes", &out->limits.push_bytes);
     lacks("range", &out->limits.storage_range);
+    out->driver +=
+        lacks("divide", NULL) + 2 * lacks("multiply", NULL); // other versions: they round otherwise
     if (lacks("gpu", NULL))
         out->kind = VK_KIND_GPU;
     for (struct vk_properties11 *p = out->next; p; p = p->next) {
@@ -232,6 +235,37 @@ static int wait_semaphores(vk_device d, const struct vk_semaphore_wait *w, uint6
     return api.vkWaitSemaphores(d, w, timeout);
 }
 
+// Code -------------------------------------------------------------------------------------------------------------
+
+enum { OP_TYPE_FLOAT = 22, OP_FADD = 129, OP_FMUL = 133, OP_FDIV = 136 }; // of SPIR-V
+
+// Makes products of quotients of f32, or sums of products.
+static void spoil(uint32_t *word, size_t words, bool divides) {
+    uint32_t from = divides ? OP_FDIV : OP_FMUL, to = divides ? OP_FMUL : OP_FADD;
+    uint32_t f32 = 0;
+    for (size_t at = 5; at < words && word[at] >> 16; at += word[at] >> 16) {
+        if ((word[at] & 0xFFFF) == OP_TYPE_FLOAT && word[at + 2] == 32)
+            f32 = word[at + 1];
+        if ((word[at] & 0xFFFF) == from && word[at + 1] == f32)
+            word[at] -= from - to;
+    }
+}
+
+static int make_shader(vk_device d, const struct vk_make_shader *make, const void *allocator,
+                       vk_handle *out) {
+    struct vk_make_shader other = *make;
+    int code = fails("vkCreateShaderModule");
+    if (code || !(lacks("divide", NULL) || lacks("multiply", NULL)))
+        return code ? code : api.vkCreateShaderModule(d, make, allocator, out);
+    uint32_t *word = malloc(make->bytes);
+    memcpy(word, make->code, make->bytes);
+    spoil(word, make->bytes / sizeof *word, lacks("divide", NULL));
+    other.code = word;
+    code = api.vkCreateShaderModule(d, &other, allocator, out);
+    free(word);
+    return code;
+}
+
 // Failing ----------------------------------------------------------------------------------------------------------
 
 // name, parameters, arguments: what only fails.
@@ -249,8 +283,6 @@ static int wait_semaphores(vk_device d, const struct vk_semaphore_wait *w, uint6
     F(vkAllocateCommandBuffers, (vk_device d, const struct vk_make_commands *m, vk_commands *o), (d, m, o)) \
     F(vkBeginCommandBuffer, (vk_commands c, const struct vk_begin *b), (c, b))                              \
     F(vkEndCommandBuffer, (vk_commands c), (c))                                                             \
-    F(vkCreateShaderModule, (vk_device d, const struct vk_make_shader *m, const void *a, vk_handle *o),     \
-      (d, m, a, o))                                                                                         \
     F(vkCreatePipelineCache, (vk_device d, const struct vk_make_cache *m, const void *a, vk_handle *o),     \
       (d, m, a, o))                                                                                         \
     F(vkGetPipelineCacheData, (vk_device d, vk_handle c, size_t * b, void *o), (d, c, b, o))                \
@@ -290,6 +322,7 @@ static const struct entry {
     {"vkEnumerateDeviceExtensionProperties", (void (*)(void))get_extensions},
     {"vkGetBufferMemoryRequirements", (void (*)(void))get_needs},
     {"vkAllocateMemory", (void (*)(void))allocate},
+    {"vkCreateShaderModule", (void (*)(void))make_shader},
     {"vkQueueSubmit", (void (*)(void))submit},
     {"vkWaitSemaphores", (void (*)(void))wait_semaphores},
     {"vkGetDeviceProcAddr", (void (*)(void))get_device_address},

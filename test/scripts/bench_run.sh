@@ -73,15 +73,28 @@ echo '{"items": [{"work": "gemm", "sizes": [[2, 3]]}, {"work": "gemm", "sizes": 
 check "a configuration that fails is a row, and the rest goes on" exits 1 "$zellige" bench run "$tmp/bad.json" "${quick[@]}" --out "$tmp/runs"
 check "its error is in the row" metrics "'m, n, k' in r['gemm/f32/2x3']['note'] and r['gemm/f32/8']['status'] == 'ok'"
 
-# A device that runs on no chip of the table.
-if "$zellige" devices | grep -q '^opencl *0'; then
-    echo '{"items": [{"work": "gemm", "sizes": [64]}, {"work": "mlp", "sizes": [[32, 16]]}]}' >"$tmp/opencl.json"
-    check "a device without a known chip" exits 0 "$zellige" bench run "$tmp/opencl.json" --device opencl "${quick[@]}" --out "$tmp/runs"
+# Devices beside the best one of a chip: without a chip of the table, and with one of the name that the device gives.
+export VK_DRIVER_FILES=$build/fake/vulkan.json # lavapipe, without instructions that a virtual machine may hide
+for device in opencl vulkan; do
+    if ! "$zellige" devices | grep -q "^$device *0"; then
+        skip "the device $device" "it is not here"
+        continue
+    fi
+    echo '{"items": [{"work": "gemm", "sizes": [64]}, {"work": "mlp", "sizes": [[32, 16]]}]}' >"$tmp/other.json"
+    check "$device without a known chip" exits 0 "$zellige" bench run "$tmp/other.json" --device $device "${quick[@]}" --out "$tmp/runs"
     check "its peaks are not known" metrics "d['subject']['chip'] == '' and r['gemm/f32/64']['utilisation'] is None"
     check "all of a training step runs there" metrics "r['mlp/f32/32x16']['status'] == 'ok'"
-else
-    skip "another device" "no OpenCL"
-fi
+    "$zellige" devices --json | python3 -c "
+import json, sys
+model = next(d['model'] for d in json.load(sys.stdin) if d['device'] == '$device')
+chip = {'id': 'named', 'vendor': 'none', 'name': model, 'kind': 'gpu', 'peak_tflops': {'f32': 1000}, 'memory': {'bandwidth_gbs': 1000},
+        'devices_per_chip': 1, 'detect': {'nvml_names': [model]}}
+table = json.load(open('$root/cli/bench/hw_specs.json'))
+table['chips'] = [chip]
+json.dump(table, sys.stdout)" >"$tmp/specs.json"
+    check "$device on a chip of the table" exits 0 "$zellige" bench run "$tmp/other.json" --device $device --specs "$tmp/specs.json" "${quick[@]}" --out "$tmp/runs"
+    check "it has the peaks of the table" metrics "d['subject']['chip'] == 'named' and 0 < r['gemm/f32/64']['utilisation'] < 1"
+done
 
 # kill -9 in the middle: what the journal has is not measured again.
 python3 - >"$tmp/long.json" <<'END'

@@ -131,6 +131,11 @@ static bool copy(int unit, int lane, void *to, const void *from, size_t bytes, b
     return to_host ? cuda_read(unit, lane, to, from, bytes) : cuda_write(unit, lane, to, from, bytes);
 }
 
+static bool receive(int unit, int lane, void *pages, const void *from, size_t bytes) {
+    cuda_queue_flush(unit, lane);
+    return cuda_receive(unit, lane, pages, from, bytes);
+}
+
 // NULL and an error.
 static cuda_event mark_at(int unit, int lane, int place) {
     struct unit *u = &units[unit];
@@ -179,6 +184,9 @@ const struct device device_cuda = {
     .copy = copy,
     .alloc = cuda_alloc,
     .free = free_memory,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+    .receive = receive,
     .record = record,
     .wait = wait,
     .good = cuda_queue_good,

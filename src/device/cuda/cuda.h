@@ -53,6 +53,8 @@ struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
     F(cuMemFree_v2, (cuda_address memory))                                                                             \
     F(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                                      \
     F(cuMemFreeHost, (void *memory))                                                                                   \
+    F(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                              \
+    F(cuMemHostUnregister, (void *memory))                                                                             \
     F(cuMemcpyHtoDAsync_v2, (cuda_address to, const void *from, size_t bytes, cuda_stream s))                          \
     F(cuMemcpyDtoHAsync_v2, (void *to, cuda_address from, size_t bytes, cuda_stream s))                                \
     F(cuPointerGetAttribute, (void *out, int what, cuda_address memory))                                               \
@@ -128,6 +130,10 @@ void cuda_free(int unit, void *memory);
 // cuda_copy.c: in the order of a lane's work. They return when the host's side may be used again.
 bool cuda_write(int unit, int lane, void *to, const void *from, size_t bytes);
 bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes);
+// As of struct device: pages that the unit writes by itself, without the ring.
+bool cuda_pin(int unit, void *pages, size_t bytes);
+void cuda_unpin(int unit, void *pages);
+bool cuda_receive(int unit, int lane, void *pages, const void *from, size_t bytes);
 
 // Functions of compiled code, by their symbols; never let go. False and an error.
 bool cuda_load(int unit, const char *code, int count, const char *const *symbol, cuda_function *out);

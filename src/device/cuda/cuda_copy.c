@@ -1,4 +1,4 @@
-// cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned buffers.
+// cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned buffers, or to pinned pages.
 //
 // The device reads and writes pinned pages by itself, while the host goes on. So the threads of the pool fill one buffer
 // while the one before it travels, and empty one while the next arrives. A buffer is used again when its event is done. Few and
@@ -24,7 +24,8 @@ static struct ring {
     struct lock lock; // held for a copy
     char *memory;     // RING bytes; NULL: not made yet
     cuda_event done[BUFFERS];
-    bool failed; // there is no pinned memory: the driver copies in its own way
+    cuda_event received; // what went to pinned pages; NULL: not made yet
+    bool failed;         // there is no pinned memory: the driver copies in its own way
 } rings[CUDA_DEVICES][CUDA_STREAMS];
 
 // The host's side --------------------------------------------------------------------------------------------------
@@ -159,4 +160,39 @@ bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes) {
     return cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream[lane]),
                       "cuMemcpyDtoH") &&
            cuda_check(cuda_api()->cuStreamSynchronize(d->stream[lane]), "cuStreamSynchronize");
+}
+
+// Pinned pages -----------------------------------------------------------------------------------------------------
+
+bool cuda_pin(int unit, void *pages, size_t bytes) {
+    enum { PORTABLE = 1 }; // for the contexts of all devices
+    return cuda_device(unit) && !cuda_api()->cuMemHostRegister_v2(pages, bytes, PORTABLE);
+}
+
+void cuda_unpin(int unit, void *pages) {
+    if (cuda_device(unit))
+        cuda_api()->cuMemHostUnregister(pages);
+}
+
+// Under the ring's lock. Waits for all that the stream was asked for.
+static bool wait_for_stream(struct ring *r, cuda_stream s) {
+    return (r->received || cuda_check(cuda_event_make(&r->received), "cuEventCreate")) &&
+           cuda_check(cuda_api()->cuEventRecord(r->received, s), "cuEventRecord") &&
+           cuda_event_wait(r->received);
+}
+
+bool cuda_receive(int unit, int lane, void *pages, const void *from, size_t bytes) {
+    struct cuda_device *d = cuda_device(unit);
+    struct ring *r = &rings[unit][lane];
+    if (!d)
+        return false;
+    cuda_stream s = d->stream[lane];
+    lock_take(&r->lock);
+    bool asked =
+        cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(pages, (uintptr_t)from, bytes, s), "cuMemcpyDtoH");
+    bool done = asked && wait_for_stream(r, s);
+    lock_give(&r->lock);
+    if (asked && !done)
+        cuda_api()->cuStreamSynchronize(s); // nothing may write the pages when they go to somebody else
+    return done;
 }

@@ -71,45 +71,36 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
 
 // Running ---------------------------------------------------------------------------------------------------------------
 
-struct call {
-    struct compiled *c;
-    struct group_sizes sizes;
-    void *const *address;
-    const int64_t *symbol;
-    cl_memory *memory; // of parameters that are buffers, of rooms, of the status where there is one
-};
-
-static bool is_value(const struct compiled *c, int i) {
-    return tile_is_by_value(&c->group.kernel->parameter[i]);
+static void *alloc(void *device, size_t bytes) {
+    return opencl_alloc(device, bytes);
 }
 
-static bool make_memory(struct call *k) {
-    const struct group_kernel *g = &k->c->group;
-    int32_t status = 0;
-    for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k->c, i) &&
-            (!(k->memory[i] = opencl_alloc(k->c->device, (size_t)k->sizes.bytes[i])) ||
-             !opencl_write(k->c->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
-            return false;
-    for (int i = 0; i < g->rooms; i++)
-        if (!(k->memory[g->parameters + i] = opencl_alloc(k->c->device, (size_t)k->sizes.room[i])))
-            return false;
-    cl_memory *last = &k->memory[g->parameters + g->rooms];
-    return !g->has_status || ((*last = opencl_alloc(k->c->device, sizeof status)) &&
-                              opencl_write(k->c->device, *last, &status, sizeof status));
+static bool copy_in(void *device, void *to, const void *from, size_t bytes) {
+    return opencl_write(device, to, from, bytes);
 }
+
+static bool copy_out(void *device, void *to, const void *from, size_t bytes) {
+    return opencl_read(device, to, (cl_memory)(uintptr_t)from, bytes);
+}
+
+static void free_memory(void *device, void *memory) {
+    (void)device;
+    opencl_free(memory);
+}
+
+static const struct group_memory memory_calls = {alloc, copy_in, copy_out, free_memory};
 
 static bool set(cl_function f, uint32_t *at, size_t bytes, const void *value) {
     return opencl_check(opencl_api()->clSetKernelArg(f, (*at)++, bytes, value), "clSetKernelArg");
 }
 
-static bool set_arguments(struct call *k, cl_function f) {
-    const struct group_kernel *g = &k->c->group;
+static bool set_arguments(const struct group_call *k, cl_function f) {
+    const struct group_kernel *g = k->group;
     uint32_t at = 0;
     bool good = true;
     for (int i = 0; i < g->parameters && good; i++)
-        good = is_value(k->c, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
-                                 : set(f, &at, sizeof k->memory[i], &k->memory[i]);
+        good = group_call_is_value(k, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
+                                         : set(f, &at, sizeof k->memory[i], &k->memory[i]);
     for (int i = 0; i < g->rooms && good; i++)
         good = set(f, &at, sizeof *k->memory, &k->memory[g->parameters + i]);
     for (int i = 0; i < g->kernel->symbols && good; i++) {
@@ -120,8 +111,7 @@ static bool set_arguments(struct call *k, cl_function f) {
     return good && (!g->has_status || set(f, &at, sizeof *k->memory, &k->memory[g->parameters + g->rooms]));
 }
 
-static bool launch_all(struct call *k) {
-    struct compiled *c = k->c;
+static bool launch_all(const struct compiled *c, const struct group_call *k) {
     for (int i = 0; i < c->group.launches; i++) {
         size_t group = (size_t)c->group.launch[i].threads, items = (size_t)k->sizes.groups[i] * group;
         if (items && (!set_arguments(k, c->function[i]) ||
@@ -133,36 +123,17 @@ static bool launch_all(struct call *k) {
     return true;
 }
 
-static bool read_results(struct call *k) {
-    const struct group_kernel *g = &k->c->group;
-    int32_t status = 0;
-    for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k->c, i) && g->kernel->parameter[i].buffer->is_output &&
-            !opencl_read(k->c->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i]))
-            return false;
-    bool done = g->has_status
-                    ? opencl_read(k->c->device, &status, k->memory[g->parameters + g->rooms], sizeof status)
-                    : opencl_check(opencl_api()->clFinish(k->c->device->queue), "clFinish");
-    if (!done)
-        return false;
-    return !status || group_kernel_fail(g, status);
-}
-
 static bool run(void *compiled, void *const *address, const int64_t *symbol) {
-    struct call k = {.c = compiled, .address = address, .symbol = symbol};
-    int count = k.c->group.parameters + k.c->group.rooms + 1;
-    k.memory = memory_zero(sizeof *k.memory * (size_t)count);
-    bool good = k.memory && group_sizes_open(&k.sizes, &k.c->group, symbol, address) && make_memory(&k);
+    struct compiled *c = compiled;
+    struct group_call k = {&c->group, &memory_calls, c->device, address, symbol};
+    bool good = group_call_open(&k);
     if (good) {
-        lock_take(&k.c->lock);
-        good = launch_all(&k);
-        lock_give(&k.c->lock);
+        lock_take(&c->lock);
+        good = launch_all(c, &k);
+        lock_give(&c->lock);
     }
-    good = good && read_results(&k);
-    for (int i = 0; k.memory && i < count; i++)
-        opencl_free(k.memory[i]);
-    memory_free(k.memory);
-    group_sizes_close(&k.sizes);
+    good = good && opencl_check(opencl_api()->clFinish(c->device->queue), "clFinish") && group_call_read(&k);
+    group_call_close(&k, true);
     return good;
 }
 

@@ -26,7 +26,7 @@ static bool describe(int unit, zl_device_info *out) {
     if (!d)
         return false;
     out->model = d->name;
-    out->detail = d->detail;
+    out->detail = atomic_load(&d->knows_rounding) ? d->whole_detail : d->detail;
     out->memory = d->memory;
     out->is_host = d->is_host;
     return true;
@@ -187,4 +187,5 @@ const struct device device_vulkan = {
     .reads_aside = true,
     .follow = follow,
     .done = done,
+    .profile_end = vulkan_profile_end,
 };

@@ -19,6 +19,7 @@ struct vulkan_device {
     vk_queue queue;
     struct vulkan_device_api api;
     char name[256], detail[320];
+    char whole_detail[420]; // with how it rounds, once that is known
     char identity[640]; // what compiled kernels depend on besides their words
     unsigned char id[16]; // of the chip, whichever driver reaches it
     bool is_host;       // it is the host's CPU
@@ -40,6 +41,7 @@ struct vulkan_device {
     struct vk_bfloat bfloat;
     struct vk_matrices matrices;
     struct target_unit unit, far; // far: its kernels reach buffers by addresses
+    atomic_bool knows_rounding; // unit says how the chip rounds
 };
 
 enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2, VULKAN_BFLOAT = 4, VULKAN_MATRICES = 8 };
@@ -49,7 +51,8 @@ int vulkan_open(const char **reason);
 bool vulkan_is_host(int unit); // of a chip that was found, which need not work
 // What is known of a chip without using it; NULL and an error: there is none.
 const struct vulkan_device *vulkan_chip(int unit);
-struct vulkan_device *vulkan_device(int unit); // opened for use; NULL and an error
+struct vulkan_device *vulkan_device(int unit); // opened for use, its record complete; NULL and an error
+struct vulkan_device *vulkan_opened(int unit); // the same before it is known how the chip rounds
 int vulkan_unit(const struct vulkan_device *d);
 const struct target *vulkan_target(int unit); // its record; NULL and an error
 
@@ -125,6 +128,8 @@ bool vulkan_is_done(struct vulkan_device *d, uint64_t value);
 // Calls run(data), which asks for something, and says how many ns of the device's own clock that took. False and an error.
 bool vulkan_time(struct vulkan_device *d, bool (*run)(void *data), void *data, double *ns);
 
+void vulkan_profile_end(void); // as of struct device
+
 // What was done since the process began.
 struct vulkan_counts {
     int64_t launches, barriers, submissions;
@@ -146,5 +151,8 @@ bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int co
                  struct vulkan_function **out);
 // Waits for the device, and releases all functions of one vulkan_load; NULL is none.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first);
+
+// vulkan_tile.c: completes the record of an open device by how the chip rounds, which is tried once. False and an error.
+bool vulkan_know_rounding(struct vulkan_device *d);
 
 #endif

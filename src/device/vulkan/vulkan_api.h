@@ -418,7 +418,7 @@ struct vk_make_queries {
     const void *next;
     uint32_t flags, type, count, statistics;
 };
-enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1, VK_QUERY_WAIT = 2 };
+enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
 
 // Functions --------------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,6 @@ enum {
     CHIPS = 32, // that the loader may find
     EXTENSIONS = 512,
     FAMILIES = 16,
-    DRIVER_NVIDIA = 4,
-    DRIVER_LLVMPIPE = 13,
     SUBGROUP_SHUFFLE = 1 << 4,
 };
 
@@ -219,7 +217,6 @@ static uint32_t find_matrices(const struct vulkan_device *d) {
     return dtypes;
 }
 
-// What is rounded exactly was tried: doc/vulkan.md.
 static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
                       const struct vk_properties12 *p12) {
     struct target_spirv *s = &d->unit.spirv;
@@ -231,9 +228,6 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
     s->has_small_bytes = d->features12.flag[VK_INT8];
     s->has_small_halves = d->features.flag[VK_INT16];
     s->has_shared_layout = d->shared_layout.has && d->shared_layout.has_bytes && d->shared_layout.has_halves;
-    s->has_exact_fma = p12->driver == DRIVER_NVIDIA;
-    s->has_exact_divide = p12->driver == DRIVER_LLVMPIPE;
-    s->has_exact_root = p12->driver == DRIVER_LLVMPIPE;
     static const zl_dtype floats[] = {ZL_FLOAT16, ZL_FLOAT32, ZL_FLOAT64};
     s->rounds = s->keeps_small = s->keeps_special = 0;
     for (size_t i = 0; i < COUNT(floats); i++) {
@@ -381,7 +375,7 @@ const struct vulkan_device *vulkan_chip(int unit) {
     return find_unit(unit);
 }
 
-struct vulkan_device *vulkan_device(int unit) {
+struct vulkan_device *vulkan_opened(int unit) {
     struct vulkan_device *d = find_unit(unit);
     if (!d)
         return NULL;
@@ -392,6 +386,11 @@ struct vulkan_device *vulkan_device(int unit) {
     bool ready = d->queue || make_device(d);
     lock_give(&open_lock);
     return ready ? d : NULL;
+}
+
+struct vulkan_device *vulkan_device(int unit) {
+    struct vulkan_device *d = vulkan_opened(unit);
+    return d && vulkan_know_rounding(d) ? d : NULL;
 }
 
 const struct target *vulkan_target(int unit) {

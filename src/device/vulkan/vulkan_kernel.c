@@ -194,7 +194,7 @@ void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *f
     bool had_error = zl_error();
     if (!first)
         return;
-    bool is_idle = vulkan_device(vulkan_unit(d)) && vulkan_wait(d, vulkan_point(d));
+    bool is_idle = vulkan_opened(vulkan_unit(d)) && vulkan_wait(d, vulkan_point(d));
     if (!is_idle && !had_error)
         zl_clear_error();
     for (int i = 0; i < count && is_idle; i++)

@@ -6,6 +6,7 @@
 
 #include "device/vulkan/vulkan.h"
 
+#include "device/profile.h"
 #include "render/spirv.h"
 
 #include <stdio.h>
@@ -18,6 +19,7 @@ enum {
     RING = 16 << 20,  // bytes of memory that the host writes and commands of a batch read
     PIECE = 4 << 20,  // that a copy moves at once, up or down
     BACK = 2 * PIECE, // bytes of memory that the host reads
+    TIMED = 256,      // launches whose times a profile waits for; with more, the host waits for the oldest
     DIRECT = 4096,    // bytes that the host reads from memory that it has no cache for
     STAGES = VK_STAGE_COMPUTE | VK_STAGE_COPY,
 };
@@ -53,6 +55,17 @@ static struct queue {
     struct vulkan_buffer ring, back;
     uint64_t ring_begin, ring_end; // what is in use; they only grow
     vk_handle clock;               // two timestamps
+    struct timed {
+        unsigned profile; // in which the clocks were compared
+        vk_handle clock;  // a timestamp before and one behind each launch, and the one that was compared
+        uint64_t base;
+        int64_t base_ns;
+        int first, count; // of a ring
+        struct {
+            uint32_t id;
+            uint64_t value;
+        } launch[TIMED];
+    } timed;
     struct vulkan_counts counts;
     char failure[256]; // of a batch that was not taken; told once
 } queues[VULKAN_DEVICES];
@@ -255,6 +268,99 @@ static bool take_ring(struct vulkan_device *d, struct queue *q, uint64_t bytes, 
     return begin(d, q);
 }
 
+// Times ------------------------------------------------------------------------------------------------------------
+
+static bool make_clock(struct vulkan_device *d, vk_handle *clock, uint32_t times) {
+    struct vk_make_queries make = {
+        .record = VK_RECORD_QUERY_POOL, .type = VK_QUERY_TIMESTAMP, .count = times};
+    if (!d->timestamp_ns)
+        return error_false(ZL_ERROR_DEVICE, "vulkan: the queue of %s has no clock", d->name);
+    return *clock ||
+           vulkan_check(d, d->api.vkCreateQueryPool(d->device, &make, NULL, clock), "vkCreateQueryPool");
+}
+
+// Under the lock, with a batch open, as those below. A time is taken when all before it is done.
+static void take_time(struct vulkan_device *d, struct queue *q, vk_handle clock, uint32_t which) {
+    barrier(d, q);
+    d->api.vkCmdResetQueryPool(current(q)->commands, clock, which, 1);
+    d->api.vkCmdWriteTimestamp(current(q)->commands, VK_STAGE_END, clock, which);
+}
+
+// Of commands that are done. False and an error: the device did not take them.
+static bool read_times(struct vulkan_device *d, vk_handle clock, uint32_t first, uint32_t count,
+                       uint64_t *out) {
+    int code = d->api.vkGetQueryPoolResults(d->device, clock, first, count, count * sizeof *out, out,
+                                            sizeof *out, VK_QUERY_64);
+    return code == VK_DONE || error_false(ZL_ERROR_DEVICE, "vulkan: vkGetQueryPoolResults gave %d", code);
+}
+
+static int64_t host_time(const struct vulkan_device *d, const struct timed *t, uint64_t time) {
+    return t->base_ns + (int64_t)((double)(int64_t)(time - t->base) * (double)d->timestamp_ns);
+}
+
+static void report_first(struct vulkan_device *d, struct queue *q) {
+    struct timed *t = &q->timed;
+    uint64_t time[2], value = t->launch[t->first].value;
+    if (value <= q->submitted && wait_for(d, q, value) &&
+        read_times(d, t->clock, 2 * (uint32_t)t->first, 2, time))
+        profile_add(&(struct profile_record){.kind = PROFILE_TIME,
+                                             .id = t->launch[t->first].id,
+                                             .begin = host_time(d, t, time[0]),
+                                             .end = host_time(d, t, time[1])},
+                    NULL);
+    t->first = (t->first + 1) % TIMED;
+    t->count--;
+}
+
+static bool compare_clocks(struct vulkan_device *d, struct queue *q) {
+    struct timed *t = &q->timed;
+    if (!make_clock(d, &t->clock, 2 * TIMED + 1) || !begin(d, q))
+        return false;
+    take_time(d, q, t->clock, 2 * TIMED);
+    if (!submit(d, q) || !wait_for(d, q, q->submitted) || !read_times(d, t->clock, 2 * TIMED, 1, &t->base))
+        return false;
+    t->base_ns = clock_ns();
+    t->profile = atomic_load(&profile_now);
+    return true;
+}
+
+// Whether a profile wants to know when the next launch runs. Before its batch is open.
+static bool is_timed(struct vulkan_device *d, struct queue *q) {
+    bool had_error = zl_error();
+    if (LIKELY(!profile_is_on()) || !profile_work.id)
+        return false;
+    bool good = q->timed.profile == atomic_load(&profile_now) || compare_clocks(d, q);
+    if (good && q->timed.count == TIMED)
+        report_first(d, q);
+    if (!good)
+        profile_say("vulkan: the driver does not tell when kernels ran: they are not in the table");
+    if (!had_error)
+        zl_clear_error();
+    return good;
+}
+
+static void take_end(struct vulkan_device *d, struct queue *q, uint32_t at) {
+    take_time(d, q, q->timed.clock, 2 * at + 1);
+    q->timed.launch[at].id = profile_work.id;
+    q->timed.launch[at].value = q->submitted + 1;
+    q->timed.count++;
+}
+
+void vulkan_profile_end(void) {
+    bool had_error = zl_error();
+    for (int unit = 0; unit < VULKAN_DEVICES; unit++) {
+        struct queue *q = &queues[unit];
+        struct vulkan_device *d = q->timed.count ? vulkan_opened(unit) : NULL;
+        lock_take(&q->lock);
+        bool is_there = d && submit(d, q);
+        while (is_there && q->timed.count)
+            report_first(d, q);
+        lock_give(&q->lock);
+    }
+    if (!had_error)
+        zl_clear_error();
+}
+
 // Launches ---------------------------------------------------------------------------------------------------------
 
 void vulkan_launch_begin(struct vulkan_launch *l, const struct vulkan_function *f, int64_t groups) {
@@ -361,6 +467,7 @@ static bool launch(struct vulkan_device *d, struct queue *q, const struct vulkan
     const struct vulkan_function *f = l->function;
     struct range range[VULKAN_BUFFERS];
     uint64_t at = 0;
+    bool timed = is_timed(d, q);
     if (!begin(d, q) || (is_in_ring && !take_ring(d, q, l->block_bytes, &at)))
         return false;
     vk_commands c = current(q)->commands;
@@ -377,7 +484,12 @@ static bool launch(struct vulkan_device *d, struct queue *q, const struct vulkan
     if (!bind_buffers(d, q, l, at))
         return false;
     uint32_t rows = (uint32_t)((l->groups + SPIRV_ROW - 1) / SPIRV_ROW);
+    uint32_t place = (uint32_t)(q->timed.first + q->timed.count) % TIMED;
+    if (timed)
+        take_time(d, q, q->timed.clock, 2 * place);
     d->api.vkCmdDispatch(c, (uint32_t)MIN_OF(l->groups, (int64_t)SPIRV_ROW), rows, 1);
+    if (timed)
+        take_end(d, q, place);
     q->counts.launches++;
     return end_command(d, q);
 }
@@ -542,40 +654,23 @@ struct vulkan_counts vulkan_counts(int unit) {
     return counts;
 }
 
-// Times ------------------------------------------------------------------------------------------------------------
-
-// Under the lock. A time is taken when all before it is done.
-static bool take_time(struct vulkan_device *d, struct queue *q, uint32_t which) {
-    struct vk_make_queries make = {.record = VK_RECORD_QUERY_POOL, .type = VK_QUERY_TIMESTAMP, .count = 2};
-    if (!d->timestamp_ns)
-        return error_false(ZL_ERROR_DEVICE, "vulkan: the queue of %s has no clock", d->name);
-    if (!q->clock &&
-        !vulkan_check(d, d->api.vkCreateQueryPool(d->device, &make, NULL, &q->clock), "vkCreateQueryPool"))
-        return false;
-    if (!begin(d, q))
-        return false;
-    barrier(d, q);
-    d->api.vkCmdResetQueryPool(current(q)->commands, q->clock, which, 1);
-    d->api.vkCmdWriteTimestamp(current(q)->commands, VK_STAGE_END, q->clock, which);
-    return end_command(d, q);
+static bool take_time_now(struct vulkan_device *d, struct queue *q, uint32_t which) {
+    lock_take(&q->lock);
+    bool good = begin(d, q);
+    if (good)
+        take_time(d, q, q->clock, which);
+    good = good && end_command(d, q);
+    lock_give(&q->lock);
+    return good;
 }
 
 bool vulkan_time(struct vulkan_device *d, bool (*run)(void *data), void *data, double *ns) {
     struct queue *q = queue_of(d);
     uint64_t time[2] = {0};
     lock_take(&q->time_lock);
-    lock_take(&q->lock);
-    bool good = take_time(d, q, 0);
-    lock_give(&q->lock);
-    good = good && run(data);
-    lock_take(&q->lock);
-    good = good && take_time(d, q, 1);
-    lock_give(&q->lock);
-    good = good && vulkan_wait(d, vulkan_point(d)) &&
-           vulkan_check(d,
-                        d->api.vkGetQueryPoolResults(d->device, q->clock, 0, 2, sizeof time, time,
-                                                     sizeof *time, VK_QUERY_64 | VK_QUERY_WAIT),
-                        "vkGetQueryPoolResults");
+    bool good = make_clock(d, &q->clock, 2) && take_time_now(d, q, 0) && run(data) &&
+                take_time_now(d, q, 1) && vulkan_wait(d, vulkan_point(d)) &&
+                read_times(d, q->clock, 0, 2, time);
     lock_give(&q->time_lock);
     *ns = (double)(time[1] - time[0]) * (double)d->timestamp_ns;
     return good;

@@ -3,6 +3,8 @@
 #include "device/group_kernel.h"
 #include "device/vulkan/vulkan.h"
 
+#include <stdio.h>
+
 struct compiled {
     struct group_kernel group;
     struct vulkan_device *device;
@@ -54,22 +56,23 @@ static bool build(struct compiled *c, const struct text *source) {
            kernel_code_use(&(struct kernel_code){c->device->identity, source, compile_words, load_code, c});
 }
 
-static struct compiled *compile_for(bool is_far, struct tile_kernel *kernel, struct text *source) {
+static struct compiled *compile_for(struct vulkan_device *d, bool is_far, struct tile_kernel *kernel,
+                                    struct text *source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    const struct target *target = NULL;
-    if ((c->device = vulkan_device(0)))
-        target = is_far ? &c->device->far.target : &c->device->unit.target;
-    if (target && (!target->far || (c->kernel = kernel_copy(kernel))) &&
-        render_kernel(source, kernel, target) && group_kernel_open(&c->group, kernel) && build(c, source))
+    const struct target *target = is_far ? &d->far.target : &d->unit.target;
+    c->device = d;
+    if ((!target->far || (c->kernel = kernel_copy(kernel))) && render_kernel(source, kernel, target) &&
+        group_kernel_open(&c->group, kernel) && build(c, source))
         return c;
     release(c);
     return NULL;
 }
 
 static void *compile(struct tile_kernel *kernel, struct text *source) {
-    return compile_for(false, kernel, source);
+    struct vulkan_device *d = vulkan_device(0);
+    return d ? compile_for(d, false, kernel, source) : NULL;
 }
 
 // For arguments of so many bytes: the kernel itself, or as it reaches them by addresses. NULL and an error.
@@ -80,7 +83,7 @@ static struct compiled *fitting(struct compiled *c, const struct group_sizes *si
         return c;
     lock_take(&lock);
     if (!c->far)
-        c->far = compile_for(true, c->kernel, &source);
+        c->far = compile_for(c->device, true, c->kernel, &source);
     c = c->far;
     lock_give(&lock);
     text_free(&source);
@@ -89,41 +92,34 @@ static struct compiled *fitting(struct compiled *c, const struct group_sizes *si
 
 // Running ----------------------------------------------------------------------------------------------------------
 
+static void *alloc(void *device, size_t bytes) {
+    return vulkan_alloc(device, bytes);
+}
+
+static bool copy_in(void *device, void *to, const void *from, size_t bytes) {
+    return vulkan_write(device, to, from, bytes);
+}
+
+static bool copy_out(void *device, void *to, const void *from, size_t bytes) {
+    return vulkan_read(device, to, from, bytes, UINT64_MAX);
+}
+
+static void free_memory(void *device, void *memory) {
+    vulkan_free(device, memory);
+}
+
+static const struct group_memory memory_calls = {alloc, copy_in, copy_out, free_memory};
+
 struct call {
+    struct group_call group;
     struct compiled *c;
-    struct vulkan_device *device;
-    struct group_sizes sizes;
-    void *const *address;
-    const int64_t *symbol;
-    void **memory; // of parameters that are buffers, of rooms, of the status where there is one
-    int memories;
     int repeats;
 };
 
-static bool is_value(const struct call *k, int i) {
-    return tile_is_by_value(&k->c->group.kernel->parameter[i]);
-}
-
-static bool make_memory(struct call *k) {
-    const struct group_kernel *g = &k->c->group;
-    int32_t status = 0;
+static void list_arguments(const struct group_call *k, struct vulkan_launch *l) {
+    const struct group_kernel *g = k->group;
     for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k, i) &&
-            (!(k->memory[i] = vulkan_alloc(k->device, (size_t)k->sizes.bytes[i])) ||
-             !vulkan_write(k->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
-            return false;
-    for (int i = 0; i < g->rooms; i++)
-        if (!(k->memory[g->parameters + i] = vulkan_alloc(k->device, (size_t)k->sizes.room[i])))
-            return false;
-    void **last = &k->memory[g->parameters + g->rooms];
-    return !g->has_status || ((*last = vulkan_alloc(k->device, sizeof status)) &&
-                              vulkan_write(k->device, *last, &status, sizeof status));
-}
-
-static void list_arguments(const struct call *k, struct vulkan_launch *l) {
-    const struct group_kernel *g = &k->c->group;
-    for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k, i))
+        if (!group_call_is_value(k, i))
             vulkan_launch_buffer(l, k->memory[i], (uint64_t)k->sizes.bytes[i],
                                  g->kernel->parameter[i].buffer->is_output);
     for (int i = 0; i < g->rooms; i++)
@@ -132,7 +128,7 @@ static void list_arguments(const struct call *k, struct vulkan_launch *l) {
         vulkan_launch_buffer(l, k->memory[g->parameters + g->rooms], sizeof(int32_t), true);
     vulkan_launch_block(l, k->device);
     for (int i = 0; i < g->parameters; i++)
-        if (is_value(k, i))
+        if (group_call_is_value(k, i))
             vulkan_launch_value(l, k->address[i], (size_t)k->sizes.bytes[i]);
     for (int i = 0; i < g->kernel->symbols; i++) {
         int32_t narrow = (int32_t)k->symbol[i];
@@ -147,57 +143,33 @@ static bool launch_all(void *data) {
     struct vulkan_launch l;
     for (int turn = 0; turn < k->repeats; turn++)
         for (int i = 0; i < k->c->group.launches; i++) {
-            vulkan_launch_begin(&l, k->c->function[i], k->sizes.groups[i]);
-            list_arguments(k, &l);
-            if (l.groups && !vulkan_launch(k->device, &l))
+            vulkan_launch_begin(&l, k->c->function[i], k->group.sizes.groups[i]);
+            list_arguments(&k->group, &l);
+            if (l.groups && !vulkan_launch(k->c->device, &l))
                 return false;
         }
     return true;
 }
 
-static bool read_results(const struct call *k) {
-    const struct group_kernel *g = &k->c->group;
-    int32_t status = 0;
-    for (int i = 0; i < g->parameters; i++)
-        if (!is_value(k, i) && g->kernel->parameter[i].buffer->is_output &&
-            !vulkan_read(k->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i], UINT64_MAX))
-            return false;
-    if (g->has_status &&
-        !vulkan_read(k->device, &status, k->memory[g->parameters + g->rooms], sizeof status, UINT64_MAX))
-        return false;
-    return !status || group_kernel_fail(g, status);
-}
-
-// Memory of a device that is lost stays with its driver.
-static void call_close(struct call *k) {
-    bool had_error = zl_error();
-    bool is_done = vulkan_wait(k->device, vulkan_point(k->device));
-    for (int i = 0; k->memory && is_done && i < k->memories; i++)
-        vulkan_free(k->device, k->memory[i]);
-    if (!had_error && !is_done)
-        zl_clear_error();
-    memory_free(k->memory);
-    group_sizes_close(&k->sizes);
-}
-
-// With seconds, the kernel runs once, and then so often that they are of one run.
+// With seconds, the kernel runs once, and then so often that they are of one run. Memory of a device that is lost stays with its driver.
 static bool run_timed(struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
-    struct call k = {.c = c, .device = vulkan_device(0), .address = address, .symbol = symbol, .repeats = 1};
+    struct vulkan_device *d = vulkan_opened(vulkan_unit(c->device));
+    struct call k = {{&c->group, &memory_calls, d, address, symbol}, c, 1};
     double ns = 0;
-    if (!k.device)
+    if (!d)
         return false;
-    k.memories = c->group.parameters + c->group.rooms + 1;
-    k.memory = memory_zero(sizeof *k.memory * (size_t)k.memories);
-    bool good = k.memory && group_sizes_open(&k.sizes, &c->group, symbol, address) &&
-                (k.c = fitting(c, &k.sizes)) && make_memory(&k) && launch_all(&k);
+    bool good = group_call_open(&k.group) && (k.c = fitting(c, &k.group.sizes)) && launch_all(&k);
     k.repeats = repeats;
     if (good && seconds) {
-        good = vulkan_time(k.device, launch_all, &k, &ns);
+        good = vulkan_time(d, launch_all, &k, &ns);
         *seconds = ns / 1e9 / MAX_OF(repeats, 1);
     }
-    good = good && read_results(&k);
-    call_close(&k);
+    good = good && group_call_read(&k.group);
+    bool had_error = zl_error(), is_done = vulkan_wait(d, vulkan_point(d));
+    if (!had_error && !is_done)
+        zl_clear_error();
+    group_call_close(&k.group, is_done);
     return good;
 }
 
@@ -208,6 +180,43 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
 static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
     return run_timed(compiled, address, symbol, repeats, seconds);
+}
+
+// Rounding ---------------------------------------------------------------------------------------------------------
+
+static bool run_once(struct tile_kernel *kernel, void *const *address, const int64_t *symbol, void *device) {
+    struct text words = {0};
+    struct compiled *c = compile_for(device, false, kernel, &words);
+    bool good = c && run(c, address, symbol);
+    if (c)
+        release(c);
+    text_free(&words);
+    return good;
+}
+
+static bool try_rounding(struct vulkan_device *d) {
+    const struct target_spirv *s = &d->unit.spirv;
+    struct kernel_trial trial = {d->identity, &d->unit.target, &d->unit.spirv, run_once, d};
+    if (!kernel_try_rounding(&trial))
+        return false;
+    d->far.spirv = d->unit.spirv;
+    d->far.spirv.is_far = true;
+    snprintf(d->whole_detail, sizeof d->whole_detail, "%s%s%s%s", d->detail,
+             s->is_inexact ? ", does not round to the nearest" : "",
+             s->flushes ? ", makes 0 of subnormal numbers" : "",
+             s->fma_flushes && !s->flushes ? ", its fma makes 0 of subnormal numbers" : "");
+    return true;
+}
+
+bool vulkan_know_rounding(struct vulkan_device *d) {
+    static struct lock lock;
+    if (LIKELY(atomic_load_explicit(&d->knows_rounding, memory_order_acquire)))
+        return true;
+    lock_take(&lock);
+    bool good = atomic_load(&d->knows_rounding) || try_rounding(d);
+    atomic_store_explicit(&d->knows_rounding, good, memory_order_release);
+    lock_give(&lock);
+    return good;
 }
 
 const struct kernel_driver kernel_driver_vulkan = {

@@ -1,0 +1,159 @@
+// host_room.c - page-locked memory for the host's copies of what units hold, which a unit then writes by itself.
+//
+// To pin pages costs more than most copies take, so rooms are kept when the last array in them is gone, by sizes that are powers of
+// two. All rooms together are bounded: beyond that those go that nobody used for longest, and if all are in use, or the driver
+// refuses, the copy lies in ordinary memory.
+//
+// The pages are the process's own and private: in a child of fork() they are a copy like all memory, and arrays keep their values there.
+
+#include "device/device.h"
+
+#include <sys/mman.h>
+
+enum { LEAST = 64 << 10, MOST = 8 << 20, ALL_MOST = 64 << 20 }; // bytes: of a copy, and of all rooms
+
+struct room {
+    struct room *next; // of those that nobody uses, which was used before it
+    const struct device *device;
+    int unit; // which pinned it; all units of the device write it
+    void *memory;
+    size_t bytes;
+};
+
+static struct lock lock; // guards all below
+ZL_AT_LOAD {
+    fork_guard(&lock);
+}
+
+static struct room *idle;
+static size_t held;  // by all rooms
+static bool refused; // by a driver: not asked again until the cache is cleared
+
+// Making and freeing -----------------------------------------------------------------------------------------------
+
+static void free_rooms(struct room *r) {
+    for (struct room *next; r; r = next) {
+        next = r->next;
+        if (!device_is_lost(r->device))
+            r->device->unpin(r->unit, r->memory);
+        munmap(r->memory, r->bytes);
+        memory_free(r);
+    }
+}
+
+// NULL without an error.
+static struct room *new_room(const struct device *d, int unit, size_t bytes) {
+    bool had_error = zl_error();
+    struct room *r = memory_zero(sizeof *r);
+    void *memory =
+        r ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    if (memory != MAP_FAILED && d->pin(unit, memory, bytes)) {
+        *r = (struct room){.device = d, .unit = unit, .memory = memory, .bytes = bytes};
+        return r;
+    }
+    if (memory != MAP_FAILED)
+        munmap(memory, bytes);
+    memory_free(r);
+    if (!had_error)
+        zl_clear_error();
+    return NULL;
+}
+
+// The cache --------------------------------------------------------------------------------------------------------
+
+// Under the lock. The link to the latest idle room of a device and size; to NULL: there is none.
+static struct room **find(const struct device *d, size_t bytes) {
+    struct room **link = &idle;
+    while (*link && ((*link)->device != d || (*link)->bytes != bytes))
+        link = &(*link)->next;
+    return link;
+}
+
+// Under the lock. Takes the oldest idle rooms away until another of so many bytes may be made; false: too much is in use.
+static bool make_way(size_t bytes, struct room **gone) {
+    while (held + bytes > ALL_MOST && idle) {
+        struct room **last = &idle;
+        while ((*last)->next)
+            last = &(*last)->next;
+        held -= (*last)->bytes;
+        allocator_keep(-(int64_t)(*last)->bytes, false);
+        (*last)->next = *gone;
+        *gone = *last;
+        *last = NULL;
+    }
+    return held + bytes <= ALL_MOST;
+}
+
+static void note_refusal(size_t bytes) {
+    lock_take(&lock);
+    held -= bytes;
+    refused = true;
+    lock_give(&lock);
+}
+
+static struct room *take(const struct device *d, int unit, size_t bytes) {
+    struct room *gone = NULL;
+    lock_take(&lock);
+    struct room **link = find(d, bytes), *r = *link;
+    bool makes = !r && !refused && make_way(bytes, &gone);
+    if (r) {
+        *link = r->next;
+        allocator_keep(-(int64_t)bytes, false);
+    }
+    held += makes ? bytes : 0;
+    lock_give(&lock);
+    free_rooms(gone);
+    if (makes && !(r = new_room(d, unit, bytes)))
+        note_refusal(bytes);
+    return r;
+}
+
+struct room *device_room_take(const struct device *d, int unit, size_t bytes) {
+    size_t size = LEAST;
+    if (!d->pin || bytes < LEAST || bytes > MOST)
+        return NULL;
+    while (size < bytes)
+        size *= 2;
+    bool had_error = zl_error();
+    if (!allocator_count((int64_t)size, false)) {
+        if (!had_error)
+            zl_clear_error(); // ordinary memory, of which less is needed, may be within the limit
+        return NULL;
+    }
+    struct room *r = take(d, unit, size);
+    if (!r)
+        allocator_count(-(int64_t)size, false);
+    return r;
+}
+
+void *device_room_memory(const struct room *r) {
+    return r->memory;
+}
+
+void device_room_give(void *room) {
+    struct room *r = room;
+    allocator_count(-(int64_t)r->bytes, false);
+    lock_take(&lock);
+    bool keeps = allocator_keep((int64_t)r->bytes, false);
+    r->next = keeps ? idle : NULL;
+    if (keeps)
+        idle = r;
+    else
+        held -= r->bytes;
+    lock_give(&lock);
+    if (!keeps)
+        free_rooms(r);
+}
+
+void device_rooms_clear(void) {
+    lock_take(&lock);
+    struct room *all = idle;
+    for (struct room *r = all; r; r = r->next) {
+        held -= r->bytes;
+        allocator_keep(-(int64_t)r->bytes, false);
+    }
+    idle = NULL;
+    refused = false;
+    lock_give(&lock);
+    free_rooms(all);
+}
