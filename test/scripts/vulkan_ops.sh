@@ -26,8 +26,16 @@ add env ZL_NO_FALLBACK=1 "$build/test" --brief "${jobs[@]}" "${except[@]}" op/
 add env ZL_LOG=info "$build/test" --brief "${jobs[@]}" --except large_matrices "${lacks[@]}"
 fell_back() { sed -n 's/^.*: \([a-z_]* of [a-z0-9]*\) falls back to the CPU.*/\1/p' "$1" | sort | uniq -c; }
 fell_back "$tmp/log"
+# shellcheck disable=SC2317 # check calls it
 others() { fell_back "$1" | grep -vE ' (cholesky|eig|eigh|fft|inverse|lu|qr|svd|cpu_kernel|cuda_kernel) of | (matmul|conv) of complex64'; }
 check "nothing else falls back" exits 1 others "$tmp/log"
+
+# What stopped other ports, by name. To Python, a chip that is the host's CPU is no GPU.
+if python=$(tool/python.sh "$build" numpy 2>"$tmp/why"); then
+    add env PYTHONPATH="$build/python" VK_DRIVER_FILES="$build/fake/vulkan.json" FAKE_VULKAN=gpu "$python" test/python/run.py test_native.py
+else
+    skip "test_native.py" "$(tail -n 1 "$tmp/why")"
+fi
 
 # Every message of the validation layer, which looks at the order of commands too, is a failure.
 layer=/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
