@@ -32,7 +32,9 @@ check "nothing else falls back" exits 1 others
 
 # What stopped other ports, by name. To Python, a chip that is the host's CPU is no GPU.
 if python=$(tool/python.sh "$build" numpy 2>"$tmp/why"); then
-    add env PYTHONPATH="$build/python" VK_DRIVER_FILES="$build/fake/vulkan.json" FAKE_VULKAN=gpu "$python" test/python/run.py test_native.py
+    for told in gpu gpu,discrete,late; do
+        add env PYTHONPATH="$build/python" VK_DRIVER_FILES="$build/fake/vulkan.json" FAKE_VULKAN=$told "$python" test/python/run.py test_native.py
+    done
 else
     skip "test_native.py" "$(tail -n 1 "$tmp/why")"
 fi
