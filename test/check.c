@@ -114,6 +114,12 @@ void test_note(const char *format, ...) {
 bool test_quick(void) {
     return test_state.quick;
 }
+bool test_brief(void) {
+    return test_state.brief;
+}
+bool test_samples(int n) {
+    return !test_state.brief || test_between(1, n) == 1;
+}
 bool test_long(void) {
     return test_state.is_long;
 }

@@ -1,4 +1,4 @@
-// runner.c - runs the tests: build/test [--quick] [--long] [--seed N] [--on HOW] [--jobs N] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [--quick] [--brief] [--long] [--seed N] [--on HOW] [--jobs N] [--list] [-v] [--no-fork] [word...]
 //
 // The tests run in one child process, or in as many as --jobs says, each of which takes the next file of tests when it is done with one.
 // When a child crashes or hangs, the test that it was in has failed, and a new child goes on with the rest of that file. Results are in
@@ -25,7 +25,7 @@
 
 enum result { NOT_RUN, PASSED, FAILED, SKIPPED };
 
-enum { TESTS_MOST = 20000, JOBS_MOST = 16, PATH_BYTES = 600 };
+enum { TESTS_MOST = 20000, JOBS_MOST = 16, EXCEPT_MOST = 32, PATH_BYTES = 600 };
 
 // A child, as the parent sees it.
 struct job {
@@ -60,7 +60,8 @@ static struct options {
     bool list, verbose, no_fork;
     double timeout; // seconds that one test may take
     int jobs;
-    const char *except; // tests with this word are left out; NULL: none
+    const char *except[EXCEPT_MOST]; // tests with one of these words are left out
+    int except_count;
     const char *
         on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the CPU, or where ZL_DEVICE says
     char **words;
@@ -103,8 +104,9 @@ static bool has_word(const struct test *test, const char *word) {
 }
 
 static bool is_wanted(const struct test *test) {
-    if (options.except && has_word(test, options.except))
-        return false;
+    for (int i = 0; i < options.except_count; i++)
+        if (has_word(test, options.except[i]))
+            return false;
     for (int i = 0; i < options.word_count; i++)
         if (has_word(test, options.words[i]))
             return true;
@@ -437,9 +439,10 @@ static const char usage[] =
     "Runs the tests whose name, as \"unit/graph:add_broadcasts\", contains one of "
     "the words; all without words.\n"
     "  --quick      seeded samples instead of whole ranges\n"
+    "  --brief      the same, and few cases of what takes long on a slow device\n"
     "  --long       the largest sizes and all values\n"
     "  --seed N     another start for the random numbers (default 1)\n"
-    "  --except W   leave out the tests whose name contains W\n"
+    "  --except W   leave out the tests whose name contains W; may be given several times\n"
     "  --on HOW     run kernels of ops by the `interpreter`, or as compiled for the target "
     "`c`\n"
     "  --jobs N     that many processes, each of which takes one file of tests after the other (default 1)\n"
@@ -456,6 +459,8 @@ static bool parse(int argc, char **argv) {
         bool has_value = i + 1 < argc;
         if (!strcmp(arg, "--quick"))
             test_state.quick = true;
+        else if (!strcmp(arg, "--brief"))
+            test_state.quick = test_state.brief = true;
         else if (!strcmp(arg, "--long"))
             test_state.is_long = true;
         else if (!strcmp(arg, "--list"))
@@ -466,8 +471,8 @@ static bool parse(int argc, char **argv) {
             options.verbose = true;
         else if (!strcmp(arg, "--seed") && has_value)
             test_state.seed = strtoull(argv[++i], NULL, 0);
-        else if (!strcmp(arg, "--except") && has_value)
-            options.except = argv[++i];
+        else if (!strcmp(arg, "--except") && has_value && options.except_count < EXCEPT_MOST)
+            options.except[options.except_count++] = argv[++i];
         else if (!strcmp(arg, "--on") && has_value && desk_stream(argv[i + 1]))
             options.on = argv[++i];
         else if (!strcmp(arg, "--jobs") && has_value && atoi(argv[i + 1]) > 0)
@@ -517,7 +522,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("seed %llu%s\n", (unsigned long long)test_state.seed,
-           test_state.quick     ? ", quick"
+           test_state.brief     ? ", brief"
+           : test_state.quick   ? ", quick"
            : test_state.is_long ? ", long"
                                 : "");
     if (options.no_fork) {

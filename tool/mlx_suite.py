@@ -5,8 +5,8 @@ TESTS is the folder python/tests of a copy of MLX's repository, outside ours. Th
 mlx (mlx.nn and its neighbours come from there); torch and ml_dtypes are used where a test asks for them. One process
 a file; a test that crashes or takes longer than a limit ends its process, is counted, and the rest of the file goes on.
 With file names only those run, and nothing is written. With DEVICE=gpu the tests' default device is that one; then too
-nothing is written, and the exit status says whether as many tests pass as doc/compatibility.md has of the CPU. MLX_SUITE_JOBS
-files run at once. For a machine without pytest or mlx, name folders that hold copies of their Python files in PYTHONPATH.
+nothing is written, calls that fell back to the CPU are counted per op, and the exit status says whether as many tests pass as
+doc/compatibility.md has of the CPU, and nothing fell back but what tool/may_fall_back.txt names. MLX_SUITE_JOBS files run at once. For a machine without pytest or mlx, name folders that hold copies of their Python files in PYTHONPATH.
 """
 
 import collections
@@ -71,7 +71,7 @@ def run_inside(file, events):
     import pytest
     import zellige.mlx
     zellige.mlx.install()
-    return pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-W", "ignore", file], plugins=[Recorder(events)])
+    return pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "--capture=no", "-W", "ignore", file], plugins=[Recorder(events)])
 
 
 # Outside ----------------------------------------------------------------------------------------------------------------
@@ -102,6 +102,8 @@ def run_file(file, build, folder):
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), HF_HUB_OFFLINE="1")
     if not DEVICE:
         env.setdefault("ZL_DEVICE", "cpu")  # the page is about the CPU, also when it is written on a machine with a GPU
+    else:
+        env["ZL_LOG"] = "info"  # which names what falls back
     with open(os.path.join(folder, pathlib.Path(file).stem + ".log"), "a") as log:
         for _ in range(100):
             code = subprocess.run([sys.executable, str(HERE), "--inside", file, events], env=env, cwd=folder, stdout=log,
@@ -113,6 +115,19 @@ def run_file(file, build, folder):
             with open(events, "a") as out:
                 out.writelines(json.dumps({"test": name, "state": "crashed", "why": why}) + "\n" for name in ended)
     return states(read_events(events))
+
+
+def fell_back(folder):
+    """Calls that plans placed on the CPU, by op and dtype, most frequent first."""
+    count = collections.Counter()
+    for log in pathlib.Path(folder).glob("*.log"):
+        count.update(re.findall(r"info: (\w+ of \w+) falls back to the CPU", log.read_text(errors="replace")))
+    return count.most_common()
+
+
+def may_fall_back(call):
+    rows = (HERE.parent / "may_fall_back.txt").read_text().splitlines()
+    return any(re.search(row, call) for row in rows)
 
 
 def commit_of(tests):
@@ -160,7 +175,7 @@ def run_files(tests, files, build):
         for name, job in running.items():
             all_results[name] = job.result()
             show(name, all_results[name])
-    return all_results
+        return all_results, fell_back(folder)
 
 
 def main():
@@ -172,7 +187,7 @@ def main():
     tests, build, chosen = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
     files = chosen or sorted(name for name in os.listdir(tests) if name.startswith("test_") and name.endswith(".py")
                              and name not in LEFT_OUT)
-    all_results = run_files(tests, files, build)
+    all_results, fallbacks = run_files(tests, files, build)
     if not chosen and not DEVICE:
         beside = PAGE.with_suffix(".new")
         beside.write_text(page(tests, all_results))
@@ -180,11 +195,13 @@ def main():
         print(f"wrote {PAGE.relative_to(HERE.parent.parent)}")
     total = collections.Counter(state for results in all_results.values() for state, _ in results.values())
     print(f"{total['passed']} passed, {total['failed'] + total['crashed']} failed, {total['skipped']} skipped")
+    for call, count in fallbacks if DEVICE else []:
+        print(f"fell back: {call}, {count} times" + ("" if may_fall_back(call) else ", which is a failure"))
     if not DEVICE or chosen:
         return 0
     wanted = int(re.search(r"^- (\d+) pass,", PAGE.read_text(), re.M).group(1))
     print(f"the CPU passes {wanted}")
-    return int(total["passed"] < wanted)
+    return int(total["passed"] < wanted or not all(may_fall_back(call) for call, _ in fallbacks))
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ matrix() { # TEST-OPTION...
         part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 # LLVM, in PoCL, replaces that stack
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
-            build-tsan/test "${jobs[@]}" --quick thread stream eval pool
+            build-tsan/test "${jobs[@]}" --quick thread stream eval pool device/test_vulkan
     part "test/scripts/cpu_models.sh" test/scripts/cpu_models.sh build
     wait "$emulated" || status=$?
     emulated=

@@ -4,10 +4,14 @@
 
 static const char *const function = "zl_gather_mm";
 
-// in: a (A, m, k), b (B, k, n), indices of both.
+// in: a (A, m, k), b (B, k, n), indices of both, which get one dtype.
 static zl_array gather_mm(const zl_array *in) {
-    zl_array a = in[0], b = in[1], at[2];
-    if (!op_broadcast(function, 2, in + 2, at))
+    zl_array a = in[0], b = in[1], lhs = in[2], rhs = in[3], at[2];
+    if (lhs && rhs && lhs->dtype != rhs->dtype) {
+        lhs = zl_astype(lhs, ZL_INT64);
+        rhs = zl_astype(rhs, ZL_INT64);
+    }
+    if (!lhs || !rhs || !op_broadcast(function, 2, (zl_array[]){lhs, rhs}, at))
         return NULL;
     int ndim = at[0]->ndim;
     OP_ROOM(int64_t, dim, ndim + 2);

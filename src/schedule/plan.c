@@ -93,6 +93,9 @@ static const struct device *place(const struct call *c, zl_stream s, bool counts
         return error_set(ZL_ERROR_DEVICE, "%s: the %s device cannot run it, and ZL_NO_FALLBACK is set", c->op->name,
                          s->device->name);
     counter_add(COUNTER_FALLBACKS, counts);
+    if (counts)
+        log_line(ZL_LOG_INFO, "%s of %s falls back to the CPU: the %s device cannot run it", c->op->name,
+                 zl_dtype_name((zl_dtype)(c->inputs ? c->in[0] : call_first(c))->dtype), s->device->name);
     return device_find("cpu", &units);
 }
 

@@ -45,6 +45,28 @@ static zl_array put_along(void *data) {
                              values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
 }
 
+// Indices that are numbers, which no memory holds.
+static zl_array by_numbers(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array x = values(ZL_SHAPE(6, 20), dtype, 1), at = zl_scalar_int(2);
+    zl_array row = zl_take(x, zl_scalar_int(-1), 0);
+    zl_array cell = zl_gather(x, (zl_array[]){at, zl_scalar_int(5)}, 2, ZL_AXES(0, 1), ZL_SHAPE(1, 1));
+    zl_array put = zl_scatter_add(x, (zl_array[]){at}, 1, zl_reshape(row, ZL_SHAPE(1, 20)), ZL_AXES(0));
+    return zl_concatenate((zl_array[]){row, zl_flatten(cell, 0, -1), zl_flatten(put, 0, -1)}, 3, 0);
+}
+
+static void check_numbers(void) {
+    static zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT64, ZL_BOOL, ZL_BFLOAT16};
+    int64_t before = zl_counter("fallbacks");
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        agree("indices that are numbers", by_numbers, &dtypes[i], 0);
+    CHECK_EQ_INT(zl_counter("fallbacks"), before);
+}
+
+TEST(numbers_are_indices_on_devices) {
+    on_devices(check_numbers);
+}
+
 enum { ROWS = 60, COLUMNS = 40, ENTRIES = 120, LEFT_OVER = 3 };
 
 // Row i has i % 5 entries; some behind them are in none. in: values, and a vector or a matrix.

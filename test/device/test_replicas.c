@@ -263,6 +263,23 @@ TEST(waiting_for_a_device) {
     zl_scope_end(scope);
 }
 
+static void hear(zl_log_level level, const char *line, void *context) {
+    (void)level;
+    strcpy(context, strlen(line) < 200 ? line : "");
+}
+
+TEST(fallbacks_are_logged) {
+    char heard[200] = "";
+    zl_scope scope = zl_scope_begin_on(on_apart());
+    zl_set_log_level(ZL_LOG_INFO);
+    zl_set_log(hear, heard);
+    CHECK(zl_eval(zl_sinh(numbers(10, 0))));
+    CHECK_STR(heard, "sinh of float32 falls back to the CPU: the apart device cannot run it");
+    zl_set_log(NULL, NULL);
+    zl_set_log_level(ZL_LOG_WARN);
+    zl_scope_end(scope);
+}
+
 TEST(no_fallback_is_an_error) {
     zl_scope scope = zl_scope_begin_on(on_apart());
     test_setenv("ZL_NO_FALLBACK", "1");

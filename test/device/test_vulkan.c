@@ -412,7 +412,8 @@ static const char *lacks_layer(void) {
 TEST(valid_by_the_layer) {
     if (lacks_layer())
         SKIP(lacks_layer());
-    char *output = validate("device/test_vulkan:vulkan_ device/test_group_tile:groups_are_timed");
+    char *output = validate("device/test_vulkan:vulkan_ device/test_group_tile:groups_are_timed "
+                            "device/test_vulkan_steady:random_programs");
     if (!CHECK(output && !strstr(output, "Validation")))
         test_note("%s", output);
     memory_free(output);
@@ -542,6 +543,7 @@ TEST(behind_other_drivers) {
     for (size_t i = 0; i < COUNT(told); i++) {
         run_under_fake(told[i], "device/test_vulkan:vulkan_");
         run_under_fake(told[i], "device/test_vulkan_fake");
+        run_under_fake(told[i], "--quick --except another_process device/test_vulkan_steady");
     }
 }
 

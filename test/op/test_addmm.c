@@ -34,6 +34,8 @@ static void check_sum(zl_array c, zl_array a, zl_array b) {
     REQUIRE(known(c));
     static const double factors[][2] = {{1, 1}, {0.5, 2}, {-0.25, 1}, {2, 0}};
     for (size_t i = 0; i < COUNT(factors); i++) {
+        if (!test_samples(40))
+            continue;
         zl_array y = zl_addmm(c, a, b, factors[i][0], factors[i][1]);
         zl_array want = wanted(c, a, b, factors[i][0], factors[i][1]);
         if (!CHECK(zl_item(zl_array_equal(y, want, false)) == 1 && zl_dtype_of(y) == zl_dtype_of(a)))

@@ -143,25 +143,27 @@ TEST(attention_by_blocks) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int mask = NO_MASK; mask < MASKS; mask++)
             for (int sinks = 0; sinks < 2; sinks++)
-                ZL_SCOPE {
-                    struct attended c = sizes[i];
-                    c.mask = (enum mask)mask;
-                    c.sinks = sinks;
-                    check_case(&c, i == 1 || i == 4 || (i == 7 && !test_quick()));
-                }
+                if (test_samples(40))
+                    ZL_SCOPE {
+                        struct attended c = sizes[i];
+                        c.mask = (enum mask)mask;
+                        c.sinks = sinks;
+                        check_case(&c, i == 1 || i == 4 || (i == 7 && !test_quick()));
+                    }
 }
 
 // One block of queries and two of keys: little enough for kernels that an interpreter runs.
 TEST(attention_of_few_keys) {
     for (int mask = NO_MASK; mask < MASKS; mask++)
         for (int sinks = 0; sinks < 2; sinks++)
-            ZL_SCOPE {
-                struct attended c = {1, 2, 1, 3, 35, 5, 34, (enum mask)mask, sinks};
-                zl_array in[INPUTS];
-                make_inputs(&c, in);
-                compare(gradient, "gradient", &c, in, ZL_FLOAT32, 2e-4);
-                compare(value, "value of bfloat16", &c, in, ZL_BFLOAT16, 3e-2);
-            }
+            if (test_samples(5))
+                ZL_SCOPE {
+                    struct attended c = {1, 2, 1, 3, 35, 5, 34, (enum mask)mask, sinks};
+                    zl_array in[INPUTS];
+                    make_inputs(&c, in);
+                    compare(gradient, "gradient", &c, in, ZL_FLOAT32, 2e-4);
+                    compare(value, "value of bfloat16", &c, in, ZL_BFLOAT16, 3e-2);
+                }
 }
 
 // What matrix instructions compute where a device has them: f16 and bf16, heads of a multiple of 16 elements.
@@ -220,11 +222,12 @@ TEST(attention_of_small_and_large_scores) {
     zl_array fewer = zl_slice(v, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(1, 1, 130, 9), ZL_SHAPE(1, 1, 1, 1));
     for (size_t i = 0; i < COUNT(scales); i++)
         for (size_t j = 0; j < COUNT(magnitudes); j++)
-            ZL_SCOPE {
-                check_scale(scales[i], magnitudes[j], NULL, q, k, v);
-                check_scale(scales[i], magnitudes[j], "causal", q, k, v);
-                check_scale(scales[i], magnitudes[j], "causal", k, q, fewer); // the first query sees none
-            }
+            if (test_samples(10))
+                ZL_SCOPE {
+                    check_scale(scales[i], magnitudes[j], NULL, q, k, v);
+                    check_scale(scales[i], magnitudes[j], "causal", q, k, v);
+                    check_scale(scales[i], magnitudes[j], "causal", k, q, fewer); // the first query sees none
+                }
 }
 
 // A key that is no number spoils every query that sees it, and no other.
@@ -255,20 +258,21 @@ TEST(attention_of_extreme_scales) {
 // A few queries, of heads that share keys: devices with matrix instructions split the keys. Gradients read the state that it keeps.
 TEST(attention_of_few_queries) {
     static const struct attended cases[] = {
-        {1, 4, 2, 1, 70, 16, 16, NO_MASK, false}, {2, 3, 1, 3, 67, 16, 16, CAUSAL, true},
-        {1, 2, 2, 16, 65, 16, 16, BOOLS, false},  {1, 4, 1, 2, 120, 16, 32, NUMBERS, true},
-        {1, 1, 1, 1, 1, 16, 16, CAUSAL, false},   {1, 4, 1, 12, 100, 32, 16, CAUSAL, true},
+        {1, 4, 2, 1, 70, 16, 16, NO_MASK, false},  {2, 3, 1, 3, 67, 16, 16, CAUSAL, true},
+        {1, 2, 2, 16, 65, 16, 16, BOOLS, false},   {1, 4, 1, 2, 120, 16, 32, NUMBERS, true},
+        {1, 1, 1, 1, 1, 16, 16, CAUSAL, false},    {1, 4, 1, 12, 100, 32, 16, CAUSAL, true},
         {1, 4, 2, 16, 80, 16, 16, NUMBERS, false},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        ZL_SCOPE {
-            zl_array in[INPUTS];
-            make_inputs(&cases[i], in);
-            compare(value, "value", &cases[i], in, ZL_FLOAT32, 1e-5);
-            compare(value, "value of float16", &cases[i], in, ZL_FLOAT16, 4e-3);
-            compare(value, "value of bfloat16", &cases[i], in, ZL_BFLOAT16, 3e-2);
-            compare(gradient, "gradient", &cases[i], in, ZL_FLOAT32, 2e-4);
-        }
+        if (test_samples(3))
+            ZL_SCOPE {
+                zl_array in[INPUTS];
+                make_inputs(&cases[i], in);
+                compare(value, "value", &cases[i], in, ZL_FLOAT32, 1e-5);
+                compare(value, "value of float16", &cases[i], in, ZL_FLOAT16, 4e-3);
+                compare(value, "value of bfloat16", &cases[i], in, ZL_BFLOAT16, 3e-2);
+                compare(gradient, "gradient", &cases[i], in, ZL_FLOAT32, 2e-4);
+            }
 }
 
 // Keys and values that lie in a larger array, from its beginning or from later on, give the same bits as copies of them.
@@ -292,22 +296,23 @@ TEST(attention_of_few_queries_over_parts) {
 
 // Neither pass has a matrix of all scores, whatever the mask.
 TEST(attention_keeps_no_scores) {
-    const int64_t count = 1500;
+    const int64_t count = test_brief() ? 400 : 1500;
     for (int mask = NO_MASK; mask < MASKS; mask++)
-        ZL_SCOPE {
-            zl_array in[] = {op_test_random(ZL_SHAPE(1, 2, count, 1), ZL_FLOAT32, -1, 1),
-                             op_test_random(ZL_SHAPE(1, 1, count, 1), ZL_FLOAT32, -1, 1),
-                             op_test_random(ZL_SHAPE(1, 1, count, 2), ZL_FLOAT32, -1, 1),
-                             op_test_random(ZL_SHAPE(2, 1, count), ZL_FLOAT32, -1, 1),
-                             NULL,
-                             zl_scalar(1)};
-            zl_array grads[3];
-            size_t before = zl_get_active_memory();
-            zl_reset_peak_memory();
-            zl_array sum = zl_sum(attend(&(struct attended){.mask = (enum mask)mask}, in));
-            REQUIRE(zl_grad(sum, 3, in, grads) && zl_eval_all(3, grads));
-            CHECK(zl_get_peak_memory() - before < (size_t)(count * count));
-        }
+        if (test_samples(3))
+            ZL_SCOPE {
+                zl_array in[] = {op_test_random(ZL_SHAPE(1, 2, count, 1), ZL_FLOAT32, -1, 1),
+                                 op_test_random(ZL_SHAPE(1, 1, count, 1), ZL_FLOAT32, -1, 1),
+                                 op_test_random(ZL_SHAPE(1, 1, count, 2), ZL_FLOAT32, -1, 1),
+                                 op_test_random(ZL_SHAPE(2, 1, count), ZL_FLOAT32, -1, 1),
+                                 NULL,
+                                 zl_scalar(1)};
+                zl_array grads[3];
+                size_t before = zl_get_active_memory();
+                zl_reset_peak_memory();
+                zl_array sum = zl_sum(attend(&(struct attended){.mask = (enum mask)mask}, in));
+                REQUIRE(zl_grad(sum, 3, in, grads) && zl_eval_all(3, grads));
+                CHECK(zl_get_peak_memory() - before < (size_t)(count * count));
+            }
 }
 
 // Queries, keys and values whose axes lie in another order, or that are stretched, are read where they are.
@@ -353,8 +358,9 @@ static void check_layout(zl_dtype dtype, const char *mode, int64_t shared) {
 TEST(attention_lies_as_its_inputs) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < 6; i++)
-        ZL_SCOPE
-            check_layout(dtypes[i % 3], i % 2 ? "causal" : NULL, 1 + i / 3);
+        if (test_samples(6))
+            ZL_SCOPE
+                check_layout(dtypes[i % 3], i % 2 ? "causal" : NULL, 1 + i / 3);
 }
 
 // Contiguous elements that begin after the first one of their memory.

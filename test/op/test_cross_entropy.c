@@ -41,11 +41,12 @@ static void check_losses(zl_dtype dtype, int64_t classes, double spread) {
 TEST(cross_entropy_is_its_formula) {
     static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        ZL_SCOPE {
-            check_losses(dtypes[i], 1, 3);
-            check_losses(dtypes[i], CLASSES, 3);
-            check_losses(dtypes[i], 800, 80);
-        }
+        if (test_samples(3))
+            ZL_SCOPE {
+                check_losses(dtypes[i], 1, 3);
+                check_losses(dtypes[i], CLASSES, 3);
+                check_losses(dtypes[i], 800, 80);
+            }
 }
 
 // A line of more than one tile, rising or falling: the largest so far changes, or does not.
@@ -76,7 +77,8 @@ TEST(cross_entropy_of_large_numbers) {
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         ZL_SCOPE {
             zl_array x = zl_from_f32((float[]){common[i] + 2, common[i] - 1}, ZL_SHAPE(1, 2));
-            CHECK_NEAR(zl_item(zl_fast_cross_entropy(x, zl_zeros(ZL_SHAPE(1), ZL_INT32))), log1p(exp(-3)), 1e-6);
+            CHECK_NEAR(zl_item(zl_fast_cross_entropy(x, zl_zeros(ZL_SHAPE(1), ZL_INT32))), log1p(exp(-3)),
+                       1e-6);
         }
 }
 

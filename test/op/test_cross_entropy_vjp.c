@@ -42,9 +42,10 @@ TEST(cross_entropy_gradient_is_its_formula) {
     static const int64_t classes[] = {1, 7, 16, 2056};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         for (size_t k = 0; k < sizeof classes / sizeof *classes; k++)
-            ZL_SCOPE {
-                check_gradient(classes[k], dtypes[i]);
-            }
+            if (test_samples(5))
+                ZL_SCOPE {
+                    check_gradient(classes[k], dtypes[i]);
+                }
 }
 
 // Logits are read as what they were widened from, and their gradient is written like that.

@@ -160,6 +160,8 @@ TEST(fp8_rounds_to_the_nearest) {
 
 static void check_product(const struct matrix *m, zl_shape shape, bool transpose, zl_dtype dtype,
                           double bound) {
+    if (!test_samples(4))
+        return;
     zl_array x = op_test_random(shape, dtype, -1, 1), w = whole(m, ZL_FLOAT64);
     zl_array expected = zl_matmul(zl_astype(x, ZL_FLOAT64), transpose ? zl_matrix_transpose(w) : w);
     check_near(product(x, m, transpose), zl_astype(expected, dtype), bound);
@@ -168,15 +170,16 @@ static void check_product(const struct matrix *m, zl_shape shape, bool transpose
 TEST(quantized_products) {
     for (size_t g = 0; g < COUNT(groups); g++)
         for (size_t b = 0; b < COUNT(bit_counts); b++)
-            ZL_SCOPE {
-                struct matrix m = quantize(op_test_random(ZL_SHAPE(7, 128), ZL_FLOAT32, -1, 1), groups[g],
-                                           bit_counts[b], NULL);
-                check_product(&m, ZL_SHAPE(1, 128), true, ZL_FLOAT32, 1e-4);
-                check_product(&m, ZL_SHAPE(5, 128), true, ZL_FLOAT32, 1e-4);
-                check_product(&m, ZL_SHAPE(128), true, ZL_FLOAT64, 1e-5);
-                check_product(&m, ZL_SHAPE(1, 7), false, ZL_FLOAT32, 1e-4);
-                check_product(&m, ZL_SHAPE(2, 3, 7), false, ZL_FLOAT64, 1e-5);
-            }
+            if (test_samples(4))
+                ZL_SCOPE {
+                    struct matrix m = quantize(op_test_random(ZL_SHAPE(7, 128), ZL_FLOAT32, -1, 1), groups[g],
+                                               bit_counts[b], NULL);
+                    check_product(&m, ZL_SHAPE(1, 128), true, ZL_FLOAT32, 1e-4);
+                    check_product(&m, ZL_SHAPE(5, 128), true, ZL_FLOAT32, 1e-4);
+                    check_product(&m, ZL_SHAPE(128), true, ZL_FLOAT64, 1e-5);
+                    check_product(&m, ZL_SHAPE(1, 7), false, ZL_FLOAT32, 1e-4);
+                    check_product(&m, ZL_SHAPE(2, 3, 7), false, ZL_FLOAT64, 1e-5);
+                }
 }
 
 // Rows that are multiplied as whole numbers: as exact as float32, whatever their size, and with numbers that are not finite.
@@ -233,14 +236,15 @@ TEST(quantized_products_keep_their_bounds) {
     for (size_t kind = 0; kind < COUNT(bounds); kind++)
         for (size_t g = 0; g < COUNT(groups); g++)
             for (size_t b = 0; b < COUNT(bit_counts); b++)
-                ZL_SCOPE {
-                    int64_t n = columns[test_between(0, COUNT(columns) - 1)], k = widths[test_between(0, COUNT(widths) - 1)];
-                    zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype; // of the scales
-                    zl_array w = uniform(ZL_SHAPE(n, k), own, -1, 2);
-                    struct matrix m = quantize(w, groups[g], bit_counts[b], NULL);
-                    for (size_t r = 0; r < COUNT(rows); r++)
-                        check_bound(&m, rows[r], kind);
-                }
+                if (test_samples(25))
+                    ZL_SCOPE {
+                        int64_t n = columns[test_between(0, COUNT(columns) - 1)], k = widths[test_between(0, COUNT(widths) - 1)];
+                        zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype; // of the scales
+                        zl_array w = uniform(ZL_SHAPE(n, k), own, -1, 2);
+                        struct matrix m = quantize(w, groups[g], bit_counts[b], NULL);
+                        for (size_t r = 0; r < COUNT(rows); r += test_brief() ? 4 : 1)
+                            check_bound(&m, rows[r], kind);
+                    }
 }
 
 // Scales of a row that are far apart, or very small or large: what is lost is little beside the largest number of x times the sum of
@@ -249,17 +253,18 @@ TEST(quantized_products_of_uneven_scales) {
     static const double sizes[] = {1, 1e-30, 1e30};
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (size_t b = 0; b < COUNT(bit_counts); b++)
-            ZL_SCOPE {
-                struct matrix m = quantize(uniform(ZL_SHAPE(9, 2304), ZL_FLOAT32, -1, 2), 32, bit_counts[b], NULL);
-                zl_array uneven = ready(zl_multiply(zl_exp(uniform(ZL_SHAPE(9, 72), ZL_FLOAT32, -12, 0)), zl_scalar(sizes[i])));
-                m.part[1] = ready(zl_multiply(m.part[1], uneven));
-                m.part[2] = ready(zl_multiply(m.part[2], uneven));
-                zl_array x = uniform(ZL_SHAPE(27, 2304), ZL_FLOAT32, -1, 1), wide = zl_astype(x, ZL_FLOAT64);
-                zl_array w = zl_matrix_transpose(whole(&m, ZL_FLOAT64));
-                zl_array off = zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), zl_matmul(wide, w)));
-                zl_array sums = zl_sum_axis(zl_abs(w), 0, true);
-                CHECK(zl_item(zl_max(zl_divide(off, sums))) < 0x1p-22);
-            }
+            if (test_samples(9))
+                ZL_SCOPE {
+                    struct matrix m = quantize(uniform(ZL_SHAPE(9, 2304), ZL_FLOAT32, -1, 2), 32, bit_counts[b], NULL);
+                    zl_array uneven = ready(zl_multiply(zl_exp(uniform(ZL_SHAPE(9, 72), ZL_FLOAT32, -12, 0)), zl_scalar(sizes[i])));
+                    m.part[1] = ready(zl_multiply(m.part[1], uneven));
+                    m.part[2] = ready(zl_multiply(m.part[2], uneven));
+                    zl_array x = uniform(ZL_SHAPE(27, 2304), ZL_FLOAT32, -1, 1), wide = zl_astype(x, ZL_FLOAT64);
+                    zl_array w = zl_matrix_transpose(whole(&m, ZL_FLOAT64));
+                    zl_array off = zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), zl_matmul(wide, w)));
+                    zl_array sums = zl_sum_axis(zl_abs(w), 0, true);
+                    CHECK(zl_item(zl_max(zl_divide(off, sums))) < 0x1p-22);
+                }
 }
 
 TEST(quantized_products_of_floats) {

@@ -38,19 +38,20 @@ TEST(unique_finds_every_element_once) {
                                       ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
     static const int64_t sizes[][2] = {{1, 1}, {5, 7}, {40, 50}};
     for (size_t i = 0; i < 3 * sizeof dtypes / sizeof *dtypes; i++)
-        ZL_SCOPE {
-            zl_array a = op_test_random(ZL_SHAPE(sizes[i % 3][0], sizes[i % 3][1]), dtypes[i / 3], 0, 30),
-                     out[OUTPUTS], alone;
-            a = zl_transpose(a, ZL_ALL);
-            REQUIRE(zl_eval(a) && all_of(a, INT64_MIN, NULL, out));
-            CHECK_EQ_INT(out[VALUES]->dtype, a->dtype);
-            CHECK(out[INDEX]->dtype == ZL_UINT32 && out[INVERSE]->dtype == ZL_UINT32 &&
-                  out[COUNTS]->dtype == ZL_INT32);
-            CHECK(shape_equal(2, out[INVERSE]->dim, 2, a->dim));
-            check_elements(a, out);
-            REQUIRE(zl_unique(a, INT64_MIN, false, false, false, NULL, &alone));
-            CHECK_EQ_INT(zl_item_int(zl_array_equal(alone, out[VALUES], false)), 1);
-        }
+        if (test_samples(6))
+            ZL_SCOPE {
+                zl_array a = op_test_random(ZL_SHAPE(sizes[i % 3][0], sizes[i % 3][1]), dtypes[i / 3], 0, 30),
+                         out[OUTPUTS], alone;
+                a = zl_transpose(a, ZL_ALL);
+                REQUIRE(zl_eval(a) && all_of(a, INT64_MIN, NULL, out));
+                CHECK_EQ_INT(out[VALUES]->dtype, a->dtype);
+                CHECK(out[INDEX]->dtype == ZL_UINT32 && out[INVERSE]->dtype == ZL_UINT32 &&
+                      out[COUNTS]->dtype == ZL_INT32);
+                CHECK(shape_equal(2, out[INVERSE]->dim, 2, a->dim));
+                check_elements(a, out);
+                REQUIRE(zl_unique(a, INT64_MIN, false, false, false, NULL, &alone));
+                CHECK_EQ_INT(zl_item_int(zl_array_equal(alone, out[VALUES], false)), 1);
+            }
 }
 
 TEST(unique_of_a_size) {

@@ -21,6 +21,12 @@ TEST(leaves_error) { error_set(ZL_ERROR_VALUE, "left over"); }
 TEST(takes_error) { CHECK_ERROR(ZL_ERROR_VALUE, error_set(ZL_ERROR_VALUE, "taken")); CHECK_STR(test_last_error(), "taken"); }
 TEST(other_error) { CHECK_ERROR(ZL_ERROR_SHAPE, error_set(ZL_ERROR_VALUE, "wrong kind")); }
 TEST(folder) { REQUIRE(test_folder()); CHECK(access(test_folder(), W_OK) == 0); }
+TEST(samples) {
+    int taken = 0;
+    for (int i = 0; i < 1000; i++)
+        taken += test_samples(4);
+    CHECK(test_brief() ? test_quick() && taken > 100 && taken < 500 : taken == 1000);
+}
 TEST(random) { test_note("random %llx", (unsigned long long)test_random()); }
 END
 for file in few more; do
@@ -49,7 +55,7 @@ alike_by_jobs() { # the same words in the same order, but for the seconds
         sed -E 's/[0-9]+\.[0-9]+ s//; s/ +/ /g' "$tmp/jobs" >"$tmp/jobs-$jobs"
         cmp "$tmp/jobs-1" "$tmp/jobs-$jobs" || return
     done
-    grep -q '^CRASHED unit/more:ends: exit status 3' "$tmp/jobs" && tail -n 1 "$tmp/jobs" | grep -q '^7 passed, 10 failed, 1 skipped$'
+    grep -q '^CRASHED unit/more:ends: exit status 3' "$tmp/jobs" && tail -n 1 "$tmp/jobs" | grep -q '^8 passed, 10 failed, 1 skipped$'
 }
 side_by_side() { # more than one process sleeps at a time
     local begin=${EPOCHREALTIME/./}
@@ -73,10 +79,13 @@ check "a leak is found" grep -q '^FAILED unit/sample:leaks' "$tmp/out"
 check "a cache is no leak" says '^1 passed' "$harness" caches
 check "an error left behind is found" grep -q 'the error: left over' "$tmp/out"
 check "an error of another kind is found" grep -q 'should fail with error 1, but gave 4: wrong kind' "$tmp/out"
-check "the sum" says '^5 passed, 6 failed, 1 skipped$' tail -n 1 "$tmp/out"
+check "the sum" says '^6 passed, 6 failed, 1 skipped$' tail -n 1 "$tmp/out"
 check "--list" says '^unit/sample:folder$' "$harness" --list
 check "words select" says '^2 passed, 0 failed, 0 skipped$' "$harness" pass takes
 check "--except leaves out" says '^1 passed, 0 failed, 0 skipped$' "$harness" --except pass pass takes
+check "--except may be repeated" says '^1 passed, 0 failed, 0 skipped$' "$harness" --except pass --except folder pass takes folder
+check "--brief takes some cases" says '^1 passed, 0 failed, 0 skipped$' "$harness" --brief samples
+check "others take all" says '^1 passed, 0 failed, 0 skipped$' "$harness" --quick samples
 check "a word that nothing has" says "no test has 'frobnicate' in its name" "$harness" passes frobnicate
 check "is an error" exits 1 "$harness" passes frobnicate
 check "processes side by side print the same" alike_by_jobs

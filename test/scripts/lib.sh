@@ -66,6 +66,14 @@ interrupted() { # UNTIL CODE PATTERN PROGRAM...: whether the program, ended by S
 
 has_child() { [ -n "$(cat "/proc/$victim/task/$victim/children" 2>/dev/null)" ]; } # for `interrupted`
 
+add() { # COMMAND...: runs it, and adds the sum that it ends with
+    local line count
+    "$@" | tee "$tmp/log"
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$tmp/log" | tail -n 1)
+    read -r -a count <<<"${line:-0 passed, 1 failed, 0 skipped}"
+    passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
+}
+
 skip() { # NAME REASON
     skipped=$((skipped + 1))
     echo "skipped $1: $2"

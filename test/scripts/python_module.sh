@@ -14,13 +14,6 @@ if ! python=$(tool/python.sh "$build" numpy "mlx[cpu]==0.32.4" scikit-build-core
 fi
 export PYTHONPATH=$build/python
 
-add() { # COMMAND...: adds the sum that it ends with
-    local line count
-    "$@" | tee "$tmp/log"
-    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$tmp/log" | tail -n 1)
-    read -r -a count <<<"${line:-0 passed, 1 failed, 0 skipped}"
-    passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
-}
 add "$python" test/python/run.py
 add "$python" test/python/run.py oracle_gradients.py # with MLX itself in the process
 add "$python" test/python/oracle_ops.py "$build"

@@ -82,6 +82,7 @@ struct kernel_place {
     int unit, lane;
     const struct target *record; // of the unit
     struct kernel_batch *batch; // not NULL: kernels are only looked for, and those that are missing put here
+    struct kernel_numbers *numbers; // of the call that runs; NULL: its kernels read no numbers from memory
 };
 
 struct kernel_step {
@@ -228,8 +229,10 @@ bool work_file(struct kernel_work *w, const char *name, const char *clauses, int
 #define WORK_FILE(w, name, clauses, ...) \
     work_file(w, name, clauses, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), (const int32_t[]){__VA_ARGS__})
 
-// Memory of an array on the place, and of a number in room; NULL and an error.
+// Returns memory of the place that holds an array; NULL and an error. A number that an array holds itself is written there, for the
+// call that runs.
 void *kernel_reach(const struct kernel_place *p, zl_array x);
+size_t kernel_bytes(zl_array x); // of that memory, as far as they are known
 
 // Memory for one call, which is given back in the order of the unit's work.
 struct kernel_scratch {
@@ -238,6 +241,14 @@ struct kernel_scratch {
 };
 void *kernel_scratch_open(const struct kernel_place *p, struct kernel_scratch *s, size_t bytes); // NULL and an error
 void kernel_scratch_close(const struct kernel_place *p, struct kernel_scratch *s); // also of one that was not opened
+
+// Numbers that the inputs of a call hold themselves, where its kernels read them.
+struct kernel_numbers {
+    int count;
+    zl_array of[KERNEL_OPERANDS];
+    struct kernel_scratch room[KERNEL_OPERANDS];
+};
+void kernel_numbers_close(const struct kernel_place *p);
 
 // kernels_map.c: runs the elementwise calls from index on as one kernel; how many they were.
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
@@ -267,7 +278,7 @@ typedef bool kernel_function(const struct kernel_place *p, const struct call *c)
 #define KERNEL_OP(op, can, run, ...)  kernel_question can; kernel_function run;
 #define KERNEL_OP_OF_ALL(op, run, ...) kernel_function run;
 #include "device/kernels/kernels_ops.def"
-kernel_question kernel_inputs_lie; // in memory of the device; a number that an array holds itself does not
+kernel_question kernel_inputs_lie; // in memory; a number that an array holds itself does not
 kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
 kernel_question matmul_few_fits; // kernels_matmul_few.c: whether a product has few rows, and inputs that lie as its kernel reads them
 kernel_function kernel_matmul_few;

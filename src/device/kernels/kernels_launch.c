@@ -36,7 +36,7 @@ void kernel_add_bytes(struct kernel_call *k, void *memory, size_t reach) {
 
 bool kernel_add_array(const struct kernel_place *p, struct kernel_call *k, zl_array x) {
     void *memory = kernel_reach(p, x);
-    kernel_add_bytes(k, memory, x->storage ? x->storage->bytes : 0);
+    kernel_add_bytes(k, memory, kernel_bytes(x));
     return memory;
 }
 
@@ -48,7 +48,37 @@ bool kernel_launch_function(const struct kernel_place *p, const struct kernel_fu
     return p->target->launch(p, f, groups, k->arguments, k->argument);
 }
 
+size_t kernel_bytes(zl_array x) {
+    return array_is(x, ARRAY_INLINE) ? array_item(x) : x->storage ? x->storage->bytes : 0;
+}
+
+static void *write_number(const struct kernel_place *p, zl_array x, void *to) {
+    union scalar number;
+    scalar_write(x, (zl_dtype)x->dtype, &number);
+    return to && kernel_fill(p, (zl_dtype)x->dtype, 0, NULL, to, NULL, &number) ? to : NULL;
+}
+
+static void *reach_number(const struct kernel_place *p, zl_array x) {
+    struct kernel_numbers *n = p->numbers;
+    if (p->batch)
+        return write_number(p, x, p->batch);
+    for (int i = 0; n && i < n->count; i++)
+        if (n->of[i] == x)
+            return n->room[i].memory;
+    if (!n || n->count == KERNEL_OPERANDS)
+        return error_set(ZL_ERROR_DEVICE, "no memory for a number that a kernel reads");
+    n->of[n->count] = x;
+    return write_number(p, x, kernel_scratch_open(p, &n->room[n->count++], array_item(x)));
+}
+
+void kernel_numbers_close(const struct kernel_place *p) {
+    for (int i = 0; i < p->numbers->count; i++)
+        kernel_scratch_close(p, &p->numbers->room[i]);
+}
+
 void *kernel_reach(const struct kernel_place *p, zl_array x) {
+    if (UNLIKELY(array_is(x, ARRAY_INLINE)))
+        return reach_number(p, x);
     if (UNLIKELY(p->batch != NULL))
         return p->batch; // nothing reads it
     return device_reach(p->target->device, p->unit, p->lane, x->storage);

@@ -96,11 +96,6 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
 
 // Chosen ------------------------------------------------------------------------------------------------------------
 
-bool kernel_can_choose(const struct call *c) {
-    return kernel_inputs_lie(c) && kernel_can_matmul(c) &&
-           (c->inputs < 4 || c->in[2]->dtype == c->in[3]->dtype);
-}
-
 bool kernel_gather_mm(const struct kernel_place *p, const struct call *c) {
     zl_array first = c->in[2], second = c->in[3];
     struct product f = product_of(c, CHOSEN, first, second);

@@ -154,7 +154,7 @@ static void push_slice(struct kernel_layout *l, zl_array x, const int64_t *size)
 }
 
 bool kernel_can_gather(const struct call *c) {
-    return kernel_inputs_lie(c) && c->inputs <= KERNEL_INDICES;
+    return c->inputs <= KERNEL_INDICES;
 }
 
 bool kernel_gather(const struct kernel_place *p, const struct call *c) {
@@ -177,7 +177,7 @@ struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t 
 
 // How many starts there are is how many axes the arguments name.
 bool kernel_can_dynamic_slice(const struct call *c) {
-    return kernel_inputs_lie(c) && call_args(c)[0] <= KERNEL_INDICES;
+    return call_args(c)[0] <= KERNEL_INDICES;
 }
 
 bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {

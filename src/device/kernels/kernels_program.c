@@ -37,7 +37,7 @@ bool kernel_inputs_lie(const struct call *c) {
 }
 
 static bool set_other(struct kernel_step *s, const struct call *c) {
-    if (c->op->kernel && kernel_inputs_lie(c)) {
+    if (c->op->kernel) {
         s->run = kernel_run_op;
         s->in_place = c->op->in_place;
     }
@@ -138,15 +138,25 @@ static bool is_nothing(const struct kernel_step *s, const struct call *c) {
     return s->is.kind == FUSE_VIEW || (call_first(c)->size == 0 && c->op != &op_cuda_kernel);
 }
 
-static bool compute(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
-    if (is_nothing(s, c))
-        return true;
+static bool run_step(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
     enum kernel_taken taken = p->target->take ? p->target->take(p, c) : KERNEL_NOT_TAKEN;
     if (taken != KERNEL_NOT_TAKEN)
         return taken == KERNEL_DONE;
     return s->run ? s->run(p, c)
                   : error_false(ZL_ERROR_DEVICE, "%s: no library takes %s", c->op->name,
                                 array_text(call_first(c)));
+}
+
+static bool compute(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
+    struct kernel_numbers numbers;
+    struct kernel_place place = *p;
+    if (is_nothing(s, c))
+        return true;
+    numbers.count = 0;
+    place.numbers = &numbers;
+    bool done = run_step(&place, s, c);
+    kernel_numbers_close(&place);
+    return done;
 }
 
 static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {

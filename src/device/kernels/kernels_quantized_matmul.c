@@ -11,9 +11,8 @@
 enum { UNIT = 32, LINES_MOST = 8 }; // codes of a row that a thread reads at a time
 
 bool kernel_can_quantized_matmul(const struct call *c) {
-    return kernel_inputs_lie(c) &&
-           (!call_args(c)[QMM_GATHERED] ||
-            (c->in[c->inputs - 2]->dtype == ZL_UINT32 && c->in[c->inputs - 1]->dtype == ZL_UINT32));
+    return !call_args(c)[QMM_GATHERED] ||
+           (c->in[c->inputs - 2]->dtype == ZL_UINT32 && c->in[c->inputs - 1]->dtype == ZL_UINT32);
 }
 
 struct quantized_sizes kernel_quantized_sizes(const struct call *c) {

@@ -12,12 +12,12 @@ static bool can_combine(enum update update, zl_dtype dtype) {
 }
 
 bool kernel_can_scatter(const struct call *c) {
-    return can_combine((enum update)call_args(c)[0], (zl_dtype)c->in[0]->dtype) && kernel_inputs_lie(c) &&
+    return can_combine((enum update)call_args(c)[0], (zl_dtype)c->in[0]->dtype) &&
            c->inputs - 2 <= KERNEL_INDICES;
 }
 
 bool kernel_can_put_along(const struct call *c) {
-    return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype) && kernel_inputs_lie(c);
+    return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype);
 }
 
 // Places -----------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
 }
 
 bool kernel_can_dynamic_slice_update(const struct call *c) {
-    return kernel_inputs_lie(c) && c->args <= KERNEL_INDICES;
+    return c->args <= KERNEL_INDICES;
 }
 
 bool kernel_dynamic_slice_update(const struct kernel_place *p, const struct call *c) {

@@ -37,7 +37,7 @@ void work_memory(struct kernel_work *w, void *memory) {
 
 void work_place(struct kernel_work *w, zl_array x) {
     void *memory = kernel_reach(w->place, x);
-    work_bytes(w, memory, x->storage ? x->storage->bytes : 0);
+    work_bytes(w, memory, kernel_bytes(x));
 }
 
 void work_result(struct kernel_work *w, zl_array x) {
