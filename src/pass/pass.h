@@ -100,6 +100,7 @@ bool target_casts(const struct target *target, struct tile_type to, struct tile_
 int64_t target_row_bytes(const struct target *target, int64_t bytes);
 int target_stages(const struct target *target, int wanted); // of a pipelined loop that a kernel must have room for
 int target_matrix_threads(const struct target *target); // of a group that multiplies matrices, at most
+int64_t target_matrix_bytes(const struct target *target, int threads); // of shared memory that such a group has less than others
 // Whether the unit has all dtypes, and atomics, that a kernel uses after its passes. False and an error that says what it lacks.
 bool target_has_needs(const struct target *target, struct tile_kernel *kernel);
 

@@ -34,9 +34,14 @@ int target_stages(const struct target *target, int wanted) {
     return target->group->has_async ? wanted : 1;
 }
 
-// Each 32 threads exchange cooperative matrices in 1 KiB of SPIRV_EXCHANGED.
+// Each 32 threads exchange cooperative matrices in 1 KiB of shared memory.
 int target_matrix_threads(const struct target *target) {
-    return target->spirv ? 128 : 1024;
+    return target->spirv ? 256 : 1024;
+}
+
+int64_t target_matrix_bytes(const struct target *target, int threads) {
+    return target->spirv && threads > 128 ? (threads - 128) * 32
+                                          : 0; // that of 128 threads is taken already: spirv_set_matrices
 }
 
 // Units ------------------------------------------------------------------------------------------------------------

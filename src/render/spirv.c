@@ -195,6 +195,7 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     memset(p->variable, 0, sizeof *p->variable * (size_t)p->kernel->names);
     p->shared = 0;
     p->exchange = (struct spirv_memory){0};
+    p->threads = grid->threads;
     spirv_function_open(&p->m, &f, 0, 0, NULL, NULL);
     load_arguments(p);
     spirv_id group = built_in(p, SPIRV_GROUP_NUMBER);
@@ -205,6 +206,9 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     spirv_choose(&p->m, spirv_test(p, SPIRV_ULessThan, block, groups), then, behind, behind);
     spirv_label(&p->m, then);
     body(p, grid, block);
+    if (p->exchange.is_known &&
+        p->shared > p->target->group->most_shared + SPIRV_EXCHANGED * SPIRV_EXCHANGERS)
+        spirv_fail(p, "matrices leave too little shared memory for the kernel", "");
     spirv_label(&p->m, behind);
     spirv_function_close(&p->m, 0);
     text_add(&name, "%s_%d", symbol, at);
@@ -266,9 +270,9 @@ static bool multiplies_halves(zl_dtype a, zl_dtype b, zl_dtype c) {
 
 void spirv_set_matrices(struct target_unit *unit, uint32_t dtypes) {
     bool has_any = (dtypes & PASS_F16) && unit->group.subgroup == 32 && unit->spirv.has_shared_layout &&
-                   unit->group.most_shared > SPIRV_EXCHANGED;
+                   unit->group.most_shared > SPIRV_EXCHANGED * SPIRV_EXCHANGERS;
     unit->spirv.matrices = has_any ? dtypes : 0;
-    unit->group.most_shared -= has_any ? SPIRV_EXCHANGED : 0;
+    unit->group.most_shared -= has_any ? SPIRV_EXCHANGED * SPIRV_EXCHANGERS : 0;
     unit->group.shared_bytes = (int)MIN_OF(unit->group.shared_bytes, unit->group.most_shared);
     unit->target.multiplies = !has_any ? NULL : dtypes & PASS_BF16 ? multiplies_halves : multiplies_f16;
 }

@@ -39,10 +39,10 @@ struct spirv_layout {
 struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct target *target);
 int spirv_layout_parameter(const struct spirv_layout *l, const struct tile_kernel *kernel, int parameter); // where one is that is passed by value
 
-// Says of which dtypes subgroups of 32 threads of a unit multiply matrices of 16 x 16 elements, with sums of f32 (cooperative matrices). Groups then have
-// SPIRV_EXCHANGED bytes less of their memory. Modules with products are SPIR-V 1.6 in Vulkan's memory model, and want the features of these, and of
+// Says of which dtypes subgroups of 32 threads of a unit multiply matrices of 16 x 16 elements, with sums of f32 (cooperative matrices). Groups of 128 threads then have
+// SPIRV_EXCHANGED bytes a thread less of their memory; larger ones, if they use matrices, have as much less for each of theirs. Modules with products are SPIR-V 1.6 in Vulkan's memory model, and want the features of these, and of
 // bf16, to be switched on. Nothing changes for a unit whose shared memory has no layout.
-enum { SPIRV_EXCHANGED = 4096 };
+enum { SPIRV_EXCHANGED = 32, SPIRV_EXCHANGERS = 128 };
 void spirv_set_matrices(struct target_unit *unit, uint32_t dtypes);
 
 // Appends a module in words that people read. False and an error: it is no module.

@@ -4,20 +4,12 @@
 
 #include "render/program.h"
 
-enum {
-    SIDE = 16,
-    EACH = 8,
-    PACK = 8, // halves
-    SUBGROUP = 32,
-    SUBGROUPS = 4, // at most: fragments_product
-    MOST = 16,
-    USE_A = 0,
-    USE_B,
-    USE_SUM,
-    ROW_MAJOR = 0,
-    COLUMN_MAJOR,
-    NON_PRIVATE = 0x20,
-}; // MOST: matrices of a subgroup along a side
+enum { SIDE = 16, EACH = 8, PACK = 8 }; // of a matrix; registers that a thread has of it; halves of 16 bytes
+enum { SUBGROUP = 32 };                 // threads
+enum { MOST = 16 };                     // matrices of a subgroup along a side
+enum { USE_A, USE_B, USE_SUM };
+enum { ROW_MAJOR, COLUMN_MAJOR };
+enum { NON_PRIVATE = 0x20 };
 
 struct product {
     const struct tile_stmt *s;
@@ -43,8 +35,8 @@ static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int 
 
 // Between registers and matrices ------------------------------------------------------------------------------------------
 
-// Where the elements of a matrix lie in threads is the unit's own affair. A subgroup puts a matrix of rows of 16 into memory of the group that is its
-// own, and takes it from there.
+// Which thread has which element of a matrix is the unit's own affair. A subgroup writes a matrix, in rows of 16, to a part of the
+// group's memory that no other uses, and reads it from there.
 
 static void meet(struct spirv_program *p) {
     enum { ACQUIRE_RELEASE = 0x8, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
@@ -53,26 +45,27 @@ static void meet(struct spirv_program *p) {
              spirv_u32(p, ACQUIRE_RELEASE | GROUP_MEMORY | EXCHANGE));
 }
 
-// A pointer to the subgroup's first element.
-static spirv_id first_exchanged(struct spirv_program *p, int bytes) {
-    spirv_id subgroup = spirv_op(p, SPIRV_UDiv, p->thread, spirv_u32(p, SUBGROUP));
-    return spirv_exchange_pointer(
-        p, spirv_op(p, SPIRV_IMul, subgroup, spirv_u32(p, SPIRV_EXCHANGED / SUBGROUPS / (uint32_t)bytes)),
-        bytes);
+// Where the subgroup's own part begins, in elements of so many bytes.
+static spirv_id own_part(struct spirv_program *p, int bytes) {
+    spirv_id subgroup = spirv_op_by(p, SPIRV_UDiv, p->thread, SUBGROUP);
+    return spirv_op_by(p, SPIRV_IMul, subgroup, SPIRV_EXCHANGED * SUBGROUP / (uint32_t)bytes);
 }
 
-// A pointer to element e of this thread's register layout: layout_matrix of pass/layout.c.
+// A pointer to where register e of this thread's eight lies: layout_matrix of pass/layout.c.
 static spirv_id exchanged(struct spirv_program *p, int e, int bytes) {
     uint32_t within = (uint32_t)(e / 2 % 2 * 8 * SIDE + e / 4 * 8 + e % 2);
-    spirv_id subgroup = spirv_op(p, SPIRV_UDiv, p->thread, spirv_u32(p, SUBGROUP));
-    spirv_id lane = spirv_op(p, SPIRV_UMod, p->thread, spirv_u32(p, SUBGROUP));
-    spirv_id row = spirv_op(p, SPIRV_UDiv, lane, spirv_u32(p, 4)),
-             pair = spirv_op(p, SPIRV_UMod, lane, spirv_u32(p, 4));
-    spirv_id at =
-        spirv_op(p, SPIRV_IMul, subgroup, spirv_u32(p, SPIRV_EXCHANGED / SUBGROUPS / (uint32_t)bytes));
-    at = spirv_op(p, SPIRV_IAdd, at, spirv_op(p, SPIRV_IMul, row, spirv_u32(p, SIDE)));
-    at = spirv_op(p, SPIRV_IAdd, at, spirv_op(p, SPIRV_IMul, pair, spirv_u32(p, 2)));
-    return spirv_exchange_pointer(p, spirv_op(p, SPIRV_IAdd, at, spirv_u32(p, within)), bytes);
+    spirv_id lane = spirv_op_by(p, SPIRV_UMod, p->thread, SUBGROUP);
+    spirv_id row = spirv_op_by(p, SPIRV_IMul, spirv_op_by(p, SPIRV_UDiv, lane, 4), SIDE);
+    spirv_id pair = spirv_op_by(p, SPIRV_IMul, spirv_op_by(p, SPIRV_UMod, lane, 4), 2);
+    spirv_id at = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, own_part(p, bytes), row), pair);
+    return spirv_exchange_pointer(p, spirv_op_by(p, SPIRV_IAdd, at, within), bytes);
+}
+
+static spirv_id load_matrix(struct spirv_program *p, struct tile_type type, int use, spirv_id pointer,
+                            int layout, uint32_t stride) {
+    spirv_id of = matrix_type(p, type, use), how = spirv_u32(p, (uint32_t)layout),
+             step = spirv_u32(p, stride);
+    return spirv_value(&p->m, SPIRV_CooperativeMatrixLoadKHR, of, pointer, how, step, NON_PRIVATE);
 }
 
 // A matrix of eight registers of each thread, from the one at `first` on.
@@ -80,27 +73,27 @@ static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer
     int bytes = tile_type_bytes(b->type);
     meet(p);
     for (int e = 0; e < EACH; e++) {
-        spirv_id bits = spirv_read(p, b, spirv_u32(p, (uint32_t)(first + e)), 0);
+        spirv_id to = exchanged(p, e, bytes), bits = spirv_read(p, b, spirv_u32(p, (uint32_t)(first + e)), 0);
         if (bytes == 2)
             bits = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), bits);
-        spirv_do(&p->m, SPIRV_Store, exchanged(p, e, bytes), bits, NON_PRIVATE);
+        spirv_do(&p->m, SPIRV_Store, to, bits, NON_PRIVATE);
     }
     meet(p);
-    return spirv_value(&p->m, SPIRV_CooperativeMatrixLoadKHR, matrix_type(p, b->type, use),
-                       first_exchanged(p, bytes), spirv_u32(p, ROW_MAJOR), spirv_u32(p, SIDE), NON_PRIVATE);
+    return load_matrix(p, b->type, use, spirv_exchange_pointer(p, own_part(p, bytes), bytes), ROW_MAJOR,
+                       SIDE);
 }
 
 static void to_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first,
                          spirv_id matrix) {
     int bytes = tile_type_bytes(b->type);
     meet(p);
-    spirv_do(&p->m, SPIRV_CooperativeMatrixStoreKHR, first_exchanged(p, bytes), matrix,
-             spirv_u32(p, ROW_MAJOR), spirv_u32(p, SIDE), NON_PRIVATE);
+    spirv_id to = spirv_exchange_pointer(p, own_part(p, bytes), bytes), how = spirv_u32(p, ROW_MAJOR);
+    spirv_do(&p->m, SPIRV_CooperativeMatrixStoreKHR, to, matrix, how, spirv_u32(p, SIDE), NON_PRIVATE);
     meet(p);
-    for (int e = 0; e < EACH; e++)
-        spirv_write(
-            p, b, spirv_u32(p, (uint32_t)(first + e)),
-            spirv_value(&p->m, SPIRV_Load, spirv_uint(&p->m, 32), exchanged(p, e, bytes), NON_PRIVATE));
+    for (int e = 0; e < EACH; e++) {
+        spirv_id from = exchanged(p, e, bytes), at = spirv_u32(p, (uint32_t)(first + e));
+        spirv_write(p, b, at, spirv_value(&p->m, SPIRV_Load, spirv_uint(&p->m, 32), from, NON_PRIVATE));
+    }
 }
 
 // Factors -----------------------------------------------------------------------------------------------------------------
@@ -126,15 +119,12 @@ static spirv_id factor(struct spirv_program *p, const struct product *m, int whi
         spirv_fail(p, "matrices are read from shared memory without a swizzle, not from ", b->text);
     uint32_t row = (uint32_t)program_stride(b, b->ndim - 2), pack = lies_in_packs(p, r) ? PACK : 1;
     spirv_id at = r->origin ? spirv_place(p, b, r->origin, -1) : spirv_u32(p, 0);
-    spirv_id first = spirv_op(p, SPIRV_IAdd, m->first[which], spirv_u32(p, (uint32_t)tile * SIDE));
-    spirv_id down = first_is_column ? spirv_u32(p, (uint32_t)k * SIDE) : first;
-    spirv_id across = first_is_column ? first : spirv_u32(p, (uint32_t)k * SIDE);
-    at = spirv_op(p, SPIRV_IAdd, at, spirv_op(p, SPIRV_IMul, down, spirv_u32(p, row)));
-    at = spirv_op(p, SPIRV_IAdd, at, across);
-    return spirv_value(
-        &p->m, SPIRV_CooperativeMatrixLoadKHR, matrix_type(p, b->type, which == 0 ? USE_A : USE_B),
-        spirv_pack_pointer(p, b, at, (int)pack), spirv_u32(p, is_transposed ? COLUMN_MAJOR : ROW_MAJOR),
-        spirv_u32(p, row / pack), NON_PRIVATE);
+    spirv_id first = spirv_op_by(p, SPIRV_IAdd, m->first[which], (uint32_t)tile * SIDE),
+             deep = spirv_u32(p, (uint32_t)k * SIDE);
+    spirv_id down = spirv_op_by(p, SPIRV_IMul, first_is_column ? deep : first, row);
+    at = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, at, down), first_is_column ? first : deep);
+    return load_matrix(p, b->type, which == 0 ? USE_A : USE_B, spirv_pack_pointer(p, b, at, (int)pack),
+                       is_transposed ? COLUMN_MAJOR : ROW_MAJOR, row / pack);
 }
 
 // Sums ------------------------------------------------------------------------------------------------------------------
@@ -238,12 +228,11 @@ void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s) {
                         .rows = pass_number(s->extent[0]) / s->threads / SIDE,
                         .columns = pass_number(s->extent[1]) / s->keep / SIDE,
                         .depth = pass_number(s->extent[2]) / SIDE};
-    spirv_id subgroup = spirv_op(p, SPIRV_UDiv, p->thread, spirv_u32(p, SUBGROUP)),
-             down = spirv_u32(p, (uint32_t)s->threads);
-    m.first[0] = spirv_op(p, SPIRV_IMul, spirv_op(p, SPIRV_UMod, subgroup, down),
-                          spirv_u32(p, (uint32_t)m.rows * SIDE));
-    m.first[1] = spirv_op(p, SPIRV_IMul, spirv_op(p, SPIRV_UDiv, subgroup, down),
-                          spirv_u32(p, (uint32_t)m.columns * SIDE));
+    spirv_id subgroup = spirv_op_by(p, SPIRV_UDiv, p->thread, SUBGROUP);
+    spirv_id down = spirv_op_by(p, SPIRV_UMod, subgroup, (uint32_t)s->threads);
+    m.first[0] = spirv_op_by(p, SPIRV_IMul, down, (uint32_t)m.rows * SIDE);
+    spirv_id across = spirv_op_by(p, SPIRV_UDiv, subgroup, (uint32_t)s->threads);
+    m.first[1] = spirv_op_by(p, SPIRV_IMul, across, (uint32_t)m.columns * SIDE);
     if (m.rows > MOST || m.columns > MOST)
         spirv_fail(p, "a subgroup has more than 256 rows or columns of the result", "");
     const struct tile_buffer *sums = s->region[2].buffer;

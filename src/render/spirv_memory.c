@@ -536,7 +536,7 @@ spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int byt
                                    .has_sizes = true,
                                    .where = SPIRV_SHARED,
                                    .at = (p->shared + 15) / 16 * 16,
-                                   .bytes = SPIRV_EXCHANGED};
+                                   .bytes = SPIRV_EXCHANGED * (int64_t)p->threads};
         p->shared = m->at + m->bytes;
     }
     struct access a = {.m = m, .size = log_of(bytes), .variable = view_of(p, m, log_of(bytes))};

@@ -479,8 +479,8 @@ static spirv_id make_to_brain(struct spirv_program *p) {
 // By the unit's own 16-bit floats. The other way round NVIDIA's do not round to the nearest, whatever mode is asked for.
 static spirv_id from_own_half(struct spirv_program *p, spirv_id x) {
     spirv_need(&p->m, SPIRV_INT16);
-    x = spirv_as(p, spirv_float(&p->m, 16), spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), x));
-    return spirv_value(&p->m, SPIRV_FConvert, spirv_type(p, f32), x);
+    x = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), x);
+    return spirv_value(&p->m, SPIRV_FConvert, spirv_type(p, f32), spirv_as(p, spirv_float(&p->m, 16), x));
 }
 
 static spirv_id between_halves(struct spirv_program *p, struct tile_type to, struct tile_type from,

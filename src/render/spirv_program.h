@@ -66,6 +66,7 @@ struct spirv_program {
     spirv_id helper[SPIRV_HELPERS]; // functions
     int64_t shared;                 // bytes of the group's memory so far
     struct spirv_memory exchange;   // of the group: through which matrices become registers
+    int threads;                    // of a group
     bool has_barriers;
     bool is_vulkan;                 // memory is that of Vulkan's model
     bool failed;

@@ -255,7 +255,7 @@ TEST(spirv_of_products) {
     CHECK(read.data && strstr(read.data, "OpCooperativeMatrixLoadKHR") &&
           strstr(read.data, "OpCooperativeMatrixMulAddKHR") &&
           strstr(read.data, "OpCooperativeMatrixStoreKHR"));
-    CHECK(unit.group.most_shared == (48 << 10) - SPIRV_EXCHANGED);
+    CHECK(unit.group.most_shared == (48 << 10) - SPIRV_EXCHANGED * SPIRV_EXCHANGERS);
     text_free(&code);
     text_free(&read);
     tile_free(k);

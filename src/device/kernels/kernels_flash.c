@@ -48,7 +48,8 @@ int64_t flash_shared(const struct flash *f, const struct target *unit) {
                   width = target_row_bytes(unit, f->width * item);
     int stages = target_stages(unit, STAGES);
     if (f->backward)
-        return (BLOCK + stages * STEP) * (size + width) + stages * 2 * STEP * (int64_t)sizeof(float);
+        return (BLOCK + stages * STEP) * (size + width) + stages * 2 * STEP * (int64_t)sizeof(float) +
+               target_matrix_bytes(unit, VJP_THREADS);
     return BLOCK * size + stages * f->step * (size + width);
 }
 
