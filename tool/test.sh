@@ -4,7 +4,7 @@
 #
 #   quick     what is built already, seeded samples, at most 15 seconds
 #   test      one build, all tests, and test/scripts/; as many run side by side as there are CPUs
-#   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"
+#   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"; those of ops on Vulkan
 #   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
 #   long      test and matrix, with the largest sizes and a new seed
 set -uo pipefail
@@ -84,7 +84,7 @@ scripts() { # SECONDS that each may take
     for script in test/scripts/{follow_docs.py,python_module.sh} test/scripts/*.sh test/scripts/*.py; do
         case $script in
         test/scripts/bench_check.sh | test/scripts/bench_peaks.sh) alone+=("$script") ;;
-        test/scripts/cpu_models.sh) ;; # of the matrix
+        test/scripts/cpu_models.sh | test/scripts/vulkan_ops.sh) ;; # of the matrix
         *) [ ! -x "$script" ] || [[ " ${beside[*]} " == *" $script "* ]] || beside+=("$script") ;; # lib.sh is only read by others
         esac
     done
@@ -159,6 +159,7 @@ matrix() { # TEST-OPTION...
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
             build-tsan/test "${jobs[@]}" --quick thread stream eval pool device/test_vulkan
     part "test/scripts/cpu_models.sh" test/scripts/cpu_models.sh build
+    part "test/scripts/vulkan_ops.sh" test/scripts/vulkan_ops.sh build
     wait "$emulated" || status=$?
     emulated=
     printf '\n== emulated, beside the others\n'

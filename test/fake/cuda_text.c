@@ -80,6 +80,15 @@ static const struct {
      "y = a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b;"},
     {"asm(\"mov.b32 %0, {%1, %2};\" : \"=r\"(y) : \"h\"((u16)x), \"h\"((u16)(x >> 16)));", "y = x;"},
     {"asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));", "y = std::exp2(x);"},
+    // Copies that run on are done at once.
+    {"asm volatile(\"cp.async.\" KIND \".shared.global [%0], [%1], \" #BYTES \";\" ::\"r\"(zl_shared(to)), "
+     "\"l\"(from));",
+     "std::memcpy(to, from, BYTES);"},
+    {"asm volatile(\"cp.async.\" KIND \".shared.global [%0], [%1], \" #BYTES \", %2;\" \\\n"
+     "                     ::\"r\"(zl_shared(to)), \"l\"(from), \"r\"(inside ? BYTES : 0));",
+     "if (inside) std::memcpy(to, from, BYTES); else std::memset(to, 0, BYTES);"},
+    {"asm volatile(\"cp.async.commit_group;\" ::: \"memory\")", ""},
+    {"asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(keep) : \"memory\")", ""},
 };
 
 static void put_text(FILE *file, const char *text) {

@@ -1,6 +1,6 @@
 """What stopped earlier ports of MLX to Vulkan, under the names of MLX's tests, with NumPy as the oracle.
 
-It runs on whatever ZL_DEVICE names, and there without falling back to the CPU: test/scripts/vulkan_ops.sh runs it on lavapipe. Bounds are
+It runs on whatever ZL_DEVICE names, and there without falling back to the CPU: test/scripts/vulkan_native.sh runs it on lavapipe. Bounds are
 the same everywhere.
 """
 

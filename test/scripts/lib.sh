@@ -79,6 +79,17 @@ skip() { # NAME REASON
     echo "skipped $1: $2"
 }
 
+open_vulkan() { # that it works here, and caches of its own; finishes where it does not
+    local probe why
+    unset ZL_DEVICE
+    export ZL_CACHE_DIR=$tmp/kernels MESA_SHADER_CACHE_DIR=$tmp/mesa # what a driver did once, it does again
+    probe=$("$build/test" device/test_vulkan:vulkan_runs_a_module 2>&1)
+    if ! grep -q '^1 passed' <<<"$probe" && why=$(grep -E 'skipped device|Illegal instruction' <<<"$probe"); then
+        skip "Vulkan" "$why"
+        finish
+    fi
+}
+
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]

@@ -1,16 +1,10 @@
 #!/usr/bin/env bash
-# vulkan_ops.sh BUILD - the tests of ops and of the Python module on Vulkan, by lavapipe, with few cases of what takes long there. Only
-# what devices with kernels are known to lack falls back to the CPU.
+# vulkan_ops.sh BUILD - the tests of ops on Vulkan, by lavapipe, with few cases of what takes long there. Only what devices with kernels are
+# known to lack falls back to the CPU.
 . "$(dirname "$0")/lib.sh"
 
 jobs=(--jobs "$(nproc)")
-unset ZL_DEVICE
-export ZL_CACHE_DIR=$tmp/kernels MESA_SHADER_CACHE_DIR=$tmp/mesa # what a driver did once, it does again
-probe=$("$build/test" device/test_vulkan:vulkan_runs_a_module 2>&1)
-if ! grep -q '^1 passed' <<<"$probe" && why=$(grep -E 'skipped device|Illegal instruction' <<<"$probe"); then
-    skip "Vulkan" "$why"
-    finish
-fi
+open_vulkan
 export ZL_DEVICE=vulkan
 
 # Factors and eigenvalues of matrices, Fourier transforms, kernels from source, products of complex numbers.
@@ -29,15 +23,6 @@ fell_back | sort | uniq -c
 # shellcheck disable=SC2317 # check calls it
 others() { fell_back | grep -vEf tool/may_fall_back.txt; }
 check "nothing else falls back" exits 1 others
-
-# What stopped other ports, by name. To Python, a chip that is the host's CPU is no GPU.
-if python=$(tool/python.sh "$build" numpy 2>"$tmp/why"); then
-    for told in gpu gpu,discrete,late; do
-        add env PYTHONPATH="$build/python" VK_DRIVER_FILES="$build/fake/vulkan.json" FAKE_VULKAN=$told "$python" test/python/run.py test_native.py
-    done
-else
-    skip "test_native.py" "$(tail -n 1 "$tmp/why")"
-fi
 
 # Subgroups of 8 and 16 threads; else lavapipe has 4 here.
 for width in 256 512; do
