@@ -260,3 +260,37 @@ TEST(spirv_of_products) {
     text_free(&read);
     tile_free(k);
 }
+
+// Without copies that run on, the tiles of the next turn are in registers while the turn computes: one barrier a turn, and none between the
+// product and what it has read before.
+TEST(pipelines_hold_what_comes_next_in_registers) {
+    static const char sums[] = "kernel sums(a: f32[n, 32]) -> (y: f32[32]) where n % 32 == 0 {\n"
+                               "  grid g in 1, threads 64 {\n"
+                               "    shared s: f32[32, 32]\n"
+                               "    fragment sum: f32[32] = 0\n"
+                               "    pipeline t in n // 32 stages 3 {\n"
+                               "      copy a[t * 32, 0] of [32, 32] -> s\n"
+                               "      map j in 32 { for i in 32 { sum[j] = sum[j] + s[i, j] } }\n"
+                               "    }\n"
+                               "    copy sum -> y[0]\n"
+                               "  }\n"
+                               "}\n";
+    struct target_unit unit;
+    target_set_unit(&unit, render_target("spirv_tiles"), "a unit", 1024, 32 << 10);
+    for (int stages = 1; stages <= 2; stages++) {
+        struct tile_kernel *k = parse(sums);
+        unit.group.shared_bytes = stages == 2 ? 32 << 10 : 0;
+        bool good = k && pass_run(k, &unit.target, "threads");
+        char *text = good ? tile_print(k) : NULL;
+        if (CHECK(text)) {
+            int barriers = 0;
+            for (const char *at = text; (at = strstr(at, "barrier group")); at++)
+                barriers++;
+            CHECK_EQ_INT(barriers, stages == 2 ? 1 : 2);
+            CHECK_EQ_INT(strstr(text, "local next: f32") != NULL, stages == 2);
+            CHECK_EQ_INT(strstr(text, "shared s: f32[2, 32, 32]") != NULL, stages == 2);
+        }
+        memory_free(text);
+        tile_free(k);
+    }
+}
