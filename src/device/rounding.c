@@ -57,12 +57,9 @@ static bool try_cases(const struct text *source, struct text *code, void *contex
     struct findings f = {0};
     struct trial *t = memory_zero(sizeof *t);
     struct tile_kernel *tried = t ? kernel() : NULL;
-    void *address[3 + RESULTS];
-    for (int i = 0; i < 3 + RESULTS && t; i++)
-        address[i] = i < 3 ? t->operand[i] : t->result[i - 3];
     if (t)
         make_cases(t);
-    bool good = tried && k->run(tried, address, (int64_t[]){CASES}, k->context);
+    bool good = tried && k->run(tried, (void *[]){t->operand, t->result}, (int64_t[]){CASES}, k->context);
     for (int i = 0; i < RESULTS * CASES && good; i++)
         f.differs[i / CASES][i % CASES / HALF] |= !is_as_expected(t, i / CASES, i % CASES);
     text_bytes(code, (const char *)&f, sizeof f);

@@ -220,12 +220,13 @@ static bool plan_registers(struct vectors *v, int held) {
 }
 
 // Whether both rectangles are in their buffers, which the group asks once: guards of single accesses would keep these from being under way
-// together. NULL: that is known, or copies run on by themselves.
+// together. NULL: that is known, there is one access, or copies run on by themselves.
 static expr ask_whole(const struct vectors *v) {
     const struct target_group *group = v->g->target->group;
     struct box b = box_of(&v->stmt->region[0], &v->stmt->region[1]);
     expr test = NULL;
-    for (int i = 0; i < 2 && !group->has_async && !group->is_serial; i++) {
+    int64_t accesses = pass_product(b.axes, b.size) / v->run / v->g->threads; // of a thread
+    for (int i = 0; i < 2 && accesses > 1 && !group->has_async && !group->is_serial; i++) {
         b.paired[i] = &v->side[i].region;
         test = is_in_registers(v, i) ? test : box_both(test, box_inside(&v->side[i].region, &b));
     }

@@ -145,13 +145,12 @@ static struct tile_kernel *make_rounding(const void *data) {
 
 // What a device computes to find out how it rounds, here of numbers that need no rounding.
 static void run_rounding(const struct kernel_place *p) {
-    float a[] = {9, -16}, b[] = {3, 4}, c[] = {1, -1}, result[5][2];
+    float operand[3][2] = {{9, -16}, {3, 4}, {1, -1}}, result[5][2];
     static const float expected[5][2] = {{12, -12}, {27, -64}, {3, -4}, {3, 4}, {28, -65}};
-    void *memory[] = {a, b, c, result[0], result[1], result[2], result[3], result[4]};
     struct kernel_call k;
     kernel_begin_call(&k);
-    for (size_t i = 0; i < COUNT(memory); i++)
-        kernel_add_memory(&k, memory[i]);
+    kernel_add_memory(&k, operand);
+    kernel_add_memory(&k, result);
     const struct kernel_tiles *kernel =
         kernel_find_tiles(p, "rounding", sizeof "rounding", make_rounding, NULL);
     CHECK(kernel && kernel_launch_tiles(p, kernel, &k, 1, (const int64_t[]){2}));
