@@ -550,8 +550,8 @@ TEST(behind_other_drivers) {
 // Drivers that bind little: what they bind too little for is reached by addresses, or is an error that says so. With bindings of 16 bytes
 // everything is.
 TEST(behind_drivers_that_bind_little) {
-    static const char *const told[] = {"range=4096", "buffers=4", "buffers=4,addresses",
-                                       "range=4096,addresses,push"};
+    static const char *const told[] = {"range=16384", "buffers=4", "buffers=4,addresses",
+                                       "range=16384,addresses,push"};
     if (getenv("FAKE_VULKAN") || test_quick())
         SKIP("takes longer than a quick run");
     if (lacks_lavapipe())
