@@ -514,6 +514,8 @@ TEST(the_device_says_what_it_runs) {
     static const char *const told[] = {"", "f64", "multiply"};
     if (lacks_lavapipe())
         SKIP(lacks_lavapipe());
+    if (access(ZL_BUILD_DIR "/zellige", X_OK))
+        SKIP("this build has no program zellige");
     for (size_t i = 0; i < COUNT(told); i++) {
         char command[1000];
         int status;

@@ -52,11 +52,15 @@ static struct kernel_tiles *look_up(const struct full_key *key, size_t bytes) {
     return kernel;
 }
 
-// Another thread may have made the same: either serves.
-static bool keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
+// Returns what is kept: where another thread has made the same, its kernel, and this one is freed. NULL and an error.
+static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
     lock_take(&lock);
-    bool kept = map_set(&loaded, key, bytes, kernel);
+    struct kernel_tiles *kept = map_get(&loaded, key, bytes);
+    if (!kept && map_set(&loaded, key, bytes, kernel))
+        kept = kernel;
     lock_give(&lock);
+    if (kept != kernel)
+        kernel_tiles_free(kernel);
     return kept;
 }
 
@@ -145,5 +149,5 @@ const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const
     struct tile_kernel *tiles = make(data);
     kernel = tiles ? kernel_tiles_compile(p, tiles) : NULL;
     tile_free(tiles);
-    return kernel && keep(&full, all, kernel) ? kernel : NULL;
+    return kernel ? keep(&full, all, kernel) : NULL;
 }
