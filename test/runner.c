@@ -54,6 +54,12 @@ __attribute__((visibility("default"), used)) const char *__lsan_default_suppress
     return "leak:pocl_check_kernel_disk_cache\n"
            "leak:libvulkan_lvp.so\n"; // which keeps 48 bytes of a pipeline; ours that are lost lose memory of our own, too
 }
+
+// Lavapipe, which is not built with TSan, ends its own mutexes while its own threads may look at them.
+const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"), used)) const char *__tsan_default_suppressions(void) {
+    return "race:libvulkan_lvp.so\n";
+}
 #endif
 
 static struct options {
