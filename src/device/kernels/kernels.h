@@ -159,7 +159,8 @@ bool kernel_launch_function(const struct kernel_place *p, const struct kernel_fu
 
 // kernels_tiles.c: what a tile kernel became on a unit. It is rendered, compiled and loaded; NULL and an error.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
-void kernel_tiles_free(struct kernel_tiles *t); // that nobody has launched; NULL is none
+// Holds a kernel that was made twice, as long as the one that is used; that one. Under the lock of both.
+struct kernel_tiles *kernel_tiles_join(struct kernel_tiles *kept, struct kernel_tiles *twin);
 // Launches its grids, one after the other. k holds the arguments for its parameters, in their order, to which sizes and memory between
 // the grids are added; symbol the values of its symbols, in their order. False and an error.
 bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k, int symbols,

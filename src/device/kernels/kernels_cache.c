@@ -52,15 +52,15 @@ static struct kernel_tiles *look_up(const struct full_key *key, size_t bytes) {
     return kernel;
 }
 
-// Returns what is kept: where another thread has made the same, its kernel, and this one is freed. NULL and an error.
+// Returns what is kept: where another thread has made the same, its kernel, which then holds this one, too: devices keep its code. NULL and an error.
 static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
     lock_take(&lock);
     struct kernel_tiles *kept = map_get(&loaded, key, bytes);
-    if (!kept && map_set(&loaded, key, bytes, kernel))
+    if (kept)
+        kernel_tiles_join(kept, kernel);
+    else if (map_set(&loaded, key, bytes, kernel))
         kept = kernel;
     lock_give(&lock);
-    if (kept != kernel)
-        kernel_tiles_free(kernel);
     return kept;
 }
 

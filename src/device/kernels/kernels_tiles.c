@@ -16,6 +16,7 @@ _Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct ke
                "a call has no room for the arguments of tile kernels");
 
 struct kernel_tiles {
+    struct kernel_tiles *twin; // that another thread made at the same time
     char name[64];
     char *
         text; // the IR before passes: by which profiles know its cost, and it is compiled again; NULL: there is none
@@ -49,7 +50,13 @@ static bool check(const struct kernel_place *p, const struct group_kernel *g) {
                        device, name);
 }
 
-void kernel_tiles_free(struct kernel_tiles *t) {
+struct kernel_tiles *kernel_tiles_join(struct kernel_tiles *kept, struct kernel_tiles *twin) {
+    twin->twin = kept->twin;
+    kept->twin = twin;
+    return kept;
+}
+
+static void tiles_free(struct kernel_tiles *t) {
     if (!t)
         return;
     tile_tape_free(t->bytes);
@@ -125,7 +132,7 @@ static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const stru
         return NULL;
     if ((t->kept = p->target->keep(p->unit, kernel)))
         return t;
-    kernel_tiles_free(t);
+    tiles_free(t);
     return NULL;
 }
 
@@ -154,7 +161,7 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
         return t;
     }
     memory_free(text);
-    kernel_tiles_free(t);
+    tiles_free(t);
     return NULL;
 }
 
