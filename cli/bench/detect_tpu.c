@@ -10,13 +10,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WAIT_MICROSECONDS = 500000 };
+// An address at which nobody listens is given up soon. A server that took the connection may be slow: it is waited for.
+static const struct timeval to_connect = {.tv_usec = 500000}, to_answer = {.tv_sec = 10};
 
 // The metadata server ---------------------------------------------------------------------------------------
 
 static int connect_to(const char *host, const char *port) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
-    struct timeval wait = {.tv_usec = WAIT_MICROSECONDS};
     int fd = -1;
     if (getaddrinfo(host, port, &hints, &found))
         return -1;
@@ -24,8 +24,8 @@ static int connect_to(const char *host, const char *port) {
         fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
         if (fd < 0)
             continue;
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &to_answer, sizeof to_answer);
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &to_connect, sizeof to_connect);
         if (connect(fd, at->ai_addr, at->ai_addrlen)) {
             close(fd);
             fd = -1;

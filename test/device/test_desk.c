@@ -334,19 +334,22 @@ static void check_files(void) {
 }
 
 TEST(kernels_of_ops_in_the_interpreter) {
+    bool has_val = !spirv_files_lack(), starts = can_start_itself();
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
     test_setenv("ZL_TEST_KERNELS", kernels);
-    if (!spirv_files_lack())
-        test_setenv("ZL_TEST_SPIRV", test_folder());
+    test_setenv("ZL_TEST_SPIRV", has_val ? test_folder() : NULL);
     run_for_libraries("interpreter");
     make_patches();
     test_setenv("ZL_TEST_KERNELS", NULL);
-    if (!can_start_itself())
-        SKIP("this program cannot start itself (in an emulator)");
-    run_ops("interpreter");
-    check_files();
+    if (starts) {
+        run_ops("interpreter");
+        check_files();
+    }
     test_setenv("ZL_TEST_SPIRV", NULL);
-    spirv_files_check(test_folder());
+    if (has_val)
+        spirv_files_check(test_folder());
+    if (!starts)
+        SKIP("this program cannot start itself (in an emulator)");
 }
 
 TEST(kernels_of_ops_compiled_for_c) {

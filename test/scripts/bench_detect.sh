@@ -146,9 +146,10 @@ check "an unknown CPU is unknown" gives "cpu['chip'] is None"
 # The metadata server ----------------------------------------------------------------------------------------------
 
 cat >"$tmp/server.py" <<'END'
-import http.server, sys
+import http.server, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        time.sleep(1)  # a busy server
         right = self.headers.get("Metadata-Flavor") == "Google" and self.path.endswith("/attributes/tpu-env")
         self.send_response(200 if right else 403)
         self.end_headers()
