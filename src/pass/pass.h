@@ -61,6 +61,12 @@ struct target_spirv {
     uint32_t matrices; // dtypes of which subgroups multiply matrices: spirv_set_matrices
 };
 
+// Of a target whose memory is lanes, and which is given commands on whole tiles: lanes.h.
+struct target_lanes {
+    int cores;
+    int64_t bytes; // of a lane
+};
+
 // What a target can say in its language, and how its loops run.
 struct target {
     const char *name; // of the language
@@ -73,6 +79,7 @@ struct target {
     bool is_program;               // kernels of any statements: tile statements become loops
     const struct target_group *group; // NULL: a block is one thread
     const struct target_spirv *spirv; // NULL: its code is text
+    const struct target_lanes *lanes; // NULL: its memory is no lanes
     // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
     bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
     bool packs; // that unit reads parameters where they lie, rectangles of any length
@@ -114,11 +121,12 @@ const char *pass_name(int at); // of the at-th pass; NULL past the last
 // Prints text to stderr if ZL_DUMP, a list of names with commas, has this stage, or `all`.
 bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
+void pass_dump_kernel(const struct tile_kernel *kernel, const char *stage);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
 pass_function pass_words, pass_bytes, pass_forward, pass_merge, pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_carry, pass_lines,
     pass_complex, pass_truth, pass_widen, pass_divide,
-    pass_lower, pass_convert, pass_simplify, pass_vectorise;
+    pass_lower, pass_convert, pass_lanes, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 

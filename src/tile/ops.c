@@ -22,6 +22,7 @@ static const struct op_info ops[TILE_OP_COUNT] = {
     [TILE_CONST] = {.name = "constant"},        [TILE_INDEX] = {.name = "index"},
     [TILE_SYMBOL] = {.name = "symbol"},         [TILE_SCALAR] = {.name = "scalar"},
     [TILE_LOCAL] = {.name = "local"},           [TILE_LOAD] = {.name = "load"},
+    [TILE_ADDRESS] = {.name = "address"},
     [TILE_CAST] = {.name = "cast", .arity = 1}, [TILE_BITCAST] = {.name = "bits", .arity = 1},
     [TILE_FMA] = {.name = "fma", .arity = 3},   [TILE_RARE] = {.name = "rare", .arity = 3},
     [TILE_EXP2] = {.name = "exp2", .arity = 1},

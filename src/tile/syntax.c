@@ -60,6 +60,7 @@ static const char *const words[] = {
     "print",      "view",   "transpose", "reverse", "of",         "bits",    "align",   "exclusive",
     "swizzle",    "stride", "inf",       "nan",     "true",       "false",   "im2col",  "thread",
     "shuffle",    "once",   "loose",     "walk",
+    "command",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment",

@@ -1,0 +1,664 @@
+// lanes_values.c - maps as commands: every op of a formula is one, or a few, on all points at once.
+//
+// A truth value is a byte, 0 or 1. Indices are kept in 32 bits. Where the chip's own op differs in a corner from the IR's, it is said
+// at the op; doc/bm1690.md lists what that leaves.
+
+#include "pass/lanes.h"
+
+enum { MOST_VALUES = 512, MOST_VARIABLES = 32 };
+
+static const struct tile_type i32 = {TILE_INT, 32, 1}, u8 = {TILE_UINT, 8, 1};
+
+// A map that is being made.
+struct work {
+    struct lanes *l;
+    const struct lane_points *p;
+    int values; // of the statement, computed so far
+    expr node[MOST_VALUES];
+    struct lane_operand value[MOST_VALUES];
+    int variables; // that each point has
+    const struct tile_name *name[MOST_VARIABLES];
+    struct lane_operand variable[MOST_VARIABLES];
+    struct lane_operand *mask; // of the branch that statements are in; NULL: none
+};
+
+static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out);
+
+// Commands of one form -----------------------------------------------------------------------------------------------------
+
+static void unary(const struct lane_points *p, const char *function, const struct lane_operand *to, const struct lane_operand *x,
+                  int mode) {
+    struct lane_call c = {0};
+    lanes_add(&c, to->address);
+    lanes_add(&c, x->address);
+    lanes_add_four(&c, p->size);
+    lanes_add_four(&c, to->stride);
+    lanes_add_four(&c, x->stride);
+    lanes_add_dtype(&c, to->type);
+    if (mode >= 0)
+        lanes_add(&c, lanes_code(mode));
+    lanes_call(&c, function);
+}
+
+// Arguments of an op of two operands, of which the second, or the first where it is reversed, may be a scalar.
+static struct lane_call operands(const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *a,
+                                 const struct lane_operand *b, expr truth) {
+    struct lane_call c = {0};
+    lanes_add(&c, to->address);
+    lanes_add(&c, a->address);
+    lanes_add(&c, b->scalar ? tile_cast(a->type, b->scalar) : b->address);
+    if (truth)
+        lanes_add(&c, truth);
+    lanes_add_four(&c, p->size);
+    lanes_add_four(&c, to->stride);
+    lanes_add_four(&c, a->stride);
+    if (!b->scalar)
+        lanes_add_four(&c, b->stride);
+    return c;
+}
+
+struct words {
+    const char *tiles, *with_scalar, *scalar_first; // scalar_first: NULL where the order does not matter
+};
+
+static struct words float_words(enum tile_op op) {
+    switch (op) {
+    case TILE_ADD: return (struct words){"tpu_bdc_fp_add", "tpu_bdc_fp_add_C", NULL};
+    case TILE_SUB: return (struct words){"tpu_bdc_fp_sub", "tpu_bdc_fp_sub_C", "tpu_bdc_fp_C_sub"};
+    case TILE_MUL: return (struct words){"tpu_bdc_fp_mul", "tpu_bdc_fp_mul_C", NULL};
+    case TILE_DIV: return (struct words){"tpu_bdc_fp_div", "tpu_bdc_fp_div_C", "tpu_bdc_fp_C_div"};
+    default: return (struct words){0};
+    }
+}
+
+static struct words integer_words(enum tile_op op) {
+    switch (op) {
+    case TILE_ADD: return (struct words){"tpu_bdc_int_add", "tpu_bdc_int_add_C", NULL};
+    case TILE_SUB: return (struct words){"tpu_bdc_int_sub", "tpu_bdc_int_sub_C", "tpu_bdc_int_C_sub"};
+    case TILE_MUL: return (struct words){"tpu_bdc_int_mul", "tpu_bdc_int_mul_C", NULL};
+    default: return (struct words){0};
+    }
+}
+
+static struct words other_words(enum tile_op op) {
+    switch (op) {
+    case TILE_MAX: return (struct words){"tpu_bdc_max", "tpu_bdc_max_C", NULL};
+    case TILE_MIN: return (struct words){"tpu_bdc_min", "tpu_bdc_min_C", NULL};
+    case TILE_AND: return (struct words){"tpu_bdc_and", "tpu_bdc_and_C", NULL};
+    case TILE_OR: return (struct words){"tpu_bdc_or", "tpu_bdc_or_C", NULL};
+    case TILE_XOR: return (struct words){"tpu_bdc_xor", "tpu_bdc_xor_C", NULL};
+    default: return (struct words){0};
+    }
+}
+
+// An operand that is in the lanes: a number becomes a tile.
+static bool as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o, struct tile_type type) {
+    expr value = o->scalar;
+    static const bool none[LANE_DIMS] = {false, true, false, false};
+    struct lane_points one = *p;
+    if (!value)
+        return true;
+    for (int d = 0; d < LANE_DIMS; d++)
+        if (d != LANE_C) {
+            one.size[d] = lanes_number(1);
+            one.most[d] = 1;
+        }
+    return lanes_temporary(l, p, type, none, o) && lanes_fill(l, &one, o, value);
+}
+
+static struct tile_type with_sign(struct tile_type type) {
+    return (struct tile_type){TILE_INT, type.bits, 1};
+}
+
+bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
+                  const struct lane_operand *a, const struct lane_operand *b) {
+    struct tile_type type = a->scalar ? b->type : a->type;
+    bool is_integer = tile_type_is_integer(type);
+    struct words words = other_words(op);
+    bool is_plain = words.tiles != NULL; // of any type
+    if (!is_plain)
+        words = is_integer ? integer_words(op) : float_words(op);
+    if (!words.tiles)
+        return lanes_fail(l, "has no command for %s of %s", tile_op_name(op), tile_type_name(type));
+    struct lane_operand x = *a, y = *b;
+    if (x.scalar && y.scalar && !as_tile(l, p, &x, type))
+        return false;
+    const char *function = words.tiles;
+    if (x.scalar) {
+        struct lane_operand number = x;
+        x = y;
+        y = number;
+        function = words.scalar_first ? words.scalar_first : words.with_scalar;
+    } else if (y.scalar) {
+        function = words.with_scalar;
+    }
+    struct lane_call c = operands(p, to, &x, &y, NULL);
+    if (is_integer && !is_plain) { // differences of unsigned numbers are refused: the bits are those of signed ones
+        struct tile_type exact = with_sign(type);
+        for (int i = 0; i < 3; i++)
+            lanes_add_dtype(&c, exact);
+        for (int i = 0; i < 3; i++) // no shift, no rounding, no saturation
+            lanes_add(&c, lanes_code(0));
+    } else {
+        lanes_add_dtype(&c, type);
+    }
+    lanes_call(&c, function);
+    return true;
+}
+
+// Comparisons -----------------------------------------------------------------------------------------------------------
+
+static void compare(const struct lane_points *p, const char *function, const struct lane_operand *to, const struct lane_operand *a,
+                    const struct lane_operand *b) {
+    struct lane_call c = operands(p, to, a, b, tile_const_int(u8, 1));
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, a->type);
+    lanes_call(&c, function);
+}
+
+static bool flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to) {
+    struct lane_operand one = {.type = u8, .scalar = tile_const_int(u8, 1)};
+    return lanes_binary(l, p, TILE_XOR, to, to, &one);
+}
+
+static struct tile_type bits_of(struct tile_type type) {
+    return (struct tile_type){TILE_UINT, type.bits, 1};
+}
+
+// 1 where x is no number: its bits without the sign are above those of infinity.
+static bool is_nan(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, struct lane_operand x) {
+    struct lane_operand size;
+    uint64_t infinite = tile_bits_of(x.type, (union tile_value){.f = 1.0 / 0.0});
+    struct tile_type type = bits_of(x.type);
+    x.type = type;
+    struct lane_operand all = {.type = type, .scalar = tile_const_bits(type, (UINT64_C(1) << (type.bits - 1)) - 1)},
+                        limit = {.type = type, .scalar = tile_const_bits(type, infinite)};
+    if (!lanes_temporary(l, p, type, NULL, &size) || !lanes_binary(l, p, TILE_AND, &size, &x, &all))
+        return false;
+    compare(p, "tpu_bdc_greater_C", to, &size, &limit);
+    return true;
+}
+
+// The chip compares bits: -0 becomes 0 first, and what is no number is equal to nothing.
+static bool equal_floats(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *a,
+                         const struct lane_operand *b) {
+    struct lane_operand zero = {.type = a->type, .scalar = tile_const(a->type, 0)}, x, y, nan;
+    if (!lanes_temporary(l, p, a->type, NULL, &x) || !lanes_temporary(l, p, a->type, NULL, &y) ||
+        !lanes_temporary(l, p, u8, NULL, &nan) || !lanes_binary(l, p, TILE_ADD, &x, a, &zero) ||
+        !lanes_binary(l, p, TILE_ADD, &y, b, &zero) || !is_nan(l, p, &nan, *a) || !flip(l, p, &nan))
+        return false;
+    compare(p, "tpu_bdc_equal", to, &x, &y);
+    return lanes_binary(l, p, TILE_AND, to, to, &nan);
+}
+
+static bool compare_floats(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
+                           struct lane_operand a, struct lane_operand b) {
+    bool swaps = op == TILE_LT || op == TILE_LE, is_strict = op == TILE_LT || op == TILE_GT;
+    if (!as_tile(l, p, &a, b.type))
+        return false;
+    if ((swaps || op == TILE_EQ || op == TILE_NE) && !as_tile(l, p, &b, a.type))
+        return false;
+    if (op == TILE_EQ || op == TILE_NE)
+        return equal_floats(l, p, to, &a, &b) && (op == TILE_EQ || flip(l, p, to));
+    const struct lane_operand *x = swaps ? &b : &a, *y = swaps ? &a : &b;
+    if (y->scalar)
+        compare(p, is_strict ? "tpu_bdc_greater_C" : "tpu_bdc_greater_equal_C", to, x, y);
+    else
+        compare(p, is_strict ? "tpu_bdc_greater" : "tpu_bdc_greater_equal", to, x, y);
+    return true;
+}
+
+static bool compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
+                             struct lane_operand a, struct lane_operand b) {
+    static const struct {
+        enum tile_op op;
+        const char *tiles, *with_scalar;
+    } words[] = {
+        {TILE_GT, "tpu_bdc_greater", "tpu_bdc_greater_C"},    {TILE_GE, "tpu_bdc_greater_equal", "tpu_bdc_greater_equal_C"},
+        {TILE_LT, "tpu_bdc_less", "tpu_bdc_less_C"},          {TILE_LE, "tpu_bdc_less_equal", "tpu_bdc_less_equal_C"},
+        {TILE_EQ, "tpu_bdc_equal", "tpu_bdc_equal_C"},        {TILE_NE, "tpu_bdc_not_equal", "tpu_bdc_not_equal_C"}};
+    if (!as_tile(l, p, &a, b.type))
+        return false;
+    for (size_t i = 0; i < COUNT(words); i++)
+        if (words[i].op == op)
+            compare(p, b.scalar ? words[i].with_scalar : words[i].tiles, to, &a, &b);
+    return true;
+}
+
+static bool is_comparison(enum tile_op op) {
+    return op == TILE_EQ || op == TILE_NE || op == TILE_LT || op == TILE_LE || op == TILE_GT || op == TILE_GE;
+}
+
+// Functions ---------------------------------------------------------------------------------------------------------------
+
+// What takes no strides: one operand.
+static bool function_of(struct work *w, const char *function, struct lane_operand x, struct tile_buffer *constants, int scratch,
+                        struct lane_operand *out) {
+    struct lane_operand room;
+    struct lane_call c = {0};
+    if (!as_tile(w->l, w->p, &x, out->type) || !lanes_aligned(w->l, w->p, &x) ||
+        !lanes_temporary(w->l, w->p, x.type, NULL, out))
+        return false;
+    lanes_add(&c, out->address);
+    lanes_add(&c, x.address);
+    for (int i = 0; i < scratch; i++) {
+        if (!lanes_temporary(w->l, w->p, x.type, NULL, &room))
+            return false;
+        lanes_add(&c, room.address);
+    }
+    if (constants)
+        lanes_add(&c, tile_address_of(constants));
+    lanes_add_four(&c, w->p->size);
+    lanes_add_dtype(&c, x.type);
+    lanes_call(&c, function);
+    return true;
+}
+
+// 2^x as e^(x ln 2).
+static bool exponential(struct work *w, expr e, struct lane_operand x, struct lane_operand *out) {
+    struct lane_operand scaled = x, ln2 = {.type = x.type, .scalar = tile_const(x.type, 0.69314718055994530942)};
+    if (e->op == TILE_EXP2 && (!as_tile(w->l, w->p, &x, e->type) || !lanes_temporary(w->l, w->p, x.type, NULL, &scaled) ||
+                               !lanes_binary(w->l, w->p, TILE_MUL, &scaled, &x, &ln2)))
+        return false;
+    return function_of(w, "tpu_bdc_fp_exp", scaled, w->l->exponents, 2, out);
+}
+
+static bool select(struct work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b, struct tile_type type,
+                   struct lane_operand *out) {
+    struct lane_call c = {0};
+    if (!as_tile(w->l, w->p, &mask, u8) || !lanes_aligned(w->l, w->p, &mask) || !lanes_aligned(w->l, w->p, &a) ||
+        !lanes_aligned(w->l, w->p, &b) || !lanes_temporary(w->l, w->p, type, NULL, out))
+        return false;
+    lanes_add(&c, out->address);
+    lanes_add(&c, mask.address);
+    lanes_add(&c, tile_const_int(u8, 0));
+    lanes_add(&c, a.scalar ? tile_cast(out->type, a.scalar) : a.address);
+    lanes_add(&c, b.scalar ? tile_cast(out->type, b.scalar) : b.address);
+    lanes_add_four(&c, w->p->size);
+    lanes_add_dtype(&c, u8);
+    lanes_add_dtype(&c, out->type);
+    lanes_call(&c, "tpu_bdc_greater_select");
+    return true;
+}
+
+// Shifts by a number: left by a positive one. Those of signed numbers to the right keep the sign.
+static bool shift(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
+    struct lane_call c = {0};
+    bool is_signed = e->type.kind == TILE_INT, is_right = e->op == TILE_SHR;
+    int64_t by = b.scalar ? pass_number(b.scalar) : -1;
+    if (by < 0)
+        return lanes_fail(w->l, "shifts by numbers that are known when a kernel is compiled");
+    by = MIN_OF(by, 31);
+    lanes_add(&c, to->address);
+    lanes_add(&c, a.address);
+    lanes_add(&c, lanes_code((int)(is_right ? -by : by)));
+    lanes_add_four(&c, w->p->size);
+    lanes_add_four(&c, to->stride);
+    lanes_add_four(&c, a.stride);
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, to->type);
+    lanes_add(&c, lanes_code(3));
+    lanes_call(&c, is_signed ? "tpu_bdc_arithmetic_shift_C" : "tpu_bdc_logical_shift_C");
+    return true;
+}
+
+// Leaves --------------------------------------------------------------------------------------------------------------------
+
+// 0, 1, 2, ... along a dimension, or across the lanes.
+static bool sequence(struct work *w, int variable, struct lane_operand *out) {
+    int dim = w->p->dim[variable];
+    bool along[LANE_DIMS] = {false, true, false, false};
+    struct lane_points one = *w->p;
+    struct lane_call c = {0};
+    for (int d = 0; d < LANE_DIMS; d++)
+        if (d != LANE_C) {
+            one.size[d] = lanes_number(1);
+            one.most[d] = 1;
+        }
+    if (dim == LANE_C) {
+        if (!lanes_temporary(w->l, &one, i32, along, out))
+            return false;
+        lanes_add(&c, out->address);
+        lanes_add(&c, lanes_code(0));
+        lanes_add(&c, lanes_code(1));
+        lanes_add(&c, w->p->size[LANE_C]);
+        lanes_call(&c, "tpu_bdc_arithmetic_sequence_distribute_aligned");
+        for (int d = 0; d < LANE_DIMS; d++)
+            out->stride[d] = d == LANE_C ? out->stride[d] : lanes_number(0);
+        return true;
+    }
+    one.most[LANE_C] = MIN_OF(w->p->most[LANE_C], 64);
+    one.size[LANE_W] = w->p->size[dim];
+    one.most[LANE_W] = w->p->most[dim];
+    if (!lanes_temporary(w->l, &one, i32, NULL, out))
+        return false;
+    lanes_add(&c, out->address);
+    lanes_add(&c, lanes_number(one.most[LANE_C]));
+    lanes_add(&c, lanes_code(0));
+    lanes_add(&c, lanes_code(1));
+    lanes_add(&c, one.size[LANE_W]);
+    lanes_call(&c, "tpu_bdc_arithmetic_sequence_bcast");
+    for (int d = 0; d < LANE_DIMS; d++)
+        out->stride[d] = lanes_number(d == dim);
+    return true;
+}
+
+static int variable_of(const struct work *w, const struct tile_name *name) {
+    for (int i = 0; i < w->variables; i++)
+        if (w->name[i] == name)
+            return i;
+    return -1;
+}
+
+static bool has_variable(expr e, const void *data) {
+    return e->op == TILE_LOCAL && variable_of(data, e->name) >= 0;
+}
+
+static bool load(struct work *w, expr e, struct lane_operand *out) {
+    struct lane_operand mask, other, found;
+    if (!lanes_near(w->l, w->p, e->buffer, e->index, e->args, e->args ? &found : out))
+        return false;
+    if (!e->args)
+        return true;
+    return evaluate(w, e->arg[0], NULL, &mask) && evaluate(w, e->arg[1], NULL, &other) &&
+           select(w, mask, found, other, e->type, out);
+}
+
+// Values --------------------------------------------------------------------------------------------------------------------
+
+static bool is_shift(enum tile_op op) {
+    return op == TILE_SHL || op == TILE_SHR;
+}
+
+static const char *unary_word(enum tile_op op) {
+    switch (op) {
+    case TILE_NEG: return "tpu_bdc_neg";
+    case TILE_ABS: return "tpu_bdc_abs";
+    case TILE_FLOOR: return "tpu_bdc_fp_floor";
+    case TILE_CEIL: return "tpu_bdc_fp_ceil";
+    case TILE_NOT: return "tpu_bdc_not";
+    case TILE_RINT:
+    case TILE_TRUNC: return "tpu_bdc_fp_round";
+    default: return NULL;
+    }
+}
+
+static bool compute(struct work *w, expr e, const struct lane_operand *x, struct lane_operand *to) {
+    const struct lane_points *p = w->p;
+    struct lane_operand product;
+    if (is_comparison(e->op))
+        return (tile_type_is_float(e->arg[0]->type) ? compare_floats : compare_integers)(w->l, p, e->op, to, x[0], x[1]);
+    if (is_shift(e->op))
+        return shift(w, e, to, x[0], x[1]);
+    if (e->op == TILE_NOT && tile_type_is_bool(e->type))
+        return lanes_binary(w->l, p, TILE_XOR, to, &x[0], &(struct lane_operand){.type = u8, .scalar = tile_const_int(u8, 1)});
+    if (e->op == TILE_FMA) // rounded twice: the chip has no other
+        return lanes_temporary(w->l, p, e->type, NULL, &product) && lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
+               lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
+    if (e->args == 2)
+        return lanes_binary(w->l, p, e->op, to, &x[0], &x[1]);
+    const char *word = unary_word(e->op);
+    if (!word)
+        return lanes_fail(w->l, "has no command for %s of %s", tile_op_name(e->op), tile_type_name(e->type));
+    unary(p, word, to, &x[0], e->op == TILE_RINT ? 0 : e->op == TILE_TRUNC ? 2 : -1);
+    return true;
+}
+
+// Ops whose result has a place of its own.
+static bool compute_apart(struct work *w, expr e, const struct lane_operand *x, struct lane_operand *out, bool *is_done) {
+    *is_done = true;
+    out->type = lanes_type(e->type);
+    switch (e->op) {
+    case TILE_SELECT:
+    case TILE_RARE: return select(w, x[0], x[1], x[2], e->type, out);
+    case TILE_EXP:
+    case TILE_EXP2: return exponential(w, e, x[0], out);
+    case TILE_SQRT: return function_of(w, "tpu_bdc_fp_sqrt", x[0], NULL, 0, out);
+    case TILE_RSQRT: return function_of(w, "tpu_bdc_fp_rsqrt", x[0], NULL, 0, out);
+    case TILE_LOG: return function_of(w, "tpu_bdc_fp_log", x[0], w->l->logarithms, 1, out);
+    case TILE_BITCAST:
+        *out = x[0];
+        out->type = lanes_type(e->type);
+        return true;
+    default: *is_done = false; return true;
+    }
+}
+
+static bool compute_node(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out) {
+    struct lane_operand x[3];
+    bool is_done;
+    for (int i = 0; i < e->args; i++)
+        if (!evaluate(w, e->arg[i], NULL, &x[i]))
+            return false;
+    if (e->op == TILE_CAST && tile_type_equal(x[0].type, lanes_type(e->type))) {
+        *out = x[0];
+        return true;
+    }
+    if (!compute_apart(w, e, x, out, &is_done) || is_done)
+        return is_done && out->address;
+    struct tile_type type = lanes_type(e->type);
+    if (wanted && tile_type_equal(wanted->type, type))
+        *out = *wanted;
+    else if (!lanes_temporary(w->l, w->p, type, NULL, out))
+        return false;
+    return e->op == TILE_CAST ? lanes_move(w->l, w->p, out, &x[0]) : compute(w, e, x, out);
+}
+
+static bool is_uniform(const struct work *w, expr e) {
+    return lanes_is_uniform(w->p, e) && !pass_any(e, has_variable, w);
+}
+
+// What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
+static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out) {
+    *out = (struct lane_operand){.type = lanes_type(e->type)};
+    if (is_uniform(w, e)) {
+        out->scalar = e;
+        return true;
+    }
+    for (int i = 0; i < w->values; i++)
+        if (w->node[i] == e) {
+            *out = w->value[i];
+            return true;
+        }
+    bool good = false;
+    if (e->op == TILE_INDEX) {
+        for (int i = 0; i < w->p->names; i++)
+            if (w->p->name[i] == e->name)
+                good = sequence(w, i, out);
+    } else if (e->op == TILE_LOCAL) {
+        *out = w->variable[variable_of(w, e->name)];
+        return true;
+    } else if (e->op == TILE_LOAD) {
+        good = load(w, e, out);
+    } else {
+        good = compute_node(w, e, wanted, out);
+    }
+    if (good && w->values < MOST_VALUES) {
+        w->node[w->values] = e;
+        w->value[w->values++] = *out;
+    }
+    return good;
+}
+
+// Statements ---------------------------------------------------------------------------------------------------------------
+
+static bool run_block(struct work *w, const struct tile_stmt *body);
+
+// Of two masks, each of which may be NULL.
+static bool both(struct work *w, const struct lane_operand *a, const struct lane_operand *b, struct lane_operand *out) {
+    if (!a || !b) {
+        *out = a ? *a : *b;
+        return true;
+    }
+    return lanes_temporary(w->l, w->p, u8, NULL, out) && lanes_binary(w->l, w->p, TILE_AND, out, a, b);
+}
+
+// Puts a value where it belongs; where a mask is false, what is there stays.
+static bool put(struct work *w, expr value, expr mask, const struct lane_operand *to) {
+    struct lane_operand found, test, own, old = *to, chosen;
+    bool is_masked = mask || w->mask;
+    if (!evaluate(w, value, is_masked || to->is_far || to->is_shifted ? NULL : to, &found))
+        return false;
+    if (is_masked) {
+        if ((mask && !evaluate(w, mask, NULL, &own)) || !both(w, w->mask, mask ? &own : NULL, &test))
+            return false;
+        if (to->is_far && (!lanes_temporary(w->l, w->p, to->type, NULL, &old) || !lanes_move(w->l, w->p, &old, to)))
+            return false;
+        if (!found.scalar && !tile_type_equal(found.type, to->type))
+            return lanes_fail(w->l, "stores %s as %s", tile_type_name(found.type), tile_type_name(to->type));
+        if (!select(w, test, found, old, to->type, &chosen))
+            return false;
+        found = chosen;
+    }
+    bool is_there = !found.scalar && found.address == to->address;
+    return is_there || lanes_move(w->l, w->p, to, &found);
+}
+
+static bool store(struct work *w, const struct tile_stmt *s) {
+    struct lane_operand to;
+    return lanes_place(w->l, w->p, s->buffer, s->index, &to) && put(w, s->value, s->mask, &to);
+}
+
+static bool assign(struct work *w, const struct tile_stmt *s) {
+    int at = variable_of(w, s->name[0]);
+    if (at < 0) {
+        at = w->variables++;
+        if (at >= MOST_VARIABLES)
+            return lanes_fail(w->l, "takes at most %d variables in a map", MOST_VARIABLES);
+        w->name[at] = s->name[0];
+        if (!lanes_temporary(w->l, w->p, s->name[0]->type, NULL, &w->variable[at]))
+            return false;
+        struct lane_operand *mask = w->mask; // it has no older value
+        w->mask = NULL;
+        bool good = put(w, s->value, NULL, &w->variable[at]);
+        w->mask = mask;
+        return good;
+    }
+    return put(w, s->value, NULL, &w->variable[at]);
+}
+
+static bool branch(struct work *w, const struct tile_stmt *s) {
+    struct lane_operand *outer = w->mask, test, not_test, now;
+    if (is_uniform(w, s->mask)) {
+        tile_open_if(s->mask);
+        bool good = run_block(w, s->body);
+        if (s->other) {
+            tile_else();
+            good = good && run_block(w, s->other);
+        }
+        tile_close();
+        return good;
+    }
+    struct lane_operand found;
+    if (!evaluate(w, s->mask, NULL, &found) || !lanes_temporary(w->l, w->p, u8, NULL, &test) ||
+        !lanes_move(w->l, w->p, &test, &found) || !both(w, outer, &test, &now))
+        return false;
+    w->mask = &now;
+    bool good = run_block(w, s->body);
+    if (good && s->other) {
+        good = lanes_temporary(w->l, w->p, u8, NULL, &not_test) && lanes_move(w->l, w->p, &not_test, &test) &&
+               flip(w->l, w->p, &not_test) && both(w, outer, &not_test, &now) && run_block(w, s->other);
+    }
+    w->mask = outer;
+    return good;
+}
+
+static bool loop(struct work *w, const struct tile_stmt *s) {
+    if (!is_uniform(w, s->extent[0]) || !is_uniform(w, s->begin) || !is_uniform(w, s->step))
+        return lanes_fail(w->l, "cannot loop differently at different points");
+    struct tile_stmt copy = *s;
+    copy.loop = TILE_SERIAL;
+    tile_open(copy);
+    bool good = run_block(w, s->body);
+    tile_close();
+    return good;
+}
+
+static bool run_block(struct work *w, const struct tile_stmt *body) {
+    bool good = true;
+    for (const struct tile_stmt *s = body; s && good; s = s->next) {
+        w->l->at = s;
+        w->values = 0;
+        switch (s->kind) {
+        case TILE_STORE: good = store(w, s); break;
+        case TILE_ASSIGN: good = assign(w, s); break;
+        case TILE_IF: good = branch(w, s); break;
+        case TILE_FOR: good = loop(w, s); break;
+        default: good = lanes_fail(w->l, "has no command for it in a map");
+        }
+        w->values = 0;
+    }
+    return good && !tile_current()->failed;
+}
+
+// Maps ------------------------------------------------------------------------------------------------------------------------
+
+// The variable that goes across the lanes of what a map stores, or else reads; -1: none.
+static int lane_in(struct lanes *l, const struct tile_stmt *map, const struct tile_buffer *b, const expr *index) {
+    struct lane_tile tile;
+    if (!lanes_is_local(b) || !lanes_tile(l, b, &tile) || tile.lane < 0)
+        return -1;
+    for (int i = 0; i < map->indices; i++)
+        if (pass_depends(index[tile.lane], map->name[i]))
+            return i;
+    return -1;
+}
+
+struct lane_search {
+    struct lanes *l;
+    const struct tile_stmt *map;
+    int *found;
+};
+
+static bool look(expr e, const void *data) {
+    const struct lane_search *s = data;
+    if (*s->found < 0 && e->op == TILE_LOAD)
+        *s->found = lane_in(s->l, s->map, e->buffer, e->index);
+    return false;
+}
+
+static void look_in(const struct lane_search *search, const struct tile_stmt *body, bool stores) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        if (stores && s->kind == TILE_STORE && *search->found < 0)
+            *search->found = lane_in(search->l, search->map, s->buffer, s->index);
+        expr list[TILE_STMT_EXPRS];
+        int count = stores ? 0 : tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], look, search);
+        look_in(search, s->body, stores);
+        look_in(search, s->other, stores);
+    }
+}
+
+static bool stores_tiles(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_STORE && lanes_is_local(s->buffer);
+}
+
+static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
+    int lane = -1;
+    struct lane_search search = {l, s, &lane};
+    look_in(&search, s->body, true);
+    if (lane < 0 && !pass_find(s->body, stores_tiles, NULL)) {
+        look_in(&search, s->body, false);
+        if (lane < 0)
+            lane = s->indices - 2;
+    }
+    return lane;
+}
+
+bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
+    struct lane_space space;
+    struct work *w = memory_zero(sizeof *w);
+    if (!w || !lanes_open(l, s->indices, s->name, s->extent, choose_lane(l, s), &space)) {
+        memory_free(w);
+        return false;
+    }
+    struct pass_swap swap = {.names = s->indices, .name = s->name, .value = space.value};
+    w->l = l;
+    w->p = &space.points;
+    bool good = pass_swap_in(&swap, s->body) && run_block(w, s->body);
+    lanes_close(&space);
+    memory_free(w);
+    return good;
+}
