@@ -2,6 +2,8 @@
 
 #include "pass/lanes.h"
 
+#include "bm1690/command.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,8 +41,9 @@ struct tile_type lanes_type(struct tile_type type) {
 }
 
 int lanes_dtype(struct tile_type type) {
-    static const int codes[][2] = {{ZL_FLOAT32, 5}, {ZL_FLOAT16, 3}, {ZL_BFLOAT16, 11}, {ZL_INT32, 9}, {ZL_UINT32, 8},
-                                   {ZL_INT16, 7},   {ZL_UINT16, 6},  {ZL_INT8, 1},      {ZL_UINT8, 0}};
+    static const int codes[][2] = {{ZL_FLOAT32, BM1690_FP32},  {ZL_FLOAT16, BM1690_FP16}, {ZL_BFLOAT16, BM1690_BFP16},
+                                   {ZL_INT32, BM1690_INT32},   {ZL_UINT32, BM1690_UINT32}, {ZL_INT16, BM1690_INT16},
+                                   {ZL_UINT16, BM1690_UINT16}, {ZL_INT8, BM1690_INT8},     {ZL_UINT8, BM1690_UINT8}};
     zl_dtype dtype = tile_dtype_of(lanes_type(type));
     for (size_t i = 0; i < COUNT(codes); i++)
         if (codes[i][0] == (int)dtype)

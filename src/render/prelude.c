@@ -100,6 +100,13 @@
 
 const char prelude_c_scalar[] = C_SCALAR;
 
+// The vendor's header has i64, u64 and u32, and no libm of its own.
+const char prelude_bm1690[] =
+    "#include \"tpu_kernel.h\"\n#include <math.h>\n"
+    "#define FN static inline __attribute__((unused))\n"
+    "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef unsigned char u8;\ntypedef unsigned short u16;\n" FLOATS
+    HELPERS_32("sqrtf", "f") EXTREMES HALVES;
+
 // Atomics repeat until nobody else was quicker. struct zl_run is struct tile_run of device/cpu/cpu.h.
 #define ATOMIC_NUMBERS(T, one, more) \
     "FN " T " zl_add_" T "(" T " a, " T " b) { return (" T ")((" one ")a + (" one ")b); }\n" more
