@@ -462,7 +462,7 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     case TILE_GEMM: lanes_gemm(l, s); return;
     case TILE_WAIT:
     case TILE_BARRIER: return; // commands follow each other; a region ends with all of its own
-    case TILE_STORE:
+    case TILE_STORE: lanes_store(l, s); return;
     case TILE_ATOMIC:
     case TILE_SHUFFLE:
     case TILE_IM2COL:

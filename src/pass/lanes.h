@@ -107,6 +107,7 @@ bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s);
 bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
                   const struct lane_operand *a, const struct lane_operand *b);
 bool lanes_map(struct lanes *l, const struct tile_stmt *s);
+bool lanes_store(struct lanes *l, const struct tile_stmt *s); // of one element, outside of maps
 
 // lanes_places.c ------------------------------------------------------------------------------------------------
 

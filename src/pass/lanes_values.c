@@ -662,3 +662,16 @@ bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
     memory_free(w);
     return good;
 }
+
+bool lanes_store(struct lanes *l, const struct tile_stmt *s) {
+    struct lane_space space;
+    struct work *w = memory_zero(sizeof *w);
+    bool good = w && lanes_open(l, 0, NULL, NULL, -1, &space);
+    if (good) {
+        w->l = l;
+        w->p = &space.points;
+        good = store(w, s);
+    }
+    memory_free(w);
+    return good;
+}

@@ -106,6 +106,10 @@ bool target_casts(const struct target *target, struct tile_type to, struct tile_
 // Bytes from row to row of a tile in shared memory whose rows have so many, where matrix instructions read it.
 int64_t target_row_bytes(const struct target *target, int64_t bytes);
 int target_stages(const struct target *target, int wanted); // of a pipelined loop that a kernel must have room for
+// Of pipelined loops: whether copies run on by themselves, how many stages there can be at most, and bytes of a block for all tiles.
+bool target_copies_ahead(const struct target *target);
+int target_most_stages(const struct target *target, int wanted);
+int64_t target_staged_bytes(const struct target *target);
 int target_matrix_threads(const struct target *target); // of a group that multiplies matrices, at most
 int64_t target_matrix_bytes(const struct target *target, int threads); // of shared memory that such a group has less than others
 // Whether the unit has all dtypes, and atomics, that a kernel uses after its passes. False and an error that says what it lacks.

@@ -9,7 +9,7 @@
 
 #include "bm1690/command.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 
 static const struct bm1690_command commands[] = {
@@ -53,15 +53,32 @@ static bool is_address(expr e) {
     return e->type.kind == TILE_INT && e->type.bits == 64;
 }
 
+// Numbers stand as they are; others have been computed before.
+static void number(struct program *p, const char *type, expr e) {
+    if (e->op == TILE_CONST)
+        text_add(p->style.out, "%" PRId64, tile_value_of(e->type, e->bits).i);
+    else
+        program_text(p, &e, "(%s)@", type);
+}
+
+static void numbers(struct program *p, const char *type, const expr *e, int count) {
+    text_add(p->style.out, "&(%s){", type);
+    for (int i = 0; i < count; i++) {
+        text_add(p->style.out, i ? ", " : "");
+        number(p, "int", e[i]);
+    }
+    text_add(p->style.out, "}");
+}
+
 static void argument(struct program *p, enum bm1690_kind kind, const expr *e) {
     switch (kind) {
-    case BM1690_KIND_LOCAL: program_text(p, e, "(local_addr_t)@"); return;
+    case BM1690_KIND_LOCAL: number(p, "local_addr_t", *e); return;
     case BM1690_KIND_SYSTEM:
-    case BM1690_KIND_EITHER: program_text(p, e, "(system_addr_t)@"); return;
+    case BM1690_KIND_EITHER: number(p, "system_addr_t", *e); return;
     case BM1690_KIND_SHAPE:
-    case BM1690_KIND_STRIDE: program_text(p, e, "&(dim4){(int)@, (int)@, (int)@, (int)@}"); return;
-    case BM1690_KIND_PADDING: program_text(p, e, "&(padding_t){(int)@, (int)@, (int)@, (int)@}"); return;
-    case BM1690_KIND_PAIR: program_text(p, e, "&(dim2){(int)@, (int)@}"); return;
+    case BM1690_KIND_STRIDE: numbers(p, "dim4", e, 4); return;
+    case BM1690_KIND_PADDING: numbers(p, "padding_t", e, 4); return;
+    case BM1690_KIND_PAIR: numbers(p, "dim2", e, 2); return;
     case BM1690_KIND_DTYPE: text_add(p->style.out, "%s", dtype_name((int)pass_number(*e))); return;
     case BM1690_KIND_SCALAR: program_text(p, e, "(scalar_t){.%s = @}", member((*e)->type)); return;
     case BM1690_KIND_CONTEXT: program_text(p, e, "(var_context_t){.scalar = {.%s = @}}", member((*e)->type)); return;
@@ -71,8 +88,8 @@ static void argument(struct program *p, enum bm1690_kind kind, const expr *e) {
         else
             program_text(p, e, "&(variable_t){SCALAR, {.scalar = {.%s = @}}}", member((*e)->type));
         return;
-    case BM1690_KIND_ROUNDING: program_text(p, e, "(rounding_mode_t)@"); return;
-    default: program_text(p, e, "(int)@"); return;
+    case BM1690_KIND_ROUNDING: number(p, "rounding_mode_t", *e); return;
+    default: number(p, "int", *e); return;
     }
 }
 
@@ -210,7 +227,7 @@ static bool render(struct style *style, const struct tile_kernel *kernel, const 
 #define F32      PASS_BIT(ZL_FLOAT32)
 #define FLOATS   (F32 | PASS_F16 | PASS_BF16)
 #define INTEGERS PASS_INTEGER
-#define WIDE     (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64))
+#define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
 static const struct spelling words[TILE_OP_COUNT] = {
@@ -243,7 +260,8 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_NOT] = {INTEGERS | PASS_BOOL, "!%a", "(%t)~%a"},
     [TILE_SHL] = {INTEGERS, NULL, "(%u)%b < %n ? (%t)((%w)%a << (%u)%b) : 0"},
     [TILE_SHR] = {INTEGERS, NULL, "(%u)%b < %n ? (%t)(%a >> (%u)%b) : 0"},
-    [TILE_FLOORDIV] = {WIDE, NULL, "zl_floordiv_%t(%a, %b)"},
+    [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
+    [TILE_REM] = {DIVISIBLE, NULL, "(%t)((%w)%a - (%w)%b * (%w)zl_floordiv_%t(%a, %b))"},
     [TILE_SELECT] = {INTEGERS | FLOATS, "%a ? %b : %c"},
     [TILE_RARE] = {INTEGERS | FLOATS, "%a ? %b : %c"},
     [TILE_FMA] = {F32, "%a * %b + %c"},
