@@ -18,7 +18,7 @@ read_rules='
     function read_rules(rules,    row, count, word, i) {
         while ((getline row < rules) > 0) {
             sub(/#.*/, "", row)
-            if (row !~ /^[a-z_\/.]+:/ || row ~ /^public:/) continue
+            if (row !~ /^[a-z0-9_\/.]+:/ || row ~ /^public:/) continue
             count = split(row, word, /[: ]+/)
             for (i = 2; i <= count; i++) {
                 if (word[i] == "") continue

@@ -1,0 +1,158 @@
+// call.c - a call of the device API: found in the table, checked, traced, run and counted.
+
+#include "bm1690/chip.h"
+
+#include <stdio.h>
+
+_Thread_local struct core *core_here;
+
+// Declared by the rows themselves; several rows share a function.
+#define COMMAND(NAME, ENGINE, RETURNS, PARAMETERS, FUNCTION, OPERATION, PASSES) run_function run_##FUNCTION;
+#include "bm1690/commands.def"
+
+static const struct {
+    run_function *run;
+    int operation;
+} runs[] = {
+#define COMMAND(NAME, ENGINE, RETURNS, PARAMETERS, FUNCTION, OPERATION, PASSES) {run_##FUNCTION, OPERATION},
+#include "bm1690/commands.def"
+};
+
+// Values -------------------------------------------------------------------------------------------------------------
+
+static int find_parameter(const struct bm1690_command *c, const char *name) {
+    for (int i = 0; i < BM1690_PARAMETERS && c->parameter[i].name; i++)
+        if (!strcmp(c->parameter[i].name, name))
+            return i;
+    return -1;
+}
+
+bool call_has(const struct call *call, const char *name) {
+    return find_parameter(call->command, name) >= 0;
+}
+
+const union bm1690_value *call_value(const struct call *call, const char *name) {
+    static const union bm1690_value none;
+    int at = find_parameter(call->command, name);
+    return at < 0 ? &none : &call->value[at];
+}
+
+// Errors -------------------------------------------------------------------------------------------------------------
+
+bool call_refuse(struct call *call, const char *parameter, const char *format, ...) {
+    struct text message = {0};
+    va_list list;
+    va_start(list, format);
+    text_add_list(&message, format, list);
+    va_end(list);
+    call->core->failed = true;
+    error_set(ZL_ERROR_DEVICE, "bm1690: core %d, command %llu: %s: %s%s%s", call->core->index,
+              (unsigned long long)(call->core->report.commands[BM1690_TIU] +
+                                   call->core->report.commands[BM1690_GDMA] +
+                                   call->core->report.commands[BM1690_HAU]),
+              call->command->name, parameter, *parameter ? " " : "", message.data ? message.data : "");
+    text_free(&message);
+    return false;
+}
+
+// Trace --------------------------------------------------------------------------------------------------------------
+
+enum print {
+    PRINT_NONE,
+    PRINT_HEX,
+    PRINT_DECIMAL,
+    PRINT_FLOAT,
+    PRINT_DTYPE,
+    PRINT_DIM4,
+    PRINT_DIM2,
+    PRINT_VARIABLE
+};
+static const enum print prints[] = {
+#define KIND(NAME, TYPE, MEMBER, PRINT) [BM1690_KIND_##NAME] = PRINT_##PRINT,
+    BM1690_KINDS(KIND)
+#undef KIND
+};
+
+static void add_numbers(struct text *out, const int32_t *number, int count) {
+    if (!number) {
+        text_add(out, "NULL");
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        text_add(out, "%s%d", i ? "," : "{", number[i]);
+    text_add(out, "}");
+}
+
+static void add_value(struct text *out, enum print print, const union bm1690_value *v) {
+    const struct variable *variable = v->p;
+    switch (print) {
+    case PRINT_NONE: text_add(out, "-"); break;
+    case PRINT_HEX: text_add(out, "0x%llx", (unsigned long long)v->u); break;
+    case PRINT_DECIMAL: text_add(out, "%lld", (long long)v->i); break;
+    case PRINT_FLOAT: text_add(out, "%.9g", (double)v->f); break;
+    case PRINT_DTYPE: text_add(out, "%s", bm1690_dtype_name((enum bm1690_dtype)v->i)); break;
+    case PRINT_DIM4: add_numbers(out, v->p, 4); break;
+    case PRINT_DIM2: add_numbers(out, v->p, 2); break;
+    case PRINT_VARIABLE:
+        text_add(out, "%s 0x%x",
+                 !variable                           ? "NULL"
+                 : variable->type == VARIABLE_SCALAR ? "scalar"
+                                                     : "tensor",
+                 variable ? variable->word : 0);
+        break;
+    }
+}
+
+static void trace(const struct call *call) {
+    struct text *out = &call->core->report.trace;
+    const struct bm1690_command *c = call->command;
+    text_add(out, "%d %s", call->core->index, c->name);
+    for (int i = 0; i < BM1690_PARAMETERS && c->parameter[i].name; i++) {
+        text_add(out, " %s=", c->parameter[i].name);
+        add_value(out, prints[c->parameter[i].kind], &call->value[i]);
+    }
+    text_add(out, "\n");
+}
+
+// Running ------------------------------------------------------------------------------------------------------------
+
+// Commands of the engines: nothing is computed after an error, nor where commands are only counted.
+static void run_engine(struct call *call) {
+    struct core *core = call->core;
+    if (core->failed)
+        return;
+    core->report.commands[call->command->engine]++;
+    if (core->traces)
+        trace(call);
+    if (check_parameters(call) && check_operands(call) && runs[call->command - bm1690_commands].run(call)) {
+        if (!core->counts_only)
+            check_mark_written(call);
+        model_count(call);
+    } else {
+        core->failed = true;
+    }
+}
+
+// The control program goes on after an error, so its queries are answered.
+static void run_control(struct call *call) {
+    if (call->core->failed || check_parameters(call))
+        runs[call->command - bm1690_commands].run(call);
+}
+
+union bm1690_value call_command(int command, const union bm1690_value *value) {
+    struct call call;
+    call.core = core_here;
+    call.command = &bm1690_commands[command];
+    call.value = value;
+    call.operation = runs[command].operation;
+    call.views = 0;
+    call.result = (union bm1690_value){0};
+    call.cycles = 0;
+    if (!call.core)
+        return call.result;
+    if (call.command->engine == BM1690_CONTROL)
+        run_control(&call);
+    else
+        run_engine(&call);
+    return call.result;
+}

@@ -1,0 +1,501 @@
+// check.c - the operands of a call: found by the layouts of the table, and checked.
+//
+// Besides the rules of the table: local ranges end within their lane, bytes that are read were written since the launch began, and
+// in a parallel region DMA and compute do not touch the same bytes if one of them writes.
+
+#include "bm1690/chip.h"
+
+enum { SHAPE_MOST = 65535, STRIDE_MOST = (1 << 18) - 1 };
+
+// Parameters ---------------------------------------------------------------------------------------------------------
+
+static bool check_dims(struct call *call, const struct bm1690_parameter *p, const int32_t *number, int least,
+                       int most) {
+    for (int i = 0; i < 4; i++)
+        if (number[i] < least || number[i] > most)
+            return call_refuse(call, p->name, "is {%d,%d,%d,%d}; each is to be within %d to %d", number[0],
+                               number[1], number[2], number[3], least, most);
+    return true;
+}
+
+static bool check_dtype(struct call *call, const struct bm1690_parameter *p, int64_t dtype) {
+    struct text list = {0};
+    bool known = dtype >= 0 && dtype <= BM1690_FP8E4M3 && bm1690_dtype_bytes((enum bm1690_dtype)dtype) > 0;
+    if (known && (BM1690_BIT(dtype) & p->dtypes))
+        return true;
+    for (int i = 0; i <= BM1690_FP8E4M3; i++)
+        if (bm1690_dtype_bytes((enum bm1690_dtype)i) > 0 && (BM1690_BIT(i) & p->dtypes))
+            text_add(&list, " %s", bm1690_dtype_name((enum bm1690_dtype)i));
+    call_refuse(call, p->name, "is %lld (%s); it is to be one of%s", (long long)dtype,
+                bm1690_dtype_name((enum bm1690_dtype)dtype), list.data ? list.data : "");
+    text_free(&list);
+    return false;
+}
+
+static bool check_number(struct call *call, const struct bm1690_parameter *p, int64_t value) {
+    return (p->least == 0 && p->most == 0) || (value >= p->least && value <= p->most) ||
+           call_refuse(call, p->name, "is %lld; it is to be within %d to %d", (long long)value, p->least,
+                       p->most);
+}
+
+static bool check_parameter(struct call *call, const struct bm1690_parameter *p,
+                            const union bm1690_value *v) {
+    bool is_control = call->command->engine == BM1690_CONTROL;
+    switch (p->kind) {
+    case BM1690_KIND_SHAPE:
+        return (v->p || call_refuse(call, p->name, "is NULL; it is to be a shape")) &&
+               (is_control || check_dims(call, p, v->p, 1, SHAPE_MOST));
+    case BM1690_KIND_DIM4_OUT:
+    case BM1690_KIND_PAIR:
+    case BM1690_KIND_PADDING:
+    case BM1690_KIND_VARIABLE: return v->p || call_refuse(call, p->name, "is NULL");
+    case BM1690_KIND_DTYPE: return check_dtype(call, p, v->i);
+    default: return check_number(call, p, v->i);
+    }
+}
+
+bool check_parameters(struct call *call) {
+    const struct bm1690_parameter *p = call->command->parameter;
+    for (int i = 0; i < BM1690_PARAMETERS && p[i].name; i++)
+        if (!check_parameter(call, &p[i], &call->value[i]))
+            return false;
+    return true;
+}
+
+// Layouts ------------------------------------------------------------------------------------------------------------
+
+static int64_t round_up(int64_t x, int64_t to) {
+    return (x + to - 1) / to * to;
+}
+
+void check_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype) {
+    stride[3] = 1;
+    stride[2] = dim.w;
+    stride[1] = round_up((int64_t)dim.h * dim.w, BM1690_VECTOR_BYTES / bm1690_dtype_bytes(dtype));
+    stride[0] = (lane + dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT * stride[1];
+}
+
+static void contiguous_strides(int64_t *stride, struct dims dim) {
+    stride[3] = 1;
+    stride[2] = dim.w;
+    stride[1] = (int64_t)dim.h * dim.w;
+    stride[0] = dim.c * stride[1];
+}
+
+// Rows of the table name parameters: found once, then by their index.
+static struct {
+    struct lock lock;
+    atomic_bool known;
+    int8_t of[512][BM1690_PARAMETERS][BM1690_OF];
+} found;
+
+ZL_AT_LOAD {
+    fork_guard(&found.lock);
+}
+
+static int find_of(const struct bm1690_command *c, const char *name) {
+    for (int i = 0; name && *name && i < BM1690_PARAMETERS && c->parameter[i].name; i++)
+        if (!strcmp(c->parameter[i].name, name))
+            return i;
+    return -1;
+}
+
+static void find_all(void) {
+    lock_take(&found.lock);
+    for (int k = 0; k < bm1690_command_count; k++)
+        for (int i = 0; i < BM1690_PARAMETERS; i++)
+            for (int j = 0; j < BM1690_OF; j++)
+                found.of[k][i][j] =
+                    (int8_t)find_of(&bm1690_commands[k], bm1690_commands[k].parameter[i].of[j]);
+    atomic_store(&found.known, true);
+    lock_give(&found.lock);
+}
+
+static const union bm1690_value *value_of(const struct call *call, int parameter, int place) {
+    int at = found.of[call->command - bm1690_commands][parameter][place];
+    return at < 0 ? NULL : &call->value[at];
+}
+
+static int64_t number_of(const struct call *call, int parameter, int place) {
+    const union bm1690_value *v = value_of(call, parameter, place);
+    return v ? v->i : 0;
+}
+
+static enum bm1690_dtype dtype_of(const struct call *call, int parameter, int place,
+                                  enum bm1690_dtype otherwise) {
+    const union bm1690_value *v = value_of(call, parameter, place);
+    return v ? (enum bm1690_dtype)v->i : otherwise;
+}
+
+// What a window leaves of a tensor.
+static bool pooled_dims(struct call *call, struct dims *dim) {
+    const struct pair *kernel = call_value(call, "kernel")->p, *stride = call_value(call, "stride")->p,
+                      *dilation = call_value(call, "dilation")->p;
+    const struct padding *pad = call_value(call, "padding")->p;
+    if (kernel->h < 1 || kernel->w < 1 || kernel->h > SHAPE_MOST || kernel->w > SHAPE_MOST)
+        return call_refuse(call, "kernel", "is {%d,%d}; each is to be within 1 to %d", kernel->h, kernel->w,
+                           SHAPE_MOST);
+    if (stride->h < 1 || stride->w < 1 || stride->h > 15 || stride->w > 15)
+        return call_refuse(call, "stride", "is {%d,%d}; each is to be within 1 to 15", stride->h, stride->w);
+    if (dilation->h < 1 || dilation->w < 1 || dilation->h > 15 || dilation->w > 15)
+        return call_refuse(call, "dilation", "is {%d,%d}; each is to be within 1 to 15", dilation->h,
+                           dilation->w);
+    if ((pad->top | pad->bottom | pad->left | pad->right) & ~15)
+        return call_refuse(call, "padding", "is {%d,%d,%d,%d}; each is to be within 0 to 15", pad->top,
+                           pad->bottom, pad->left, pad->right);
+    int h = (dim->h + pad->top + pad->bottom - (dilation->h * (kernel->h - 1) + 1)),
+        w = (dim->w + pad->left + pad->right - (dilation->w * (kernel->w - 1) + 1));
+    if (h < 0 || w < 0)
+        return call_refuse(call, "kernel", "is {%d,%d}, larger than the input of %d x %d with its padding",
+                           kernel->h, kernel->w, dim->h, dim->w);
+    dim->h = h / stride->h + 1;
+    dim->w = w / stride->w + 1;
+    return true;
+}
+
+static struct dims dims_at(const struct call *call, int parameter) {
+    return *(const struct dims *)value_of(call, parameter, 0)->p;
+}
+
+// Fills dims, dtype and, where the layout says them, strides. *given: strides that the call gave.
+static bool find_layout(struct call *call, int i, struct view *v, const int32_t **given) {
+    enum bm1690_layout layout = call->command->parameter[i].layout;
+    *given = NULL;
+    switch (layout) {
+    case BM1690_TENSOR:
+    case BM1690_SWAPPED:
+    case BM1690_EXCHANGED:
+    case BM1690_ONE_LANE: {
+        struct dims d = dims_at(call, i);
+        const union bm1690_value *stride = value_of(call, i, 1);
+        v->dim = layout == BM1690_SWAPPED     ? (struct dims){d.n, d.w, d.h, d.c}
+                 : layout == BM1690_EXCHANGED ? (struct dims){d.c, d.n, d.h, d.w}
+                 : layout == BM1690_ONE_LANE  ? (struct dims){d.n, 1, d.h, d.w}
+                                              : d;
+        *given = stride ? stride->p : NULL;
+        v->dtype = dtype_of(call, i, 2, BM1690_FP32);
+        return true;
+    }
+    case BM1690_MATRIX:
+        v->dim = (struct dims){1, (int)number_of(call, i, 0), 1, (int)number_of(call, i, 1)};
+        v->dtype = dtype_of(call, i, 2, BM1690_FP32);
+        return true;
+    case BM1690_SPLIT: {
+        int per = (int)number_of(call, i, 2), columns = (int)number_of(call, i, 1);
+        v->dim = (struct dims){(int)number_of(call, i, 0), (columns + per - 1) / per, 1, per};
+        v->dtype = dtype_of(call, i, 3, BM1690_FP32);
+        return true;
+    }
+    case BM1690_LINES:
+        v->dim = (struct dims){1, 1, (int)number_of(call, i, 0), (int)number_of(call, i, 1)};
+        v->dtype = dtype_of(call, i, 3, BM1690_FP32);
+        return true;
+    case BM1690_LINE:
+        v->dim = (struct dims){1, 1, 1, (int)number_of(call, i, 0)};
+        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        return true;
+    case BM1690_LANES:
+        v->dim = (struct dims){1, (int)number_of(call, i, 0), 1, (int)number_of(call, i, 1)};
+        v->dtype = dtype_of(call, i, 2, BM1690_INT32);
+        return true;
+    case BM1690_POOLED:
+        v->dim = dims_at(call, i);
+        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        return pooled_dims(call, &v->dim);
+    case BM1690_COLUMN:
+        v->dim = (struct dims){1, dims_at(call, i).c, 1, 1};
+        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        return true;
+    case BM1690_COEFFICIENTS:
+        v->dtype = dtype_of(call, i, 0, BM1690_FP32);
+        v->dim = (struct dims){1, BM1690_LANE_COUNT, 1, BM1690_VECTOR_BYTES / bm1690_dtype_bytes(v->dtype)};
+        return true;
+    default: return true;
+    }
+}
+
+// Ranges -------------------------------------------------------------------------------------------------------------
+
+// Bytes from element 0 to the end of the farthest one; of local memory, within a lane.
+static int64_t extent(const struct view *v) {
+    int64_t channels = v->is_local ? (v->lane + v->dim.c - 1) / BM1690_LANE_COUNT : v->dim.c - 1;
+    return ((v->dim.n - 1) * v->stride[0] + channels * v->stride[1] + (v->dim.h - 1) * v->stride[2] +
+            (v->dim.w - 1) * v->stride[3] + 1) *
+           v->size;
+}
+
+// Calls fn with each contiguous range of a local view: its lane, its first byte there, its bytes. Stops when fn returns false.
+typedef bool range_function(void *context, int lane, uint32_t begin, uint32_t bytes);
+static bool each_range(const struct view *v, range_function *fn, void *context) {
+    int h = v->stride[2] ? v->dim.h : 1, w = v->stride[3] ? v->dim.w : 1;
+    if (v->stride[3] == 1 && (h == 1 || v->stride[2] == w)) { // rows are contiguous
+        w *= h;
+        h = 1;
+    }
+    int runs = v->stride[3] == 1 || w == 1 ? 1 : w;
+    uint32_t bytes = (uint32_t)(v->size * (w / runs));
+    for (int n = 0; n < v->dim.n; n++)
+        for (int c = 0; c < v->dim.c; c++)
+            for (int y = 0; y < h; y++)
+                for (int x = 0; x < runs; x++) {
+                    int lane = v->lane + c;
+                    int64_t at = n * v->stride[0] + lane / BM1690_LANE_COUNT * v->stride[1] +
+                                 y * v->stride[2] + x * v->stride[3];
+                    if (!fn(context, lane % BM1690_LANE_COUNT, v->offset + (uint32_t)(at * v->size), bytes))
+                        return false;
+                }
+    return true;
+}
+
+// Bits -----------------------------------------------------------------------------------------------------------------
+
+static uint64_t low_bits(int count) {
+    return count >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1;
+}
+
+static void set_bits(uint64_t *word, uint32_t begin, uint32_t count, bool value) {
+    for (uint32_t at = begin, end = begin + count; at < end;) {
+        uint32_t some = MIN_OF(64 - at % 64, end - at);
+        uint64_t mask = low_bits((int)some) << at % 64;
+        word[at / 64] = value ? word[at / 64] | mask : word[at / 64] & ~mask;
+        at += some;
+    }
+}
+
+// Returns the first bit that is not value, or the end.
+static uint32_t find_other(const uint64_t *word, uint32_t begin, uint32_t count, bool value) {
+    for (uint32_t at = begin, end = begin + count; at < end;) {
+        uint32_t some = MIN_OF(64 - at % 64, end - at);
+        uint64_t other = (value ? ~word[at / 64] : word[at / 64]) >> at % 64 & low_bits((int)some);
+        if (other)
+            return at + (uint32_t)__builtin_ctzll(other);
+        at += some;
+    }
+    return begin + count;
+}
+
+static uint64_t *lane_bits(const struct core *core, int lane) {
+    return core->written + (size_t)lane * (BM1690_LANE_BYTES / 64);
+}
+
+struct reading {
+    struct core *core;
+    int lane;
+    uint32_t at;
+};
+
+static bool is_written(void *context, int lane, uint32_t begin, uint32_t bytes) {
+    struct reading *r = context;
+    r->lane = lane;
+    r->at = find_other(lane_bits(r->core, lane), begin, bytes, true);
+    return r->at == begin + bytes;
+}
+
+static bool mark(void *context, int lane, uint32_t begin, uint32_t bytes) {
+    set_bits(lane_bits(context, lane), begin, bytes, true);
+    return true;
+}
+
+static bool unmark(void *context, int lane, uint32_t begin, uint32_t bytes) {
+    set_bits(lane_bits(context, lane), begin, bytes, false);
+    return true;
+}
+
+static bool check_written(struct call *call, const struct view *v, const char *name) {
+    struct reading r = {.core = call->core};
+    return call->core->counts_only || !(v->access & BM1690_READ) || each_range(v, is_written, &r) ||
+           call_refuse(call, name, "reads byte 0x%x of lane %d, which no command has written", r.at, r.lane);
+}
+
+void check_mark_written(struct call *call) {
+    for (int i = 0; i < call->views; i++) {
+        const struct view *v = call_operand(call, i);
+        if (v->is_local && (v->access & BM1690_SCRATCH))
+            each_range(v, unmark, call->core);
+    }
+    for (int i = 0; i < call->views; i++) {
+        const struct view *v = call_operand(call, i);
+        if (v->is_local && (v->access & BM1690_WRITE))
+            each_range(v, mark, call->core);
+    }
+}
+
+// Parallel regions -----------------------------------------------------------------------------------------------------
+
+static uint64_t lanes_of(const struct view *v) {
+    if (v->dim.c >= BM1690_LANE_COUNT)
+        return ~UINT64_C(0);
+    uint64_t bits = low_bits(v->dim.c);
+    return v->lane ? bits << v->lane | bits >> (BM1690_LANE_COUNT - v->lane) : bits;
+}
+
+static bool mark_bytes(void *context, int lane, uint32_t begin, uint32_t bytes) {
+    (void)lane;
+    set_bits(context, begin, bytes, true);
+    return true;
+}
+
+static bool are_free(void *context, int lane, uint32_t begin, uint32_t bytes) {
+    (void)lane;
+    return find_other(context, begin, bytes, false) == begin + bytes;
+}
+
+// Boxes that meet may still have no byte in common: two buffers that alternate by rows.
+static bool share_bytes(const struct view *a, const struct view *b) {
+    uint64_t *bits = memory_zero(BM1690_LANE_BYTES / 8);
+    bool shared = !bits || (each_range(a, mark_bytes, bits), !each_range(b, are_free, bits));
+    memory_free(bits);
+    return shared;
+}
+
+static bool conflicts(const struct touch *a, const struct touch *b) {
+    return a->engine != b->engine && ((a->view.access | b->view.access) & (BM1690_WRITE | BM1690_SCRATCH)) &&
+           a->begin < b->end && b->begin < a->end && (lanes_of(&a->view) & lanes_of(&b->view)) &&
+           share_bytes(&a->view, &b->view);
+}
+
+static bool check_touch(struct call *call, const struct view *v, const char *name) {
+    struct core *core = call->core;
+    struct touch t = {.view = *v,
+                      .command = call->command,
+                      .engine = call->command->engine,
+                      .begin = v->offset,
+                      .end = v->offset + (uint32_t)extent(v)};
+    if (!core->is_parallel)
+        return true;
+    for (int i = 0; i < core->touches; i++)
+        if (conflicts(&t, &core->touched[i]))
+            return call_refuse(call, name,
+                               "(bytes 0x%x to 0x%x of the lanes) conflicts with %s in the same parallel "
+                               "region, which %s bytes 0x%x "
+                               "to 0x%x: end the region between them, or give one of them another buffer",
+                               t.begin, t.end, core->touched[i].command->name,
+                               core->touched[i].view.access & BM1690_READ ? "reads" : "writes",
+                               core->touched[i].begin, core->touched[i].end);
+    if (!memory_grow(&core->touched, &core->touch_cap, core->touches + 1, sizeof *core->touched))
+        return false;
+    core->touched[core->touches++] = t;
+    return true;
+}
+
+// Operands -------------------------------------------------------------------------------------------------------------
+
+static bool check_strides(struct call *call, const struct bm1690_parameter *p, const int32_t *given) {
+    for (int i = 0; i < 4; i++)
+        if (given[i] < 0 || given[i] > STRIDE_MOST)
+            return call_refuse(call, p->name,
+                               "has the strides {%d,%d,%d,%d}; in local memory each is to be within 0 to %d",
+                               given[0], given[1], given[2], given[3], STRIDE_MOST);
+    return true;
+}
+
+static bool finish_local(struct call *call, struct view *v, const char *name, uint64_t address,
+                         const int32_t *given) {
+    int alignment = given ? v->size : BM1690_VECTOR_BYTES;
+    v->is_local = true;
+    v->lane = (int)(address / BM1690_LANE_BYTES);
+    v->offset = (uint32_t)(address % BM1690_LANE_BYTES);
+    v->data = call->core->local + v->offset;
+    if (address >= (uint64_t)BM1690_LANE_BYTES * BM1690_LANE_COUNT)
+        return call_refuse(call, name, "is 0x%llx; local memory ends at 0x%x", (unsigned long long)address,
+                           BM1690_LANE_BYTES * BM1690_LANE_COUNT);
+    if (address % (unsigned)alignment)
+        return call_refuse(call, name, "is 0x%llx; it is to be a multiple of %d bytes%s",
+                           (unsigned long long)address, alignment,
+                           given ? ", the size of its elements" : ", as it has no stride");
+    if (given)
+        for (int i = 0; i < 4; i++)
+            v->stride[i] = given[i];
+    else
+        check_aligned_strides(v->stride, v->lane, v->dim, v->dtype);
+    int64_t end = v->offset + extent(v);
+    if (end > BM1690_LANE_BYTES)
+        return call_refuse(
+            call, name,
+            "is 0x%llx, a %s tensor {%d,%d,%d,%d} whose end is byte %lld of its lanes; a lane has %d bytes",
+            (unsigned long long)address, bm1690_dtype_name(v->dtype), v->dim.n, v->dim.c, v->dim.h, v->dim.w,
+            (long long)end, BM1690_LANE_BYTES);
+    return check_written(call, v, name) && check_touch(call, v, name);
+}
+
+static bool finish_far(struct call *call, struct view *v, int i, uint64_t address, const int32_t *given) {
+    const char *name = call->command->parameter[i].name;
+    v->is_local = false;
+    v->lane = 0;
+    v->offset = 0;
+    contiguous_strides(v->stride, v->dim);
+    if (call->command->parameter[i].layout == BM1690_LINES)
+        v->stride[2] = number_of(call, i, 2);
+    for (int k = 0; given && k < 4; k++) {
+        v->stride[k] = given[k];
+        if (given[k] < 0)
+            return call_refuse(call, name, "has the strides {%d,%d,%d,%d}; none may be negative", given[0],
+                               given[1], given[2], given[3]);
+    }
+    if (address % (unsigned)v->size)
+        return call_refuse(call, name,
+                           "is 0x%llx; it is to be a multiple of %d bytes, the size of its elements",
+                           (unsigned long long)address, v->size);
+    v->data = chip_memory(call->core->chip, address, (uint64_t)extent(v));
+    return v->data ||
+           call_refuse(call, name, "is 0x%llx: its %lld bytes are in no allocation of the device, nor in L2",
+                       (unsigned long long)address, (long long)extent(v));
+}
+
+static bool check_matrix_lane(struct call *call, const struct bm1690_parameter *p, const struct view *v) {
+    return p->layout != BM1690_MATRIX || v->lane == 0 ||
+           call_refuse(call, p->name, "begins in lane %d; operands of a product begin in lane 0", v->lane);
+}
+
+static bool check_operand(struct call *call, int i) {
+    const struct bm1690_parameter *p = &call->command->parameter[i];
+    struct view *v = &call->view[i];
+    const int32_t *given = NULL;
+    v->access = p->access;
+    if (!find_layout(call, i, v, &given))
+        return false;
+    v->size = bm1690_dtype_bytes(v->dtype);
+    if (p->kind == BM1690_KIND_LOCAL
+            ? !((!given || check_strides(call, p, given)) &&
+                finish_local(call, v, p->name, call->value[i].u, given) && check_matrix_lane(call, p, v))
+            : !finish_far(call, v, i, call->value[i].u, given))
+        return false;
+    call->operand[call->views++] = i;
+    return true;
+}
+
+// Lanes compute on their own memory: operands of a TIU command begin in the same one, unless it moves between lanes.
+static bool check_lanes(struct call *call) {
+    const struct view *first = NULL;
+    if (call->command->engine != BM1690_TIU || call->operation == ANY_LANE ||
+        call->operation == TRANSPOSE_CW_TIU || call->operation == TRANSPOSE_WC_TIU)
+        return true;
+    for (int i = 0; i < call->views; i++) {
+        const struct bm1690_parameter *p = &call->command->parameter[call->operand[i]];
+        const struct view *v = call_operand(call, i);
+        if (p->layout == BM1690_COEFFICIENTS || p->layout == BM1690_SPLIT)
+            continue;
+        if (first && v->lane != first->lane)
+            return call_refuse(call, p->name,
+                               "begins in lane %d, %s in lane %d; they are to begin in the same", v->lane,
+                               call->command->parameter[call->operand[0]].name, first->lane);
+        first = first ? first : v;
+    }
+    return true;
+}
+
+bool check_operands(struct call *call) {
+    const struct bm1690_parameter *p = call->command->parameter;
+    if (!atomic_load_explicit(&found.known, memory_order_acquire))
+        find_all();
+    for (int i = 0; i < BM1690_PARAMETERS && p[i].name; i++)
+        if (p[i].layout != BM1690_NO_LAYOUT && p[i].layout != BM1690_BY_CALL && !check_operand(call, i))
+            return false;
+    return check_lanes(call);
+}
+
+bool check_local(struct call *call, struct view *v, const char *name, uint32_t address, struct dims dim,
+                 enum bm1690_dtype dtype, int access) {
+    *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = access};
+    return finish_local(call, v, name, address, NULL);
+}

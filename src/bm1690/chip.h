@@ -1,0 +1,194 @@
+// chip.h - the inside of the emulator: cores, calls, operands.
+
+#ifndef BM1690_CHIP_H
+#define BM1690_CHIP_H
+
+#include "bm1690/bm1690.h"
+
+#include <string.h>
+
+// What the ABI passes; the text of headers.c declares the same types under the vendor's names.
+struct dims {
+    int32_t n, c, h, w;
+};
+struct pair {
+    int32_t h, w;
+};
+struct padding {
+    int32_t top, bottom, left, right;
+};
+struct variable {
+    int32_t type;
+    uint32_t word;
+}; // a tensor's local address, or a scalar
+enum { VARIABLE_TENSOR, VARIABLE_SCALAR, VARIABLE_VECTOR };
+
+union bm1690_value {
+    int64_t i;
+    uint64_t u;
+    float f;
+    uint32_t word; // of a scalar
+    const void *p;
+    int32_t pair[2], range[2];
+};
+
+// An operand: a tensor of up to four axes in local memory, L2 or device memory. Strides are in elements.
+struct view {
+    uint8_t *data; // element 0; of local memory: of lane 0 of the core, plus the offset within a lane
+    bool is_local;
+    int lane; // of channel 0
+    enum bm1690_dtype dtype;
+    int size; // bytes of an element
+    int access;
+    uint32_t offset; // within a lane
+    struct dims dim;
+    int64_t stride[4];
+};
+
+// What a command of a parallel region touches: bytes of lanes, by a bounding box and by its view.
+struct touch {
+    struct view view;
+    const struct bm1690_command *command;
+    enum bm1690_engine engine;
+    uint32_t begin, end; // bytes within a lane
+};
+
+struct core {
+    struct bm1690 *chip;
+    int index, cores;
+    uint8_t *local;    // lanes x BM1690_LANE_BYTES
+    uint64_t *written; // a bit for each byte
+    bool failed, counts_only, traces;
+    bool is_parallel;
+    struct touch *touched; // since tpu_parallel_start
+    int touches, touch_cap;
+    double region[BM1690_ENGINES]; // cycles since tpu_parallel_start
+    double cycles;
+    struct bm1690_report report;
+};
+
+// A call: the command's row, its values, and its operands resolved and checked, by the index of their parameter.
+struct call {
+    struct core *core;
+    const struct bm1690_command *command;
+    const union bm1690_value *value;
+    int operation;
+    struct view view[BM1690_PARAMETERS];
+    int views; // operands are view[operand[0]], view[operand[1]], ...
+    int operand[BM1690_PARAMETERS];
+    union bm1690_value result;
+    double cycles; // where the command's function counts them itself
+};
+typedef bool run_function(struct call *call);
+
+// Operations that run functions tell apart.
+enum operation {
+    ANY_LANE = 1, // operands may begin in different lanes
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    REVERSED_SUB,
+    REVERSED_DIV,
+    MAX,
+    MIN,
+    DIFF_ABS,
+    ABS,
+    NEG,
+    SQUARE,
+    RELU,
+    FLOOR,
+    CEIL,
+    ROUND,
+    RSQRT,
+    SQRT,
+    RECIPROCAL,
+    EXP,
+    GREATER,
+    LESS,
+    EQUAL,
+    TRANSPOSE_CW,
+    TRANSPOSE_NC,
+    TRANSPOSE_CW_TIU,
+    TRANSPOSE_WC_TIU,
+    MM_NN,
+    MM_NT,
+    MM_TT,
+    STRIDES_ALIGNED,
+    STRIDES_LINE_ALIGNED,
+    STRIDES_COMPACT,
+    STRIDES_CONTIGUOUS,
+    QUERY_PARALLEL,
+    QUERY_LANES,
+    QUERY_BANKS,
+    QUERY_MOST_CORES,
+    QUERY_CORES,
+    QUERY_CORE,
+    QUERY_IS_LAST,
+    QUERY_ONE,
+    QUERY_ZERO,
+    QUERY_LANE_BYTES,
+    QUERY_L2_BYTES,
+    QUERY_L2_START,
+    QUERY_LOCAL_START,
+    QUERY_STATIC_START,
+    QUERY_LINE_BYTES,
+    QUERY_EUS,
+    QUERY_INNER,
+    QUERY_BYTES,
+    QUERY_BITS,
+    QUERY_IS_SIGNED,
+    QUERY_IS_INT,
+    QUERY_IS_FLOAT,
+    QUERY_LANE,
+    QUERY_BANK,
+};
+
+// chip.c: memory. Returns the bytes at a chip's address, or NULL unless all of them are in one allocation or in L2.
+uint8_t *chip_memory(struct bm1690 *chip, uint64_t address, uint64_t bytes);
+bool chip_is_l2(uint64_t address);
+bool chip_wait_for_cores(struct core *core); // tpu_sync_all; false after an error
+// Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is much to do.
+void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data);
+enum { L2_BYTES = 128 << 20 };
+#define L2_START     UINT64_C(0x6980000000)
+#define LOCAL_START  UINT64_C(0x6900000000)
+#define STATIC_START UINT64_C(0x6904000000)
+
+// call.c: what a module calls. Resolves, checks, counts and runs a command.
+union bm1690_value call_command(int command, const union bm1690_value *value);
+extern _Thread_local struct core *core_here;
+
+// Fails the launch: the message names the command and its parameter, the value, and what would be right.
+bool call_refuse(struct call *call, const char *parameter, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// A value by the name of its parameter; the command must have it. has: whether it does.
+const union bm1690_value *call_value(const struct call *call, const char *name);
+bool call_has(const struct call *call, const char *name);
+static inline struct view *call_operand(struct call *call, int index) {
+    return &call->view[call->operand[index]];
+}
+
+// check.c: operands.
+bool check_parameters(struct call *call);
+bool check_operands(struct call *call);
+// Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable.
+bool check_local(struct call *call, struct view *view, const char *name, uint32_t address, struct dims dim,
+                 enum bm1690_dtype dtype, int access);
+void check_mark_written(struct call *call);
+void check_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
+
+// model.c: adds a command's cycles to its core.
+void model_count(struct call *call);
+void model_begin_region(struct core *core);
+void model_end_region(struct core *core);
+
+// A row of elements: w of them, view->stride[3] apart.
+static inline uint8_t *view_row(const struct view *v, int n, int c, int h) {
+    int64_t lanes = v->lane + c;
+    int64_t at = v->is_local ? n * v->stride[0] + lanes / BM1690_LANE_COUNT * v->stride[1] + h * v->stride[2]
+                             : n * v->stride[0] + c * v->stride[1] + h * v->stride[2];
+    return v->data + at * v->size + (v->is_local ? lanes % BM1690_LANE_COUNT * BM1690_LANE_BYTES : 0);
+}
+
+#endif

@@ -1,0 +1,229 @@
+// matrix.c - products of matrices, with the reference model's sums.
+//
+// In 16 bits, depth is taken in blocks of 32. Products are exact; a block's are truncated to multiples of 2^(e - 24), e being
+// the exponent of the largest of them, added exactly, rounded to f32, and added to the accumulator in f32. A truncated product
+// is an integer of 25 bits in units of 2^(e - 24), so that 32 of them add up in 32 bits: two passes of the loop over a
+// block, one for the largest, one for the sum, both over many columns at once. In f32, even and odd depths have an
+// accumulator each.
+
+#include "bm1690/number.h"
+
+#include <math.h>
+
+run_function run_product, run_product_f32;
+
+enum { BLOCK = 32, COLUMNS = 64, ROWS = 8 }; // of depth; columns at a time; rows of a task
+
+struct product {
+    int rows, depth, columns; // of the result: rows x columns
+    float *left, *right;      // rows x depth; depth x columns, padded to padded columns
+    int padded;
+    const struct view *out;
+    bool adds, clips; // to what is there; at zero
+    float *bias;      // NULL, or one for each column
+};
+
+// Blocks of products -----------------------------------------------------------------------------------------------------
+
+// e and the integers of the ordinary case fit f32 and int32; extremes are computed by exact_block.
+static bool is_ordinary(uint32_t most) {
+    return most >= 0x10000000 && most < 0x70000000;
+}
+
+static float exact_block(const float *left, const float *right, int64_t step, int count) {
+    double most = 0, sum = 0;
+    for (int k = 0; k < count; k++) {
+        double x = (double)left[k] * (double)right[k * step];
+        if (!isfinite(x))
+            most = INFINITY;
+        sum += x;
+        most = MAX_OF(most, fabs(x));
+    }
+    if (isinf(most) || most == 0)
+        return (float)sum;
+    int e = ilogb(most);
+    int64_t total = 0;
+    for (int k = 0; k < count; k++)
+        total += (int64_t)ldexp((double)left[k] * (double)right[k * step], 24 - e);
+    return (float)ldexp((double)total, e - 24);
+}
+
+// Adds the block's sum to each column's accumulator. `right` has the block's rows, `padded` apart.
+static void add_block(float *restrict sum, const float *left, const float *right, int64_t padded, int count) {
+    uint32_t most[COLUMNS] = {0};
+    int32_t total[COLUMNS] = {0};
+    float scale[COLUMNS], back[COLUMNS];
+    for (int k = 0; k < count; k++) {
+        const float *row = right + k * padded;
+        float a = left[k];
+        for (int j = 0; j < COLUMNS; j++) {
+            uint32_t x = bits_of_float(a * row[j]) & 0x7fffffff;
+            most[j] = x > most[j] ? x : most[j];
+        }
+    }
+    bool ordinary = true;
+    for (int j = 0; j < COLUMNS; j++) {
+        uint32_t exponent = most[j] >> 23; // biased
+        ordinary &= most[j] == 0 || is_ordinary(most[j]);
+        scale[j] = float_of_bits((127 + 24 + 127 - exponent) << 23);
+        back[j] = float_of_bits((exponent - 24) << 23);
+    }
+    if (!ordinary) {
+        for (int j = 0; j < COLUMNS; j++)
+            sum[j] += exact_block(left, right + j, padded, count);
+        return;
+    }
+    for (int j = 0; j < COLUMNS; j++) {
+        scale[j] = most[j] ? scale[j] : 0;
+        back[j] = most[j] ? back[j] : 0;
+    }
+    for (int k = 0; k < count; k++) {
+        const float *row = right + k * padded;
+        float a = left[k];
+        for (int j = 0; j < COLUMNS; j++)
+            total[j] += (int32_t)((a * row[j]) * scale[j]);
+    }
+    for (int j = 0; j < COLUMNS; j++)
+        sum[j] += (float)total[j] * back[j];
+}
+
+static void product_tile(const struct product *p, int row, int column) {
+    float sum[COLUMNS] = {0};
+    int count = MIN_OF(COLUMNS, p->columns - column);
+    uint8_t *out = view_row(p->out, 0, row, 0) + (size_t)column * (size_t)p->out->size;
+    if (p->adds)
+        number_load_row(sum, out, 1, count, p->out->dtype);
+    for (int k = 0; k < p->depth; k += BLOCK)
+        add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
+                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(BLOCK, p->depth - k));
+    for (int j = 0; p->bias && j < count; j++)
+        sum[j] += p->bias[column + j];
+    for (int j = 0; p->clips && j < count; j++)
+        sum[j] = sum[j] > 0 ? sum[j] : 0;
+    number_store_row(out, 1, count, p->out->dtype, sum);
+}
+
+static void product_rows(void *context, int part) {
+    const struct product *p = context;
+    for (int column = 0; column < p->columns; column += COLUMNS)
+        for (int row = part * ROWS; row < MIN_OF(p->rows, (part + 1) * ROWS); row++)
+            product_tile(p, row, column);
+}
+
+// Operands as floats -------------------------------------------------------------------------------------------------------
+
+// rows x columns of a view {1, rows, 1, columns}, or its transpose, `step` floats from row to row.
+static void load_matrix(float *to, int64_t step, const struct view *v, bool is_transposed) {
+    for (int c = 0; c < v->dim.c; c++) {
+        const uint8_t *row = view_row(v, 0, c, 0);
+        if (!is_transposed)
+            number_load_row(to + c * step, row, 1, v->dim.w, v->dtype);
+        else
+            for (int w = 0; w < v->dim.w; w++)
+                to[w * step + c] = number_load(row + (size_t)w * (size_t)v->size, v->dtype);
+    }
+}
+
+static bool check_output(struct call *call, const struct view *out, const struct view *in) {
+    return out->dtype == BM1690_FP32 || out->dtype == in->dtype ||
+           call_refuse(call, "output_dtype", "is %s; of products of %s it is to be FP32 or %s",
+                       bm1690_dtype_name(out->dtype), bm1690_dtype_name(in->dtype),
+                       bm1690_dtype_name(in->dtype));
+}
+
+// A bias of local memory has one element for each column, {1, 64, 1, columns}: the same in every lane.
+static bool load_bias(struct call *call, struct product *p) {
+    const union bm1690_value *bias = call_value(call, "bias");
+    enum bm1690_dtype dtype = (enum bm1690_dtype)call_value(call, "bias_dtype")->i;
+    struct view v;
+    if (!call_has(call, "bias") || (call_value(call, "bias_is_const")->i && bias->word == 0))
+        return true;
+    if (!call_value(call, "bias_is_const")->i &&
+        !check_local(call, &v, "bias", bias->word, (struct dims){1, 1, 1, p->columns}, dtype, BM1690_READ))
+        return false;
+    p->bias = memory_alloc(sizeof *p->bias * (size_t)p->columns);
+    for (int j = 0; p->bias && j < p->columns; j++)
+        p->bias[j] = call_value(call, "bias_is_const")->i
+                         ? number_load((const uint8_t *)&bias->word, dtype)
+                         : number_load(view_row(&v, 0, 0, 0) + (size_t)j * (size_t)v.size, dtype);
+    return p->bias;
+}
+
+static void product_free(struct product *p) {
+    memory_free(p->left);
+    memory_free(p->right);
+    memory_free(p->bias);
+}
+
+// Lanes have rows; 4 columns and 32 of the depth are one cycle.
+static double product_cycles(const struct product *p, int inner) {
+    int64_t groups = (p->rows + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;
+    return (double)(groups * ((p->depth + inner - 1) / inner) * ((p->columns + 3) / 4));
+}
+
+bool run_product(struct call *call) {
+    const struct view *out = call_operand(call, 0), *left = call_operand(call, 1),
+                      *right = call_operand(call, 2);
+    bool is_turned =
+        call->operation == MM_TT; // the result of both transposes has the right operand's rows as its rows
+    struct product p = {.out = out,
+                        .rows = out->dim.c,
+                        .columns = out->dim.w,
+                        .depth = call->operation == MM_NN ? right->dim.c : right->dim.w};
+    if (!check_output(call, out, left))
+        return false;
+    p.adds = call_value(call, "result_add")->i;
+    p.clips = call_value(call, "do_relu")->i;
+    call->cycles = product_cycles(&p, BLOCK);
+    if (p.adds && !check_local(call, &(struct view){0}, "output_addr", (uint32_t)call->value[0].u, out->dim,
+                               out->dtype, BM1690_READ))
+        return false;
+    if (!load_bias(call, &p) || call->core->counts_only) {
+        product_free(&p);
+        return !call->core->failed;
+    }
+    p.padded = (p.columns + COLUMNS - 1) / COLUMNS * COLUMNS;
+    p.left = memory_alloc(sizeof *p.left * (size_t)p.rows * (size_t)p.depth);
+    p.right = memory_zero(sizeof *p.right * (size_t)p.depth * (size_t)p.padded);
+    if (p.left && p.right) {
+        load_matrix(p.left, p.depth, is_turned ? right : left, false);
+        load_matrix(p.right, p.padded, is_turned ? left : right, call->operation == MM_NT);
+        int parts = (p.rows + ROWS - 1) / ROWS;
+        if ((double)p.rows * p.columns * p.depth > 1e5)
+            pool_run(parts, product_rows, &p);
+        else
+            for (int i = 0; i < parts; i++)
+                product_rows(&p, i);
+    }
+    bool done = p.left && p.right;
+    product_free(&p);
+    return done;
+}
+
+// f32 --------------------------------------------------------------------------------------------------------------------
+
+static float *split_element(const struct view *v, int row, int column) {
+    return (float *)(void *)view_row(v, row, column / v->dim.w, 0) + column % v->dim.w;
+}
+
+bool run_product_f32(struct call *call) {
+    const struct view *out = call_operand(call, 0), *left = call_operand(call, 1),
+                      *right = call_operand(call, 2);
+    int rows = (int)call_value(call, "left_rows")->i, depth = (int)call_value(call, "left_cols")->i,
+        columns = (int)call_value(call, "right_cols")->i;
+    bool adds = call_value(call, "result_add")->i;
+    call->cycles = (double)rows * depth * ((out->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT) *
+                   ((out->dim.w * 4 + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES);
+    if (call_value(call, "has_bias")->i)
+        return call_refuse(call, "has_bias",
+                           "is true; the emulator has no bias of f32 products: add it apart");
+    for (int i = 0; !call->core->counts_only && i < rows; i++)
+        for (int j = 0; j < columns; j++) {
+            float sum[2] = {0, adds ? *split_element(out, i, j) : 0};
+            for (int k = 0; k < depth; k++)
+                sum[k & 1] = number_flush(
+                    sum[k & 1] + number_flush(*split_element(left, i, k) * *split_element(right, k, j)));
+            *split_element(out, i, j) = number_flush(sum[0] + sum[1]);
+        }
+    return true;
+}

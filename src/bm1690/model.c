@@ -1,0 +1,118 @@
+// model.c - modelled time. Figures and where they come from:
+//
+//   1 GHz for all engines                        profiling tables of the wheel tpu_mlir
+//   64 bytes per lane and cycle                  eu_num of the running reference model
+//   32 x 4 multiply-adds in 16 bits, 64 x 4 in 8 inner parallelism of the same, per lane and cycle
+//   68.3 GB/s of device memory per core          profiling tables of the wheel
+//   128 GB/s of L2                               profiling tables of the wheel
+//
+// Outside of parallel regions engines wait for each other; inside, the busier one determines the time. Starting a
+// command costs nothing, as no figure for it is known.
+
+#include "bm1690/chip.h"
+
+static const double device_bytes = 68.3, l2_bytes = 128; // per cycle of 1 ns
+
+static double view_elements(const struct view *v) {
+    return (double)v->dim.n * v->dim.c * v->dim.h * v->dim.w;
+}
+
+static double lanes_used(const struct view *v) {
+    return MIN_OF(v->dim.c, BM1690_LANE_COUNT);
+}
+
+// Vectors of 64 bytes that the busiest lane takes.
+static double vectors(const struct view *v) {
+    int64_t groups = (v->lane + v->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;
+    int64_t bytes = (int64_t)v->dim.h * v->dim.w * v->size;
+    return (double)(v->dim.n * groups * ((bytes + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES));
+}
+
+static const struct view *largest(struct call *call) {
+    const struct view *most = call_operand(call, 0);
+    for (int i = 1; i < call->views; i++)
+        if (vectors(call_operand(call, i)) > vectors(most))
+            most = call_operand(call, i);
+    return most;
+}
+
+static bool is_l2(const struct call *call, const struct view *v) {
+    for (int i = 0; i < call->views; i++)
+        if (&call->view[call->operand[i]] == v)
+            return chip_is_l2(call->value[call->operand[i]].u);
+    return false;
+}
+
+// The slower side of a copy determines its time; copies within local memory go at the pace of L2.
+static double dma_cycles(struct call *call, double *moved) {
+    double cycles = 0;
+    *moved = 0;
+    for (int i = 0; i < call->views; i++) {
+        const struct view *v = call_operand(call, i);
+        double bytes = view_elements(v) * v->size,
+               pace = v->is_local || is_l2(call, v) ? l2_bytes : device_bytes;
+        *moved = MAX_OF(*moved, bytes);
+        cycles = MAX_OF(cycles, bytes / pace);
+    }
+    return cycles;
+}
+
+static bool share_bank(const struct view *a, const struct view *b) {
+    int bank = BM1690_LANE_BYTES / BM1690_BANKS;
+    int64_t groups_a = (a->lane + a->dim.c - 1) / BM1690_LANE_COUNT,
+            groups_b = (b->lane + b->dim.c - 1) / BM1690_LANE_COUNT;
+    int64_t end_a = a->offset +
+                    ((a->dim.n - 1) * a->stride[0] + groups_a * a->stride[1] + a->dim.h * a->dim.w) * a->size,
+            end_b = b->offset +
+                    ((b->dim.n - 1) * b->stride[0] + groups_b * b->stride[1] + b->dim.h * b->dim.w) * b->size;
+    return a->offset / bank <= (end_b - 1) / bank && b->offset / bank <= (end_a - 1) / bank;
+}
+
+static bool has_bank_conflict(struct call *call) {
+    for (int i = 0; i < call->views; i++)
+        for (int j = 0; j < i; j++)
+            if (call_operand(call, i)->offset != call_operand(call, j)->offset &&
+                share_bank(call_operand(call, i), call_operand(call, j)))
+                return true;
+    return false;
+}
+
+void model_count(struct call *call) {
+    struct core *core = call->core;
+    enum bm1690_engine engine = call->command->engine;
+    double cycles = call->cycles, moved = 0;
+    if (!call->views)
+        return;
+    const struct view *most = largest(call);
+    if (engine == BM1690_TIU) {
+        cycles = cycles > 0 ? cycles : vectors(most) * call->command->passes;
+        core->report.tiu_cycles += cycles;
+        core->report.lane_cycles += cycles * lanes_used(most);
+        core->report.bank_conflicts += has_bank_conflict(call);
+    } else if (engine == BM1690_GDMA) {
+        double time = dma_cycles(call, &moved);
+        cycles = cycles > 0 ? cycles : time;
+        core->report.bytes += (uint64_t)moved;
+    }
+    core->report.elements += (uint64_t)view_elements(most);
+    core->report.busy[engine] += cycles;
+    if (core->is_parallel)
+        core->region[engine] += cycles;
+    else
+        core->cycles += cycles;
+}
+
+void model_begin_region(struct core *core) {
+    memset(core->region, 0, sizeof core->region);
+    core->is_parallel = true;
+    core->touches = 0;
+}
+
+void model_end_region(struct core *core) {
+    double most = 0;
+    for (int i = 0; i < BM1690_ENGINES; i++)
+        most = MAX_OF(most, core->region[i]);
+    core->cycles += most;
+    core->is_parallel = false;
+    core->touches = 0;
+}

@@ -1,0 +1,152 @@
+// move.c - commands that move elements and change none: copies, transposes, fills, sequences; DMA and TIU alike.
+
+#include "bm1690/number.h"
+
+run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence, run_coefficients;
+
+static void copy_elements(uint8_t *to, int64_t to_step, const uint8_t *from, int64_t from_step, int count,
+                          int size) {
+    switch (size) {
+    case 1:
+        for (int i = 0; i < count; i++)
+            to[i * to_step] = from[i * from_step];
+        break;
+    case 2:
+        for (int i = 0; i < count; i++)
+            memcpy(to + i * to_step, from + i * from_step, 2);
+        break;
+    default:
+        for (int i = 0; i < count; i++)
+            memcpy(to + i * to_step, from + i * from_step, 4);
+    }
+}
+
+// A row whose elements are contiguous on both sides is one memmove: source and destination may be the same.
+static void copy_row(const struct view *to, uint8_t *y, const struct view *from, const uint8_t *x) {
+    if (to->stride[3] == 1 && from->stride[3] == 1)
+        memmove(y, x, (size_t)to->dim.w * (size_t)to->size);
+    else
+        copy_elements(y, to->stride[3] * to->size, x, from->stride[3] * from->size, to->dim.w, to->size);
+}
+
+struct copy {
+    const struct view *to, *from;
+};
+
+static bool rows_are_contiguous(const struct view *v) {
+    return v->stride[3] == 1 && v->stride[2] == v->dim.w;
+}
+
+static void copy_channel(void *context, int part) {
+    const struct copy *k = context;
+    const struct view *to = k->to, *from = k->from;
+    int n = part / to->dim.c, c = part % to->dim.c, other = from->dim.c == 1 ? 0 : c;
+    if (rows_are_contiguous(to) && rows_are_contiguous(from)) {
+        memmove(view_row(to, n, c, 0), view_row(from, n, other, 0),
+                (size_t)to->dim.h * (size_t)to->dim.w * (size_t)to->size);
+        return;
+    }
+    for (int h = 0; h < to->dim.h; h++)
+        copy_row(to, view_row(to, n, c, h), from, view_row(from, n, other, h));
+}
+
+// A source of one channel is copied to all channels.
+bool run_copy(struct call *call) {
+    struct copy k = {call_operand(call, 0), call_operand(call, 1)};
+    if (!call->core->counts_only)
+        chip_spread(k.to, copy_channel, &k);
+    return true;
+}
+
+bool run_fill(struct call *call) {
+    const struct view *to = call_operand(call, 0);
+    uint32_t word = call_value(call, "C")->word;
+    if (call->core->counts_only)
+        return true;
+    for (int n = 0; n < to->dim.n; n++)
+        for (int c = 0; c < to->dim.c; c++)
+            for (int h = 0; h < to->dim.h; h++)
+                copy_elements(view_row(to, n, c, h), to->stride[3] * to->size, (const uint8_t *)&word, 0,
+                              to->dim.w, to->size);
+    return true;
+}
+
+static bool check_transpose_lanes(struct call *call) {
+    int place = call->operation == TRANSPOSE_CW_TIU ? 1 : 0;
+    const struct view *v = call_operand(call, place);
+    bool is_tiu = call->operation == TRANSPOSE_CW_TIU || call->operation == TRANSPOSE_WC_TIU;
+    return !is_tiu || v->lane == 0 ||
+           call_refuse(call, call->command->parameter[call->operand[place]].name,
+                       "begins in lane %d; it is to begin in lane 0", v->lane);
+}
+
+bool run_transpose(struct call *call) {
+    const struct view *to = call_operand(call, 0), *from = call_operand(call, 1);
+    bool exchanges = call->operation == TRANSPOSE_NC;
+    if (!check_transpose_lanes(call))
+        return false;
+    for (int n = 0; !call->core->counts_only && n < to->dim.n; n++)
+        for (int c = 0; c < to->dim.c; c++)
+            for (int h = 0; h < to->dim.h; h++) {
+                uint8_t *y = view_row(to, n, c, h);
+                if (exchanges) {
+                    copy_row(to, y, from, view_row(from, c, n, h));
+                    continue;
+                }
+                for (int w = 0; w < to->dim.w; w++)
+                    memcpy(y + w * to->stride[3] * to->size,
+                           view_row(from, n, w, h) + c * from->stride[3] * from->size, (size_t)to->size);
+            }
+    return true;
+}
+
+static uint8_t *element_at(const struct view *v, int64_t index) {
+    int w = (int)(index % v->dim.w), h = (int)(index / v->dim.w % v->dim.h),
+        c = (int)(index / v->dim.w / v->dim.h % v->dim.c), n = (int)(index / v->dim.w / v->dim.h / v->dim.c);
+    return view_row(v, n, c, h) + w * v->stride[3] * v->size;
+}
+
+static int64_t elements_of(const struct view *v) {
+    return (int64_t)v->dim.n * v->dim.c * v->dim.h * v->dim.w;
+}
+
+bool run_reshape(struct call *call) {
+    const struct view *to = call_operand(call, 0), *from = call_operand(call, 1);
+    if (elements_of(to) != elements_of(from))
+        return call_refuse(call, "dst_shape", "has %lld elements, src_shape %lld; they are to have the same",
+                           (long long)elements_of(to), (long long)elements_of(from));
+    for (int64_t i = 0; !call->core->counts_only && i < elements_of(to); i++)
+        memcpy(element_at(to, i), element_at(from, i), (size_t)to->size);
+    return true;
+}
+
+// Rows of device memory and {rows, channels, 1, columns of a channel}; the last channel may have fewer.
+bool run_matrix_copy(struct call *call) {
+    struct view *to = call_operand(call, 0), *from = call_operand(call, 1), *local = to->is_local ? to : from,
+                *far = to->is_local ? from : to;
+    int columns = far->dim.w, per = local->dim.w;
+    for (int row = 0; !call->core->counts_only && row < local->dim.n; row++)
+        for (int c = 0; c < local->dim.c; c++) {
+            uint8_t *near = view_row(local, row, c, 0),
+                    *line = view_row(far, 0, 0, row) + (size_t)c * (size_t)per * (size_t)far->size;
+            size_t bytes = (size_t)MIN_OF(per, columns - c * per) * (size_t)far->size;
+            memcpy(to->is_local ? near : line, to->is_local ? line : near, bytes);
+        }
+    return true;
+}
+
+bool run_sequence(struct call *call) {
+    const struct view *to = call_operand(call, 0);
+    int64_t start = call_value(call, "start")->i, step = call_value(call, "step")->i;
+    for (int c = 0; !call->core->counts_only && c < to->dim.c; c++)
+        for (int w = 0; w < to->dim.w; w++)
+            number_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype,
+                             start + w * step);
+    return true;
+}
+
+// Series have their constants here (vector.c); what programs load is only checked to be there.
+bool run_coefficients(struct call *call) {
+    (void)call;
+    return true;
+}

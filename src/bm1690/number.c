@@ -1,0 +1,197 @@
+// number.c - dtypes as numbers; the contract is number.h.
+
+#include "bm1690/number.h"
+
+#include <math.h>
+
+bool number_is_float(enum bm1690_dtype dtype) {
+    return (BM1690_BIT(dtype) & (uint32_t)(BM1690_FLOATS | BM1690_FP8S)) != 0;
+}
+
+bool number_is_signed(enum bm1690_dtype dtype) {
+    return dtype == BM1690_INT8 || dtype == BM1690_INT16 || dtype == BM1690_INT32;
+}
+
+// Integers -----------------------------------------------------------------------------------------------------------
+
+int64_t number_load_int(const uint8_t *from, enum bm1690_dtype dtype) {
+    uint16_t half;
+    uint32_t word;
+    switch (dtype) {
+    case BM1690_INT8: return (int8_t)*from;
+    case BM1690_UINT8: return *from;
+    case BM1690_INT16: memcpy(&half, from, 2); return (int16_t)half;
+    case BM1690_UINT16: memcpy(&half, from, 2); return half;
+    case BM1690_INT32: memcpy(&word, from, 4); return (int32_t)word;
+    default: memcpy(&word, from, 4); return word;
+    }
+}
+
+void number_store_int(uint8_t *to, enum bm1690_dtype dtype, int64_t x) {
+    uint32_t word = (uint32_t)x;
+    uint16_t half = (uint16_t)x;
+    switch (bm1690_dtype_bytes(dtype)) {
+    case 1: *to = (uint8_t)x; break;
+    case 2: memcpy(to, &half, 2); break;
+    default: memcpy(to, &word, 4); break;
+    }
+}
+
+void number_range(enum bm1690_dtype dtype, int64_t *least, int64_t *most) {
+    int bits = bm1690_dtype_bytes(dtype) * 8;
+    bool is_signed = number_is_signed(dtype);
+    *least = is_signed ? -(INT64_C(1) << (bits - 1)) : 0;
+    *most = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1;
+}
+
+// Floats -------------------------------------------------------------------------------------------------------------
+
+// Fields of a small float; E4M3 has one NaN and no infinity.
+struct format {
+    int exponent_bits, fraction_bits;
+    bool has_infinity;
+};
+
+static struct format format_of(enum bm1690_dtype dtype) {
+    switch (dtype) {
+    case BM1690_FP16: return (struct format){5, 10, true};
+    case BM1690_BFP16: return (struct format){8, 7, true};
+    case BM1690_FP8E5M2: return (struct format){5, 2, true};
+    case BM1690_FP8E4M3: return (struct format){4, 3, false};
+    default: return (struct format){8, 23, true};
+    }
+}
+
+static float load_fp8(uint8_t bits, struct format f) {
+    int bias = (1 << (f.exponent_bits - 1)) - 1,
+        exponent = bits >> f.fraction_bits & ((1 << f.exponent_bits) - 1),
+        fraction = bits & ((1 << f.fraction_bits) - 1);
+    bool is_top = exponent == (1 << f.exponent_bits) - 1;
+    float x;
+    if (is_top && (f.has_infinity || fraction == (1 << f.fraction_bits) - 1))
+        x = f.has_infinity && !fraction ? INFINITY : NAN;
+    else if (exponent)
+        x = ldexpf((float)(fraction | 1 << f.fraction_bits), exponent - bias - f.fraction_bits);
+    else
+        x = ldexpf((float)fraction, 1 - bias - f.fraction_bits);
+    return bits & 0x80 ? -x : x;
+}
+
+float number_load(const uint8_t *from, enum bm1690_dtype dtype) {
+    uint16_t half;
+    float x;
+    switch (dtype) {
+    case BM1690_FP32: memcpy(&x, from, 4); return x;
+    case BM1690_FP16: memcpy(&half, from, 2); return half_to_float(half);
+    case BM1690_BFP16: memcpy(&half, from, 2); return bfloat_to_float(half);
+    default: return load_fp8(*from, format_of(dtype));
+    }
+}
+
+double number_round(double x, int mode) {
+    double below = floor(x), rest = x - below;
+    switch (mode) {
+    case ROUND_AWAY: return round(x);
+    case ROUND_ZERO: return trunc(x);
+    case ROUND_DOWN: return below;
+    case ROUND_UP: return ceil(x);
+    case ROUND_HALF_UP: return rest >= 0.5 ? below + 1 : below;
+    case ROUND_HALF_DOWN: return rest > 0.5 ? below + 1 : below;
+    default: return nearbyint(x);
+    }
+}
+
+// The bits of x in a format, rounded; what is too large becomes the largest finite number, or infinity.
+static uint32_t float_bits(double x, struct format f, int mode, bool saturates) {
+    int bias = (1 << (f.exponent_bits - 1)) - 1, top = (1 << f.exponent_bits) - 1,
+        fraction_mask = (1 << f.fraction_bits) - 1;
+    uint32_t sign = signbit(x) ? 1u << (f.exponent_bits + f.fraction_bits) : 0;
+    uint32_t largest = f.has_infinity ? (uint32_t)((top - 1) << f.fraction_bits | fraction_mask)
+                                      : (uint32_t)(top << f.fraction_bits | (fraction_mask - 1));
+    uint32_t beyond = saturates ? largest : f.has_infinity ? (uint32_t)(top << f.fraction_bits) : largest + 1;
+    int exponent;
+    if (isnan(x))
+        return sign | (uint32_t)(top << f.fraction_bits) |
+               (f.has_infinity ? 1u << (f.fraction_bits - 1) : (uint32_t)fraction_mask);
+    if (isinf(x))
+        return sign | beyond;
+    if (x == 0)
+        return sign;
+    frexp(x, &exponent);
+    exponent = MAX_OF(exponent - 1, 1 - bias);
+    double digits = fabs(number_round(ldexp(x, f.fraction_bits - exponent), mode));
+    if (digits >= (double)(2u << f.fraction_bits)) {
+        digits /= 2;
+        exponent++;
+    }
+    uint32_t bits =
+        digits < (double)(1u << f.fraction_bits)
+            ? (uint32_t)digits
+            : (uint32_t)(exponent + bias) << f.fraction_bits | ((uint32_t)digits & (uint32_t)fraction_mask);
+    return sign | (exponent + bias > top || bits > largest ? beyond : bits);
+}
+
+void number_store(uint8_t *to, enum bm1690_dtype dtype, float x) {
+    uint16_t half;
+    switch (dtype) {
+    case BM1690_FP32: memcpy(to, &x, 4); break;
+    case BM1690_FP16:
+        half = half_from_float(x);
+        memcpy(to, &half, 2);
+        break;
+    case BM1690_BFP16:
+        half = bfloat_from_float(x);
+        memcpy(to, &half, 2);
+        break;
+    default: *to = (uint8_t)float_bits(x, format_of(dtype), ROUND_EVEN, false); break;
+    }
+}
+
+void number_load_row(float *out, const uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype) {
+    int64_t step = stride * bm1690_dtype_bytes(dtype);
+    if (dtype == BM1690_FP32 && stride == 1) {
+        memcpy(out, row, (size_t)count * 4);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        out[i] = number_load(row + i * step, dtype);
+}
+
+void number_store_row(uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype, const float *x) {
+    int64_t step = stride * bm1690_dtype_bytes(dtype);
+    if (dtype == BM1690_FP32 && stride == 1) {
+        memcpy(row, x, (size_t)count * 4);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        number_store(row + i * step, dtype, x[i]);
+}
+
+// Casts --------------------------------------------------------------------------------------------------------------
+
+static void cast_to_int(uint8_t *to, enum bm1690_dtype dtype, double x, int mode) {
+    int64_t least, most;
+    number_range(dtype, &least, &most);
+    double rounded = isnan(x) ? 0 : number_round(x, mode);
+    number_store_int(to, dtype,
+                     rounded <= (double)least  ? least
+                     : rounded >= (double)most ? most
+                                               : (int64_t)rounded);
+}
+
+// To 16 and 8 bits, what is too large becomes the largest number; infinities too, except of bf16.
+static void cast_to_float(uint8_t *to, enum bm1690_dtype dtype, double x, int mode) {
+    struct format f = format_of(dtype);
+    uint32_t bits = float_bits(x, f, mode, dtype != BM1690_BFP16 && dtype != BM1690_FP32);
+    memcpy(to, &bits, (size_t)bm1690_dtype_bytes(dtype));
+}
+
+void number_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, enum bm1690_dtype from_dtype,
+                 int mode) {
+    double x = number_is_float(from_dtype) ? (double)number_load(from, from_dtype)
+                                           : (double)number_load_int(from, from_dtype);
+    if (number_is_float(to_dtype))
+        cast_to_float(to, to_dtype, x, mode);
+    else
+        cast_to_int(to, to_dtype, x, mode);
+}

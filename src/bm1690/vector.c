@@ -1,0 +1,239 @@
+// vector.c - elementwise commands: arithmetic, functions, casts, selects.
+//
+// Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as computing in it: of a sum or
+// product of 16-bit floats nothing is lost by the first rounding. In f32, numbers below the smallest normal one are zero.
+
+#include "bm1690/number.h"
+
+#include <math.h>
+
+enum { CHUNK = 256 }; // elements at a time
+
+run_function run_arithmetic, run_cast, run_select;
+
+// Functions ------------------------------------------------------------------------------------------------------------
+
+// A seed from the bits and three Newton steps.
+static float rsqrt(float x) {
+    float y = float_of_bits(0x5f3759df - (bits_of_float(x) >> 1)), half = 0.5f * x;
+    for (int i = 0; i < 3; i++)
+        y = y * (1.5f - (half * y) * y);
+    return y;
+}
+
+static float divide(float a, float b) {
+    float y = rsqrt(fabsf(b)), q = a * (y * y);
+    return signbit(b) ? -q : q;
+}
+
+// 2^n times the series of e^r, r being what n logarithms of 2 leave of x; every step is rounded to the dtype.
+static float exponential(float x, enum bm1690_dtype dtype) {
+    static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
+                                   1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
+    int terms = dtype == BM1690_FP32 ? 10 : 7;
+    float inverse = number_step(dtype, 1.44269504f), ln2 = number_step(dtype, 0.693147181f);
+    if (isnan(x))
+        return 0;
+    float n = floorf(number_step(dtype, x * inverse)),
+          r = number_step(dtype, x - number_step(dtype, n * ln2));
+    float y = number_step(dtype, factor[terms - 1]);
+    for (int i = terms - 2; i >= 0; i--)
+        y = number_step(dtype, number_step(dtype, y * r) + number_step(dtype, factor[i]));
+    float result = n > 300 ? INFINITY : n < -300 ? 0 : (float)ldexp(y, (int)n);
+    return result < (dtype == BM1690_FP16 ? 0x1p-14f : 0x1p-126f) ? 0 : result;
+}
+
+// Arithmetic -------------------------------------------------------------------------------------------------------------
+
+static float apply_float(int operation, float a, float b, int mode, enum bm1690_dtype dtype) {
+    switch (operation) {
+    case ADD: return a + b;
+    case SUB: return a - b;
+    case MUL: return a * b;
+    case DIV: return divide(a, b);
+    case REVERSED_SUB: return b - a;
+    case REVERSED_DIV: return divide(b, a);
+    case MAX: return a > b ? a : b;
+    case MIN: return a < b ? a : b;
+    case DIFF_ABS: return fabsf(a - b);
+    case ABS: return fabsf(a);
+    case NEG: return -a;
+    case SQUARE: return a * a;
+    case RELU: return a > 0 ? a : 0;
+    case FLOOR: return floorf(a);
+    case CEIL: return ceilf(a);
+    case ROUND: return (float)number_round(a, mode);
+    case RSQRT: return rsqrt(a);
+    case SQRT: return a * rsqrt(a);
+    case RECIPROCAL: return divide(1, a);
+    default: return exponential(a, dtype);
+    }
+}
+
+static int64_t apply_int(int operation, int64_t a, int64_t b) {
+    switch (operation) {
+    case MAX: return a > b ? a : b;
+    case MIN: return a < b ? a : b;
+    case ABS: return a < 0 ? -a : a;
+    default: return -a;
+    }
+}
+
+// Loops that the compiler makes vectors of; the rest goes one by one.
+static void float_row(int operation, float *y, const float *a, const float *b, int count, int mode,
+                      enum bm1690_dtype dtype) {
+    switch (operation) {
+    case ADD:
+        for (int i = 0; i < count; i++)
+            y[i] = a[i] + b[i];
+        break;
+    case SUB:
+        for (int i = 0; i < count; i++)
+            y[i] = a[i] - b[i];
+        break;
+    case MUL:
+        for (int i = 0; i < count; i++)
+            y[i] = a[i] * b[i];
+        break;
+    default:
+        for (int i = 0; i < count; i++)
+            y[i] = apply_float(operation, a[i], b[i], mode, dtype);
+    }
+}
+
+static void flush_row(float *x, int count) {
+    for (int i = 0; i < count; i++)
+        x[i] = number_flush(x[i]);
+}
+
+struct elementwise {
+    int operation, mode;
+    const struct view *y, *a, *b; // b NULL: the scalar
+    uint8_t scalar[4];
+};
+
+static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b,
+                       int count) {
+    float x[CHUNK], z[CHUNK], r[CHUNK];
+    bool flushes = e->y->dtype == BM1690_FP32;
+    number_load_row(x, a, e->a->stride[3], count, e->a->dtype);
+    if (b)
+        number_load_row(z, b, e->b->stride[3], count, e->b->dtype);
+    else
+        number_load_row(z, e->scalar, 0, count, e->a->dtype);
+    if (flushes) {
+        flush_row(x, count);
+        flush_row(z, count);
+    }
+    float_row(e->operation, r, x, z, count, e->mode, e->y->dtype);
+    if (flushes)
+        flush_row(r, count);
+    number_store_row(y, e->y->stride[3], count, e->y->dtype, r);
+}
+
+static void run_ints(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
+    enum bm1690_dtype dtype = e->y->dtype;
+    for (int i = 0; i < count; i++)
+        number_store_int(
+            y + i * e->y->stride[3] * e->y->size, dtype,
+            apply_int(e->operation, number_load_int(a + i * e->a->stride[3] * e->a->size, dtype),
+                      number_load_int(b ? b + i * e->b->stride[3] * e->b->size : e->scalar, dtype)));
+}
+
+static void run_channel(void *context, int part) {
+    const struct elementwise *e = context;
+    bool is_float = number_is_float(e->y->dtype);
+    int n = part / e->y->dim.c, c = part % e->y->dim.c;
+    for (int h = 0; h < e->y->dim.h; h++) {
+        uint8_t *y = view_row(e->y, n, c, h);
+        const uint8_t *a = view_row(e->a, n, c, h), *b = e->b ? view_row(e->b, n, c, h) : NULL;
+        for (int w = 0; w < e->y->dim.w; w += CHUNK) {
+            int count = MIN_OF(CHUNK, e->y->dim.w - w);
+            uint8_t *to = y + w * e->y->stride[3] * e->y->size;
+            const uint8_t *from = a + w * e->a->stride[3] * e->a->size,
+                          *other = b ? b + w * e->b->stride[3] * e->b->size : NULL;
+            (is_float ? run_floats : run_ints)(e, to, from, other, count);
+        }
+    }
+}
+
+// The second operand: a tensor where there are two inputs of the output's shape, else the scalar C.
+bool run_arithmetic(struct call *call) {
+    struct elementwise e = {.operation = call->operation,
+                            .mode = (int)call_value(call, "mode")->i,
+                            .y = call_operand(call, 0),
+                            .a = call_operand(call, 1),
+                            .b = call_has(call, "src1_addr") ? call_operand(call, 2) : NULL};
+    uint32_t word = call_value(call, "C")->word;
+    if (call->core->counts_only)
+        return true;
+    memcpy(e.scalar, &word, sizeof word);
+    chip_spread(e.y, run_channel, &e);
+    return true;
+}
+
+// Casts ------------------------------------------------------------------------------------------------------------------
+
+bool run_cast(struct call *call) {
+    const struct view *to = call_operand(call, 0), *from = call_operand(call, 1);
+    int mode = (int)call_value(call, "mode")->i;
+    if (call->core->counts_only)
+        return true;
+    for (int n = 0; n < to->dim.n; n++)
+        for (int c = 0; c < to->dim.c; c++)
+            for (int h = 0; h < to->dim.h; h++) {
+                uint8_t *y = view_row(to, n, c, h);
+                const uint8_t *x = view_row(from, n, c, h);
+                for (int w = 0; w < to->dim.w; w++)
+                    number_cast(y + w * to->stride[3] * to->size, to->dtype,
+                                x + w * from->stride[3] * from->size, from->dtype, mode);
+            }
+    return true;
+}
+
+// Selects ----------------------------------------------------------------------------------------------------------------
+
+static bool compare(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b) {
+    if (number_is_float(dtype)) {
+        float x = number_load(a, dtype), y = number_load(b, dtype);
+        return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
+    }
+    int64_t x = number_load_int(a, dtype), y = number_load_int(b, dtype);
+    return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
+}
+
+// A variable's element: of its tensor, or the scalar.
+static const uint8_t *element(const struct view *v, const struct variable *variable, int n, int c, int h,
+                              int w) {
+    return variable->type == VARIABLE_SCALAR ? (const uint8_t *)&variable->word
+                                             : view_row(v, n, c, h) + w * v->stride[3] * v->size;
+}
+
+bool run_select(struct call *call) {
+    static const char *const names[] = {"src0", "src1", "src2", "src3"};
+    const struct view *y = call_operand(call, 0);
+    const struct variable *variable[4];
+    struct view source[4];
+    enum bm1690_dtype compared = (enum bm1690_dtype)call_value(call, "src_dtype")->i;
+    for (int i = 0; i < 4; i++) {
+        variable[i] = call_value(call, names[i])->p;
+        if (variable[i]->type == VARIABLE_TENSOR &&
+            !check_local(call, &source[i], names[i], variable[i]->word, y->dim, i < 2 ? compared : y->dtype,
+                         BM1690_READ))
+            return false;
+    }
+    if (call->core->counts_only)
+        return true;
+    for (int n = 0; n < y->dim.n; n++)
+        for (int c = 0; c < y->dim.c; c++)
+            for (int h = 0; h < y->dim.h; h++)
+                for (int w = 0; w < y->dim.w; w++) {
+                    bool holds =
+                        compare(call->operation, compared, element(&source[0], variable[0], n, c, h, w),
+                                element(&source[1], variable[1], n, c, h, w));
+                    int from = holds ? 2 : 3;
+                    memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,
+                           element(&source[from], variable[from], n, c, h, w), (size_t)y->size);
+                }
+    return true;
+}
