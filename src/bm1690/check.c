@@ -202,6 +202,10 @@ static bool find_layout(struct call *call, int i, struct view *v, const int32_t 
         v->dim = dims_at(call, i);
         v->dtype = dtype_of(call, i, 1, BM1690_FP32);
         return pooled_dims(call, &v->dim);
+    case BM1690_LINE_ALIGNED:
+        v->dim = dims_at(call, i);
+        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        return true;
     case BM1690_COLUMN:
         v->dim = (struct dims){1, dims_at(call, i).c, 1, 1};
         v->dtype = dtype_of(call, i, 1, BM1690_FP32);
@@ -389,9 +393,27 @@ static bool check_strides(struct call *call, const struct bm1690_parameter *p, c
     return true;
 }
 
+// Strides of a layout in local memory: those of the call, or of the layout itself.
+static void local_strides(struct view *v, enum bm1690_layout layout, const int32_t *given) {
+    check_aligned_strides(v->stride, v->lane, v->dim, v->dtype);
+    int64_t groups = v->stride[0] / v->stride[1];
+    if (layout == BM1690_LINE_ALIGNED && v->dim.h > 1) {
+        v->stride[2] = round_up(v->dim.w, BM1690_VECTOR_BYTES / v->size);
+        v->stride[1] = v->dim.h * v->stride[2];
+        v->stride[0] = groups * v->stride[1];
+    }
+    if (layout == BM1690_COLUMN) {
+        v->stride[1] = (int64_t)v->dim.h * v->dim.w;
+        v->stride[0] = groups * v->stride[1];
+    }
+    for (int i = 0; given && i < 4; i++)
+        v->stride[i] = given[i];
+}
+
 static bool finish_local(struct call *call, struct view *v, const char *name, uint64_t address,
-                         const int32_t *given) {
-    int alignment = given ? v->size : BM1690_VECTOR_BYTES;
+                         enum bm1690_layout layout, const int32_t *given) {
+    bool is_packed = given || layout == BM1690_COLUMN;
+    int alignment = is_packed ? v->size : BM1690_VECTOR_BYTES;
     v->is_local = true;
     v->lane = (int)(address / BM1690_LANE_BYTES);
     v->offset = (uint32_t)(address % BM1690_LANE_BYTES);
@@ -402,12 +424,8 @@ static bool finish_local(struct call *call, struct view *v, const char *name, ui
     if (address % (unsigned)alignment)
         return call_refuse(call, name, "is 0x%llx; it is to be a multiple of %d bytes%s",
                            (unsigned long long)address, alignment,
-                           given ? ", the size of its elements" : ", as it has no stride");
-    if (given)
-        for (int i = 0; i < 4; i++)
-            v->stride[i] = given[i];
-    else
-        check_aligned_strides(v->stride, v->lane, v->dim, v->dtype);
+                           is_packed ? ", the size of its elements" : ", as it has no stride");
+    local_strides(v, layout, given);
     int64_t end = v->offset + extent(v);
     if (end > BM1690_LANE_BYTES)
         return call_refuse(
@@ -455,10 +473,10 @@ static bool check_operand(struct call *call, int i) {
     if (!find_layout(call, i, v, &given))
         return false;
     v->size = bm1690_dtype_bytes(v->dtype);
-    if (p->kind == BM1690_KIND_LOCAL
-            ? !((!given || check_strides(call, p, given)) &&
-                finish_local(call, v, p->name, call->value[i].u, given) && check_matrix_lane(call, p, v))
-            : !finish_far(call, v, i, call->value[i].u, given))
+    if (p->kind == BM1690_KIND_LOCAL ? !((!given || check_strides(call, p, given)) &&
+                                         finish_local(call, v, p->name, call->value[i].u, p->layout, given) &&
+                                         check_matrix_lane(call, p, v))
+                                     : !finish_far(call, v, i, call->value[i].u, given))
         return false;
     call->operand[call->views++] = i;
     return true;
@@ -494,8 +512,8 @@ bool check_operands(struct call *call) {
     return check_lanes(call);
 }
 
-bool check_local(struct call *call, struct view *v, const char *name, uint32_t address, struct dims dim,
-                 enum bm1690_dtype dtype, int access) {
+bool check_local(struct call *call, struct view *v, const char *name, uint32_t address,
+                 enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access) {
     *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = access};
-    return finish_local(call, v, name, address, NULL);
+    return finish_local(call, v, name, address, layout, NULL);
 }

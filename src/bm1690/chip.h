@@ -151,7 +151,7 @@ bool chip_wait_for_cores(struct core *core); // tpu_sync_all; false after an err
 // Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is much to do.
 void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data);
 enum { L2_BYTES = 128 << 20 };
-#define L2_START     UINT64_C(0x6980000000)
+#define L2_START     UINT64_C(0x1e6980000000) // with the tag that the model gives it
 #define LOCAL_START  UINT64_C(0x6900000000)
 #define STATIC_START UINT64_C(0x6904000000)
 
@@ -172,9 +172,10 @@ static inline struct view *call_operand(struct call *call, int index) {
 // check.c: operands.
 bool check_parameters(struct call *call);
 bool check_operands(struct call *call);
-// Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable.
-bool check_local(struct call *call, struct view *view, const char *name, uint32_t address, struct dims dim,
-                 enum bm1690_dtype dtype, int access);
+// Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable. The layout is TENSOR
+// (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read.
+bool check_local(struct call *call, struct view *view, const char *name, uint32_t address,
+                 enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
 void check_mark_written(struct call *call);
 void check_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 

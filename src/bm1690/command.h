@@ -99,6 +99,7 @@ enum bm1690_layout {
     BM1690_POOLED, // shape, dtype: what a window of the parameters kernel, padding, stride and dilation leaves of it
     BM1690_LANES,        // channels, columns, dtype: {1, channels, 1, columns}, aligned
     BM1690_ONE_LANE,     // shape, stride, dtype: the tensor of that shape with one channel
+    BM1690_LINE_ALIGNED, // shape, dtype: the tensor with each row rounded up to 64 bytes
     BM1690_COLUMN,       // shape, dtype: one element per channel, compact {1, C, 1, 1}
     BM1690_COEFFICIENTS, // dtype: constants of a series, 64 bytes in each lane
     BM1690_LINE,         // count, dtype: that many elements of device memory

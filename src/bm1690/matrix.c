@@ -139,7 +139,8 @@ static bool load_bias(struct call *call, struct product *p) {
     if (!call_has(call, "bias") || (call_value(call, "bias_is_const")->i && bias->word == 0))
         return true;
     if (!call_value(call, "bias_is_const")->i &&
-        !check_local(call, &v, "bias", bias->word, (struct dims){1, 1, 1, p->columns}, dtype, BM1690_READ))
+        !check_local(call, &v, "bias", bias->word, BM1690_TENSOR, (struct dims){1, 1, 1, p->columns}, dtype,
+                     BM1690_READ))
         return false;
     p->bias = memory_alloc(sizeof *p->bias * (size_t)p->columns);
     for (int j = 0; p->bias && j < p->columns; j++)
@@ -175,8 +176,8 @@ bool run_product(struct call *call) {
     p.adds = call_value(call, "result_add")->i;
     p.clips = call_value(call, "do_relu")->i;
     call->cycles = product_cycles(&p, BLOCK);
-    if (p.adds && !check_local(call, &(struct view){0}, "output_addr", (uint32_t)call->value[0].u, out->dim,
-                               out->dtype, BM1690_READ))
+    if (p.adds && !check_local(call, &(struct view){0}, "output_addr", (uint32_t)call->value[0].u,
+                               BM1690_TENSOR, out->dim, out->dtype, BM1690_READ))
         return false;
     if (!load_bias(call, &p) || call->core->counts_only) {
         product_free(&p);

@@ -103,32 +103,30 @@ double number_round(double x, int mode) {
 
 // The bits of x in a format, rounded; what is too large becomes the largest finite number, or infinity.
 static uint32_t float_bits(double x, struct format f, int mode, bool saturates) {
-    int bias = (1 << (f.exponent_bits - 1)) - 1, top = (1 << f.exponent_bits) - 1,
-        fraction_mask = (1 << f.fraction_bits) - 1;
-    uint32_t sign = signbit(x) ? 1u << (f.exponent_bits + f.fraction_bits) : 0;
-    uint32_t largest = f.has_infinity ? (uint32_t)((top - 1) << f.fraction_bits | fraction_mask)
-                                      : (uint32_t)(top << f.fraction_bits | (fraction_mask - 1));
-    uint32_t beyond = saturates ? largest : f.has_infinity ? (uint32_t)(top << f.fraction_bits) : largest + 1;
-    int exponent;
+    int bias = (1 << (f.exponent_bits - 1)) - 1, top = (1 << f.exponent_bits) - 1, exponent;
+    uint32_t fraction_mask = (1u << f.fraction_bits) - 1, infinity = (uint32_t)top << f.fraction_bits,
+             sign = signbit(x) ? 1u << (f.exponent_bits + f.fraction_bits) : 0,
+             largest = f.has_infinity ? infinity - 1 : infinity + fraction_mask - 1,
+             beyond = saturates ? largest : largest + 1;
     if (isnan(x))
-        return sign | (uint32_t)(top << f.fraction_bits) |
-               (f.has_infinity ? 1u << (f.fraction_bits - 1) : (uint32_t)fraction_mask);
+        return sign | infinity | fraction_mask;
     if (isinf(x))
         return sign | beyond;
     if (x == 0)
         return sign;
     frexp(x, &exponent);
     exponent = MAX_OF(exponent - 1, 1 - bias);
-    double digits = fabs(number_round(ldexp(x, f.fraction_bits - exponent), mode));
-    if (digits >= (double)(2u << f.fraction_bits)) {
+    uint32_t digits = (uint32_t)fabs(number_round(ldexp(x, f.fraction_bits - exponent), mode));
+    if (digits >> f.fraction_bits == 2) { // rounded up to the next power of two
         digits /= 2;
         exponent++;
     }
-    uint32_t bits =
-        digits < (double)(1u << f.fraction_bits)
-            ? (uint32_t)digits
-            : (uint32_t)(exponent + bias) << f.fraction_bits | ((uint32_t)digits & (uint32_t)fraction_mask);
-    return sign | (exponent + bias > top || bits > largest ? beyond : bits);
+    if (exponent + bias > top)
+        return sign | beyond;
+    uint32_t bits = digits >> f.fraction_bits
+                        ? (uint32_t)(exponent + bias) << f.fraction_bits | (digits & fraction_mask)
+                        : digits;
+    return sign | MIN_OF(bits, beyond);
 }
 
 void number_store(uint8_t *to, enum bm1690_dtype dtype, float x) {
@@ -179,10 +177,13 @@ static void cast_to_int(uint8_t *to, enum bm1690_dtype dtype, double x, int mode
                                                : (int64_t)rounded);
 }
 
-// To 16 and 8 bits, what is too large becomes the largest number; infinities too, except of bf16.
-static void cast_to_float(uint8_t *to, enum bm1690_dtype dtype, double x, int mode) {
-    struct format f = format_of(dtype);
-    uint32_t bits = float_bits(x, f, mode, dtype != BM1690_BFP16 && dtype != BM1690_FP32);
+// Whether what is too large becomes the largest finite number, infinities too: of f32, and to 8 bits.
+static bool cast_saturates(enum bm1690_dtype to, enum bm1690_dtype from) {
+    return number_is_float(from) && to != BM1690_FP32 && (from == BM1690_FP32 || bm1690_dtype_bytes(to) == 1);
+}
+
+static void cast_to_float(uint8_t *to, enum bm1690_dtype dtype, double x, int mode, bool saturates) {
+    uint32_t bits = float_bits(x, format_of(dtype), mode, saturates);
     memcpy(to, &bits, (size_t)bm1690_dtype_bytes(dtype));
 }
 
@@ -190,8 +191,42 @@ void number_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, e
                  int mode) {
     double x = number_is_float(from_dtype) ? (double)number_load(from, from_dtype)
                                            : (double)number_load_int(from, from_dtype);
-    if (number_is_float(to_dtype))
-        cast_to_float(to, to_dtype, x, mode);
-    else
+    bool is_wide = from_dtype == BM1690_FP32 || from_dtype == BM1690_BFP16;
+    if (to_dtype == from_dtype) {
+        memmove(to, from, (size_t)bm1690_dtype_bytes(to_dtype));
+    } else if (from_dtype == BM1690_BFP16 && to_dtype == BM1690_FP32) {
+        number_store(to, to_dtype, (float)x);
+    } else if (number_is_float(to_dtype)) {
+        // Numbers below the smallest normal one of f32 are zero.
+        double kept = is_wide && fabs(x) < 0x1p-126 ? copysign(0, x) : x;
+        cast_to_float(to, to_dtype, kept, mode, cast_saturates(to_dtype, from_dtype));
+    } else {
         cast_to_int(to, to_dtype, x, mode);
+    }
+}
+
+// Floats of 32 and 16 bits, to the nearest even: the casts that kernels are full of, without doubles.
+static bool cast_quickly(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from,
+                         enum bm1690_dtype from_dtype) {
+    float x = number_load(from, from_dtype);
+    uint32_t size = bits_of_float(x) & 0x7fffffff;
+    float most = to_dtype == BM1690_FP16 ? 65504.0f : float_of_bits(0x7f7f0000);
+    if (size > 0x7f800000 || (size && size < 0x00800000))
+        return false;
+    if (to_dtype != BM1690_FP32)
+        x = x > most ? most : x < -most ? -most : x;
+    number_store(to, to_dtype, x);
+    return true;
+}
+
+void number_cast_row(uint8_t *to, int64_t to_stride, enum bm1690_dtype to_dtype, const uint8_t *from,
+                     int64_t from_stride, enum bm1690_dtype from_dtype, int count, int mode) {
+    int64_t to_step = to_stride * bm1690_dtype_bytes(to_dtype),
+            from_step = from_stride * bm1690_dtype_bytes(from_dtype);
+    bool is_usual = mode == ROUND_EVEN &&
+                    ((from_dtype == BM1690_FP32 && (to_dtype == BM1690_FP16 || to_dtype == BM1690_BFP16)) ||
+                     (to_dtype == BM1690_FP32 && (from_dtype == BM1690_FP16 || from_dtype == BM1690_BFP16)));
+    for (int i = 0; i < count; i++)
+        if (!is_usual || !cast_quickly(to + i * to_step, to_dtype, from + i * from_step, from_dtype))
+            number_cast(to + i * to_step, to_dtype, from + i * from_step, from_dtype, mode);
 }

@@ -37,4 +37,7 @@ static inline float number_flush(float x) {
 void number_load_row(float *out, const uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype);
 void number_store_row(uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype, const float *x);
 
+void number_cast_row(uint8_t *to, int64_t to_stride, enum bm1690_dtype to_dtype, const uint8_t *from,
+                     int64_t from_stride, enum bm1690_dtype from_dtype, int count, int mode);
+
 #endif

@@ -54,10 +54,10 @@ static float apply_float(int operation, float a, float b, int mode, enum bm1690_
     case REVERSED_SUB: return b - a;
     case REVERSED_DIV: return divide(b, a);
     case MAX: return a > b ? a : b;
-    case MIN: return a < b ? a : b;
+    case MIN: return a >= b ? b : a;
     case DIFF_ABS: return fabsf(a - b);
     case ABS: return fabsf(a);
-    case NEG: return -a;
+    case NEG: return isnan(a) ? float_of_bits(0x7fffffff) : 0 - a;
     case SQUARE: return a * a;
     case RELU: return a > 0 ? a : 0;
     case FLOOR: return floorf(a);
@@ -174,29 +174,35 @@ bool run_arithmetic(struct call *call) {
 
 // Casts ------------------------------------------------------------------------------------------------------------------
 
+struct casting {
+    const struct view *to, *from;
+    int mode;
+};
+
+static void cast_channel(void *context, int part) {
+    const struct casting *k = context;
+    const struct view *to = k->to, *from = k->from;
+    int n = part / to->dim.c, c = part % to->dim.c;
+    for (int h = 0; h < to->dim.h; h++)
+        number_cast_row(view_row(to, n, c, h), to->stride[3], to->dtype, view_row(from, n, c, h),
+                        from->stride[3], from->dtype, to->dim.w, k->mode);
+}
+
 bool run_cast(struct call *call) {
-    const struct view *to = call_operand(call, 0), *from = call_operand(call, 1);
-    int mode = (int)call_value(call, "mode")->i;
-    if (call->core->counts_only)
-        return true;
-    for (int n = 0; n < to->dim.n; n++)
-        for (int c = 0; c < to->dim.c; c++)
-            for (int h = 0; h < to->dim.h; h++) {
-                uint8_t *y = view_row(to, n, c, h);
-                const uint8_t *x = view_row(from, n, c, h);
-                for (int w = 0; w < to->dim.w; w++)
-                    number_cast(y + w * to->stride[3] * to->size, to->dtype,
-                                x + w * from->stride[3] * from->size, from->dtype, mode);
-            }
+    struct casting k = {call_operand(call, 0), call_operand(call, 1), (int)call_value(call, "mode")->i};
+    if (!call->core->counts_only)
+        chip_spread(k.to, cast_channel, &k);
     return true;
 }
 
 // Selects ----------------------------------------------------------------------------------------------------------------
 
+// Floats are equal if their bits are, and less unless they are equal or not less: a NaN is less than any number.
 static bool compare(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b) {
+    bool same = !memcmp(a, b, (size_t)bm1690_dtype_bytes(dtype));
     if (number_is_float(dtype)) {
         float x = number_load(a, dtype), y = number_load(b, dtype);
-        return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
+        return operation == GREATER ? x > y : operation == LESS ? !(x >= y || same) : same;
     }
     int64_t x = number_load_int(a, dtype), y = number_load_int(b, dtype);
     return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
@@ -218,8 +224,8 @@ bool run_select(struct call *call) {
     for (int i = 0; i < 4; i++) {
         variable[i] = call_value(call, names[i])->p;
         if (variable[i]->type == VARIABLE_TENSOR &&
-            !check_local(call, &source[i], names[i], variable[i]->word, y->dim, i < 2 ? compared : y->dtype,
-                         BM1690_READ))
+            !check_local(call, &source[i], names[i], variable[i]->word, BM1690_TENSOR, y->dim,
+                         i < 2 ? compared : y->dtype, BM1690_READ))
             return false;
     }
     if (call->core->counts_only)

@@ -1,0 +1,82 @@
+// test_bm1690_launch.c - launches of device C on the emulated chip: cores, regions, counters, and faults that it must find.
+
+#include "on_chip.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct matmul {
+    uint64_t c, a, b;
+    int32_t rows, columns, depth;
+};
+
+// Small integers: products and sums are exact in any order.
+static uint16_t *small_halves(int64_t count) {
+    uint16_t *x = memory_alloc(sizeof *x * (size_t)count);
+    for (int64_t i = 0; x && i < count; i++)
+        x[i] = half_from_float((float)test_between(-2, 2));
+    return x;
+}
+
+static float exact_element(const uint16_t *a, const uint16_t *b, int row, int column,
+                           const struct matmul *m) {
+    float sum = 0;
+    for (int k = 0; k < m->depth; k++)
+        sum += half_to_float(a[(int64_t)row * m->depth + k]) *
+               half_to_float(b[(int64_t)k * m->columns + column]);
+    return sum;
+}
+
+TEST(matmul_on_all_cores) {
+    struct on_chip t;
+    int size = test_long() ? 1024 : 256;
+    struct matmul m = {.rows = size, .columns = size, .depth = size};
+    int64_t count = (int64_t)size * size;
+    REQUIRE(on_chip_open_file(&t, "matmul.c"));
+    uint16_t *a = small_halves(count), *b = small_halves(count), *c = memory_zero(sizeof *c * (size_t)count);
+    m.a = on_chip_put(&t, a, sizeof *a * (size_t)count);
+    m.b = on_chip_put(&t, b, sizeof *b * (size_t)count);
+    m.c = on_chip_put(&t, NULL, sizeof *c * (size_t)count);
+    for (int cores = 1; cores <= BM1690_CORES; cores *= 2) {
+        struct bm1690_report r;
+        if (!CHECK(bm1690_launch(t.chip, t.module, "matmul_kernel", &m, sizeof m,
+                                 &(struct bm1690_options){.cores = cores}, &r)))
+            test_note("%s", zl_error());
+        CHECK(bm1690_read(t.chip, m.c, c, sizeof *c * (size_t)count));
+        for (int i = 0; i < 64; i++) {
+            int row = (int)test_between(0, size - 1), column = (int)test_between(0, size - 1);
+            CHECK_EQ_F64(half_to_float(c[(int64_t)row * size + column]),
+                         exact_element(a, b, row, column, &m));
+        }
+        CHECK_EQ_INT((int64_t)r.scalars, 0);
+        CHECK(r.cycles >= r.busy[BM1690_TIU] && r.cycles >= r.busy[BM1690_GDMA]);
+        // No more than 32 x 4 multiply-adds per lane and cycle.
+        CHECK(r.busy[BM1690_TIU] * cores * 64 * 128 >= (double)count * size);
+        bm1690_report_free(&r);
+    }
+    memory_free(a);
+    memory_free(b);
+    memory_free(c);
+    on_chip_close(&t);
+}
+
+TEST(counting_computes_nothing) {
+    struct on_chip t;
+    struct matmul m = {.rows = 4096, .columns = 4096, .depth = 4096};
+    size_t bytes = 2ul * 4096 * 4096;
+    REQUIRE(on_chip_open_file(&t, "matmul.c"));
+    m.a = bm1690_alloc(t.chip, bytes);
+    m.b = bm1690_alloc(t.chip, bytes);
+    m.c = bm1690_alloc(t.chip, bytes);
+    struct bm1690_report r;
+    int64_t begin = clock_ns();
+    CHECK(bm1690_launch(t.chip, t.module, "matmul_kernel", &m, sizeof m,
+                        &(struct bm1690_options){.cores = BM1690_CORES, .counts_only = true}, &r));
+    CHECK((double)(clock_ns() - begin) < 1e9);
+    CHECK_EQ_INT((int64_t)r.commands[BM1690_TIU], 512 * 32 + 512);
+    CHECK_EQ_INT((int64_t)r.commands[BM1690_GDMA], 512 * 64 + 512);
+    double peak = 4096.0 * 4096 * 4096 / (64 * 128 * BM1690_CORES);
+    CHECK(r.cycles >= peak && r.cycles < 8 * peak);
+    bm1690_report_free(&r);
+    on_chip_close(&t);
+}
