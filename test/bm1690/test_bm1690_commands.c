@@ -1,0 +1,135 @@
+// test_bm1690_commands.c - single commands on the emulator against the vendor's reference model, bit by bit.
+//
+// Each file of golden/ that tool/bm1690/golden.py made has device C and, for each of its cases, inputs and the outputs of the
+// model. ZL_TEST_BM1690 names another folder of such files: make test-bm1690-vendor writes one with new shapes and values.
+
+#include "on_chip.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_ARGUMENTS = 12 };
+
+struct file {
+    zl_file *npz;
+    const uint8_t *text, *names, *data, *before, *expected;
+    const int32_t (*row)[4]; // case, whether it is an output, offset, bytes
+    size_t text_bytes, name_bytes;
+    int rows;
+};
+
+static const void *bytes_of(zl_file *npz, const char *name, size_t *count) {
+    zl_array a = zl_file_find(npz, name);
+    if (!CHECK(a && zl_eval(a)))
+        return NULL;
+    if (count)
+        *count = (size_t)zl_size(a);
+    return zl_data(a);
+}
+
+static bool open_file(struct file *f, const char *group) {
+    const char *chosen = getenv("ZL_TEST_BM1690");
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s.npz", chosen ? chosen : ZL_TEST_DIR "/bm1690/golden", group);
+    size_t numbers = 0;
+    *f = (struct file){.npz = zl_load_npz(path)};
+    if (!CHECK(f->npz))
+        return false;
+    f->text = bytes_of(f->npz, "text", &f->text_bytes);
+    f->names = bytes_of(f->npz, "names", &f->name_bytes);
+    f->data = bytes_of(f->npz, "data", NULL);
+    f->before = bytes_of(f->npz, "before", NULL);
+    f->expected = bytes_of(f->npz, "expected", NULL);
+    f->row = bytes_of(f->npz, "table", &numbers);
+    f->rows = (int)(numbers / 4);
+    return f->text && f->names && f->row;
+}
+
+// The line of a case in the list of names.
+static const char *name_of(const struct file *f, int index, int *length) {
+    const char *at = (const char *)f->names, *end = at + f->name_bytes;
+    for (; index > 0; index--)
+        at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    *length = (int)((stop ? stop : end) - at);
+    return at;
+}
+
+static void note(const struct file *f, int index, const char *format, size_t a, unsigned b, unsigned c) {
+    int length;
+    const char *name = name_of(f, index, &length);
+    char more[160];
+    snprintf(more, sizeof more, format, a, b, c);
+    test_note("%.*s: %s", length, name, more);
+}
+
+// Compares the outputs of the case whose first row is `first`.
+static void check_outputs(struct file *f, struct on_chip *chip, int first, int count, const uint64_t *address) {
+    for (int i = first; i < first + count; i++) {
+        size_t bytes = (size_t)f->row[i][3], wrong = 0;
+        const uint8_t *expected = f->expected + f->row[i][2];
+        uint8_t *found = memory_zero(bytes + 1);
+        if (f->row[i][1] && CHECK(found && bm1690_read(chip->chip, address[i - first], found, bytes))) {
+            while (wrong < bytes && found[wrong] == expected[wrong])
+                wrong++;
+            if (!CHECK(wrong == bytes))
+                note(f, f->row[i][0], "byte %zu is %02x, not %02x", wrong, found[wrong], expected[wrong]);
+        }
+        memory_free(found);
+    }
+}
+
+static void check_case(struct file *f, struct on_chip *chip, int first, int count) {
+    uint64_t address[MOST_ARGUMENTS] = {0};
+    char entry[32];
+    if (!CHECK(count <= MOST_ARGUMENTS))
+        return;
+    for (int i = 0; i < count; i++) {
+        const int32_t *row = f->row[first + i];
+        address[i] = on_chip_put(chip, (row[1] ? f->before : f->data) + row[2], (size_t)row[3]);
+    }
+    snprintf(entry, sizeof entry, "case_%d", f->row[first][0]);
+    if (CHECK(bm1690_launch(chip->chip, chip->module, entry, address, sizeof address[0] * (size_t)count, NULL, NULL))) {
+        check_outputs(f, chip, first, count, address);
+    } else {
+        note(f, f->row[first][0], "refused", 0, 0, 0);
+        test_note("%s", zl_error());
+        zl_clear_error();
+    }
+    on_chip_forget(chip);
+}
+
+static void check_group(const char *group) {
+    struct file f;
+    if (open_file(&f, group)) {
+        struct on_chip chip;
+        char *text = memory_zero(f.text_bytes + 1);
+        REQUIRE(text);
+        memcpy(text, f.text, f.text_bytes);
+        if (on_chip_open(&chip, text))
+            for (int first = 0, i = 1; i <= f.rows; i++)
+                if (i == f.rows || f.row[i][0] != f.row[first][0]) {
+                    check_case(&f, &chip, first, i - first);
+                    first = i;
+                }
+        on_chip_close(&chip);
+        memory_free(text);
+    }
+    zl_file_free(f.npz);
+}
+
+// clang-format off
+TEST(commands_integer)   { check_group("integer"); }
+TEST(commands_bitwise)   { check_group("bitwise"); }
+TEST(commands_compare)   { check_group("compare"); }
+TEST(commands_select)    { check_group("select"); }
+TEST(commands_cast)      { check_group("cast"); }
+TEST(commands_unary)     { check_group("unary"); }
+TEST(commands_move)      { check_group("move"); }
+TEST(commands_gather)    { check_group("gather"); }
+TEST(commands_reduce_l2) { check_group("reduce_l2"); }
+TEST(commands_sort)      { check_group("sort"); }
+TEST(commands_matrix8)   { check_group("matrix8"); }
+TEST(commands_pool8)     { check_group("pool8"); }
+// clang-format on
