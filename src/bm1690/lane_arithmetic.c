@@ -1,9 +1,9 @@
-// vector.c - elementwise commands: arithmetic, functions, casts, selects.
+// lane_arithmetic.c - elementwise commands: arithmetic, functions, casts, selects.
 //
 // Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as computing in it: of a sum or
 // product of 16-bit floats nothing is lost by the first rounding. In f32, numbers below the smallest normal one are zero.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 #include <math.h>
 
@@ -31,14 +31,14 @@ static float exponential(float x, enum bm1690_dtype dtype) {
     static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
                                    1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
     int terms = dtype == BM1690_FP32 ? 10 : 7;
-    float inverse = number_step(dtype, 1.44269504f), ln2 = number_step(dtype, 0.693147181f);
+    float inverse = element_step(dtype, 1.44269504f), ln2 = element_step(dtype, 0.693147181f);
     if (isnan(x))
         return 0;
-    float n = floorf(number_step(dtype, x * inverse)),
-          r = number_step(dtype, x - number_step(dtype, n * ln2));
-    float y = number_step(dtype, factor[terms - 1]);
+    float n = floorf(element_step(dtype, x * inverse)),
+          r = element_step(dtype, x - element_step(dtype, n * ln2));
+    float y = element_step(dtype, factor[terms - 1]);
     for (int i = terms - 2; i >= 0; i--)
-        y = number_step(dtype, number_step(dtype, y * r) + number_step(dtype, factor[i]));
+        y = element_step(dtype, element_step(dtype, y * r) + element_step(dtype, factor[i]));
     float result = n > 300 ? INFINITY : n < -300 ? 0 : (float)ldexp(y, (int)n);
     return result < (dtype == BM1690_FP16 ? 0x1p-14f : 0x1p-126f) ? 0 : result;
 }
@@ -62,7 +62,7 @@ static float apply_float(int operation, float a, float b, int mode, enum bm1690_
     case RELU: return a > 0 ? a : 0;
     case FLOOR: return floorf(a);
     case CEIL: return ceilf(a);
-    case ROUND: return (float)number_round(a, mode);
+    case ROUND: return (float)element_round(a, mode);
     case RSQRT: return rsqrt(a);
     case SQRT: return a * rsqrt(a);
     case RECIPROCAL: return divide(1, a);
@@ -103,7 +103,7 @@ static void float_row(int operation, float *y, const float *a, const float *b, i
 
 static void flush_row(float *x, int count) {
     for (int i = 0; i < count; i++)
-        x[i] = number_flush(x[i]);
+        x[i] = element_flush(x[i]);
 }
 
 struct elementwise {
@@ -116,11 +116,11 @@ static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a
                        int count) {
     float x[CHUNK], z[CHUNK], r[CHUNK];
     bool flushes = e->y->dtype == BM1690_FP32;
-    number_load_row(x, a, e->a->stride[3], count, e->a->dtype);
+    element_load_row(x, a, e->a->stride[3], count, e->a->dtype);
     if (b)
-        number_load_row(z, b, e->b->stride[3], count, e->b->dtype);
+        element_load_row(z, b, e->b->stride[3], count, e->b->dtype);
     else
-        number_load_row(z, e->scalar, 0, count, e->a->dtype);
+        element_load_row(z, e->scalar, 0, count, e->a->dtype);
     if (flushes) {
         flush_row(x, count);
         flush_row(z, count);
@@ -128,21 +128,21 @@ static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a
     float_row(e->operation, r, x, z, count, e->mode, e->y->dtype);
     if (flushes)
         flush_row(r, count);
-    number_store_row(y, e->y->stride[3], count, e->y->dtype, r);
+    element_store_row(y, e->y->stride[3], count, e->y->dtype, r);
 }
 
 static void run_ints(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
     enum bm1690_dtype dtype = e->y->dtype;
     for (int i = 0; i < count; i++)
-        number_store_int(
+        element_store_int(
             y + i * e->y->stride[3] * e->y->size, dtype,
-            apply_int(e->operation, number_load_int(a + i * e->a->stride[3] * e->a->size, dtype),
-                      number_load_int(b ? b + i * e->b->stride[3] * e->b->size : e->scalar, dtype)));
+            apply_int(e->operation, element_load_int(a + i * e->a->stride[3] * e->a->size, dtype),
+                      element_load_int(b ? b + i * e->b->stride[3] * e->b->size : e->scalar, dtype)));
 }
 
 static void run_channel(void *context, int part) {
     const struct elementwise *e = context;
-    bool is_float = number_is_float(e->y->dtype);
+    bool is_float = element_is_float(e->y->dtype);
     int n = part / e->y->dim.c, c = part % e->y->dim.c;
     for (int h = 0; h < e->y->dim.h; h++) {
         uint8_t *y = view_row(e->y, n, c, h);
@@ -158,14 +158,14 @@ static void run_channel(void *context, int part) {
 }
 
 // The second operand: a tensor where there are two inputs of the output's shape, else the scalar C.
-bool run_arithmetic(struct call *call) {
-    struct elementwise e = {.operation = call->operation,
-                            .mode = (int)call_value(call, "mode")->i,
-                            .y = call_operand(call, 0),
-                            .a = call_operand(call, 1),
-                            .b = call_has(call, "src1_addr") ? call_operand(call, 2) : NULL};
-    uint32_t word = call_value(call, "C")->word;
-    if (call->core->counts_only)
+bool run_arithmetic(struct command *command) {
+    struct elementwise e = {.operation = command->operation,
+                            .mode = (int)command_value(command, "mode")->i,
+                            .y = command_operand(command, 0),
+                            .a = command_operand(command, 1),
+                            .b = command_has(command, "src1_addr") ? command_operand(command, 2) : NULL};
+    uint32_t word = command_value(command, "C")->word;
+    if (command->core->counts_only)
         return true;
     memcpy(e.scalar, &word, sizeof word);
     chip_spread(e.y, run_channel, &e);
@@ -184,13 +184,14 @@ static void cast_channel(void *context, int part) {
     const struct view *to = k->to, *from = k->from;
     int n = part / to->dim.c, c = part % to->dim.c;
     for (int h = 0; h < to->dim.h; h++)
-        number_cast_row(view_row(to, n, c, h), to->stride[3], to->dtype, view_row(from, n, c, h),
-                        from->stride[3], from->dtype, to->dim.w, k->mode);
+        element_cast_row(view_row(to, n, c, h), to->stride[3], to->dtype, view_row(from, n, c, h),
+                         from->stride[3], from->dtype, to->dim.w, k->mode);
 }
 
-bool run_cast(struct call *call) {
-    struct casting k = {call_operand(call, 0), call_operand(call, 1), (int)call_value(call, "mode")->i};
-    if (!call->core->counts_only)
+bool run_cast(struct command *command) {
+    struct casting k = {command_operand(command, 0), command_operand(command, 1),
+                        (int)command_value(command, "mode")->i};
+    if (!command->core->counts_only)
         chip_spread(k.to, cast_channel, &k);
     return true;
 }
@@ -200,11 +201,11 @@ bool run_cast(struct call *call) {
 // Floats are equal if their bits are, and less unless they are equal or not less: a NaN is less than any number.
 static bool compare(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b) {
     bool same = !memcmp(a, b, (size_t)bm1690_dtype_bytes(dtype));
-    if (number_is_float(dtype)) {
-        float x = number_load(a, dtype), y = number_load(b, dtype);
+    if (element_is_float(dtype)) {
+        float x = element_load(a, dtype), y = element_load(b, dtype);
         return operation == GREATER ? x > y : operation == LESS ? !(x >= y || same) : same;
     }
-    int64_t x = number_load_int(a, dtype), y = number_load_int(b, dtype);
+    int64_t x = element_load_int(a, dtype), y = element_load_int(b, dtype);
     return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
 }
 
@@ -215,27 +216,27 @@ static const uint8_t *element(const struct view *v, const struct variable *varia
                                              : view_row(v, n, c, h) + w * v->stride[3] * v->size;
 }
 
-bool run_select(struct call *call) {
+bool run_select(struct command *command) {
     static const char *const names[] = {"src0", "src1", "src2", "src3"};
-    const struct view *y = call_operand(call, 0);
+    const struct view *y = command_operand(command, 0);
     const struct variable *variable[4];
     struct view source[4];
-    enum bm1690_dtype compared = (enum bm1690_dtype)call_value(call, "src_dtype")->i;
+    enum bm1690_dtype compared = (enum bm1690_dtype)command_value(command, "src_dtype")->i;
     for (int i = 0; i < 4; i++) {
-        variable[i] = call_value(call, names[i])->p;
+        variable[i] = command_value(command, names[i])->p;
         if (variable[i]->type == VARIABLE_TENSOR &&
-            !check_local(call, &source[i], names[i], variable[i]->word, BM1690_TENSOR, y->dim,
-                         i < 2 ? compared : y->dtype, BM1690_READ))
+            !operand_local(command, &source[i], names[i], variable[i]->word, BM1690_TENSOR, y->dim,
+                           i < 2 ? compared : y->dtype, BM1690_READ))
             return false;
     }
-    if (call->core->counts_only)
+    if (command->core->counts_only)
         return true;
     for (int n = 0; n < y->dim.n; n++)
         for (int c = 0; c < y->dim.c; c++)
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
                     bool holds =
-                        compare(call->operation, compared, element(&source[0], variable[0], n, c, h, w),
+                        compare(command->operation, compared, element(&source[0], variable[0], n, c, h, w),
                                 element(&source[1], variable[1], n, c, h, w));
                     int from = holds ? 2 : 3;
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,
