@@ -451,6 +451,20 @@ static bool runs_ahead(const struct tile_stmt *s) {
     return s->kind == TILE_FOR && s->body && s->body->kind == TILE_WAIT;
 }
 
+// A turn of such a loop. Where it turns out that both engines touch one tile, it begins no region.
+static void emit_region(struct lanes *l, const struct tile_stmt *body) {
+    struct tile_stmt **begin = tile_current()->tail;
+    bool was_mixed = l->is_mixed;
+    l->is_mixed = false;
+    region("tpu_parallel_start");
+    emit_block(l, body);
+    if (!l->is_mixed)
+        region("tpu_parallel_end");
+    else if (*begin && (*begin)->next)
+        *begin = (*begin)->next;
+    l->is_mixed = was_mixed;
+}
+
 static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     l->at = s;
     switch (s->kind) {
@@ -482,10 +496,9 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
         l->logarithms = load_constants(s->body, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
     }
     if (runs_ahead(s))
-        region("tpu_parallel_start");
-    emit_block(l, s->body);
-    if (runs_ahead(s))
-        region("tpu_parallel_end");
+        emit_region(l, s->body);
+    else
+        emit_block(l, s->body);
     if (s->other) {
         tile_else();
         emit_block(l, s->other);

@@ -18,6 +18,9 @@ struct lanes {
     struct tile_buffer *exponents; // constants of the exponential, in the block that is being made; NULL: there are none yet
     struct tile_buffer *logarithms;
     const struct tile_stmt *at; // for messages
+    // Copies that run ahead of the turn that needs them are made by the engine for copies alone, and nothing else of their turn is: a turn
+    // in which both engines touch one tile is no region.
+    bool is_ahead, is_mixed;
 };
 
 // How a tile lies: the dimension that each axis is, and elements from one to the next along the dimensions.

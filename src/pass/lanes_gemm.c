@@ -98,6 +98,7 @@ static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct fact
     struct lane_operand left, right, result;
     if (!as_lines(l, a, &left) || !as_lines(l, b, &right) || !as_lines(l, sum, &result))
         return false;
+    l->is_mixed = true;
     move_lines(a, &left, true);
     move_lines(b, &right, true);
     if (!s->clear)

@@ -8,13 +8,14 @@ static const struct tile_type i64 = {TILE_INT, 64, 1};
 
 bool lanes_fill(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, expr value) {
     struct lane_call c = {0};
-    (void)l;
+    bool by_dma = to->is_shifted || l->is_ahead;
+    l->is_mixed |= (to->is_far || to->is_shifted) && !l->is_ahead;
     lanes_add(&c, to->address);
     lanes_add(&c, tile_cast(to->type, value));
     lanes_add_four(&c, p->size);
     lanes_add_four(&c, to->stride);
     lanes_add_dtype(&c, to->type);
-    lanes_call(&c, to->is_far ? "tpu_gdma_set_C_system" : to->is_shifted ? "tpu_gdma_set_C_local" : "tpu_bdc_set_C");
+    lanes_call(&c, to->is_far ? "tpu_gdma_set_C_system" : by_dma ? "tpu_gdma_set_C_local" : "tpu_bdc_set_C");
     return true;
 }
 
@@ -23,8 +24,9 @@ static bool is_narrower(struct tile_type to, struct tile_type from) {
 }
 
 // Floats are rounded to the nearest, whole numbers are what is before the point; integers wrap around.
-static void convert(const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
+static void convert(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
     struct lane_call c = {0};
+    l->is_mixed |= l->is_ahead;
     lanes_add(&c, to->address);
     lanes_add(&c, from->address);
     if (is_narrower(to->type, from->type))
@@ -46,9 +48,10 @@ static void convert(const struct lane_points *p, const struct lane_operand *to, 
     lanes_call(&c, "tpu_bdc_cast");
 }
 
-static void copy(const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
+static void copy(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
     static const char *const by_dma[2][2] = {{"tpu_gdma_cpy_L2L", "tpu_gdma_cpy_S2L"}, {"tpu_gdma_cpy_L2S", "tpu_gdma_cpy_S2S"}};
     bool moves = to->is_far || from->is_far || to->is_shifted || from->is_shifted;
+    l->is_mixed |= moves != l->is_ahead;
     struct lane_call c = {0};
     lanes_add(&c, to->address);
     lanes_add(&c, from->address);
@@ -68,7 +71,7 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
     if (from->scalar && !to->is_far)
         return lanes_fill(l, p, to, from->scalar);
     if (!from->scalar && have_same_bits(to->type, from->type)) {
-        copy(p, to, from);
+        copy(l, p, to, from);
         return true;
     }
     struct lane_operand middle = *from;
@@ -78,13 +81,13 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
         return lanes_move(l, p, to, &middle);
     }
     if (!to->is_far && !to->is_shifted) {
-        convert(p, to, from);
+        convert(l, p, to, from);
         return true;
     }
     if (!lanes_temporary(l, p, to->type, NULL, &middle))
         return false;
-    convert(p, &middle, from);
-    copy(p, to, &middle);
+    convert(l, p, &middle, from);
+    copy(l, p, to, &middle);
     return true;
 }
 
@@ -464,7 +467,9 @@ bool lanes_copy(struct lanes *l, const struct tile_stmt *s) {
     }
     if (!lanes_open(l, b.axes, b.name, b.size, lane, &space))
         return false;
+    l->is_ahead = s->is_async;
     bool good = copy_in_space(l, s, &space, &b);
+    l->is_ahead = false;
     lanes_close(&space);
     return good;
 }
