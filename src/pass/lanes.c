@@ -153,16 +153,24 @@ void lanes_close(const struct lane_space *space) {
         tile_close();
 }
 
+struct varies {
+    const struct lanes *l;
+    const struct lane_points *p;
+};
+
 static bool is_of_points(expr e, const void *data) {
-    const struct lane_points *p = data;
-    for (int i = 0; e->op == TILE_INDEX && i < p->names; i++)
-        if (e->name == p->name[i])
+    const struct varies *v = data;
+    for (int i = 0; e->op == TILE_INDEX && i < v->p->names; i++)
+        if (e->name == v->p->name[i])
             return true;
-    return e->op == TILE_LOAD;
+    for (int i = 0; e->op == TILE_LOCAL && i < v->l->variables; i++)
+        if (e->name == v->l->variable[i])
+            return true;
+    return false;
 }
 
-bool lanes_is_uniform(const struct lane_points *p, expr e) {
-    return !pass_any(e, is_of_points, p);
+bool lanes_is_uniform(const struct lanes *l, const struct lane_points *p, expr e) {
+    return !pass_any(e, is_of_points, &(struct varies){l, p});
 }
 
 bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along,
@@ -192,10 +200,10 @@ static expr plus(expr a, expr b) {
     return !a ? b : !b ? a : ADD(a, b);
 }
 
-static bool affine(const struct lane_points *p, expr e, expr *coefficient, expr *rest) {
-    if (lanes_is_uniform(p, e) || e->op == TILE_LOAD) {
-        *rest = tile_cast(i64, e);
-        return e->op != TILE_LOAD;
+static bool affine(struct lanes *l, const struct lane_points *p, expr e, expr *coefficient, expr *rest) {
+    if (lanes_is_uniform(l, p, e)) {
+        *rest = lanes_control(l, tile_cast(i64, e));
+        return *rest;
     }
     expr other[TILE_DIMS] = {NULL}, other_rest = NULL;
     *rest = NULL;
@@ -204,10 +212,10 @@ static bool affine(const struct lane_points *p, expr e, expr *coefficient, expr 
         for (int i = 0; i < p->names; i++)
             coefficient[i] = e->name == p->name[i] ? lanes_number(1) : NULL;
         return true;
-    case TILE_CAST: return tile_type_is_integer(e->arg[0]->type) && affine(p, e->arg[0], coefficient, rest);
+    case TILE_CAST: return tile_type_is_integer(e->arg[0]->type) && affine(l, p, e->arg[0], coefficient, rest);
     case TILE_ADD:
     case TILE_SUB:
-        if (!affine(p, e->arg[0], coefficient, rest) || !affine(p, e->arg[1], other, &other_rest))
+        if (!affine(l, p, e->arg[0], coefficient, rest) || !affine(l, p, e->arg[1], other, &other_rest))
             return false;
         for (int i = -1; i < p->names; i++) {
             expr *mine = i < 0 ? rest : &coefficient[i], its = i < 0 ? other_rest : other[i];
@@ -217,10 +225,10 @@ static bool affine(const struct lane_points *p, expr e, expr *coefficient, expr 
         }
         return true;
     case TILE_MUL: {
-        int factor = lanes_is_uniform(p, e->arg[1]) ? 1 : 0;
-        if (!lanes_is_uniform(p, e->arg[factor]) || !affine(p, e->arg[!factor], coefficient, rest))
+        int factor = lanes_is_uniform(l, p, e->arg[1]) ? 1 : 0;
+        if (!lanes_is_uniform(l, p, e->arg[factor]) || !affine(l, p, e->arg[!factor], coefficient, rest))
             return false;
-        expr by = tile_cast(i64, e->arg[factor]);
+        expr by = lanes_control(l, tile_cast(i64, e->arg[factor]));
         for (int i = -1; i < p->names; i++) {
             expr *mine = i < 0 ? rest : &coefficient[i];
             *mine = *mine ? MUL(*mine, by) : NULL;
@@ -231,10 +239,10 @@ static bool affine(const struct lane_points *p, expr e, expr *coefficient, expr 
     }
 }
 
-bool lanes_affine(const struct lane_points *p, expr index, expr *coefficient, expr *rest) {
+bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest) {
     for (int i = 0; i < p->names; i++)
         coefficient[i] = NULL;
-    if (!affine(p, index, coefficient, rest))
+    if (!affine(l, p, index, coefficient, rest))
         return false;
     for (int i = 0; i < p->names; i++)
         if (coefficient[i] && coefficient[i]->op == TILE_CONST && !coefficient[i]->bits)
@@ -279,7 +287,7 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
         out->stride[d] = lanes_number(0);
     for (int i = 0; i < b->ndim; i++) {
         expr coefficient[TILE_DIMS], rest;
-        if (!lanes_affine(p, index[i], coefficient, &rest))
+        if (!lanes_affine(l, p, index[i], coefficient, &rest))
             return lanes_fail(l, "has no gather for '%s', whose index along axis %d is no sum of loop variables", b->text, i);
         expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.stride[tile.dim[i]]);
         bool is_lane = i == tile.lane;
@@ -301,6 +309,42 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
     }
     out->address = at;
     return at;
+}
+
+// Control ---------------------------------------------------------------------------------------------------------------
+
+// An element of a buffer, read by the control program.
+static expr read_element(struct lanes *l, expr e) {
+    struct lane_points none = {.names = 0};
+    struct lane_operand at;
+    for (int d = 0; d < LANE_DIMS; d++) {
+        none.size[d] = lanes_number(1);
+        none.most[d] = 1;
+    }
+    const struct tile_name *name = box_local("read", e->type);
+    tile_assign(name, e->args ? e->arg[1] : tile_const_int(e->type, 0));
+    box_open_if(e->args ? e->arg[0] : NULL);
+    if (!lanes_place(l, &none, e->buffer, e->index, &at))
+        return NULL;
+    struct tile_stmt *s = tile_command(at.is_far ? "tpu_global_mem_addr" : "tpu_local_mem_addr_unified", 1, &at.address);
+    if (s)
+        s->old = name;
+    box_close_if(e->args ? e->arg[0] : NULL);
+    return box_local_value(name);
+}
+
+static bool is_load(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD;
+}
+
+static expr with_reads(void *data, expr e) {
+    expr made = pass_rebuild(e, with_reads, data);
+    return made && made->op == TILE_LOAD ? read_element(data, made) : made;
+}
+
+expr lanes_control(struct lanes *l, expr e) {
+    return e && pass_any(e, is_load, NULL) ? with_reads(l, e) : e;
 }
 
 // Commands ------------------------------------------------------------------------------------------------------------
@@ -465,6 +509,17 @@ static void emit_region(struct lanes *l, const struct tile_stmt *body) {
     l->is_mixed = was_mixed;
 }
 
+// What the condition needs is read at each turn.
+static void emit_while(struct lanes *l, const struct tile_stmt *s) {
+    expr always = tile_const_int((struct tile_type){TILE_BOOL, 1, 1}, 1);
+    tile_open((struct tile_stmt){.kind = TILE_WHILE, .place = s->place, .mask = always});
+    tile_open_if(NOT(lanes_control(l, s->mask)));
+    tile_append((struct tile_stmt){.kind = TILE_BREAK, .place = s->place});
+    tile_close();
+    emit_block(l, s->body);
+    tile_close();
+}
+
 static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     l->at = s;
     switch (s->kind) {
@@ -485,7 +540,17 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     }
     bool opens = s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE || s->kind == TILE_GRID;
     struct tile_stmt copy = *s;
+    expr end = s->kind == TILE_FOR ? lanes_control(l, s->extent[0]) : NULL;
     copy.loop = TILE_SERIAL;
+    copy.extent = end ? &end : s->extent;
+    copy.begin = lanes_control(l, s->begin);
+    copy.step = lanes_control(l, s->step);
+    copy.value = lanes_control(l, s->value);
+    if (s->kind == TILE_WHILE) {
+        emit_while(l, s);
+        return;
+    }
+    copy.mask = lanes_control(l, s->mask);
     if (!opens) {
         tile_append(copy);
         return;

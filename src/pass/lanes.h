@@ -9,6 +9,7 @@
 
 #include "pass/boxes.h"
 
+enum { LANE_VARIABLES = 32 };
 enum lane_dim { LANE_N, LANE_C, LANE_H, LANE_W, LANE_DIMS };
 
 struct lanes {
@@ -21,6 +22,8 @@ struct lanes {
     // Copies that run ahead of the turn that needs them are made by the engine for copies alone, and nothing else of their turn is: a turn
     // in which both engines touch one tile is no region.
     bool is_ahead, is_mixed;
+    int variables; // names that have a value at each point of the map that is being made
+    const struct tile_name *variable[LANE_VARIABLES];
 };
 
 // How a tile lies: the dimension that each axis is, and elements from one to the next along the dimensions.
@@ -71,11 +74,14 @@ bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name,
 void lanes_close(const struct lane_space *space);
 // A new tile for the points, or for those along some dimensions alone: the others have one.
 bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along, struct lane_operand *out);
-bool lanes_is_uniform(const struct lane_points *p, expr e); // it has no variable of the points, and loads nothing
+// Whether a value is the same at all points: the control program has it, or can read it.
+bool lanes_is_uniform(const struct lanes *l, const struct lane_points *p, expr e);
+// The same value for the control program: elements that it needs are read into variables here, one by one.
+expr lanes_control(struct lanes *l, expr e);
 // Where an element is, for the points; false and an error where the chip cannot reach it so.
 bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, struct lane_operand *out);
 // The coefficients of the variables in an index, NULL for 0, and what is left of it; false: it is not such a sum.
-bool lanes_affine(const struct lane_points *p, expr index, expr *coefficient, expr *rest);
+bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest);
 
 // Commands: arguments one after the other.
 struct lane_call {

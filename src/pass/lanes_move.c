@@ -156,7 +156,7 @@ static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct
                       struct inside *in) {
     expr coefficient[TILE_DIMS], rest, limit = tile_cast(i64, b->shape[axis]);
     int variable = -1, variables = 0;
-    if (!lanes_affine(p, index[axis], coefficient, &rest))
+    if (!lanes_affine(l, p, index[axis], coefficient, &rest))
         return true; // lanes_place says so
     for (int v = 0; v < p->names; v++)
         if (coefficient[v]) {
@@ -245,7 +245,7 @@ static bool find_uses(struct lanes *l, const struct lane_points *p, const struct
     *out = (struct uses){.lane = -1};
     for (int i = 0; i < b->ndim; i++) {
         expr coefficient[TILE_DIMS], rest;
-        if (!lanes_affine(p, index[i], coefficient, &rest))
+        if (!lanes_affine(l, p, index[i], coefficient, &rest))
             return lanes_fail(l, "has no gather for '%s', whose index along axis %d is no sum of loop variables", b->text, i);
         for (int v = 0; v < p->names; v++) {
             if (!coefficient[v])
@@ -483,9 +483,9 @@ bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s) {
     if (!lanes_open(l, b.axes, b.name, b.size, lane_of(l, &b, &s->region[1], index), &space))
         return false;
     box_place(&s->region[1], &b, space.value, index);
-    if (!lanes_is_uniform(&space.points, s->value))
+    if (!lanes_is_uniform(l, &space.points, s->value))
         return lanes_fail(l, "fills with a number that the control program has");
-    bool good = lanes_place(l, &space.points, s->region[1].buffer, index, &to) && lanes_fill(l, &space.points, &to, s->value);
+    bool good = lanes_place(l, &space.points, s->region[1].buffer, index, &to) && lanes_fill(l, &space.points, &to, lanes_control(l, s->value));
     lanes_close(&space);
     return good;
 }

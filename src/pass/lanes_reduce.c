@@ -107,7 +107,7 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
     int lane = -1;
     for (int v = 0; v < one.names; v++)
         lane = one.dim[v] == LANE_C && v != variable ? v : lane;
-    bool wants = is_near && tile.lane >= 0 && !lanes_is_uniform(&one, to_index[tile.lane]);
+    bool wants = is_near && tile.lane >= 0 && !lanes_is_uniform(l, &one, to_index[tile.lane]);
     if (is_near && wants != (lane >= 0)) {
         if (!lanes_transposed(l, &one, &sum, &turned, &sum))
             return false;

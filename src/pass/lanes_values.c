@@ -5,7 +5,7 @@
 
 #include "pass/lanes.h"
 
-enum { MOST_VALUES = 512, MOST_VARIABLES = 32 };
+enum { MOST_VALUES = 512 };
 
 static const struct tile_type i32 = {TILE_INT, 32, 1}, u8 = {TILE_UINT, 8, 1};
 
@@ -16,9 +16,7 @@ struct work {
     int values; // of the statement, computed so far
     expr node[MOST_VALUES];
     struct lane_operand value[MOST_VALUES];
-    int variables; // that each point has
-    const struct tile_name *name[MOST_VARIABLES];
-    struct lane_operand variable[MOST_VARIABLES];
+    struct lane_operand variable[LANE_VARIABLES]; // of the names that each point has
     struct lane_operand *mask; // of the branch that statements are in; NULL: none
 };
 
@@ -344,14 +342,10 @@ static bool sequence(struct work *w, int variable, struct lane_operand *out) {
 }
 
 static int variable_of(const struct work *w, const struct tile_name *name) {
-    for (int i = 0; i < w->variables; i++)
-        if (w->name[i] == name)
+    for (int i = 0; i < w->l->variables; i++)
+        if (w->l->variable[i] == name)
             return i;
     return -1;
-}
-
-static bool has_variable(expr e, const void *data) {
-    return e->op == TILE_LOCAL && variable_of(data, e->name) >= 0;
 }
 
 static bool load(struct work *w, expr e, struct lane_operand *out) {
@@ -445,13 +439,18 @@ static bool compute_node(struct work *w, expr e, const struct lane_operand *want
 }
 
 static bool is_uniform(const struct work *w, expr e) {
-    return lanes_is_uniform(w->p, e) && !pass_any(e, has_variable, w);
+    return lanes_is_uniform(w->l, w->p, e);
+}
+
+static bool reads(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD;
 }
 
 // What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
 static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out) {
     *out = (struct lane_operand){.type = lanes_type(e->type)};
-    if (is_uniform(w, e)) {
+    if (is_uniform(w, e) && !pass_any(e, reads, NULL)) {
         out->scalar = e;
         return true;
     }
@@ -522,10 +521,10 @@ static bool store(struct work *w, const struct tile_stmt *s) {
 static bool assign(struct work *w, const struct tile_stmt *s) {
     int at = variable_of(w, s->name[0]);
     if (at < 0) {
-        at = w->variables++;
-        if (at >= MOST_VARIABLES)
-            return lanes_fail(w->l, "takes at most %d variables in a map", MOST_VARIABLES);
-        w->name[at] = s->name[0];
+        at = w->l->variables;
+        if (at >= LANE_VARIABLES)
+            return lanes_fail(w->l, "takes at most %d variables in a map", LANE_VARIABLES);
+        w->l->variable[w->l->variables++] = s->name[0];
         if (!lanes_temporary(w->l, w->p, s->name[0]->type, NULL, &w->variable[at]))
             return false;
         struct lane_operand *mask = w->mask; // it has no older value
@@ -540,7 +539,7 @@ static bool assign(struct work *w, const struct tile_stmt *s) {
 static bool branch(struct work *w, const struct tile_stmt *s) {
     struct lane_operand *outer = w->mask, test, not_test, now;
     if (is_uniform(w, s->mask)) {
-        tile_open_if(s->mask);
+        tile_open_if(lanes_control(w->l, s->mask));
         bool good = run_block(w, s->body);
         if (s->other) {
             tile_else();
@@ -567,7 +566,11 @@ static bool loop(struct work *w, const struct tile_stmt *s) {
     if (!is_uniform(w, s->extent[0]) || !is_uniform(w, s->begin) || !is_uniform(w, s->step))
         return lanes_fail(w->l, "cannot loop differently at different points");
     struct tile_stmt copy = *s;
+    expr end = lanes_control(w->l, s->extent[0]);
     copy.loop = TILE_SERIAL;
+    copy.extent = &end;
+    copy.begin = lanes_control(w->l, s->begin);
+    copy.step = lanes_control(w->l, s->step);
     tile_open(copy);
     bool good = run_block(w, s->body);
     tile_close();
@@ -647,7 +650,62 @@ static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
     return lane;
 }
 
-bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
+// Which variables an index has in a way that strides do not: reversed, divided, or in what it reads elsewhere.
+struct odd {
+    const struct tile_stmt *map;
+    bool *is_odd; // by variable
+};
+
+static void mark(const struct odd *o, expr e, bool is_odd) {
+    bool is_sum = e->op == TILE_ADD || e->op == TILE_SUB, is_cast = e->op == TILE_CAST;
+    bool is_scaled = e->op == TILE_MUL && (pass_number(e->arg[0]) >= 0 || pass_number(e->arg[1]) >= 0);
+    for (int i = 0; e->op == TILE_INDEX && i < o->map->indices; i++)
+        if (o->map->name[i] == e->name)
+            o->is_odd[i] |= is_odd;
+    for (int i = 0; i < tile_operands(e); i++)
+        mark(o, tile_operand(e, i), is_odd || (e->op == TILE_SUB && i == 1) || !(is_sum || is_cast || is_scaled));
+}
+
+static bool mark_load(expr e, const void *data) {
+    for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
+        mark(data, e->index[i], false);
+    return false;
+}
+
+static void mark_block(const struct odd *o, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], mark_load, o);
+        for (int i = 0; s->kind == TILE_STORE && i < s->indices; i++)
+            mark(o, s->index[i], false);
+        mark_block(o, s->body);
+        mark_block(o, s->other);
+    }
+}
+
+// Variables that strides do not reach go by loops of the control program.
+static int open_odd(const struct tile_stmt *s, struct tile_stmt *rest, const struct tile_name **name, expr *extent) {
+    bool is_odd[TILE_DIMS] = {false};
+    int loops = 0;
+    mark_block(&(struct odd){s, is_odd}, s->body);
+    rest->indices = 0;
+    for (int i = 0; i < s->indices; i++) {
+        if (is_odd[i]) {
+            tile_open_for(s->name[i], NULL, s->extent[i], NULL, TILE_SERIAL);
+            loops++;
+            continue;
+        }
+        name[rest->indices] = s->name[i];
+        extent[rest->indices++] = s->extent[i];
+    }
+    rest->name = name;
+    rest->extent = extent;
+    return loops;
+}
+
+static bool map_points(struct lanes *l, const struct tile_stmt *s) {
     struct lane_space space;
     struct work *w = memory_zero(sizeof *w);
     if (!w || !lanes_open(l, s->indices, s->name, s->extent, choose_lane(l, s), &space)) {
@@ -657,9 +715,22 @@ bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
     struct pass_swap swap = {.names = s->indices, .name = s->name, .value = space.value};
     w->l = l;
     w->p = &space.points;
+    int variables = l->variables;
     bool good = pass_swap_in(&swap, s->body) && run_block(w, s->body);
+    l->variables = variables;
     lanes_close(&space);
     memory_free(w);
+    return good;
+}
+
+bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS];
+    struct tile_stmt rest = *s;
+    int loops = open_odd(s, &rest, name, extent);
+    bool good = map_points(l, &rest);
+    while (loops-- > 0)
+        tile_close();
     return good;
 }
 

@@ -103,7 +103,10 @@ static void command(struct program *p, const struct tile_stmt *s) {
         return;
     }
     program_open(p, s, 0, NULL);
-    text_add(p->style.out, "%*s%s(", 4 * p->style.indent, "", c->name);
+    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    if (s->old) // an element that the control program reads
+        text_add(p->style.out, "x%d = *(const %s *)", s->old->id, program_memory(s->old->type));
+    text_add(p->style.out, "%s(", c->name);
     for (int i = at = 0; i < count; at += width(c->parameter[i++].kind)) {
         text_add(p->style.out, i ? ", " : "");
         argument(p, c->parameter[i].kind, &s->index[at]);

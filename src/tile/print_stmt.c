@@ -214,6 +214,8 @@ static void print_quoted(struct text *out, const char *message) {
 }
 
 static void print_command(struct tile_printer *p, const struct tile_stmt *s) {
+    if (s->old)
+        text_add(&p->out, "%s = ", tile_name_text(p, s->old, s->old->text));
     text_add(&p->out, "command %s(", s->message);
     for (int i = 0; i < s->indices; i++) {
         text_add(&p->out, i ? ", " : "");

@@ -202,7 +202,8 @@ struct tile_stmt {
     int indices; // of a store or atomic; of a map, for or grid: number of names; of a command: of its arguments, at most TILE_COMMAND_ARGUMENTS
     expr *index;
     const struct tile_name **name;
-    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle: for what it gives.
+    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle: for what it gives. Of a
+    // command, or NULL: a variable that exists, for the element at the address that it returns.
     const struct tile_name *old;
     expr *extent;
     expr value, mask, begin, step;

@@ -521,7 +521,7 @@ static bool check_command(struct verifier *v, const struct tile_stmt *s) {
         if (s->index[i]->type.lanes != 1 || tile_type_is_complex(s->index[i]->type))
             return fail(v, "argument %d of %s is %s, not a number", i + 1, s->message,
                         tile_type_name(s->index[i]->type));
-    return true;
+    return !s->old || is_visible(v, s->old, TILE_LOCAL) || fail(v, "'%s' is not declared", s->old->text);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
