@@ -28,6 +28,23 @@ expr lanes_code(int value) {
     return tile_const_int((struct tile_type){TILE_INT, 32, 1}, value);
 }
 
+expr lanes_scalar(struct tile_type type, expr e) {
+    if (!e || tile_type_equal(e->type, type))
+        return e;
+    if (tile_type_is_bool(e->type))
+        return tile_ternary(TILE_SELECT, e, tile_const_int(type, 1), tile_const_int(type, 0));
+    if (e->op == TILE_CONST)
+        return tile_cast(type, e);
+    struct tile_type f32 = {TILE_FLOAT, 32, 1}, wide = {TILE_INT, 64, 1};
+    if (tile_type_is_half(e->type) || tile_type_is_half(type))
+        e = tile_cast(f32, e);
+    if (tile_type_is_integer(type) && tile_type_is_float(e->type) && type.bits < 32)
+        e = tile_cast((struct tile_type){TILE_INT, 32, 1}, e);
+    else if (tile_type_is_float(type) && tile_type_is_integer(e->type) && e->type.bits < 32)
+        e = tile_cast(wide, e);
+    return tile_cast(type, e);
+}
+
 int64_t lanes_round(int64_t value, int64_t by) {
     return (value + by - 1) / by * by;
 }
@@ -66,13 +83,53 @@ void lanes_strides(const int64_t *size, int bytes, int64_t *stride) {
     stride[LANE_N] = (size[LANE_C] + 63) / 64 * stride[LANE_C];
 }
 
+static int64_t size_of_lane(const struct tile_buffer *b, int axis) {
+    return pass_number(b->shape[axis]);
+}
+
+// A view lies as what it is a view of: the axis across the lanes has to be one of its own.
+static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
+    const struct tile_buffer *base = b->base;
+    struct lane_tile under;
+    int64_t inner = 1, inner_under = 1, bytes = tile_type_bytes(lanes_type(b->type)),
+            bytes_under = tile_type_bytes(lanes_type(base->type));
+    if (!lanes_tile(l, base, &under))
+        return false;
+    *out = under;
+    out->lane = -1;
+    for (int i = base->ndim - 1; i > under.lane; i--)
+        inner_under *= pass_number(base->shape[i]);
+    for (int i = b->ndim - 1; i >= 0; i--) {
+        int64_t size = pass_number(b->shape[i]);
+        if (size < 1)
+            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled", b->text, i);
+        bool is_lane = under.lane >= 0 && out->lane < 0 && inner * bytes == inner_under * bytes_under &&
+                       size == pass_number(base->shape[under.lane]);
+        if (is_lane)
+            out->lane = i;
+        out->step[i] = is_lane            ? under.step[under.lane] * bytes_under / bytes
+                       : out->lane < 0    ? inner
+                       : under.lane == 0  ? 0
+                                          : inner / (inner_under * bytes_under / bytes * size_of_lane(base, under.lane)) *
+                                              under.step[under.lane - 1] * bytes_under / bytes;
+        inner *= size;
+    }
+    if (under.lane >= 0 && out->lane < 0)
+        return lanes_fail(l, "has no layout for '%s', a view of '%s' that cuts across its lanes", b->text, base->text);
+    return true;
+}
+
 // Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want it so.
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
     static const int order[5][4] = {{0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
     *out = (struct lane_tile){.lane = -1, .size = {1, 1, 1, 1}};
-    if (b->base || b->stride || b->ndim > 4)
+    if (lanes_dtype(b->type) < 0)
+        return lanes_fail(l, "has no tiles of %s", tile_type_name(b->type));
+    if (b->base)
+        return tile_of_view(l, b, out);
+    if (b->stride || b->ndim > 4)
         return lanes_fail(l, "has no layout for '%s', which is %s", b->text,
-                          b->ndim > 4 ? "a tile of more than 4 axes" : b->base ? "a view of a tile" : "a tile with strides");
+                          b->ndim > 4 ? "a tile of more than 4 axes" : "a tile with strides");
     for (int i = 0; i < b->ndim; i++) {
         out->dim[i] = b->ndim == 1 && b->id < l->buffers && l->is_column[b->id] ? LANE_C : order[b->ndim][i];
         int64_t size = pass_number(b->shape[i]);
@@ -82,9 +139,9 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
         out->lane = out->dim[i] == LANE_C ? i : out->lane;
     }
     int bytes = tile_type_bytes(lanes_type(b->type));
-    if (lanes_dtype(b->type) < 0)
-        return lanes_fail(l, "has no tiles of %s", tile_type_name(b->type));
     lanes_strides(out->size, bytes, out->stride);
+    for (int i = 0; i < b->ndim; i++)
+        out->step[i] = out->stride[out->dim[i]];
     out->bytes = lanes_round(out->size[LANE_N] * out->stride[LANE_N] * bytes, 64);
     return true;
 }
@@ -262,10 +319,6 @@ static expr far_stride(const struct tile_buffer *b, int axis) {
     return stride;
 }
 
-static expr bytes_of(expr elements, struct tile_type type) {
-    return MUL(elements, lanes_number(tile_type_bytes(type)));
-}
-
 // The address of element `at` along the lanes: which lane it is in, and how far it is there.
 static expr lane_address(expr at, int64_t stride, struct tile_type type) {
     int64_t known = pass_number(at);
@@ -279,8 +332,9 @@ static expr lane_address(expr at, int64_t stride, struct tile_type type) {
 bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
                  struct lane_operand *out) {
     struct lane_tile tile = {.lane = -1};
-    expr at = tile_address_of(b);
+    expr at = tile_address_of(tile_memory_of(b));
     *out = (struct lane_operand){.type = lanes_type(b->type), .is_far = !lanes_is_local(b)};
+    out->is_wide = out->is_far && b->type.bits == 64;
     if (!out->is_far && !lanes_tile(l, b, &tile))
         return false;
     for (int d = 0; d < LANE_DIMS; d++)
@@ -289,7 +343,7 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
         expr coefficient[TILE_DIMS], rest;
         if (!lanes_affine(l, p, index[i], coefficient, &rest))
             return lanes_fail(l, "has no gather for '%s', whose index along axis %d is no sum of loop variables", b->text, i);
-        expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.stride[tile.dim[i]]);
+        expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.step[i]);
         bool is_lane = i == tile.lane;
         for (int v = 0; v < p->names; v++) {
             if (!coefficient[v])
@@ -301,12 +355,14 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
             *sum = is_lane ? stride : ADD(*sum, MUL(coefficient[v], stride));
         }
         if (is_lane) {
-            at = ADD(at, lane_address(rest, tile.stride[LANE_C], out->type));
+            at = ADD(at, lane_address(rest, tile.step[i], out->type));
             out->is_shifted = pass_divisor(rest) % 64 != 0 && pass_number(rest) != 0;
         } else {
-            at = ADD(at, bytes_of(MUL(rest, stride), b->type));
+            at = ADD(at, MUL(MUL(rest, stride), lanes_number(tile_type_bytes(out->is_far ? b->type : out->type))));
         }
     }
+    for (int d = 0; out->is_wide && d < LANE_DIMS; d++)
+        out->stride[d] = MUL(out->stride[d], lanes_number(2));
     out->address = at;
     return at;
 }
@@ -470,10 +526,11 @@ static bool stmt_uses(const struct tile_stmt *s, const void *op) {
     return false;
 }
 
-// Constants of a series, 64 bytes in each lane, if statements compute it.
+// Constants of a series, 64 bytes in each lane, if statements compute it. An exp2 is an exp.
 static struct tile_buffer *load_constants(const struct tile_stmt *body, enum tile_op op, const char *function) {
     struct tile_type f32 = {TILE_FLOAT, 32, 1};
-    if (!pass_find(body, stmt_uses, &op))
+    enum tile_op other = op == TILE_EXP ? TILE_EXP2 : op;
+    if (!pass_find(body, stmt_uses, &op) && !pass_find(body, stmt_uses, &other))
         return NULL;
     struct tile_buffer *b = box_alloc("constants", f32, TILE_SHARED, 4,
                                       (expr[]){box_number(1), box_number(64), box_number(1), box_number(16)});
@@ -571,6 +628,19 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     tile_close();
 }
 
+// Outside of grids statements are blocks of their own.
+static void emit_kernel(struct lanes *l, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next) {
+        struct tile_stmt alone = *s;
+        alone.next = NULL;
+        if (s->kind != TILE_GRID) {
+            l->exponents = load_constants(&alone, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
+            l->logarithms = load_constants(&alone, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
+        }
+        emit_stmt(l, s);
+    }
+}
+
 static void emit_block(void *data, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next)
         emit_stmt(data, s);
@@ -589,7 +659,7 @@ bool pass_lanes(struct tile_kernel *kernel, const struct target *target) {
     while (join_block(&l, kernel->body))
         ;
     tile_resume(kernel);
-    emit_block(&l, tile_take_body());
+    emit_kernel(&l, tile_take_body());
     tile_suspend();
     bool good = !kernel->failed;
     if (good)

@@ -31,7 +31,8 @@ struct lane_tile {
     int dim[TILE_DIMS];
     int lane; // the axis across the lanes; -1: none, all of it is in lane 0
     int64_t size[LANE_DIMS], stride[LANE_DIMS];
-    int64_t bytes; // in each lane
+    int64_t step[TILE_DIMS]; // along each axis
+    int64_t bytes;           // in each lane
 };
 
 // The points of a statement.
@@ -47,6 +48,7 @@ struct lane_operand {
     struct tile_type type; // as the chip holds it
     expr scalar;           // a number that is the same for all points, which the control program has; else NULL
     bool is_far;           // it is in device memory, not in the lanes
+    bool is_wide;          // its elements have 64 bits there, of which the lanes hold the lower 32
     bool is_shifted;       // it may begin in another lane than lane 0
     expr address;          // in bytes
     expr stride[LANE_DIMS];
@@ -57,6 +59,7 @@ struct lane_operand {
 bool lanes_fail(struct lanes *l, const char *format, ...) __attribute__((format(printf, 2, 3))); // false
 expr lanes_number(int64_t value); // i64
 expr lanes_code(int value);       // i32: dtypes, modes
+expr lanes_scalar(struct tile_type type, expr e); // a number of the control program as one of the chip's types
 int64_t lanes_round(int64_t value, int64_t by);
 struct tile_type lanes_type(struct tile_type type); // as the chip holds it: bool in bytes, indices in 32 bits
 bool lanes_is_local(const struct tile_buffer *b);

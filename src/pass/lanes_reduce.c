@@ -130,8 +130,46 @@ static int lane_of_source(struct lanes *l, const struct tile_stmt *s, const stru
     return lanes_tile(l, from, &tile) && tile.lane >= 0 ? axis_of(b, &s->region[0], tile.lane) : -1;
 }
 
+// An axis whose size is not known is gone along one by one: the result takes what is at each.
+static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    int axis = axis_of(b, from, s->axis), names = 0, at = 0;
+    bool keeps = to->buffer->ndim == from->buffer->ndim;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS];
+    struct tile_type type = to->buffer->type;
+    box_place(from, b, b->point, index);
+    for (int i = 0; i < b->axes; i++)
+        if (i != axis) {
+            name[names] = b->name[i];
+            extent[names++] = b->size[i];
+        }
+    for (int i = 0; i < to->buffer->ndim; i++) {
+        at += !keeps && at == axis;
+        expr origin = box_origin(to, i);
+        to_index[i] = keeps && i == s->axis ? origin : to->origin ? ADD(origin, b->point[keeps ? i : at]) : b->point[keeps ? i : at];
+        at += !keeps;
+    }
+    expr old = tile_load(to->buffer, to->buffer->ndim, to_index, NULL, NULL),
+         x = tile_load(from->buffer, from->buffer->ndim, index, NULL, NULL);
+    struct tile_stmt start = {.kind = TILE_STORE, .place = s->place, .buffer = to->buffer, .indices = to->buffer->ndim,
+                              .index = to_index, .value = tile_identity_value(s->combine, type)};
+    struct tile_stmt step = start;
+    step.value = old && x ? tile_binary(s->combine, old, tile_cast(type, x)) : NULL;
+    struct tile_stmt map = {.kind = TILE_MAP, .place = s->place, .indices = names, .name = name, .extent = extent, .body = &start};
+    if (s->clear && !lanes_map(l, &map))
+        return false;
+    map.body = &step;
+    tile_open_for(b->name[axis], NULL, b->size[axis], NULL, TILE_SERIAL);
+    bool good = step.value && lanes_map(l, &map);
+    tile_close();
+    return good;
+}
+
 bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
     struct box b = box_of_stmt(s);
+    if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
+        return reduce_by_turns(l, s, &b);
     struct lane_space space;
     if (!lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space))
         return false;
@@ -207,8 +245,52 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
     return lanes_place(l, &p, s->region[1].buffer, to_index, &to) && lanes_move(l, &p, &to, &tile);
 }
 
+// The same of a scan: each element takes the one before it.
+static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    int axis = axis_of(b, from, s->axis), names = 0;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS], before[TILE_DIMS];
+    struct tile_type type = to->buffer->type;
+    expr i = b->point[axis], last = SUB(b->size[axis], box_number(1)), one = box_number(1);
+    for (int k = 0; k < b->axes; k++)
+        point[k] = b->point[k];
+    for (int k = 0; k < b->axes; k++)
+        if (k != axis) {
+            name[names] = b->name[k];
+            extent[names++] = b->size[k];
+        }
+    point[axis] = s->reverse ? SUB(last, i) : i;
+    box_place(to, b, point, to_index);
+    point[axis] = s->reverse ? ADD(SUB(last, i), one) : SUB(i, one);
+    box_place(to, b, point, before);
+    point[axis] = s->exclusive ? point[axis] : s->reverse ? SUB(last, i) : i;
+    box_place(from, b, point, index);
+    expr x = tile_load(from->buffer, from->buffer->ndim, index, NULL, NULL),
+         old = tile_load(to->buffer, to->buffer->ndim, before, NULL, NULL);
+    if (!x || !old)
+        return false;
+    x = tile_cast(type, x);
+    struct tile_stmt first = {.kind = TILE_STORE, .place = s->place, .buffer = to->buffer, .indices = to->buffer->ndim,
+                              .index = to_index, .value = s->exclusive ? tile_identity_value(s->combine, type) : x};
+    struct tile_stmt later = first;
+    later.value = tile_binary(s->combine, old, x);
+    struct tile_stmt map = {.kind = TILE_MAP, .place = s->place, .indices = names, .name = name, .extent = extent, .body = &first};
+    tile_open_for(b->name[axis], NULL, b->size[axis], NULL, TILE_SERIAL);
+    tile_open_if(EQ(i, box_number(0)));
+    bool good = lanes_map(l, &map);
+    tile_else();
+    map.body = &later;
+    good = good && lanes_map(l, &map);
+    tile_close();
+    tile_close();
+    return good;
+}
+
 bool lanes_scan(struct lanes *l, const struct tile_stmt *s) {
     struct box b = box_of_stmt(s);
+    if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
+        return scan_by_turns(l, s, &b);
     struct lane_space space;
     if (!lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space))
         return false;

@@ -44,7 +44,7 @@ static struct lane_call operands(const struct lane_points *p, const struct lane_
     struct lane_call c = {0};
     lanes_add(&c, to->address);
     lanes_add(&c, a->address);
-    lanes_add(&c, b->scalar ? tile_cast(a->type, b->scalar) : b->address);
+    lanes_add(&c, b->scalar ? lanes_scalar(a->type, b->scalar) : b->address);
     if (truth)
         lanes_add(&c, truth);
     lanes_add_four(&c, p->size);
@@ -270,8 +270,8 @@ static bool select(struct work *w, struct lane_operand mask, struct lane_operand
     lanes_add(&c, out->address);
     lanes_add(&c, mask.address);
     lanes_add(&c, tile_const_int(u8, 0));
-    lanes_add(&c, a.scalar ? tile_cast(out->type, a.scalar) : a.address);
-    lanes_add(&c, b.scalar ? tile_cast(out->type, b.scalar) : b.address);
+    lanes_add(&c, a.scalar ? lanes_scalar(out->type, a.scalar) : a.address);
+    lanes_add(&c, b.scalar ? lanes_scalar(out->type, b.scalar) : b.address);
     lanes_add_four(&c, w->p->size);
     lanes_add_dtype(&c, u8);
     lanes_add_dtype(&c, out->type);
@@ -279,25 +279,101 @@ static bool select(struct work *w, struct lane_operand mask, struct lane_operand
     return true;
 }
 
-// Shifts by a number: left by a positive one. Those of signed numbers to the right keep the sign.
-static bool shift(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
+// Shifts by a number: to the left by a positive one. Those of signed numbers to the right keep the sign.
+static bool shift_by(struct work *w, const struct lane_operand *to, struct lane_operand a, int64_t by) {
     struct lane_call c = {0};
-    bool is_signed = e->type.kind == TILE_INT, is_right = e->op == TILE_SHR;
-    int64_t by = b.scalar ? pass_number(b.scalar) : -1;
-    if (by < 0)
-        return lanes_fail(w->l, "shifts by numbers that are known when a kernel is compiled");
-    by = MIN_OF(by, 31);
     lanes_add(&c, to->address);
     lanes_add(&c, a.address);
-    lanes_add(&c, lanes_code((int)(is_right ? -by : by)));
+    lanes_add(&c, lanes_code((int)by));
     lanes_add_four(&c, w->p->size);
     lanes_add_four(&c, to->stride);
     lanes_add_four(&c, a.stride);
     lanes_add_dtype(&c, to->type);
     lanes_add_dtype(&c, to->type);
     lanes_add(&c, lanes_code(3));
-    lanes_call(&c, is_signed ? "tpu_bdc_arithmetic_shift_C" : "tpu_bdc_logical_shift_C");
+    lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift_C" : "tpu_bdc_logical_shift_C");
     return true;
+}
+
+// Sets test to -1, 0 or 1, by which a quotient is wrong, and adds it: where the rest has another sign than the divisor, and is not 0, one
+// less is right; where it is as large as the divisor, one more.
+static bool correct_quotient(struct work *w, struct lane_operand *q, struct lane_operand *rest, struct lane_operand *b,
+                             struct lane_operand *test, int turn) {
+    const struct lane_points *p = w->p;
+    const struct tile_type exact = {TILE_INT, 32, 1};
+    struct lane_operand zero = {.type = exact, .scalar = tile_const_int(exact, 0)}, sign, size, size_b, wrong;
+    if (!lanes_temporary(w->l, p, exact, NULL, &sign) || !lanes_temporary(w->l, p, u8, NULL, &wrong) ||
+        !lanes_temporary(w->l, p, exact, NULL, &size) || !lanes_temporary(w->l, p, exact, NULL, &size_b))
+        return false;
+    if (turn == 0) { // of another sign: the bits of both differ in the highest
+        if (!lanes_binary(w->l, p, TILE_XOR, &sign, rest, b))
+            return false;
+        compare(p, "tpu_bdc_less_C", &wrong, &sign, &zero);
+        struct lane_operand is_rest;
+        if (!lanes_temporary(w->l, p, u8, NULL, &is_rest))
+            return false;
+        compare(p, "tpu_bdc_not_equal_C", &is_rest, rest, &zero);
+        if (!lanes_binary(w->l, p, TILE_AND, &wrong, &wrong, &is_rest) || !lanes_move(w->l, p, test, &wrong))
+            return false;
+        return lanes_binary(w->l, p, TILE_SUB, q, q, test);
+    }
+    unary(p, "tpu_bdc_abs", &size, rest, -1);
+    unary(p, "tpu_bdc_abs", &size_b, b, -1);
+    compare(p, "tpu_bdc_greater_equal", &wrong, &size, &size_b);
+    return lanes_move(w->l, p, test, &wrong) && lanes_binary(w->l, p, TILE_ADD, q, q, test);
+}
+
+static bool shift(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
+    int64_t by = b.scalar ? pass_number(b.scalar) : -1;
+    if (by < 0)
+        return lanes_fail(w->l, "shifts by numbers that are known when a kernel is compiled");
+    if (by >= e->type.bits && !(e->op == TILE_SHR && e->type.kind == TILE_INT)) // nothing is left
+        return lanes_fill(w->l, w->p, to, tile_const_int(to->type, 0));
+    by = MIN_OF(by, e->type.bits - 1);
+    return as_tile(w->l, w->p, &a, to->type) && shift_by(w, to, a, e->op == TILE_SHR ? -by : by);
+}
+
+// Whole numbers are divided as f32, and the quotient is set right by what is left: exact below 2^24 in size. By a power of two it is a
+// shift. A division by 0 gives 0.
+static bool divide(struct work *w, expr e, struct lane_operand a, struct lane_operand b, const struct lane_operand *to) {
+    const struct lane_points *p = w->p;
+    const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+    struct tile_type type = to->type, exact = {TILE_INT, 32, 1};
+    struct lane_operand x, y, q, product, rest, test;
+    int64_t by = b.scalar ? pass_number(b.scalar) : -1;
+    bool is_power = by > 0 && (by & (by - 1)) == 0;
+    if (!as_tile(w->l, p, &a, type) || (!is_power && !as_tile(w->l, p, &b, type)) || !lanes_temporary(w->l, p, exact, NULL, &q))
+        return false;
+    if (is_power) {
+        int bits = 0;
+        while (by >> (bits + 1))
+            bits++;
+        struct lane_operand mask = {.type = type, .scalar = tile_const_int(type, by - 1)};
+        if (e->op == TILE_REM)
+            return lanes_binary(w->l, p, TILE_AND, to, &a, &mask);
+        return shift_by(w, to, a, -bits);
+    }
+    if (!lanes_temporary(w->l, p, f32, NULL, &x) || !lanes_temporary(w->l, p, f32, NULL, &y) ||
+        !lanes_temporary(w->l, p, exact, NULL, &product) || !lanes_temporary(w->l, p, exact, NULL, &rest) ||
+        !lanes_temporary(w->l, p, exact, NULL, &test) || !lanes_move(w->l, p, &x, &a) || !lanes_move(w->l, p, &y, &b) ||
+        !lanes_binary(w->l, p, TILE_DIV, &x, &x, &y))
+        return false;
+    unary(p, "tpu_bdc_fp_floor", &x, &x, -1);
+    struct lane_operand signed_a = a, signed_b = b;
+    signed_a.type = signed_b.type = exact;
+    if (!lanes_move(w->l, p, &q, &x))
+        return false;
+    // The rest has the divisor's sign and is smaller: a quotient that is one too large or too small shows there.
+    for (int turn = 0; turn < 2; turn++) {
+        if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) || !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product) ||
+            !correct_quotient(w, &q, &rest, &signed_b, &test, turn))
+            return false;
+    }
+    if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) || !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product))
+        return false;
+    struct lane_operand out = *to;
+    out.type = exact;
+    return lanes_move(w->l, p, &out, e->op == TILE_REM ? &rest : &q);
 }
 
 // Leaves --------------------------------------------------------------------------------------------------------------------
@@ -384,6 +460,8 @@ static bool compute(struct work *w, expr e, const struct lane_operand *x, struct
         return (tile_type_is_float(e->arg[0]->type) ? compare_floats : compare_integers)(w->l, p, e->op, to, x[0], x[1]);
     if (is_shift(e->op))
         return shift(w, e, to, x[0], x[1]);
+    if ((e->op == TILE_FLOORDIV || e->op == TILE_REM) && tile_type_is_integer(e->type))
+        return divide(w, e, x[0], x[1], to);
     if (e->op == TILE_NOT && tile_type_is_bool(e->type))
         return lanes_binary(w->l, p, TILE_XOR, to, &x[0], &(struct lane_operand){.type = u8, .scalar = tile_const_int(u8, 1)});
     if (e->op == TILE_FMA) // rounded twice: the chip has no other
@@ -587,6 +665,7 @@ static bool run_block(struct work *w, const struct tile_stmt *body) {
         case TILE_ASSIGN: good = assign(w, s); break;
         case TILE_IF: good = branch(w, s); break;
         case TILE_FOR: good = loop(w, s); break;
+        case TILE_ALLOC: tile_append(*s); break;
         default: good = lanes_fail(w->l, "has no command for it in a map");
         }
         w->values = 0;
@@ -680,6 +759,10 @@ static void mark_block(const struct odd *o, const struct tile_stmt *body) {
             pass_any(list[i], mark_load, o);
         for (int i = 0; s->kind == TILE_STORE && i < s->indices; i++)
             mark(o, s->index[i], false);
+        for (int i = 0; i < count && (s->kind == TILE_FOR || s->kind == TILE_WHILE); i++)
+            mark(o, list[i], true);
+        for (int i = 0; s->kind == TILE_ALLOC && i < o->map->indices; i++) // memory of each point
+            o->is_odd[i] = true;
         mark_block(o, s->body);
         mark_block(o, s->other);
     }
