@@ -194,8 +194,9 @@ static bool find_layout(struct call *call, int i, struct view *v, const int32_t 
         v->dim = (struct dims){1, 1, 1, (int)number_of(call, i, 0)};
         v->dtype = dtype_of(call, i, 1, BM1690_FP32);
         return true;
+    case BM1690_PACKED_LANES:
     case BM1690_LANES:
-        v->dim = (struct dims){1, (int)number_of(call, i, 0), 1, (int)number_of(call, i, 1)};
+        v->dim = (struct dims){1, (int)number_of(call, i, 0), 1, value_of(call, i, 1) ? (int)number_of(call, i, 1) : 1};
         v->dtype = dtype_of(call, i, 2, BM1690_INT32);
         return true;
     case BM1690_POOLED:
@@ -402,7 +403,7 @@ static void local_strides(struct view *v, enum bm1690_layout layout, const int32
         v->stride[1] = v->dim.h * v->stride[2];
         v->stride[0] = groups * v->stride[1];
     }
-    if (layout == BM1690_COLUMN) {
+    if (layout == BM1690_COLUMN || layout == BM1690_PACKED_LANES) {
         v->stride[1] = (int64_t)v->dim.h * v->dim.w;
         v->stride[0] = groups * v->stride[1];
     }
@@ -412,7 +413,7 @@ static void local_strides(struct view *v, enum bm1690_layout layout, const int32
 
 static bool finish_local(struct call *call, struct view *v, const char *name, uint64_t address,
                          enum bm1690_layout layout, const int32_t *given) {
-    bool is_packed = given || layout == BM1690_COLUMN;
+    bool is_packed = given || layout == BM1690_COLUMN || layout == BM1690_PACKED_LANES;
     int alignment = is_packed ? v->size : BM1690_VECTOR_BYTES;
     v->is_local = true;
     v->lane = (int)(address / BM1690_LANE_BYTES);
@@ -436,14 +437,15 @@ static bool finish_local(struct call *call, struct view *v, const char *name, ui
     return check_written(call, v, name) && check_touch(call, v, name);
 }
 
-static bool finish_far(struct call *call, struct view *v, int i, uint64_t address, const int32_t *given) {
-    const char *name = call->command->parameter[i].name;
+// line: elements from row to row, 0 for contiguous ones.
+static bool finish_far(struct call *call, struct view *v, const char *name, uint64_t address, int64_t line,
+                       const int32_t *given) {
     v->is_local = false;
     v->lane = 0;
     v->offset = 0;
     contiguous_strides(v->stride, v->dim);
-    if (call->command->parameter[i].layout == BM1690_LINES)
-        v->stride[2] = number_of(call, i, 2);
+    if (line)
+        v->stride[2] = line;
     for (int k = 0; given && k < 4; k++) {
         v->stride[k] = given[k];
         if (given[k] < 0)
@@ -476,7 +478,8 @@ static bool check_operand(struct call *call, int i) {
     if (p->kind == BM1690_KIND_LOCAL ? !((!given || check_strides(call, p, given)) &&
                                          finish_local(call, v, p->name, call->value[i].u, p->layout, given) &&
                                          check_matrix_lane(call, p, v))
-                                     : !finish_far(call, v, i, call->value[i].u, given))
+                                     : !finish_far(call, v, p->name, call->value[i].u,
+                                                   p->layout == BM1690_LINES ? number_of(call, i, 2) : 0, given))
         return false;
     call->operand[call->views++] = i;
     return true;
@@ -516,4 +519,13 @@ bool check_local(struct call *call, struct view *v, const char *name, uint32_t a
                  enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access) {
     *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = access};
     return finish_local(call, v, name, address, layout, NULL);
+}
+
+bool check_either(struct call *call, struct view *v, const char *name, bool is_local, struct dims dim,
+                  const char *stride, enum bm1690_dtype dtype) {
+    const int32_t *given = call_value(call, stride)->p;
+    uint64_t address = call_value(call, name)->u;
+    *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = BM1690_READ};
+    return is_local ? finish_local(call, v, name, address, BM1690_TENSOR, given)
+                    : finish_far(call, v, name, address, 0, given);
 }

@@ -1,8 +1,8 @@
 // matrix.c - products of matrices, with the reference model's sums.
 //
-// In 16 bits, depth is taken in blocks of 32. Products are exact; a block's are truncated to multiples of 2^(e - 24), e being
+// In 16 bits, depth is taken in blocks of 32, in 8 bits of 64. Products are exact; a block's are truncated to multiples of 2^(e - 24), e being
 // the exponent of the largest of them, added exactly, rounded to f32, and added to the accumulator in f32. A truncated product
-// is an integer of 25 bits in units of 2^(e - 24), so that 32 of them add up in 32 bits: two passes of the loop over a
+// is an integer of 25 bits in units of 2^(e - 24), so that 64 of them add up in 32 bits: two passes of the loop over a
 // block, one for the largest, one for the sum, both over many columns at once. In f32, even and odd depths have an
 // accumulator each.
 
@@ -12,10 +12,11 @@
 
 run_function run_product, run_product_f32;
 
-enum { BLOCK = 32, COLUMNS = 64, ROWS = 8 }; // of depth; columns at a time; rows of a task
+enum { COLUMNS = 64, ROWS = 8 }; // columns at a time; rows of a task
 
 struct product {
     int rows, depth, columns; // of the result: rows x columns
+    int block;                // of depth
     float *left, *right;      // rows x depth; depth x columns, padded to padded columns
     int padded;
     const struct view *out;
@@ -93,9 +94,9 @@ static void product_tile(const struct product *p, int row, int column) {
     uint8_t *out = view_row(p->out, 0, row, 0) + (size_t)column * (size_t)p->out->size;
     if (p->adds)
         number_load_row(sum, out, 1, count, p->out->dtype);
-    for (int k = 0; k < p->depth; k += BLOCK)
+    for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
-                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(BLOCK, p->depth - k));
+                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(p->block, p->depth - k));
     for (int j = 0; p->bias && j < count; j++)
         sum[j] += p->bias[column + j];
     for (int j = 0; p->clips && j < count; j++)
@@ -125,7 +126,7 @@ static void load_matrix(float *to, int64_t step, const struct view *v, bool is_t
 }
 
 static bool check_output(struct call *call, const struct view *out, const struct view *in) {
-    return out->dtype == BM1690_FP32 || out->dtype == in->dtype ||
+    return out->dtype == BM1690_FP32 || out->dtype == in->dtype || in->size == 1 ||
            call_refuse(call, "output_dtype", "is %s; of products of %s it is to be FP32 or %s",
                        bm1690_dtype_name(out->dtype), bm1690_dtype_name(in->dtype),
                        bm1690_dtype_name(in->dtype));
@@ -168,14 +169,20 @@ bool run_product(struct call *call) {
     bool is_turned =
         call->operation == MM_TT; // the result of both transposes has the right operand's rows as its rows
     struct product p = {.out = out,
+                        .block = left->size == 1 ? 64 : 32,
                         .rows = out->dim.c,
                         .columns = out->dim.w,
                         .depth = call->operation == MM_NN ? right->dim.c : right->dim.w};
     if (!check_output(call, out, left))
         return false;
     p.adds = call_value(call, "result_add")->i;
+    if (left->size == 1 && p.adds && out->dtype != BM1690_FP32)
+        return call_refuse(call, "result_add", "is true and output_dtype %s; products of FP8 are added to FP32 alone",
+                           bm1690_dtype_name(out->dtype));
+    if (call_value(call, "do_rescale")->i)
+        return call_refuse(call, "do_rescale", "is true; the emulator has no scales of products: multiply apart");
     p.clips = call_value(call, "do_relu")->i;
-    call->cycles = product_cycles(&p, BLOCK);
+    call->cycles = product_cycles(&p, p.block);
     if (p.adds && !check_local(call, &(struct view){0}, "output_addr", (uint32_t)call->value[0].u,
                                BM1690_TENSOR, out->dim, out->dtype, BM1690_READ))
         return false;

@@ -135,13 +135,15 @@ bool run_matrix_copy(struct call *call) {
     return true;
 }
 
+// Counts along columns, the same in each lane; along lanes; or along both, lane by lane.
 bool run_sequence(struct call *call) {
     const struct view *to = call_operand(call, 0);
     int64_t start = call_value(call, "start")->i, step = call_value(call, "step")->i;
     for (int c = 0; !call->core->counts_only && c < to->dim.c; c++)
-        for (int w = 0; w < to->dim.w; w++)
-            number_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype,
-                             start + w * step);
+        for (int w = 0; w < to->dim.w; w++) {
+            int64_t place = call->operation == SEQUENCE_BY_LANE ? c : call->operation == SEQUENCE_BY_ROW ? (int64_t)c * to->dim.w + w : w;
+            number_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
+        }
     return true;
 }
 

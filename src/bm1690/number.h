@@ -20,6 +20,10 @@ double number_round(double x, int mode);                                   // to
 void number_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, enum bm1690_dtype from_dtype,
                  int mode);
 
+// A comparison of two elements, GREATER to NOT_EQUAL. Floats are equal if their bits are; LESS is what is not GREATER_EQUAL and
+// LESS_EQUAL what is not GREATER, so both hold for a NaN. (integer.c)
+bool number_holds(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b);
+
 // A result in its dtype's precision, as a float.
 static inline float number_step(enum bm1690_dtype dtype, float x) {
     return dtype == BM1690_FP16    ? half_to_float(half_from_float(x))

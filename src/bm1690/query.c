@@ -46,6 +46,7 @@ bool run_query(struct call *call) {
     case QUERY_MOST_CORES: *result = BM1690_CORES; break;
     case QUERY_CORES: *result = (uint64_t)core->cores; break;
     case QUERY_CORE: *result = (uint64_t)core->index; break;
+    case QUERY_FILTERED: *result = core->filtered; break;
     case QUERY_IS_LAST: *result = core->index == core->cores - 1; break;
     case QUERY_ONE: *result = 1; break;
     case QUERY_LANE_BYTES: *result = BM1690_LANE_BYTES; break;

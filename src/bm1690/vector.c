@@ -197,17 +197,6 @@ bool run_cast(struct call *call) {
 
 // Selects ----------------------------------------------------------------------------------------------------------------
 
-// Floats are equal if their bits are, and less unless they are equal or not less: a NaN is less than any number.
-static bool compare(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b) {
-    bool same = !memcmp(a, b, (size_t)bm1690_dtype_bytes(dtype));
-    if (number_is_float(dtype)) {
-        float x = number_load(a, dtype), y = number_load(b, dtype);
-        return operation == GREATER ? x > y : operation == LESS ? !(x >= y || same) : same;
-    }
-    int64_t x = number_load_int(a, dtype), y = number_load_int(b, dtype);
-    return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
-}
-
 // A variable's element: of its tensor, or the scalar.
 static const uint8_t *element(const struct view *v, const struct variable *variable, int n, int c, int h,
                               int w) {
@@ -235,7 +224,7 @@ bool run_select(struct call *call) {
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
                     bool holds =
-                        compare(call->operation, compared, element(&source[0], variable[0], n, c, h, w),
+                        number_holds(call->operation, compared, element(&source[0], variable[0], n, c, h, w),
                                 element(&source[1], variable[1], n, c, h, w));
                     int from = holds ? 2 : 3;
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,
