@@ -2,6 +2,8 @@
 
 #include "kernel_run.h"
 
+#include "device_c.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +203,10 @@ static int run_run(const struct invocation *call) {
     struct run r = {0};
     if (!call->operand_count)
         return cli_usage(call, "needs a .tile file");
+    if (cli_is_device_c(call->operands[0]))
+        return cli_run_device_c(call);
+    if (call->operand_count > 1)
+        return cli_usage(call, "one argument too many: '%s'", call->operands[1]);
     int code = begin_run(call, &r);
     if (code == CLI_OK && !zl_kernel_run(r.kernel, r.count, r.buffer))
         code = cli_library_failed(call);
@@ -264,6 +270,10 @@ static const struct option build_options[] = {
 static const struct option run_options[] = {
     RUN_OPTIONS,
     {"all", 0, NULL, NULL, "print every element, also of large results"},
+    {"entry", 0, "NAME", NULL, "of device C: the function that runs"},
+    {"cores", 0, "N", NULL, "of device C: on how many cores (default 1)"},
+    {"count", 0, NULL, NULL, "of device C: check and count its commands, compute nothing"},
+    {"trace", 0, NULL, NULL, "of device C: print every command"},
     {0},
 };
 
@@ -283,14 +293,19 @@ const struct command cli_kernel_build = {
 
 const struct command cli_kernel_run = {
     .name = "kernel run",
-    .operands = "FILE.tile",
+    .operands = "FILE.tile | FILE.c [in:A.npy | out:B.npy:f16[8,16] | i32:8]...",
     .words = "*.tile",
     .summary = "Run a tile kernel on random numbers, and print what it computed",
     .details =
         "Inputs are the same at each run. Of a result of more than 64 elements the first and last three\n"
         "along each axis are printed, unless --all is given.\n"
-        "  zellige kernel run softmax.tile --size rows=4,n=100",
-    .operands_most = 1,
+        "  zellige kernel run softmax.tile --size rows=4,n=100\n"
+        "Device C of a chip runs on its emulator. Its arguments follow the file: arrays of files, arrays "
+        "that\n"
+        "are written to files, and numbers. Times are modelled.\n"
+        "  zellige kernel run mm.c --target bm1690 --entry mm in:a.npy in:b.npy out:c.npy:f16[384,768] "
+        "i32:384",
+    .operands_most = 1 + CLI_PARAMETERS,
     .options = run_options,
     .run = run_run,
 };

@@ -11,7 +11,7 @@
 enum { CLI_DIMS = 8, CLI_PARAMETERS = 64, CLI_SIZES = 64 };
 
 #define CLI_TARGET_OPTION \
-    {"target", 0, "NAME", "auto c opencl vulkan cuda hip", "what it is compiled for (default auto: for the default device)"}
+    {"target", 0, "NAME", "auto c opencl vulkan cuda hip bm1690", "what it is compiled for (default auto: for the default device)"}
 
 #define CLI_PARAM_OPTION \
     {"param", 0, "NAME=VALUE,...", NULL, "values of its params, types and ops: BM=64,ITEM=f16,COMBINE=maximum"}

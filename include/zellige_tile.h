@@ -102,6 +102,32 @@ ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int
 // have the dtype.
 ZL_API char *zl_kernel_of_op(const char *op, zl_dtype dtype, const char *stage);
 
+// Device C. -------------------------------------------------------------------------------------------------------------
+
+// A program in the C of a chip that is given its commands by a control program: the target "bm1690" (doc/bm1690.md). Arguments are
+// packed into a structure in their order, memory as the chip's 64-bit addresses, scalars by value.
+typedef struct {
+    zl_kernel_buffer memory; // row-major; ndim 0: a scalar
+    bool is_output;          // read back after the run
+} zl_device_c_argument;
+typedef struct {
+    const char *entry; // the function that runs
+    int cores;         // 0: one
+    bool counts_only;  // checks and counts commands, but computes nothing
+    bool traces;       // writes down every command
+} zl_device_c_options;
+typedef struct {
+    double seconds;                       // modelled, as the two that follow
+    double compute_seconds, copy_seconds; // of the engines of the busiest core
+    int64_t commands, bytes;              // bytes: moved by copies
+    int64_t scalars;                      // elements that the control program handled one at a time
+    char *trace;                          // NULL unless asked for; free it with zl_free
+} zl_device_c_report;
+// Compiles the text with the system's C compiler, as it is, and runs it on the chip's emulator, which ends it with an error at the first
+// command that breaks a rule. report may be NULL.
+ZL_API bool zl_device_c_run(const char *text, const char *target, const zl_device_c_options *options, int count,
+                            const zl_device_c_argument *argument, zl_device_c_report *report);
+
 // Overrides. ----------------------------------------------------------------------------------------------------------
 
 // A way in which a device runs ops other than by their tile kernels. Its texts live as long as the program.

@@ -18,7 +18,7 @@ enum {
     BM1690_VECTOR_BYTES = 64, // of one lane per cycle, and the alignment of layouts
 };
 
-// table.c --------------------------------------------------------------------------------------------------------
+// command_table.c --------------------------------------------------------------------------------------------------------
 
 extern const struct bm1690_command bm1690_commands[];
 extern const int bm1690_command_count;

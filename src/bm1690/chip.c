@@ -174,7 +174,7 @@ struct bm1690_module *bm1690_module_open(const char *library) {
         bm1690_module_close(m);
         return NULL;
     }
-    *call = call_command;
+    *call = command_issue;
     m->waits = *waits;
     return m;
 }

@@ -68,10 +68,10 @@ struct core {
     struct bm1690_report report;
 };
 
-// A call: the command's row, its values, and its operands resolved and checked, by the index of their parameter.
-struct call {
+// A command as it is issued: its row, its values, and its operands resolved and checked, by the index of their parameter.
+struct command {
     struct core *core;
-    const struct bm1690_command *command;
+    const struct bm1690_command *row;
     const union bm1690_value *value;
     int operation;
     struct view view[BM1690_PARAMETERS];
@@ -80,7 +80,7 @@ struct call {
     union bm1690_value result;
     double cycles; // where the command's function counts them itself
 };
-typedef bool run_function(struct call *call);
+typedef bool run_function(struct command *command);
 
 // Operations that run functions tell apart.
 enum operation {
@@ -171,35 +171,35 @@ enum { L2_BYTES = 128 << 20 };
 #define LOCAL_START  UINT64_C(0x6900000000)
 #define STATIC_START UINT64_C(0x6904000000)
 
-// call.c: what a module calls. Resolves, checks, counts and runs a command.
-union bm1690_value call_command(int command, const union bm1690_value *value);
+// device_call.c: what a module calls. Resolves, checks, counts and runs a command.
+union bm1690_value command_issue(int index, const union bm1690_value *value);
 extern _Thread_local struct core *core_here;
 
 // Fails the launch: the message names the command and its parameter, the value, and what would be right.
-bool call_refuse(struct call *call, const char *parameter, const char *format, ...)
+bool command_refuse(struct command *command, const char *parameter, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // A value by the name of its parameter; the command must have it. has: whether it does.
-const union bm1690_value *call_value(const struct call *call, const char *name);
-bool call_has(const struct call *call, const char *name);
-static inline struct view *call_operand(struct call *call, int index) {
-    return &call->view[call->operand[index]];
+const union bm1690_value *command_value(const struct command *command, const char *name);
+bool command_has(const struct command *command, const char *name);
+static inline struct view *command_operand(struct command *command, int index) {
+    return &command->view[command->operand[index]];
 }
 
-// check.c: operands.
-bool check_parameters(struct call *call);
-bool check_operands(struct call *call);
+// operand.c: operands.
+bool operand_check_values(struct command *command);
+bool operand_check_all(struct command *command);
 // Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable. The layout is TENSOR
 // (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read.
-bool check_local(struct call *call, struct view *view, const char *name, uint32_t address,
-                 enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
+bool operand_local(struct command *command, struct view *view, const char *name, uint32_t address,
+                   enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
 // The same of an address that is local or far by another parameter; `stride` names the parameter with its strides, "" if there is none.
-bool check_either(struct call *call, struct view *view, const char *name, bool is_local, struct dims dim,
-                  const char *stride, enum bm1690_dtype dtype);
-void check_mark_written(struct call *call);
-void check_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
+bool operand_either(struct command *command, struct view *view, const char *name, bool is_local, struct dims dim,
+                    const char *stride, enum bm1690_dtype dtype);
+void operand_mark_written(struct command *command);
+void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 
 // model.c: adds a command's cycles to its core.
-void model_count(struct call *call);
+void model_count(struct command *command);
 void model_begin_region(struct core *core);
 void model_end_region(struct core *core);
 

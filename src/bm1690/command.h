@@ -1,7 +1,7 @@
 // command.h - what a row of commands.def says: the data type of the table, for whoever reads it.
 //
-// The table is data: the passes choose commands from it, headers.c writes the vendor's headers from it, check.c resolves and checks
-// the operands of a call by it. A file that wants the rows includes commands.def with COMMAND defined; BM1690_ROW makes one
+// The table is data: the passes choose commands from it, headers.c writes the vendor's headers from it, operand.c resolves and checks
+// the operands of a command by it. A file that wants the rows includes commands.def with COMMAND defined; BM1690_ROW makes one
 // struct bm1690_command of a row.
 
 #ifndef BM1690_COMMAND_H

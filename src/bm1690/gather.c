@@ -1,6 +1,6 @@
 // gather.c - commands that find elements by index: gathers and scatters of the TIU and of DMA, compaction by a mask, sorting.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 #include <stdlib.h>
 
@@ -10,17 +10,17 @@ static uint8_t *element(const struct view *v, int n, int c, int h, int w) {
     return view_row(v, n, c, h) + w * v->stride[3] * v->size;
 }
 
-static bool check_index(struct call *call, int64_t index, int64_t count) {
-    return (index >= 0 && index < count) || call_refuse(call, "index_addr", "has the index %lld; the table has %lld elements",
+static bool check_index(struct command *command, int64_t index, int64_t count) {
+    return (index >= 0 && index < count) || command_refuse(command, "index_addr", "has the index %lld; the table has %lld elements",
                                                         (long long)index, (long long)count);
 }
 
-static bool check_lane(struct call *call, const char *name, int lane, int right) {
-    return lane == right || call_refuse(call, name, "begins in lane %d; it is to begin in lane %d", lane, right);
+static bool check_lane(struct command *command, const char *name, int lane, int right) {
+    return lane == right || command_refuse(command, name, "begins in lane %d; it is to begin in lane %d", lane, right);
 }
 
-static enum bm1690_dtype dtype_named(const struct call *call, const char *name) {
-    return (enum bm1690_dtype)call_value(call, name)->i;
+static enum bm1690_dtype dtype_named(const struct command *command, const char *name) {
+    return (enum bm1690_dtype)command_value(command, name)->i;
 }
 
 // Of the TIU ---------------------------------------------------------------------------------------------------------------
@@ -32,26 +32,26 @@ struct lookup {
     bool own, repeats, scatters;
 };
 
-static bool find_lookup(struct call *call, struct lookup *k, struct dims table, struct dims index, enum bm1690_layout layout) {
-    uint32_t address = (uint32_t)call_value(call, "param_addr")->u, at = (uint32_t)call_value(call, "index_addr")->u;
+static bool find_lookup(struct command *command, struct lookup *k, struct dims table, struct dims index, enum bm1690_layout layout) {
+    uint32_t address = (uint32_t)command_value(command, "param_addr")->u, at = (uint32_t)command_value(command, "index_addr")->u;
     int lane = k->out->lane;
     if (k->repeats)
         table.c = MIN_OF(table.c, BM1690_LANE_COUNT - lane);
-    if (!check_local(call, &k->table, "param_addr", address, layout, table, dtype_named(call, "dtype"), BM1690_READ) ||
-        !check_local(call, &k->index, "index_addr", at, k->own ? BM1690_TENSOR : BM1690_COLUMN, index,
-                     dtype_named(call, "index_dtype"), BM1690_READ))
+    if (!operand_local(command, &k->table, "param_addr", address, layout, table, dtype_named(command, "dtype"), BM1690_READ) ||
+        !operand_local(command, &k->index, "index_addr", at, k->own ? BM1690_TENSOR : BM1690_COLUMN, index,
+                     dtype_named(command, "index_dtype"), BM1690_READ))
         return false;
     if (k->repeats)
         k->table.stride[1] = 0; // every lane has it at the same place
     if (at % BM1690_VECTOR_BYTES)
-        return call_refuse(call, "index_addr", "is 0x%x; it is to be a multiple of %d bytes", at, BM1690_VECTOR_BYTES);
-    return check_lane(call, "param_addr", k->table.lane, lane) && check_lane(call, "index_addr", k->index.lane, k->own ? lane : 0);
+        return command_refuse(command, "index_addr", "is 0x%x; it is to be a multiple of %d bytes", at, BM1690_VECTOR_BYTES);
+    return check_lane(command, "param_addr", k->table.lane, lane) && check_lane(command, "index_addr", k->index.lane, k->own ? lane : 0);
 }
 
-static bool move_column(struct call *call, const struct lookup *k, int n, int c, int w) {
-    int64_t index = number_load_int(k->own ? element(&k->index, n, c, 0, w) : element(&k->index, 0, w, 0, 0), k->index.dtype);
+static bool move_column(struct command *command, const struct lookup *k, int n, int c, int w) {
+    int64_t index = element_load_int(k->own ? element(&k->index, n, c, 0, w) : element(&k->index, 0, w, 0, 0), k->index.dtype);
     int batch = k->own ? 0 : n;
-    if (!check_index(call, index, k->scatters ? k->out->dim.w : k->table.dim.w))
+    if (!check_index(command, index, k->scatters ? k->out->dim.w : k->table.dim.w))
         return false;
     if (k->scatters)
         memcpy(element(k->out, n, c, 0, (int)index), element(&k->table, batch, c, 0, w), (size_t)k->out->size);
@@ -60,37 +60,37 @@ static bool move_column(struct call *call, const struct lookup *k, int n, int c,
     return true;
 }
 
-bool run_gather_columns(struct call *call) {
-    struct lookup k = {.out = call_operand(call, 0), .own = call_has(call, "is_param_repeated"),
-                       .repeats = call_value(call, "is_param_repeated")->i != 0, .scatters = call->operation == SCATTER};
+bool run_gather_columns(struct command *command) {
+    struct lookup k = {.out = command_operand(command, 0), .own = command_has(command, "is_param_repeated"),
+                       .repeats = command_value(command, "is_param_repeated")->i != 0, .scatters = command->operation == SCATTER};
     struct dims d = k.out->dim;
-    int width = (int)call_value(call, "param_w")->i, count = k.scatters ? width : d.w;
+    int width = (int)command_value(command, "param_w")->i, count = k.scatters ? width : d.w;
     if (d.h != 1)
-        return call_refuse(call, "shape", "has %d rows; it is to have one", d.h);
-    if (!find_lookup(call, &k, (struct dims){k.own ? 1 : d.n, d.c, 1, width},
+        return command_refuse(command, "shape", "has %d rows; it is to have one", d.h);
+    if (!find_lookup(command, &k, (struct dims){k.own ? 1 : d.n, d.c, 1, width},
                      k.own ? (struct dims){d.n, d.c, 1, count} : (struct dims){1, count, 1, 1}, BM1690_TENSOR))
         return false;
-    for (int n = 0; !call->core->counts_only && n < d.n; n++)
+    for (int n = 0; !command->core->counts_only && n < d.n; n++)
         for (int c = 0; c < d.c; c++)
             for (int w = 0; w < count; w++)
-                if (!move_column(call, &k, n, c, w))
+                if (!move_column(command, &k, n, c, w))
                     return false;
     return true;
 }
 
 // Whole rows, which begin at multiples of 64 bytes.
-bool run_gather_rows(struct call *call) {
-    struct lookup k = {.out = call_operand(call, 0), .own = true, .repeats = call_value(call, "is_param_repeated")->i != 0,
-                       .scatters = call->operation == SCATTER};
+bool run_gather_rows(struct command *command) {
+    struct lookup k = {.out = command_operand(command, 0), .own = true, .repeats = command_value(command, "is_param_repeated")->i != 0,
+                       .scatters = command->operation == SCATTER};
     struct dims d = k.out->dim;
-    int rows = (int)call_value(call, "param_h")->i, count = k.scatters ? rows : d.h;
-    if (!find_lookup(call, &k, (struct dims){1, d.c, rows, d.w}, (struct dims){d.n, d.c, count, 1}, BM1690_LINE_ALIGNED))
+    int rows = (int)command_value(command, "param_h")->i, count = k.scatters ? rows : d.h;
+    if (!find_lookup(command, &k, (struct dims){1, d.c, rows, d.w}, (struct dims){d.n, d.c, count, 1}, BM1690_LINE_ALIGNED))
         return false;
-    for (int n = 0; !call->core->counts_only && n < d.n; n++)
+    for (int n = 0; !command->core->counts_only && n < d.n; n++)
         for (int c = 0; c < d.c; c++)
             for (int h = 0; h < count; h++) {
-                int64_t index = number_load_int(element(&k.index, n, c, h, 0), k.index.dtype);
-                if (!check_index(call, index, k.scatters ? d.h : rows))
+                int64_t index = element_load_int(element(&k.index, n, c, h, 0), k.index.dtype);
+                if (!check_index(command, index, k.scatters ? d.h : rows))
                     return false;
                 memcpy(element(k.out, n, c, k.scatters ? (int)index : h, 0), element(&k.table, 0, c, k.scatters ? h : (int)index, 0),
                        (size_t)d.w * (size_t)k.out->size);
@@ -106,27 +106,27 @@ struct rows {
     bool adds;
 };
 
-static bool find_rows(struct call *call, struct rows *k, int count, int indices) {
+static bool find_rows(struct command *command, struct rows *k, int count, int indices) {
     struct dims d = k->to->dim;
-    bool is_local = call->operation == LOCAL_SOURCE;
+    bool is_local = command->operation == LOCAL_SOURCE;
     if (d.n != 1)
-        return call_refuse(call, "shape", "has %d batches; it is to have one", d.n);
-    return check_either(call, &k->from, "param_addr", is_local, (struct dims){1, d.c, count, d.w}, "param_stride", k->to->dtype) &&
-           check_either(call, &k->index, "index_addr", call_value(call, "index_is_local")->i != 0, (struct dims){1, d.c, indices, 1},
+        return command_refuse(command, "shape", "has %d batches; it is to have one", d.n);
+    return operand_either(command, &k->from, "param_addr", is_local, (struct dims){1, d.c, count, d.w}, "param_stride", k->to->dtype) &&
+           operand_either(command, &k->index, "index_addr", command_value(command, "index_is_local")->i != 0, (struct dims){1, d.c, indices, 1},
                         "index_stride", BM1690_UINT32);
 }
 
 // Rows whose index is not in the table are filled with C.
-bool run_dma_gather(struct call *call) {
-    struct rows k = {.to = call_operand(call, 0)};
+bool run_dma_gather(struct command *command) {
+    struct rows k = {.to = command_operand(command, 0)};
     struct dims d = k.to->dim;
-    int count = (int)call_value(call, "param_h")->i;
-    uint32_t fill = call_value(call, "C")->word;
-    if (!find_rows(call, &k, count, d.h))
+    int count = (int)command_value(command, "param_h")->i;
+    uint32_t fill = command_value(command, "C")->word;
+    if (!find_rows(command, &k, count, d.h))
         return false;
-    for (int c = 0; !call->core->counts_only && c < d.c; c++)
+    for (int c = 0; !command->core->counts_only && c < d.c; c++)
         for (int h = 0; h < d.h; h++) {
-            int64_t index = number_load_int(element(&k.index, 0, c, h, 0), BM1690_UINT32);
+            int64_t index = element_load_int(element(&k.index, 0, c, h, 0), BM1690_UINT32);
             for (int w = 0; w < d.w; w++)
                 memcpy(element(k.to, 0, c, h, w),
                        index < count ? element(&k.from, 0, c, (int)index, w) : (const uint8_t *)&fill, (size_t)k.to->size);
@@ -135,21 +135,21 @@ bool run_dma_gather(struct call *call) {
 }
 
 static void add_element(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype) {
-    if (number_is_float(dtype))
-        number_store(to, dtype, number_step(dtype, number_load(to, dtype) + number_load(from, dtype)));
+    if (element_is_float(dtype))
+        element_result(to, dtype, element_operand(to, dtype) + element_operand(from, dtype));
     else
-        number_store_int(to, dtype, number_load_int(to, dtype) + number_load_int(from, dtype));
+        element_store_int(to, dtype, element_load_int(to, dtype) + element_load_int(from, dtype));
 }
 
-bool run_dma_scatter(struct call *call) {
-    struct rows k = {.to = call_operand(call, 0), .adds = call_value(call, "inplace_add")->i != 0};
+bool run_dma_scatter(struct command *command) {
+    struct rows k = {.to = command_operand(command, 0), .adds = command_value(command, "inplace_add")->i != 0};
     struct dims d = k.to->dim;
-    int count = (int)call_value(call, "param_h")->i;
-    if (!find_rows(call, &k, count, count))
+    int count = (int)command_value(command, "param_h")->i;
+    if (!find_rows(command, &k, count, count))
         return false;
-    for (int c = 0; !call->core->counts_only && c < d.c; c++)
+    for (int c = 0; !command->core->counts_only && c < d.c; c++)
         for (int h = 0; h < count; h++) {
-            int64_t index = number_load_int(element(&k.index, 0, c, h, 0), BM1690_UINT32);
+            int64_t index = element_load_int(element(&k.index, 0, c, h, 0), BM1690_UINT32);
             for (int w = 0; index < d.h && w < d.w; w++)
                 if (k.adds)
                     add_element(element(k.to, 0, c, (int)index, w), element(&k.from, 0, c, h, w), k.to->dtype);
@@ -162,17 +162,17 @@ bool run_dma_scatter(struct call *call) {
 // Compaction ---------------------------------------------------------------------------------------------------------------
 
 // Elements whose mask is not zero, in order; without a mask, the places of elements that are not zero, from base_idx on.
-bool run_filter(struct call *call) {
-    const struct view *from = call_operand(call, 1);
-    bool has_mask = call_has(call, "mask_addr");
-    struct view mask, to = *call_operand(call, 0);
+bool run_filter(struct command *command) {
+    const struct view *from = command_operand(command, 1);
+    bool has_mask = command_has(command, "mask_addr");
+    struct view mask, to = *command_operand(command, 0);
     static const uint8_t zero[4];
-    uint32_t place = (uint32_t)call_value(call, "base_idx")->u, kept = 0;
-    if (has_mask && !check_either(call, &mask, "mask_addr", call_value(call, "mask_in_lmem")->i != 0, from->dim, "",
-                                  dtype_named(call, "mask_dtype")))
+    uint32_t place = (uint32_t)command_value(command, "base_idx")->u, kept = 0;
+    if (has_mask && !operand_either(command, &mask, "mask_addr", command_value(command, "mask_in_lmem")->i != 0, from->dim, "",
+                                  dtype_named(command, "mask_dtype")))
         return false;
     const struct view *tested = has_mask ? &mask : from;
-    for (int n = 0; !call->core->counts_only && n < from->dim.n; n++)
+    for (int n = 0; !command->core->counts_only && n < from->dim.n; n++)
         for (int c = 0; c < from->dim.c; c++)
             for (int h = 0; h < from->dim.h; h++)
                 for (int w = 0; w < from->dim.w; w++, place++)
@@ -180,7 +180,7 @@ bool run_filter(struct call *call) {
                         memcpy(to.data + (size_t)kept++ * (size_t)to.size,
                                has_mask ? (const void *)element(from, n, c, h, w) : &place, (size_t)to.size);
                     }
-    call->core->filtered = kept;
+    command->core->filtered = kept;
     return true;
 }
 
@@ -197,19 +197,19 @@ static int compare_items(const void *a, const void *b) {
 }
 
 // Equal elements keep their order.
-bool run_sort(struct call *call) {
-    bool has_places = call->operation == SORT_PLACES, descends = call_value(call, "descended")->i != 0;
-    const struct view *values = call_operand(call, 0), *places = has_places ? call_operand(call, 1) : NULL,
-                      *from = call_operand(call, has_places ? 2 : 1);
+bool run_sort(struct command *command) {
+    bool has_places = command->operation == SORT_PLACES, descends = command_value(command, "descended")->i != 0;
+    const struct view *values = command_operand(command, 0), *places = has_places ? command_operand(command, 1) : NULL,
+                      *from = command_operand(command, has_places ? 2 : 1);
     int count = from->dim.w, kept = values->dim.w;
     if (kept > count)
-        return call_refuse(call, "K", "is %d, more than the %d elements", kept, count);
-    if (call->core->counts_only)
+        return command_refuse(command, "K", "is %d, more than the %d elements", kept, count);
+    if (command->core->counts_only)
         return true;
     struct item *item = memory_alloc(sizeof *item * (size_t)count);
     for (int i = 0; item && i < count; i++) {
         const uint8_t *x = element(from, 0, 0, 0, i);
-        double key = number_is_float(from->dtype) ? (double)number_load(x, from->dtype) : (double)number_load_int(x, from->dtype);
+        double key = element_is_float(from->dtype) ? (double)element_load(x, from->dtype) : (double)element_load_int(x, from->dtype);
         item[i] = (struct item){.place = (uint32_t)i, .key = descends ? -key : key};
         memcpy(&item[i].word, x, 4);
     }

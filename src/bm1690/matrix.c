@@ -6,7 +6,7 @@
 // block, one for the largest, one for the sum, both over many columns at once. In f32, even and odd depths have an
 // accumulator each.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 #include <math.h>
 
@@ -93,7 +93,7 @@ static void product_tile(const struct product *p, int row, int column) {
     int count = MIN_OF(COLUMNS, p->columns - column);
     uint8_t *out = view_row(p->out, 0, row, 0) + (size_t)column * (size_t)p->out->size;
     if (p->adds)
-        number_load_row(sum, out, 1, count, p->out->dtype);
+        element_load_row(sum, out, 1, count, p->out->dtype);
     for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
                   p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(p->block, p->depth - k));
@@ -101,7 +101,7 @@ static void product_tile(const struct product *p, int row, int column) {
         sum[j] += p->bias[column + j];
     for (int j = 0; p->clips && j < count; j++)
         sum[j] = sum[j] > 0 ? sum[j] : 0;
-    number_store_row(out, 1, count, p->out->dtype, sum);
+    element_store_row(out, 1, count, p->out->dtype, sum);
 }
 
 static void product_rows(void *context, int part) {
@@ -118,36 +118,36 @@ static void load_matrix(float *to, int64_t step, const struct view *v, bool is_t
     for (int c = 0; c < v->dim.c; c++) {
         const uint8_t *row = view_row(v, 0, c, 0);
         if (!is_transposed)
-            number_load_row(to + c * step, row, 1, v->dim.w, v->dtype);
+            element_load_row(to + c * step, row, 1, v->dim.w, v->dtype);
         else
             for (int w = 0; w < v->dim.w; w++)
-                to[w * step + c] = number_load(row + (size_t)w * (size_t)v->size, v->dtype);
+                to[w * step + c] = element_load(row + (size_t)w * (size_t)v->size, v->dtype);
     }
 }
 
-static bool check_output(struct call *call, const struct view *out, const struct view *in) {
+static bool check_output(struct command *command, const struct view *out, const struct view *in) {
     return out->dtype == BM1690_FP32 || out->dtype == in->dtype || in->size == 1 ||
-           call_refuse(call, "output_dtype", "is %s; of products of %s it is to be FP32 or %s",
-                       bm1690_dtype_name(out->dtype), bm1690_dtype_name(in->dtype),
-                       bm1690_dtype_name(in->dtype));
+           command_refuse(command, "output_dtype", "is %s; of products of %s it is to be FP32 or %s",
+                          bm1690_dtype_name(out->dtype), bm1690_dtype_name(in->dtype),
+                          bm1690_dtype_name(in->dtype));
 }
 
 // A bias of local memory has one element for each column, {1, 64, 1, columns}: the same in every lane.
-static bool load_bias(struct call *call, struct product *p) {
-    const union bm1690_value *bias = call_value(call, "bias");
-    enum bm1690_dtype dtype = (enum bm1690_dtype)call_value(call, "bias_dtype")->i;
+static bool load_bias(struct command *command, struct product *p) {
+    const union bm1690_value *bias = command_value(command, "bias");
+    enum bm1690_dtype dtype = (enum bm1690_dtype)command_value(command, "bias_dtype")->i;
     struct view v;
-    if (!call_has(call, "bias") || (call_value(call, "bias_is_const")->i && bias->word == 0))
+    if (!command_has(command, "bias") || (command_value(command, "bias_is_const")->i && bias->word == 0))
         return true;
-    if (!call_value(call, "bias_is_const")->i &&
-        !check_local(call, &v, "bias", bias->word, BM1690_TENSOR, (struct dims){1, 1, 1, p->columns}, dtype,
-                     BM1690_READ))
+    if (!command_value(command, "bias_is_const")->i &&
+        !operand_local(command, &v, "bias", bias->word, BM1690_TENSOR, (struct dims){1, 1, 1, p->columns},
+                       dtype, BM1690_READ))
         return false;
     p->bias = memory_alloc(sizeof *p->bias * (size_t)p->columns);
     for (int j = 0; p->bias && j < p->columns; j++)
-        p->bias[j] = call_value(call, "bias_is_const")->i
-                         ? number_load((const uint8_t *)&bias->word, dtype)
-                         : number_load(view_row(&v, 0, 0, 0) + (size_t)j * (size_t)v.size, dtype);
+        p->bias[j] = command_value(command, "bias_is_const")->i
+                         ? element_load((const uint8_t *)&bias->word, dtype)
+                         : element_load(view_row(&v, 0, 0, 0) + (size_t)j * (size_t)v.size, dtype);
     return p->bias;
 }
 
@@ -163,39 +163,39 @@ static double product_cycles(const struct product *p, int inner) {
     return (double)(groups * ((p->depth + inner - 1) / inner) * ((p->columns + 3) / 4));
 }
 
-bool run_product(struct call *call) {
-    const struct view *out = call_operand(call, 0), *left = call_operand(call, 1),
-                      *right = call_operand(call, 2);
+bool run_product(struct command *command) {
+    const struct view *out = command_operand(command, 0), *left = command_operand(command, 1),
+                      *right = command_operand(command, 2);
     bool is_turned =
-        call->operation == MM_TT; // the result of both transposes has the right operand's rows as its rows
+        command->operation == MM_TT; // the result of both transposes has the right operand's rows as its rows
     struct product p = {.out = out,
                         .block = left->size == 1 ? 64 : 32,
                         .rows = out->dim.c,
                         .columns = out->dim.w,
-                        .depth = call->operation == MM_NN ? right->dim.c : right->dim.w};
-    if (!check_output(call, out, left))
+                        .depth = command->operation == MM_NN ? right->dim.c : right->dim.w};
+    if (!check_output(command, out, left))
         return false;
-    p.adds = call_value(call, "result_add")->i;
+    p.adds = command_value(command, "result_add")->i;
     if (left->size == 1 && p.adds && out->dtype != BM1690_FP32)
-        return call_refuse(call, "result_add", "is true and output_dtype %s; products of FP8 are added to FP32 alone",
-                           bm1690_dtype_name(out->dtype));
-    if (call_value(call, "do_rescale")->i)
-        return call_refuse(call, "do_rescale", "is true; the emulator has no scales of products: multiply apart");
-    p.clips = call_value(call, "do_relu")->i;
-    call->cycles = product_cycles(&p, p.block);
-    if (p.adds && !check_local(call, &(struct view){0}, "output_addr", (uint32_t)call->value[0].u,
-                               BM1690_TENSOR, out->dim, out->dtype, BM1690_READ))
+        return command_refuse(command, "result_add", "is true and output_dtype %s; products of FP8 are added to FP32 alone",
+                              bm1690_dtype_name(out->dtype));
+    if (command_value(command, "do_rescale")->i)
+        return command_refuse(command, "do_rescale", "is true; the emulator has no scales of products: multiply apart");
+    p.clips = command_value(command, "do_relu")->i;
+    command->cycles = product_cycles(&p, p.block);
+    if (p.adds && !operand_local(command, &(struct view){0}, "output_addr", (uint32_t)command->value[0].u,
+                                 BM1690_TENSOR, out->dim, out->dtype, BM1690_READ))
         return false;
-    if (!load_bias(call, &p) || call->core->counts_only) {
+    if (!load_bias(command, &p) || command->core->counts_only) {
         product_free(&p);
-        return !call->core->failed;
+        return !command->core->failed;
     }
     p.padded = (p.columns + COLUMNS - 1) / COLUMNS * COLUMNS;
     p.left = memory_alloc(sizeof *p.left * (size_t)p.rows * (size_t)p.depth);
     p.right = memory_zero(sizeof *p.right * (size_t)p.depth * (size_t)p.padded);
     if (p.left && p.right) {
         load_matrix(p.left, p.depth, is_turned ? right : left, false);
-        load_matrix(p.right, p.padded, is_turned ? left : right, call->operation == MM_NT);
+        load_matrix(p.right, p.padded, is_turned ? left : right, command->operation == MM_NT);
         int parts = (p.rows + ROWS - 1) / ROWS;
         if ((double)p.rows * p.columns * p.depth > 1e5)
             pool_run(parts, product_rows, &p);
@@ -214,24 +214,25 @@ static float *split_element(const struct view *v, int row, int column) {
     return (float *)(void *)view_row(v, row, column / v->dim.w, 0) + column % v->dim.w;
 }
 
-bool run_product_f32(struct call *call) {
-    const struct view *out = call_operand(call, 0), *left = call_operand(call, 1),
-                      *right = call_operand(call, 2);
-    int rows = (int)call_value(call, "left_rows")->i, depth = (int)call_value(call, "left_cols")->i,
-        columns = (int)call_value(call, "right_cols")->i;
-    bool adds = call_value(call, "result_add")->i;
-    call->cycles = (double)rows * depth * ((out->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT) *
-                   ((out->dim.w * 4 + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES);
-    if (call_value(call, "has_bias")->i)
-        return call_refuse(call, "has_bias",
-                           "is true; the emulator has no bias of f32 products: add it apart");
-    for (int i = 0; !call->core->counts_only && i < rows; i++)
+bool run_product_f32(struct command *command) {
+    const struct view *out = command_operand(command, 0), *left = command_operand(command, 1),
+                      *right = command_operand(command, 2);
+    int rows = (int)command_value(command, "left_rows")->i,
+        depth = (int)command_value(command, "left_cols")->i,
+        columns = (int)command_value(command, "right_cols")->i;
+    bool adds = command_value(command, "result_add")->i;
+    command->cycles = (double)rows * depth * ((out->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT) *
+                      ((out->dim.w * 4 + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES);
+    if (command_value(command, "has_bias")->i)
+        return command_refuse(command, "has_bias",
+                              "is true; the emulator has no bias of f32 products: add it apart");
+    for (int i = 0; !command->core->counts_only && i < rows; i++)
         for (int j = 0; j < columns; j++) {
             float sum[2] = {0, adds ? *split_element(out, i, j) : 0};
             for (int k = 0; k < depth; k++)
-                sum[k & 1] = number_flush(
-                    sum[k & 1] + number_flush(*split_element(left, i, k) * *split_element(right, k, j)));
-            *split_element(out, i, j) = number_flush(sum[0] + sum[1]);
+                sum[k & 1] = element_flush(
+                    sum[k & 1] + element_flush(*split_element(left, i, k) * *split_element(right, k, j)));
+            *split_element(out, i, j) = element_flush(sum[0] + sum[1]);
         }
     return true;
 }

@@ -28,29 +28,29 @@ static double vectors(const struct view *v) {
     return (double)(v->dim.n * groups * ((bytes + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES));
 }
 
-static const struct view *largest(struct call *call) {
-    const struct view *most = call_operand(call, 0);
-    for (int i = 1; i < call->views; i++)
-        if (vectors(call_operand(call, i)) > vectors(most))
-            most = call_operand(call, i);
+static const struct view *largest(struct command *command) {
+    const struct view *most = command_operand(command, 0);
+    for (int i = 1; i < command->views; i++)
+        if (vectors(command_operand(command, i)) > vectors(most))
+            most = command_operand(command, i);
     return most;
 }
 
-static bool is_l2(const struct call *call, const struct view *v) {
-    for (int i = 0; i < call->views; i++)
-        if (&call->view[call->operand[i]] == v)
-            return chip_is_l2(call->value[call->operand[i]].u);
+static bool is_l2(const struct command *command, const struct view *v) {
+    for (int i = 0; i < command->views; i++)
+        if (&command->view[command->operand[i]] == v)
+            return chip_is_l2(command->value[command->operand[i]].u);
     return false;
 }
 
 // The slower side of a copy determines its time; copies within local memory go at the pace of L2.
-static double dma_cycles(struct call *call, double *moved) {
+static double dma_cycles(struct command *command, double *moved) {
     double cycles = 0;
     *moved = 0;
-    for (int i = 0; i < call->views; i++) {
-        const struct view *v = call_operand(call, i);
+    for (int i = 0; i < command->views; i++) {
+        const struct view *v = command_operand(command, i);
         double bytes = view_elements(v) * v->size,
-               pace = v->is_local || is_l2(call, v) ? l2_bytes : device_bytes;
+               pace = v->is_local || is_l2(command, v) ? l2_bytes : device_bytes;
         *moved = MAX_OF(*moved, bytes);
         cycles = MAX_OF(cycles, bytes / pace);
     }
@@ -68,29 +68,29 @@ static bool share_bank(const struct view *a, const struct view *b) {
     return a->offset / bank <= (end_b - 1) / bank && b->offset / bank <= (end_a - 1) / bank;
 }
 
-static bool has_bank_conflict(struct call *call) {
-    for (int i = 0; i < call->views; i++)
+static bool has_bank_conflict(struct command *command) {
+    for (int i = 0; i < command->views; i++)
         for (int j = 0; j < i; j++)
-            if (call_operand(call, i)->offset != call_operand(call, j)->offset &&
-                share_bank(call_operand(call, i), call_operand(call, j)))
+            if (command_operand(command, i)->offset != command_operand(command, j)->offset &&
+                share_bank(command_operand(command, i), command_operand(command, j)))
                 return true;
     return false;
 }
 
-void model_count(struct call *call) {
-    struct core *core = call->core;
-    enum bm1690_engine engine = call->command->engine;
-    double cycles = call->cycles, moved = 0;
-    if (!call->views)
+void model_count(struct command *command) {
+    struct core *core = command->core;
+    enum bm1690_engine engine = command->row->engine;
+    double cycles = command->cycles, moved = 0;
+    if (!command->views)
         return;
-    const struct view *most = largest(call);
+    const struct view *most = largest(command);
     if (engine == BM1690_TIU) {
-        cycles = cycles > 0 ? cycles : vectors(most) * call->command->passes;
+        cycles = cycles > 0 ? cycles : vectors(most) * command->row->passes;
         core->report.tiu_cycles += cycles;
         core->report.lane_cycles += cycles * lanes_used(most);
-        core->report.bank_conflicts += has_bank_conflict(call);
+        core->report.bank_conflicts += has_bank_conflict(command);
     } else if (engine == BM1690_GDMA) {
-        double time = dma_cycles(call, &moved);
+        double time = dma_cycles(command, &moved);
         cycles = cycles > 0 ? cycles : time;
         core->report.bytes += (uint64_t)moved;
     }

@@ -1,6 +1,6 @@
 // move.c - commands that move elements and change none: copies, transposes, fills, sequences; DMA and TIU alike.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence, run_coefficients;
 
@@ -51,17 +51,17 @@ static void copy_channel(void *context, int part) {
 }
 
 // A source of one channel is copied to all channels.
-bool run_copy(struct call *call) {
-    struct copy k = {call_operand(call, 0), call_operand(call, 1)};
-    if (!call->core->counts_only)
+bool run_copy(struct command *command) {
+    struct copy k = {command_operand(command, 0), command_operand(command, 1)};
+    if (!command->core->counts_only)
         chip_spread(k.to, copy_channel, &k);
     return true;
 }
 
-bool run_fill(struct call *call) {
-    const struct view *to = call_operand(call, 0);
-    uint32_t word = call_value(call, "C")->word;
-    if (call->core->counts_only)
+bool run_fill(struct command *command) {
+    const struct view *to = command_operand(command, 0);
+    uint32_t word = command_value(command, "C")->word;
+    if (command->core->counts_only)
         return true;
     for (int n = 0; n < to->dim.n; n++)
         for (int c = 0; c < to->dim.c; c++)
@@ -71,21 +71,21 @@ bool run_fill(struct call *call) {
     return true;
 }
 
-static bool check_transpose_lanes(struct call *call) {
-    int place = call->operation == TRANSPOSE_CW_TIU ? 1 : 0;
-    const struct view *v = call_operand(call, place);
-    bool is_tiu = call->operation == TRANSPOSE_CW_TIU || call->operation == TRANSPOSE_WC_TIU;
+static bool check_transpose_lanes(struct command *command) {
+    int place = command->operation == TRANSPOSE_CW_TIU ? 1 : 0;
+    const struct view *v = command_operand(command, place);
+    bool is_tiu = command->operation == TRANSPOSE_CW_TIU || command->operation == TRANSPOSE_WC_TIU;
     return !is_tiu || v->lane == 0 ||
-           call_refuse(call, call->command->parameter[call->operand[place]].name,
-                       "begins in lane %d; it is to begin in lane 0", v->lane);
+           command_refuse(command, command->row->parameter[command->operand[place]].name,
+                          "begins in lane %d; it is to begin in lane 0", v->lane);
 }
 
-bool run_transpose(struct call *call) {
-    const struct view *to = call_operand(call, 0), *from = call_operand(call, 1);
-    bool exchanges = call->operation == TRANSPOSE_NC;
-    if (!check_transpose_lanes(call))
+bool run_transpose(struct command *command) {
+    const struct view *to = command_operand(command, 0), *from = command_operand(command, 1);
+    bool exchanges = command->operation == TRANSPOSE_NC;
+    if (!check_transpose_lanes(command))
         return false;
-    for (int n = 0; !call->core->counts_only && n < to->dim.n; n++)
+    for (int n = 0; !command->core->counts_only && n < to->dim.n; n++)
         for (int c = 0; c < to->dim.c; c++)
             for (int h = 0; h < to->dim.h; h++) {
                 uint8_t *y = view_row(to, n, c, h);
@@ -110,22 +110,23 @@ static int64_t elements_of(const struct view *v) {
     return (int64_t)v->dim.n * v->dim.c * v->dim.h * v->dim.w;
 }
 
-bool run_reshape(struct call *call) {
-    const struct view *to = call_operand(call, 0), *from = call_operand(call, 1);
+bool run_reshape(struct command *command) {
+    const struct view *to = command_operand(command, 0), *from = command_operand(command, 1);
     if (elements_of(to) != elements_of(from))
-        return call_refuse(call, "dst_shape", "has %lld elements, src_shape %lld; they are to have the same",
-                           (long long)elements_of(to), (long long)elements_of(from));
-    for (int64_t i = 0; !call->core->counts_only && i < elements_of(to); i++)
+        return command_refuse(command, "dst_shape",
+                              "has %lld elements, src_shape %lld; they are to have the same",
+                              (long long)elements_of(to), (long long)elements_of(from));
+    for (int64_t i = 0; !command->core->counts_only && i < elements_of(to); i++)
         memcpy(element_at(to, i), element_at(from, i), (size_t)to->size);
     return true;
 }
 
 // Rows of device memory and {rows, channels, 1, columns of a channel}; the last channel may have fewer.
-bool run_matrix_copy(struct call *call) {
-    struct view *to = call_operand(call, 0), *from = call_operand(call, 1), *local = to->is_local ? to : from,
-                *far = to->is_local ? from : to;
+bool run_matrix_copy(struct command *command) {
+    struct view *to = command_operand(command, 0), *from = command_operand(command, 1),
+                *local = to->is_local ? to : from, *far = to->is_local ? from : to;
     int columns = far->dim.w, per = local->dim.w;
-    for (int row = 0; !call->core->counts_only && row < local->dim.n; row++)
+    for (int row = 0; !command->core->counts_only && row < local->dim.n; row++)
         for (int c = 0; c < local->dim.c; c++) {
             uint8_t *near = view_row(local, row, c, 0),
                     *line = view_row(far, 0, 0, row) + (size_t)c * (size_t)per * (size_t)far->size;
@@ -136,19 +137,21 @@ bool run_matrix_copy(struct call *call) {
 }
 
 // Counts along columns, the same in each lane; along lanes; or along both, lane by lane.
-bool run_sequence(struct call *call) {
-    const struct view *to = call_operand(call, 0);
-    int64_t start = call_value(call, "start")->i, step = call_value(call, "step")->i;
-    for (int c = 0; !call->core->counts_only && c < to->dim.c; c++)
+bool run_sequence(struct command *command) {
+    const struct view *to = command_operand(command, 0);
+    int64_t start = command_value(command, "start")->i, step = command_value(command, "step")->i;
+    for (int c = 0; !command->core->counts_only && c < to->dim.c; c++)
         for (int w = 0; w < to->dim.w; w++) {
-            int64_t place = call->operation == SEQUENCE_BY_LANE ? c : call->operation == SEQUENCE_BY_ROW ? (int64_t)c * to->dim.w + w : w;
-            number_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
+            int64_t place = command->operation == SEQUENCE_BY_LANE  ? c
+                            : command->operation == SEQUENCE_BY_ROW ? (int64_t)c * to->dim.w + w
+                                                                    : w;
+            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
         }
     return true;
 }
 
-// Series have their constants here (vector.c); what programs load is only checked to be there.
-bool run_coefficients(struct call *call) {
-    (void)call;
+// Series have their constants here (lane_arithmetic.c); what programs load is only checked to be there.
+bool run_coefficients(struct command *command) {
+    (void)command;
     return true;
 }

@@ -125,6 +125,36 @@ check "kernel run prints small results as they are" says '^array\(\[([^,]*, ){63
 check "kernel run abbreviates large results" says '^array\(\[([^,]*, ){3}\.\.\., ([^,]*, ){2}[^,]*\], dtype' "$zellige" kernel run "$tmp/twice.tile" --size n=65
 all_elements() { [ "$("$zellige" kernel run "$tmp/twice.tile" --size n=2000 --all | tail -n 1 | tr -cd , | wc -c)" = 2000 ]; }
 check "kernel run --all prints them" all_elements
+cat >"$tmp/twice.c" <<'C'
+#include "ppl_helper.h"
+typedef struct { global_addr_t y, x; int n; float by; } arguments_t;
+int twice(const void *arguments) {
+    arguments_t a = *(const arguments_t *)arguments;
+    dim4 shape = {1, 1, 1, a.n};
+    tpu_initialize();
+    tpu_gdma_cpy_S2L(0, a.x, &shape, NULL, NULL, DT_FP32);
+    tpu_bdc_fp_mul_C(0, 0, (scalar_t){.f32 = a.by}, &shape, NULL, NULL, DT_FP32);
+    tpu_gdma_cpy_L2S(a.y, 0, &shape, NULL, NULL, DT_FP32);
+    tpu_poll();
+    return 0;
+}
+TPUKERNEL_FUNC_REGISTER(twice)
+C
+python3 -c "
+import struct
+header = \"{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\".ljust(117) + chr(10)
+open('$tmp/x.npy', 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header.encode() + struct.pack('<4f', 1, 2, 3, 4))"
+device_c() { "$zellige" kernel run "$tmp/twice.c" --target bm1690 --entry twice "$@"; }
+check "kernel run of device C" says "modelled: .* 3 commands, 32 bytes moved, 0 elements" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:4 f32:2
+check "its outputs are files" python3 -c "
+import struct
+assert struct.unpack('<4f', open('$tmp/y.npy', 'rb').read()[-16:]) == (2, 4, 6, 8)"
+check "kernel run of device C --json" json_has "d['commands'] == 3 and d['scalars'] == 0" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:4 f32:2 --json
+check "kernel run of device C --trace" says "0 tpu_bdc_fp_mul_C dst_addr=0x0" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:4 f32:2 --trace
+check "a command that breaks a rule is named" says "tpu_gdma_cpy_S2L: src_addr" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:5 f32:2
+check "an argument of device C that is none" says "'i32:x' is no argument" device_c i32:x
+check "device C needs an entry" says "needs --entry" "$zellige" kernel run "$tmp/twice.c" --target bm1690
+check "device C needs a chip" says "device C is run for 'bm1690'" "$zellige" kernel run "$tmp/twice.c" --target c --entry twice
 check "kernel bench has no --all" exits 2 "$zellige" kernel bench "$tmp/twice.tile" --size n=5 --all
 if "$zellige" devices --json | python3 -c "import json, sys; sys.exit(not any(d['device'] == 'opencl' and d.get('is_cpu') for d in json.load(sys.stdin)))"; then
     remark='remark: this opencl device is the machine.s CPU'

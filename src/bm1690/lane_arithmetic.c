@@ -1,9 +1,9 @@
-// vector.c - elementwise commands: arithmetic, functions, casts, selects.
+// lane_arithmetic.c - elementwise commands: arithmetic, functions, casts, selects.
 //
 // Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as computing in it: of a sum or
 // product of 16-bit floats nothing is lost by the first rounding. In f32, numbers below the smallest normal one are zero.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 #include <math.h>
 
@@ -31,21 +31,21 @@ static float exponential(float x, enum bm1690_dtype dtype) {
     static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
                                    1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
     int terms = dtype == BM1690_FP32 ? 10 : 7;
-    float inverse = number_step(dtype, 1.44269504f), ln2 = number_step(dtype, 0.693147181f);
+    float inverse = element_step(dtype, 1.44269504f), ln2 = element_step(dtype, 0.693147181f);
     if (isnan(x))
         return 0;
-    float n = floorf(number_step(dtype, x * inverse)),
-          r = number_step(dtype, x - number_step(dtype, n * ln2));
-    float y = number_step(dtype, factor[terms - 1]);
+    float n = floorf(element_step(dtype, x * inverse)),
+          r = element_step(dtype, x - element_step(dtype, n * ln2));
+    float y = element_step(dtype, factor[terms - 1]);
     for (int i = terms - 2; i >= 0; i--)
-        y = number_step(dtype, number_step(dtype, y * r) + number_step(dtype, factor[i]));
+        y = element_step(dtype, element_step(dtype, y * r) + element_step(dtype, factor[i]));
     float result = n > 300 ? INFINITY : n < -300 ? 0 : (float)ldexp(y, (int)n);
     return result < (dtype == BM1690_FP16 ? 0x1p-14f : 0x1p-126f) ? 0 : result;
 }
 
 // Arithmetic -------------------------------------------------------------------------------------------------------------
 
-static float apply_float(int operation, float a, float b, int mode, enum bm1690_dtype dtype) {
+static float apply_float(int operation, float a, float b, enum bm1690_dtype dtype) {
     switch (operation) {
     case ADD: return a + b;
     case SUB: return a - b;
@@ -53,16 +53,10 @@ static float apply_float(int operation, float a, float b, int mode, enum bm1690_
     case DIV: return divide(a, b);
     case REVERSED_SUB: return b - a;
     case REVERSED_DIV: return divide(b, a);
-    case MAX: return a > b ? a : b;
-    case MIN: return a >= b ? b : a;
     case DIFF_ABS: return fabsf(a - b);
-    case ABS: return fabsf(a);
-    case NEG: return isnan(a) ? float_of_bits(0x7fffffff) : 0 - a;
+    case NEG: return 0 - a;
     case SQUARE: return a * a;
     case RELU: return a > 0 ? a : 0;
-    case FLOOR: return floorf(a);
-    case CEIL: return ceilf(a);
-    case ROUND: return (float)number_round(a, mode);
     case RSQRT: return rsqrt(a);
     case SQRT: return a * rsqrt(a);
     case RECIPROCAL: return divide(1, a);
@@ -80,8 +74,7 @@ static int64_t apply_int(int operation, int64_t a, int64_t b) {
 }
 
 // Loops that the compiler makes vectors of; the rest goes one by one.
-static void float_row(int operation, float *y, const float *a, const float *b, int count, int mode,
-                      enum bm1690_dtype dtype) {
+static void float_row(int operation, float *y, const float *a, const float *b, int count, enum bm1690_dtype dtype) {
     switch (operation) {
     case ADD:
         for (int i = 0; i < count; i++)
@@ -97,13 +90,13 @@ static void float_row(int operation, float *y, const float *a, const float *b, i
         break;
     default:
         for (int i = 0; i < count; i++)
-            y[i] = apply_float(operation, a[i], b[i], mode, dtype);
+            y[i] = apply_float(operation, a[i], b[i], dtype);
     }
 }
 
 static void flush_row(float *x, int count) {
     for (int i = 0; i < count; i++)
-        x[i] = number_flush(x[i]);
+        x[i] = element_flush(x[i]);
 }
 
 struct elementwise {
@@ -112,37 +105,69 @@ struct elementwise {
     uint8_t scalar[4];
 };
 
-static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b,
-                       int count) {
+static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
     float x[CHUNK], z[CHUNK], r[CHUNK];
-    bool flushes = e->y->dtype == BM1690_FP32;
-    number_load_row(x, a, e->a->stride[3], count, e->a->dtype);
+    element_load_row(x, a, e->a->stride[3], count, e->a->dtype);
     if (b)
-        number_load_row(z, b, e->b->stride[3], count, e->b->dtype);
+        element_load_row(z, b, e->b->stride[3], count, e->b->dtype);
     else
-        number_load_row(z, e->scalar, 0, count, e->a->dtype);
-    if (flushes) {
-        flush_row(x, count);
-        flush_row(z, count);
+        element_load_row(z, e->scalar, 0, count, e->a->dtype);
+    flush_row(x, count);
+    flush_row(z, count);
+    float_row(e->operation, r, x, z, count, e->y->dtype);
+    flush_row(r, count);
+    element_store_row(y, e->y->stride[3], count, e->y->dtype, r);
+    for (int i = 0; i < count; i++)
+        if (isnan(r[i]))
+            element_result(y + i * e->y->stride[3] * e->y->size, e->y->dtype, r[i]);
+}
+
+// Whole numbers: subnormal ones count as what they are, and what is no number stays as it is.
+static void round_element(uint8_t *y, const uint8_t *a, enum bm1690_dtype dtype, int mode) {
+    float x = element_load(a, dtype);
+    if (isnan(x))
+        memmove(y, a, (size_t)bm1690_dtype_bytes(dtype));
+    else
+        element_store(y, dtype, (float)element_round(x, mode));
+}
+
+// Results that have an operand's bits.
+static void keep_element(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b) {
+    enum bm1690_dtype dtype = e->y->dtype;
+    switch (e->operation) {
+    case MAX: element_keep(y, element_operand(a, dtype) > element_operand(b, dtype) ? a : b, dtype); break;
+    case MIN: element_keep(y, element_operand(a, dtype) >= element_operand(b, dtype) ? b : a, dtype); break;
+    case FLOOR: round_element(y, a, dtype, ROUND_DOWN); break;
+    case CEIL: round_element(y, a, dtype, ROUND_UP); break;
+    case ROUND: round_element(y, a, dtype, e->mode); break;
+    default:
+        element_keep(y, a, dtype);
+        y[e->y->size - 1] &= 0x7f;
     }
-    float_row(e->operation, r, x, z, count, e->mode, e->y->dtype);
-    if (flushes)
-        flush_row(r, count);
-    number_store_row(y, e->y->stride[3], count, e->y->dtype, r);
+}
+
+static bool keeps_bits(int operation) {
+    return operation == MAX || operation == MIN || operation == FLOOR || operation == CEIL || operation == ROUND || operation == ABS;
+}
+
+static void run_kept(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
+    for (int i = 0; i < count; i++)
+        keep_element(e, y + i * e->y->stride[3] * e->y->size, a + i * e->a->stride[3] * e->a->size,
+                     b ? b + i * e->b->stride[3] * e->b->size : e->scalar);
 }
 
 static void run_ints(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
     enum bm1690_dtype dtype = e->y->dtype;
     for (int i = 0; i < count; i++)
-        number_store_int(
+        element_store_int(
             y + i * e->y->stride[3] * e->y->size, dtype,
-            apply_int(e->operation, number_load_int(a + i * e->a->stride[3] * e->a->size, dtype),
-                      number_load_int(b ? b + i * e->b->stride[3] * e->b->size : e->scalar, dtype)));
+            apply_int(e->operation, element_load_int(a + i * e->a->stride[3] * e->a->size, dtype),
+                      element_load_int(b ? b + i * e->b->stride[3] * e->b->size : e->scalar, dtype)));
 }
 
 static void run_channel(void *context, int part) {
     const struct elementwise *e = context;
-    bool is_float = number_is_float(e->y->dtype);
+    bool is_float = element_is_float(e->y->dtype);
     int n = part / e->y->dim.c, c = part % e->y->dim.c;
     for (int h = 0; h < e->y->dim.h; h++) {
         uint8_t *y = view_row(e->y, n, c, h);
@@ -152,20 +177,20 @@ static void run_channel(void *context, int part) {
             uint8_t *to = y + w * e->y->stride[3] * e->y->size;
             const uint8_t *from = a + w * e->a->stride[3] * e->a->size,
                           *other = b ? b + w * e->b->stride[3] * e->b->size : NULL;
-            (is_float ? run_floats : run_ints)(e, to, from, other, count);
+            (!is_float ? run_ints : keeps_bits(e->operation) ? run_kept : run_floats)(e, to, from, other, count);
         }
     }
 }
 
 // The second operand: a tensor where there are two inputs of the output's shape, else the scalar C.
-bool run_arithmetic(struct call *call) {
-    struct elementwise e = {.operation = call->operation,
-                            .mode = (int)call_value(call, "mode")->i,
-                            .y = call_operand(call, 0),
-                            .a = call_operand(call, 1),
-                            .b = call_has(call, "src1_addr") ? call_operand(call, 2) : NULL};
-    uint32_t word = call_value(call, "C")->word;
-    if (call->core->counts_only)
+bool run_arithmetic(struct command *command) {
+    struct elementwise e = {.operation = command->operation,
+                            .mode = (int)command_value(command, "mode")->i,
+                            .y = command_operand(command, 0),
+                            .a = command_operand(command, 1),
+                            .b = command_has(command, "src1_addr") ? command_operand(command, 2) : NULL};
+    uint32_t word = command_value(command, "C")->word;
+    if (command->core->counts_only)
         return true;
     memcpy(e.scalar, &word, sizeof word);
     chip_spread(e.y, run_channel, &e);
@@ -184,13 +209,14 @@ static void cast_channel(void *context, int part) {
     const struct view *to = k->to, *from = k->from;
     int n = part / to->dim.c, c = part % to->dim.c;
     for (int h = 0; h < to->dim.h; h++)
-        number_cast_row(view_row(to, n, c, h), to->stride[3], to->dtype, view_row(from, n, c, h),
-                        from->stride[3], from->dtype, to->dim.w, k->mode);
+        element_cast_row(view_row(to, n, c, h), to->stride[3], to->dtype, view_row(from, n, c, h),
+                         from->stride[3], from->dtype, to->dim.w, k->mode);
 }
 
-bool run_cast(struct call *call) {
-    struct casting k = {call_operand(call, 0), call_operand(call, 1), (int)call_value(call, "mode")->i};
-    if (!call->core->counts_only)
+bool run_cast(struct command *command) {
+    struct casting k = {command_operand(command, 0), command_operand(command, 1),
+                        (int)command_value(command, "mode")->i};
+    if (!command->core->counts_only)
         chip_spread(k.to, cast_channel, &k);
     return true;
 }
@@ -204,27 +230,27 @@ static const uint8_t *element(const struct view *v, const struct variable *varia
                                              : view_row(v, n, c, h) + w * v->stride[3] * v->size;
 }
 
-bool run_select(struct call *call) {
+bool run_select(struct command *command) {
     static const char *const names[] = {"src0", "src1", "src2", "src3"};
-    const struct view *y = call_operand(call, 0);
+    const struct view *y = command_operand(command, 0);
     const struct variable *variable[4];
     struct view source[4];
-    enum bm1690_dtype compared = (enum bm1690_dtype)call_value(call, "src_dtype")->i;
+    enum bm1690_dtype compared = (enum bm1690_dtype)command_value(command, "src_dtype")->i;
     for (int i = 0; i < 4; i++) {
-        variable[i] = call_value(call, names[i])->p;
+        variable[i] = command_value(command, names[i])->p;
         if (variable[i]->type == VARIABLE_TENSOR &&
-            !check_local(call, &source[i], names[i], variable[i]->word, BM1690_TENSOR, y->dim,
-                         i < 2 ? compared : y->dtype, BM1690_READ))
+            !operand_local(command, &source[i], names[i], variable[i]->word, BM1690_TENSOR, y->dim,
+                           i < 2 ? compared : y->dtype, BM1690_READ))
             return false;
     }
-    if (call->core->counts_only)
+    if (command->core->counts_only)
         return true;
     for (int n = 0; n < y->dim.n; n++)
         for (int c = 0; c < y->dim.c; c++)
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
                     bool holds =
-                        number_holds(call->operation, compared, element(&source[0], variable[0], n, c, h, w),
+                        element_holds(command->operation, compared, element(&source[0], variable[0], n, c, h, w),
                                 element(&source[1], variable[1], n, c, h, w));
                     int from = holds ? 2 : 3;
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,

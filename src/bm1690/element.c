@@ -1,20 +1,20 @@
-// number.c - dtypes as numbers; the contract is number.h.
+// element.c - dtypes as numbers; the contract is element.h.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 #include <math.h>
 
-bool number_is_float(enum bm1690_dtype dtype) {
+bool element_is_float(enum bm1690_dtype dtype) {
     return (BM1690_BIT(dtype) & (uint32_t)(BM1690_FLOATS | BM1690_FP8S)) != 0;
 }
 
-bool number_is_signed(enum bm1690_dtype dtype) {
+bool element_is_signed(enum bm1690_dtype dtype) {
     return dtype == BM1690_INT8 || dtype == BM1690_INT16 || dtype == BM1690_INT32;
 }
 
 // Integers -----------------------------------------------------------------------------------------------------------
 
-int64_t number_load_int(const uint8_t *from, enum bm1690_dtype dtype) {
+int64_t element_load_int(const uint8_t *from, enum bm1690_dtype dtype) {
     uint16_t half;
     uint32_t word;
     switch (dtype) {
@@ -27,7 +27,7 @@ int64_t number_load_int(const uint8_t *from, enum bm1690_dtype dtype) {
     }
 }
 
-void number_store_int(uint8_t *to, enum bm1690_dtype dtype, int64_t x) {
+void element_store_int(uint8_t *to, enum bm1690_dtype dtype, int64_t x) {
     uint32_t word = (uint32_t)x;
     uint16_t half = (uint16_t)x;
     switch (bm1690_dtype_bytes(dtype)) {
@@ -37,9 +37,9 @@ void number_store_int(uint8_t *to, enum bm1690_dtype dtype, int64_t x) {
     }
 }
 
-void number_range(enum bm1690_dtype dtype, int64_t *least, int64_t *most) {
+void element_range(enum bm1690_dtype dtype, int64_t *least, int64_t *most) {
     int bits = bm1690_dtype_bytes(dtype) * 8;
-    bool is_signed = number_is_signed(dtype);
+    bool is_signed = element_is_signed(dtype);
     *least = is_signed ? -(INT64_C(1) << (bits - 1)) : 0;
     *most = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1;
 }
@@ -77,7 +77,7 @@ static float load_fp8(uint8_t bits, struct format f) {
     return bits & 0x80 ? -x : x;
 }
 
-float number_load(const uint8_t *from, enum bm1690_dtype dtype) {
+float element_load(const uint8_t *from, enum bm1690_dtype dtype) {
     uint16_t half;
     float x;
     switch (dtype) {
@@ -88,7 +88,7 @@ float number_load(const uint8_t *from, enum bm1690_dtype dtype) {
     }
 }
 
-double number_round(double x, int mode) {
+double element_round(double x, int mode) {
     double below = floor(x), rest = x - below;
     switch (mode) {
     case ROUND_AWAY: return round(x);
@@ -116,7 +116,7 @@ static uint32_t float_bits(double x, struct format f, int mode, bool saturates) 
         return sign;
     frexp(x, &exponent);
     exponent = MAX_OF(exponent - 1, 1 - bias);
-    uint32_t digits = (uint32_t)fabs(number_round(ldexp(x, f.fraction_bits - exponent), mode));
+    uint32_t digits = (uint32_t)fabs(element_round(ldexp(x, f.fraction_bits - exponent), mode));
     if (digits >> f.fraction_bits == 2) { // rounded up to the next power of two
         digits /= 2;
         exponent++;
@@ -129,7 +129,7 @@ static uint32_t float_bits(double x, struct format f, int mode, bool saturates) 
     return sign | MIN_OF(bits, beyond);
 }
 
-void number_store(uint8_t *to, enum bm1690_dtype dtype, float x) {
+void element_store(uint8_t *to, enum bm1690_dtype dtype, float x) {
     uint16_t half;
     switch (dtype) {
     case BM1690_FP32: memcpy(to, &x, 4); break;
@@ -145,41 +145,65 @@ void number_store(uint8_t *to, enum bm1690_dtype dtype, float x) {
     }
 }
 
-void number_load_row(float *out, const uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype) {
+void element_result(uint8_t *to, enum bm1690_dtype dtype, float x) {
+    static const uint8_t ones[] = {0xff, 0xff, 0xff, 0xff};
+    int last = bm1690_dtype_bytes(dtype) - 1;
+    if (x == x) {
+        element_store(to, dtype, element_flush(x));
+        return;
+    }
+    memcpy(to, ones, (size_t)last);
+    to[last] = 0x7f;
+}
+
+void element_keep(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype) {
+    int bytes = bm1690_dtype_bytes(dtype);
+    bool is_zero = bytes > 1 && dtype != BM1690_FP16 && element_operand(from, dtype) == 0;
+    uint8_t sign = from[bytes - 1] & 0x80;
+    if (!is_zero) {
+        memmove(to, from, (size_t)bytes);
+        return;
+    }
+    memset(to, 0, (size_t)bytes);
+    to[bytes - 1] = sign;
+}
+
+void element_load_row(float *out, const uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype) {
     int64_t step = stride * bm1690_dtype_bytes(dtype);
     if (dtype == BM1690_FP32 && stride == 1) {
         memcpy(out, row, (size_t)count * 4);
         return;
     }
     for (int i = 0; i < count; i++)
-        out[i] = number_load(row + i * step, dtype);
+        out[i] = element_load(row + i * step, dtype);
 }
 
-void number_store_row(uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype, const float *x) {
+void element_store_row(uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype, const float *x) {
     int64_t step = stride * bm1690_dtype_bytes(dtype);
     if (dtype == BM1690_FP32 && stride == 1) {
         memcpy(row, x, (size_t)count * 4);
         return;
     }
     for (int i = 0; i < count; i++)
-        number_store(row + i * step, dtype, x[i]);
+        element_store(row + i * step, dtype, x[i]);
 }
 
 // Casts --------------------------------------------------------------------------------------------------------------
 
 static void cast_to_int(uint8_t *to, enum bm1690_dtype dtype, double x, int mode) {
     int64_t least, most;
-    number_range(dtype, &least, &most);
-    double rounded = isnan(x) ? 0 : number_round(x, mode);
-    number_store_int(to, dtype,
-                     rounded <= (double)least  ? least
-                     : rounded >= (double)most ? most
-                                               : (int64_t)rounded);
+    element_range(dtype, &least, &most);
+    double rounded = isnan(x) ? 0 : element_round(x, mode);
+    element_store_int(to, dtype,
+                      rounded <= (double)least  ? least
+                      : rounded >= (double)most ? most
+                                                : (int64_t)rounded);
 }
 
 // Whether what is too large becomes the largest finite number, infinities too: of f32, and to 8 bits.
 static bool cast_saturates(enum bm1690_dtype to, enum bm1690_dtype from) {
-    return number_is_float(from) && to != BM1690_FP32 && (from == BM1690_FP32 || bm1690_dtype_bytes(to) == 1);
+    return element_is_float(from) && to != BM1690_FP32 &&
+           (from == BM1690_FP32 || bm1690_dtype_bytes(to) == 1);
 }
 
 static void cast_to_float(uint8_t *to, enum bm1690_dtype dtype, double x, int mode, bool saturates) {
@@ -187,16 +211,16 @@ static void cast_to_float(uint8_t *to, enum bm1690_dtype dtype, double x, int mo
     memcpy(to, &bits, (size_t)bm1690_dtype_bytes(dtype));
 }
 
-void number_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, enum bm1690_dtype from_dtype,
-                 int mode) {
-    double x = number_is_float(from_dtype) ? (double)number_load(from, from_dtype)
-                                           : (double)number_load_int(from, from_dtype);
+void element_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, enum bm1690_dtype from_dtype,
+                  int mode) {
+    double x = element_is_float(from_dtype) ? (double)element_load(from, from_dtype)
+                                            : (double)element_load_int(from, from_dtype);
     bool is_wide = from_dtype == BM1690_FP32 || from_dtype == BM1690_BFP16;
     if (to_dtype == from_dtype) {
         memmove(to, from, (size_t)bm1690_dtype_bytes(to_dtype));
     } else if (from_dtype == BM1690_BFP16 && to_dtype == BM1690_FP32) {
-        number_store(to, to_dtype, (float)x);
-    } else if (number_is_float(to_dtype)) {
+        element_store(to, to_dtype, (float)x);
+    } else if (element_is_float(to_dtype)) {
         // Numbers below the smallest normal one of f32 are zero.
         double kept = is_wide && fabs(x) < 0x1p-126 ? copysign(0, x) : x;
         cast_to_float(to, to_dtype, kept, mode, cast_saturates(to_dtype, from_dtype));
@@ -208,19 +232,19 @@ void number_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, e
 // Floats of 32 and 16 bits, to the nearest even: the casts that kernels are full of, without doubles.
 static bool cast_quickly(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from,
                          enum bm1690_dtype from_dtype) {
-    float x = number_load(from, from_dtype);
+    float x = element_load(from, from_dtype);
     uint32_t size = bits_of_float(x) & 0x7fffffff;
     float most = to_dtype == BM1690_FP16 ? 65504.0f : float_of_bits(0x7f7f0000);
     if (size > 0x7f800000 || (size && size < 0x00800000))
         return false;
     if (to_dtype != BM1690_FP32)
         x = x > most ? most : x < -most ? -most : x;
-    number_store(to, to_dtype, x);
+    element_store(to, to_dtype, x);
     return true;
 }
 
-void number_cast_row(uint8_t *to, int64_t to_stride, enum bm1690_dtype to_dtype, const uint8_t *from,
-                     int64_t from_stride, enum bm1690_dtype from_dtype, int count, int mode) {
+void element_cast_row(uint8_t *to, int64_t to_stride, enum bm1690_dtype to_dtype, const uint8_t *from,
+                      int64_t from_stride, enum bm1690_dtype from_dtype, int count, int mode) {
     int64_t to_step = to_stride * bm1690_dtype_bytes(to_dtype),
             from_step = from_stride * bm1690_dtype_bytes(from_dtype);
     bool is_usual = mode == ROUND_EVEN &&
@@ -228,5 +252,5 @@ void number_cast_row(uint8_t *to, int64_t to_stride, enum bm1690_dtype to_dtype,
                      (to_dtype == BM1690_FP32 && (from_dtype == BM1690_FP16 || from_dtype == BM1690_BFP16)));
     for (int i = 0; i < count; i++)
         if (!is_usual || !cast_quickly(to + i * to_step, to_dtype, from + i * from_step, from_dtype))
-            number_cast(to + i * to_step, to_dtype, from + i * from_step, from_dtype, mode);
+            element_cast(to + i * to_step, to_dtype, from + i * from_step, from_dtype, mode);
 }

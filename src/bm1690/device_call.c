@@ -1,4 +1,4 @@
-// call.c - a call of the device API: found in the table, checked, traced, run and counted.
+// device_call.c - a call of the device API: found in the table, checked, traced, run and counted.
 
 #include "bm1690/chip.h"
 
@@ -27,30 +27,30 @@ static int find_parameter(const struct bm1690_command *c, const char *name) {
     return -1;
 }
 
-bool call_has(const struct call *call, const char *name) {
-    return find_parameter(call->command, name) >= 0;
+bool command_has(const struct command *command, const char *name) {
+    return find_parameter(command->row, name) >= 0;
 }
 
-const union bm1690_value *call_value(const struct call *call, const char *name) {
+const union bm1690_value *command_value(const struct command *command, const char *name) {
     static const union bm1690_value none;
-    int at = find_parameter(call->command, name);
-    return at < 0 ? &none : &call->value[at];
+    int at = find_parameter(command->row, name);
+    return at < 0 ? &none : &command->value[at];
 }
 
 // Errors -------------------------------------------------------------------------------------------------------------
 
-bool call_refuse(struct call *call, const char *parameter, const char *format, ...) {
+bool command_refuse(struct command *command, const char *parameter, const char *format, ...) {
     struct text message = {0};
     va_list list;
     va_start(list, format);
     text_add_list(&message, format, list);
     va_end(list);
-    call->core->failed = true;
-    error_set(ZL_ERROR_DEVICE, "bm1690: core %d, command %llu: %s: %s%s%s", call->core->index,
-              (unsigned long long)(call->core->report.commands[BM1690_TIU] +
-                                   call->core->report.commands[BM1690_GDMA] +
-                                   call->core->report.commands[BM1690_HAU]),
-              call->command->name, parameter, *parameter ? " " : "", message.data ? message.data : "");
+    command->core->failed = true;
+    error_set(ZL_ERROR_DEVICE, "bm1690: core %d, command %llu: %s: %s%s%s", command->core->index,
+              (unsigned long long)(command->core->report.commands[BM1690_TIU] +
+                                   command->core->report.commands[BM1690_GDMA] +
+                                   command->core->report.commands[BM1690_HAU]),
+              command->row->name, parameter, *parameter ? " " : "", message.data ? message.data : "");
     text_free(&message);
     return false;
 }
@@ -103,13 +103,13 @@ static void add_value(struct text *out, enum print print, const union bm1690_val
     }
 }
 
-static void trace(const struct call *call) {
-    struct text *out = &call->core->report.trace;
-    const struct bm1690_command *c = call->command;
-    text_add(out, "%d %s", call->core->index, c->name);
+static void trace(const struct command *command) {
+    struct text *out = &command->core->report.trace;
+    const struct bm1690_command *c = command->row;
+    text_add(out, "%d %s", command->core->index, c->name);
     for (int i = 0; i < BM1690_PARAMETERS && c->parameter[i].name; i++) {
         text_add(out, " %s=", c->parameter[i].name);
-        add_value(out, prints[c->parameter[i].kind], &call->value[i]);
+        add_value(out, prints[c->parameter[i].kind], &command->value[i]);
     }
     text_add(out, "\n");
 }
@@ -117,42 +117,43 @@ static void trace(const struct call *call) {
 // Running ------------------------------------------------------------------------------------------------------------
 
 // Commands of the engines: nothing is computed after an error, nor where commands are only counted.
-static void run_engine(struct call *call) {
-    struct core *core = call->core;
+static void run_engine(struct command *command) {
+    struct core *core = command->core;
     if (core->failed)
         return;
-    core->report.commands[call->command->engine]++;
+    core->report.commands[command->row->engine]++;
     if (core->traces)
-        trace(call);
-    if (check_parameters(call) && check_operands(call) && runs[call->command - bm1690_commands].run(call)) {
+        trace(command);
+    if (operand_check_values(command) && operand_check_all(command) &&
+        runs[command->row - bm1690_commands].run(command)) {
         if (!core->counts_only)
-            check_mark_written(call);
-        model_count(call);
+            operand_mark_written(command);
+        model_count(command);
     } else {
         core->failed = true;
     }
 }
 
 // The control program goes on after an error, so its queries are answered.
-static void run_control(struct call *call) {
-    if (call->core->failed || check_parameters(call))
-        runs[call->command - bm1690_commands].run(call);
+static void run_control(struct command *command) {
+    if (command->core->failed || operand_check_values(command))
+        runs[command->row - bm1690_commands].run(command);
 }
 
-union bm1690_value call_command(int command, const union bm1690_value *value) {
-    struct call call;
-    call.core = core_here;
-    call.command = &bm1690_commands[command];
-    call.value = value;
-    call.operation = runs[command].operation;
-    call.views = 0;
-    call.result = (union bm1690_value){0};
-    call.cycles = 0;
-    if (!call.core)
-        return call.result;
-    if (call.command->engine == BM1690_CONTROL)
-        run_control(&call);
+union bm1690_value command_issue(int index, const union bm1690_value *value) {
+    struct command command;
+    command.core = core_here;
+    command.row = &bm1690_commands[index];
+    command.value = value;
+    command.operation = runs[index].operation;
+    command.views = 0;
+    command.result = (union bm1690_value){0};
+    command.cycles = 0;
+    if (!command.core)
+        return command.result;
+    if (command.row->engine == BM1690_CONTROL)
+        run_control(&command);
     else
-        run_engine(&call);
-    return call.result;
+        run_engine(&command);
+    return command.result;
 }

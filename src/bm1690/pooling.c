@@ -1,6 +1,6 @@
-// window.c - pooling: the largest, the smallest or the scaled sum of a window that moves over rows and columns.
+// pooling.c - pooling: the largest, the smallest or the scaled sum of a window that moves over rows and columns.
 
-#include "bm1690/number.h"
+#include "bm1690/element.h"
 
 run_function run_pool;
 
@@ -15,7 +15,7 @@ struct pooling {
 static float window_element(const struct pooling *p, int n, int c, int h, int w, bool *is_inside) {
     *is_inside = h >= 0 && h < p->from->dim.h && w >= 0 && w < p->from->dim.w;
     return *is_inside
-               ? number_load(view_row(p->from, n, c, h) + (size_t)w * (size_t)p->from->size, p->from->dtype)
+               ? element_load(view_row(p->from, n, c, h) + (size_t)w * (size_t)p->from->size, p->from->dtype)
                : p->last;
 }
 
@@ -27,13 +27,13 @@ struct sums {
 
 static void add_element(struct sums *s, const struct pooling *p, float x) {
     enum bm1690_dtype dtype = p->to->dtype;
-    float scaled = number_step(dtype, x * p->last);
+    float scaled = element_step(dtype, x * p->last);
     if (dtype == BM1690_FP32)
-        scaled = number_flush(scaled);
+        scaled = element_flush(scaled);
     float *sum = &s->sum[s->place++ & 1];
-    *sum = number_step(dtype, *sum + scaled);
+    *sum = element_step(dtype, *sum + scaled);
     if (dtype == BM1690_FP32)
-        *sum = number_flush(*sum);
+        *sum = element_flush(*sum);
 }
 
 static float pool_sum(const struct pooling *p, int n, int c, int h, int w) {
@@ -67,7 +67,7 @@ static void pool_channel(void *context, int part) {
         for (int w = 0; w < to->dim.w; w++) {
             int y = h * p->stride.h - p->pad.top, x = w * p->stride.w - p->pad.left;
             float result = p->operation == ADD ? pool_sum(p, n, c, y, x) : pool_most(p, n, c, y, x);
-            number_store(view_row(to, n, c, h) + (size_t)w * (size_t)to->size, to->dtype, result);
+            element_store(view_row(to, n, c, h) + (size_t)w * (size_t)to->size, to->dtype, result);
         }
 }
 
@@ -80,17 +80,18 @@ static double pool_cycles(const struct pooling *p) {
     return (double)vectors * p->kernel.h * p->kernel.w;
 }
 
-bool run_pool(struct call *call) {
-    struct pooling p = {
-        .operation = call->operation, .to = call_operand(call, 0), .from = call_operand(call, 1)};
-    uint32_t last = call_value(call, call->operation == ADD ? "scale" : "pad_val")->word;
-    p.kernel = *(const struct pair *)call_value(call, "kernel")->p;
-    p.stride = *(const struct pair *)call_value(call, "stride")->p;
-    p.dilation = *(const struct pair *)call_value(call, "dilation")->p;
-    p.pad = *(const struct padding *)call_value(call, "padding")->p;
-    p.last = number_load((const uint8_t *)&last, p.from->dtype);
-    call->cycles = pool_cycles(&p);
-    if (!call->core->counts_only)
+bool run_pool(struct command *command) {
+    struct pooling p = {.operation = command->operation,
+                        .to = command_operand(command, 0),
+                        .from = command_operand(command, 1)};
+    uint32_t last = command_value(command, command->operation == ADD ? "scale" : "pad_val")->word;
+    p.kernel = *(const struct pair *)command_value(command, "kernel")->p;
+    p.stride = *(const struct pair *)command_value(command, "stride")->p;
+    p.dilation = *(const struct pair *)command_value(command, "dilation")->p;
+    p.pad = *(const struct padding *)command_value(command, "padding")->p;
+    p.last = element_load((const uint8_t *)&last, p.from->dtype);
+    command->cycles = pool_cycles(&p);
+    if (!command->core->counts_only)
         chip_spread(p.from, pool_channel, &p);
     return true;
 }

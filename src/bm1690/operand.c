@@ -1,4 +1,4 @@
-// check.c - the operands of a call: found by the layouts of the table, and checked.
+// operand.c - the operands of a command: found by the layouts of the table, and checked.
 //
 // Besides the rules of the table: local ranges end within their lane, bytes that are read were written since the launch began, and
 // in a parallel region DMA and compute do not touch the same bytes if one of them writes.
@@ -9,16 +9,16 @@ enum { SHAPE_MOST = 65535, STRIDE_MOST = (1 << 18) - 1 };
 
 // Parameters ---------------------------------------------------------------------------------------------------------
 
-static bool check_dims(struct call *call, const struct bm1690_parameter *p, const int32_t *number, int least,
-                       int most) {
+static bool check_dims(struct command *command, const struct bm1690_parameter *p, const int32_t *number,
+                       int least, int most) {
     for (int i = 0; i < 4; i++)
         if (number[i] < least || number[i] > most)
-            return call_refuse(call, p->name, "is {%d,%d,%d,%d}; each is to be within %d to %d", number[0],
-                               number[1], number[2], number[3], least, most);
+            return command_refuse(command, p->name, "is {%d,%d,%d,%d}; each is to be within %d to %d",
+                                  number[0], number[1], number[2], number[3], least, most);
     return true;
 }
 
-static bool check_dtype(struct call *call, const struct bm1690_parameter *p, int64_t dtype) {
+static bool check_dtype(struct command *command, const struct bm1690_parameter *p, int64_t dtype) {
     struct text list = {0};
     bool known = dtype >= 0 && dtype <= BM1690_FP8E4M3 && bm1690_dtype_bytes((enum bm1690_dtype)dtype) > 0;
     if (known && (BM1690_BIT(dtype) & p->dtypes))
@@ -26,38 +26,38 @@ static bool check_dtype(struct call *call, const struct bm1690_parameter *p, int
     for (int i = 0; i <= BM1690_FP8E4M3; i++)
         if (bm1690_dtype_bytes((enum bm1690_dtype)i) > 0 && (BM1690_BIT(i) & p->dtypes))
             text_add(&list, " %s", bm1690_dtype_name((enum bm1690_dtype)i));
-    call_refuse(call, p->name, "is %lld (%s); it is to be one of%s", (long long)dtype,
-                bm1690_dtype_name((enum bm1690_dtype)dtype), list.data ? list.data : "");
+    command_refuse(command, p->name, "is %lld (%s); it is to be one of%s", (long long)dtype,
+                   bm1690_dtype_name((enum bm1690_dtype)dtype), list.data ? list.data : "");
     text_free(&list);
     return false;
 }
 
-static bool check_number(struct call *call, const struct bm1690_parameter *p, int64_t value) {
+static bool check_number(struct command *command, const struct bm1690_parameter *p, int64_t value) {
     return (p->least == 0 && p->most == 0) || (value >= p->least && value <= p->most) ||
-           call_refuse(call, p->name, "is %lld; it is to be within %d to %d", (long long)value, p->least,
-                       p->most);
+           command_refuse(command, p->name, "is %lld; it is to be within %d to %d", (long long)value,
+                          p->least, p->most);
 }
 
-static bool check_parameter(struct call *call, const struct bm1690_parameter *p,
+static bool check_parameter(struct command *command, const struct bm1690_parameter *p,
                             const union bm1690_value *v) {
-    bool is_control = call->command->engine == BM1690_CONTROL;
+    bool is_control = command->row->engine == BM1690_CONTROL;
     switch (p->kind) {
     case BM1690_KIND_SHAPE:
-        return (v->p || call_refuse(call, p->name, "is NULL; it is to be a shape")) &&
-               (is_control || check_dims(call, p, v->p, 1, SHAPE_MOST));
+        return (v->p || command_refuse(command, p->name, "is NULL; it is to be a shape")) &&
+               (is_control || check_dims(command, p, v->p, 1, SHAPE_MOST));
     case BM1690_KIND_DIM4_OUT:
     case BM1690_KIND_PAIR:
     case BM1690_KIND_PADDING:
-    case BM1690_KIND_VARIABLE: return v->p || call_refuse(call, p->name, "is NULL");
-    case BM1690_KIND_DTYPE: return check_dtype(call, p, v->i);
-    default: return check_number(call, p, v->i);
+    case BM1690_KIND_VARIABLE: return v->p || command_refuse(command, p->name, "is NULL");
+    case BM1690_KIND_DTYPE: return check_dtype(command, p, v->i);
+    default: return check_number(command, p, v->i);
     }
 }
 
-bool check_parameters(struct call *call) {
-    const struct bm1690_parameter *p = call->command->parameter;
+bool operand_check_values(struct command *command) {
+    const struct bm1690_parameter *p = command->row->parameter;
     for (int i = 0; i < BM1690_PARAMETERS && p[i].name; i++)
-        if (!check_parameter(call, &p[i], &call->value[i]))
+        if (!check_parameter(command, &p[i], &command->value[i]))
             return false;
     return true;
 }
@@ -68,7 +68,7 @@ static int64_t round_up(int64_t x, int64_t to) {
     return (x + to - 1) / to * to;
 }
 
-void check_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype) {
+void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype) {
     stride[3] = 1;
     stride[2] = dim.w;
     stride[1] = round_up((int64_t)dim.h * dim.w, BM1690_VECTOR_BYTES / bm1690_dtype_bytes(dtype));
@@ -111,108 +111,112 @@ static void find_all(void) {
     lock_give(&found.lock);
 }
 
-static const union bm1690_value *value_of(const struct call *call, int parameter, int place) {
-    int at = found.of[call->command - bm1690_commands][parameter][place];
-    return at < 0 ? NULL : &call->value[at];
+static const union bm1690_value *value_of(const struct command *command, int parameter, int place) {
+    int at = found.of[command->row - bm1690_commands][parameter][place];
+    return at < 0 ? NULL : &command->value[at];
 }
 
-static int64_t number_of(const struct call *call, int parameter, int place) {
-    const union bm1690_value *v = value_of(call, parameter, place);
+static int64_t number_of(const struct command *command, int parameter, int place) {
+    const union bm1690_value *v = value_of(command, parameter, place);
     return v ? v->i : 0;
 }
 
-static enum bm1690_dtype dtype_of(const struct call *call, int parameter, int place,
+static enum bm1690_dtype dtype_of(const struct command *command, int parameter, int place,
                                   enum bm1690_dtype otherwise) {
-    const union bm1690_value *v = value_of(call, parameter, place);
+    const union bm1690_value *v = value_of(command, parameter, place);
     return v ? (enum bm1690_dtype)v->i : otherwise;
 }
 
 // What a window leaves of a tensor.
-static bool pooled_dims(struct call *call, struct dims *dim) {
-    const struct pair *kernel = call_value(call, "kernel")->p, *stride = call_value(call, "stride")->p,
-                      *dilation = call_value(call, "dilation")->p;
-    const struct padding *pad = call_value(call, "padding")->p;
+static bool pooled_dims(struct command *command, struct dims *dim) {
+    const struct pair *kernel = command_value(command, "kernel")->p,
+                      *stride = command_value(command, "stride")->p,
+                      *dilation = command_value(command, "dilation")->p;
+    const struct padding *pad = command_value(command, "padding")->p;
     if (kernel->h < 1 || kernel->w < 1 || kernel->h > SHAPE_MOST || kernel->w > SHAPE_MOST)
-        return call_refuse(call, "kernel", "is {%d,%d}; each is to be within 1 to %d", kernel->h, kernel->w,
-                           SHAPE_MOST);
+        return command_refuse(command, "kernel", "is {%d,%d}; each is to be within 1 to %d", kernel->h,
+                              kernel->w, SHAPE_MOST);
     if (stride->h < 1 || stride->w < 1 || stride->h > 15 || stride->w > 15)
-        return call_refuse(call, "stride", "is {%d,%d}; each is to be within 1 to 15", stride->h, stride->w);
+        return command_refuse(command, "stride", "is {%d,%d}; each is to be within 1 to 15", stride->h,
+                              stride->w);
     if (dilation->h < 1 || dilation->w < 1 || dilation->h > 15 || dilation->w > 15)
-        return call_refuse(call, "dilation", "is {%d,%d}; each is to be within 1 to 15", dilation->h,
-                           dilation->w);
+        return command_refuse(command, "dilation", "is {%d,%d}; each is to be within 1 to 15", dilation->h,
+                              dilation->w);
     if ((pad->top | pad->bottom | pad->left | pad->right) & ~15)
-        return call_refuse(call, "padding", "is {%d,%d,%d,%d}; each is to be within 0 to 15", pad->top,
-                           pad->bottom, pad->left, pad->right);
+        return command_refuse(command, "padding", "is {%d,%d,%d,%d}; each is to be within 0 to 15", pad->top,
+                              pad->bottom, pad->left, pad->right);
     int h = (dim->h + pad->top + pad->bottom - (dilation->h * (kernel->h - 1) + 1)),
         w = (dim->w + pad->left + pad->right - (dilation->w * (kernel->w - 1) + 1));
     if (h < 0 || w < 0)
-        return call_refuse(call, "kernel", "is {%d,%d}, larger than the input of %d x %d with its padding",
-                           kernel->h, kernel->w, dim->h, dim->w);
+        return command_refuse(command, "kernel",
+                              "is {%d,%d}, larger than the input of %d x %d with its padding", kernel->h,
+                              kernel->w, dim->h, dim->w);
     dim->h = h / stride->h + 1;
     dim->w = w / stride->w + 1;
     return true;
 }
 
-static struct dims dims_at(const struct call *call, int parameter) {
-    return *(const struct dims *)value_of(call, parameter, 0)->p;
+static struct dims dims_at(const struct command *command, int parameter) {
+    return *(const struct dims *)value_of(command, parameter, 0)->p;
 }
 
-// Fills dims, dtype and, where the layout says them, strides. *given: strides that the call gave.
-static bool find_layout(struct call *call, int i, struct view *v, const int32_t **given) {
-    enum bm1690_layout layout = call->command->parameter[i].layout;
+// Fills dims, dtype and, where the layout says them, strides. *given: strides that the command gave.
+static bool find_layout(struct command *command, int i, struct view *v, const int32_t **given) {
+    enum bm1690_layout layout = command->row->parameter[i].layout;
     *given = NULL;
     switch (layout) {
     case BM1690_TENSOR:
     case BM1690_SWAPPED:
     case BM1690_EXCHANGED:
     case BM1690_ONE_LANE: {
-        struct dims d = dims_at(call, i);
-        const union bm1690_value *stride = value_of(call, i, 1);
+        struct dims d = dims_at(command, i);
+        const union bm1690_value *stride = value_of(command, i, 1);
         v->dim = layout == BM1690_SWAPPED     ? (struct dims){d.n, d.w, d.h, d.c}
                  : layout == BM1690_EXCHANGED ? (struct dims){d.c, d.n, d.h, d.w}
                  : layout == BM1690_ONE_LANE  ? (struct dims){d.n, 1, d.h, d.w}
                                               : d;
         *given = stride ? stride->p : NULL;
-        v->dtype = dtype_of(call, i, 2, BM1690_FP32);
+        v->dtype = dtype_of(command, i, 2, BM1690_FP32);
         return true;
     }
     case BM1690_MATRIX:
-        v->dim = (struct dims){1, (int)number_of(call, i, 0), 1, (int)number_of(call, i, 1)};
-        v->dtype = dtype_of(call, i, 2, BM1690_FP32);
+        v->dim = (struct dims){1, (int)number_of(command, i, 0), 1, (int)number_of(command, i, 1)};
+        v->dtype = dtype_of(command, i, 2, BM1690_FP32);
         return true;
     case BM1690_SPLIT: {
-        int per = (int)number_of(call, i, 2), columns = (int)number_of(call, i, 1);
-        v->dim = (struct dims){(int)number_of(call, i, 0), (columns + per - 1) / per, 1, per};
-        v->dtype = dtype_of(call, i, 3, BM1690_FP32);
+        int per = (int)number_of(command, i, 2), columns = (int)number_of(command, i, 1);
+        v->dim = (struct dims){(int)number_of(command, i, 0), (columns + per - 1) / per, 1, per};
+        v->dtype = dtype_of(command, i, 3, BM1690_FP32);
         return true;
     }
     case BM1690_LINES:
-        v->dim = (struct dims){1, 1, (int)number_of(call, i, 0), (int)number_of(call, i, 1)};
-        v->dtype = dtype_of(call, i, 3, BM1690_FP32);
+        v->dim = (struct dims){1, 1, (int)number_of(command, i, 0), (int)number_of(command, i, 1)};
+        v->dtype = dtype_of(command, i, 3, BM1690_FP32);
         return true;
     case BM1690_LINE:
-        v->dim = (struct dims){1, 1, 1, (int)number_of(call, i, 0)};
-        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        v->dim = (struct dims){1, 1, 1, (int)number_of(command, i, 0)};
+        v->dtype = dtype_of(command, i, 1, BM1690_FP32);
         return true;
     case BM1690_PACKED_LANES:
     case BM1690_LANES:
-        v->dim = (struct dims){1, (int)number_of(call, i, 0), 1, value_of(call, i, 1) ? (int)number_of(call, i, 1) : 1};
-        v->dtype = dtype_of(call, i, 2, BM1690_INT32);
+        v->dim = (struct dims){1, (int)number_of(command, i, 0), 1,
+                               value_of(command, i, 1) ? (int)number_of(command, i, 1) : 1};
+        v->dtype = dtype_of(command, i, 2, BM1690_INT32);
         return true;
     case BM1690_POOLED:
-        v->dim = dims_at(call, i);
-        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
-        return pooled_dims(call, &v->dim);
+        v->dim = dims_at(command, i);
+        v->dtype = dtype_of(command, i, 1, BM1690_FP32);
+        return pooled_dims(command, &v->dim);
     case BM1690_LINE_ALIGNED:
-        v->dim = dims_at(call, i);
-        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        v->dim = dims_at(command, i);
+        v->dtype = dtype_of(command, i, 1, BM1690_FP32);
         return true;
     case BM1690_COLUMN:
-        v->dim = (struct dims){1, dims_at(call, i).c, 1, 1};
-        v->dtype = dtype_of(call, i, 1, BM1690_FP32);
+        v->dim = (struct dims){1, dims_at(command, i).c, 1, 1};
+        v->dtype = dtype_of(command, i, 1, BM1690_FP32);
         return true;
     case BM1690_COEFFICIENTS:
-        v->dtype = dtype_of(call, i, 0, BM1690_FP32);
+        v->dtype = dtype_of(command, i, 0, BM1690_FP32);
         v->dim = (struct dims){1, BM1690_LANE_COUNT, 1, BM1690_VECTOR_BYTES / bm1690_dtype_bytes(v->dtype)};
         return true;
     default: return true;
@@ -306,22 +310,23 @@ static bool unmark(void *context, int lane, uint32_t begin, uint32_t bytes) {
     return true;
 }
 
-static bool check_written(struct call *call, const struct view *v, const char *name) {
-    struct reading r = {.core = call->core};
-    return call->core->counts_only || !(v->access & BM1690_READ) || each_range(v, is_written, &r) ||
-           call_refuse(call, name, "reads byte 0x%x of lane %d, which no command has written", r.at, r.lane);
+static bool check_written(struct command *command, const struct view *v, const char *name) {
+    struct reading r = {.core = command->core};
+    return command->core->counts_only || !(v->access & BM1690_READ) || each_range(v, is_written, &r) ||
+           command_refuse(command, name, "reads byte 0x%x of lane %d, which no command has written", r.at,
+                          r.lane);
 }
 
-void check_mark_written(struct call *call) {
-    for (int i = 0; i < call->views; i++) {
-        const struct view *v = call_operand(call, i);
+void operand_mark_written(struct command *command) {
+    for (int i = 0; i < command->views; i++) {
+        const struct view *v = command_operand(command, i);
         if (v->is_local && (v->access & BM1690_SCRATCH))
-            each_range(v, unmark, call->core);
+            each_range(v, unmark, command->core);
     }
-    for (int i = 0; i < call->views; i++) {
-        const struct view *v = call_operand(call, i);
+    for (int i = 0; i < command->views; i++) {
+        const struct view *v = command_operand(command, i);
         if (v->is_local && (v->access & BM1690_WRITE))
-            each_range(v, mark, call->core);
+            each_range(v, mark, command->core);
     }
 }
 
@@ -359,24 +364,24 @@ static bool conflicts(const struct touch *a, const struct touch *b) {
            share_bytes(&a->view, &b->view);
 }
 
-static bool check_touch(struct call *call, const struct view *v, const char *name) {
-    struct core *core = call->core;
+static bool check_touch(struct command *command, const struct view *v, const char *name) {
+    struct core *core = command->core;
     struct touch t = {.view = *v,
-                      .command = call->command,
-                      .engine = call->command->engine,
+                      .command = command->row,
+                      .engine = command->row->engine,
                       .begin = v->offset,
                       .end = v->offset + (uint32_t)extent(v)};
     if (!core->is_parallel)
         return true;
     for (int i = 0; i < core->touches; i++)
         if (conflicts(&t, &core->touched[i]))
-            return call_refuse(call, name,
-                               "(bytes 0x%x to 0x%x of the lanes) conflicts with %s in the same parallel "
-                               "region, which %s bytes 0x%x "
-                               "to 0x%x: end the region between them, or give one of them another buffer",
-                               t.begin, t.end, core->touched[i].command->name,
-                               core->touched[i].view.access & BM1690_READ ? "reads" : "writes",
-                               core->touched[i].begin, core->touched[i].end);
+            return command_refuse(command, name,
+                                  "(bytes 0x%x to 0x%x of the lanes) conflicts with %s in the same parallel "
+                                  "region, which %s bytes 0x%x "
+                                  "to 0x%x: end the region between them, or give one of them another buffer",
+                                  t.begin, t.end, core->touched[i].command->name,
+                                  core->touched[i].view.access & BM1690_READ ? "reads" : "writes",
+                                  core->touched[i].begin, core->touched[i].end);
     if (!memory_grow(&core->touched, &core->touch_cap, core->touches + 1, sizeof *core->touched))
         return false;
     core->touched[core->touches++] = t;
@@ -385,18 +390,19 @@ static bool check_touch(struct call *call, const struct view *v, const char *nam
 
 // Operands -------------------------------------------------------------------------------------------------------------
 
-static bool check_strides(struct call *call, const struct bm1690_parameter *p, const int32_t *given) {
+static bool check_strides(struct command *command, const struct bm1690_parameter *p, const int32_t *given) {
     for (int i = 0; i < 4; i++)
         if (given[i] < 0 || given[i] > STRIDE_MOST)
-            return call_refuse(call, p->name,
-                               "has the strides {%d,%d,%d,%d}; in local memory each is to be within 0 to %d",
-                               given[0], given[1], given[2], given[3], STRIDE_MOST);
+            return command_refuse(
+                command, p->name,
+                "has the strides {%d,%d,%d,%d}; in local memory each is to be within 0 to %d", given[0],
+                given[1], given[2], given[3], STRIDE_MOST);
     return true;
 }
 
-// Strides of a layout in local memory: those of the call, or of the layout itself.
+// Strides of a layout in local memory: those of the command, or of the layout itself.
 static void local_strides(struct view *v, enum bm1690_layout layout, const int32_t *given) {
-    check_aligned_strides(v->stride, v->lane, v->dim, v->dtype);
+    operand_aligned_strides(v->stride, v->lane, v->dim, v->dtype);
     int64_t groups = v->stride[0] / v->stride[1];
     if (layout == BM1690_LINE_ALIGNED && v->dim.h > 1) {
         v->stride[2] = round_up(v->dim.w, BM1690_VECTOR_BYTES / v->size);
@@ -411,34 +417,34 @@ static void local_strides(struct view *v, enum bm1690_layout layout, const int32
         v->stride[i] = given[i];
 }
 
-static bool finish_local(struct call *call, struct view *v, const char *name, uint64_t address,
+static bool finish_local(struct command *command, struct view *v, const char *name, uint64_t address,
                          enum bm1690_layout layout, const int32_t *given) {
     bool is_packed = given || layout == BM1690_COLUMN || layout == BM1690_PACKED_LANES;
     int alignment = is_packed ? v->size : BM1690_VECTOR_BYTES;
     v->is_local = true;
     v->lane = (int)(address / BM1690_LANE_BYTES);
     v->offset = (uint32_t)(address % BM1690_LANE_BYTES);
-    v->data = call->core->local + v->offset;
+    v->data = command->core->local + v->offset;
     if (address >= (uint64_t)BM1690_LANE_BYTES * BM1690_LANE_COUNT)
-        return call_refuse(call, name, "is 0x%llx; local memory ends at 0x%x", (unsigned long long)address,
-                           BM1690_LANE_BYTES * BM1690_LANE_COUNT);
+        return command_refuse(command, name, "is 0x%llx; local memory ends at 0x%x",
+                              (unsigned long long)address, BM1690_LANE_BYTES * BM1690_LANE_COUNT);
     if (address % (unsigned)alignment)
-        return call_refuse(call, name, "is 0x%llx; it is to be a multiple of %d bytes%s",
-                           (unsigned long long)address, alignment,
-                           is_packed ? ", the size of its elements" : ", as it has no stride");
+        return command_refuse(command, name, "is 0x%llx; it is to be a multiple of %d bytes%s",
+                              (unsigned long long)address, alignment,
+                              is_packed ? ", the size of its elements" : ", as it has no stride");
     local_strides(v, layout, given);
     int64_t end = v->offset + extent(v);
     if (end > BM1690_LANE_BYTES)
-        return call_refuse(
-            call, name,
+        return command_refuse(
+            command, name,
             "is 0x%llx, a %s tensor {%d,%d,%d,%d} whose end is byte %lld of its lanes; a lane has %d bytes",
             (unsigned long long)address, bm1690_dtype_name(v->dtype), v->dim.n, v->dim.c, v->dim.h, v->dim.w,
             (long long)end, BM1690_LANE_BYTES);
-    return check_written(call, v, name) && check_touch(call, v, name);
+    return check_written(command, v, name) && check_touch(command, v, name);
 }
 
 // line: elements from row to row, 0 for contiguous ones.
-static bool finish_far(struct call *call, struct view *v, const char *name, uint64_t address, int64_t line,
+static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address, int64_t line,
                        const int32_t *given) {
     v->is_local = false;
     v->lane = 0;
@@ -449,83 +455,87 @@ static bool finish_far(struct call *call, struct view *v, const char *name, uint
     for (int k = 0; given && k < 4; k++) {
         v->stride[k] = given[k];
         if (given[k] < 0)
-            return call_refuse(call, name, "has the strides {%d,%d,%d,%d}; none may be negative", given[0],
-                               given[1], given[2], given[3]);
+            return command_refuse(command, name, "has the strides {%d,%d,%d,%d}; none may be negative",
+                                  given[0], given[1], given[2], given[3]);
     }
     if (address % (unsigned)v->size)
-        return call_refuse(call, name,
-                           "is 0x%llx; it is to be a multiple of %d bytes, the size of its elements",
-                           (unsigned long long)address, v->size);
-    v->data = chip_memory(call->core->chip, address, (uint64_t)extent(v));
+        return command_refuse(command, name,
+                              "is 0x%llx; it is to be a multiple of %d bytes, the size of its elements",
+                              (unsigned long long)address, v->size);
+    v->data = chip_memory(command->core->chip, address, (uint64_t)extent(v));
     return v->data ||
-           call_refuse(call, name, "is 0x%llx: its %lld bytes are in no allocation of the device, nor in L2",
-                       (unsigned long long)address, (long long)extent(v));
+           command_refuse(command, name,
+                          "is 0x%llx: its %lld bytes are in no allocation of the device, nor in L2",
+                          (unsigned long long)address, (long long)extent(v));
 }
 
-static bool check_matrix_lane(struct call *call, const struct bm1690_parameter *p, const struct view *v) {
+static bool check_matrix_lane(struct command *command, const struct bm1690_parameter *p,
+                              const struct view *v) {
     return p->layout != BM1690_MATRIX || v->lane == 0 ||
-           call_refuse(call, p->name, "begins in lane %d; operands of a product begin in lane 0", v->lane);
+           command_refuse(command, p->name, "begins in lane %d; operands of a product begin in lane 0",
+                          v->lane);
 }
 
-static bool check_operand(struct call *call, int i) {
-    const struct bm1690_parameter *p = &call->command->parameter[i];
-    struct view *v = &call->view[i];
+static bool check_operand(struct command *command, int i) {
+    const struct bm1690_parameter *p = &command->row->parameter[i];
+    struct view *v = &command->view[i];
     const int32_t *given = NULL;
     v->access = p->access;
-    if (!find_layout(call, i, v, &given))
+    if (!find_layout(command, i, v, &given))
         return false;
     v->size = bm1690_dtype_bytes(v->dtype);
-    if (p->kind == BM1690_KIND_LOCAL ? !((!given || check_strides(call, p, given)) &&
-                                         finish_local(call, v, p->name, call->value[i].u, p->layout, given) &&
-                                         check_matrix_lane(call, p, v))
-                                     : !finish_far(call, v, p->name, call->value[i].u,
-                                                   p->layout == BM1690_LINES ? number_of(call, i, 2) : 0, given))
+    if (p->kind == BM1690_KIND_LOCAL
+            ? !((!given || check_strides(command, p, given)) &&
+                finish_local(command, v, p->name, command->value[i].u, p->layout, given) &&
+                check_matrix_lane(command, p, v))
+            : !finish_far(command, v, p->name, command->value[i].u,
+                           p->layout == BM1690_LINES ? number_of(command, i, 2) : 0, given))
         return false;
-    call->operand[call->views++] = i;
+    command->operand[command->views++] = i;
     return true;
 }
 
 // Lanes compute on their own memory: operands of a TIU command begin in the same one, unless it moves between lanes.
-static bool check_lanes(struct call *call) {
+static bool check_lanes(struct command *command) {
     const struct view *first = NULL;
-    if (call->command->engine != BM1690_TIU || call->operation == ANY_LANE ||
-        call->operation == TRANSPOSE_CW_TIU || call->operation == TRANSPOSE_WC_TIU)
+    if (command->row->engine != BM1690_TIU || command->operation == ANY_LANE ||
+        command->operation == TRANSPOSE_CW_TIU || command->operation == TRANSPOSE_WC_TIU)
         return true;
-    for (int i = 0; i < call->views; i++) {
-        const struct bm1690_parameter *p = &call->command->parameter[call->operand[i]];
-        const struct view *v = call_operand(call, i);
+    for (int i = 0; i < command->views; i++) {
+        const struct bm1690_parameter *p = &command->row->parameter[command->operand[i]];
+        const struct view *v = command_operand(command, i);
         if (p->layout == BM1690_COEFFICIENTS || p->layout == BM1690_SPLIT)
             continue;
         if (first && v->lane != first->lane)
-            return call_refuse(call, p->name,
-                               "begins in lane %d, %s in lane %d; they are to begin in the same", v->lane,
-                               call->command->parameter[call->operand[0]].name, first->lane);
+            return command_refuse(command, p->name,
+                                  "begins in lane %d, %s in lane %d; they are to begin in the same", v->lane,
+                                  command->row->parameter[command->operand[0]].name, first->lane);
         first = first ? first : v;
     }
     return true;
 }
 
-bool check_operands(struct call *call) {
-    const struct bm1690_parameter *p = call->command->parameter;
+bool operand_check_all(struct command *command) {
+    const struct bm1690_parameter *p = command->row->parameter;
     if (!atomic_load_explicit(&found.known, memory_order_acquire))
         find_all();
     for (int i = 0; i < BM1690_PARAMETERS && p[i].name; i++)
-        if (p[i].layout != BM1690_NO_LAYOUT && p[i].layout != BM1690_BY_CALL && !check_operand(call, i))
+        if (p[i].layout != BM1690_NO_LAYOUT && p[i].layout != BM1690_BY_CALL && !check_operand(command, i))
             return false;
-    return check_lanes(call);
+    return check_lanes(command);
 }
 
-bool check_local(struct call *call, struct view *v, const char *name, uint32_t address,
-                 enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access) {
+bool operand_local(struct command *command, struct view *v, const char *name, uint32_t address,
+                   enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access) {
     *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = access};
-    return finish_local(call, v, name, address, layout, NULL);
+    return finish_local(command, v, name, address, layout, NULL);
 }
 
-bool check_either(struct call *call, struct view *v, const char *name, bool is_local, struct dims dim,
-                  const char *stride, enum bm1690_dtype dtype) {
-    const int32_t *given = call_value(call, stride)->p;
-    uint64_t address = call_value(call, name)->u;
+bool operand_either(struct command *command, struct view *v, const char *name, bool is_local, struct dims dim,
+                    const char *stride, enum bm1690_dtype dtype) {
+    const int32_t *given = command_value(command, stride)->p;
+    uint64_t address = command_value(command, name)->u;
     *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = BM1690_READ};
-    return is_local ? finish_local(call, v, name, address, BM1690_TENSOR, given)
-                    : finish_far(call, v, name, address, 0, given);
+    return is_local ? finish_local(command, v, name, address, BM1690_TENSOR, given)
+                    : finish_far(command, v, name, address, 0, given);
 }

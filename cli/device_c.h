@@ -1,0 +1,13 @@
+// device_c.h - `zellige kernel run FILE.c`: device C of a chip, on its emulator.
+
+#ifndef DEVICE_C_H
+#define DEVICE_C_H
+
+#include "cli.h"
+
+// Whether the operand is a file of device C, not of a tile kernel.
+bool cli_is_device_c(const char *path);
+// Runs it with the arguments that the other operands describe. Returns the exit code.
+int cli_run_device_c(const struct invocation *call);
+
+#endif
