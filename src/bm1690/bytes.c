@@ -13,6 +13,7 @@ static const uint8_t *matrix_element(const struct view *v, int row, int column) 
 struct product {
     const struct view *out, *left, *right; // the result is left times right, which is transposed if the flag is set
     bool right_is_transposed, adds;
+    bool is_unsigned; // without signs and zero points, sums beyond the largest signed number are that number
     int depth;
     int64_t left_zero, right_zero; // subtracted
 };
@@ -25,7 +26,8 @@ static void product_row(void *context, int row) {
         for (int k = 0; k < p->depth; k++)
             sum += (element_load_int(matrix_element(p->left, row, k), p->left->dtype) - p->left_zero) *
                    (element_load_int(p->right_is_transposed ? matrix_element(p->right, j, k) : matrix_element(p->right, k, j), p->right->dtype) - p->right_zero);
-        out[j] = (int32_t)(uint32_t)(uint64_t)sum;
+        uint32_t word = (uint32_t)(uint64_t)sum;
+        out[j] = (int32_t)(p->is_unsigned ? MIN_OF(word, (uint32_t)INT32_MAX) : word);
     }
 }
 
@@ -44,6 +46,7 @@ bool run_product_int8(struct command *command) {
                         .depth = command->operation == MM_NN ? right->dim.c : right->dim.w};
     uint32_t zero = command_value(command, "zp_val")->word;
     *(swaps ? &p.left_zero : &p.right_zero) = element_load_int((const uint8_t *)&zero, right->dtype);
+    p.is_unsigned = !element_is_signed(left->dtype) && !p.left_zero && !p.right_zero;
     command->cycles = product_cycles(&p);
     if (left->dtype != right->dtype)
         return command_refuse(command, "right_zp_dtype", "is %s and left_dtype %s; they are to be the same", bm1690_dtype_name(right->dtype),
