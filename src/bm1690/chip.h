@@ -177,6 +177,7 @@ bool operand_check_all(struct command *command);
 bool operand_local(struct command *command, struct view *view, const char *name, uint32_t address,
                    enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
 void operand_mark_written(struct command *command);
+void operand_assume_written(struct core *core, uint64_t address); // from there to the end of the lane
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 
 // model.c: adds a command's cycles to its core.
