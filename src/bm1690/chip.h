@@ -196,6 +196,7 @@ bool operand_local(struct command *command, struct view *view, const char *name,
 bool operand_either(struct command *command, struct view *view, const char *name, bool is_local, struct dims dim,
                     const char *stride, enum bm1690_dtype dtype);
 void operand_mark_written(struct command *command);
+void operand_assume_written(struct core *core, uint64_t address); // from there to the end of the lane
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 
 // model.c: adds a command's cycles to its core.

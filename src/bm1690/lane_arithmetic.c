@@ -27,19 +27,40 @@ static float divide(float a, float b) {
 }
 
 // 2^n times the series of e^r, r being what n logarithms of 2 leave of x; every step is rounded to the dtype.
-static float exponential(float x, enum bm1690_dtype dtype) {
-    static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
-                                   1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
-    int terms = dtype == BM1690_FP32 ? 10 : 7;
+static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
+                               1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
+enum { TERMS_F32 = 10, TERMS_HALF = 7 };
+
+// y 2^n, rounded once: |n| is at most 252, and each of the two factors a normal number.
+static inline float scale_by(float y, float n) {
+    int whole = (int)n, half = whole / 2;
+    return y * float_of_bits((uint32_t)(127 + half) << 23) *
+           float_of_bits((uint32_t)(127 + whole - half) << 23);
+}
+
+static inline float limit(float n) {
+    return n > 252 ? 252 : n > -252 ? n : -252; // of NaN: -252
+}
+
+static void exponential_f32(float *y, const float *x, int count) {
+    for (int i = 0; i < count; i++) {
+        float n = limit(floorf(x[i] * 1.44269504f)), r = x[i] - n * 0.693147181f, sum = factor[TERMS_F32 - 1];
+        for (int k = TERMS_F32 - 2; k >= 0; k--)
+            sum = sum * r + factor[k];
+        float result = scale_by(sum, n);
+        result = n >= 252 ? INFINITY : n <= -252 ? 0 : result;
+        y[i] = result < 0x1p-126f ? 0 : result;
+    }
+}
+
+static float exponential_half(float x, enum bm1690_dtype dtype) {
     float inverse = element_step(dtype, 1.44269504f), ln2 = element_step(dtype, 0.693147181f);
-    if (isnan(x))
-        return 0;
-    float n = floorf(element_step(dtype, x * inverse)),
-          r = element_step(dtype, x - element_step(dtype, n * ln2));
-    float y = element_step(dtype, factor[terms - 1]);
-    for (int i = terms - 2; i >= 0; i--)
+    float n = limit(floorf(element_step(dtype, x * inverse)));
+    float r = element_step(dtype, x - element_step(dtype, n * ln2)),
+          y = element_step(dtype, factor[TERMS_HALF - 1]);
+    for (int i = TERMS_HALF - 2; i >= 0; i--)
         y = element_step(dtype, element_step(dtype, y * r) + element_step(dtype, factor[i]));
-    float result = n > 300 ? INFINITY : n < -300 ? 0 : (float)ldexp(y, (int)n);
+    float result = n >= 252 ? INFINITY : n <= -252 ? 0 : scale_by(y, n);
     return result < (dtype == BM1690_FP16 ? 0x1p-14f : 0x1p-126f) ? 0 : result;
 }
 
@@ -60,7 +81,7 @@ static float apply_float(int operation, float a, float b, enum bm1690_dtype dtyp
     case RSQRT: return rsqrt(a);
     case SQRT: return a * rsqrt(a);
     case RECIPROCAL: return divide(1, a);
-    default: return exponential(a, dtype);
+    default: return exponential_half(a, dtype);
     }
 }
 
@@ -88,6 +109,11 @@ static void float_row(int operation, float *y, const float *a, const float *b, i
         for (int i = 0; i < count; i++)
             y[i] = a[i] * b[i];
         break;
+    case EXP:
+        if (dtype == BM1690_FP32) {
+            exponential_f32(y, a, count);
+            break;
+        } // fall through
     default:
         for (int i = 0; i < count; i++)
             y[i] = apply_float(operation, a[i], b[i], dtype);

@@ -330,6 +330,11 @@ void operand_mark_written(struct command *command) {
     }
 }
 
+void operand_assume_written(struct core *core, uint64_t address) {
+    uint32_t begin = (uint32_t)(address % BM1690_LANE_BYTES);
+    set_bits(lane_bits(core, (int)(address / BM1690_LANE_BYTES)), begin, BM1690_LANE_BYTES - begin, true);
+}
+
 // Parallel regions -----------------------------------------------------------------------------------------------------
 
 static uint64_t lanes_of(const struct view *v) {
