@@ -64,6 +64,7 @@ struct core {
     int touches, touch_cap;
     double region[BM1690_ENGINES]; // cycles since tpu_parallel_start
     double cycles;
+    uint32_t filtered; // elements that the last mask select or nonzero wrote
     struct bm1690_report report;
 };
 
@@ -142,6 +143,21 @@ enum operation {
     QUERY_IS_FLOAT,
     QUERY_LANE,
     QUERY_BANK,
+    QUERY_FILTERED,
+    AND,
+    OR,
+    XOR,
+    NOT,
+    GREATER_EQUAL,
+    LESS_EQUAL,
+    NOT_EQUAL,
+    GATHER,
+    SCATTER,
+    LOCAL_SOURCE,
+    SORT_VALUES,
+    SORT_PLACES,
+    SEQUENCE_BY_LANE,
+    SEQUENCE_BY_ROW,
 };
 
 // chip.c: memory. Returns the bytes at a chip's address, or NULL unless all of them are in one allocation or in L2.
@@ -176,7 +192,11 @@ bool operand_check_all(struct command *command);
 // (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read.
 bool operand_local(struct command *command, struct view *view, const char *name, uint32_t address,
                    enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
+// The same of an address that is local or far by another parameter; `stride` names the parameter with its strides, "" if there is none.
+bool operand_either(struct command *command, struct view *view, const char *name, bool is_local, struct dims dim,
+                    const char *stride, enum bm1690_dtype dtype);
 void operand_mark_written(struct command *command);
+void operand_assume_written(struct core *core, uint64_t address); // from there to the end of the lane
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 
 // model.c: adds a command's cycles to its core.

@@ -51,6 +51,11 @@ enum bm1690_dtypes {
     BM1690_INTS16 = BM1690_BIT(BM1690_INT16) | BM1690_BIT(BM1690_UINT16),
     BM1690_INTS32 = BM1690_BIT(BM1690_INT32) | BM1690_BIT(BM1690_UINT32),
     BM1690_INTS = BM1690_INTS8 | BM1690_INTS16 | BM1690_INTS32,
+    BM1690_SIGNED = BM1690_BIT(BM1690_INT8) | BM1690_BIT(BM1690_INT16) | BM1690_BIT(BM1690_INT32),
+    BM1690_UNSIGNED = BM1690_INTS & ~BM1690_SIGNED,
+    BM1690_INDICES = BM1690_BIT(BM1690_UINT8) | BM1690_BIT(BM1690_UINT16), // of gathers in local memory
+    BM1690_REDUCED = BM1690_FLOATS | BM1690_INTS32,                       // by accumulation in L2
+    BM1690_SORTED = BM1690_ONLY_F32 | BM1690_INTS32,
     BM1690_FP8S = (int)(BM1690_BIT(BM1690_FP8E5M2) | BM1690_BIT(BM1690_FP8E4M3)),
     BM1690_ALL = BM1690_FLOATS | BM1690_INTS | BM1690_FP8S,
 };
@@ -101,7 +106,8 @@ enum bm1690_layout {
     BM1690_SWAPPED, // shape, stride, dtype: the tensor of that shape with channels and columns exchanged
     BM1690_EXCHANGED, // shape, stride, dtype: the same with batch and channels exchanged
     BM1690_POOLED, // shape, dtype: what a window of the parameters kernel, padding, stride and dilation leaves of it
-    BM1690_LANES,        // channels, columns, dtype: {1, channels, 1, columns}, aligned
+    BM1690_LANES,        // channels, columns (""; 1), dtype: {1, channels, 1, columns}, aligned
+    BM1690_PACKED_LANES, // channels: 32-bit numbers {1, channels, 1, 1}, compact
     BM1690_ONE_LANE,     // shape, stride, dtype: the tensor of that shape with one channel
     BM1690_LINE_ALIGNED, // shape, dtype: the tensor with each row rounded up to 64 bytes
     BM1690_COLUMN,       // shape, dtype: one element per channel, compact {1, C, 1, 1}

@@ -134,10 +134,11 @@ static void run_engine(struct command *command) {
     }
 }
 
-// The control program goes on after an error, so its queries are answered.
+// The control program goes on after an error, so its queries are answered, wrong ones too.
 static void run_control(struct command *command) {
-    if (command->core->failed || operand_check_values(command))
-        runs[command->row - bm1690_commands].run(command);
+    if (!command->core->failed)
+        operand_check_values(command);
+    runs[command->row - bm1690_commands].run(command);
 }
 
 union bm1690_value command_issue(int index, const union bm1690_value *value) {

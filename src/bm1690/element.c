@@ -145,6 +145,29 @@ void element_store(uint8_t *to, enum bm1690_dtype dtype, float x) {
     }
 }
 
+void element_result(uint8_t *to, enum bm1690_dtype dtype, float x) {
+    static const uint8_t ones[] = {0xff, 0xff, 0xff, 0xff};
+    int last = bm1690_dtype_bytes(dtype) - 1;
+    if (x == x) {
+        element_store(to, dtype, element_flush(x));
+        return;
+    }
+    memcpy(to, ones, (size_t)last);
+    to[last] = 0x7f;
+}
+
+void element_keep(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype) {
+    int bytes = bm1690_dtype_bytes(dtype);
+    bool is_zero = bytes > 1 && dtype != BM1690_FP16 && element_operand(from, dtype) == 0;
+    uint8_t sign = from[bytes - 1] & 0x80;
+    if (!is_zero) {
+        memmove(to, from, (size_t)bytes);
+        return;
+    }
+    memset(to, 0, (size_t)bytes);
+    to[bytes - 1] = sign;
+}
+
 void element_load_row(float *out, const uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype) {
     int64_t step = stride * bm1690_dtype_bytes(dtype);
     if (dtype == BM1690_FP32 && stride == 1) {

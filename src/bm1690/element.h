@@ -20,6 +20,10 @@ double element_round(double x, int mode);                                   // t
 void element_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, enum bm1690_dtype from_dtype,
                   int mode);
 
+// A comparison of two elements, GREATER to NOT_EQUAL. Floats are equal if their bits are; LESS is what is not GREATER_EQUAL and
+// LESS_EQUAL what is not GREATER, so both hold for a NaN. (integer.c)
+bool element_holds(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b);
+
 // A result in its dtype's precision, as a float.
 static inline float element_step(enum bm1690_dtype dtype, float x) {
     return dtype == BM1690_FP16    ? half_to_float(half_from_float(x))
@@ -32,6 +36,15 @@ static inline float element_flush(float x) {
     uint32_t bits = bits_of_float(x);
     return float_of_bits(bits & 0x7f800000 ? bits : bits & 0x80000000);
 }
+
+// Arithmetic has no subnormal numbers of f32 and bf16: as an operand, and as a result, they are zeros of their sign. A result that is
+// not a number is all ones but the sign.
+static inline float element_operand(const uint8_t *from, enum bm1690_dtype dtype) {
+    return element_flush(element_load(from, dtype));
+}
+void element_result(uint8_t *to, enum bm1690_dtype dtype, float x);
+// A result that is one of the operands: its bits, or a zero for a subnormal number.
+void element_keep(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype);
 
 // Rows: `count` elements, `stride` elements apart.
 void element_load_row(float *out, const uint8_t *row, int64_t stride, int count, enum bm1690_dtype dtype);

@@ -27,25 +27,46 @@ static float divide(float a, float b) {
 }
 
 // 2^n times the series of e^r, r being what n logarithms of 2 leave of x; every step is rounded to the dtype.
-static float exponential(float x, enum bm1690_dtype dtype) {
-    static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
-                                   1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
-    int terms = dtype == BM1690_FP32 ? 10 : 7;
+static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
+                               1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
+enum { TERMS_F32 = 10, TERMS_HALF = 7 };
+
+// y 2^n, rounded once: |n| is at most 252, and each of the two factors a normal number.
+static inline float scale_by(float y, float n) {
+    int whole = (int)n, half = whole / 2;
+    return y * float_of_bits((uint32_t)(127 + half) << 23) *
+           float_of_bits((uint32_t)(127 + whole - half) << 23);
+}
+
+static inline float limit(float n) {
+    return n > 252 ? 252 : n > -252 ? n : -252; // of NaN: -252
+}
+
+static void exponential_f32(float *y, const float *x, int count) {
+    for (int i = 0; i < count; i++) {
+        float n = limit(floorf(x[i] * 1.44269504f)), r = x[i] - n * 0.693147181f, sum = factor[TERMS_F32 - 1];
+        for (int k = TERMS_F32 - 2; k >= 0; k--)
+            sum = sum * r + factor[k];
+        float result = scale_by(sum, n);
+        result = n >= 252 ? INFINITY : n <= -252 ? 0 : result;
+        y[i] = result < 0x1p-126f ? 0 : result;
+    }
+}
+
+static float exponential_half(float x, enum bm1690_dtype dtype) {
     float inverse = element_step(dtype, 1.44269504f), ln2 = element_step(dtype, 0.693147181f);
-    if (isnan(x))
-        return 0;
-    float n = floorf(element_step(dtype, x * inverse)),
-          r = element_step(dtype, x - element_step(dtype, n * ln2));
-    float y = element_step(dtype, factor[terms - 1]);
-    for (int i = terms - 2; i >= 0; i--)
+    float n = limit(floorf(element_step(dtype, x * inverse)));
+    float r = element_step(dtype, x - element_step(dtype, n * ln2)),
+          y = element_step(dtype, factor[TERMS_HALF - 1]);
+    for (int i = TERMS_HALF - 2; i >= 0; i--)
         y = element_step(dtype, element_step(dtype, y * r) + element_step(dtype, factor[i]));
-    float result = n > 300 ? INFINITY : n < -300 ? 0 : (float)ldexp(y, (int)n);
+    float result = n >= 252 ? INFINITY : n <= -252 ? 0 : scale_by(y, n);
     return result < (dtype == BM1690_FP16 ? 0x1p-14f : 0x1p-126f) ? 0 : result;
 }
 
 // Arithmetic -------------------------------------------------------------------------------------------------------------
 
-static float apply_float(int operation, float a, float b, int mode, enum bm1690_dtype dtype) {
+static float apply_float(int operation, float a, float b, enum bm1690_dtype dtype) {
     switch (operation) {
     case ADD: return a + b;
     case SUB: return a - b;
@@ -53,20 +74,14 @@ static float apply_float(int operation, float a, float b, int mode, enum bm1690_
     case DIV: return divide(a, b);
     case REVERSED_SUB: return b - a;
     case REVERSED_DIV: return divide(b, a);
-    case MAX: return a > b ? a : b;
-    case MIN: return a >= b ? b : a;
     case DIFF_ABS: return fabsf(a - b);
-    case ABS: return fabsf(a);
-    case NEG: return isnan(a) ? float_of_bits(0x7fffffff) : 0 - a;
+    case NEG: return 0 - a;
     case SQUARE: return a * a;
     case RELU: return a > 0 ? a : 0;
-    case FLOOR: return floorf(a);
-    case CEIL: return ceilf(a);
-    case ROUND: return (float)element_round(a, mode);
     case RSQRT: return rsqrt(a);
     case SQRT: return a * rsqrt(a);
     case RECIPROCAL: return divide(1, a);
-    default: return exponential(a, dtype);
+    default: return exponential_half(a, dtype);
     }
 }
 
@@ -80,8 +95,7 @@ static int64_t apply_int(int operation, int64_t a, int64_t b) {
 }
 
 // Loops that the compiler makes vectors of; the rest goes one by one.
-static void float_row(int operation, float *y, const float *a, const float *b, int count, int mode,
-                      enum bm1690_dtype dtype) {
+static void float_row(int operation, float *y, const float *a, const float *b, int count, enum bm1690_dtype dtype) {
     switch (operation) {
     case ADD:
         for (int i = 0; i < count; i++)
@@ -95,9 +109,14 @@ static void float_row(int operation, float *y, const float *a, const float *b, i
         for (int i = 0; i < count; i++)
             y[i] = a[i] * b[i];
         break;
+    case EXP:
+        if (dtype == BM1690_FP32) {
+            exponential_f32(y, a, count);
+            break;
+        } // fall through
     default:
         for (int i = 0; i < count; i++)
-            y[i] = apply_float(operation, a[i], b[i], mode, dtype);
+            y[i] = apply_float(operation, a[i], b[i], dtype);
     }
 }
 
@@ -112,23 +131,55 @@ struct elementwise {
     uint8_t scalar[4];
 };
 
-static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b,
-                       int count) {
+static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
     float x[CHUNK], z[CHUNK], r[CHUNK];
-    bool flushes = e->y->dtype == BM1690_FP32;
     element_load_row(x, a, e->a->stride[3], count, e->a->dtype);
     if (b)
         element_load_row(z, b, e->b->stride[3], count, e->b->dtype);
     else
         element_load_row(z, e->scalar, 0, count, e->a->dtype);
-    if (flushes) {
-        flush_row(x, count);
-        flush_row(z, count);
-    }
-    float_row(e->operation, r, x, z, count, e->mode, e->y->dtype);
-    if (flushes)
-        flush_row(r, count);
+    flush_row(x, count);
+    flush_row(z, count);
+    float_row(e->operation, r, x, z, count, e->y->dtype);
+    flush_row(r, count);
     element_store_row(y, e->y->stride[3], count, e->y->dtype, r);
+    for (int i = 0; i < count; i++)
+        if (isnan(r[i]))
+            element_result(y + i * e->y->stride[3] * e->y->size, e->y->dtype, r[i]);
+}
+
+// Whole numbers: subnormal ones count as what they are, and what is no number stays as it is.
+static void round_element(uint8_t *y, const uint8_t *a, enum bm1690_dtype dtype, int mode) {
+    float x = element_load(a, dtype);
+    if (isnan(x))
+        memmove(y, a, (size_t)bm1690_dtype_bytes(dtype));
+    else
+        element_store(y, dtype, (float)element_round(x, mode));
+}
+
+// Results that have an operand's bits.
+static void keep_element(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b) {
+    enum bm1690_dtype dtype = e->y->dtype;
+    switch (e->operation) {
+    case MAX: element_keep(y, element_operand(a, dtype) > element_operand(b, dtype) ? a : b, dtype); break;
+    case MIN: element_keep(y, element_operand(a, dtype) >= element_operand(b, dtype) ? b : a, dtype); break;
+    case FLOOR: round_element(y, a, dtype, ROUND_DOWN); break;
+    case CEIL: round_element(y, a, dtype, ROUND_UP); break;
+    case ROUND: round_element(y, a, dtype, e->mode); break;
+    default:
+        element_keep(y, a, dtype);
+        y[e->y->size - 1] &= 0x7f;
+    }
+}
+
+static bool keeps_bits(int operation) {
+    return operation == MAX || operation == MIN || operation == FLOOR || operation == CEIL || operation == ROUND || operation == ABS;
+}
+
+static void run_kept(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
+    for (int i = 0; i < count; i++)
+        keep_element(e, y + i * e->y->stride[3] * e->y->size, a + i * e->a->stride[3] * e->a->size,
+                     b ? b + i * e->b->stride[3] * e->b->size : e->scalar);
 }
 
 static void run_ints(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
@@ -152,7 +203,7 @@ static void run_channel(void *context, int part) {
             uint8_t *to = y + w * e->y->stride[3] * e->y->size;
             const uint8_t *from = a + w * e->a->stride[3] * e->a->size,
                           *other = b ? b + w * e->b->stride[3] * e->b->size : NULL;
-            (is_float ? run_floats : run_ints)(e, to, from, other, count);
+            (!is_float ? run_ints : keeps_bits(e->operation) ? run_kept : run_floats)(e, to, from, other, count);
         }
     }
 }
@@ -198,17 +249,6 @@ bool run_cast(struct command *command) {
 
 // Selects ----------------------------------------------------------------------------------------------------------------
 
-// Floats are equal if their bits are, and less unless they are equal or not less: a NaN is less than any number.
-static bool compare(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b) {
-    bool same = !memcmp(a, b, (size_t)bm1690_dtype_bytes(dtype));
-    if (element_is_float(dtype)) {
-        float x = element_load(a, dtype), y = element_load(b, dtype);
-        return operation == GREATER ? x > y : operation == LESS ? !(x >= y || same) : same;
-    }
-    int64_t x = element_load_int(a, dtype), y = element_load_int(b, dtype);
-    return operation == GREATER ? x > y : operation == LESS ? x < y : x == y;
-}
-
 // A variable's element: of its tensor, or the scalar.
 static const uint8_t *element(const struct view *v, const struct variable *variable, int n, int c, int h,
                               int w) {
@@ -236,7 +276,7 @@ bool run_select(struct command *command) {
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
                     bool holds =
-                        compare(command->operation, compared, element(&source[0], variable[0], n, c, h, w),
+                        element_holds(command->operation, compared, element(&source[0], variable[0], n, c, h, w),
                                 element(&source[1], variable[1], n, c, h, w));
                     int from = holds ? 2 : 3;
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,

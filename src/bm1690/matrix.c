@@ -1,8 +1,8 @@
 // matrix.c - products of matrices, with the reference model's sums.
 //
-// In 16 bits, depth is taken in blocks of 32. Products are exact; a block's are truncated to multiples of 2^(e - 24), e being
+// In 16 bits, depth is taken in blocks of 32, in 8 bits of 64. Products are exact; a block's are truncated to multiples of 2^(e - 24), e being
 // the exponent of the largest of them, added exactly, rounded to f32, and added to the accumulator in f32. A truncated product
-// is an integer of 25 bits in units of 2^(e - 24), so that 32 of them add up in 32 bits: two passes of the loop over a
+// is an integer of 25 bits in units of 2^(e - 24), so that 64 of them add up in 32 bits: two passes of the loop over a
 // block, one for the largest, one for the sum, both over many columns at once. In f32, even and odd depths have an
 // accumulator each.
 
@@ -12,10 +12,11 @@
 
 run_function run_product, run_product_f32;
 
-enum { BLOCK = 32, COLUMNS = 64, ROWS = 8 }; // of depth; columns at a time; rows of a task
+enum { COLUMNS = 64, ROWS = 8 }; // columns at a time; rows of a task
 
 struct product {
     int rows, depth, columns; // of the result: rows x columns
+    int block;                // of depth
     float *left, *right;      // rows x depth; depth x columns, padded to padded columns
     int padded;
     const struct view *out;
@@ -93,9 +94,9 @@ static void product_tile(const struct product *p, int row, int column) {
     uint8_t *out = view_row(p->out, 0, row, 0) + (size_t)column * (size_t)p->out->size;
     if (p->adds)
         element_load_row(sum, out, 1, count, p->out->dtype);
-    for (int k = 0; k < p->depth; k += BLOCK)
+    for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
-                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(BLOCK, p->depth - k));
+                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(p->block, p->depth - k));
     for (int j = 0; p->bias && j < count; j++)
         sum[j] += p->bias[column + j];
     for (int j = 0; p->clips && j < count; j++)
@@ -125,7 +126,7 @@ static void load_matrix(float *to, int64_t step, const struct view *v, bool is_t
 }
 
 static bool check_output(struct command *command, const struct view *out, const struct view *in) {
-    return out->dtype == BM1690_FP32 || out->dtype == in->dtype ||
+    return out->dtype == BM1690_FP32 || out->dtype == in->dtype || in->size == 1 ||
            command_refuse(command, "output_dtype", "is %s; of products of %s it is to be FP32 or %s",
                           bm1690_dtype_name(out->dtype), bm1690_dtype_name(in->dtype),
                           bm1690_dtype_name(in->dtype));
@@ -168,14 +169,20 @@ bool run_product(struct command *command) {
     bool is_turned =
         command->operation == MM_TT; // the result of both transposes has the right operand's rows as its rows
     struct product p = {.out = out,
+                        .block = left->size == 1 ? 64 : 32,
                         .rows = out->dim.c,
                         .columns = out->dim.w,
                         .depth = command->operation == MM_NN ? right->dim.c : right->dim.w};
     if (!check_output(command, out, left))
         return false;
     p.adds = command_value(command, "result_add")->i;
+    if (left->size == 1 && p.adds && out->dtype != BM1690_FP32)
+        return command_refuse(command, "result_add", "is true and output_dtype %s; products of FP8 are added to FP32 alone",
+                              bm1690_dtype_name(out->dtype));
+    if (command_value(command, "do_rescale")->i)
+        return command_refuse(command, "do_rescale", "is true; the emulator has no scales of products: multiply apart");
     p.clips = command_value(command, "do_relu")->i;
-    command->cycles = product_cycles(&p, BLOCK);
+    command->cycles = product_cycles(&p, p.block);
     if (p.adds && !operand_local(command, &(struct view){0}, "output_addr", (uint32_t)command->value[0].u,
                                  BM1690_TENSOR, out->dim, out->dtype, BM1690_READ))
         return false;
@@ -203,29 +210,72 @@ bool run_product(struct command *command) {
 
 // f32 --------------------------------------------------------------------------------------------------------------------
 
-static float *split_element(const struct view *v, int row, int column) {
-    return (float *)(void *)view_row(v, row, column / v->dim.w, 0) + column % v->dim.w;
+// rows x columns of a view {rows, channels, 1, columns of a channel}, one after the other.
+static float *load_split(const struct view *v, int columns) {
+    float *to = memory_alloc(sizeof *to * (size_t)v->dim.n * (size_t)columns);
+    for (int row = 0; to && row < v->dim.n; row++)
+        for (int c = 0; c < v->dim.c; c++)
+            element_load_row(to + (size_t)row * (size_t)columns + (size_t)c * (size_t)v->dim.w,
+                             view_row(v, row, c, 0), 1, MIN_OF(v->dim.w, columns - c * v->dim.w), v->dtype);
+    return to;
 }
 
+struct product_f32 {
+    int rows, depth, columns;
+    bool adds;
+    const struct view *out;
+    float *left, *right, *sums; // sums: rows of even and of odd depths
+};
+
+static void add_product(float *restrict sum, float a, const float *restrict b, int count) {
+    for (int j = 0; j < count; j++)
+        sum[j] = element_flush(sum[j] + element_flush(a * b[j]));
+}
+
+static void product_row_f32(void *context, int row) {
+    const struct product_f32 *p = context;
+    float *even = p->sums + (size_t)row * 2 * (size_t)p->columns, *odd = even + p->columns;
+    const struct view *out = p->out;
+    for (int c = 0; p->adds && c < out->dim.c; c++)
+        element_load_row(odd + (size_t)c * (size_t)out->dim.w, view_row(out, row, c, 0), 1,
+                         MIN_OF(out->dim.w, p->columns - c * out->dim.w), out->dtype);
+    for (int k = 0; k < p->depth; k++)
+        add_product(k & 1 ? odd : even, p->left[(size_t)row * (size_t)p->depth + (size_t)k],
+                    p->right + (size_t)k * (size_t)p->columns, p->columns);
+    for (int j = 0; j < p->columns; j++)
+        even[j] = element_flush(even[j] + odd[j]);
+    for (int c = 0; c < out->dim.c; c++)
+        element_store_row(view_row(out, row, c, 0), 1, MIN_OF(out->dim.w, p->columns - c * out->dim.w),
+                          out->dtype, even + (size_t)c * (size_t)out->dim.w);
+}
+
+static bool compute_f32(struct product_f32 *p, const struct view *left, const struct view *right) {
+    p->left = load_split(left, p->depth);
+    p->right = load_split(right, p->columns);
+    p->sums = memory_zero(sizeof *p->sums * 2 * (size_t)p->rows * (size_t)p->columns);
+    bool done = p->left && p->right && p->sums;
+    if (done)
+        pool_run(p->rows, product_row_f32, p);
+    memory_free(p->left);
+    memory_free(p->right);
+    memory_free(p->sums);
+    return done;
+}
+
+// Lanes have columns: 64 bytes of a row per cycle and depth.
 bool run_product_f32(struct command *command) {
-    const struct view *out = command_operand(command, 0), *left = command_operand(command, 1),
-                      *right = command_operand(command, 2);
-    int rows = (int)command_value(command, "left_rows")->i,
-        depth = (int)command_value(command, "left_cols")->i,
-        columns = (int)command_value(command, "right_cols")->i;
-    bool adds = command_value(command, "result_add")->i;
-    command->cycles = (double)rows * depth * ((out->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT) *
-                      ((out->dim.w * 4 + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES);
+    const struct view *out = command_operand(command, 0);
+    struct product_f32 p = {.rows = (int)command_value(command, "left_rows")->i,
+                            .depth = (int)command_value(command, "left_cols")->i,
+                            .columns = (int)command_value(command, "right_cols")->i,
+                            .adds = command_value(command, "result_add")->i,
+                            .out = out};
+    int64_t groups = (out->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT,
+            vectors = (out->dim.w * out->size + BM1690_VECTOR_BYTES - 1) / BM1690_VECTOR_BYTES;
+    command->cycles = (double)p.rows * p.depth * (double)(groups * vectors);
     if (command_value(command, "has_bias")->i)
         return command_refuse(command, "has_bias",
                               "is true; the emulator has no bias of f32 products: add it apart");
-    for (int i = 0; !command->core->counts_only && i < rows; i++)
-        for (int j = 0; j < columns; j++) {
-            float sum[2] = {0, adds ? *split_element(out, i, j) : 0};
-            for (int k = 0; k < depth; k++)
-                sum[k & 1] = element_flush(
-                    sum[k & 1] + element_flush(*split_element(left, i, k) * *split_element(right, k, j)));
-            *split_element(out, i, j) = element_flush(sum[0] + sum[1]);
-        }
-    return true;
+    return command->core->counts_only ||
+           compute_f32(&p, command_operand(command, 1), command_operand(command, 2));
 }

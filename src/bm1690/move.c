@@ -136,13 +136,17 @@ bool run_matrix_copy(struct command *command) {
     return true;
 }
 
+// Counts along columns, the same in each lane; along lanes; or along both, lane by lane.
 bool run_sequence(struct command *command) {
     const struct view *to = command_operand(command, 0);
     int64_t start = command_value(command, "start")->i, step = command_value(command, "step")->i;
     for (int c = 0; !command->core->counts_only && c < to->dim.c; c++)
-        for (int w = 0; w < to->dim.w; w++)
-            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype,
-                              start + w * step);
+        for (int w = 0; w < to->dim.w; w++) {
+            int64_t place = command->operation == SEQUENCE_BY_LANE  ? c
+                            : command->operation == SEQUENCE_BY_ROW ? (int64_t)c * to->dim.w + w
+                                                                    : w;
+            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
+        }
     return true;
 }
 

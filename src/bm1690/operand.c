@@ -197,8 +197,10 @@ static bool find_layout(struct command *command, int i, struct view *v, const in
         v->dim = (struct dims){1, 1, 1, (int)number_of(command, i, 0)};
         v->dtype = dtype_of(command, i, 1, BM1690_FP32);
         return true;
+    case BM1690_PACKED_LANES:
     case BM1690_LANES:
-        v->dim = (struct dims){1, (int)number_of(command, i, 0), 1, (int)number_of(command, i, 1)};
+        v->dim = (struct dims){1, (int)number_of(command, i, 0), 1,
+                               value_of(command, i, 1) ? (int)number_of(command, i, 1) : 1};
         v->dtype = dtype_of(command, i, 2, BM1690_INT32);
         return true;
     case BM1690_POOLED:
@@ -328,6 +330,11 @@ void operand_mark_written(struct command *command) {
     }
 }
 
+void operand_assume_written(struct core *core, uint64_t address) {
+    uint32_t begin = (uint32_t)(address % BM1690_LANE_BYTES);
+    set_bits(lane_bits(core, (int)(address / BM1690_LANE_BYTES)), begin, BM1690_LANE_BYTES - begin, true);
+}
+
 // Parallel regions -----------------------------------------------------------------------------------------------------
 
 static uint64_t lanes_of(const struct view *v) {
@@ -407,7 +414,7 @@ static void local_strides(struct view *v, enum bm1690_layout layout, const int32
         v->stride[1] = v->dim.h * v->stride[2];
         v->stride[0] = groups * v->stride[1];
     }
-    if (layout == BM1690_COLUMN) {
+    if (layout == BM1690_COLUMN || layout == BM1690_PACKED_LANES) {
         v->stride[1] = (int64_t)v->dim.h * v->dim.w;
         v->stride[0] = groups * v->stride[1];
     }
@@ -417,7 +424,7 @@ static void local_strides(struct view *v, enum bm1690_layout layout, const int32
 
 static bool finish_local(struct command *command, struct view *v, const char *name, uint64_t address,
                          enum bm1690_layout layout, const int32_t *given) {
-    bool is_packed = given || layout == BM1690_COLUMN;
+    bool is_packed = given || layout == BM1690_COLUMN || layout == BM1690_PACKED_LANES;
     int alignment = is_packed ? v->size : BM1690_VECTOR_BYTES;
     v->is_local = true;
     v->lane = (int)(address / BM1690_LANE_BYTES);
@@ -441,15 +448,15 @@ static bool finish_local(struct command *command, struct view *v, const char *na
     return check_written(command, v, name) && check_touch(command, v, name);
 }
 
-static bool finish_far(struct command *command, struct view *v, int i, uint64_t address,
+// line: elements from row to row, 0 for contiguous ones.
+static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address, int64_t line,
                        const int32_t *given) {
-    const char *name = command->row->parameter[i].name;
     v->is_local = false;
     v->lane = 0;
     v->offset = 0;
     contiguous_strides(v->stride, v->dim);
-    if (command->row->parameter[i].layout == BM1690_LINES)
-        v->stride[2] = number_of(command, i, 2);
+    if (line)
+        v->stride[2] = line;
     for (int k = 0; given && k < 4; k++) {
         v->stride[k] = given[k];
         if (given[k] < 0)
@@ -486,7 +493,8 @@ static bool check_operand(struct command *command, int i) {
             ? !((!given || check_strides(command, p, given)) &&
                 finish_local(command, v, p->name, command->value[i].u, p->layout, given) &&
                 check_matrix_lane(command, p, v))
-            : !finish_far(command, v, i, command->value[i].u, given))
+            : !finish_far(command, v, p->name, command->value[i].u,
+                           p->layout == BM1690_LINES ? number_of(command, i, 2) : 0, given))
         return false;
     command->operand[command->views++] = i;
     return true;
@@ -526,4 +534,13 @@ bool operand_local(struct command *command, struct view *v, const char *name, ui
                    enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access) {
     *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = access};
     return finish_local(command, v, name, address, layout, NULL);
+}
+
+bool operand_either(struct command *command, struct view *v, const char *name, bool is_local, struct dims dim,
+                    const char *stride, enum bm1690_dtype dtype) {
+    const int32_t *given = command_value(command, stride)->p;
+    uint64_t address = command_value(command, name)->u;
+    *v = (struct view){.dim = dim, .dtype = dtype, .size = bm1690_dtype_bytes(dtype), .access = BM1690_READ};
+    return is_local ? finish_local(command, v, name, address, BM1690_TENSOR, given)
+                    : finish_far(command, v, name, address, 0, given);
 }

@@ -9,66 +9,83 @@ struct pooling {
     const struct view *to, *from;
     struct pair kernel, stride, dilation;
     struct padding pad;
-    float last; // what stands outside of the tensor, or the scale of sums
+    float last;         // what stands outside of the tensor, or the scale of sums
+    atomic_bool failed; // no memory
 };
 
-static float window_element(const struct pooling *p, int n, int c, int h, int w, bool *is_inside) {
-    *is_inside = h >= 0 && h < p->from->dim.h && w >= 0 && w < p->from->dim.w;
-    return *is_inside
-               ? element_load(view_row(p->from, n, c, h) + (size_t)w * (size_t)p->from->size, p->from->dtype)
-               : p->last;
+// Rows of a channel as floats, with what stands outside of the tensor around them: the windows of a row of outputs are columns that
+// are `stride` apart.
+static void load_channel(const struct pooling *p, int n, int c, float *to, int height, int width) {
+    float outside = p->operation == ADD ? 0 : p->last;
+    for (int i = 0; i < height * width; i++)
+        to[i] = outside;
+    for (int h = 0; h < p->from->dim.h; h++)
+        element_load_row(to + (size_t)(h + p->pad.top) * (size_t)width + p->pad.left,
+                         view_row(p->from, n, c, h), 1, p->from->dim.w, p->from->dtype);
 }
 
-// Elements with an even and an odd place in the window have a sum each, rounded to the dtype at every step.
-struct sums {
-    float sum[2];
-    int place;
-};
-
-static void add_element(struct sums *s, const struct pooling *p, float x) {
-    enum bm1690_dtype dtype = p->to->dtype;
-    float scaled = element_step(dtype, x * p->last);
-    if (dtype == BM1690_FP32)
-        scaled = element_flush(scaled);
-    float *sum = &s->sum[s->place++ & 1];
-    *sum = element_step(dtype, *sum + scaled);
-    if (dtype == BM1690_FP32)
-        *sum = element_flush(*sum);
+static void step_row(enum bm1690_dtype dtype, float *x, int count) {
+    for (int i = 0; i < count; i++)
+        x[i] = dtype == BM1690_FP32 ? element_flush(x[i]) : element_step(dtype, x[i]);
 }
 
-static float pool_sum(const struct pooling *p, int n, int c, int h, int w) {
-    struct sums s = {{0}};
+// Elements with an even and an odd place in the window have a sum each, rounded to the dtype at every step. `x` is the element at the
+// window's place of the first output; `sums` holds both rows of sums.
+static void add_row(const struct pooling *p, float *sums, const float *x, int place, float *scaled) {
+    int count = p->to->dim.w, stride = p->stride.w;
+    float *sum = sums + (size_t)(place & 1) * (size_t)count, scale = p->last;
+    for (int i = 0; i < count; i++)
+        scaled[i] = x[i * stride] * scale;
+    step_row(p->to->dtype, scaled, count);
+    for (int i = 0; i < count; i++)
+        sum[i] += scaled[i];
+    step_row(p->to->dtype, sum, count);
+}
+
+static void most_row(const struct pooling *p, float *most, const float *x, int place) {
+    int count = p->to->dim.w, stride = p->stride.w;
+    bool is_max = p->operation == MAX;
+    for (int i = 0; i < count; i++) {
+        float a = x[i * stride], b = most[i];
+        most[i] = place == 0 || (is_max ? a > b : a < b) ? a : b;
+    }
+}
+
+// A row of outputs: place by place of the window, all outputs at once.
+static void pool_row(const struct pooling *p, int h, const float *channel, int width, float *work) {
+    int count = p->to->dim.w, place = 0;
+    float *sums = work, *scaled = work + 2 * (size_t)count;
+    memset(sums, 0, sizeof *sums * 2 * (size_t)count);
     for (int i = 0; i < p->kernel.h; i++)
-        for (int j = 0; j < p->kernel.w; j++) {
-            bool is_inside;
-            float x = window_element(p, n, c, h + i * p->dilation.h, w + j * p->dilation.w, &is_inside);
-            add_element(&s, p, is_inside ? x : 0);
+        for (int j = 0; j < p->kernel.w; j++, place++) {
+            const float *x =
+                channel + (size_t)(h * p->stride.h + i * p->dilation.h) * (size_t)width + j * p->dilation.w;
+            if (p->operation == ADD)
+                add_row(p, sums, x, place, scaled);
+            else
+                most_row(p, sums, x, place);
         }
-    return s.sum[0] + s.sum[1];
-}
-
-static float pool_most(const struct pooling *p, int n, int c, int h, int w) {
-    float most = 0;
-    for (int i = 0; i < p->kernel.h; i++)
-        for (int j = 0; j < p->kernel.w; j++) {
-            bool is_inside;
-            float x = window_element(p, n, c, h + i * p->dilation.h, w + j * p->dilation.w, &is_inside);
-            bool is_first = i == 0 && j == 0;
-            most = is_first || (p->operation == MAX ? x > most : x < most) ? x : most;
-        }
-    return most;
+    for (int i = 0; p->operation == ADD && i < count; i++)
+        sums[i] += sums[count + i];
 }
 
 static void pool_channel(void *context, int part) {
-    const struct pooling *p = context;
-    const struct view *to = p->to;
-    int n = part / to->dim.c, c = part % to->dim.c;
-    for (int h = 0; h < to->dim.h; h++)
-        for (int w = 0; w < to->dim.w; w++) {
-            int y = h * p->stride.h - p->pad.top, x = w * p->stride.w - p->pad.left;
-            float result = p->operation == ADD ? pool_sum(p, n, c, y, x) : pool_most(p, n, c, y, x);
-            element_store(view_row(to, n, c, h) + (size_t)w * (size_t)to->size, to->dtype, result);
-        }
+    struct pooling *p = context;
+    const struct view *to = p->to, *from = p->from;
+    int n = part / to->dim.c, c = part % to->dim.c, height = from->dim.h + p->pad.top + p->pad.bottom,
+        width = from->dim.w + p->pad.left + p->pad.right;
+    float *work = memory_alloc(sizeof *work * ((size_t)height * (size_t)width + 3 * (size_t)to->dim.w));
+    if (!work) {
+        atomic_store(&p->failed, true);
+        return;
+    }
+    float *channel = work + 3 * (size_t)to->dim.w;
+    load_channel(p, n, c, channel, height, width);
+    for (int h = 0; h < to->dim.h; h++) {
+        pool_row(p, h, channel, width, work);
+        element_store_row(view_row(to, n, c, h), 1, to->dim.w, to->dtype, work);
+    }
+    memory_free(work);
 }
 
 // One vector of 64 bytes per cycle for each element of the window.
@@ -93,5 +110,5 @@ bool run_pool(struct command *command) {
     command->cycles = pool_cycles(&p);
     if (!command->core->counts_only)
         chip_spread(p.from, pool_channel, &p);
-    return true;
+    return !atomic_load(&p.failed);
 }

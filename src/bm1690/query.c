@@ -47,6 +47,7 @@ bool run_query(struct command *command) {
     case QUERY_MOST_CORES: *result = BM1690_CORES; break;
     case QUERY_CORES: *result = (uint64_t)core->cores; break;
     case QUERY_CORE: *result = (uint64_t)core->index; break;
+    case QUERY_FILTERED: *result = core->filtered; break;
     case QUERY_IS_LAST: *result = core->index == core->cores - 1; break;
     case QUERY_ONE: *result = 1; break;
     case QUERY_LANE_BYTES: *result = BM1690_LANE_BYTES; break;
@@ -62,11 +63,11 @@ bool run_query(struct command *command) {
 
 bool run_query_dtype(struct command *command) {
     enum bm1690_dtype dtype = (enum bm1690_dtype)command->value[0].i;
-    int bytes = bm1690_dtype_bytes(dtype);
+    int bytes = MAX_OF(bm1690_dtype_bytes(dtype), 1); // programs divide by what they get
     int64_t *result = &command->result.i;
     switch (command->operation) {
-    case QUERY_EUS: *result = bytes ? BM1690_VECTOR_BYTES / bytes : 0; break;
-    case QUERY_INNER: *result = bytes ? BM1690_VECTOR_BYTES / bytes : 0; break;
+    case QUERY_EUS: *result = BM1690_VECTOR_BYTES / bytes; break;
+    case QUERY_INNER: *result = BM1690_VECTOR_BYTES / bytes; break;
     case QUERY_BYTES: *result = bytes; break;
     case QUERY_BITS: *result = bytes * 8; break;
     case QUERY_IS_SIGNED: *result = element_is_float(dtype) || element_is_signed(dtype); break;
@@ -140,6 +141,8 @@ bool run_batch_stride(struct command *command) {
 
 bool run_local_size(struct command *command) {
     const struct dims *shape = command->value[0].p;
+    if (!shape)
+        return false;
     int64_t dtype = command->value[1].i, area = (int64_t)shape->h * shape->w;
     area = command->value[3].i ? round_up(area, elements_of_vector(dtype)) : area;
     command->result.i = shape->n * groups(command->value[2].i, shape->c) * area *
@@ -178,6 +181,8 @@ bool run_local_pointer(struct command *command) {
         command_value(command, "addr")->u + (has_lane ? command->value[0].u * BM1690_LANE_BYTES : 0);
     bool inside = address < (uint64_t)BM1690_LANE_BYTES * BM1690_LANE_COUNT;
     core->report.scalars++;
+    if (inside) // how much it writes there is not known
+        operand_assume_written(core, address);
     command->result.p = inside ? core->local + address : (uint8_t *)nowhere;
     return inside || core->failed ||
            command_refuse(command, "addr", "is 0x%llx; local memory ends at 0x%x",

@@ -14,8 +14,8 @@
 static const char *const headers[] = {"tpu_kernel.h", "ppl_helper.h"};
 
 // Undefined functions are errors of the compiler, which names them; the rest of its warnings is the author's business.
-static const char flags[] =
-    "-w -Werror=implicit-function-declaration -Wl,-Bsymbolic -D__bm1690__ -D__sg2260__ -D__tpub_7_1__";
+static const char flags[] = "-w -Wno-int-conversion -Werror=implicit-function-declaration -Wl,-Bsymbolic "
+                            "-D__bm1690__ -D__sg2260__ -D__tpub_7_1__";
 
 struct source {
     const char *device_c;

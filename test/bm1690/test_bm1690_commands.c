@@ -132,4 +132,7 @@ TEST(commands_reduce_l2) { check_group("reduce_l2"); }
 TEST(commands_sort)      { check_group("sort"); }
 TEST(commands_matrix8)   { check_group("matrix8"); }
 TEST(commands_pool8)     { check_group("pool8"); }
+TEST(commands_function)  { check_group("function"); }
+TEST(commands_matrix16)  { check_group("matrix16"); }
+TEST(commands_pool)      { check_group("pool"); }
 // clang-format on

@@ -130,6 +130,10 @@ TEST(bytes_are_written_before_they_are_read) {
          "tpu_bdc_cpy", "src_addr reads byte 0x8040 of lane 0"},
         {"tpu_bdc_fp_mm(0x4000, 0, 0, 64, 64, 64, DT_FP16, DT_FP16, true);", "tpu_bdc_fp_mm",
          "output_addr reads byte 0x4000"},
+        // The control program's own stores count, from their address on.
+        {"memset(tpu_local_mem_addr(0, 0x4000), 0, 128);\n"
+         "for (int i = 1; i < 64; i++) *(int *)tpu_local_mem_addr(i, 0x4000) = 0;",
+         NULL, NULL},
         // A function leaves nothing of use in its work areas.
         {"tpu_bdc_load_fp_exp_coeff(0x10000, DT_FP16);\n"
          "tpu_bdc_fp_exp(0x4000, 0, 0x8000, 0xc000, 0x10000, &shape, DT_FP16);\n"
@@ -248,5 +252,43 @@ TEST(cores_wait_for_each_other) {
                 bm1690_launch(t.chip, t.module, "fail", arguments, sizeof arguments, &all, NULL));
     CHECK_HAS(test_last_error(), "core 2");
     CHECK_ERROR(ZL_ERROR_VALUE, bm1690_launch(t.chip, t.module, "nothing", NULL, 0, &all, NULL));
+    on_chip_close(&t);
+}
+
+// What generated programs of other tools look like: descriptors with NULL for strides, a function called main, helpers of their own.
+TEST(programs_of_other_tools) {
+    static const char text[] =
+        "#include \"ppl_helper.h\"\n"
+        "static data_type_t __ppl_get_dtype(int type) { return DT_FP32; }\n"
+        "typedef struct { dim4 shape, stride; global_addr_t addr; bool default_stride; } __ppl_tensor_info;\n"
+        "void main(global_addr_t y, global_addr_t x) {\n"
+        "    __ppl_tensor_info a = {.shape = {1, 4, 1, 4}, .stride = NULL, .addr = 64, .default_stride = "
+        "true};\n"
+        "    scalar_t least = {.f16 = FP_NEG_MAX(DT_FP16)};\n"
+        "    tpu_gdma_cpy_S2L(a.addr, x, &a.shape, a.default_stride ? NULL : &a.stride, NULL, DT_FP32);\n"
+        "    tpu_parallel_start();\n"
+        "    tpu_bdc_fp_mul_C(a.addr, a.addr, (scalar_t){.f32 = 2}, &a.shape, NULL, NULL, "
+        "__ppl_get_dtype(0));\n"
+        "    tpu_poll_with_check_parallel();\n"
+        "    tpu_parallel_end();\n"
+        "    tpu_gdma_cpy_L2S(y, a.addr, &a.shape, NULL, NULL, DT_FP32);\n"
+        "}\n"
+        "static int main_kernel(const void *arguments) {\n"
+        "    const global_addr_t *a = arguments;\n"
+        "    main(a[0], a[1]);\n"
+        "    return 64 / tpu_eu_num(77);\n"
+        "}\n"
+        "TPUKERNEL_FUNC_REGISTER(main_kernel)\n";
+    struct on_chip t;
+    float x[16], y[16] = {0};
+    REQUIRE(on_chip_open(&t, text));
+    for (int i = 0; i < 16; i++)
+        x[i] = (float)i;
+    uint64_t arguments[2] = {on_chip_put(&t, NULL, sizeof y), on_chip_put(&t, x, sizeof x)};
+    CHECK_ERROR(ZL_ERROR_DEVICE,
+                bm1690_launch(t.chip, t.module, "main_kernel", arguments, sizeof arguments, NULL, NULL));
+    CHECK_HAS(test_last_error(), "tpu_eu_num: dtype is 77");
+    CHECK(bm1690_read(t.chip, arguments[0], y, sizeof y));
+    CHECK_EQ_F64(y[5], 10);
     on_chip_close(&t);
 }

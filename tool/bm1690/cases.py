@@ -324,7 +324,7 @@ def move(g):
             z = c.room((1, num, 1, 1), "i32", layout)
             c.call(f"tpu_bdc_arithmetic_sequence_{op}", z, start, step, num)
             c.store(z)
-        num = int(g.pick(5, 20))
+        num, start = int(g.pick(5, 20)), start % 1000
         c = g.case(f"arithmetic_sequence_general {start} {step} {num}")
         z, work = c.room((1, lanes, 1, num), "i32"), c.room((1, LANES, 1, 16), "i32")
         c.call("tpu_bdc_arithmetic_sequence_general", z, work, lanes, start, step, num)
@@ -460,6 +460,58 @@ def matrix8(g):
                     c.store(z)
 
 
+def function(g):
+    """Functions that are series or steps of Newton's method, of any number."""
+    for dtype in FLOATS:
+        for op in ("div", "rsqrt", "sqrt", "reciprocal", "exp"):
+            shape = g.shape(160)
+            c = g.case(f"fp_{op} {dtype}")
+            x, y = c.drawn(shape, dtype), c.drawn(shape, dtype) if op == "div" else None
+            z = c.room(shape, dtype)
+            if op == "div":
+                c.call("tpu_bdc_fp_div", z, x, y, dims(shape), None, None, None, code(dtype))
+            elif op == "reciprocal":
+                c.call("tpu_bdc_fp_reciprocal", z, x, dims(shape), None, None, code(dtype))
+            elif op == "exp":
+                work, more, constants = c.room(shape, dtype), c.room(shape, dtype), c.room((1, LANES, 1, 32), dtype)
+                c.call("tpu_bdc_load_fp_exp_coeff", constants, code(dtype))
+                c.call("tpu_bdc_fp_exp", z, x, work, more, constants, dims(shape), code(dtype))
+            else:
+                c.call(f"tpu_bdc_fp_{op}", z, x, dims(shape), code(dtype))
+            c.store(z)
+
+
+def matrix16(g):
+    for dtype in ("f16", "bf16"):
+        for form in ("", "_R_trans", "_all_trans"):
+            for out in ("f32", dtype):
+                for drawn in (False, True):
+                    m, k, n, adds = int(g.pick(1, 5, 66)), int(g.pick(3, 32, 70)), int(g.pick(2, 17)), form != "_R_trans" and bool(g.pick(0, 1))
+                    c = g.case(f"fp_mm{form} {dtype} {out} {m} {k} {n} add {adds} {'any bits' if drawn else ''}")
+                    make = values if drawn else lambda rng, d, shape: small(g, d, shape)
+                    x = c.load(make(g.rng, dtype, (1, k, 1, m) if form == "_all_trans" else (1, m, 1, k)), dtype)
+                    y = c.load(make(g.rng, dtype, (1, n, 1, k) if form else (1, k, 1, n)), dtype)
+                    shape = (1, n, 1, m) if form == "_all_trans" else (1, m, 1, n)
+                    z = c.load(small(g, out, shape), out) if adds else c.room(shape, out)
+                    c.call(f"tpu_bdc_fp_mm{form}", z, x, y, m, k, n, code(out), code(dtype), *(() if form == "_R_trans" else (adds,)))
+                    c.store(z)
+
+
+def pool(g):
+    for dtype in FLOATS:
+        for op in ("max", "min", "avg"):
+            for drawn in (False, True):
+                n, ch, h, w = int(g.pick(1, 2)), int(g.pick(2, 65)), int(g.pick(1, 3)), int(g.pick(4, 9))
+                kh, kw, sw = int(g.pick(1, h)), int(g.pick(2, w)), int(g.pick(1, 2))
+                c = g.case(f"fp_{op}_pool2d {dtype} {(n, ch, h, w)} by {(kh, kw)} {'any bits' if drawn else ''}")
+                x = c.drawn((n, ch, h, w), dtype) if drawn else c.load(small(g, dtype, (n, ch, h, w)), dtype)
+                z = c.room((n, ch, h - kh + 1, (w - kw) // sw + 1), dtype)
+                one = {"f32": 0x3f800000, "f16": 0x3c00, "bf16": 0x3f80}[dtype]
+                c.call(f"tpu_bdc_fp_{op}_pool2d", z, x, dims(x.shape), pair(kh, kw), "&(padding_t){0, 0, 0, 0}", pair(1, sw), pair(1, 1), code(dtype),
+                       f"(scalar_t){{.u32 = {one if op == 'avg' else 0:#x}}}")
+                c.store(z)
+
+
 def pool8(g):
     for dtype in ("i8", "u8"):
         for op in ("max", "min", "avg"):
@@ -475,7 +527,7 @@ def pool8(g):
                 c.store(z)
 
 
-GROUPS = {f.__name__: f for f in (integer, bitwise, compare, select, cast, unary, move, gather, reduce_l2, sort, matrix8, pool8)}
+GROUPS = {f.__name__: f for f in (integer, bitwise, compare, select, cast, unary, move, gather, reduce_l2, sort, matrix8, pool8, function, matrix16, pool)}
 
 
 def make(name, seed):
