@@ -123,7 +123,7 @@ static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct la
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
     static const int order[5][4] = {{0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
     *out = (struct lane_tile){.lane = -1, .size = {1, 1, 1, 1}};
-    if (lanes_dtype(b->type) < 0)
+    if (lanes_dtype(b->type) < 0 || b->type.bits == 64)
         return lanes_fail(l, "has no tiles of %s", tile_type_name(b->type));
     if (b->base)
         return tile_of_view(l, b, out);
@@ -155,7 +155,8 @@ static bool open_axis(struct lane_space *s, const struct tile_name *name, expr e
     struct lane_points *p = &s->points;
     int64_t most = pass_range(extent).high, chunk = dim == LANE_C ? 64 : CHUNK;
     *value = tile_name_value(name, TILE_INDEX);
-    if (most > MOST_POINTS) {
+    if (most > (pass_number(extent) < 0 ? chunk : 2 * chunk)) {
+        ((struct tile_name *)name)->divisor = chunk; // of which places in the lanes follow
         expr step = tile_const_int(name->type, chunk);
         const struct tile_name *inner = box_variable(box_number(chunk));
         tile_open_for(name, NULL, extent, step, TILE_SERIAL);
@@ -588,11 +589,10 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     case TILE_GEMM: lanes_gemm(l, s); return;
     case TILE_WAIT:
     case TILE_BARRIER: return; // commands follow each other; a region ends with all of its own
-    case TILE_STORE: lanes_store(l, s); return;
-    case TILE_ATOMIC:
+    case TILE_STORE:
+    case TILE_ATOMIC: lanes_store(l, s); return;
     case TILE_SHUFFLE:
-    case TILE_IM2COL:
-    case TILE_PRINT: lanes_fail(l, "has no command for it"); return;
+    case TILE_IM2COL: lanes_fail(l, "has no command for it"); return;
     default: break;
     }
     bool opens = s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE || s->kind == TILE_GRID;
@@ -612,6 +612,8 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
         tile_append(copy);
         return;
     }
+    if (s->kind == TILE_GRID) // of how many cores its blocks are
+        copy.threads = pass_find_kind(s->body, TILE_ATOMIC) ? 1 : l->target->lanes->cores;
     tile_open(copy);
     if (s->kind == TILE_GRID) {
         l->exponents = load_constants(s->body, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");

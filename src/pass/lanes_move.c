@@ -34,7 +34,8 @@ static void convert(struct lanes *l, const struct lane_points *p, const struct l
     lanes_add_four(&c, p->size);
     lanes_add_four(&c, to->stride);
     lanes_add_four(&c, from->stride);
-    lanes_add_dtype(&c, to->type);
+    // Wrapped around, the bits do not depend on the sign, of which both have the same.
+    lanes_add_dtype(&c, is_narrower(to->type, from->type) ? (struct tile_type){from->type.kind, to->type.bits, 1} : to->type);
     lanes_add_dtype(&c, from->type);
     if (is_narrower(to->type, from->type)) {
         lanes_add_dtype(&c, from->type);
@@ -189,14 +190,23 @@ static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct
         return true;
     }
     int dim = p->dim[variable];
-    if (is_low && variables == 1 && pass_number(coefficient[variable]) == 1 && is_below(rest, p->most[dim], limit))
-        return true;
-    if (variables > 1 || pass_number(coefficient[variable]) != 1)
-        return lanes_fail(l, "cannot clip '%s' along axis %d, whose index is not a variable and an offset", b->text, axis);
+    int64_t by = pass_number(coefficient[variable]), reach = by > 0 ? (p->most[dim] - 1) * by + 1 : 0;
+    if (variables > 1 || by < 1) {
+        for (int v = 0; v < p->names && variables > 1; v++)
+            reach += coefficient[v] ? (p->most[p->dim[v]] - 1) * MAX_OF(pass_number(coefficient[v]), 0) : 0;
+        if (variables > 1 && is_low && is_below(rest, reach + 1, limit))
+            return true;
+        return lanes_fail(l, "cannot clip '%s' along axis %d, whose index is not one variable and an offset", b->text, axis);
+    }
     expr low = SUB(lanes_number(0), rest), high = SUB(limit, rest);
+    if (by > 1) { // rounded up
+        expr more = lanes_number(by - 1), step = lanes_number(by);
+        low = FLOORDIV(ADD(low, more), step);
+        high = FLOORDIV(ADD(high, more), step);
+    }
     if (!is_low)
         in->from[dim] = in->from[dim] ? MAX(in->from[dim], low) : MAX(lanes_number(0), low);
-    if (!is_below(rest, p->most[dim], limit))
+    if (!is_below(rest, reach, limit))
         in->end[dim] = in->end[dim] ? MIN(in->end[dim], high) : MIN(p->size[dim], high);
     return true;
 }

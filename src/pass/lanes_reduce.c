@@ -2,6 +2,8 @@
 
 #include "pass/lanes.h"
 
+#include <string.h>
+
 static struct tile_type sum_type(const struct tile_stmt *s) {
     struct tile_type type = lanes_type(s->region[1].buffer->type);
     return tile_type_is_half(type) && (s->combine == TILE_ADD || s->combine == TILE_MUL) ? (struct tile_type){TILE_FLOAT, 32, 1}
@@ -117,9 +119,9 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
         return false;
     if (s->clear)
         return lanes_move(l, &one, &to, &sum);
-    if (to.is_far || !tile_type_equal(to.type, sum.type))
-        return lanes_fail(l, "adds reductions up in tiles of %s", tile_type_name(sum.type));
-    return lanes_binary(l, &one, s->combine, &to, &to, &sum);
+    struct lane_operand old;
+    return lanes_temporary(l, &one, sum.type, NULL, &old) && lanes_move(l, &one, &old, &to) &&
+           lanes_binary(l, &one, s->combine, &old, &old, &sum) && lanes_move(l, &one, &to, &old);
 }
 
 static int lane_of_source(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
@@ -136,7 +138,7 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
     int axis = axis_of(b, from, s->axis), names = 0, at = 0;
     bool keeps = to->buffer->ndim == from->buffer->ndim;
     const struct tile_name *name[TILE_DIMS];
-    expr extent[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS];
+    expr extent[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL};
     struct tile_type type = to->buffer->type;
     box_place(from, b, b->point, index);
     for (int i = 0; i < b->axes; i++)
@@ -155,6 +157,9 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
     struct tile_stmt start = {.kind = TILE_STORE, .place = s->place, .buffer = to->buffer, .indices = to->buffer->ndim,
                               .index = to_index, .value = tile_identity_value(s->combine, type)};
     struct tile_stmt step = start;
+    expr step_index[TILE_DIMS]; // of its own: what a map is made of is changed
+    memcpy(step_index, to_index, sizeof step_index);
+    step.index = step_index;
     step.value = old && x ? tile_binary(s->combine, old, tile_cast(type, x)) : NULL;
     struct tile_stmt map = {.kind = TILE_MAP, .place = s->place, .indices = names, .name = name, .extent = extent, .body = &start};
     if (s->clear && !lanes_map(l, &map))
@@ -250,7 +255,7 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     int axis = axis_of(b, from, s->axis), names = 0;
     const struct tile_name *name[TILE_DIMS];
-    expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS], before[TILE_DIMS];
+    expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL}, before[TILE_DIMS];
     struct tile_type type = to->buffer->type;
     expr i = b->point[axis], last = SUB(b->size[axis], box_number(1)), one = box_number(1);
     for (int k = 0; k < b->axes; k++)
@@ -274,6 +279,9 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
     struct tile_stmt first = {.kind = TILE_STORE, .place = s->place, .buffer = to->buffer, .indices = to->buffer->ndim,
                               .index = to_index, .value = s->exclusive ? tile_identity_value(s->combine, type) : x};
     struct tile_stmt later = first;
+    expr later_index[TILE_DIMS]; // of its own: what a map is made of is changed
+    memcpy(later_index, to_index, sizeof later_index);
+    later.index = later_index;
     later.value = tile_binary(s->combine, old, x);
     struct tile_stmt map = {.kind = TILE_MAP, .place = s->place, .indices = names, .name = name, .extent = extent, .body = &first};
     tile_open_for(b->name[axis], NULL, b->size[axis], NULL, TILE_SERIAL);

@@ -323,10 +323,35 @@ static bool correct_quotient(struct work *w, struct lane_operand *q, struct lane
     return lanes_move(w->l, p, test, &wrong) && lanes_binary(w->l, p, TILE_ADD, q, q, test);
 }
 
+// Shifts by what is not known: all of a number is shifted out by its size, at most.
+static bool shift_by_tile(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
+    const struct lane_points *p = w->p;
+    struct lane_operand by, zero = {.type = i32, .scalar = tile_const_int(i32, 0)},
+                            most = {.type = i32, .scalar = tile_const_int(i32, e->type.bits - 1)};
+    struct lane_call c = {0};
+    if (!lanes_temporary(w->l, p, i32, NULL, &by) || !lanes_move(w->l, p, &by, &b) ||
+        !lanes_binary(w->l, p, TILE_MIN, &by, &by, &most) ||
+        (e->op == TILE_SHR && !lanes_binary(w->l, p, TILE_SUB, &by, &zero, &by)))
+        return false;
+    lanes_add(&c, to->address);
+    lanes_add(&c, a.address);
+    lanes_add(&c, by.address);
+    lanes_add_four(&c, p->size);
+    lanes_add_four(&c, to->stride);
+    lanes_add_four(&c, a.stride);
+    lanes_add_four(&c, by.stride);
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, i32);
+    lanes_add(&c, lanes_code(3));
+    lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift" : "tpu_bdc_logical_shift");
+    return true;
+}
+
 static bool shift(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
     int64_t by = b.scalar ? pass_number(b.scalar) : -1;
     if (by < 0)
-        return lanes_fail(w->l, "shifts by numbers that are known when a kernel is compiled");
+        return as_tile(w->l, w->p, &a, to->type) && shift_by_tile(w, e, to, a, b);
     if (by >= e->type.bits && !(e->op == TILE_SHR && e->type.kind == TILE_INT)) // nothing is left
         return lanes_fill(w->l, w->p, to, tile_const_int(to->type, 0));
     by = MIN_OF(by, e->type.bits - 1);
@@ -453,6 +478,32 @@ static const char *unary_word(enum tile_op op) {
     }
 }
 
+// Places are compared by what varies: the rest, which the control program has, goes to the other side.
+static bool compare_places(struct work *w, expr e, struct lane_operand *to, bool *is_done) {
+    expr coefficient[2][TILE_DIMS], rest[2], sum = NULL;
+    struct lane_operand tile, number = {.type = i32};
+    *is_done = false;
+    if (!is_comparison(e->op) || e->arg[0]->type.kind != TILE_INT || e->arg[0]->type.bits != 64)
+        return true;
+    for (int i = 0; i < 2; i++)
+        if (!lanes_affine(w->l, w->p, e->arg[i], coefficient[i], &rest[i]))
+            return true;
+    for (int v = 0; v < w->p->names; v++) {
+        expr a = coefficient[0][v], b = coefficient[1][v], by = !b ? a : SUB(a ? a : lanes_number(0), b);
+        if (!by)
+            continue;
+        expr term = MUL(tile_cast(i32, tile_name_value(w->p->name[v], TILE_INDEX)), tile_cast(i32, by));
+        sum = sum ? ADD(sum, term) : term;
+    }
+    if (!sum)
+        return true;
+    *is_done = true;
+    expr limit = MAX(MIN(SUB(rest[1], rest[0]), lanes_number(INT32_MAX)), lanes_number(INT32_MIN));
+    number.scalar = tile_cast(i32, limit);
+    return evaluate(w, sum, NULL, &tile) && lanes_temporary(w->l, w->p, u8, NULL, to) &&
+           compare_integers(w->l, w->p, e->op, to, tile, number);
+}
+
 static bool compute(struct work *w, expr e, const struct lane_operand *x, struct lane_operand *to) {
     const struct lane_points *p = w->p;
     struct lane_operand product;
@@ -474,6 +525,11 @@ static bool compute(struct work *w, expr e, const struct lane_operand *x, struct
         return lanes_fail(w->l, "has no command for %s of %s", tile_op_name(e->op), tile_type_name(e->type));
     unary(p, word, to, &x[0], e->op == TILE_RINT ? 0 : e->op == TILE_TRUNC ? 2 : -1);
     return true;
+}
+
+// The lower half of a number of 64 bits is all that a conversion to fewer takes.
+static bool is_lower_half(expr e) {
+    return e->op == TILE_CAST && tile_type_is_integer(e->type) && e->type.bits <= 32 && e->arg[0]->op == TILE_LOAD;
 }
 
 // Ops whose result has a place of its own.
@@ -499,8 +555,10 @@ static bool compute_apart(struct work *w, expr e, const struct lane_operand *x, 
 static bool compute_node(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out) {
     struct lane_operand x[3];
     bool is_done;
+    if (!compare_places(w, e, out, &is_done) || is_done)
+        return is_done && out->address;
     for (int i = 0; i < e->args; i++)
-        if (!evaluate(w, e->arg[i], NULL, &x[i]))
+        if (!(is_lower_half(e) ? load(w, e->arg[0], &x[0]) : evaluate(w, e->arg[i], NULL, &x[i])))
             return false;
     if (e->op == TILE_CAST && tile_type_equal(x[0].type, lanes_type(e->type))) {
         *out = x[0];
@@ -514,6 +572,18 @@ static bool compute_node(struct work *w, expr e, const struct lane_operand *want
     else if (!lanes_temporary(w->l, w->p, type, NULL, out))
         return false;
     return e->op == TILE_CAST ? lanes_move(w->l, w->p, out, &x[0]) : compute(w, e, x, out);
+}
+
+// Whether a number is a place in arrays, which are counted in 32 bits, or is known to need no more.
+static bool is_no_place(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD || e->op == TILE_LOCAL || e->op == TILE_SCALAR || e->op == TILE_SHL || e->op == TILE_BITCAST;
+}
+
+static bool fits(expr e) {
+    struct pass_range r = pass_certain_range(e);
+    return !tile_type_is_integer(e->type) || e->type.bits < 64 || !pass_any(e, is_no_place, NULL) ||
+           (r.low >= INT32_MIN && r.high <= INT32_MAX);
 }
 
 static bool is_uniform(const struct work *w, expr e) {
@@ -538,6 +608,8 @@ static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, 
             return true;
         }
     bool good = false;
+    if (!fits(e))
+        return lanes_fail(w->l, "computes with 32 bits, and %s of %s may need more", tile_op_name(e->op), tile_type_name(e->type));
     if (e->op == TILE_INDEX) {
         for (int i = 0; i < w->p->names; i++)
             if (w->p->name[i] == e->name)
@@ -598,6 +670,11 @@ static bool store(struct work *w, const struct tile_stmt *s) {
 
 static bool assign(struct work *w, const struct tile_stmt *s) {
     int at = variable_of(w, s->name[0]);
+    bool is_whole = tile_type_is_integer(s->name[0]->type) || tile_type_is_bool(s->name[0]->type);
+    if (at < 0 && !w->p->names && !w->mask && is_whole && is_uniform(w, s->value)) { // a place, which the control program has
+        tile_assign(s->name[0], lanes_control(w->l, s->value));
+        return true;
+    }
     if (at < 0) {
         at = w->l->variables;
         if (at >= LANE_VARIABLES)
@@ -612,6 +689,32 @@ static bool assign(struct work *w, const struct tile_stmt *s) {
         return good;
     }
     return put(w, s->value, NULL, &w->variable[at]);
+}
+
+// What is there and a value, where it was. All blocks of such a kernel are one core's: nobody comes between.
+static bool atomic(struct work *w, const struct tile_stmt *s) {
+    struct lane_operand to, old, value, sum;
+    if (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) || !lanes_place(w->l, w->p, s->buffer, s->index, &to) ||
+        !evaluate(w, s->value, NULL, &value) || !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
+        return false;
+    if (s->old) {
+        int at = w->l->variables;
+        if (at >= LANE_VARIABLES)
+            return lanes_fail(w->l, "takes at most %d variables in a map", LANE_VARIABLES);
+        w->l->variable[w->l->variables++] = s->old;
+        if (!lanes_temporary(w->l, w->p, to.type, NULL, &w->variable[at]) || !lanes_move(w->l, w->p, &w->variable[at], &old))
+            return false;
+    }
+    if (!as_tile(w->l, w->p, &value, to.type) || !lanes_binary(w->l, w->p, s->combine, &sum, &old, &value))
+        return false;
+    if (s->mask || w->mask) {
+        struct lane_operand own, test, chosen;
+        if ((s->mask && !evaluate(w, s->mask, NULL, &own)) || !both(w, w->mask, s->mask ? &own : NULL, &test) ||
+            !select(w, test, sum, old, to.type, &chosen))
+            return false;
+        sum = chosen;
+    }
+    return lanes_move(w->l, w->p, &to, &sum);
 }
 
 static bool branch(struct work *w, const struct tile_stmt *s) {
@@ -663,6 +766,7 @@ static bool run_block(struct work *w, const struct tile_stmt *body) {
         switch (s->kind) {
         case TILE_STORE: good = store(w, s); break;
         case TILE_ASSIGN: good = assign(w, s); break;
+        case TILE_ATOMIC: good = atomic(w, s); break;
         case TILE_IF: good = branch(w, s); break;
         case TILE_FOR: good = loop(w, s); break;
         case TILE_ALLOC: tile_append(*s); break;
@@ -735,12 +839,19 @@ struct odd {
     bool *is_odd; // by variable
 };
 
+static bool assigns(const struct tile_stmt *s, const void *name) {
+    return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
+}
+
 static void mark(const struct odd *o, expr e, bool is_odd) {
     bool is_sum = e->op == TILE_ADD || e->op == TILE_SUB, is_cast = e->op == TILE_CAST;
     bool is_scaled = e->op == TILE_MUL && (pass_number(e->arg[0]) >= 0 || pass_number(e->arg[1]) >= 0);
     for (int i = 0; e->op == TILE_INDEX && i < o->map->indices; i++)
         if (o->map->name[i] == e->name)
             o->is_odd[i] |= is_odd;
+    bool is_own = e->op == TILE_LOCAL && pass_find(o->map->body, assigns, e->name); // it may be any at each point
+    for (int i = 0; is_own && i < o->map->indices; i++)
+        o->is_odd[i] = true;
     for (int i = 0; i < tile_operands(e); i++)
         mark(o, tile_operand(e, i), is_odd || (e->op == TILE_SUB && i == 1) || !(is_sum || is_cast || is_scaled));
 }
@@ -751,14 +862,23 @@ static bool mark_load(expr e, const void *data) {
     return false;
 }
 
+static bool has_index(const struct tile_stmt *s, const struct tile_name *name) {
+    for (int i = 0; i < s->indices; i++)
+        if (pass_depends(s->index[i], name))
+            return true;
+    return false;
+}
+
 static void mark_block(const struct odd *o, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         expr list[TILE_STMT_EXPRS];
         int count = tile_stmt_exprs(s, list);
         for (int i = 0; i < count; i++)
             pass_any(list[i], mark_load, o);
-        for (int i = 0; s->kind == TILE_STORE && i < s->indices; i++)
+        for (int i = 0; (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && i < s->indices; i++)
             mark(o, s->index[i], false);
+        for (int i = 0; s->kind == TILE_ATOMIC && i < o->map->indices; i++) // points that may meet
+            o->is_odd[i] |= !has_index(s, o->map->name[i]);
         for (int i = 0; i < count && (s->kind == TILE_FOR || s->kind == TILE_WHILE); i++)
             mark(o, list[i], true);
         for (int i = 0; s->kind == TILE_ALLOC && i < o->map->indices; i++) // memory of each point
@@ -824,7 +944,9 @@ bool lanes_store(struct lanes *l, const struct tile_stmt *s) {
     if (good) {
         w->l = l;
         w->p = &space.points;
-        good = store(w, s);
+        struct tile_stmt alone = *s;
+        alone.next = NULL;
+        good = run_block(w, &alone);
     }
     memory_free(w);
     return good;

@@ -121,6 +121,13 @@ static bool own(struct program *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_COMMAND: command(p, s); return true;
     case TILE_ALLOC: return true; // of device memory: an argument
+    case TILE_PRINT:
+        program_open(p, s, 0, NULL);
+        text_add(p->style.out, "%*sTPUKERNEL_LOG(", 4 * p->style.indent, "");
+        program_quoted(p->style.out, s->message);
+        program_text(p, &s->value, s->value ? ", (double)@);\n" : ");\n");
+        style_close(&p->style);
+        return true;
     case TILE_ASSERT:
         program_open(p, s, 0, NULL);
         program_line(p, &s->mask, "TPUKERNEL_ASSERT(@);");
@@ -141,7 +148,10 @@ static void grid(struct program *p, const struct tile_stmt *s) {
     for (int i = 0; i < s->indices; i++)
         text_add(p->style.out, "%s(i64)e%d", i ? " * " : "", s->name[i]->id);
     text_add(p->style.out, ";\n");
-    style_open(&p->style, "for (i64 block = tpu_workitem_index(); block < blocks; block += tpu_workitem_num())");
+    if (s->threads == 1)
+        style_open(&p->style, "for (i64 block = 0; block < blocks && tpu_workitem_index() == 0; block++)");
+    else
+        style_open(&p->style, "for (i64 block = tpu_workitem_index(); block < blocks; block += tpu_workitem_num())");
     style_line(&p->style, "i64 rest = block;");
     for (int i = 0; i < s->indices; i++) {
         const char *type = tile_type_name(s->name[i]->type);
