@@ -28,6 +28,24 @@ def compile(program, out_idx=None, target="auto", **options):
     return Kernel(program, out_idx, target)
 
 
+class Lowered(str):
+    """What lower() gives: the text for the compiler of a target, with what the program and its parameters are."""
+
+    def __new__(cls, kernel):
+        made = super().__new__(cls, kernel.get_kernel_source())
+        made.kernel_source, made.rt_mod, made.params = str(made), kernel, kernel.params
+        made.host_mod = made.device_mod = made.optimized_mod = kernel.program
+        return made
+
+    def get_source(self):
+        return self.kernel_source
+
+
+def lower(program, target="auto", target_host=None, runtime_only=False, enable_host_codegen=False, enable_device_compile=False, **options):
+    """The text of a program for a target, as a string: of "auto", for the one that its kernel would most likely run on."""
+    return Lowered(compile(program, None, target))
+
+
 def par_compile(programs, *args, **options):
     return [compile(p, *args, **{k: v for k, v in options.items() if k in ("out_idx", "target")}) for p in programs]
 
@@ -92,6 +110,14 @@ class JITFunction:
 
     def get_kernel_source(self, *args, **kwargs):
         return self.compile(*args, **kwargs).get_kernel_source()
+
+    def __getitem__(self, grid):
+        """function[grid](arrays) of an eager function, as kernel[grid](arrays)."""
+        def launch(*args, **kwargs):
+            if self.is_lazy(args, kwargs):
+                raise TileError(f"{self.function.__name__} makes kernels: call it with its sizes, and launch what it returns")
+            return self.eager(self, args, kwargs, grid)
+        return launch
 
     def par_compile(self, configs, **options):
         return [self.compile(*c) if isinstance(c, (tuple, list)) else self.compile(**c) for c in configs]
@@ -163,10 +189,11 @@ class Eager:
             raise TileError(f"{self.name}: argument '{missing[0]}' is missing")
         return dict(bound.arguments), arrays, constants
 
-    def __call__(self, jit_function, args, kwargs):
+    def __call__(self, jit_function, args, kwargs, grid=None):
         values, arrays, constants = self.bind(args, kwargs)
         kernel = self.find(jit_function, values, arrays, constants)
-        return kernel(*(arrays[n] for n in self.order(kernel)))
+        launch = kernel if grid is None else kernel[grid]
+        return launch(*(arrays[n] for n in self.order(kernel)))
 
     def order(self, kernel):
         return [kernel.params[i].name for i in kernel.inputs]

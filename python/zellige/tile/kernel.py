@@ -8,8 +8,8 @@ from .expr import Expr, Name
 
 
 class Kernel:
-    """A program for one target, or for those that its arguments ask for. Parameters that out_idx names are made by the call and
-    returned."""
+    """A program for one target, or for those that its arguments ask for. Parameters that out_idx names are returned: those that the
+    caller passes too are filled, the others are made by the call."""
 
     def __init__(self, program, out_idx=None, target="auto"):
         self.program, self.target = program, target
@@ -27,21 +27,22 @@ class Kernel:
         self.checks = [Check(program.name, p, None if self.follows else self.device) for p in self.params]
 
     def __call__(self, *args, **kwargs):
-        args = self.arranged(args, kwargs)
-        if self.takes_arrays(args):
-            results = self.run_arrays(args)
+        values = self.arranged(args, kwargs)
+        if self.takes_arrays(values):
+            results = self.run_arrays(values)
         else:
-            memories, results = self.prepared(args)
+            memories, results = self.prepared(values)
             self.run(memories)
         given = tuple(finished(results[i]) for i in self.out_idx)
         return None if not given else given[0] if len(given) == 1 else given
 
     # Arrays of zellige.core, which the library takes from where they are
 
-    def takes_arrays(self, args):
+    def takes_arrays(self, values):
         """Whether the library can do it: all are its own, of the parameters' dtypes, and none of them is written."""
-        return self.is_plain and all(is_zellige(a) and zellige_memory(a).dtype == self.params[i].dtype
-                                     for i, a in zip(self.inputs, args) if not self.params[i].is_scalar)
+        return self.is_plain and all(values[i] is None for i in self.out_idx) and all(
+            is_zellige(values[i]) and zellige_memory(values[i]).dtype == self.params[i].dtype
+            for i in self.inputs if not self.params[i].is_scalar)
 
     def find_plain(self):
         """Whether all parameters are row-major arrays or numbers, and those that are written are results."""
@@ -50,9 +51,9 @@ class Kernel:
         written = sum(p.is_written for p in arrays)
         return not is_odd and written == len(self.out_idx) < len(arrays) and self.program.order == self.text_inputs + self.text_outputs
 
-    def run_arrays(self, args):
-        symbols, values = {}, dict(zip(self.inputs, args))
-        known = {i: self.checks[i].memory(a, symbols, zellige_memory) for i, a in values.items()}
+    def run_arrays(self, values):
+        symbols = {}
+        known = {i: self.checks[i].memory(values[i], symbols, zellige_memory) for i in self.inputs}
         for index, memory in known.items():
             self.checks[index].finish(memory, symbols)
         inputs = [known[i] if self.params[i].is_scalar else values[i] for i in self.text_inputs]
@@ -60,20 +61,21 @@ class Kernel:
 
     # Memory
 
-    def prepared(self, args):
-        """The memory of all parameters, checked, and the arrays among them that are made here."""
-        library = library_of(args)
+    def prepared(self, values):
+        """The memory of all parameters, checked, and the arrays among them that are returned."""
+        library = library_of([values[i] for i in self.inputs])
+        results = {i: values[i] for i in self.out_idx}
         symbols, memories = {}, [None] * len(self.params)
-        for index, value in zip(self.inputs, args):
-            memories[index] = self.checks[index].memory(value, symbols)
+        given = [i for i, value in enumerate(values) if i in self.inputs or value is not None]
+        for index in given:
+            memories[index] = self.checks[index].memory(values[index], symbols)
         device = self.common_device(memories)
-        results = {}
-        for index in self.out_idx:
+        for index in (i for i in self.out_idx if values[i] is None):
             shape = self.checks[index].sizes(symbols)
             param = self.params[index]
             results[index] = new_array(library, shape, packed_type(param, library), device, param.buffer.is_combined)
             memories[index] = self.checks[index].memory(results[index], symbols)
-        for index in self.inputs:
+        for index in given:
             self.checks[index].finish(memories[index], symbols)
         return memories, results
 
@@ -96,30 +98,43 @@ class Kernel:
         return lambda keep=results: self.run(memories, 1) * 1e3
 
     def arranged(self, args, kwargs):
+        """A value for every parameter; None for results that the call makes. Positional arguments are those of all parameters, or of
+        all but the results, less what is passed by name."""
+        places = range(len(self.params)) if len(args) + len(kwargs) == len(self.params) else self.inputs
+        values = [None] * len(self.params)
         if kwargs:
-            names = [self.params[i].name for i in self.inputs]
-            unknown = [name for name in kwargs if name not in names]
-            if unknown:
-                raise TileError(f"{self.program.name}: there is no argument '{unknown[0]}'; there are {', '.join(names)}")
-            rest = iter(args)
-            args = [kwargs[name] if name in kwargs else next(rest, None) for name in names]
-        if len(args) == len(self.params) != len(self.inputs):
-            raise TileError(f"{self.program.name} makes {self.names(self.out_idx)} itself: pass {self.names(self.inputs)}")
-        if len(args) != len(self.inputs):
-            raise TileError(f"{self.program.name} takes {'1 argument' if len(self.inputs) == 1 else f'{len(self.inputs)} arguments'} ({self.names(self.inputs)}), not {len(args)}")
-        return args
+            names = [p.name for p in self.params]
+            places = [i for i in places if names[i] not in kwargs]
+            for name, value in kwargs.items():
+                if name not in names:
+                    raise TileError(f"{self.program.name}: there is no argument '{name}'; there are {', '.join(names)}")
+                values[names.index(name)] = value
+        if len(args) > len(places) or len(args) < len(places) and not kwargs:
+            raise TileError(f"{self.program.name} takes {self.counted()}, not {len(args) + len(kwargs)}")
+        for index, value in zip(places, args):
+            values[index] = value
+        return values
+
+    def counted(self):
+        """How many arguments a call has, in words."""
+        count = len(self.inputs)
+        results = f", and {self.names(self.out_idx)} if it is to be filled" if self.out_idx else ""
+        return f"{count} argument{'s' * (count != 1)} ({self.names(self.inputs)}){results}"
 
     def names(self, indices):
         return ", ".join(self.params[i].name for i in indices) or "nothing"
 
     def __getitem__(self, grid):
-        """kernel[grid](args): the grid must be the one that the program says."""
+        """kernel[grid](args): the grid must be the one that the program says. One block, (1,), is a launch of that grid, too, as in the
+        port for SophGo's chips."""
         grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        if grid == (1,):
+            return self
 
         def launch(*args, **kwargs):
-            symbols = {}
-            for index, value in zip(self.inputs, self.arranged(args, kwargs)):
-                self.checks[index].memory(value, symbols)
+            symbols, values = {}, self.arranged(args, kwargs)
+            for index in self.inputs:
+                self.checks[index].memory(values[index], symbols)
             for extents in self.program.launches:
                 wanted = tuple(evaluate(e, symbols) for e in extents)
                 if wanted != grid:
@@ -132,6 +147,10 @@ class Kernel:
     @property
     def kernel_source(self):
         return self.get_kernel_source()
+
+    @property
+    def host_source(self):
+        return self.get_host_source()
 
     def get_kernel_source(self, kernel_only=True):
         return engine.source(self.code, self.program)
