@@ -100,7 +100,7 @@ class JITFunction:
 
     def is_lazy(self, args, kwargs):
         if self.eager is None:
-            self.eager = False if returns_program(self.function, args, kwargs) else Eager(self.function)
+            self.eager = False if returns_program(self.function, args, kwargs) else Eager(self.function, self.out_idx)
         return self.eager is False
 
     def get_tir(self, *args, **kwargs):
@@ -154,12 +154,14 @@ def decorator_name(node):
 class Eager:
     """A kernel function whose arrays are arguments."""
 
-    def __init__(self, function):
-        self.function, self.name = function, function.__name__
+    def __init__(self, function, out_idx):
+        self.function, self.name, self.out_idx = function, function.__name__, out_idx
         self.signature = inspect.signature(function)
         self.run = traced(function, hooks)
         self.annotations = annotations_of(function)
         self.arrays = self.array_names()
+        indices = [] if out_idx is None else [out_idx] if isinstance(out_idx, int) else out_idx
+        self.results = {self.arrays[i] for i in indices if -len(self.arrays) <= i < len(self.arrays)}  # which callers may leave out
         self.sources = {}  # constant: (argument, axis) that tells it
         self.has_constants = "const" in function.__code__.co_names
 
@@ -184,7 +186,7 @@ class Eager:
         bound.apply_defaults()
         arrays = {n: bound.arguments.pop(n) for n in self.arrays if n in bound.arguments}
         missing = [n for n, p in self.signature.parameters.items()
-                   if n not in bound.arguments and (n not in arrays and not (partial and n in self.arrays))]
+                   if n not in bound.arguments and (n not in arrays and not (partial and n in self.arrays) and n not in self.results)]
         if missing:
             raise TileError(f"{self.name}: argument '{missing[0]}' is missing")
         return dict(bound.arguments), arrays, constants
@@ -193,10 +195,7 @@ class Eager:
         values, arrays, constants = self.bind(args, kwargs)
         kernel = self.find(jit_function, values, arrays, constants)
         launch = kernel if grid is None else kernel[grid]
-        return launch(*(arrays[n] for n in self.order(kernel)))
-
-    def order(self, kernel):
-        return [kernel.params[i].name for i in kernel.inputs]
+        return launch(*(arrays.get(p.name) for p in kernel.params))
 
     def kernel(self, jit_function, args, kwargs):
         return self.find(jit_function, *self.bind(args, kwargs, partial=True))
@@ -206,7 +205,7 @@ class Eager:
         key = key_of((), {**values, "": tuple(sorted(constants.items()))})
         kernel = jit_function.kernels.get(key) if key is not None else None
         if kernel is None:
-            kernel = Kernel(self.trace(values, constants), None, jit_function.target)
+            kernel = Kernel(self.trace(values, constants), self.out_idx, jit_function.target)
             if key is not None:
                 jit_function.kernels[key] = kernel
         return kernel
