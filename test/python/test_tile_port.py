@@ -383,6 +383,15 @@ class OnTarget:
         torch.testing.assert_close(z[rows], table[rows], rtol=0, atol=0)
         self.assertEqual(int((z != 0).any(1).sum()), 4)
 
+    def test_blocks_by_number(self):
+        @T.prim_func
+        def pages_main(Table: T.Tensor((12, 5), "float32"), Pages: T.Tensor((2, 1), "uint32"), Y: T.Tensor((6, 5), "float32")):
+            with T.Kernel(1, 1, is_cpu=True) as (bx, by):
+                T.ppl_gather_block(Y, Table, Pages, 4, 2, 3 * 5)
+        table = torch.randn(12, 5)
+        self.check(self.compiled(pages_main), lambda t, p: torch.cat([t[9:12], t[3:6]]),
+                   [table, torch.tensor([[3], [1]], dtype=torch.uint32)], 0, 0)
+
     def test_topk(self):
         def program(descends):
             @T.prim_func
@@ -503,6 +512,19 @@ class Refusals(unittest.TestCase):
     def test_tiles_that_do_not_fit(self):
         with self.assertRaisesRegex(TileError, r"T.ppl_add: 'b' \[16, 8\] does not fit 'y' \[8, 16\]"):
             words_program([T.ppl_add], "two", "float32", (16, 8))
+
+    def test_rows_and_pairs(self):
+        def program(word):
+            @T.prim_func
+            def wrong_main(A: T.Tensor((6, 5), "float32"), I: T.Tensor((2, 1), "int32"), Y: T.Tensor((4, 4), "float32")):  # noqa: E741
+                with T.Kernel(1, is_cpu=True) as _:
+                    word(A, I, Y)
+        for word, why in ((lambda a, i, y: T.ppl_gather(y, a, i), "T.ppl_gather is of rows of two matrices"),
+                          (lambda a, i, y: T.ppl_gather_block(a, a, i, 2, 2, 7), "7 elements are not rows of 'A'"),
+                          (lambda a, i, y: T.ppl_rope_add(a, a, a, a, a), "is not of pairs"),
+                          (lambda a, i, y: T.ppl_rope_add(y, a, y, y, y), "does not fit 'Y'")):
+            with self.assertRaisesRegex(TileError, why):
+                program(word)
 
     def test_results_that_are_passed(self):
         kernel = tilelang.compile(softmax(32, 32, 16), out_idx=-1, target="c")

@@ -88,6 +88,22 @@ assert torch_tpu.tpu is torch.tpu and isinstance(lower(double.get_tir(100), targ
 print("argument", __import__("sys").argv[1])
 '''
 
+WITHOUT_TORCH = '''
+import sys
+import tilelang
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+    with T.Kernel(1) as _:
+        T.copy(A, B)
+
+
+assert "torch" not in sys.modules
+print(tilelang.lower(main, target="llvm"))
+'''
+
 EMITTER = '''
 import tilelang
 import tilelang.language as T
@@ -123,6 +139,8 @@ class Programs(unittest.TestCase):
             done = run(shown, "7", options=("--target", target), env=fake_gpus.settings(self))
             self.assertIn("argument 7\n", done.stdout, done.stderr)
             self.assertEqual(target == "cuda", "__global__" in done.stdout)
+            done = run(WITHOUT_TORCH, options=("--target", target), env=fake_gpus.settings(self))
+            self.assertEqual((target == "cuda", ""), ("__global__" in done.stdout, done.stderr))
         done = run(shown, "7", options=("--target", "abacus"))
         self.assertRegex(done.stderr, "there is no target 'abacus'; there are: auto, c")
 

@@ -177,23 +177,31 @@ def numbered(index, i):
     return cast(side(index).at([i] if known(index.shape[0]) != 1 else []), INDEX)
 
 
-def move_rows(what, rows, table, index, store_row):
-    """store_row(element of rows, element of table that index tells) for all elements of rows."""
+def move_rows(what, rows, table, place_of, store_row):
+    """store_row(element of rows, element of table in the row place_of(row)) for all elements of rows."""
     a, b = side(rows, f"{what}: rows"), side(table, f"{what}: a table")
     if a.ndim != 2 or b.ndim != 2 or known(difference(a.extent[1], b.extent[1])) not in (0, None):
         fail(f"{what} is of rows of two matrices, not of '{a.buffer.name}' {extents(a)} and '{b.buffer.name}' {extents(b)}")
     for i, j in Points(a.extent).run(("i", "j")):
-        store_row(element(a, i, j), element(b, numbered(index, i), j))
+        store_row(element(a, i, j), element(b, place_of(i), j))
 
 
 def ppl_gather(out, table, index, *sizes):
     """out[i] = table[index[i]] for each row of out; sizes tell the shapes again."""
-    move_rows("T.ppl_gather", out, table, index, store)
+    move_rows("T.ppl_gather", out, table, lambda i: numbered(index, i), store)
+
+
+def ppl_gather_block(out, table, index, table_blocks, out_blocks, block_elements):
+    """The same by blocks of rows, as of a paged cache: block i of out is block index[i] of the table."""
+    rows, rest = divmod(known(block_elements), known(side(out).extent[-1]))
+    if rest or not rows:
+        fail(f"T.ppl_gather_block: {block_elements} elements are not rows of '{side(out).buffer.name}' {extents(side(out))}")
+    move_rows("T.ppl_gather_block", out, table, lambda i: numbered(index, i // rows) * rows + i % rows, store)
 
 
 def ppl_scatter(table, rows, index, *sizes):
     """table[index[i]] = rows[i] for each row, in any order."""
-    move_rows("T.ppl_scatter", rows, table, index, lambda row, place: store(place, row))
+    move_rows("T.ppl_scatter", rows, table, lambda i: numbered(index, i), lambda row, place: store(place, row))
 
 
 ppl_embedding = ppl_gather

@@ -17,7 +17,10 @@ absent = set()  # "cuda", "tpu": kinds of devices whose tensors live on the CPU
 
 
 def install(target=None):
-    """At once if torch is imported, else when it is."""
+    """Kernels are compiled for a target at once; tensors live on the CPU at once if torch is imported, else when it is."""
+    if target is not None:
+        target = native.our_name(target)
+        native.TARGETS.update(dict.fromkeys(("auto", "cuda", "hip", "cpu", "c", "llvm", "tpu", "bm1690"), target))
     if "torch" in sys.modules:
         replace(sys.modules["torch"], target)
     else:
@@ -52,14 +55,10 @@ def is_absent(value, torch):
 
 def replace(torch, target):
     """What install() does once torch is there."""
-    target = target and native.our_name(target)
     if target in (None, "cuda", "hip") and torch.cuda.is_available():
-        native.TARGETS.update(dict.fromkeys(("tpu", "bm1690"), target) if target else {})
         return
     if target is None:
         native.TARGETS.update(cuda="c", hip="c")  # kernels follow their arrays
-    else:
-        native.TARGETS.update(dict.fromkeys(("auto", "cuda", "hip", "cpu", "c", "llvm", "tpu", "bm1690"), target))
     keep_on_cpu(torch, "cuda")
     torch.nn.Module.cuda = lambda self, device=None: self
     torch.cpu.get_rng_state = lambda device=None: torch.get_rng_state()
