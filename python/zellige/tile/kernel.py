@@ -25,6 +25,7 @@ class Kernel:
         self.follows = engine.follows(target)
         self.device = engine.device_of(target)
         self.checks = [Check(program.name, p, None if self.follows else self.device) for p in self.params]
+        self.late = [i for i, check in enumerate(self.checks) if check.later]
 
     def __call__(self, *args, **kwargs):
         values = self.arranged(args, kwargs)
@@ -54,8 +55,8 @@ class Kernel:
     def run_arrays(self, values):
         symbols = {}
         known = {i: self.checks[i].memory(values[i], symbols, zellige_memory) for i in self.inputs}
-        for index, memory in known.items():
-            self.checks[index].finish(memory, symbols)
+        for index in self.late:
+            self.checks[index].finish(known.get(index), symbols)
         inputs = [known[i] if self.params[i].is_scalar else values[i] for i in self.text_inputs]
         return dict(zip(self.text_outputs, engine.call(self.code, inputs, self.program)))
 
@@ -63,21 +64,24 @@ class Kernel:
 
     def prepared(self, values):
         """The memory of all parameters, checked, and the arrays among them that are returned."""
-        library = library_of([values[i] for i in self.inputs])
         results = {i: values[i] for i in self.out_idx}
         symbols, memories = {}, [None] * len(self.params)
-        given = [i for i, value in enumerate(values) if i in self.inputs or value is not None]
-        for index in given:
-            memories[index] = self.checks[index].memory(values[index], symbols)
+        for index, value in enumerate(values):
+            if value is not None or index not in results:
+                memories[index] = self.checks[index].memory(value, symbols)
         device = self.common_device(memories)
-        for index in (i for i in self.out_idx if values[i] is None):
-            shape = self.checks[index].sizes(symbols)
-            param = self.params[index]
-            results[index] = new_array(library, shape, packed_type(param, library), device, param.buffer.is_combined)
-            memories[index] = self.checks[index].memory(results[index], symbols)
-        for index in given:
+        for index, value in results.items():
+            if value is None:
+                results[index] = self.new_result(index, values, symbols, device)
+                memories[index] = self.checks[index].memory(results[index], symbols)
+        for index in self.late:
             self.checks[index].finish(memories[index], symbols)
         return memories, results
+
+    def new_result(self, index, values, symbols, device):
+        """An array for a parameter, of the library of the arguments."""
+        param, library = self.params[index], library_of([values[i] for i in self.inputs])
+        return new_array(library, self.checks[index].sizes(symbols), packed_type(param, library), device, param.buffer.is_combined)
 
     def common_device(self, memories):
         """The device of the arguments; where a kernel follows them, it is the same for all."""
@@ -100,20 +104,27 @@ class Kernel:
     def arranged(self, args, kwargs):
         """A value for every parameter; None for results that the call makes. Positional arguments are those of all parameters, or of
         all but the results, less what is passed by name."""
-        places = range(len(self.params)) if len(args) + len(kwargs) == len(self.params) else self.inputs
-        values = [None] * len(self.params)
+        count = len(self.params)
+        if len(args) == count and not kwargs:
+            return args
+        values = [None] * count
+        places = range(count) if len(args) + len(kwargs) == count else self.inputs
         if kwargs:
-            names = [p.name for p in self.params]
-            places = [i for i in places if names[i] not in kwargs]
-            for name, value in kwargs.items():
-                if name not in names:
-                    raise TileError(f"{self.program.name}: there is no argument '{name}'; there are {', '.join(names)}")
-                values[names.index(name)] = value
+            places = self.named(kwargs, values, places)
         if len(args) > len(places) or len(args) < len(places) and not kwargs:
             raise TileError(f"{self.program.name} takes {self.counted()}, not {len(args) + len(kwargs)}")
         for index, value in zip(places, args):
             values[index] = value
         return values
+
+    def named(self, kwargs, values, places):
+        """Puts arguments by name into values; the places that are left."""
+        names = [p.name for p in self.params]
+        for name, value in kwargs.items():
+            if name not in names:
+                raise TileError(f"{self.program.name}: there is no argument '{name}'; there are {', '.join(names)}")
+            values[names.index(name)] = value
+        return [i for i in places if names[i] not in kwargs]
 
     def counted(self):
         """How many arguments a call has, in words."""
@@ -287,8 +298,8 @@ class Check:
                 self.fail(f"has strides {tuple(found.strides)}; {tuple(wanted)} are needed: make it contiguous")
 
     def finish(self, found, symbols):
-        """Checks sizes that are computed from symbols, once all of those are known."""
-        if not self.later or found is None:
+        """Checks sizes that are computed from symbols, once all of those are known; None is an array that is yet to be made."""
+        if found is None:
             return
         for axis, (size, actual) in enumerate(zip(self.param.shape, found.shape)):
             if isinstance(size, Expr) and evaluate(size, symbols) != actual:
