@@ -261,6 +261,19 @@ def words_program(words, arity, dtype, other=(8, 16)):
     return words_main
 
 
+def layer_program(word, rows, columns, dtype):
+    """Y = word(X, W), of whole tiles."""
+    @T.prim_func
+    def layer_main(X: T.Tensor((rows, columns), dtype), W: T.Tensor((rows, columns), dtype), Y: T.Tensor((rows, columns), dtype)):
+        with T.Kernel(1, is_cpu=True) as _:
+            x, w, y = (T.alloc_shared((rows, columns), dtype) for _ in range(3))
+            T.ppl_copy(X, x)
+            T.ppl_copy(W, w)
+            word(y, x, w)
+            T.ppl_copy(y, Y)
+    return layer_main
+
+
 class OnTarget:
     target, block = None, 512  # rows of a block, of the port's sizes
 
@@ -424,6 +437,101 @@ class OnTarget:
         turned = torch.stack([-x[:, 1::2], x[:, ::2]], 2).reshape(8, 16)
         self.check(self.compiled(rope_main), lambda x, c, s: x * c + turned * s, [x, angle.cos(), angle.sin()], 1e-5, 1e-5)
 
+    def test_layers(self):
+        """Words for layers of language models, in three dtypes, as the formulas that round between their steps."""
+        silu = torch.nn.functional.silu
+        for dtype, rtol in ((torch.float32, 1e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)):
+            x, w = torch.randn(5, 24).to(dtype), torch.randn(5, 24).to(dtype)
+            x[:, 20:] = -30
+            norm = (x.float() * torch.rsqrt(x.float().square().mean(1, keepdim=True) + 1e-5)).to(dtype) * w
+            layers = ((T.ppl_rmsnorm, norm), (lambda y, x, w: T.ppl_softmax(y, x), x.float().softmax(1).to(dtype)),
+                      (lambda y, x, w: T.ppl_silu(y, x), silu(x.float()).to(dtype)), (T.ppl_swiglu, silu(x.float()).to(dtype) * w))
+            for word, wanted in layers:
+                kernel = self.compiled(layer_program(word, 5, 24, str(dtype).split(".")[1]))
+                torch.testing.assert_close(kernel(x, w), wanted, rtol=rtol, atol=rtol)
+
+    def test_rope_by_angles(self):
+        @T.prim_func
+        def rope_main(X: T.Tensor((5, 16), "float16"), C: T.Tensor((5, 8), "float32"), S: T.Tensor((5, 8), "float32"),
+                      Y: T.Tensor((5, 16), "float16")):
+            with T.Kernel(1, is_cpu=True) as _:
+                x, c, s = T.alloc_shared((5, 16), "float16"), T.alloc_shared((5, 8), "float32"), T.alloc_shared((5, 8), "float32")
+                T.ppl_copy(X, x)
+                T.ppl_copy(C, c)
+                T.ppl_copy(S, s)
+                T.ppl_rope(x, x, c, s)
+                T.ppl_copy(x, Y)
+
+        def reference(x, c, s):
+            return torch.view_as_real(torch.view_as_complex(x.float().reshape(5, 8, 2)) * torch.complex(c, s)).reshape(5, 16).half()
+        angle = torch.randn(5, 8)
+        self.check(self.compiled(rope_main), reference, [torch.randn(5, 16).half(), angle.cos(), angle.sin()], 1e-3, 1e-3)
+
+    def test_moves(self):
+        @T.prim_func
+        def moves_main(X: T.Tensor((5, 8), "float16"), Turned: T.Tensor((8, 5), "float16"), Mask: T.Tensor((5, 7), "float16"),
+                       Cache: T.Tensor((9, 8), "float16"), Heads: T.Tensor((5, 24), "float16")):
+            with T.Kernel(1, is_cpu=True) as _:
+                T.ppl_transpose(Turned, X)
+                T.ppl_causal_mask(Mask, 2)
+                T.ppl_kv_cache_update(Cache, X, 3)
+                T.ppl_repeat_kv(Heads, X, 3, 4)
+        x, cache = torch.randn(5, 8).half(), torch.zeros(9, 8).half()
+        kernel = tilelang.compile(moves_main, out_idx=[1, 2, 3, 4], target=self.target)
+        turned, mask, filled, heads = kernel(x, Cache=cache)
+        self.assertIs(filled, cache)
+        wanted = torch.full((5, 7), float("-inf")).triu(3).half()
+        for got, expected in ((turned, x.T), (mask, wanted), (cache, torch.cat([torch.zeros(3, 8), x, torch.zeros(1, 8)]).half()),
+                              (heads, x.reshape(5, 2, 4).repeat_interleave(3, 1).reshape(5, 24))):
+            torch.testing.assert_close(got, expected.contiguous(), rtol=0, atol=0)
+
+    def test_dequantised(self):
+        """Numbers of 4 bits whose groups begin in the middle of a byte."""
+        def program(first):
+            @T.prim_func
+            def dequant_main(W: T.Tensor((6, 16), "uint8"), Z: T.Tensor((6, 2), "uint8"), S: T.Tensor((6, 2), "float16"),
+                             Y: T.Tensor((6, 32), "float16")):
+                with T.Kernel(1, is_cpu=True) as _:
+                    w, z = T.alloc_shared((6, 16), "uint8"), T.alloc_shared((6, 2), "uint8")
+                    s, y, work = (T.alloc_shared(shape, "float16") for shape in ((6, 2), (6, 32), (6, 2)))
+                    T.ppl_copy(W, w)
+                    T.ppl_copy(Z, z)
+                    T.ppl_copy(S, s)
+                    T.ppl_dequant_gptq(y, w, z, s, work, group_size=16, weight_bits=4, group_offset=first)
+                    T.ppl_copy(y, Y)
+            return dequant_main
+        w, z = (torch.randint(0, 256, (6, n), dtype=torch.uint8) for n in (16, 2))
+        s = torch.rand(6, 2).half()
+        unpack = lambda x: torch.stack([x & 15, x >> 4], 2).reshape(6, -1).half()  # noqa: E731
+        for first in 2, 3:
+            zeros = unpack(z)[:, first % 2:][:, :2].repeat_interleave(16, 1)
+            self.check(self.compiled(program(first)), lambda w, z, s: (unpack(w) - zeros) * s.repeat_interleave(16, 1), [w, z, s], 0, 0)
+
+    def test_scaled_weights(self):
+        """Weights of 8 bits with one scale, which is repeated over the rows of a tile."""
+        @T.prim_func
+        def scaled_main(X: T.Tensor((32, 16), "bfloat16"), W: T.Tensor((16, 16), "e4m3_float8"), S: T.Tensor((1, 1), "bfloat16"),
+                        Y: T.Tensor((32, 16), "bfloat16")):
+            with T.Kernel(1, 1, is_cpu=True) as (bx, _):
+                w, wide, scaled = (T.alloc_shared((16, 16), dtype) for dtype in ("e4m3_float8", "bfloat16", "bfloat16"))
+                scale, scales = T.alloc_shared((1, 1), "bfloat16"), T.alloc_shared((16, 1), "bfloat16")
+                x, y, rounded = (T.alloc_shared((16, 16), dtype) for dtype in ("bfloat16", "float32", "bfloat16"))
+                T.ppl_copy(W[bx * 16, 0], w)
+                T.ppl_copy(w, wide)
+                T.ppl_copy(S[0, 0], scale)
+                T.ppl_npu_bcast(scales, scale)
+                T.ppl_mul(scaled, wide, scales)
+                for m in T.serial(2, annotations={"tilelang.tpu_core_parallel": True}):
+                    T.ppl_copy(X[m * 16, 0], x)
+                    T.ppl_gemm(x, scaled, y, transpose_B=True, add_result=False)
+                    T.ppl_copy(y, rounded)
+                    T.ppl_copy(rounded, Y[m * 16, bx * 16])
+
+        def reference(x, w, s):
+            return (x.float() @ (w.to(torch.bfloat16) * s).float().T).bfloat16()
+        inputs = [torch.randn(32, 16).bfloat16(), torch.randn(16, 16).to(torch.float8_e4m3fn), torch.rand(1, 1).bfloat16()]
+        self.check(self.compiled(scaled_main), reference, inputs, 1e-2, 1e-2)
+
     def test_product_that_nothing_began(self):
         """C of the port's product with transposed B need not be cleared: it overwrites."""
         @T.prim_func
@@ -437,9 +545,18 @@ class OnTarget:
                     T.ppl_copy(B[0, k * 16], b)
                     T.ppl_gemm(a, b, part, transpose_B=True)
                     T.ppl_add(total, total, part)
+                    T.ppl_gemm(b, a, part, transpose_B=True)
+                    T.ppl_add(total, total, part)
+                    T.ppl_copy(total, part)  # for the next turn another value
+                T.ppl_gemm(b, a, part, transpose_B=True)  # C has one: it adds
+                T.ppl_subtract(total, total, part)
                 T.ppl_copy(total, C)
+
+        def reference(a, b):
+            a, b = a.float(), b.float()
+            return -b[:, 48:] @ a[:, 48:].T
         inputs = [torch.randn(16, 64).half() for _ in range(2)]
-        self.check(self.compiled(sums_main), lambda a, b: a.float() @ b.float().T, inputs, 1e-3, 1e-2)
+        self.check(self.compiled(sums_main), reference, inputs, 1e-3, 1e-2)
 
     def test_profiler(self):
         """Every supply type and every method."""

@@ -82,7 +82,8 @@ def of_one(name, formula):
 
 
 def silu_of(x):
-    return binary("*", x, mathematics.sigmoid(x))
+    wide = cast(x, "float32")
+    return binary("*", wide, mathematics.sigmoid(wide))
 
 
 ppl_rsqrt, ppl_sqrt = of_one("ppl_rsqrt", mathematics.rsqrt), of_one("ppl_sqrt", mathematics.sqrt)
@@ -102,29 +103,45 @@ def ppl_exp_load_coeff(*scratch):
     """Prepares the tables of the port's exponential, of which we need none."""
 
 
-def ppl_rope_add(out, even, even_cross, odd, odd_cross):
-    """Rotary embedding of neighbours, from products: out[2i] = even[2i] + even_cross[2i + 1], out[2i + 1] = odd[2i + 1] + odd_cross[2i]."""
-    target = side(out)
+def element(region, *indices):
+    return region.buffer.element([origin + index for origin, index in zip(region.origin, indices)])
+
+
+def points(*extents_):
+    """Loops over all points of a rectangle, once, with an index for every axis."""
+    for point in Points(extents_).run(None):
+        yield point if isinstance(point, tuple) else (point,)
+
+
+def in_pairs(what, out, formula):
+    """out[..., 2i] and out[..., 2i + 1] are formula(the other indices, i)'s two values, which are computed before either is stored."""
+    target = side(out, f"{what}: a result")
     width = known(target.extent[-1])
     if width is None or width % 2:
-        fail(f"T.ppl_rope_add: the last axis of '{target.buffer.name}' {extents(target)} is not of pairs")
-    pairs = Region(target.buffer, target.origin, [*target.extent[:-1], width // 2])
-    tiles = [side(t) for t in (even, even_cross, odd, odd_cross)]
-    for tile in tiles:
-        if len(tile.extent) != len(target.extent) or not all(map(same, tile.extent, target.extent)):
-            fail(f"T.ppl_rope_add: '{tile.buffer.name}' {extents(tile)} does not fit '{target.buffer.name}' {extents(target)}")
+        fail(f"{what}: the last axis of '{target.buffer.name}' {extents(target)} is not of pairs")
+    for *rest, i in points(*target.extent[:-1], width // 2):
+        even, odd = (current(what).named(name, value) for name, value in zip(("even", "odd"), formula(rest, i)))
+        store(element(target, *rest, i * 2), even)
+        store(element(target, *rest, i * 2 + 1), odd)
 
-    def half(tile, point, step):
-        *leading, pair = point if width > 2 else (*point, Const(0, INDEX))
-        return tile.at([*leading, pair * 2 + step])
 
-    def body(point):
-        a, a_cross, b, b_cross = (half(t, point, step) for t, step in zip(tiles, (0, 1, 1, 0)))
-        builder = current("T.ppl_rope_add")
-        first, second = builder.named("even", a + a_cross), builder.named("odd", b + b_cross)  # before out, which may be one of them
-        store(half(target, point, 0), first)
-        store(half(target, point, 1), second)
-    over(pairs, body)
+def fits(what, value, out, shape=None):
+    """value as a region, which has the shape of out, or another one."""
+    found, target = side(value, f"{what}: an operand"), side(out)
+    wanted = target.extent if shape is None else shape
+    if len(found.extent) != len(wanted) or not all(map(same, found.extent, wanted)):
+        fail(f"{what}: '{found.buffer.name}' {extents(found)} does not fit '{target.buffer.name}' {extents(target)}")
+    return found
+
+
+def ppl_rope_add(out, even, even_cross, odd, odd_cross):
+    """Rotary embedding of neighbours, from products: out[2i] = even[2i] + even_cross[2i + 1], out[2i + 1] = odd[2i + 1] + odd_cross[2i]."""
+    tiles = [fits("T.ppl_rope_add", tile, out) for tile in (even, even_cross, odd, odd_cross)]
+
+    def formula(rest, i):
+        a, a_cross, b, b_cross = (element(t, *rest, i * 2 + step) for t, step in zip(tiles, (0, 1, 1, 0)))
+        return a + a_cross, b + b_cross
+    in_pairs("T.ppl_rope_add", out, formula)
 
 
 # What TileLang has under other names ------------------------------------------------------------------------------------
@@ -142,10 +159,15 @@ def ppl_clear(tile):
     clear(tile)
 
 
-def ppl_gemm(A, B, C, transpose_A=False, transpose_B=False, accumulate=None):
-    """C += A B, or C = A B where the program says so, or has not written C before: the port's product with transposed B overwrites."""
-    written = C.buffer.is_written if isinstance(C, Region) else C.is_written
-    gemm(A, B, C, transpose_A, transpose_B, clear_accum=not (written if accumulate is None else accumulate))
+def ppl_gemm(A, B, C, transpose_A=False, transpose_B=False, accumulate=None, add_result=None):
+    """C += A B, or C = A B with accumulate=False. Without a word about it the port's product with transposed B overwrites, which programs
+    rely on that never clear C: so does this one where nothing but such products has written C before."""
+    tile = side(C, "T.ppl_gemm: C").buffer
+    accumulate = add_result if accumulate is None else accumulate  # which is its older name
+    adds = tile.is_written if accumulate is None else accumulate
+    gemm(A, B, C, transpose_A, transpose_B, clear_accum=not adds)
+    if accumulate is None and transpose_B and tile.memory != "global":
+        tile.is_written = adds
 
 
 def ppl_reduce_max(src, out, dim=-1, clear=True):
@@ -168,10 +190,6 @@ def tpu_workitem_num():
 # Rows by their numbers, and the largest of many ---------------------------------------------------------------------------
 
 
-def element(matrix, i, j):
-    return matrix.buffer.element([matrix.origin[0] + i, matrix.origin[1] + j])
-
-
 def numbered(index, i):
     """The number of a row in an array (rows,) or (rows, 1)."""
     return cast(side(index).at([i] if known(index.shape[0]) != 1 else []), INDEX)
@@ -182,7 +200,7 @@ def move_rows(what, rows, table, place_of, store_row):
     a, b = side(rows, f"{what}: rows"), side(table, f"{what}: a table")
     if a.ndim != 2 or b.ndim != 2 or known(difference(a.extent[1], b.extent[1])) not in (0, None):
         fail(f"{what} is of rows of two matrices, not of '{a.buffer.name}' {extents(a)} and '{b.buffer.name}' {extents(b)}")
-    for i, j in Points(a.extent).run(("i", "j")):
+    for i, j in points(*a.extent):
         store_row(element(a, i, j), element(b, place_of(i), j))
 
 
