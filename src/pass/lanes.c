@@ -151,19 +151,22 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
 enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points along w where there are too many; what a command takes
 
 // One variable of the points, along a dimension. Where there are too many, a loop goes over pieces.
-static bool open_axis(struct lane_space *s, const struct tile_name *name, expr extent, int dim, expr *value) {
+static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_name *name, expr extent, int dim, expr *value) {
     struct lane_points *p = &s->points;
     int64_t most = pass_range(extent).high, chunk = dim == LANE_C ? 64 : CHUNK;
     *value = tile_name_value(name, TILE_INDEX);
-    if (most > (pass_number(extent) < 0 ? chunk : 2 * chunk)) {
-        ((struct tile_name *)name)->divisor = chunk; // of which places in the lanes follow
+    bool is_known = pass_number(extent) >= 0, is_even = is_known && most % chunk == 0;
+    if (most > MOST_POINTS || (name != l->whole && (is_known ? is_even && most > 2 * chunk : most > chunk))) {
+        struct tile_name *base = (struct tile_name *)name; // of which places in the lanes follow
+        base->divisor = chunk;
+        base->high = is_even ? most - chunk : base->high;
         expr step = tile_const_int(name->type, chunk);
         const struct tile_name *inner = box_variable(box_number(chunk));
         tile_open_for(name, NULL, extent, step, TILE_SERIAL);
         s->loops++;
-        expr base = *value;
-        *value = inner ? ADD(base, tile_cast(name->type, box_point(inner))) : NULL;
-        extent = MIN(step, SUB(extent, base));
+        expr first = *value;
+        *value = inner ? ADD(first, tile_cast(name->type, box_point(inner))) : NULL;
+        extent = is_even ? step : MIN(step, SUB(extent, first));
         name = inner;
         most = chunk;
     }
@@ -200,7 +203,7 @@ bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name,
         else if (is_loop(pass_range(extent[i]).high, dim[i])) {
             tile_open_for(name[i], NULL, extent[i], NULL, TILE_SERIAL);
             out->loops++;
-        } else if (!open_axis(out, name[i], extent[i], dim[i], &out->value[i]))
+        } else if (!open_axis(l, out, name[i], extent[i], dim[i], &out->value[i]))
             return lanes_fail(l, "cannot count its points");
     }
     return true;
@@ -656,6 +659,9 @@ bool pass_lanes(struct tile_kernel *kernel, const struct target *target) {
         memory_free(l.is_column);
         return false;
     }
+    for (int i = 0; i < kernel->parameters; i++)
+        if (!kernel->parameter[i].is_scalar) // tables too are in device memory
+            kernel->parameter[i].buffer->memory = TILE_GLOBAL;
     pass_learn(kernel->body);
     search_block(&l, kernel->body);
     while (join_block(&l, kernel->body))

@@ -22,6 +22,7 @@ struct lanes {
     // Copies that run ahead of the turn that needs them are made by the engine for copies alone, and nothing else of their turn is: a turn
     // in which both engines touch one tile is no region.
     bool is_ahead, is_mixed;
+    const struct tile_name *whole; // a variable that stays whole where there are many points; NULL: none
     int variables; // names that have a value at each point of the map that is being made
     const struct tile_name *variable[LANE_VARIABLES];
 };

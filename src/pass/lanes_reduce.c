@@ -176,7 +176,10 @@ bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
     if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
         return reduce_by_turns(l, s, &b);
     struct lane_space space;
-    if (!lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space))
+    l->whole = b.name[axis_of(&b, &s->region[0], s->axis)];
+    bool is_open = lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space);
+    l->whole = NULL;
+    if (!is_open)
         return false;
     bool good = reduce_in(l, s, &space, &b);
     lanes_close(&space);
@@ -300,7 +303,10 @@ bool lanes_scan(struct lanes *l, const struct tile_stmt *s) {
     if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
         return scan_by_turns(l, s, &b);
     struct lane_space space;
-    if (!lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space))
+    l->whole = b.name[axis_of(&b, &s->region[0], s->axis)];
+    bool is_open = lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space);
+    l->whole = NULL;
+    if (!is_open)
         return false;
     bool good = scan_in(l, s, &space, &b);
     lanes_close(&space);

@@ -520,6 +520,12 @@ static bool compute(struct work *w, expr e, const struct lane_operand *x, struct
                lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
     if (e->args == 2)
         return lanes_binary(w->l, p, e->op, to, &x[0], &x[1]);
+    if (e->op == TILE_NEG && tile_type_is_float(e->type)) { // the chip's own is 0 - x, which gives 0 for 0
+        struct lane_operand bits = x[0], sign = {.type = bits_of(e->type)}, result = *to;
+        sign.scalar = tile_const_bits(sign.type, UINT64_C(1) << (e->type.bits - 1));
+        bits.type = result.type = sign.type;
+        return as_tile(w->l, p, &bits, sign.type) && lanes_binary(w->l, p, TILE_XOR, &result, &bits, &sign);
+    }
     const char *word = unary_word(e->op);
     if (!word)
         return lanes_fail(w->l, "has no command for %s of %s", tile_op_name(e->op), tile_type_name(e->type));
@@ -598,9 +604,10 @@ static bool reads(expr e, const void *data) {
 // What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
 static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out) {
     *out = (struct lane_operand){.type = lanes_type(e->type)};
-    if (is_uniform(w, e) && !pass_any(e, reads, NULL)) {
-        out->scalar = e;
-        return true;
+    bool is_place = tile_type_is_bool(e->type) || (tile_type_is_integer(e->type) && e->type.bits == 64);
+    if (is_uniform(w, e) && (is_place || !pass_any(e, reads, NULL))) {
+        out->scalar = lanes_control(w->l, e);
+        return out->scalar;
     }
     for (int i = 0; i < w->values; i++)
         if (w->node[i] == e) {
@@ -697,7 +704,12 @@ static bool atomic(struct work *w, const struct tile_stmt *s) {
     if (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) || !lanes_place(w->l, w->p, s->buffer, s->index, &to) ||
         !evaluate(w, s->value, NULL, &value) || !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
         return false;
-    if (s->old) {
+    if (s->old && !w->p->names && tile_type_is_integer(s->old->type)) { // a place, which the control program has
+        tile_assign(s->old, tile_const_int(s->old->type, 0));
+        struct tile_stmt *read = tile_command("tpu_local_mem_addr_unified", 1, &old.address);
+        if (read)
+            read->old = s->old;
+    } else if (s->old) {
         int at = w->l->variables;
         if (at >= LANE_VARIABLES)
             return lanes_fail(w->l, "takes at most %d variables in a map", LANE_VARIABLES);

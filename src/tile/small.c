@@ -114,6 +114,19 @@ expr tile_decode(struct tile_type type, expr byte) {
     return with_specials(type, code, size, MUL(AS_F32(bits), F32(ldexp(1, 127 - f->bias))));
 }
 
+// Of a code whose exponent is 0 the fraction counts; others get the exponent of an f32.
+expr tile_decode_normal(struct tile_type type, expr byte) {
+    if (!tile_type_is_small_float(type) || type.kind == TILE_E8M0)
+        return tile_decode(type, byte);
+    const struct format *f = format_of(type);
+    unsigned sign = sign_of(type);
+    expr code = tile_cast(u32, byte), size = AND(code, U32(sign - 1));
+    expr least = MUL(TO_F32(tile_bitcast((struct tile_type){TILE_INT, 32, 1}, size)), F32(ldexp(1, 1 - f->bias - f->fraction)));
+    expr normal = AS_F32(ADD(SHL(size, U32(23u - (unsigned)f->fraction)), U32((unsigned)(127 - f->bias) << 23)));
+    expr value = SELECT(LT(size, U32(1u << f->fraction)), least, normal);
+    return with_specials(type, code, size, SELECT(NE(AND(code, U32(sign)), U32(0)), NEG(value), value));
+}
+
 static expr integer_code(struct tile_type type, expr x) {
     bool is_signed = type.kind == TILE_INT;
     if (tile_type_is_float(x->type)) {

@@ -370,6 +370,7 @@ double           tile_round(struct tile_type type, double value);           // t
 double   tile_small_value(struct tile_type type, uint64_t bits);
 uint64_t tile_small_bits(struct tile_type type, double value);
 expr tile_decode(struct tile_type type, expr byte);
+expr tile_decode_normal(struct tile_type type, expr byte); // the same without subnormal numbers on the way, for targets that lack them
 expr tile_encode(struct tile_type type, expr value);
 
 // arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex numbers
