@@ -77,7 +77,8 @@ static uint64_t *list_arguments(const struct group_call *k, size_t *bytes) {
     return list;
 }
 
-static bool launch(const struct compiled *c, struct bm1690 *chip, const struct group_call *k, bool counts, double *seconds) {
+static bool launch(const struct compiled *c, struct bm1690 *chip, const struct group_call *k, bool counts,
+                   double *seconds) {
     struct bm1690_options options = {.cores = BM1690_CORES, .counts_only = counts};
     struct bm1690_report report = {{0}};
     size_t bytes;
@@ -90,10 +91,13 @@ static bool launch(const struct compiled *c, struct bm1690 *chip, const struct g
     return good;
 }
 
-static bool call(const struct compiled *c, void *const *address, const int64_t *symbol, bool counts, double *seconds) {
+static bool call(const struct compiled *c, void *const *address, const int64_t *symbol, bool counts,
+                 double *seconds) {
     struct bm1690 *chip = bm1690_open();
-    struct group_call k = {.group = &c->group, .use = &use, .device = chip, .address = address, .symbol = symbol};
-    bool good = chip && group_call_open(&k) && launch(c, chip, &k, counts, seconds) && (counts || group_call_read(&k));
+    struct group_call k = {
+        .group = &c->group, .use = &use, .device = chip, .address = address, .symbol = symbol};
+    bool good = chip && group_call_open(&k) && launch(c, chip, &k, counts, seconds) &&
+                (counts || group_call_read(&k));
     if (chip)
         group_call_close(&k, true);
     bm1690_close(chip);
@@ -105,10 +109,15 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
 }
 
 // The modelled time, which does not change from run to run.
-static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds) {
+static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
+                      double *seconds) {
     (void)repeats;
     return call(compiled, address, symbol, true, seconds);
 }
 
-const struct kernel_driver kernel_driver_bm1690 = {
-    .name = "bm1690", .device = "bm1690", .compile = compile, .run = run, .time = time_runs, .free = free_compiled};
+const struct kernel_driver kernel_driver_bm1690 = {.name = "bm1690",
+                                                   .device = "bm1690",
+                                                   .compile = compile,
+                                                   .run = run,
+                                                   .time = time_runs,
+                                                   .free = free_compiled};

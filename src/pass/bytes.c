@@ -20,7 +20,9 @@ struct bytes {
 static expr in_bytes(struct bytes *b, expr e);
 
 static expr convert(const struct bytes *b, struct tile_type to, struct tile_type from, expr x) {
-    expr value = !tile_type_is_small(from) ? x : b->flushes ? tile_decode_normal(from, x) : tile_decode(from, x);
+    expr value = !tile_type_is_small(from) ? x
+                 : b->flushes              ? tile_decode_normal(from, x)
+                                           : tile_decode(from, x);
     return !value ? NULL : tile_type_is_small(to) ? tile_encode(to, value) : tile_cast(to, value);
 }
 

@@ -58,9 +58,10 @@ struct tile_type lanes_type(struct tile_type type) {
 }
 
 int lanes_dtype(struct tile_type type) {
-    static const int codes[][2] = {{ZL_FLOAT32, BM1690_FP32},  {ZL_FLOAT16, BM1690_FP16}, {ZL_BFLOAT16, BM1690_BFP16},
-                                   {ZL_INT32, BM1690_INT32},   {ZL_UINT32, BM1690_UINT32}, {ZL_INT16, BM1690_INT16},
-                                   {ZL_UINT16, BM1690_UINT16}, {ZL_INT8, BM1690_INT8},     {ZL_UINT8, BM1690_UINT8}};
+    static const int codes[][2] = {
+        {ZL_FLOAT32, BM1690_FP32},  {ZL_FLOAT16, BM1690_FP16},  {ZL_BFLOAT16, BM1690_BFP16},
+        {ZL_INT32, BM1690_INT32},   {ZL_UINT32, BM1690_UINT32}, {ZL_INT16, BM1690_INT16},
+        {ZL_UINT16, BM1690_UINT16}, {ZL_INT8, BM1690_INT8},     {ZL_UINT8, BM1690_UINT8}};
     zl_dtype dtype = tile_dtype_of(lanes_type(type));
     for (size_t i = 0; i < COUNT(codes); i++)
         if (codes[i][0] == (int)dtype)
@@ -102,26 +103,30 @@ static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct la
     for (int i = b->ndim - 1; i >= 0; i--) {
         int64_t size = pass_number(b->shape[i]);
         if (size < 1)
-            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled", b->text, i);
+            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled",
+                              b->text, i);
         bool is_lane = under.lane >= 0 && out->lane < 0 && inner * bytes == inner_under * bytes_under &&
                        size == pass_number(base->shape[under.lane]);
         if (is_lane)
             out->lane = i;
-        out->step[i] = is_lane            ? under.step[under.lane] * bytes_under / bytes
-                       : out->lane < 0    ? inner
-                       : under.lane == 0  ? 0
-                                          : inner / (inner_under * bytes_under / bytes * size_of_lane(base, under.lane)) *
-                                              under.step[under.lane - 1] * bytes_under / bytes;
+        out->step[i] = is_lane         ? under.step[under.lane] * bytes_under / bytes
+                       : out->lane < 0 ? inner
+                       : under.lane == 0
+                           ? 0
+                           : inner / (inner_under * bytes_under / bytes * size_of_lane(base, under.lane)) *
+                                 under.step[under.lane - 1] * bytes_under / bytes;
         inner *= size;
     }
     if (under.lane >= 0 && out->lane < 0)
-        return lanes_fail(l, "has no layout for '%s', a view of '%s' that cuts across its lanes", b->text, base->text);
+        return lanes_fail(l, "has no layout for '%s', a view of '%s' that cuts across its lanes", b->text,
+                          base->text);
     return true;
 }
 
 // Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want it so.
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
-    static const int order[5][4] = {{0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
+    static const int order[5][4] = {
+        {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
     *out = (struct lane_tile){.lane = -1, .size = {1, 1, 1, 1}};
     if (lanes_dtype(b->type) < 0 || b->type.bits == 64)
         return lanes_fail(l, "has no tiles of %s", tile_type_name(b->type));
@@ -134,7 +139,8 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
         out->dim[i] = b->ndim == 1 && b->id < l->buffers && l->is_column[b->id] ? LANE_C : order[b->ndim][i];
         int64_t size = pass_number(b->shape[i]);
         if (size < 1)
-            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled", b->text, i);
+            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled",
+                              b->text, i);
         out->size[out->dim[i]] = size;
         out->lane = out->dim[i] == LANE_C ? i : out->lane;
     }
@@ -151,7 +157,8 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
 enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points along w where there are too many; what a command takes
 
 // One variable of the points, along a dimension. Where there are too many, a loop goes over pieces.
-static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_name *name, expr extent, int dim, expr *value) {
+static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_name *name, expr extent,
+                      int dim, expr *value) {
     struct lane_points *p = &s->points;
     int64_t most = pass_range(extent).high, chunk = dim == LANE_C ? 64 : CHUNK;
     *value = tile_name_value(name, TILE_INDEX);
@@ -246,8 +253,8 @@ bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_t
         shape[d] = box_number(size[d]);
     }
     lanes_strides(size, tile_type_bytes(type), stride);
-    *out = (struct lane_operand){.type = type,
-                                 .address = tile_address_of(box_alloc("t", type, TILE_SHARED, LANE_DIMS, shape))};
+    *out = (struct lane_operand){
+        .type = type, .address = tile_address_of(box_alloc("t", type, TILE_SHARED, LANE_DIMS, shape))};
     for (int d = 0; d < LANE_DIMS; d++)
         out->stride[d] = lanes_number(!along || along[d] ? stride[d] : 0);
     return out->address;
@@ -273,7 +280,8 @@ static bool affine(struct lanes *l, const struct lane_points *p, expr e, expr *c
         for (int i = 0; i < p->names; i++)
             coefficient[i] = e->name == p->name[i] ? lanes_number(1) : NULL;
         return true;
-    case TILE_CAST: return tile_type_is_integer(e->arg[0]->type) && affine(l, p, e->arg[0], coefficient, rest);
+    case TILE_CAST:
+        return tile_type_is_integer(e->arg[0]->type) && affine(l, p, e->arg[0], coefficient, rest);
     case TILE_ADD:
     case TILE_SUB:
         if (!affine(l, p, e->arg[0], coefficient, rest) || !affine(l, p, e->arg[1], other, &other_rest))
@@ -346,15 +354,19 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
     for (int i = 0; i < b->ndim; i++) {
         expr coefficient[TILE_DIMS], rest;
         if (!lanes_affine(l, p, index[i], coefficient, &rest))
-            return lanes_fail(l, "has no gather for '%s', whose index along axis %d is no sum of loop variables", b->text, i);
+            return lanes_fail(l,
+                              "has no gather for '%s', whose index along axis %d is no sum of loop variables",
+                              b->text, i);
         expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.step[i]);
         bool is_lane = i == tile.lane;
         for (int v = 0; v < p->names; v++) {
             if (!coefficient[v])
                 continue;
-            if (is_lane != (p->dim[v] == LANE_C && !out->is_far) || (is_lane && pass_number(coefficient[v]) != 1))
-                return lanes_fail(l, "cannot read '%s' so: '%s' goes along axis %d of it, which is %s the lanes", b->text,
-                                  p->name[v]->text, i, is_lane ? "across" : "not across");
+            if (is_lane != (p->dim[v] == LANE_C && !out->is_far) ||
+                (is_lane && pass_number(coefficient[v]) != 1))
+                return lanes_fail(l,
+                                  "cannot read '%s' so: '%s' goes along axis %d of it, which is %s the lanes",
+                                  b->text, p->name[v]->text, i, is_lane ? "across" : "not across");
             expr *sum = &out->stride[p->dim[v]];
             *sum = is_lane ? stride : ADD(*sum, MUL(coefficient[v], stride));
         }
@@ -362,7 +374,8 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
             at = ADD(at, lane_address(rest, tile.step[i], out->type));
             out->is_shifted = pass_divisor(rest) % 64 != 0 && pass_number(rest) != 0;
         } else {
-            at = ADD(at, MUL(MUL(rest, stride), lanes_number(tile_type_bytes(out->is_far ? b->type : out->type))));
+            at = ADD(
+                at, MUL(MUL(rest, stride), lanes_number(tile_type_bytes(out->is_far ? b->type : out->type))));
         }
     }
     for (int d = 0; out->is_wide && d < LANE_DIMS; d++)
@@ -386,7 +399,8 @@ static expr read_element(struct lanes *l, expr e) {
     box_open_if(e->args ? e->arg[0] : NULL);
     if (!lanes_place(l, &none, e->buffer, e->index, &at))
         return NULL;
-    struct tile_stmt *s = tile_command(at.is_far ? "tpu_global_mem_addr" : "tpu_local_mem_addr_unified", 1, &at.address);
+    struct tile_stmt *s =
+        tile_command(at.is_far ? "tpu_global_mem_addr" : "tpu_local_mem_addr_unified", 1, &at.address);
     if (s)
         s->old = name;
     box_close_if(e->args ? e->arg[0] : NULL);
@@ -478,8 +492,8 @@ static void search_block(struct lanes *l, const struct tile_stmt *body) {
 // Vectors that maps of one axis or copies use together lie alike.
 static bool is_mixed(expr e, const void *data) {
     const struct lanes *l = data;
-    return e->op == TILE_LOAD && e->buffer->ndim == 1 && lanes_is_local(e->buffer) && e->buffer->id < l->buffers &&
-           l->is_column[e->buffer->id];
+    return e->op == TILE_LOAD && e->buffer->ndim == 1 && lanes_is_local(e->buffer) &&
+           e->buffer->id < l->buffers && l->is_column[e->buffer->id];
 }
 
 static bool spread(expr e, const void *data) {
@@ -495,8 +509,8 @@ static bool join_block(struct lanes *l, const struct tile_stmt *body) {
             for (const struct tile_stmt *t = s->body; t; t = t->next) {
                 if (t->kind != TILE_STORE)
                     continue;
-                bool is_column = t->buffer->ndim == 1 && lanes_is_local(t->buffer) && t->buffer->id < l->buffers &&
-                                 l->is_column[t->buffer->id];
+                bool is_column = t->buffer->ndim == 1 && lanes_is_local(t->buffer) &&
+                                 t->buffer->id < l->buffers && l->is_column[t->buffer->id];
                 bool other = pass_any(t->value, is_mixed, l);
                 if (is_column && !other)
                     pass_any(t->value, spread, l);
@@ -505,8 +519,8 @@ static bool join_block(struct lanes *l, const struct tile_stmt *body) {
                 changed |= other && !is_column && t->buffer->ndim == 1 && lanes_is_local(t->buffer);
             }
         const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
-        if (s->kind == TILE_COPY && from->ndim == 1 && to->ndim == 1 && lanes_is_local(from) && lanes_is_local(to) &&
-            l->is_column[from->id] != l->is_column[to->id]) {
+        if (s->kind == TILE_COPY && from->ndim == 1 && to->ndim == 1 && lanes_is_local(from) &&
+            lanes_is_local(to) && l->is_column[from->id] != l->is_column[to->id]) {
             l->is_column[from->id] = l->is_column[to->id] = true;
             changed = true;
         }
@@ -531,7 +545,8 @@ static bool stmt_uses(const struct tile_stmt *s, const void *op) {
 }
 
 // Constants of a series, 64 bytes in each lane, if statements compute it. An exp2 is an exp.
-static struct tile_buffer *load_constants(const struct tile_stmt *body, enum tile_op op, const char *function) {
+static struct tile_buffer *load_constants(const struct tile_stmt *body, enum tile_op op,
+                                          const char *function) {
     struct tile_type f32 = {TILE_FLOAT, 32, 1};
     enum tile_op other = op == TILE_EXP ? TILE_EXP2 : op;
     if (!pass_find(body, stmt_uses, &op) && !pass_find(body, stmt_uses, &other))
@@ -654,7 +669,8 @@ static void emit_block(void *data, const struct tile_stmt *body) {
 bool pass_lanes(struct tile_kernel *kernel, const struct target *target) {
     if (!target->lanes)
         return true;
-    struct lanes l = {.target = target, .buffers = kernel->buffers, .is_column = memory_zero((size_t)kernel->buffers + 1)};
+    struct lanes l = {
+        .target = target, .buffers = kernel->buffers, .is_column = memory_zero((size_t)kernel->buffers + 1)};
     if (!l.is_column || !pass_simplify(kernel, target)) {
         memory_free(l.is_column);
         return false;

@@ -14,7 +14,8 @@ static bool open_matrix(struct lanes *l, const struct tile_region *r, struct lan
         size[i] = box_region_size(r, ndim - 2 + i);
         name[i] = box_variable(size[i]);
         if (!name[i] || pass_number(size[i]) < 1)
-            return lanes_fail(l, "multiplies tiles whose sizes are known when a kernel is compiled, not '%s'", r->buffer->text);
+            return lanes_fail(l, "multiplies tiles whose sizes are known when a kernel is compiled, not '%s'",
+                              r->buffer->text);
     }
     // One row or column is an axis too.
     *space = (struct lane_space){.points = {.names = 2, .name = {name[0], name[1]}, .dim = {LANE_C, LANE_W}}};
@@ -40,7 +41,8 @@ static bool read_factor(struct lanes *l, const struct tile_region *r, bool turns
     struct lane_space space;
     struct lane_points turned;
     expr index[TILE_DIMS];
-    if (!open_matrix(l, r, &space, index) || !lanes_near(l, &space.points, r->buffer, index, true, &out->operand) ||
+    if (!open_matrix(l, r, &space, index) ||
+        !lanes_near(l, &space.points, r->buffer, index, true, &out->operand) ||
         !lanes_aligned(l, &space.points, &out->operand))
         return false;
     out->points = space.points;
@@ -72,8 +74,8 @@ static bool as_lines(struct lanes *l, const struct factor *f, struct lane_operan
     return lanes_temporary(l, &lines, f->operand.type, NULL, out);
 }
 
-static void reshape(const struct lane_operand *to, const struct lane_operand *from, const expr *to_shape, const expr *from_shape,
-                    const expr *to_stride, const expr *from_stride) {
+static void reshape(const struct lane_operand *to, const struct lane_operand *from, const expr *to_shape,
+                    const expr *from_shape, const expr *to_stride, const expr *from_stride) {
     struct lane_call c = {0};
     lanes_add(&c, to->address);
     lanes_add(&c, from->address);
@@ -94,7 +96,8 @@ static void move_lines(const struct factor *f, const struct lane_operand *lines,
         reshape(&f->operand, lines, matrix, flat, f->operand.stride, lines->stride);
 }
 
-static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct factor *a, struct factor *b, struct factor *sum) {
+static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct factor *a, struct factor *b,
+                         struct factor *sum) {
     struct lane_operand left, right, result;
     if (!as_lines(l, a, &left) || !as_lines(l, b, &right) || !as_lines(l, sum, &result))
         return false;
@@ -120,8 +123,8 @@ static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct fact
     return true;
 }
 
-static bool multiply_halves(const struct tile_stmt *s, const struct factor *a, const struct factor *b, const struct factor *sum,
-                            bool transposed) {
+static bool multiply_halves(const struct tile_stmt *s, const struct factor *a, const struct factor *b,
+                            const struct factor *sum, bool transposed) {
     struct lane_call c = {0};
     lanes_add(&c, sum->operand.address);
     lanes_add(&c, a->operand.address);
@@ -154,11 +157,14 @@ bool lanes_gemm(struct lanes *l, const struct tile_stmt *s) {
     struct lane_space space;
     expr index[TILE_DIMS];
     if (!read_factor(l, &s->region[0], s->transpose[0], &a) ||
-        !read_factor(l, &s->region[1], s->transpose[1] && !is_half, &b) || !open_matrix(l, &s->region[2], &space, index))
+        !read_factor(l, &s->region[1], s->transpose[1] && !is_half, &b) ||
+        !open_matrix(l, &s->region[2], &space, index))
         return false;
-    sum = (struct factor){.points = space.points, .rows = space.points.most[LANE_C], .columns = space.points.most[LANE_W]};
+    sum = (struct factor){
+        .points = space.points, .rows = space.points.most[LANE_C], .columns = space.points.most[LANE_W]};
     if (!lanes_is_local(result) || !lanes_place(l, &space.points, result, index, &sum.operand))
-        return lanes_is_local(result) ? false : lanes_fail(l, "adds products up in tiles, not in '%s'", result->text);
+        return lanes_is_local(result) ? false
+                                      : lanes_fail(l, "adds products up in tiles, not in '%s'", result->text);
     struct lane_operand place = sum.operand;
     if (!tile_type_equal(place.type, f32)) { // sums are of f32
         if (!lanes_temporary(l, &space.points, f32, NULL, &sum.operand) ||

@@ -24,7 +24,8 @@ static bool is_narrower(struct tile_type to, struct tile_type from) {
 }
 
 // Floats are rounded to the nearest, whole numbers are what is before the point; integers wrap around.
-static void convert(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
+static void convert(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                    const struct lane_operand *from) {
     struct lane_call c = {0};
     l->is_mixed |= l->is_ahead;
     lanes_add(&c, to->address);
@@ -35,7 +36,9 @@ static void convert(struct lanes *l, const struct lane_points *p, const struct l
     lanes_add_four(&c, to->stride);
     lanes_add_four(&c, from->stride);
     // Wrapped around, the bits do not depend on the sign, of which both have the same.
-    lanes_add_dtype(&c, is_narrower(to->type, from->type) ? (struct tile_type){from->type.kind, to->type.bits, 1} : to->type);
+    lanes_add_dtype(&c, is_narrower(to->type, from->type)
+                            ? (struct tile_type){from->type.kind, to->type.bits, 1}
+                            : to->type);
     lanes_add_dtype(&c, from->type);
     if (is_narrower(to->type, from->type)) {
         lanes_add_dtype(&c, from->type);
@@ -49,8 +52,10 @@ static void convert(struct lanes *l, const struct lane_points *p, const struct l
     lanes_call(&c, "tpu_bdc_cast");
 }
 
-static void copy(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
-    static const char *const by_dma[2][2] = {{"tpu_gdma_cpy_L2L", "tpu_gdma_cpy_S2L"}, {"tpu_gdma_cpy_L2S", "tpu_gdma_cpy_S2S"}};
+static void copy(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                 const struct lane_operand *from) {
+    static const char *const by_dma[2][2] = {{"tpu_gdma_cpy_L2L", "tpu_gdma_cpy_S2L"},
+                                             {"tpu_gdma_cpy_L2S", "tpu_gdma_cpy_S2S"}};
     bool moves = to->is_far || from->is_far || to->is_shifted || from->is_shifted;
     l->is_mixed |= moves != l->is_ahead;
     struct lane_call c = {0};
@@ -64,7 +69,8 @@ static void copy(struct lanes *l, const struct lane_points *p, const struct lane
 }
 
 // The upper 32 bits of a number of 64: its sign.
-static bool copy_sign(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
+static bool copy_sign(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                      const struct lane_operand *from) {
     struct lane_operand upper = *to, sign;
     upper.address = ADD(to->address, lanes_number(4));
     if (!lanes_temporary(l, p, to->type, NULL, &sign))
@@ -88,7 +94,8 @@ static bool have_same_bits(struct tile_type a, struct tile_type b) {
     return tile_type_equal(a, b) || (tile_type_is_integer(a) && tile_type_is_integer(b) && a.bits == b.bits);
 }
 
-bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
+bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                const struct lane_operand *from) {
     if (from->scalar && !to->is_far)
         return lanes_fill(l, p, to, from->scalar);
     if (!from->scalar && have_same_bits(to->type, from->type)) {
@@ -97,7 +104,8 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
     }
     struct lane_operand middle = *from;
     if (from->scalar || from->is_far || from->is_shifted) { // what is not ready to be converted
-        if (!lanes_temporary(l, p, from->scalar ? to->type : from->type, NULL, &middle) || !lanes_move(l, p, &middle, from))
+        if (!lanes_temporary(l, p, from->scalar ? to->type : from->type, NULL, &middle) ||
+            !lanes_move(l, p, &middle, from))
             return false;
         return lanes_move(l, p, to, &middle);
     }
@@ -138,8 +146,8 @@ bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_ope
     return true;
 }
 
-bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from, struct lane_points *turned,
-                      struct lane_operand *out) {
+bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from,
+                      struct lane_points *turned, struct lane_operand *out) {
     struct lane_operand source = *from;
     *turned = *p;
     for (int i = 0; i < p->names; i++)
@@ -164,7 +172,7 @@ bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct
 // The part of the points at which indices are inside of a buffer.
 struct inside {
     expr from[LANE_DIMS], end[LANE_DIMS]; // NULL: all
-    expr test;                            // of indices that are the same for all points; NULL: nothing is asked
+    expr test; // of indices that are the same for all points; NULL: nothing is asked
 };
 
 static bool is_below(expr e, int64_t more, expr limit) {
@@ -172,8 +180,8 @@ static bool is_below(expr e, int64_t more, expr limit) {
     return a.high != INT64_MAX && b.low != INT64_MIN && a.high + more <= b.low;
 }
 
-static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, int axis,
-                      struct inside *in) {
+static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
+                      const expr *index, int axis, struct inside *in) {
     expr coefficient[TILE_DIMS], rest, limit = tile_cast(i64, b->shape[axis]);
     int variable = -1, variables = 0;
     if (!lanes_affine(l, p, index[axis], coefficient, &rest))
@@ -196,7 +204,8 @@ static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct
             reach += coefficient[v] ? (p->most[p->dim[v]] - 1) * MAX_OF(pass_number(coefficient[v]), 0) : 0;
         if (variables > 1 && is_low && is_below(rest, reach + 1, limit))
             return true;
-        return lanes_fail(l, "cannot clip '%s' along axis %d, whose index is not one variable and an offset", b->text, axis);
+        return lanes_fail(l, "cannot clip '%s' along axis %d, whose index is not one variable and an offset",
+                          b->text, axis);
     }
     expr low = SUB(lanes_number(0), rest), high = SUB(limit, rest);
     if (by > 1) { // rounded up
@@ -224,7 +233,8 @@ static expr advance(const struct lane_operand *o, int dim, expr by) {
     if (dim != LANE_C || o->is_far)
         return MUL(MUL(by, o->stride[dim]), bytes);
     expr lanes = lanes_number(64);
-    return ADD(MUL(REM(by, lanes), lanes_number(256 << 10)), MUL(MUL(FLOORDIV(by, lanes), o->stride[dim]), bytes));
+    return ADD(MUL(REM(by, lanes), lanes_number(256 << 10)),
+               MUL(MUL(FLOORDIV(by, lanes), o->stride[dim]), bytes));
 }
 
 static const struct tile_name *variable(const char *prefix, expr value) {
@@ -234,8 +244,8 @@ static const struct tile_name *variable(const char *prefix, expr value) {
 }
 
 // Moves the part of the points that is inside.
-static bool move_inside(struct lanes *l, const struct lane_points *p, struct lane_operand to, struct lane_operand from,
-                        const struct inside *in) {
+static bool move_inside(struct lanes *l, const struct lane_points *p, struct lane_operand to,
+                        struct lane_operand from, const struct inside *in) {
     struct lane_points part = *p;
     expr some = in->test;
     for (int d = 0; d < LANE_DIMS; d++) {
@@ -269,13 +279,15 @@ struct uses {
     bool is_odd;    // that axis has several variables, or one that is scaled
 };
 
-static bool find_uses(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const struct lane_tile *tile,
-                      const expr *index, struct uses *out) {
+static bool find_uses(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
+                      const struct lane_tile *tile, const expr *index, struct uses *out) {
     *out = (struct uses){.lane = -1};
     for (int i = 0; i < b->ndim; i++) {
         expr coefficient[TILE_DIMS], rest;
         if (!lanes_affine(l, p, index[i], coefficient, &rest))
-            return lanes_fail(l, "has no gather for '%s', whose index along axis %d is no sum of loop variables", b->text, i);
+            return lanes_fail(l,
+                              "has no gather for '%s', whose index along axis %d is no sum of loop variables",
+                              b->text, i);
         for (int v = 0; v < p->names; v++) {
             if (!coefficient[v])
                 continue;
@@ -298,7 +310,8 @@ static int lane_variable(const struct lane_points *p) {
 }
 
 // The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n.
-static bool some_points(const struct lane_points *p, const bool *has, int lane, int column, struct lane_points *out) {
+static bool some_points(const struct lane_points *p, const bool *has, int lane, int column,
+                        struct lane_points *out) {
     int next = LANE_H;
     *out = (struct lane_points){.names = p->names};
     for (int d = 0; d < LANE_DIMS; d++) {
@@ -334,7 +347,8 @@ static void widen(const struct lane_points *p, const struct lane_points *some, s
 }
 
 // What is in one lane, in all lanes of the points.
-static bool to_all_lanes(struct lanes *l, const struct lane_points *p, const struct lane_points *some, struct lane_operand *o) {
+static bool to_all_lanes(struct lanes *l, const struct lane_points *p, const struct lane_points *some,
+                         struct lane_operand *o) {
     struct lane_points all = *some;
     struct lane_operand to, from = *o;
     int64_t lanes = MIN_OF(p->most[LANE_C], 64);
@@ -368,17 +382,21 @@ static int last_of(const struct lane_points *p, const bool *has, int but) {
 }
 
 // A tile whose lanes are not those of the points: through a transposed copy where a variable has to change its place.
-static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
-                          const struct uses *u, struct lane_operand *out) {
+static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
+                          const expr *index, const struct uses *u, struct lane_operand *out) {
     int mine = lane_variable(p);
     bool turns = u->lane != mine && (u->lane >= 0 || u->elsewhere);
     int column = turns ? (u->elsewhere ? mine : -1) : last_of(p, u->has, u->lane);
     struct lane_points some, turned;
     struct lane_operand from;
-    if (u->is_odd || !some_points(p, u->has, u->lane, column, &some) || !lanes_place(l, &some, b, index, &from))
-        return u->is_odd || !zl_error() ? lanes_fail(l, "cannot read '%s' so: the axis across the lanes has an index that is not one "
-                                                        "loop variable and an offset", b->text)
-                                        : false;
+    if (u->is_odd || !some_points(p, u->has, u->lane, column, &some) ||
+        !lanes_place(l, &some, b, index, &from))
+        return u->is_odd || !zl_error()
+                   ? lanes_fail(l,
+                                "cannot read '%s' so: the axis across the lanes has an index that is not one "
+                                "loop variable and an offset",
+                                b->text)
+                   : false;
     if (turns) {
         if (!lanes_transposed(l, &some, &from, &turned, &from))
             return false;
@@ -398,8 +416,8 @@ static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const st
     return true;
 }
 
-static bool fetch(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool clips,
-                  struct lane_operand *out) {
+static bool fetch(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
+                  const expr *index, bool clips, struct lane_operand *out) {
     bool along[LANE_DIMS] = {false, true, false, false};
     struct lane_tile none = {.lane = -1};
     struct uses u;
@@ -425,8 +443,8 @@ static bool fetch(struct lanes *l, const struct lane_points *p, const struct til
     return lanes_fill(l, &part, out, tile_const(from.type, 0)) && move_inside(l, &part, *out, from, &in);
 }
 
-bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool clips,
-                struct lane_operand *out) {
+bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                bool clips, struct lane_operand *out) {
     struct lane_tile tile;
     struct uses u;
     if (!lanes_is_local(b))
@@ -456,7 +474,8 @@ static int lane_of(struct lanes *l, const struct box *b, const struct tile_regio
     return -1;
 }
 
-static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space, const struct box *b) {
+static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
+                          const struct box *b) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     const struct lane_points *p = &space->points;
     expr from_index[TILE_DIMS], to_index[TILE_DIMS];
@@ -465,7 +484,8 @@ static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const stru
     box_place(from, b, space->value, from_index);
     box_place(to, b, space->value, to_index);
     bool is_near = lanes_is_local(from->buffer);
-    if (is_near ? !lanes_near(l, p, from->buffer, from_index, false, &source) : !lanes_place(l, p, from->buffer, from_index, &source))
+    if (is_near ? !lanes_near(l, p, from->buffer, from_index, false, &source)
+                : !lanes_place(l, p, from->buffer, from_index, &source))
         return false;
     if (!lanes_place(l, p, to->buffer, to_index, &target))
         return false;
@@ -473,8 +493,8 @@ static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const stru
         if (!clip_axis(l, p, from->buffer, from_index, i, &in))
             return false;
     if (is_clipped(&in) && !lanes_is_local(to->buffer))
-        return lanes_fail(l, "cannot copy from beyond the edges of '%s' to '%s': copy it to a tile first", from->buffer->text,
-                          to->buffer->text);
+        return lanes_fail(l, "cannot copy from beyond the edges of '%s' to '%s': copy it to a tile first",
+                          from->buffer->text, to->buffer->text);
     expr outside = s->value ? s->value : tile_const(target.type, 0);
     if (is_clipped(&in) && !lanes_fill(l, p, &target, outside))
         return false;
@@ -514,7 +534,8 @@ bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s) {
     box_place(&s->region[1], &b, space.value, index);
     if (!lanes_is_uniform(l, &space.points, s->value))
         return lanes_fail(l, "fills with a number that the control program has");
-    bool good = lanes_place(l, &space.points, s->region[1].buffer, index, &to) && lanes_fill(l, &space.points, &to, lanes_control(l, s->value));
+    bool good = lanes_place(l, &space.points, s->region[1].buffer, index, &to) &&
+                lanes_fill(l, &space.points, &to, lanes_control(l, s->value));
     lanes_close(&space);
     return good;
 }

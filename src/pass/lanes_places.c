@@ -11,7 +11,7 @@
 struct place {
     const struct tile_buffer *buffer; // NULL: none of that id
     int first, last;                  // numbers of statements; first 0: not used
-    int made;                         // the loop, by number of its first statement, that it is made in; 0: none
+    int made; // the loop, by number of its first statement, that it is made in; 0: none
     int64_t bytes, address;
 };
 
@@ -56,12 +56,13 @@ static void number(struct places *p, const struct tile_stmt *body) {
             struct lane_tile tile;
             p->lanes->at = s;
             p->good = p->good && lanes_tile(p->lanes, s->buffer, &tile);
-            p->of[s->buffer->id] =
-                (struct place){.buffer = s->buffer, .bytes = tile.bytes, .made = p->loops ? p->loop[p->loops - 1] : 0};
+            p->of[s->buffer->id] = (struct place){
+                .buffer = s->buffer, .bytes = tile.bytes, .made = p->loops ? p->loop[p->loops - 1] : 0};
         }
         for (int i = 0; i < count; i++)
             pass_any(list[i], visit, p);
-        bool is_loop = (s->kind == TILE_FOR || s->kind == TILE_WHILE || s->kind == TILE_GRID) && p->loops < (int)COUNT(p->loop);
+        bool is_loop = (s->kind == TILE_FOR || s->kind == TILE_WHILE || s->kind == TILE_GRID) &&
+                       p->loops < (int)COUNT(p->loop);
         int begin = p->now;
         if (is_loop)
             p->loop[p->loops++] = begin;
@@ -77,7 +78,8 @@ static void number(struct places *p, const struct tile_stmt *body) {
 
 static int by_first(const void *a, const void *b) {
     const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->bytes < y->bytes) - (x->bytes > y->bytes);
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
 // The lowest address at which a tile meets no other that is used at the same time.
@@ -108,10 +110,12 @@ static bool assign(struct places *p, const struct target *target) {
         list[i]->address = lowest(list, i, list[i]);
         if (list[i]->address + list[i]->bytes > target->lanes->bytes) {
             p->lanes->at = NULL;
-            good = lanes_fail(p->lanes,
-                              "has %lld bytes in each lane, and the tiles that are used at once need more: '%s' takes %lld of them "
-                              "beside others; make tiles smaller",
-                              (long long)target->lanes->bytes, list[i]->buffer->text, (long long)list[i]->bytes);
+            good =
+                lanes_fail(p->lanes,
+                           "has %lld bytes in each lane, and the tiles that are used at once need more: '%s' "
+                           "takes %lld of them "
+                           "beside others; make tiles smaller",
+                           (long long)target->lanes->bytes, list[i]->buffer->text, (long long)list[i]->bytes);
         }
     }
     memory_free(list);
@@ -120,7 +124,8 @@ static bool assign(struct places *p, const struct target *target) {
 
 static expr replaced(void *data, expr e) {
     struct places *p = data;
-    const struct place *at = e->op == TILE_ADDRESS && e->buffer->id < p->buffers ? &p->of[e->buffer->id] : NULL;
+    const struct place *at =
+        e->op == TILE_ADDRESS && e->buffer->id < p->buffers ? &p->of[e->buffer->id] : NULL;
     return at && at->buffer ? lanes_number(at->address) : pass_rebuild(e, replaced, data);
 }
 

@@ -6,8 +6,9 @@
 
 static struct tile_type sum_type(const struct tile_stmt *s) {
     struct tile_type type = lanes_type(s->region[1].buffer->type);
-    return tile_type_is_half(type) && (s->combine == TILE_ADD || s->combine == TILE_MUL) ? (struct tile_type){TILE_FLOAT, 32, 1}
-                                                                                        : type;
+    return tile_type_is_half(type) && (s->combine == TILE_ADD || s->combine == TILE_MUL)
+               ? (struct tile_type){TILE_FLOAT, 32, 1}
+               : type;
 }
 
 static struct lane_operand moved(const struct lane_operand *o, int dim, int64_t by) {
@@ -31,8 +32,8 @@ static int64_t power_below(int64_t size) { // the largest power of two below it
 }
 
 // Folds a tile of `size` points along a dimension into the first; `out` is a tile of its own.
-static bool fold(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim, const struct lane_operand *from,
-                 struct lane_operand *out) {
+static bool fold(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
+                 const struct lane_operand *from, struct lane_operand *out) {
     int64_t size = p->most[dim], half = size > 1 ? power_below(size) : 1;
     struct lane_points some = first_of(p, dim, half);
     if (!lanes_temporary(l, &some, sum_type(s), NULL, out) || !lanes_move(l, &some, out, from))
@@ -68,7 +69,9 @@ static void result_index(const struct tile_stmt *s, const struct lane_space *spa
         bool is_axis = keeps && i == s->axis;
         at += !keeps && at == s->axis;
         expr origin = box_origin(to, i);
-        index[i] = is_axis ? origin : to->origin ? ADD(origin, space->value[keeps ? i : at]) : space->value[keeps ? i : at];
+        index[i] = is_axis      ? origin
+                   : to->origin ? ADD(origin, space->value[keeps ? i : at])
+                                : space->value[keeps ? i : at];
         at += !keeps;
     }
 }
@@ -80,7 +83,8 @@ static int dim_of_value(const struct lane_points *p, expr value) {
     return -1;
 }
 
-static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space, const struct box *b) {
+static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
+                      const struct box *b) {
     struct lane_points p = space->points, turned;
     struct lane_operand from, sum, to;
     expr index[TILE_DIMS], to_index[TILE_DIMS];
@@ -149,19 +153,30 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
     for (int i = 0; i < to->buffer->ndim; i++) {
         at += !keeps && at == axis;
         expr origin = box_origin(to, i);
-        to_index[i] = keeps && i == s->axis ? origin : to->origin ? ADD(origin, b->point[keeps ? i : at]) : b->point[keeps ? i : at];
+        to_index[i] = keeps && i == s->axis ? origin
+                      : to->origin          ? ADD(origin, b->point[keeps ? i : at])
+                                            : b->point[keeps ? i : at];
         at += !keeps;
     }
     expr old = tile_load(to->buffer, to->buffer->ndim, to_index, NULL, NULL),
          x = tile_load(from->buffer, from->buffer->ndim, index, NULL, NULL);
-    struct tile_stmt start = {.kind = TILE_STORE, .place = s->place, .buffer = to->buffer, .indices = to->buffer->ndim,
-                              .index = to_index, .value = tile_identity_value(s->combine, type)};
+    struct tile_stmt start = {.kind = TILE_STORE,
+                              .place = s->place,
+                              .buffer = to->buffer,
+                              .indices = to->buffer->ndim,
+                              .index = to_index,
+                              .value = tile_identity_value(s->combine, type)};
     struct tile_stmt step = start;
     expr step_index[TILE_DIMS]; // of its own: what a map is made of is changed
     memcpy(step_index, to_index, sizeof step_index);
     step.index = step_index;
     step.value = old && x ? tile_binary(s->combine, old, tile_cast(type, x)) : NULL;
-    struct tile_stmt map = {.kind = TILE_MAP, .place = s->place, .indices = names, .name = name, .extent = extent, .body = &start};
+    struct tile_stmt map = {.kind = TILE_MAP,
+                            .place = s->place,
+                            .indices = names,
+                            .name = name,
+                            .extent = extent,
+                            .body = &start};
     if (s->clear && !lanes_map(l, &map))
         return false;
     map.body = &step;
@@ -189,20 +204,23 @@ bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
 // Scans -----------------------------------------------------------------------------------------------------------------
 
 // Results of a scan along a dimension: each step adds what is so far away, which doubles (Hillis and Steele).
-static bool run_scan(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim, struct lane_operand *tile) {
+static bool run_scan(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
+                     struct lane_operand *tile) {
     int64_t size = p->most[dim];
     for (int64_t by = 1; by < size; by *= 2) {
         struct lane_points rest = first_of(p, dim, size - by), kept = first_of(p, dim, by);
         struct lane_operand next;
         if (!lanes_temporary(l, p, tile->type, NULL, &next))
             return false;
-        struct lane_operand early = *tile, late = moved(tile, dim, by), to = moved(&next, dim, by), first = *tile, first_to = next;
+        struct lane_operand early = *tile, late = moved(tile, dim, by), to = moved(&next, dim, by),
+                            first = *tile, first_to = next;
         if (s->reverse) {
             to = next;
             first = moved(tile, dim, size - by);
             first_to = moved(&next, dim, size - by);
         }
-        if (!lanes_binary(l, &rest, s->combine, &to, &early, &late) || !lanes_move(l, &kept, &first_to, &first))
+        if (!lanes_binary(l, &rest, s->combine, &to, &early, &late) ||
+            !lanes_move(l, &kept, &first_to, &first))
             return false;
         *tile = next;
     }
@@ -210,13 +228,15 @@ static bool run_scan(struct lanes *l, const struct lane_points *p, const struct 
 }
 
 // What comes before each: everything moves by one, and the first has what the op begins with.
-static bool make_exclusive(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim, struct lane_operand *tile) {
+static bool make_exclusive(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
+                           struct lane_operand *tile) {
     int64_t size = p->most[dim];
     struct lane_points rest = first_of(p, dim, size - 1), one = first_of(p, dim, 1);
     struct lane_operand next;
     if (!lanes_temporary(l, p, tile->type, NULL, &next))
         return false;
-    struct lane_operand from = s->reverse ? moved(tile, dim, 1) : *tile, to = s->reverse ? next : moved(&next, dim, 1);
+    struct lane_operand from = s->reverse ? moved(tile, dim, 1) : *tile,
+                        to = s->reverse ? next : moved(&next, dim, 1);
     struct lane_operand empty = s->reverse ? moved(&next, dim, size - 1) : next;
     bool good = (size == 1 || lanes_move(l, &rest, &to, &from)) &&
                 lanes_fill(l, &one, &empty, tile_identity_value(s->combine, tile->type));
@@ -224,7 +244,8 @@ static bool make_exclusive(struct lanes *l, const struct lane_points *p, const s
     return good;
 }
 
-static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space, const struct box *b) {
+static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
+                    const struct box *b) {
     struct lane_points p = space->points, turned;
     struct lane_operand from, tile, to;
     expr index[TILE_DIMS], to_index[TILE_DIMS];
@@ -242,8 +263,8 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
         p = turned;
     }
     int dim = p.dim[variable];
-    if (!lanes_temporary(l, &p, sum_type(s), NULL, &tile) || !lanes_move(l, &p, &tile, &from) || !run_scan(l, &p, s, dim, &tile) ||
-        (s->exclusive && !make_exclusive(l, &p, s, dim, &tile)))
+    if (!lanes_temporary(l, &p, sum_type(s), NULL, &tile) || !lanes_move(l, &p, &tile, &from) ||
+        !run_scan(l, &p, s, dim, &tile) || (s->exclusive && !make_exclusive(l, &p, s, dim, &tile)))
         return false;
     if (turns) {
         if (!lanes_transposed(l, &p, &tile, &turned, &tile))
@@ -258,7 +279,8 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     int axis = axis_of(b, from, s->axis), names = 0;
     const struct tile_name *name[TILE_DIMS];
-    expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL}, before[TILE_DIMS];
+    expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL},
+                                                                before[TILE_DIMS];
     struct tile_type type = to->buffer->type;
     expr i = b->point[axis], last = SUB(b->size[axis], box_number(1)), one = box_number(1);
     for (int k = 0; k < b->axes; k++)
@@ -279,14 +301,23 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
     if (!x || !old)
         return false;
     x = tile_cast(type, x);
-    struct tile_stmt first = {.kind = TILE_STORE, .place = s->place, .buffer = to->buffer, .indices = to->buffer->ndim,
-                              .index = to_index, .value = s->exclusive ? tile_identity_value(s->combine, type) : x};
+    struct tile_stmt first = {.kind = TILE_STORE,
+                              .place = s->place,
+                              .buffer = to->buffer,
+                              .indices = to->buffer->ndim,
+                              .index = to_index,
+                              .value = s->exclusive ? tile_identity_value(s->combine, type) : x};
     struct tile_stmt later = first;
     expr later_index[TILE_DIMS]; // of its own: what a map is made of is changed
     memcpy(later_index, to_index, sizeof later_index);
     later.index = later_index;
     later.value = tile_binary(s->combine, old, x);
-    struct tile_stmt map = {.kind = TILE_MAP, .place = s->place, .indices = names, .name = name, .extent = extent, .body = &first};
+    struct tile_stmt map = {.kind = TILE_MAP,
+                            .place = s->place,
+                            .indices = names,
+                            .name = name,
+                            .extent = extent,
+                            .body = &first};
     tile_open_for(b->name[axis], NULL, b->size[axis], NULL, TILE_SERIAL);
     tile_open_if(EQ(i, box_number(0)));
     bool good = lanes_map(l, &map);

@@ -17,15 +17,15 @@ struct work {
     expr node[MOST_VALUES];
     struct lane_operand value[MOST_VALUES];
     struct lane_operand variable[LANE_VARIABLES]; // of the names that each point has
-    struct lane_operand *mask; // of the branch that statements are in; NULL: none
+    struct lane_operand *mask;                    // of the branch that statements are in; NULL: none
 };
 
 static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out);
 
 // Commands of one form -----------------------------------------------------------------------------------------------------
 
-static void unary(const struct lane_points *p, const char *function, const struct lane_operand *to, const struct lane_operand *x,
-                  int mode) {
+static void unary(const struct lane_points *p, const char *function, const struct lane_operand *to,
+                  const struct lane_operand *x, int mode) {
     struct lane_call c = {0};
     lanes_add(&c, to->address);
     lanes_add(&c, x->address);
@@ -39,8 +39,8 @@ static void unary(const struct lane_points *p, const char *function, const struc
 }
 
 // Arguments of an op of two operands, of which the second, or the first where it is reversed, may be a scalar.
-static struct lane_call operands(const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *a,
-                                 const struct lane_operand *b, expr truth) {
+static struct lane_call operands(const struct lane_points *p, const struct lane_operand *to,
+                                 const struct lane_operand *a, const struct lane_operand *b, expr truth) {
     struct lane_call c = {0};
     lanes_add(&c, to->address);
     lanes_add(&c, a->address);
@@ -90,7 +90,8 @@ static struct words other_words(enum tile_op op) {
 }
 
 // An operand that is in the lanes: a number becomes a tile.
-static bool as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o, struct tile_type type) {
+static bool as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o,
+                    struct tile_type type) {
     expr value = o->scalar;
     static const bool none[LANE_DIMS] = {false, true, false, false};
     struct lane_points one = *p;
@@ -108,8 +109,8 @@ static struct tile_type with_sign(struct tile_type type) {
     return (struct tile_type){TILE_INT, type.bits, 1};
 }
 
-bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
-                  const struct lane_operand *a, const struct lane_operand *b) {
+bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                  const struct lane_operand *to, const struct lane_operand *a, const struct lane_operand *b) {
     struct tile_type type = a->scalar ? b->type : a->type;
     bool is_integer = tile_type_is_integer(type);
     struct words words = other_words(op);
@@ -131,7 +132,8 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
         function = words.with_scalar;
     }
     struct lane_call c = operands(p, to, &x, &y, NULL);
-    if (is_integer && !is_plain) { // differences of unsigned numbers are refused: the bits are those of signed ones
+    if (is_integer &&
+        !is_plain) { // differences of unsigned numbers are refused: the bits are those of signed ones
         struct tile_type exact = with_sign(type);
         for (int i = 0; i < 3; i++)
             lanes_add_dtype(&c, exact);
@@ -146,8 +148,8 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
 
 // Comparisons -----------------------------------------------------------------------------------------------------------
 
-static void compare(const struct lane_points *p, const char *function, const struct lane_operand *to, const struct lane_operand *a,
-                    const struct lane_operand *b) {
+static void compare(const struct lane_points *p, const char *function, const struct lane_operand *to,
+                    const struct lane_operand *a, const struct lane_operand *b) {
     struct lane_call c = operands(p, to, a, b, tile_const_int(u8, 1));
     lanes_add_dtype(&c, to->type);
     lanes_add_dtype(&c, a->type);
@@ -164,12 +166,14 @@ static struct tile_type bits_of(struct tile_type type) {
 }
 
 // 1 where x is no number: its bits without the sign are above those of infinity.
-static bool is_nan(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, struct lane_operand x) {
+static bool is_nan(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                   struct lane_operand x) {
     struct lane_operand size;
     uint64_t infinite = tile_bits_of(x.type, (union tile_value){.f = 1.0 / 0.0});
     struct tile_type type = bits_of(x.type);
     x.type = type;
-    struct lane_operand all = {.type = type, .scalar = tile_const_bits(type, (UINT64_C(1) << (type.bits - 1)) - 1)},
+    struct lane_operand all = {.type = type,
+                               .scalar = tile_const_bits(type, (UINT64_C(1) << (type.bits - 1)) - 1)},
                         limit = {.type = type, .scalar = tile_const_bits(type, infinite)};
     if (!lanes_temporary(l, p, type, NULL, &size) || !lanes_binary(l, p, TILE_AND, &size, &x, &all))
         return false;
@@ -178,8 +182,8 @@ static bool is_nan(struct lanes *l, const struct lane_points *p, const struct la
 }
 
 // The chip compares bits: -0 becomes 0 first, and what is no number is equal to nothing.
-static bool equal_floats(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *a,
-                         const struct lane_operand *b) {
+static bool equal_floats(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                         const struct lane_operand *a, const struct lane_operand *b) {
     struct lane_operand zero = {.type = a->type, .scalar = tile_const(a->type, 0)}, x, y, nan;
     if (!lanes_temporary(l, p, a->type, NULL, &x) || !lanes_temporary(l, p, a->type, NULL, &y) ||
         !lanes_temporary(l, p, u8, NULL, &nan) || !lanes_binary(l, p, TILE_ADD, &x, a, &zero) ||
@@ -189,8 +193,8 @@ static bool equal_floats(struct lanes *l, const struct lane_points *p, const str
     return lanes_binary(l, p, TILE_AND, to, to, &nan);
 }
 
-static bool compare_floats(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
-                           struct lane_operand a, struct lane_operand b) {
+static bool compare_floats(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                           const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
     bool swaps = op == TILE_LT || op == TILE_LE, is_strict = op == TILE_LT || op == TILE_GT;
     if (!as_tile(l, p, &a, b.type))
         return false;
@@ -206,15 +210,17 @@ static bool compare_floats(struct lanes *l, const struct lane_points *p, enum ti
     return true;
 }
 
-static bool compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
-                             struct lane_operand a, struct lane_operand b) {
+static bool compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                             const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
     static const struct {
         enum tile_op op;
         const char *tiles, *with_scalar;
-    } words[] = {
-        {TILE_GT, "tpu_bdc_greater", "tpu_bdc_greater_C"},    {TILE_GE, "tpu_bdc_greater_equal", "tpu_bdc_greater_equal_C"},
-        {TILE_LT, "tpu_bdc_less", "tpu_bdc_less_C"},          {TILE_LE, "tpu_bdc_less_equal", "tpu_bdc_less_equal_C"},
-        {TILE_EQ, "tpu_bdc_equal", "tpu_bdc_equal_C"},        {TILE_NE, "tpu_bdc_not_equal", "tpu_bdc_not_equal_C"}};
+    } words[] = {{TILE_GT, "tpu_bdc_greater", "tpu_bdc_greater_C"},
+                 {TILE_GE, "tpu_bdc_greater_equal", "tpu_bdc_greater_equal_C"},
+                 {TILE_LT, "tpu_bdc_less", "tpu_bdc_less_C"},
+                 {TILE_LE, "tpu_bdc_less_equal", "tpu_bdc_less_equal_C"},
+                 {TILE_EQ, "tpu_bdc_equal", "tpu_bdc_equal_C"},
+                 {TILE_NE, "tpu_bdc_not_equal", "tpu_bdc_not_equal_C"}};
     if (!as_tile(l, p, &a, b.type))
         return false;
     for (size_t i = 0; i < COUNT(words); i++)
@@ -230,8 +236,8 @@ static bool is_comparison(enum tile_op op) {
 // Functions ---------------------------------------------------------------------------------------------------------------
 
 // What takes no strides: one operand.
-static bool function_of(struct work *w, const char *function, struct lane_operand x, struct tile_buffer *constants, int scratch,
-                        struct lane_operand *out) {
+static bool function_of(struct work *w, const char *function, struct lane_operand x,
+                        struct tile_buffer *constants, int scratch, struct lane_operand *out) {
     struct lane_operand room;
     struct lane_call c = {0};
     if (!as_tile(w->l, w->p, &x, out->type) || !lanes_aligned(w->l, w->p, &x) ||
@@ -254,18 +260,21 @@ static bool function_of(struct work *w, const char *function, struct lane_operan
 
 // 2^x as e^(x ln 2).
 static bool exponential(struct work *w, expr e, struct lane_operand x, struct lane_operand *out) {
-    struct lane_operand scaled = x, ln2 = {.type = x.type, .scalar = tile_const(x.type, 0.69314718055994530942)};
-    if (e->op == TILE_EXP2 && (!as_tile(w->l, w->p, &x, e->type) || !lanes_temporary(w->l, w->p, x.type, NULL, &scaled) ||
-                               !lanes_binary(w->l, w->p, TILE_MUL, &scaled, &x, &ln2)))
+    struct lane_operand scaled = x,
+                        ln2 = {.type = x.type, .scalar = tile_const(x.type, 0.69314718055994530942)};
+    if (e->op == TILE_EXP2 &&
+        (!as_tile(w->l, w->p, &x, e->type) || !lanes_temporary(w->l, w->p, x.type, NULL, &scaled) ||
+         !lanes_binary(w->l, w->p, TILE_MUL, &scaled, &x, &ln2)))
         return false;
     return function_of(w, "tpu_bdc_fp_exp", scaled, w->l->exponents, 2, out);
 }
 
-static bool select(struct work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b, struct tile_type type,
-                   struct lane_operand *out) {
+static bool select(struct work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b,
+                   struct tile_type type, struct lane_operand *out) {
     struct lane_call c = {0};
-    if (!as_tile(w->l, w->p, &mask, u8) || !lanes_aligned(w->l, w->p, &mask) || !lanes_aligned(w->l, w->p, &a) ||
-        !lanes_aligned(w->l, w->p, &b) || !lanes_temporary(w->l, w->p, type, NULL, out))
+    if (!as_tile(w->l, w->p, &mask, u8) || !lanes_aligned(w->l, w->p, &mask) ||
+        !lanes_aligned(w->l, w->p, &a) || !lanes_aligned(w->l, w->p, &b) ||
+        !lanes_temporary(w->l, w->p, type, NULL, out))
         return false;
     lanes_add(&c, out->address);
     lanes_add(&c, mask.address);
@@ -297,8 +306,8 @@ static bool shift_by(struct work *w, const struct lane_operand *to, struct lane_
 
 // Sets test to -1, 0 or 1, by which a quotient is wrong, and adds it: where the rest has another sign than the divisor, and is not 0, one
 // less is right; where it is as large as the divisor, one more.
-static bool correct_quotient(struct work *w, struct lane_operand *q, struct lane_operand *rest, struct lane_operand *b,
-                             struct lane_operand *test, int turn) {
+static bool correct_quotient(struct work *w, struct lane_operand *q, struct lane_operand *rest,
+                             struct lane_operand *b, struct lane_operand *test, int turn) {
     const struct lane_points *p = w->p;
     const struct tile_type exact = {TILE_INT, 32, 1};
     struct lane_operand zero = {.type = exact, .scalar = tile_const_int(exact, 0)}, sign, size, size_b, wrong;
@@ -324,7 +333,8 @@ static bool correct_quotient(struct work *w, struct lane_operand *q, struct lane
 }
 
 // Shifts by what is not known: all of a number is shifted out by its size, at most.
-static bool shift_by_tile(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
+static bool shift_by_tile(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a,
+                          struct lane_operand b) {
     const struct lane_points *p = w->p;
     struct lane_operand by, zero = {.type = i32, .scalar = tile_const_int(i32, 0)},
                             most = {.type = i32, .scalar = tile_const_int(i32, e->type.bits - 1)};
@@ -348,7 +358,8 @@ static bool shift_by_tile(struct work *w, expr e, const struct lane_operand *to,
     return true;
 }
 
-static bool shift(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
+static bool shift(struct work *w, expr e, const struct lane_operand *to, struct lane_operand a,
+                  struct lane_operand b) {
     int64_t by = b.scalar ? pass_number(b.scalar) : -1;
     if (by < 0)
         return as_tile(w->l, w->p, &a, to->type) && shift_by_tile(w, e, to, a, b);
@@ -360,14 +371,16 @@ static bool shift(struct work *w, expr e, const struct lane_operand *to, struct 
 
 // Whole numbers are divided as f32, and the quotient is set right by what is left: exact below 2^24 in size. By a power of two it is a
 // shift. A division by 0 gives 0.
-static bool divide(struct work *w, expr e, struct lane_operand a, struct lane_operand b, const struct lane_operand *to) {
+static bool divide(struct work *w, expr e, struct lane_operand a, struct lane_operand b,
+                   const struct lane_operand *to) {
     const struct lane_points *p = w->p;
     const struct tile_type f32 = {TILE_FLOAT, 32, 1};
     struct tile_type type = to->type, exact = {TILE_INT, 32, 1};
     struct lane_operand x, y, q, product, rest, test;
     int64_t by = b.scalar ? pass_number(b.scalar) : -1;
     bool is_power = by > 0 && (by & (by - 1)) == 0;
-    if (!as_tile(w->l, p, &a, type) || (!is_power && !as_tile(w->l, p, &b, type)) || !lanes_temporary(w->l, p, exact, NULL, &q))
+    if (!as_tile(w->l, p, &a, type) || (!is_power && !as_tile(w->l, p, &b, type)) ||
+        !lanes_temporary(w->l, p, exact, NULL, &q))
         return false;
     if (is_power) {
         int bits = 0;
@@ -380,8 +393,8 @@ static bool divide(struct work *w, expr e, struct lane_operand a, struct lane_op
     }
     if (!lanes_temporary(w->l, p, f32, NULL, &x) || !lanes_temporary(w->l, p, f32, NULL, &y) ||
         !lanes_temporary(w->l, p, exact, NULL, &product) || !lanes_temporary(w->l, p, exact, NULL, &rest) ||
-        !lanes_temporary(w->l, p, exact, NULL, &test) || !lanes_move(w->l, p, &x, &a) || !lanes_move(w->l, p, &y, &b) ||
-        !lanes_binary(w->l, p, TILE_DIV, &x, &x, &y))
+        !lanes_temporary(w->l, p, exact, NULL, &test) || !lanes_move(w->l, p, &x, &a) ||
+        !lanes_move(w->l, p, &y, &b) || !lanes_binary(w->l, p, TILE_DIV, &x, &x, &y))
         return false;
     unary(p, "tpu_bdc_fp_floor", &x, &x, -1);
     struct lane_operand signed_a = a, signed_b = b;
@@ -390,11 +403,13 @@ static bool divide(struct work *w, expr e, struct lane_operand a, struct lane_op
         return false;
     // The rest has the divisor's sign and is smaller: a quotient that is one too large or too small shows there.
     for (int turn = 0; turn < 2; turn++) {
-        if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) || !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product) ||
+        if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) ||
+            !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product) ||
             !correct_quotient(w, &q, &rest, &signed_b, &test, turn))
             return false;
     }
-    if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) || !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product))
+    if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) ||
+        !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product))
         return false;
     struct lane_operand out = *to;
     out.type = exact;
@@ -508,15 +523,18 @@ static bool compute(struct work *w, expr e, const struct lane_operand *x, struct
     const struct lane_points *p = w->p;
     struct lane_operand product;
     if (is_comparison(e->op))
-        return (tile_type_is_float(e->arg[0]->type) ? compare_floats : compare_integers)(w->l, p, e->op, to, x[0], x[1]);
+        return (tile_type_is_float(e->arg[0]->type) ? compare_floats : compare_integers)(w->l, p, e->op, to,
+                                                                                         x[0], x[1]);
     if (is_shift(e->op))
         return shift(w, e, to, x[0], x[1]);
     if ((e->op == TILE_FLOORDIV || e->op == TILE_REM) && tile_type_is_integer(e->type))
         return divide(w, e, x[0], x[1], to);
     if (e->op == TILE_NOT && tile_type_is_bool(e->type))
-        return lanes_binary(w->l, p, TILE_XOR, to, &x[0], &(struct lane_operand){.type = u8, .scalar = tile_const_int(u8, 1)});
+        return lanes_binary(w->l, p, TILE_XOR, to, &x[0],
+                            &(struct lane_operand){.type = u8, .scalar = tile_const_int(u8, 1)});
     if (e->op == TILE_FMA) // rounded twice: the chip has no other
-        return lanes_temporary(w->l, p, e->type, NULL, &product) && lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
+        return lanes_temporary(w->l, p, e->type, NULL, &product) &&
+               lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
                lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
     if (e->args == 2)
         return lanes_binary(w->l, p, e->op, to, &x[0], &x[1]);
@@ -535,11 +553,13 @@ static bool compute(struct work *w, expr e, const struct lane_operand *x, struct
 
 // The lower half of a number of 64 bits is all that a conversion to fewer takes.
 static bool is_lower_half(expr e) {
-    return e->op == TILE_CAST && tile_type_is_integer(e->type) && e->type.bits <= 32 && e->arg[0]->op == TILE_LOAD;
+    return e->op == TILE_CAST && tile_type_is_integer(e->type) && e->type.bits <= 32 &&
+           e->arg[0]->op == TILE_LOAD;
 }
 
 // Ops whose result has a place of its own.
-static bool compute_apart(struct work *w, expr e, const struct lane_operand *x, struct lane_operand *out, bool *is_done) {
+static bool compute_apart(struct work *w, expr e, const struct lane_operand *x, struct lane_operand *out,
+                          bool *is_done) {
     *is_done = true;
     out->type = lanes_type(e->type);
     switch (e->op) {
@@ -558,7 +578,8 @@ static bool compute_apart(struct work *w, expr e, const struct lane_operand *x, 
     }
 }
 
-static bool compute_node(struct work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out) {
+static bool compute_node(struct work *w, expr e, const struct lane_operand *wanted,
+                         struct lane_operand *out) {
     struct lane_operand x[3];
     bool is_done;
     if (!compare_places(w, e, out, &is_done) || is_done)
@@ -583,7 +604,8 @@ static bool compute_node(struct work *w, expr e, const struct lane_operand *want
 // Whether a number is a place in arrays, which are counted in 32 bits, or is known to need no more.
 static bool is_no_place(expr e, const void *data) {
     (void)data;
-    return e->op == TILE_LOAD || e->op == TILE_LOCAL || e->op == TILE_SCALAR || e->op == TILE_SHL || e->op == TILE_BITCAST;
+    return e->op == TILE_LOAD || e->op == TILE_LOCAL || e->op == TILE_SCALAR || e->op == TILE_SHL ||
+           e->op == TILE_BITCAST;
 }
 
 static bool fits(expr e) {
@@ -616,7 +638,8 @@ static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, 
         }
     bool good = false;
     if (!fits(e))
-        return lanes_fail(w->l, "computes with 32 bits, and %s of %s may need more", tile_op_name(e->op), tile_type_name(e->type));
+        return lanes_fail(w->l, "computes with 32 bits, and %s of %s may need more", tile_op_name(e->op),
+                          tile_type_name(e->type));
     if (e->op == TILE_INDEX) {
         for (int i = 0; i < w->p->names; i++)
             if (w->p->name[i] == e->name)
@@ -641,7 +664,8 @@ static bool evaluate(struct work *w, expr e, const struct lane_operand *wanted, 
 static bool run_block(struct work *w, const struct tile_stmt *body);
 
 // Of two masks, each of which may be NULL.
-static bool both(struct work *w, const struct lane_operand *a, const struct lane_operand *b, struct lane_operand *out) {
+static bool both(struct work *w, const struct lane_operand *a, const struct lane_operand *b,
+                 struct lane_operand *out) {
     if (!a || !b) {
         *out = a ? *a : *b;
         return true;
@@ -658,7 +682,8 @@ static bool put(struct work *w, expr value, expr mask, const struct lane_operand
     if (is_masked) {
         if ((mask && !evaluate(w, mask, NULL, &own)) || !both(w, w->mask, mask ? &own : NULL, &test))
             return false;
-        if (to->is_far && (!lanes_temporary(w->l, w->p, to->type, NULL, &old) || !lanes_move(w->l, w->p, &old, to)))
+        if (to->is_far &&
+            (!lanes_temporary(w->l, w->p, to->type, NULL, &old) || !lanes_move(w->l, w->p, &old, to)))
             return false;
         if (!found.scalar && !tile_type_equal(found.type, to->type))
             return lanes_fail(w->l, "stores %s as %s", tile_type_name(found.type), tile_type_name(to->type));
@@ -678,7 +703,8 @@ static bool store(struct work *w, const struct tile_stmt *s) {
 static bool assign(struct work *w, const struct tile_stmt *s) {
     int at = variable_of(w, s->name[0]);
     bool is_whole = tile_type_is_integer(s->name[0]->type) || tile_type_is_bool(s->name[0]->type);
-    if (at < 0 && !w->p->names && !w->mask && is_whole && is_uniform(w, s->value)) { // a place, which the control program has
+    if (at < 0 && !w->p->names && !w->mask && is_whole &&
+        is_uniform(w, s->value)) { // a place, which the control program has
         tile_assign(s->name[0], lanes_control(w->l, s->value));
         return true;
     }
@@ -701,10 +727,12 @@ static bool assign(struct work *w, const struct tile_stmt *s) {
 // What is there and a value, where it was. All blocks of such a kernel are one core's: nobody comes between.
 static bool atomic(struct work *w, const struct tile_stmt *s) {
     struct lane_operand to, old, value, sum;
-    if (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) || !lanes_place(w->l, w->p, s->buffer, s->index, &to) ||
-        !evaluate(w, s->value, NULL, &value) || !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
+    if (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) ||
+        !lanes_place(w->l, w->p, s->buffer, s->index, &to) || !evaluate(w, s->value, NULL, &value) ||
+        !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
         return false;
-    if (s->old && !w->p->names && tile_type_is_integer(s->old->type)) { // a place, which the control program has
+    if (s->old && !w->p->names &&
+        tile_type_is_integer(s->old->type)) { // a place, which the control program has
         tile_assign(s->old, tile_const_int(s->old->type, 0));
         struct tile_stmt *read = tile_command("tpu_local_mem_addr_unified", 1, &old.address);
         if (read)
@@ -714,15 +742,16 @@ static bool atomic(struct work *w, const struct tile_stmt *s) {
         if (at >= LANE_VARIABLES)
             return lanes_fail(w->l, "takes at most %d variables in a map", LANE_VARIABLES);
         w->l->variable[w->l->variables++] = s->old;
-        if (!lanes_temporary(w->l, w->p, to.type, NULL, &w->variable[at]) || !lanes_move(w->l, w->p, &w->variable[at], &old))
+        if (!lanes_temporary(w->l, w->p, to.type, NULL, &w->variable[at]) ||
+            !lanes_move(w->l, w->p, &w->variable[at], &old))
             return false;
     }
     if (!as_tile(w->l, w->p, &value, to.type) || !lanes_binary(w->l, w->p, s->combine, &sum, &old, &value))
         return false;
     if (s->mask || w->mask) {
         struct lane_operand own, test, chosen;
-        if ((s->mask && !evaluate(w, s->mask, NULL, &own)) || !both(w, w->mask, s->mask ? &own : NULL, &test) ||
-            !select(w, test, sum, old, to.type, &chosen))
+        if ((s->mask && !evaluate(w, s->mask, NULL, &own)) ||
+            !both(w, w->mask, s->mask ? &own : NULL, &test) || !select(w, test, sum, old, to.type, &chosen))
             return false;
         sum = chosen;
     }
@@ -792,7 +821,8 @@ static bool run_block(struct work *w, const struct tile_stmt *body) {
 // Maps ------------------------------------------------------------------------------------------------------------------------
 
 // The variable that goes across the lanes of what a map stores, or else reads; -1: none.
-static int lane_in(struct lanes *l, const struct tile_stmt *map, const struct tile_buffer *b, const expr *index) {
+static int lane_in(struct lanes *l, const struct tile_stmt *map, const struct tile_buffer *b,
+                   const expr *index) {
     struct lane_tile tile;
     if (!lanes_is_local(b) || !lanes_tile(l, b, &tile) || tile.lane < 0)
         return -1;
@@ -861,11 +891,13 @@ static void mark(const struct odd *o, expr e, bool is_odd) {
     for (int i = 0; e->op == TILE_INDEX && i < o->map->indices; i++)
         if (o->map->name[i] == e->name)
             o->is_odd[i] |= is_odd;
-    bool is_own = e->op == TILE_LOCAL && pass_find(o->map->body, assigns, e->name); // it may be any at each point
+    bool is_own =
+        e->op == TILE_LOCAL && pass_find(o->map->body, assigns, e->name); // it may be any at each point
     for (int i = 0; is_own && i < o->map->indices; i++)
         o->is_odd[i] = true;
     for (int i = 0; i < tile_operands(e); i++)
-        mark(o, tile_operand(e, i), is_odd || (e->op == TILE_SUB && i == 1) || !(is_sum || is_cast || is_scaled));
+        mark(o, tile_operand(e, i),
+             is_odd || (e->op == TILE_SUB && i == 1) || !(is_sum || is_cast || is_scaled));
 }
 
 static bool mark_load(expr e, const void *data) {
@@ -901,7 +933,8 @@ static void mark_block(const struct odd *o, const struct tile_stmt *body) {
 }
 
 // Variables that strides do not reach go by loops of the control program.
-static int open_odd(const struct tile_stmt *s, struct tile_stmt *rest, const struct tile_name **name, expr *extent) {
+static int open_odd(const struct tile_stmt *s, struct tile_stmt *rest, const struct tile_name **name,
+                    expr *extent) {
     bool is_odd[TILE_DIMS] = {false};
     int loops = 0;
     mark_block(&(struct odd){s, is_odd}, s->body);

@@ -13,7 +13,8 @@
 #include <string.h>
 
 static const struct bm1690_command commands[] = {
-#define COMMAND(NAME, ENGINE, RETURNS, PARAMETERS, RUN, OPERATION, PASSES) BM1690_ROW(NAME, ENGINE, RETURNS, PARAMETERS, PASSES),
+#define COMMAND(NAME, ENGINE, RETURNS, PARAMETERS, RUN, OPERATION, PASSES) \
+    BM1690_ROW(NAME, ENGINE, RETURNS, PARAMETERS, PASSES),
 #include "bm1690/commands.def"
 };
 
@@ -36,7 +37,10 @@ static const char *member(struct tile_type type) {
     if (tile_type_is_float(type))
         return type.bits == 32 ? "f32" : "u16";
     bool is_signed = type.kind == TILE_INT;
-    return type.bits == 8 ? (is_signed ? "s8" : "u8") : type.bits == 16 ? (is_signed ? "s16" : "u16") : is_signed ? "s32" : "u32";
+    return type.bits == 8    ? (is_signed ? "s8" : "u8")
+           : type.bits == 16 ? (is_signed ? "s16" : "u16")
+           : is_signed       ? "s32"
+                             : "u32";
 }
 
 static const char *dtype_name(int code) {
@@ -81,7 +85,9 @@ static void argument(struct program *p, enum bm1690_kind kind, const expr *e) {
     case BM1690_KIND_PAIR: numbers(p, "dim2", e, 2); return;
     case BM1690_KIND_DTYPE: text_add(p->style.out, "%s", dtype_name((int)pass_number(*e))); return;
     case BM1690_KIND_SCALAR: program_text(p, e, "(scalar_t){.%s = @}", member((*e)->type)); return;
-    case BM1690_KIND_CONTEXT: program_text(p, e, "(var_context_t){.scalar = {.%s = @}}", member((*e)->type)); return;
+    case BM1690_KIND_CONTEXT:
+        program_text(p, e, "(var_context_t){.scalar = {.%s = @}}", member((*e)->type));
+        return;
     case BM1690_KIND_VARIABLE:
         if (is_address(*e))
             program_text(p, e, "&(variable_t){TENSOR, {.addr = (local_addr_t)@}}");
@@ -99,7 +105,8 @@ static void command(struct program *p, const struct tile_stmt *s) {
     while (c && count < BM1690_PARAMETERS && c->parameter[count].name)
         at += width(c->parameter[count++].kind);
     if (!c || at != s->indices) {
-        program_fail(p, s, c ? "the arguments do not fit the command " : "the chip has no command ", s->message);
+        program_fail(p, s, c ? "the arguments do not fit the command " : "the chip has no command ",
+                     s->message);
         return;
     }
     program_open(p, s, 0, NULL);
@@ -135,7 +142,9 @@ static bool own(struct program *p, const struct tile_stmt *s) {
         return true;
     case TILE_STORE:
     case TILE_ATOMIC:
-    case TILE_MAP: program_fail(p, s, "the control program of the chip does not compute elements", ""); return true;
+    case TILE_MAP:
+        program_fail(p, s, "the control program of the chip does not compute elements", "");
+        return true;
     default: return false;
     }
 }
@@ -151,7 +160,8 @@ static void grid(struct program *p, const struct tile_stmt *s) {
     if (s->threads == 1)
         style_open(&p->style, "for (i64 block = 0; block < blocks && tpu_workitem_index() == 0; block++)");
     else
-        style_open(&p->style, "for (i64 block = tpu_workitem_index(); block < blocks; block += tpu_workitem_num())");
+        style_open(&p->style,
+                   "for (i64 block = tpu_workitem_index(); block < blocks; block += tpu_workitem_num())");
     style_line(&p->style, "i64 rest = block;");
     for (int i = 0; i < s->indices; i++) {
         const char *type = tile_type_name(s->name[i]->type);
@@ -177,7 +187,8 @@ static bool is_room(const struct tile_stmt *s) {
 }
 
 // One argument: a member of the struct, or a variable that has it.
-static void argument_line(struct program *p, bool is_member, char letter, int id, const char *type, const char *text) {
+static void argument_line(struct program *p, bool is_member, char letter, int id, const char *type,
+                          const char *text) {
     if (is_member)
         style_line(&p->style, "_Alignas(8) %s %c%d; // %s", type, letter, id, text);
     else
@@ -197,7 +208,8 @@ static void each_argument(struct program *p, bool is_member) {
         if (is_room(s))
             argument_line(p, is_member, 'b', s->buffer->id, "i64", s->buffer->text);
     for (int i = 0; i < k->symbols; i++)
-        argument_line(p, is_member, 'n', k->symbol[i]->id, tile_type_name(k->symbol[i]->type), k->symbol[i]->text);
+        argument_line(p, is_member, 'n', k->symbol[i]->id, tile_type_name(k->symbol[i]->type),
+                      k->symbol[i]->text);
 }
 
 static void functions(struct program *p) {
@@ -205,7 +217,8 @@ static void functions(struct program *p) {
     each_argument(p, true);
     p->style.indent--;
     style_line(&p->style, "};\n");
-    style_open(&p->style, "static void %s_blocks(const struct %s_arguments *arguments)", p->symbol, p->symbol);
+    style_open(&p->style, "static void %s_blocks(const struct %s_arguments *arguments)", p->symbol,
+               p->symbol);
     each_argument(p, false);
     program_locals(p, p->kernel->body);
     bool is_first = true;
@@ -237,10 +250,10 @@ static bool render(struct style *style, const struct tile_kernel *kernel, const 
 
 // Spellings: of the control program, for types that commands compute with, or that are never in tiles. ------------------------
 
-#define F32      PASS_BIT(ZL_FLOAT32)
-#define FLOATS   (F32 | PASS_F16 | PASS_BF16)
-#define INTEGERS PASS_INTEGER
-#define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
+#define F32          PASS_BIT(ZL_FLOAT32)
+#define FLOATS       (F32 | PASS_F16 | PASS_BF16)
+#define INTEGERS     PASS_INTEGER
+#define DIVISIBLE    (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
 static const struct spelling words[TILE_OP_COUNT] = {
@@ -282,7 +295,8 @@ static const struct spelling words[TILE_OP_COUNT] = {
 
 static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10};
 
-const struct dialect dialect_bm1690 = {.target = SCALAR_TARGET("bm1690", words, .is_program = true, .lanes = &lanes, ),
-                                       .prelude = prelude_bm1690,
-                                       .program = render,
-                                       SCALAR_DIALECT};
+const struct dialect dialect_bm1690 = {
+    .target = SCALAR_TARGET("bm1690", words, .is_program = true, .lanes = &lanes, ),
+    .prelude = prelude_bm1690,
+    .program = render,
+    SCALAR_DIALECT};

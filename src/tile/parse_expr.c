@@ -160,7 +160,8 @@ static struct node *masked_load(struct parser *p) {
 
 // address(a)
 static struct node *address_node(struct parser *p, struct tile_place place) {
-    struct binding *b = parse_expect(p, "(") && p->token.kind == TOKEN_NAME ? parse_find(p, p->token.text) : NULL;
+    struct binding *b =
+        parse_expect(p, "(") && p->token.kind == TOKEN_NAME ? parse_find(p, p->token.text) : NULL;
     if (!b || b->kind != BOUND_BUFFER)
         return parse_unknown(p, p->token, BOUND_BUFFER, "buffer");
     parse_next(p);

@@ -232,7 +232,8 @@ static bool parse_command(struct parser *p, struct tile_stmt stmt) {
         return false;
     while (!parse_is(p, ")")) {
         if (stmt.indices == TILE_COMMAND_ARGUMENTS)
-            return parse_fail(p, p->token.place, "a command has at most %d arguments", TILE_COMMAND_ARGUMENTS);
+            return parse_fail(p, p->token.place, "a command has at most %d arguments",
+                              TILE_COMMAND_ARGUMENTS);
         if (stmt.indices && !parse_expect(p, ","))
             return false;
         struct tile_type index = tile_index_type();

@@ -250,9 +250,9 @@ int tile_stmt_exprs(const struct tile_stmt *s, expr *out) {
 }
 
 const char *tile_stmt_name(enum tile_stmt_kind kind) {
-    static const char *const name[] = {"store", "assignment", "allocation", "map",    "loop",    "if",
-                                       "while", "break",      "grid",       "copy",   "fill",    "reduce",
-                                       "scan",  "gemm",       "atomic",     "wait",   "barrier", "assert",
+    static const char *const name[] = {"store", "assignment", "allocation", "map",     "loop",    "if",
+                                       "while", "break",      "grid",       "copy",    "fill",    "reduce",
+                                       "scan",  "gemm",       "atomic",     "wait",    "barrier", "assert",
                                        "print", "im2col",     "thread",     "shuffle", "command"};
     return (size_t)kind < COUNT(name) ? name[kind] : "?";
 }

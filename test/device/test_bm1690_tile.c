@@ -32,7 +32,8 @@ static const struct sample {
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
     // Products of halves, with a second factor that is transposed, and a first one that is; rows and columns that leave the arrays.
-    {"kernel products(A: f16[M, K], B: f16[K, N], Bt: f16[N, K], At: f16[K, M]) -> (C: f32[M, N], D: f16[M, N], E: f32[M, N]) {\n"
+    {"kernel products(A: f16[M, K], B: f16[K, N], Bt: f16[N, K], At: f16[K, M]) -> (C: f32[M, N], D: f16[M, "
+     "N], E: f32[M, N]) {\n"
      "  grid bx in ceildiv(N, 64), by in ceildiv(M, 96), threads 128 {\n"
      "    shared a: f16[96, 32]\n"
      "    shared at: f16[32, 96]\n"
@@ -58,7 +59,8 @@ static const struct sample {
      {200, 70, 150},
      2e-2},
     // Vectors across the lanes and along them, one turned into the other; whole numbers divided; masks.
-    {"kernel turns(x: f32[n, 96], w: f32[96], v: i32[n]) -> (y: f32[n, 96], c: f32[96], z: i32[n], q: f32[96, n]) where n % 32 == 0 {\n"
+    {"kernel turns(x: f32[n, 96], w: f32[96], v: i32[n]) -> (y: f32[n, 96], c: f32[96], z: i32[n], q: "
+     "f32[96, n]) where n % 32 == 0 {\n"
      "  grid b in n // 32 {\n"
      "    shared t: f32[32, 96]\n"
      "    shared row: f32[96]\n"
@@ -71,7 +73,8 @@ static const struct sample {
      "    reduce maximum t -> most axis 1\n"
      "    reduce add t -> sum axis 0\n"
      "    map i in 32, j in 96 {\n"
-     "      if (i + j) % 3 == 0 { t[i, j] = t[i, j] * row[j] - most[i] } else { t[i, j] = f32(count[i] // 7) + f32(b * 32 + i) }\n"
+     "      if (i + j) % 3 == 0 { t[i, j] = t[i, j] * row[j] - most[i] } else { t[i, j] = f32(count[i] // 7) "
+     "+ f32(b * 32 + i) }\n"
      "    }\n"
      "    map i in 32 { count[i] = where(count[i] % 5 > 2, -count[i], count[i] & 12) }\n"
      "    copy t -> y[b * 32, 0]\n"
