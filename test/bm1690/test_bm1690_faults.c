@@ -128,7 +128,7 @@ TEST(bytes_are_written_before_they_are_read) {
         {"tpu_gdma_cpy_S2L(0x8000, a.x, &half, NULL, NULL, DT_FP16);\n"
          "tpu_bdc_cpy(0x4000, 0x8000, &shape, NULL, NULL, DT_FP16);",
          "tpu_bdc_cpy", "src_addr reads byte 0x8040 of lane 0"},
-        {"tpu_bdc_fp_mm(0x4000, 0, 0, 64, 64, 64, DT_FP16, DT_FP16, true);", "tpu_bdc_fp_mm",
+        {"tpu_bdc_fp_mm(0x4000, 0, 0, 64, 64, 64, DT_FP32, DT_FP16, true);", "tpu_bdc_fp_mm",
          "output_addr reads byte 0x4000"},
         // The control program's own stores count, from their address on.
         {"memset(tpu_local_mem_addr(0, 0x4000), 0, 128);\n"
