@@ -103,7 +103,7 @@ static int find_of(const struct bm1690_command *c, const char *name) {
 
 static void find_all(void) {
     lock_take(&found.lock);
-    for (int k = 0; k < bm1690_command_count; k++)
+    for (int k = 0; !atomic_load(&found.known) && k < bm1690_command_count; k++)
         for (int i = 0; i < BM1690_PARAMETERS; i++)
             for (int j = 0; j < BM1690_OF; j++)
                 found.of[k][i][j] =
