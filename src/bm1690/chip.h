@@ -199,6 +199,10 @@ void operand_mark_written(struct command *command);
 void operand_assume_written(struct core *core, uint64_t address); // from there to the end of the lane
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 
+// lane_arithmetic.c: y = operation(a, b), as one command; b NULL: the scalar.
+void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
+                float scalar);
+
 // model.c: adds a command's cycles to its core.
 void model_count(struct command *command);
 void model_begin_region(struct core *core);

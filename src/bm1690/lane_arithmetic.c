@@ -308,3 +308,12 @@ bool run_select(struct command *command) {
                 }
     return true;
 }
+
+// Steps of functions -----------------------------------------------------------------------------------------------------
+
+void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
+                float scalar) {
+    struct elementwise e = {.operation = operation, .y = y, .a = a, .b = b};
+    element_store(e.scalar, a->dtype, scalar);
+    chip_spread(y, run_channel, &e);
+}

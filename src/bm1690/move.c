@@ -2,7 +2,7 @@
 
 #include "bm1690/element.h"
 
-run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence, run_coefficients;
+run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence;
 
 static void copy_elements(uint8_t *to, int64_t to_step, const uint8_t *from, int64_t from_step, int count,
                           int size) {
@@ -147,11 +147,5 @@ bool run_sequence(struct command *command) {
                                                                     : w;
             element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
         }
-    return true;
-}
-
-// Series have their constants here (lane_arithmetic.c); what programs load is only checked to be there.
-bool run_coefficients(struct command *command) {
-    (void)command;
     return true;
 }

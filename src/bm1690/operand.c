@@ -33,7 +33,8 @@ static bool check_dtype(struct command *command, const struct bm1690_parameter *
 }
 
 static bool check_number(struct command *command, const struct bm1690_parameter *p, int64_t value) {
-    return (p->least == 0 && p->most == 0) || (value >= p->least && value <= p->most) ||
+    return p->layout == BM1690_COEFFICIENTS || (p->least == 0 && p->most == 0) ||
+           (value >= p->least && value <= p->most) ||
            command_refuse(command, p->name, "is %lld; it is to be within %d to %d", (long long)value,
                           p->least, p->most);
 }
@@ -102,7 +103,7 @@ static int find_of(const struct bm1690_command *c, const char *name) {
 
 static void find_all(void) {
     lock_take(&found.lock);
-    for (int k = 0; k < bm1690_command_count; k++)
+    for (int k = 0; !atomic_load(&found.known) && k < bm1690_command_count; k++)
         for (int i = 0; i < BM1690_PARAMETERS; i++)
             for (int j = 0; j < BM1690_OF; j++)
                 found.of[k][i][j] =
@@ -215,10 +216,12 @@ static bool find_layout(struct command *command, int i, struct view *v, const in
         v->dim = (struct dims){1, dims_at(command, i).c, 1, 1};
         v->dtype = dtype_of(command, i, 1, BM1690_FP32);
         return true;
-    case BM1690_COEFFICIENTS:
+    case BM1690_COEFFICIENTS: {
+        const struct bm1690_parameter *p = &command->row->parameter[i];
         v->dtype = dtype_of(command, i, 0, BM1690_FP32);
-        v->dim = (struct dims){1, BM1690_LANE_COUNT, 1, BM1690_VECTOR_BYTES / bm1690_dtype_bytes(v->dtype)};
+        v->dim = (struct dims){1, BM1690_LANE_COUNT, 1, v->dtype == BM1690_FP32 ? p->least : p->most};
         return true;
+    }
     default: return true;
     }
 }
