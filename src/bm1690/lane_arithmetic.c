@@ -118,7 +118,8 @@ static int64_t apply_int(int operation, int64_t a, int64_t b) {
 }
 
 // Loops that the compiler makes vectors of; the rest goes one by one.
-static void float_row(int operation, float *y, const float *a, const float *b, int count, enum bm1690_dtype dtype) {
+static void float_row(int operation, float *y, const float *a, const float *b, int count,
+                      enum bm1690_dtype dtype) {
     switch (operation) {
     case ADD:
         for (int i = 0; i < count; i++)
@@ -154,7 +155,8 @@ struct elementwise {
     uint8_t scalar[4];
 };
 
-static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
+static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b,
+                       int count) {
     float x[CHUNK], z[CHUNK], r[CHUNK];
     element_load_row(x, a, e->a->stride[3], count, e->a->dtype);
     if (b)
@@ -190,14 +192,13 @@ static void keep_element(const struct elementwise *e, uint8_t *y, const uint8_t 
     case FLOOR: round_element(y, a, dtype, ROUND_DOWN); break;
     case CEIL: round_element(y, a, dtype, ROUND_UP); break;
     case ROUND: round_element(y, a, dtype, e->mode); break;
-    default:
-        element_keep(y, a, dtype);
-        y[e->y->size - 1] &= 0x7f;
+    default: element_keep(y, a, dtype); y[e->y->size - 1] &= 0x7f;
     }
 }
 
 static bool keeps_bits(int operation) {
-    return operation == MAX || operation == MIN || operation == FLOOR || operation == CEIL || operation == ROUND || operation == ABS;
+    return operation == MAX || operation == MIN || operation == FLOOR || operation == CEIL ||
+           operation == ROUND || operation == ABS;
 }
 
 static void run_kept(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
@@ -227,7 +228,9 @@ static void run_channel(void *context, int part) {
             uint8_t *to = y + w * e->y->stride[3] * e->y->size;
             const uint8_t *from = a + w * e->a->stride[3] * e->a->size,
                           *other = b ? b + w * e->b->stride[3] * e->b->size : NULL;
-            (!is_float ? run_ints : keeps_bits(e->operation) ? run_kept : run_floats)(e, to, from, other, count);
+            (!is_float                  ? run_ints
+             : keeps_bits(e->operation) ? run_kept
+                                        : run_floats)(e, to, from, other, count);
         }
     }
 }
@@ -299,9 +302,9 @@ bool run_select(struct command *command) {
         for (int c = 0; c < y->dim.c; c++)
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
-                    bool holds =
-                        element_holds(command->operation, compared, element(&source[0], variable[0], n, c, h, w),
-                                element(&source[1], variable[1], n, c, h, w));
+                    bool holds = element_holds(command->operation, compared,
+                                               element(&source[0], variable[0], n, c, h, w),
+                                               element(&source[1], variable[1], n, c, h, w));
                     int from = holds ? 2 : 3;
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,
                            element(&source[from], variable[from], n, c, h, w), (size_t)y->size);

@@ -99,7 +99,8 @@ static void product_tile(const struct product *p, int row, int column) {
         element_load_row(sum, out, 1, count, p->out->dtype);
     for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
-                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(p->block, p->depth - k));
+                  p->right + (size_t)k * (size_t)p->padded + column, p->padded,
+                  MIN_OF(p->block, p->depth - k));
     for (int j = 0; p->bias && j < count; j++)
         sum[j] += p->bias[column + j];
     for (int j = 0; p->clips && j < count; j++)
@@ -185,10 +186,12 @@ bool run_product(struct command *command) {
         return false;
     p.adds = command_value(command, "result_add")->i;
     if (p.adds && out->dtype != BM1690_FP32)
-        return command_refuse(command, "result_add", "is true and output_dtype %s; products are added to FP32 alone",
+        return command_refuse(command, "result_add",
+                              "is true and output_dtype %s; products are added to FP32 alone",
                               bm1690_dtype_name(out->dtype));
     if (command_value(command, "do_rescale")->i)
-        return command_refuse(command, "do_rescale", "is true; the emulator has no scales of products: multiply apart");
+        return command_refuse(command, "do_rescale",
+                              "is true; the emulator has no scales of products: multiply apart");
     p.clips = command_value(command, "do_relu")->i;
     command->cycles = product_cycles(&p, p.block);
     if (p.adds && !operand_local(command, &(struct view){0}, "output_addr", (uint32_t)command->value[0].u,

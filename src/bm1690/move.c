@@ -145,7 +145,8 @@ bool run_sequence(struct command *command) {
             int64_t place = command->operation == SEQUENCE_BY_LANE  ? c
                             : command->operation == SEQUENCE_BY_ROW ? (int64_t)c * to->dim.w + w
                                                                     : w;
-            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
+            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype,
+                              start + place * step);
         }
     return true;
 }

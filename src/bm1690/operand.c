@@ -452,8 +452,8 @@ static bool finish_local(struct command *command, struct view *v, const char *na
 }
 
 // line: elements from row to row, 0 for contiguous ones.
-static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address, int64_t line,
-                       const int32_t *given) {
+static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address,
+                       int64_t line, const int32_t *given) {
     v->is_local = false;
     v->lane = 0;
     v->offset = 0;
@@ -497,7 +497,7 @@ static bool check_operand(struct command *command, int i) {
                 finish_local(command, v, p->name, command->value[i].u, p->layout, given) &&
                 check_matrix_lane(command, p, v))
             : !finish_far(command, v, p->name, command->value[i].u,
-                           p->layout == BM1690_LINES ? number_of(command, i, 2) : 0, given))
+                          p->layout == BM1690_LINES ? number_of(command, i, 2) : 0, given))
         return false;
     command->operand[command->views++] = i;
     return true;
