@@ -50,9 +50,13 @@ static void copy_channel(void *context, int part) {
         copy_row(to, view_row(to, n, c, h), from, view_row(from, n, other, h));
 }
 
-// A source of one channel is copied to all channels.
+// A source of one channel is copied to all channels; by the TIU, to those of one round of lanes.
 bool run_copy(struct command *command) {
     struct copy k = {command_operand(command, 0), command_operand(command, 1)};
+    bool spreads = command->operation == ANY_LANE && k.from->dim.c == 1;
+    if (spreads && k.to->lane + k.to->dim.c > BM1690_LANE_COUNT)
+        return command_refuse(command, "shape", "has %d channels from lane %d on; they are to end at lane %d",
+                              k.to->dim.c, k.to->lane, BM1690_LANE_COUNT);
     if (!command->core->counts_only)
         chip_spread(k.to, copy_channel, &k);
     return true;
