@@ -11,7 +11,7 @@ CMAKE    = cmake --build $(BUILD) --parallel $(shell nproc)
 export DESTDIR
 
 help: ## Print this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
 		printf '  make %-14s %s\n' "$$target" "$$text"; done
 
 demo: ## Install what is missing, build, show the devices, run a small program and its distance from the machine's limit
@@ -37,6 +37,9 @@ test-long: ## All tests and builds at their largest sizes, with a new seed: hour
 test-cloud: build ## The scripts for TPUs on a private Slurm of two nodes, by SkyPilot itself: root, minutes
 	@tool/setup.sh cloud
 	@test/cloud/rehearse.sh $(BUILD)
+
+test-bm1690-vendor: build ## The emulator of the BM1690 against the vendor's model, from the wheel tpu_mlir (300 MB), with a new seed
+	@python=$$(tool/python.sh $(BUILD) numpy) && tool/bm1690/vendor.sh $(BUILD) "$$python"
 
 build: generate ## Library, program, tests, benchmarks and examples; installs nothing
 	@$(CMAKE)
@@ -102,4 +105,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done
 
-.PHONY: help demo test test-matrix test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-matrix test-quick test-long test-cloud test-bm1690-vendor build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean

@@ -138,16 +138,17 @@ static void print_report(const struct invocation *call, const zl_device_c_report
         cli_json_int("commands", r->commands);
         cli_json_int("bytes", r->bytes);
         cli_json_int("scalars", r->scalars);
+        cli_json_int("bank_conflicts", r->bank_conflicts);
+        cli_json_number("lanes", r->lanes);
         cli_json_close();
         return;
     }
     if (r->trace)
         fputs(r->trace, stdout);
-    printf("%.3f us modelled: compute %.3f us, copies %.3f us; %lld commands, %lld bytes moved, %lld "
-           "elements handled one at "
-           "a time\n",
-           r->seconds * 1e6, r->compute_seconds * 1e6, r->copy_seconds * 1e6, (long long)r->commands,
-           (long long)r->bytes, (long long)r->scalars);
+    printf("%.3f us modelled: compute %.3f us in %.0f %% of the lanes, copies %.3f us\n", r->seconds * 1e6,
+           r->compute_seconds * 1e6, r->lanes * 100, r->copy_seconds * 1e6);
+    printf("%lld commands, %lld bytes moved, %lld bank conflicts, %lld elements handled one at a time\n",
+           (long long)r->commands, (long long)r->bytes, (long long)r->bank_conflicts, (long long)r->scalars);
 }
 
 static int run_text(const struct invocation *call, struct device_c *d, const char *text) {

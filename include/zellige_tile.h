@@ -121,6 +121,8 @@ typedef struct {
     double compute_seconds, copy_seconds; // of the engines of the busiest core
     int64_t commands, bytes;              // bytes: moved by copies
     int64_t scalars;                      // elements that the control program handled one at a time
+    int64_t bank_conflicts;               // computations of which two operands share a bank of local memory
+    double lanes;                         // in use by computations, of all of them: 0 to 1
     char *trace;                          // NULL unless asked for; free it with zl_free
 } zl_device_c_report;
 // Compiles the text with the system's C compiler, as it is, and runs it on the chip's emulator, which ends it with an error at the first

@@ -17,7 +17,9 @@ static int64_t combine_ints(int opcode, int64_t there, int64_t x) {
 
 static void reduce_element(int opcode, enum bm1690_dtype dtype, uint8_t *to, const uint8_t *from) {
     if (!element_is_float(dtype)) {
-        element_store_int(to, dtype, combine_ints(opcode, element_load_int(to, BM1690_INT32), element_load_int(from, BM1690_INT32)));
+        element_store_int(
+            to, dtype,
+            combine_ints(opcode, element_load_int(to, BM1690_INT32), element_load_int(from, BM1690_INT32)));
         return;
     }
     float there = element_operand(to, dtype), x = element_operand(from, dtype);
@@ -40,9 +42,11 @@ bool run_reduce(struct command *command) {
     int opcode = (int)command_value(command, "reduce_opcode")->i;
     bool copies = opcode == OPCODE_NONE || !command_value(command, "reduce_psum_op")->i;
     if (!chip_is_l2(command_value(command, "dst_addr")->u))
-        return command_refuse(command, "dst_addr", "is 0x%llx; only L2 accumulates", (unsigned long long)command_value(command, "dst_addr")->u);
+        return command_refuse(command, "dst_addr", "is 0x%llx; only L2 accumulates",
+                              (unsigned long long)command_value(command, "dst_addr")->u);
     if (opcode == OPCODE_MUL && !element_is_float(to->dtype))
-        return command_refuse(command, "reduce_opcode", "is a product; integers have sums, maxima and minima");
+        return command_refuse(command, "reduce_opcode",
+                              "is a product; integers have sums, maxima and minima");
     lock_take(&turn);
     for (int n = 0; !command->core->counts_only && n < to->dim.n; n++)
         for (int c = 0; c < to->dim.c; c++)

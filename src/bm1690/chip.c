@@ -388,8 +388,8 @@ bool bm1690_launch(struct bm1690 *chip, struct bm1690_module *module, const char
     else
         pool_run(cores, run_core, &l);
     for (int i = 0; i < cores; i++) {
-        good = good && !chip->core[i].failed;
         add_report(out, &chip->core[i]);
+        good = good && !chip->core[i].failed && !chip->core[i].report.trace.failed && !out->trace.failed;
         text_free(&chip->core[i].report.trace);
     }
     bm1690_report_free(&unread);

@@ -193,11 +193,15 @@ bool operand_check_all(struct command *command);
 bool operand_local(struct command *command, struct view *view, const char *name, uint32_t address,
                    enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
 // The same of an address that is local or far by another parameter; `stride` names the parameter with its strides, "" if there is none.
-bool operand_either(struct command *command, struct view *view, const char *name, bool is_local, struct dims dim,
-                    const char *stride, enum bm1690_dtype dtype);
+bool operand_either(struct command *command, struct view *view, const char *name, bool is_local,
+                    struct dims dim, const char *stride, enum bm1690_dtype dtype);
 void operand_mark_written(struct command *command);
 void operand_assume_written(struct core *core, uint64_t address); // from there to the end of the lane
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
+
+// lane_arithmetic.c: y = operation(a, b), as one command; b NULL: the scalar.
+void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
+                float scalar);
 
 // model.c: adds a command's cycles to its core.
 void model_count(struct command *command);

@@ -54,7 +54,7 @@ enum bm1690_dtypes {
     BM1690_SIGNED = BM1690_BIT(BM1690_INT8) | BM1690_BIT(BM1690_INT16) | BM1690_BIT(BM1690_INT32),
     BM1690_UNSIGNED = BM1690_INTS & ~BM1690_SIGNED,
     BM1690_INDICES = BM1690_BIT(BM1690_UINT8) | BM1690_BIT(BM1690_UINT16), // of gathers in local memory
-    BM1690_REDUCED = BM1690_FLOATS | BM1690_INTS32,                       // by accumulation in L2
+    BM1690_REDUCED = BM1690_FLOATS | BM1690_INTS32,                        // by accumulation in L2
     BM1690_SORTED = BM1690_ONLY_F32 | BM1690_INTS32,
     BM1690_FP8S = (int)(BM1690_BIT(BM1690_FP8E5M2) | BM1690_BIT(BM1690_FP8E4M3)),
     BM1690_ALL = BM1690_FLOATS | BM1690_INTS | BM1690_FP8S,
@@ -111,7 +111,7 @@ enum bm1690_layout {
     BM1690_ONE_LANE,     // shape, stride, dtype: the tensor of that shape with one channel
     BM1690_LINE_ALIGNED, // shape, dtype: the tensor with each row rounded up to 64 bytes
     BM1690_COLUMN,       // shape, dtype: one element per channel, compact {1, C, 1, 1}
-    BM1690_COEFFICIENTS, // dtype: constants of a series, 64 bytes in each lane
+    BM1690_COEFFICIENTS, // dtype: constants of a series in each lane, `least` of them in f32 and `most` in 16 bits
     BM1690_LINE,         // count, dtype: that many elements of device memory
     BM1690_BY_CALL,      // resolved by the command's own function
 };
@@ -125,7 +125,7 @@ struct bm1690_parameter {
     enum bm1690_layout layout;
     const char *of[BM1690_OF]; // parameters that the layout reads; NULL: none
     uint32_t dtypes;           // that are allowed, of a dtype
-    int least, most;           // of integers; both 0: any
+    int least, most;           // of integers; both 0: any. Of coefficients, see there
 };
 
 // A row: TIU commands take `passes` passes of 64 bytes per lane and cycle over their largest operand.
@@ -143,6 +143,11 @@ struct bm1690_command {
         .name = #NAME, .kind = BM1690_KIND_##KIND, .access = ACCESS, .layout = BM1690_##LAYOUT, .of = { \
             __VA_ARGS__                                                                                 \
         }                                                                                               \
+    }
+#define BM1690_CONSTANTS(NAME, ACCESS, DTYPE, F32, HALF)                                           \
+    {                                                                                              \
+        .name = #NAME, .kind = BM1690_KIND_LOCAL, .access = ACCESS, .layout = BM1690_COEFFICIENTS, \
+        .of = {DTYPE}, .least = F32, .most = HALF                                                  \
     }
 #define BM1690_PARAMETER(KIND, NAME, DTYPES, LEAST, MOST) \
     { .name = #NAME, .kind = BM1690_KIND_##KIND, .dtypes = (uint32_t)(DTYPES), .least = LEAST, .most = MOST }

@@ -11,12 +11,14 @@ static uint8_t *element(const struct view *v, int n, int c, int h, int w) {
 }
 
 static bool check_index(struct command *command, int64_t index, int64_t count) {
-    return (index >= 0 && index < count) || command_refuse(command, "index_addr", "has the index %lld; the table has %lld elements",
-                                                        (long long)index, (long long)count);
+    return (index >= 0 && index < count) ||
+           command_refuse(command, "index_addr", "has the index %lld; the table has %lld elements",
+                          (long long)index, (long long)count);
 }
 
 static bool check_lane(struct command *command, const char *name, int lane, int right) {
-    return lane == right || command_refuse(command, name, "begins in lane %d; it is to begin in lane %d", lane, right);
+    return lane == right ||
+           command_refuse(command, name, "begins in lane %d; it is to begin in lane %d", lane, right);
 }
 
 static enum bm1690_dtype dtype_named(const struct command *command, const char *name) {
@@ -32,43 +34,54 @@ struct lookup {
     bool own, repeats, scatters;
 };
 
-static bool find_lookup(struct command *command, struct lookup *k, struct dims table, struct dims index, enum bm1690_layout layout) {
-    uint32_t address = (uint32_t)command_value(command, "param_addr")->u, at = (uint32_t)command_value(command, "index_addr")->u;
+static bool find_lookup(struct command *command, struct lookup *k, struct dims table, struct dims index,
+                        enum bm1690_layout layout) {
+    uint32_t address = (uint32_t)command_value(command, "param_addr")->u,
+             at = (uint32_t)command_value(command, "index_addr")->u;
     int lane = k->out->lane;
     if (k->repeats)
         table.c = MIN_OF(table.c, BM1690_LANE_COUNT - lane);
-    if (!operand_local(command, &k->table, "param_addr", address, layout, table, dtype_named(command, "dtype"), BM1690_READ) ||
+    if (!operand_local(command, &k->table, "param_addr", address, layout, table,
+                       dtype_named(command, "dtype"), BM1690_READ) ||
         !operand_local(command, &k->index, "index_addr", at, k->own ? BM1690_TENSOR : BM1690_COLUMN, index,
-                     dtype_named(command, "index_dtype"), BM1690_READ))
+                       dtype_named(command, "index_dtype"), BM1690_READ))
         return false;
     if (k->repeats)
         k->table.stride[1] = 0; // every lane has it at the same place
     if (at % BM1690_VECTOR_BYTES)
-        return command_refuse(command, "index_addr", "is 0x%x; it is to be a multiple of %d bytes", at, BM1690_VECTOR_BYTES);
-    return check_lane(command, "param_addr", k->table.lane, lane) && check_lane(command, "index_addr", k->index.lane, k->own ? lane : 0);
+        return command_refuse(command, "index_addr", "is 0x%x; it is to be a multiple of %d bytes", at,
+                              BM1690_VECTOR_BYTES);
+    return check_lane(command, "param_addr", k->table.lane, lane) &&
+           check_lane(command, "index_addr", k->index.lane, k->own ? lane : 0);
 }
 
 static bool move_column(struct command *command, const struct lookup *k, int n, int c, int w) {
-    int64_t index = element_load_int(k->own ? element(&k->index, n, c, 0, w) : element(&k->index, 0, w, 0, 0), k->index.dtype);
+    int64_t index = element_load_int(k->own ? element(&k->index, n, c, 0, w) : element(&k->index, 0, w, 0, 0),
+                                     k->index.dtype);
     int batch = k->own ? 0 : n;
     if (!check_index(command, index, k->scatters ? k->out->dim.w : k->table.dim.w))
         return false;
     if (k->scatters)
-        memcpy(element(k->out, n, c, 0, (int)index), element(&k->table, batch, c, 0, w), (size_t)k->out->size);
+        memcpy(element(k->out, n, c, 0, (int)index), element(&k->table, batch, c, 0, w),
+               (size_t)k->out->size);
     else
-        memcpy(element(k->out, n, c, 0, w), element(&k->table, batch, c, 0, (int)index), (size_t)k->out->size);
+        memcpy(element(k->out, n, c, 0, w), element(&k->table, batch, c, 0, (int)index),
+               (size_t)k->out->size);
     return true;
 }
 
 bool run_gather_columns(struct command *command) {
-    struct lookup k = {.out = command_operand(command, 0), .own = command_has(command, "is_param_repeated"),
-                       .repeats = command_value(command, "is_param_repeated")->i != 0, .scatters = command->operation == SCATTER};
+    struct lookup k = {.out = command_operand(command, 0),
+                       .own = command_has(command, "is_param_repeated"),
+                       .repeats = command_value(command, "is_param_repeated")->i != 0,
+                       .scatters = command->operation == SCATTER};
     struct dims d = k.out->dim;
     int width = (int)command_value(command, "param_w")->i, count = k.scatters ? width : d.w;
     if (d.h != 1)
         return command_refuse(command, "shape", "has %d rows; it is to have one", d.h);
     if (!find_lookup(command, &k, (struct dims){k.own ? 1 : d.n, d.c, 1, width},
-                     k.own ? (struct dims){d.n, d.c, 1, count} : (struct dims){1, count, 1, 1}, BM1690_TENSOR))
+                     k.own ? (struct dims){d.n, d.c, 1, count} : (struct dims){1, count, 1, 1},
+                     BM1690_TENSOR))
         return false;
     for (int n = 0; !command->core->counts_only && n < d.n; n++)
         for (int c = 0; c < d.c; c++)
@@ -80,11 +93,14 @@ bool run_gather_columns(struct command *command) {
 
 // Whole rows, which begin at multiples of 64 bytes.
 bool run_gather_rows(struct command *command) {
-    struct lookup k = {.out = command_operand(command, 0), .own = true, .repeats = command_value(command, "is_param_repeated")->i != 0,
+    struct lookup k = {.out = command_operand(command, 0),
+                       .own = true,
+                       .repeats = command_value(command, "is_param_repeated")->i != 0,
                        .scatters = command->operation == SCATTER};
     struct dims d = k.out->dim;
     int rows = (int)command_value(command, "param_h")->i, count = k.scatters ? rows : d.h;
-    if (!find_lookup(command, &k, (struct dims){1, d.c, rows, d.w}, (struct dims){d.n, d.c, count, 1}, BM1690_LINE_ALIGNED))
+    if (!find_lookup(command, &k, (struct dims){1, d.c, rows, d.w}, (struct dims){d.n, d.c, count, 1},
+                     BM1690_LINE_ALIGNED))
         return false;
     for (int n = 0; !command->core->counts_only && n < d.n; n++)
         for (int c = 0; c < d.c; c++)
@@ -92,7 +108,8 @@ bool run_gather_rows(struct command *command) {
                 int64_t index = element_load_int(element(&k.index, n, c, h, 0), k.index.dtype);
                 if (!check_index(command, index, k.scatters ? d.h : rows))
                     return false;
-                memcpy(element(k.out, n, c, k.scatters ? (int)index : h, 0), element(&k.table, 0, c, k.scatters ? h : (int)index, 0),
+                memcpy(element(k.out, n, c, k.scatters ? (int)index : h, 0),
+                       element(&k.table, 0, c, k.scatters ? h : (int)index, 0),
                        (size_t)d.w * (size_t)k.out->size);
             }
     return true;
@@ -111,9 +128,10 @@ static bool find_rows(struct command *command, struct rows *k, int count, int in
     bool is_local = command->operation == LOCAL_SOURCE;
     if (d.n != 1)
         return command_refuse(command, "shape", "has %d batches; it is to have one", d.n);
-    return operand_either(command, &k->from, "param_addr", is_local, (struct dims){1, d.c, count, d.w}, "param_stride", k->to->dtype) &&
-           operand_either(command, &k->index, "index_addr", command_value(command, "index_is_local")->i != 0, (struct dims){1, d.c, indices, 1},
-                        "index_stride", BM1690_UINT32);
+    return operand_either(command, &k->from, "param_addr", is_local, (struct dims){1, d.c, count, d.w},
+                          "param_stride", k->to->dtype) &&
+           operand_either(command, &k->index, "index_addr", command_value(command, "index_is_local")->i != 0,
+                          (struct dims){1, d.c, indices, 1}, "index_stride", BM1690_UINT32);
 }
 
 // Rows whose index is not in the table are filled with C.
@@ -129,7 +147,8 @@ bool run_dma_gather(struct command *command) {
             int64_t index = element_load_int(element(&k.index, 0, c, h, 0), BM1690_UINT32);
             for (int w = 0; w < d.w; w++)
                 memcpy(element(k.to, 0, c, h, w),
-                       index < count ? element(&k.from, 0, c, (int)index, w) : (const uint8_t *)&fill, (size_t)k.to->size);
+                       index < count ? element(&k.from, 0, c, (int)index, w) : (const uint8_t *)&fill,
+                       (size_t)k.to->size);
         }
     return true;
 }
@@ -142,7 +161,8 @@ static void add_element(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtyp
 }
 
 bool run_dma_scatter(struct command *command) {
-    struct rows k = {.to = command_operand(command, 0), .adds = command_value(command, "inplace_add")->i != 0};
+    struct rows k = {.to = command_operand(command, 0),
+                     .adds = command_value(command, "inplace_add")->i != 0};
     struct dims d = k.to->dim;
     int count = (int)command_value(command, "param_h")->i;
     if (!find_rows(command, &k, count, count))
@@ -152,9 +172,11 @@ bool run_dma_scatter(struct command *command) {
             int64_t index = element_load_int(element(&k.index, 0, c, h, 0), BM1690_UINT32);
             for (int w = 0; index < d.h && w < d.w; w++)
                 if (k.adds)
-                    add_element(element(k.to, 0, c, (int)index, w), element(&k.from, 0, c, h, w), k.to->dtype);
+                    add_element(element(k.to, 0, c, (int)index, w), element(&k.from, 0, c, h, w),
+                                k.to->dtype);
                 else
-                    memcpy(element(k.to, 0, c, (int)index, w), element(&k.from, 0, c, h, w), (size_t)k.to->size);
+                    memcpy(element(k.to, 0, c, (int)index, w), element(&k.from, 0, c, h, w),
+                           (size_t)k.to->size);
         }
     return true;
 }
@@ -168,8 +190,9 @@ bool run_filter(struct command *command) {
     struct view mask, to = *command_operand(command, 0);
     static const uint8_t zero[4];
     uint32_t place = (uint32_t)command_value(command, "base_idx")->u, kept = 0;
-    if (has_mask && !operand_either(command, &mask, "mask_addr", command_value(command, "mask_in_lmem")->i != 0, from->dim, "",
-                                  dtype_named(command, "mask_dtype")))
+    if (has_mask &&
+        !operand_either(command, &mask, "mask_addr", command_value(command, "mask_in_lmem")->i != 0,
+                        from->dim, "", dtype_named(command, "mask_dtype")))
         return false;
     const struct view *tested = has_mask ? &mask : from;
     for (int n = 0; !command->core->counts_only && n < from->dim.n; n++)
@@ -198,8 +221,10 @@ static int compare_items(const void *a, const void *b) {
 
 // Equal elements keep their order.
 bool run_sort(struct command *command) {
-    bool has_places = command->operation == SORT_PLACES, descends = command_value(command, "descended")->i != 0;
-    const struct view *values = command_operand(command, 0), *places = has_places ? command_operand(command, 1) : NULL,
+    bool has_places = command->operation == SORT_PLACES,
+         descends = command_value(command, "descended")->i != 0;
+    const struct view *values = command_operand(command, 0),
+                      *places = has_places ? command_operand(command, 1) : NULL,
                       *from = command_operand(command, has_places ? 2 : 1);
     int count = from->dim.w, kept = values->dim.w;
     if (kept > count)
@@ -209,7 +234,8 @@ bool run_sort(struct command *command) {
     struct item *item = memory_alloc(sizeof *item * (size_t)count);
     for (int i = 0; item && i < count; i++) {
         const uint8_t *x = element(from, 0, 0, 0, i);
-        double key = element_is_float(from->dtype) ? (double)element_load(x, from->dtype) : (double)element_load_int(x, from->dtype);
+        double key = element_is_float(from->dtype) ? (double)element_load(x, from->dtype)
+                                                   : (double)element_load_int(x, from->dtype);
         item[i] = (struct item){.place = (uint32_t)i, .key = descends ? -key : key};
         memcpy(&item[i].word, x, 4);
     }

@@ -47,11 +47,13 @@ static bool run_elements(struct command *command, const struct step *s, element_
 
 // A step of a command whose operands are dst, src or src0, and then src1, shift, or the scalar C.
 static struct step step_of(struct command *command) {
-    struct step s = {.y = command_operand(command, 0), .a = command_operand(command, 1), .operation = command->operation};
+    struct step s = {
+        .y = command_operand(command, 0), .a = command_operand(command, 1), .operation = command->operation};
     uint32_t word = command_value(command, "C")->word;
     s.b = command->views > 2 ? command_operand(command, 2) : NULL;
     memcpy(s.scalar, &word, sizeof word);
-    s.scalar_dtype = command_has(command, "C_dtype") ? (enum bm1690_dtype)command_value(command, "C_dtype")->i : s.a->dtype;
+    s.scalar_dtype = command_has(command, "C_dtype") ? (enum bm1690_dtype)command_value(command, "C_dtype")->i
+                                                     : s.a->dtype;
     s.mode = (int)command_value(command, "rounding_mode")->i;
     s.saturates = command_value(command, "saturation")->i != 0;
     return s;
@@ -101,9 +103,12 @@ bool run_integer(struct command *command) {
          is_signed = is_difference || element_is_signed(s.a->dtype) || element_is_signed(other);
     s.shift = (int8_t)command_value(command, "shift")->i; // char has no sign on some hosts
     if (element_is_signed(s.y->dtype) != is_signed)
-        return command_refuse(command, "dst_dtype", "is %s; of %s it is to be %s", bm1690_dtype_name(s.y->dtype),
-                           is_difference ? "a difference" : is_signed ? "a signed operand" : "unsigned operands",
-                           is_signed ? "signed" : "unsigned");
+        return command_refuse(command, "dst_dtype", "is %s; of %s it is to be %s",
+                              bm1690_dtype_name(s.y->dtype),
+                              is_difference ? "a difference"
+                              : is_signed   ? "a signed operand"
+                                            : "unsigned operands",
+                              is_signed ? "signed" : "unsigned");
     return run_elements(command, &s, integer_element);
 }
 
@@ -125,18 +130,20 @@ bool run_bits(struct command *command) {
 // Amounts to the left are taken modulo the width of 32 bits, as the model's own shifts are.
 static void shift_element(const struct step *s, uint8_t *y, const uint8_t *a, const uint8_t *b) {
     int64_t amount = s->b ? element_load_int(b, s->b->dtype) : s->shift;
-    wide x = shift_by(element_load_int(a, s->a->dtype), amount >= 0 ? (int)(amount & 31) : (int)amount, s->mode);
+    wide x =
+        shift_by(element_load_int(a, s->a->dtype), amount >= 0 ? (int)(amount & 31) : (int)amount, s->mode);
     store_wide(y, s->y->dtype, x, false);
 }
 
 bool run_shift(struct command *command) {
     struct step s = step_of(command);
     if (element_is_signed(s.y->dtype) != element_is_signed(s.a->dtype))
-        return command_refuse(command, "dst_dtype", "is %s and src_dtype %s; both are to be signed, or neither",
-                           bm1690_dtype_name(s.y->dtype), bm1690_dtype_name(s.a->dtype));
+        return command_refuse(command, "dst_dtype",
+                              "is %s and src_dtype %s; both are to be signed, or neither",
+                              bm1690_dtype_name(s.y->dtype), bm1690_dtype_name(s.a->dtype));
     if (s.b && s.b->size > s.a->size)
-        return command_refuse(command, "shift_dtype", "is %s, wider than the %s that is shifted", bm1690_dtype_name(s.b->dtype),
-                           bm1690_dtype_name(s.a->dtype));
+        return command_refuse(command, "shift_dtype", "is %s, wider than the %s that is shifted",
+                              bm1690_dtype_name(s.b->dtype), bm1690_dtype_name(s.a->dtype));
     s.shift = (int8_t)command_value(command, "C")->i;
     return run_elements(command, &s, shift_element);
 }
@@ -174,7 +181,7 @@ bool run_compare(struct command *command) {
     struct step s = step_of(command);
     s.word = command_value(command, "true_val")->word;
     if (s.y->size > s.a->size)
-        return command_refuse(command, "dst_dtype", "is %s, wider than the %s that are compared", bm1690_dtype_name(s.y->dtype),
-                           bm1690_dtype_name(s.a->dtype));
+        return command_refuse(command, "dst_dtype", "is %s, wider than the %s that are compared",
+                              bm1690_dtype_name(s.y->dtype), bm1690_dtype_name(s.a->dtype));
     return run_elements(command, &s, compare_element);
 }

@@ -13,17 +13,40 @@ run_function run_arithmetic, run_cast, run_select;
 
 // Functions ------------------------------------------------------------------------------------------------------------
 
-// A seed from the bits and three Newton steps.
-static float rsqrt(float x) {
-    float y = float_of_bits(0x5f3759df - (bits_of_float(x) >> 1)), half = 0.5f * x;
+// A result of one step, in the dtype.
+static float step(enum bm1690_dtype dtype, float x) {
+    return element_flush(element_step(dtype, x));
+}
+
+// The first guess is made of the dtype's own bits.
+static float rsqrt_seed(float x, enum bm1690_dtype dtype) {
+    if (dtype == BM1690_FP16)
+        return half_to_float((uint16_t)(0x59ba - (half_from_float(x) >> 1)));
+    if (dtype == BM1690_BFP16)
+        return bfloat_to_float((uint16_t)(0x5f37 - (bfloat_from_float(x) >> 1)));
+    return float_of_bits(0x5f3759df - (bits_of_float(x) >> 1));
+}
+
+// A seed and three Newton steps, every operation rounded to the dtype.
+static float rsqrt(float x, enum bm1690_dtype dtype) {
+    if (x == 0)
+        return copysignf(INFINITY, x);
+    if (!(x > 0) || isinf(x))
+        return isinf(x) && x > 0 ? 0 : NAN;
+    float y = rsqrt_seed(x, dtype), half = step(dtype, 0.5f * x);
     for (int i = 0; i < 3; i++)
-        y = y * (1.5f - (half * y) * y);
+        y = step(dtype, y * step(dtype, 1.5f - step(dtype, step(dtype, half * y) * y)));
     return y;
 }
 
-static float divide(float a, float b) {
-    float y = rsqrt(fabsf(b)), q = a * (y * y);
+static float divide(float a, float b, enum bm1690_dtype dtype) {
+    float y = rsqrt(fabsf(b), dtype), q = step(dtype, a * step(dtype, y * y));
     return signbit(b) ? -q : q;
+}
+
+// A zero is its own root; what is below the smallest normal number has none.
+static float square_root(float x, enum bm1690_dtype dtype) {
+    return x == 0 ? x : element_flush(x) * rsqrt(element_flush(x), dtype);
 }
 
 // 2^n times the series of e^r, r being what n logarithms of 2 leave of x; every step is rounded to the dtype.
@@ -71,16 +94,16 @@ static float apply_float(int operation, float a, float b, enum bm1690_dtype dtyp
     case ADD: return a + b;
     case SUB: return a - b;
     case MUL: return a * b;
-    case DIV: return divide(a, b);
+    case DIV: return divide(a, b, dtype);
     case REVERSED_SUB: return b - a;
-    case REVERSED_DIV: return divide(b, a);
+    case REVERSED_DIV: return divide(b, a, dtype);
     case DIFF_ABS: return fabsf(a - b);
     case NEG: return 0 - a;
     case SQUARE: return a * a;
     case RELU: return a > 0 ? a : 0;
-    case RSQRT: return rsqrt(a);
-    case SQRT: return a * rsqrt(a);
-    case RECIPROCAL: return divide(1, a);
+    case RSQRT: return rsqrt(a, dtype);
+    case SQRT: return square_root(a, dtype);
+    case RECIPROCAL: return divide(1, a, dtype);
     default: return exponential_half(a, dtype);
     }
 }
@@ -95,7 +118,8 @@ static int64_t apply_int(int operation, int64_t a, int64_t b) {
 }
 
 // Loops that the compiler makes vectors of; the rest goes one by one.
-static void float_row(int operation, float *y, const float *a, const float *b, int count, enum bm1690_dtype dtype) {
+static void float_row(int operation, float *y, const float *a, const float *b, int count,
+                      enum bm1690_dtype dtype) {
     switch (operation) {
     case ADD:
         for (int i = 0; i < count; i++)
@@ -131,14 +155,16 @@ struct elementwise {
     uint8_t scalar[4];
 };
 
-static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
+static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b,
+                       int count) {
     float x[CHUNK], z[CHUNK], r[CHUNK];
     element_load_row(x, a, e->a->stride[3], count, e->a->dtype);
     if (b)
         element_load_row(z, b, e->b->stride[3], count, e->b->dtype);
     else
         element_load_row(z, e->scalar, 0, count, e->a->dtype);
-    flush_row(x, count);
+    if (e->operation != SQRT)
+        flush_row(x, count);
     flush_row(z, count);
     float_row(e->operation, r, x, z, count, e->y->dtype);
     flush_row(r, count);
@@ -166,14 +192,13 @@ static void keep_element(const struct elementwise *e, uint8_t *y, const uint8_t 
     case FLOOR: round_element(y, a, dtype, ROUND_DOWN); break;
     case CEIL: round_element(y, a, dtype, ROUND_UP); break;
     case ROUND: round_element(y, a, dtype, e->mode); break;
-    default:
-        element_keep(y, a, dtype);
-        y[e->y->size - 1] &= 0x7f;
+    default: element_keep(y, a, dtype); y[e->y->size - 1] &= 0x7f;
     }
 }
 
 static bool keeps_bits(int operation) {
-    return operation == MAX || operation == MIN || operation == FLOOR || operation == CEIL || operation == ROUND || operation == ABS;
+    return operation == MAX || operation == MIN || operation == FLOOR || operation == CEIL ||
+           operation == ROUND || operation == ABS;
 }
 
 static void run_kept(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b, int count) {
@@ -203,7 +228,9 @@ static void run_channel(void *context, int part) {
             uint8_t *to = y + w * e->y->stride[3] * e->y->size;
             const uint8_t *from = a + w * e->a->stride[3] * e->a->size,
                           *other = b ? b + w * e->b->stride[3] * e->b->size : NULL;
-            (!is_float ? run_ints : keeps_bits(e->operation) ? run_kept : run_floats)(e, to, from, other, count);
+            (!is_float                  ? run_ints
+             : keeps_bits(e->operation) ? run_kept
+                                        : run_floats)(e, to, from, other, count);
         }
     }
 }
@@ -275,12 +302,21 @@ bool run_select(struct command *command) {
         for (int c = 0; c < y->dim.c; c++)
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
-                    bool holds =
-                        element_holds(command->operation, compared, element(&source[0], variable[0], n, c, h, w),
-                                element(&source[1], variable[1], n, c, h, w));
+                    bool holds = element_holds(command->operation, compared,
+                                               element(&source[0], variable[0], n, c, h, w),
+                                               element(&source[1], variable[1], n, c, h, w));
                     int from = holds ? 2 : 3;
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,
                            element(&source[from], variable[from], n, c, h, w), (size_t)y->size);
                 }
     return true;
+}
+
+// Steps of functions -----------------------------------------------------------------------------------------------------
+
+void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
+                float scalar) {
+    struct elementwise e = {.operation = operation, .y = y, .a = a, .b = b};
+    element_store(e.scalar, a->dtype, scalar);
+    chip_spread(y, run_channel, &e);
 }

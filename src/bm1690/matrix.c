@@ -31,21 +31,24 @@ static bool is_ordinary(uint32_t most) {
     return most >= 0x10000000 && most < 0x70000000;
 }
 
+// Products are of f32, exact unless they leave its range: then they are infinite, or zero.
+static double product_of(float a, float b) {
+    return (double)element_flush(a * b);
+}
+
 static float exact_block(const float *left, const float *right, int64_t step, int count) {
     double most = 0, sum = 0;
     for (int k = 0; k < count; k++) {
-        double x = (double)left[k] * (double)right[k * step];
-        if (!isfinite(x))
-            most = INFINITY;
+        double x = product_of(left[k], right[k * step]);
         sum += x;
         most = MAX_OF(most, fabs(x));
     }
-    if (isinf(most) || most == 0)
+    if (!isfinite(sum) || most == 0)
         return (float)sum;
     int e = ilogb(most);
     int64_t total = 0;
     for (int k = 0; k < count; k++)
-        total += (int64_t)ldexp((double)left[k] * (double)right[k * step], 24 - e);
+        total += (int64_t)ldexp(product_of(left[k], right[k * step]), 24 - e);
     return (float)ldexp((double)total, e - 24);
 }
 
@@ -71,7 +74,7 @@ static void add_block(float *restrict sum, const float *left, const float *right
     }
     if (!ordinary) {
         for (int j = 0; j < COLUMNS; j++)
-            sum[j] += exact_block(left, right + j, padded, count);
+            sum[j] = element_flush(sum[j] + element_flush(exact_block(left, right + j, padded, count)));
         return;
     }
     for (int j = 0; j < COLUMNS; j++) {
@@ -96,12 +99,16 @@ static void product_tile(const struct product *p, int row, int column) {
         element_load_row(sum, out, 1, count, p->out->dtype);
     for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
-                  p->right + (size_t)k * (size_t)p->padded + column, p->padded, MIN_OF(p->block, p->depth - k));
+                  p->right + (size_t)k * (size_t)p->padded + column, p->padded,
+                  MIN_OF(p->block, p->depth - k));
     for (int j = 0; p->bias && j < count; j++)
         sum[j] += p->bias[column + j];
     for (int j = 0; p->clips && j < count; j++)
         sum[j] = sum[j] > 0 ? sum[j] : 0;
     element_store_row(out, 1, count, p->out->dtype, sum);
+    for (int j = 0; j < count; j++)
+        if (isnan(sum[j]))
+            element_result(out + (size_t)j * (size_t)p->out->size, p->out->dtype, sum[j]);
 }
 
 static void product_rows(void *context, int part) {
@@ -117,11 +124,13 @@ static void product_rows(void *context, int part) {
 static void load_matrix(float *to, int64_t step, const struct view *v, bool is_transposed) {
     for (int c = 0; c < v->dim.c; c++) {
         const uint8_t *row = view_row(v, 0, c, 0);
-        if (!is_transposed)
-            element_load_row(to + c * step, row, 1, v->dim.w, v->dtype);
-        else
-            for (int w = 0; w < v->dim.w; w++)
-                to[w * step + c] = element_load(row + (size_t)w * (size_t)v->size, v->dtype);
+        for (int w = 0; is_transposed && w < v->dim.w; w++)
+            to[w * step + c] = element_operand(row + (size_t)w * (size_t)v->size, v->dtype);
+        if (is_transposed)
+            continue;
+        element_load_row(to + c * step, row, 1, v->dim.w, v->dtype);
+        for (int w = 0; v->dtype == BM1690_BFP16 && w < v->dim.w; w++)
+            to[c * step + w] = element_flush(to[c * step + w]);
     }
 }
 
@@ -176,11 +185,13 @@ bool run_product(struct command *command) {
     if (!check_output(command, out, left))
         return false;
     p.adds = command_value(command, "result_add")->i;
-    if (left->size == 1 && p.adds && out->dtype != BM1690_FP32)
-        return command_refuse(command, "result_add", "is true and output_dtype %s; products of FP8 are added to FP32 alone",
+    if (p.adds && out->dtype != BM1690_FP32)
+        return command_refuse(command, "result_add",
+                              "is true and output_dtype %s; products are added to FP32 alone",
                               bm1690_dtype_name(out->dtype));
     if (command_value(command, "do_rescale")->i)
-        return command_refuse(command, "do_rescale", "is true; the emulator has no scales of products: multiply apart");
+        return command_refuse(command, "do_rescale",
+                              "is true; the emulator has no scales of products: multiply apart");
     p.clips = command_value(command, "do_relu")->i;
     command->cycles = product_cycles(&p, p.block);
     if (p.adds && !operand_local(command, &(struct view){0}, "output_addr", (uint32_t)command->value[0].u,

@@ -2,7 +2,7 @@
 
 #include "bm1690/element.h"
 
-run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence, run_coefficients;
+run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence;
 
 static void copy_elements(uint8_t *to, int64_t to_step, const uint8_t *from, int64_t from_step, int count,
                           int size) {
@@ -50,9 +50,13 @@ static void copy_channel(void *context, int part) {
         copy_row(to, view_row(to, n, c, h), from, view_row(from, n, other, h));
 }
 
-// A source of one channel is copied to all channels.
+// A source of one channel is copied to all channels; by the TIU, to those of one round of lanes.
 bool run_copy(struct command *command) {
     struct copy k = {command_operand(command, 0), command_operand(command, 1)};
+    bool spreads = command->operation == ANY_LANE && k.from->dim.c == 1;
+    if (spreads && k.to->lane + k.to->dim.c > BM1690_LANE_COUNT)
+        return command_refuse(command, "shape", "has %d channels from lane %d on; they are to end at lane %d",
+                              k.to->dim.c, k.to->lane, BM1690_LANE_COUNT);
     if (!command->core->counts_only)
         chip_spread(k.to, copy_channel, &k);
     return true;
@@ -145,13 +149,8 @@ bool run_sequence(struct command *command) {
             int64_t place = command->operation == SEQUENCE_BY_LANE  ? c
                             : command->operation == SEQUENCE_BY_ROW ? (int64_t)c * to->dim.w + w
                                                                     : w;
-            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype, start + place * step);
+            element_store_int(view_row(to, 0, c, 0) + (size_t)w * (size_t)to->size, to->dtype,
+                              start + place * step);
         }
-    return true;
-}
-
-// Series have their constants here (lane_arithmetic.c); what programs load is only checked to be there.
-bool run_coefficients(struct command *command) {
-    (void)command;
     return true;
 }

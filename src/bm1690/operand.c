@@ -33,7 +33,8 @@ static bool check_dtype(struct command *command, const struct bm1690_parameter *
 }
 
 static bool check_number(struct command *command, const struct bm1690_parameter *p, int64_t value) {
-    return (p->least == 0 && p->most == 0) || (value >= p->least && value <= p->most) ||
+    return p->layout == BM1690_COEFFICIENTS || (p->least == 0 && p->most == 0) ||
+           (value >= p->least && value <= p->most) ||
            command_refuse(command, p->name, "is %lld; it is to be within %d to %d", (long long)value,
                           p->least, p->most);
 }
@@ -102,7 +103,7 @@ static int find_of(const struct bm1690_command *c, const char *name) {
 
 static void find_all(void) {
     lock_take(&found.lock);
-    for (int k = 0; k < bm1690_command_count; k++)
+    for (int k = 0; !atomic_load(&found.known) && k < bm1690_command_count; k++)
         for (int i = 0; i < BM1690_PARAMETERS; i++)
             for (int j = 0; j < BM1690_OF; j++)
                 found.of[k][i][j] =
@@ -215,10 +216,12 @@ static bool find_layout(struct command *command, int i, struct view *v, const in
         v->dim = (struct dims){1, dims_at(command, i).c, 1, 1};
         v->dtype = dtype_of(command, i, 1, BM1690_FP32);
         return true;
-    case BM1690_COEFFICIENTS:
+    case BM1690_COEFFICIENTS: {
+        const struct bm1690_parameter *p = &command->row->parameter[i];
         v->dtype = dtype_of(command, i, 0, BM1690_FP32);
-        v->dim = (struct dims){1, BM1690_LANE_COUNT, 1, BM1690_VECTOR_BYTES / bm1690_dtype_bytes(v->dtype)};
+        v->dim = (struct dims){1, BM1690_LANE_COUNT, 1, v->dtype == BM1690_FP32 ? p->least : p->most};
         return true;
+    }
     default: return true;
     }
 }
@@ -395,9 +398,12 @@ static bool check_touch(struct command *command, const struct view *v, const cha
 
 // Operands -------------------------------------------------------------------------------------------------------------
 
-static bool check_strides(struct command *command, const struct bm1690_parameter *p, const int32_t *given) {
+// Along an axis of one element any stride will do.
+static bool check_strides(struct command *command, const struct bm1690_parameter *p, const struct view *v,
+                          const int32_t *given) {
+    const int32_t size[] = {v->dim.n, v->dim.c, v->dim.h, v->dim.w};
     for (int i = 0; i < 4; i++)
-        if (given[i] < 0 || given[i] > STRIDE_MOST)
+        if (size[i] > 1 && (given[i] < 0 || given[i] > STRIDE_MOST))
             return command_refuse(
                 command, p->name,
                 "has the strides {%d,%d,%d,%d}; in local memory each is to be within 0 to %d", given[0],
@@ -425,7 +431,8 @@ static void local_strides(struct view *v, enum bm1690_layout layout, const int32
 static bool finish_local(struct command *command, struct view *v, const char *name, uint64_t address,
                          enum bm1690_layout layout, const int32_t *given) {
     bool is_packed = given || layout == BM1690_COLUMN || layout == BM1690_PACKED_LANES;
-    int alignment = is_packed ? v->size : BM1690_VECTOR_BYTES;
+    bool is_tiu = command->row->engine == BM1690_TIU;
+    int alignment = is_packed || !is_tiu ? v->size : BM1690_VECTOR_BYTES;
     v->is_local = true;
     v->lane = (int)(address / BM1690_LANE_BYTES);
     v->offset = (uint32_t)(address % BM1690_LANE_BYTES);
@@ -436,7 +443,7 @@ static bool finish_local(struct command *command, struct view *v, const char *na
     if (address % (unsigned)alignment)
         return command_refuse(command, name, "is 0x%llx; it is to be a multiple of %d bytes%s",
                               (unsigned long long)address, alignment,
-                              is_packed ? ", the size of its elements" : ", as it has no stride");
+                              alignment == v->size ? ", the size of its elements" : ", as it has no stride");
     local_strides(v, layout, given);
     int64_t end = v->offset + extent(v);
     if (end > BM1690_LANE_BYTES)
@@ -449,8 +456,8 @@ static bool finish_local(struct command *command, struct view *v, const char *na
 }
 
 // line: elements from row to row, 0 for contiguous ones.
-static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address, int64_t line,
-                       const int32_t *given) {
+static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address,
+                       int64_t line, const int32_t *given) {
     v->is_local = false;
     v->lane = 0;
     v->offset = 0;
@@ -474,11 +481,14 @@ static bool finish_far(struct command *command, struct view *v, const char *name
                           (unsigned long long)address, (long long)extent(v));
 }
 
-static bool check_matrix_lane(struct command *command, const struct bm1690_parameter *p,
-                              const struct view *v) {
-    return p->layout != BM1690_MATRIX || v->lane == 0 ||
-           command_refuse(command, p->name, "begins in lane %d; operands of a product begin in lane 0",
-                          v->lane);
+// Layouts that have a place among the lanes.
+static bool check_start(struct command *command, const struct bm1690_parameter *p, const struct view *v) {
+    if (p->layout == BM1690_MATRIX && v->lane != 0)
+        return command_refuse(command, p->name, "begins in lane %d; operands of a product begin in lane 0",
+                              v->lane);
+    if (p->layout == BM1690_COEFFICIENTS && v->lane != 0)
+        return command_refuse(command, p->name, "begins in lane %d; constants begin in lane 0", v->lane);
+    return true;
 }
 
 static bool check_operand(struct command *command, int i) {
@@ -490,11 +500,11 @@ static bool check_operand(struct command *command, int i) {
         return false;
     v->size = bm1690_dtype_bytes(v->dtype);
     if (p->kind == BM1690_KIND_LOCAL
-            ? !((!given || check_strides(command, p, given)) &&
+            ? !((!given || check_strides(command, p, v, given)) &&
                 finish_local(command, v, p->name, command->value[i].u, p->layout, given) &&
-                check_matrix_lane(command, p, v))
+                check_start(command, p, v))
             : !finish_far(command, v, p->name, command->value[i].u,
-                           p->layout == BM1690_LINES ? number_of(command, i, 2) : 0, given))
+                          p->layout == BM1690_LINES ? number_of(command, i, 2) : 0, given))
         return false;
     command->operand[command->views++] = i;
     return true;

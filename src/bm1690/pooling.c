@@ -22,11 +22,13 @@ static void load_channel(const struct pooling *p, int n, int c, float *to, int h
     for (int h = 0; h < p->from->dim.h; h++)
         element_load_row(to + (size_t)(h + p->pad.top) * (size_t)width + p->pad.left,
                          view_row(p->from, n, c, h), 1, p->from->dim.w, p->from->dtype);
+    for (int i = 0; i < height * width; i++)
+        to[i] = element_flush(to[i]);
 }
 
 static void step_row(enum bm1690_dtype dtype, float *x, int count) {
     for (int i = 0; i < count; i++)
-        x[i] = dtype == BM1690_FP32 ? element_flush(x[i]) : element_step(dtype, x[i]);
+        x[i] = element_flush(dtype == BM1690_FP32 ? x[i] : element_step(dtype, x[i]));
 }
 
 // Elements with an even and an odd place in the window have a sum each, rounded to the dtype at every step. `x` is the element at the
@@ -38,16 +40,17 @@ static void add_row(const struct pooling *p, float *sums, const float *x, int pl
         scaled[i] = x[i * stride] * scale;
     step_row(p->to->dtype, scaled, count);
     for (int i = 0; i < count; i++)
-        sum[i] += scaled[i];
+        sum[i] = place < 2 ? scaled[i] : sum[i] + scaled[i]; // which keeps the sign of zeros
     step_row(p->to->dtype, sum, count);
 }
 
+// A NaN is never larger than what was found; as a minimum it is taken, and left again for the next number.
 static void most_row(const struct pooling *p, float *most, const float *x, int place) {
     int count = p->to->dim.w, stride = p->stride.w;
     bool is_max = p->operation == MAX;
     for (int i = 0; i < count; i++) {
         float a = x[i * stride], b = most[i];
-        most[i] = place == 0 || (is_max ? a > b : a < b) ? a : b;
+        most[i] = place == 0 || (is_max ? a > b : !(b <= a)) ? a : b;
     }
 }
 
@@ -84,6 +87,9 @@ static void pool_channel(void *context, int part) {
     for (int h = 0; h < to->dim.h; h++) {
         pool_row(p, h, channel, width, work);
         element_store_row(view_row(to, n, c, h), 1, to->dim.w, to->dtype, work);
+        for (int w = 0; p->operation == ADD && w < to->dim.w; w++)
+            if (work[w] != work[w])
+                element_result(view_row(to, n, c, h) + (size_t)w * (size_t)to->size, to->dtype, work[w]);
     }
     memory_free(work);
 }

@@ -68,6 +68,8 @@ static void fill_report(zl_device_c_report *out, struct bm1690_report *r) {
         .commands = (int64_t)(r->commands[BM1690_TIU] + r->commands[BM1690_GDMA] + r->commands[BM1690_HAU]),
         .bytes = (int64_t)r->bytes,
         .scalars = (int64_t)r->scalars,
+        .bank_conflicts = (int64_t)r->bank_conflicts,
+        .lanes = r->tiu_cycles > 0 ? r->lane_cycles / (r->tiu_cycles * BM1690_LANE_COUNT) : 0,
         .trace = r->trace.data ? text_take(&r->trace) : NULL,
     };
 }

@@ -65,7 +65,8 @@ static void note(const struct file *f, int index, const char *format, size_t a, 
 }
 
 // Compares the outputs of the case whose first row is `first`.
-static void check_outputs(struct file *f, struct on_chip *chip, int first, int count, const uint64_t *address) {
+static void check_outputs(struct file *f, struct on_chip *chip, int first, int count,
+                          const uint64_t *address) {
     for (int i = first; i < first + count; i++) {
         size_t bytes = (size_t)f->row[i][3], wrong = 0;
         const uint8_t *expected = f->expected + f->row[i][2];
@@ -90,7 +91,8 @@ static void check_case(struct file *f, struct on_chip *chip, int first, int coun
         address[i] = on_chip_put(chip, (row[1] ? f->before : f->data) + row[2], (size_t)row[3]);
     }
     snprintf(entry, sizeof entry, "case_%d", f->row[first][0]);
-    if (CHECK(bm1690_launch(chip->chip, chip->module, entry, address, sizeof address[0] * (size_t)count, NULL, NULL))) {
+    if (CHECK(bm1690_launch(chip->chip, chip->module, entry, address, sizeof address[0] * (size_t)count, NULL,
+                            NULL))) {
         check_outputs(f, chip, first, count, address);
     } else {
         note(f, f->row[first][0], "refused", 0, 0, 0);

@@ -95,8 +95,15 @@ TEST(addresses_are_aligned) {
          "dst_addr is 0x4002; it is to be a multiple of 64 bytes"},
         {"tpu_bdc_fp_add(0x4000, 1, 0, &shape, NULL, &rows, NULL, DT_FP16);", "tpu_bdc_fp_add",
          "src0_addr is 0x1; it is to be a multiple of 2 bytes"},
-        {"tpu_gdma_cpy_S2L(0x4002, a.x, &shape, NULL, NULL, DT_FP16);", "tpu_gdma_cpy_S2L",
-         "dst_addr is 0x4002"},
+        // A copy may begin anywhere; but then its first bytes are missing.
+        {"tpu_gdma_cpy_S2L(0x4002, a.x, &shape, NULL, NULL, DT_FP16);", "tpu_gdma_cpy_L2S",
+         "src_addr reads byte 0x4000 of lane 0"},
+        {"tpu_gdma_cpy_S2L(0x4001, a.x, &shape, NULL, NULL, DT_FP16);", "tpu_gdma_cpy_S2L",
+         "dst_addr is 0x4001; it is to be a multiple of 2 bytes"},
+        {"tpu_bdc_load_fp_exp_coeff(0x50000, DT_FP16);", "tpu_bdc_load_fp_exp_coeff",
+         "constants begin in lane 0"},
+        {"tpu_bdc_npu_bcast(0x44000, 0, &shape, DT_FP16);", "tpu_bdc_npu_bcast",
+         "64 channels from lane 1 on"},
         {"tpu_gdma_cpy_S2L(0x4000, a.x + 1, &half, NULL, NULL, DT_FP16);", "tpu_gdma_cpy_S2L",
          "it is to be a multiple of 2 bytes"},
         {"tpu_bdc_fp_mm(0x4002, 0, 0, 64, 64, 64, DT_FP16, DT_FP16, false);", "tpu_bdc_fp_mm",
@@ -128,7 +135,7 @@ TEST(bytes_are_written_before_they_are_read) {
         {"tpu_gdma_cpy_S2L(0x8000, a.x, &half, NULL, NULL, DT_FP16);\n"
          "tpu_bdc_cpy(0x4000, 0x8000, &shape, NULL, NULL, DT_FP16);",
          "tpu_bdc_cpy", "src_addr reads byte 0x8040 of lane 0"},
-        {"tpu_bdc_fp_mm(0x4000, 0, 0, 64, 64, 64, DT_FP16, DT_FP16, true);", "tpu_bdc_fp_mm",
+        {"tpu_bdc_fp_mm(0x4000, 0, 0, 64, 64, 64, DT_FP32, DT_FP16, true);", "tpu_bdc_fp_mm",
          "output_addr reads byte 0x4000"},
         // The control program's own stores count, from their address on.
         {"memset(tpu_local_mem_addr(0, 0x4000), 0, 128);\n"

@@ -40,8 +40,10 @@ struct golden {
     int cases;
 };
 
-static bool open_golden(struct golden *g) {
-    *g = (struct golden){.file = zl_load_npz(ZL_TEST_DIR "/bm1690/golden/first.npz")};
+static bool open_golden(struct golden *g, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/bm1690/golden/%s", ZL_TEST_DIR, name);
+    *g = (struct golden){.file = zl_load_npz(path)};
     return CHECK(g->file) && on_chip_open_file(&g->chip, "golden.c");
 }
 
@@ -88,7 +90,7 @@ TEST(golden_elementwise) {
     static const char *const ops[] = {"add", "sub", "mul", "max", "min"}, *const others[] = {"exp", "rsqrt",
                                                                                              "sqrt"};
     struct golden g;
-    REQUIRE(open_golden(&g));
+    REQUIRE(open_golden(&g, "first.npz"));
     for (size_t d = 0; d < COUNT(dtypes); d++) {
         const char *dtype = dtypes[d].name;
         zl_array a = find(g.file, "%s.%s.%s", "add", dtype, "a"),
@@ -125,7 +127,7 @@ TEST(golden_elementwise) {
 TEST(golden_reductions) {
     static const char *const ops[] = {"pool_sum_w", "pool_max_w"};
     struct golden g;
-    REQUIRE(open_golden(&g));
+    REQUIRE(open_golden(&g, "first.npz"));
     for (size_t d = 0; d < COUNT(dtypes); d++)
         for (size_t i = 0; i < COUNT(ops); i++)
             check_case(
@@ -143,7 +145,7 @@ TEST(golden_products) {
         int rows, depth, columns;
     } shape[] = {{"70x100x90", 70, 100, 90}, {"5x33x17", 5, 33, 17}, {"128x64x64", 128, 64, 64}};
     struct golden g;
-    REQUIRE(open_golden(&g));
+    REQUIRE(open_golden(&g, "first.npz"));
     for (size_t d = 1; d < COUNT(dtypes); d++)
         for (size_t i = 0; i < COUNT(shape); i++) {
             const char *dtype = dtypes[d].name, *size = shape[i].name;
@@ -173,5 +175,17 @@ TEST(golden_products) {
                    find(g.file, "%s%s.%s", name, "", "out"));
     }
     CHECK_EQ_INT(g.cases, 20);
+    close_golden(&g);
+}
+
+// golden/series.npz: for each function, x and its results.
+TEST(golden_series) {
+    static const char *const names[] = {"sigmoid", "silu", "tanh", "erf", "gelu", "log", "sin", "cos"};
+    struct golden g;
+    REQUIRE(open_golden(&g, "series.npz"));
+    for (size_t i = 0; i < COUNT(names); i++)
+        check_case(&g, names[i], "series", (struct arguments){.rows = 64, .columns = 24, .operation = (int)i},
+                   find(g.file, "%s%s%s", names[i], ".", "x"), NULL, false,
+                   find(g.file, "%s%s%s", names[i], ".", "out"));
     close_golden(&g);
 }

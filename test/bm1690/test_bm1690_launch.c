@@ -80,3 +80,25 @@ TEST(counting_computes_nothing) {
     bm1690_report_free(&r);
     on_chip_close(&t);
 }
+
+// Every allocation fails once: the launch says so, and nothing is left behind.
+TEST(memory_of_the_host_runs_out) {
+    struct on_chip t;
+    struct matmul m = {.rows = 128, .columns = 256, .depth = 256};
+    bool good = false;
+    REQUIRE(on_chip_open_file(&t, "matmul.c"));
+    for (long at = 1; !good && at < 1000; at++) {
+        struct bm1690 *chip = NULL;
+        memory_fail_at(at);
+        good = (chip = bm1690_open()) && (m.a = bm1690_alloc(chip, 2 * 128 * 256)) &&
+               (m.b = bm1690_alloc(chip, 2 * 256 * 256)) && (m.c = bm1690_alloc(chip, 2 * 128 * 256)) &&
+               bm1690_launch(chip, t.module, "matmul_kernel", &m, sizeof m,
+                             &(struct bm1690_options){.traces = at % 2}, NULL);
+        memory_fail_at(0);
+        bm1690_close(chip);
+        if (!good)
+            CHECK_ERROR(ZL_ERROR_MEMORY, good);
+    }
+    CHECK(good);
+    on_chip_close(&t);
+}

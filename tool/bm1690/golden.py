@@ -55,7 +55,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("groups", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     try:
         write(options.build, options.folder, options.seed, options.groups)
     except model.Missing as error:

@@ -62,6 +62,43 @@ int unary(const void *arguments) {
 }
 TPUKERNEL_FUNC_REGISTER(unary)
 
+int series(const void *arguments) {
+    arguments_t a = *(const arguments_t *)arguments;
+    dim4 shape = {1, a.rows, 1, a.columns};
+    enum { ERF = 0x3a000, WORK2 = 0x3c000, WORK3 = 0x3e000 };
+    tpu_initialize();
+    load(A, a.a, a.rows, a.columns, DT_FP32);
+    tpu_bdc_load_fp32_exp_coeff(COEFFICIENTS);
+    tpu_bdc_load_fp32_exp_table(TABLE);
+    tpu_bdc_load_fp32_erf_coeff(ERF);
+    if (a.operation == 0)
+        tpu_bdc_fp32_sigmoid(OUT, A, WORK0, WORK1, COEFFICIENTS, TABLE, &shape);
+    if (a.operation == 1)
+        tpu_bdc_fp32_silu(OUT, A, WORK0, WORK1, COEFFICIENTS, TABLE, &shape);
+    if (a.operation == 2)
+        tpu_bdc_fp32_tanh(OUT, A, WORK0, WORK1, COEFFICIENTS, TABLE, &shape);
+    if (a.operation == 3)
+        tpu_bdc_fp32_erf(OUT, A, WORK0, WORK1, WORK2, COEFFICIENTS, ERF, TABLE, &shape);
+    if (a.operation == 4)
+        tpu_bdc_fp32_gelu(OUT, A, WORK0, WORK1, WORK2, WORK3, COEFFICIENTS, ERF, TABLE, &shape);
+    if (a.operation == 5)
+        tpu_bdc_load_fp32_log_coeff(COEFFICIENTS);
+    if (a.operation == 5)
+        tpu_bdc_fp32_log(OUT, A, WORK0, COEFFICIENTS, &shape);
+    if (a.operation == 6)
+        tpu_bdc_load_fp32_sin_coeff(COEFFICIENTS);
+    if (a.operation == 6)
+        tpu_bdc_fp32_sin(OUT, A, WORK0, COEFFICIENTS, &shape);
+    if (a.operation == 7)
+        tpu_bdc_load_fp32_cos_coeff(COEFFICIENTS);
+    if (a.operation == 7)
+        tpu_bdc_fp32_cos(OUT, A, WORK0, COEFFICIENTS, &shape);
+    store(a.out, OUT, a.rows, a.columns, DT_FP32);
+    tpu_poll();
+    return 0;
+}
+TPUKERNEL_FUNC_REGISTER(series)
+
 int cast(const void *arguments) {
     arguments_t a = *(const arguments_t *)arguments;
     dim4 shape = {1, a.rows, 1, a.columns};

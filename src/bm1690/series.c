@@ -1,0 +1,262 @@
+// series.c - functions that the device API makes of several commands: sigmoid, tanh, log, sin, erf and those of them. f32 only.
+//
+// Each is the sequence of steps of the reference model: steps that are commands are computed as these, and series by Horner's rule
+// with every multiplication and addition rounded.
+
+#include "bm1690/element.h"
+
+#include <math.h>
+
+run_function run_sigmoid, run_silu, run_tanh, run_log, run_sine, run_cosine, run_erf, run_gelu;
+
+// Temporary tensors --------------------------------------------------------------------------------------------------------
+
+enum { TEMPORARIES = 4 };
+
+struct function {
+    const struct view *y, *x;
+    struct view t[TEMPORARIES]; // of the shape of x, in memory of the host
+    float *memory;
+};
+
+static bool function_open(struct function *f, struct command *command) {
+    *f = (struct function){.y = command_operand(command, 0), .x = command_operand(command, 1)};
+    struct dims d = f->x->dim;
+    size_t count = (size_t)d.n * (size_t)d.c * (size_t)d.h * (size_t)d.w;
+    f->memory = memory_alloc(sizeof *f->memory * count * TEMPORARIES);
+    for (int i = 0; f->memory && i < TEMPORARIES; i++)
+        f->t[i] = (struct view){.data = (uint8_t *)(f->memory + (size_t)i * count),
+                                .dtype = BM1690_FP32,
+                                .size = sizeof *f->memory,
+                                .dim = d,
+                                .stride = {(int64_t)d.c * d.h * d.w, (int64_t)d.h * d.w, d.w, 1}};
+    return f->memory;
+}
+
+static void function_close(struct function *f) {
+    memory_free(f->memory);
+}
+
+typedef void function_steps(struct function *f);
+
+static bool run_steps(struct command *command, function_steps *steps) {
+    struct function f;
+    if (command->core->counts_only)
+        return true;
+    if (!function_open(&f, command))
+        return false;
+    steps(&f);
+    function_close(&f);
+    return true;
+}
+
+// Element by element -------------------------------------------------------------------------------------------------------
+
+struct mapping {
+    const struct view *y, *x;
+    float (*function)(float x);
+};
+
+// What is no number has all bits of its fraction.
+static float number_or_nan(float x) {
+    return isnan(x) ? float_of_bits(0x7fffffff) : x;
+}
+
+static void map_channel(void *context, int part) {
+    const struct mapping *m = context;
+    int n = part / m->x->dim.c, c = part % m->x->dim.c;
+    for (int h = 0; h < m->x->dim.h; h++) {
+        float *y = (float *)(void *)view_row(m->y, n, c, h);
+        const float *x = (const float *)(const void *)view_row(m->x, n, c, h);
+        for (int w = 0; w < m->x->dim.w; w++)
+            y[w] = element_flush(number_or_nan(m->function(x[w])));
+    }
+}
+
+static void map(const struct view *y, const struct view *x, float (*function)(float x)) {
+    struct mapping m = {y, x, function};
+    chip_spread(x, map_channel, &m);
+}
+
+static float horner(const float *coefficient, int count, float x) {
+    float sum = coefficient[count - 1];
+    for (int i = count - 2; i >= 0; i--)
+        sum = sum * x + coefficient[i];
+    return sum;
+}
+
+// Of exp -------------------------------------------------------------------------------------------------------------------
+
+// 1 / (1 + e^-x)
+static void sigmoid_of(const struct view *y, const struct view *x, struct view *t) {
+    lane_apply(MUL, t, x, NULL, -1);
+    lane_apply(EXP, t, t, NULL, 0);
+    lane_apply(ADD, t, t, NULL, 1);
+    lane_apply(REVERSED_DIV, y, t, NULL, 1);
+}
+
+static void sigmoid_steps(struct function *f) {
+    sigmoid_of(f->y, f->x, &f->t[0]);
+}
+
+static void silu_steps(struct function *f) {
+    sigmoid_of(&f->t[1], f->x, &f->t[0]);
+    lane_apply(MUL, f->y, f->x, &f->t[1], 0);
+}
+
+// 1 - 2 / (e^2x + 1)
+static void tanh_steps(struct function *f) {
+    struct view *t = &f->t[0];
+    lane_apply(MUL, t, f->x, NULL, 2);
+    lane_apply(EXP, t, t, NULL, 0);
+    lane_apply(ADD, t, t, NULL, 1);
+    lane_apply(REVERSED_DIV, t, t, NULL, 2);
+    lane_apply(REVERSED_SUB, f->y, t, NULL, 1);
+}
+
+bool run_sigmoid(struct command *command) {
+    return run_steps(command, sigmoid_steps);
+}
+
+bool run_silu(struct command *command) {
+    return run_steps(command, silu_steps);
+}
+
+bool run_tanh(struct command *command) {
+    return run_steps(command, tanh_steps);
+}
+
+// Logarithm ------------------------------------------------------------------------------------------------------------------
+
+// e logarithms of 2 and the series of log(1 + r), 1 + r being x / 2^e, from 2/3 to 4/3: e is the exponent of 1.5 x. From 2^127 / 1.5 on
+// 2^-e is no normal number, but zero. What is below the smallest normal number is taken for it, +0 apart.
+static float log_of(float x) {
+    static const float series[] = {0,          1.0f,      -1.0f / 2,  1.0f / 3, -1.0f / 4,  1.0f / 5,
+                                   -1.0f / 6,  1.0f / 7,  -1.0f / 8,  1.0f / 9, -1.0f / 10, 1.0f / 11,
+                                   -1.0f / 12, 1.0f / 13, -1.0f / 14, 1.0f / 15};
+    float above = 1.5f * x;
+    if (bits_of_float(x) == 0 || (isinf(above) && !isinf(x) && x > 0))
+        return -INFINITY;
+    if (isinf(x) && x > 0)
+        return x;
+    if (!(x >= 0x1p-126f)) {
+        x = 0x1p-126f;
+        above = 1.5f * x;
+    }
+    int e = (int)(bits_of_float(above) >> 23) - 127;
+    float scale = e == 127 ? 0 : float_of_bits((uint32_t)(127 - e) << 23);
+    return (float)e * 0.693147181f + horner(series, (int)COUNT(series), x * scale - 1);
+}
+
+static void log_steps(struct function *f) {
+    map(f->y, f->x, log_of);
+}
+
+bool run_log(struct command *command) {
+    return run_steps(command, log_steps);
+}
+
+// Sine and cosine --------------------------------------------------------------------------------------------------------------
+
+// What whole turns leave of x, in turns; then the series in turns. Terms beyond these change no bit.
+static float turns_of(float x) {
+    float turns = element_flush(x) * 0.159154937f;
+    return turns - rintf(turns);
+}
+
+static float sine_of(float x) {
+    static const float series[] = {6.2831855e+00f, -4.1341702e+01f, 8.1605247e+01f, -7.6705856e+01f,
+                                   4.2058693e+01f, -1.5094643e+01f, 3.8199525e+00f, -7.1812230e-01f,
+                                   1.0422916e-01f, -1.2031586e-02f, 1.1309237e-03f, -8.8235334e-05f,
+                                   5.8056526e-06f, -3.2649282e-07f, 1.5873670e-08f, -6.7383593e-10f};
+    float r = turns_of(x);
+    return r * horner(series, (int)COUNT(series), r * r);
+}
+
+static float cosine_of(float x) {
+    static const float series[] = {1.0f,
+                                   -1.97392082e+01f,
+                                   6.49393921e+01f,
+                                   -8.54568176e+01f,
+                                   6.02446404e+01f,
+                                   -2.64262562e+01f,
+                                   7.90353632e+00f,
+                                   -1.71439075e+00f,
+                                   2.82005966e-01f,
+                                   -3.63828428e-02f,
+                                   3.77983414e-03f,
+                                   -3.22991080e-04f,
+                                   2.30999576e-05f,
+                                   -1.40299960e-06f,
+                                   7.32648218e-08f,
+                                   -3.32457373e-09f};
+    float r = turns_of(x);
+    return horner(series, (int)COUNT(series), r * r);
+}
+
+static void sine_steps(struct function *f) {
+    map(f->y, f->x, sine_of);
+}
+
+static void cosine_steps(struct function *f) {
+    map(f->y, f->x, cosine_of);
+}
+
+bool run_sine(struct command *command) {
+    return run_steps(command, sine_steps);
+}
+
+bool run_cosine(struct command *command) {
+    return run_steps(command, cosine_steps);
+}
+
+// Error function -----------------------------------------------------------------------------------------------------------------
+
+static float erf_series(float t) {
+    static const float series[] = {-1.26551223f, 1.00002368f,  0.37409196f, 0.09678418f,  -0.18628806f,
+                                   0.27886807f,  -1.13520398f, 1.48851587f, -0.82215223f, 0.17087277f};
+    return horner(series, (int)COUNT(series), t);
+}
+
+// The sign by its bit, but of +0 zero, and of subnormal numbers and of what is no number negative.
+static float sign_of(float x) {
+    return bits_of_float(x) == 0 ? 0 : x >= 0x1p-126f ? 1 : -1;
+}
+
+// Chebyshev's fit of Numerical Recipes: with t = 1 / (1 + |x| / 2), erf |x| is 1 - t e^(series(t) - x^2). y may be x.
+static void erf_of(const struct view *y, const struct view *x, const struct view *t) {
+    lane_apply(ABS, &t[0], x, NULL, 0);
+    lane_apply(MUL, &t[0], &t[0], NULL, 0.5f);
+    lane_apply(ADD, &t[0], &t[0], NULL, 1);
+    lane_apply(REVERSED_DIV, &t[0], &t[0], NULL, 1);
+    map(&t[1], &t[0], erf_series);
+    lane_apply(MUL, &t[2], x, x, 0);
+    lane_apply(SUB, &t[1], &t[1], &t[2], 0);
+    lane_apply(EXP, &t[1], &t[1], NULL, 0);
+    lane_apply(MUL, &t[0], &t[0], &t[1], 0);
+    lane_apply(REVERSED_SUB, &t[0], &t[0], NULL, 1);
+    map(&t[2], x, sign_of);
+    lane_apply(MUL, y, &t[0], &t[2], 0);
+}
+
+static void erf_steps(struct function *f) {
+    erf_of(f->y, f->x, f->t);
+}
+
+// x (erf(x / sqrt 2) + 1) / 2
+static void gelu_steps(struct function *f) {
+    struct view *t = &f->t[3];
+    lane_apply(MUL, t, f->x, NULL, 0.707106781f);
+    erf_of(t, t, f->t);
+    lane_apply(ADD, t, t, NULL, 1);
+    lane_apply(MUL, t, t, NULL, 0.5f);
+    lane_apply(MUL, f->y, f->x, t, 0);
+}
+
+bool run_erf(struct command *command) {
+    return run_steps(command, erf_steps);
+}
+
+bool run_gelu(struct command *command) {
+    return run_steps(command, gelu_steps);
+}
