@@ -56,7 +56,8 @@ int lanes_variable(const struct lane_work *w, const struct tile_name *name) {
 
 static bool load(struct lane_work *w, expr e, struct lane_operand *out) {
     struct lane_operand mask, other, found;
-    if (!lanes_near(w->l, w->p, e->buffer, e->index, e->args, e->args ? &found : out))
+    bool clips = e->args || w->mask; // where a branch is not taken an index may be any
+    if (!lanes_near(w->l, w->p, e->buffer, e->index, clips, e->args ? &found : out))
         return false;
     if (!e->args)
         return true;
