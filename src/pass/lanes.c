@@ -630,9 +630,9 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
         tile_append(copy);
         return;
     }
-    if (s->kind == TILE_GRID) // of how many cores its blocks are
-        copy.threads = pass_find_kind(s->body, TILE_ATOMIC) ? 1 : l->target->lanes->cores;
-    tile_open(copy);
+    struct tile_stmt *opened = tile_open(copy);
+    if (s->kind == TILE_GRID)
+        l->is_alone = pass_find_kind(s->body, TILE_ATOMIC);
     if (s->kind == TILE_GRID) {
         l->exponents = load_constants(s->body, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
         l->logarithms = load_constants(s->body, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
@@ -646,6 +646,8 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
         emit_block(l, s->other);
     }
     tile_close();
+    if (s->kind == TILE_GRID && opened) // of how many cores its blocks are
+        opened->threads = l->is_alone ? 1 : l->target->lanes->cores;
 }
 
 // Outside of grids statements are blocks of their own.

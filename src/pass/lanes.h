@@ -22,6 +22,7 @@ struct lanes {
     // Copies that run ahead of the turn that needs them are made by the engine for copies alone, and nothing else of their turn is: a turn
     // in which both engines touch one tile is no region.
     bool is_ahead, is_mixed;
+    bool is_alone; // the blocks of the grid may meet in what they write: one core has all of them
     const struct tile_name *whole; // a variable that stays whole where there are many points; NULL: none
     int variables; // names that have a value at each point of the map that is being made
     const struct tile_name *variable[LANE_VARIABLES];
@@ -98,10 +99,22 @@ void lanes_add_dtype(struct lane_call *c, struct tile_type type);
 void lanes_call(struct lane_call *c, const char *function);
 int lanes_dtype(struct tile_type type); // its code in the vendor's ABI; -1: none
 
+// A part of the points: from some on up to others along each dimension, NULL being all; and whether there is any. NULL: nothing is asked.
+struct lane_part {
+    expr from[LANE_DIMS], end[LANE_DIMS];
+    expr test;
+};
+
 // lanes_move.c ---------------------------------------------------------------------------------------------------
 
 // Copies an operand to another, of the same points; converts.
 bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from);
+bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_operand to, struct lane_operand from,
+                     const struct lane_part *in);
+// Adds to the part where a condition, or its opposite, holds. False, without an error: that is no such part.
+bool lanes_bounds(struct lanes *l, const struct lane_points *p, expr mask, bool is_not, struct lane_part *in);
+// Adds to the part where indices are inside of a buffer; false and an error.
+bool lanes_inside(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, struct lane_part *in);
 bool lanes_fill(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, expr value);
 // An operand that begins in lane 0, is the same in all lanes where the points are across them, and lies in the lanes.
 bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool clips,
@@ -127,6 +140,7 @@ struct lane_work {
     struct lane_operand value[LANE_VALUES];
     struct lane_operand variable[LANE_VARIABLES]; // of the names that each point has
     struct lane_operand *mask;                    // of the branch that statements are in; NULL: none
+    expr condition;                               // the same as a formula
 };
 
 // One command of an op of two operands, on the points.

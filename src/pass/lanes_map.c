@@ -19,17 +19,38 @@ static bool both(struct lane_work *w, const struct lane_operand *a, const struct
     return lanes_temporary(w->l, w->p, u8, NULL, out) && lanes_binary(w->l, w->p, TILE_AND, out, a, b);
 }
 
+static bool is_load(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD;
+}
+
+// What a mask leaves of device memory is not touched: others may write it. Sets *is_done if the mask bounds the points.
+static bool put_part(struct lane_work *w, expr value, expr mask, const struct lane_operand *to,
+                     bool *is_done) {
+    struct lane_operand found;
+    struct lane_part part = {.test = NULL};
+    *is_done = !pass_any(mask, is_load, NULL) && lanes_bounds(w->l, w->p, mask, false, &part);
+    return !*is_done ||
+           (lanes_evaluate(w, value, NULL, &found) && lanes_as_tile(w->l, w->p, &found, to->type) &&
+            lanes_move_part(w->l, w->p, *to, found, &part));
+}
+
 // Puts a value where it belongs; where a mask is false, what is there stays.
-static bool put(struct lane_work *w, expr value, expr mask, const struct lane_operand *to) {
+static bool put(struct lane_work *w, const struct tile_stmt *s, expr mask, const struct lane_operand *to) {
     struct lane_operand found, test, own, old = *to, chosen;
-    bool is_masked = mask || w->mask;
-    if (!lanes_evaluate(w, value, is_masked || to->is_far || to->is_shifted ? NULL : to, &found))
-        return false;
-    if (is_masked) {
-        if ((mask && !lanes_evaluate(w, mask, NULL, &own)) || !both(w, w->mask, mask ? &own : NULL, &test))
+    expr all = box_both(w->condition, mask);
+    bool is_done;
+    if (all && to->is_far) {
+        if (!put_part(w, s->value, all, to, &is_done) || is_done)
+            return is_done;
+        w->l->is_alone = true;
+        if (!lanes_near(w->l, w->p, s->buffer, s->index, true, &old))
             return false;
-        if (to->is_far &&
-            (!lanes_temporary(w->l, w->p, to->type, NULL, &old) || !lanes_move(w->l, w->p, &old, to)))
+    }
+    if (!lanes_evaluate(w, s->value, all || to->is_far || to->is_shifted ? NULL : to, &found))
+        return false;
+    if (all) {
+        if ((mask && !lanes_evaluate(w, mask, NULL, &own)) || !both(w, w->mask, mask ? &own : NULL, &test))
             return false;
         if (!found.scalar && !tile_type_equal(found.type, to->type))
             return lanes_fail(w->l, "stores %s as %s", tile_type_name(found.type), tile_type_name(to->type));
@@ -37,13 +58,17 @@ static bool put(struct lane_work *w, expr value, expr mask, const struct lane_op
             return false;
         found = chosen;
     }
+    struct lane_part part = {.test = NULL};
+    if (all && to->is_far) // where the mask is false an index may be any
+        return lanes_inside(w->l, w->p, s->buffer, s->index, &part) &&
+               lanes_move_part(w->l, w->p, *to, found, &part);
     bool is_there = !found.scalar && found.address == to->address;
     return is_there || lanes_move(w->l, w->p, to, &found);
 }
 
 static bool store(struct lane_work *w, const struct tile_stmt *s) {
     struct lane_operand to;
-    return lanes_place(w->l, w->p, s->buffer, s->index, &to) && put(w, s->value, s->mask, &to);
+    return lanes_place(w->l, w->p, s->buffer, s->index, &to) && put(w, s, s->mask, &to);
 }
 
 static bool assign(struct lane_work *w, const struct tile_stmt *s) {
@@ -62,12 +87,15 @@ static bool assign(struct lane_work *w, const struct tile_stmt *s) {
         if (!lanes_temporary(w->l, w->p, s->name[0]->type, NULL, &w->variable[at]))
             return false;
         struct lane_operand *mask = w->mask; // it has no older value
+        expr condition = w->condition;
         w->mask = NULL;
-        bool good = put(w, s->value, NULL, &w->variable[at]);
+        w->condition = NULL;
+        bool good = put(w, s, NULL, &w->variable[at]);
         w->mask = mask;
+        w->condition = condition;
         return good;
     }
-    return put(w, s->value, NULL, &w->variable[at]);
+    return put(w, s, NULL, &w->variable[at]);
 }
 
 // What is there and a value, where it was. All blocks of such a kernel are one core's: nobody comes between.
@@ -122,13 +150,17 @@ static bool branch(struct lane_work *w, const struct tile_stmt *s) {
     if (!lanes_evaluate(w, s->mask, NULL, &found) || !lanes_temporary(w->l, w->p, u8, NULL, &test) ||
         !lanes_move(w->l, w->p, &test, &found) || !both(w, outer, &test, &now))
         return false;
+    expr condition = w->condition;
     w->mask = &now;
+    w->condition = box_both(condition, s->mask);
     bool good = run_block(w, s->body);
+    w->condition = box_both(condition, NOT(s->mask));
     if (good && s->other) {
         good = lanes_temporary(w->l, w->p, u8, NULL, &not_test) && lanes_move(w->l, w->p, &not_test, &test) &&
                lanes_flip(w->l, w->p, &not_test) && both(w, outer, &not_test, &now) && run_block(w, s->other);
     }
     w->mask = outer;
+    w->condition = condition;
     return good;
 }
 

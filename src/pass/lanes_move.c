@@ -169,19 +169,13 @@ bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct
 
 // Edges -----------------------------------------------------------------------------------------------------------------
 
-// The part of the points at which indices are inside of a buffer.
-struct inside {
-    expr from[LANE_DIMS], end[LANE_DIMS]; // NULL: all
-    expr test; // of indices that are the same for all points; NULL: nothing is asked
-};
-
 static bool is_below(expr e, int64_t more, expr limit) {
     struct pass_range a = pass_range(e), b = pass_range(limit);
     return a.high != INT64_MAX && b.low != INT64_MIN && a.high + more <= b.low;
 }
 
 static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
-                      const expr *index, int axis, struct inside *in) {
+                      const expr *index, int axis, struct lane_part *in) {
     expr coefficient[TILE_DIMS], rest, limit = tile_cast(i64, b->shape[axis]);
     int variable = -1, variables = 0;
     if (!lanes_affine(l, p, index[axis], coefficient, &rest))
@@ -220,7 +214,72 @@ static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct
     return true;
 }
 
-static bool is_clipped(const struct inside *in) {
+// A comparison bounds one variable where the difference of its sides has it once.
+static bool bound_by(struct lanes *l, const struct lane_points *p, enum tile_op op, expr a, expr b,
+                     struct lane_part *in) {
+    expr coefficient[2][TILE_DIMS], rest[2];
+    int variable = -1, sign = 0;
+    if (!tile_type_is_integer(a->type) || !lanes_affine(l, p, a, coefficient[0], &rest[0]) ||
+        !lanes_affine(l, p, b, coefficient[1], &rest[1]))
+        return false;
+    for (int v = 0; v < p->names; v++) {
+        expr x = coefficient[0][v], y = coefficient[1][v];
+        int64_t by = x && y ? 2 : x ? pass_number(x) : y ? (pass_number(y) == 1 ? -1 : 2) : 0;
+        if (!by)
+            continue;
+        if (variable >= 0 || (by != 1 && by != -1))
+            return false;
+        variable = v;
+        sign = (int)by;
+    }
+    expr limit = SUB(rest[1], rest[0]), one = lanes_number(1), none = lanes_number(0);
+    if (variable < 0) {
+        in->test = box_both(in->test, tile_binary(op, rest[0], rest[1]));
+        return true;
+    }
+    int dim = p->dim[variable];
+    if (sign < 0)
+        limit = SUB(none, limit);
+    bool is_below = (op == TILE_LT || op == TILE_LE) == (sign > 0),
+         is_strict = op == TILE_LT || op == TILE_GT;
+    if (is_below) {
+        expr end = is_strict ? limit : ADD(limit, one);
+        in->end[dim] = in->end[dim] ? MIN(in->end[dim], end) : MIN(p->size[dim], end);
+    } else {
+        expr from = is_strict ? ADD(limit, one) : limit;
+        in->from[dim] = in->from[dim] ? MAX(in->from[dim], from) : MAX(none, from);
+    }
+    return true;
+}
+
+bool lanes_bounds(struct lanes *l, const struct lane_points *p, expr mask, bool is_not,
+                  struct lane_part *in) {
+    static const struct {
+        enum tile_op op, opposite;
+    } comparisons[] = {{TILE_LT, TILE_GE}, {TILE_GE, TILE_LT}, {TILE_GT, TILE_LE}, {TILE_LE, TILE_GT}};
+    if (mask->op == TILE_NOT)
+        return lanes_bounds(l, p, mask->arg[0], !is_not, in);
+    if (mask->op == (is_not ? TILE_OR : TILE_AND))
+        return lanes_bounds(l, p, mask->arg[0], is_not, in) && lanes_bounds(l, p, mask->arg[1], is_not, in);
+    for (size_t i = 0; i < COUNT(comparisons); i++)
+        if (mask->op == comparisons[i].op)
+            return bound_by(l, p, is_not ? comparisons[i].opposite : mask->op, mask->arg[0], mask->arg[1],
+                            in);
+    if (!lanes_is_uniform(l, p, mask))
+        return false;
+    in->test = box_both(in->test, lanes_control(l, is_not ? NOT(mask) : mask));
+    return true;
+}
+
+bool lanes_inside(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
+                  const expr *index, struct lane_part *in) {
+    for (int i = 0; i < b->ndim; i++)
+        if (!clip_axis(l, p, b, index, i, in))
+            return false;
+    return true;
+}
+
+static bool is_clipped(const struct lane_part *in) {
     bool is = in->test;
     for (int d = 0; d < LANE_DIMS; d++)
         is |= in->from[d] || in->end[d];
@@ -244,8 +303,8 @@ static const struct tile_name *variable(const char *prefix, expr value) {
 }
 
 // Moves the part of the points that is inside.
-static bool move_inside(struct lanes *l, const struct lane_points *p, struct lane_operand to,
-                        struct lane_operand from, const struct inside *in) {
+bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_operand to,
+                     struct lane_operand from, const struct lane_part *in) {
     struct lane_points part = *p;
     expr some = in->test;
     for (int d = 0; d < LANE_DIMS; d++) {
@@ -263,9 +322,9 @@ static bool move_inside(struct lanes *l, const struct lane_points *p, struct lan
         part.size[d] = box_local_value(variable("count", end));
         some = box_both(some, GT(part.size[d], lanes_number(0)));
     }
-    tile_open_if(some);
+    box_open_if(some);
     bool good = lanes_move(l, &part, &to, &from);
-    tile_close();
+    box_close_if(some);
     return good;
 }
 
@@ -422,7 +481,7 @@ static bool fetch(struct lanes *l, const struct lane_points *p, const struct til
     struct lane_tile none = {.lane = -1};
     struct uses u;
     struct lane_operand from;
-    struct inside in = {.test = NULL};
+    struct lane_part in = {.test = NULL};
     struct lane_points part = *p;
     if (!find_uses(l, p, b, &none, index, &u) || !lanes_place(l, p, b, index, &from))
         return false;
@@ -440,7 +499,7 @@ static bool fetch(struct lanes *l, const struct lane_points *p, const struct til
             return false;
     if (!is_clipped(&in))
         return lanes_move(l, &part, out, &from);
-    return lanes_fill(l, &part, out, tile_const(from.type, 0)) && move_inside(l, &part, *out, from, &in);
+    return lanes_fill(l, &part, out, tile_const(from.type, 0)) && lanes_move_part(l, &part, *out, from, &in);
 }
 
 bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
@@ -480,7 +539,7 @@ static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const stru
     const struct lane_points *p = &space->points;
     expr from_index[TILE_DIMS], to_index[TILE_DIMS];
     struct lane_operand source, target;
-    struct inside in = {.test = NULL};
+    struct lane_part in = {.test = NULL};
     box_place(from, b, space->value, from_index);
     box_place(to, b, space->value, to_index);
     bool is_near = lanes_is_local(from->buffer);
@@ -492,16 +551,21 @@ static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const stru
     for (int i = 0; i < from->buffer->ndim; i++)
         if (!clip_axis(l, p, from->buffer, from_index, i, &in))
             return false;
-    if (is_clipped(&in) && !lanes_is_local(to->buffer))
-        return lanes_fail(l, "cannot copy from beyond the edges of '%s' to '%s': copy it to a tile first",
-                          from->buffer->text, to->buffer->text);
+    if (is_clipped(&in) && !lanes_is_local(to->buffer)) { // through the lanes, where what is outside is 0
+        if (s->value)
+            return lanes_fail(l, "cannot copy from beyond the edges of '%s' to '%s': copy it to a tile first",
+                              from->buffer->text, to->buffer->text);
+        in = (struct lane_part){.test = NULL};
+        if (!lanes_near(l, p, from->buffer, from_index, true, &source))
+            return false;
+    }
     expr outside = s->value ? s->value : tile_const(target.type, 0);
     if (is_clipped(&in) && !lanes_fill(l, p, &target, outside))
         return false;
     for (int i = 0; i < to->buffer->ndim; i++)
         if (!clip_axis(l, p, to->buffer, to_index, i, &in))
             return false;
-    return is_clipped(&in) ? move_inside(l, p, target, source, &in) : lanes_move(l, p, &target, &source);
+    return is_clipped(&in) ? lanes_move_part(l, p, target, source, &in) : lanes_move(l, p, &target, &source);
 }
 
 bool lanes_copy(struct lanes *l, const struct tile_stmt *s) {
