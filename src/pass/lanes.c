@@ -461,18 +461,21 @@ static bool find_vectors(expr e, const void *data) {
     return false;
 }
 
-static void search_map(struct lanes *l, const struct tile_stmt *map, const struct tile_stmt *body) {
+static void search_map(struct lanes *l, const struct tile_stmt *map, const struct tile_stmt *body,
+                       bool in_branch) {
     const struct tile_name *lane = map->indices > 1 ? map->name[map->indices - 2] : NULL;
     struct search search = {l, map, lane};
-    for (const struct tile_stmt *s = body; s && lane; s = s->next) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
         expr list[TILE_STMT_EXPRS];
-        int count = tile_stmt_exprs(s, list);
+        int count = lane ? tile_stmt_exprs(s, list) : 0;
         for (int i = 0; i < count; i++)
             pass_any(list[i], find_vectors, &search);
-        if (s->kind == TILE_STORE && s->buffer->ndim == 1 && pass_depends(s->index[0], lane))
+        if (s->kind == TILE_STORE && s->buffer->ndim == 1 && lane && pass_depends(s->index[0], lane))
             want_column(l, s->buffer);
-        search_map(l, map, s->body);
-        search_map(l, map, s->other);
+        if (s->kind == TILE_STORE && (in_branch || s->mask))
+            l->is_partly[tile_memory_of(s->buffer)->id] = true;
+        search_map(l, map, s->body, in_branch || s->kind == TILE_IF);
+        search_map(l, map, s->other, true);
     }
 }
 
@@ -481,7 +484,7 @@ static void search_block(struct lanes *l, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
         if (s->kind == TILE_MAP)
-            search_map(l, s, s->body);
+            search_map(l, s, s->body, false);
         else if (s->kind == TILE_REDUCE && from->ndim == 2 && s->axis == 1)
             want_column(l, to);
         search_block(l, s->body);
@@ -585,6 +588,16 @@ static void emit_region(struct lanes *l, const struct tile_stmt *body) {
     l->is_mixed = was_mixed;
 }
 
+// What is stored in part is chosen from the new and the old, which has to be there.
+static void allocate(struct lanes *l, const struct tile_stmt *s) {
+    tile_append(*s);
+    if (lanes_is_local(s->buffer) && !s->buffer->base && l->is_partly[s->buffer->id])
+        lanes_fill_region(l, &(struct tile_stmt){.kind = TILE_FILL,
+                                                 .place = s->place,
+                                                 .region = {{NULL}, {.buffer = s->buffer}},
+                                                 .value = tile_const_int(s->buffer->type, 0)});
+}
+
 // What the condition needs is read at each turn.
 static void emit_while(struct lanes *l, const struct tile_stmt *s) {
     expr always = tile_const_int((struct tile_type){TILE_BOOL, 1, 1}, 1);
@@ -605,6 +618,7 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     case TILE_REDUCE: lanes_reduce(l, s); return;
     case TILE_SCAN: lanes_scan(l, s); return;
     case TILE_GEMM: lanes_gemm(l, s); return;
+    case TILE_ALLOC: allocate(l, s); return;
     case TILE_WAIT:
     case TILE_BARRIER: return; // commands follow each other; a region ends with all of its own
     case TILE_STORE:
@@ -671,12 +685,13 @@ static void emit_block(void *data, const struct tile_stmt *body) {
 bool pass_lanes(struct tile_kernel *kernel, const struct target *target) {
     if (!target->lanes)
         return true;
-    struct lanes l = {
-        .target = target, .buffers = kernel->buffers, .is_column = memory_zero((size_t)kernel->buffers + 1)};
+    size_t flags = (size_t)kernel->buffers + 1;
+    struct lanes l = {.target = target, .buffers = kernel->buffers, .is_column = memory_zero(2 * flags)};
     if (!l.is_column || !pass_simplify(kernel, target)) {
         memory_free(l.is_column);
         return false;
     }
+    l.is_partly = l.is_column + flags;
     for (int i = 0; i < kernel->parameters; i++)
         if (!kernel->parameter[i].is_scalar) // tables too are in device memory
             kernel->parameter[i].buffer->memory = TILE_GLOBAL;

@@ -15,6 +15,7 @@ enum lane_dim { LANE_N, LANE_C, LANE_H, LANE_W, LANE_DIMS };
 struct lanes {
     const struct target *target;
     bool *is_column; // by id of a buffer of one axis: it lies across the lanes
+    bool *is_partly; // by id of a buffer: a part of it is stored, as a mask says
     int buffers;     // of which that is known
     struct tile_buffer *exponents; // constants of the exponential, in the block that is being made; NULL: there are none yet
     struct tile_buffer *logarithms;
@@ -124,6 +125,8 @@ bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_ope
 // The operand with what is across the lanes along w, and the other way round; `turned` are points with both exchanged.
 bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from, struct lane_points *turned,
                       struct lane_operand *out);
+// The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n; false: there are too many.
+bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column, struct lane_points *out);
 bool lanes_copy(struct lanes *l, const struct tile_stmt *s);
 bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s);
 

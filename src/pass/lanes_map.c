@@ -180,6 +180,19 @@ static bool loop(struct lane_work *w, const struct tile_stmt *s) {
     return good;
 }
 
+// A map in a map: its points one by one.
+static bool inner_map(struct lane_work *w, const struct tile_stmt *s) {
+    for (int i = 0; i < s->indices; i++)
+        if (!lanes_is_uniform(w->l, w->p, s->extent[i]))
+            return lanes_fail(w->l, "cannot loop differently at different points");
+    for (int i = 0; i < s->indices; i++)
+        tile_open_for(s->name[i], NULL, lanes_control(w->l, s->extent[i]), NULL, TILE_SERIAL);
+    bool good = run_block(w, s->body);
+    for (int i = 0; i < s->indices; i++)
+        tile_close();
+    return good;
+}
+
 static bool run_block(struct lane_work *w, const struct tile_stmt *body) {
     bool good = true;
     for (const struct tile_stmt *s = body; s && good; s = s->next) {
@@ -191,6 +204,7 @@ static bool run_block(struct lane_work *w, const struct tile_stmt *body) {
         case TILE_ATOMIC: good = atomic(w, s); break;
         case TILE_IF: good = branch(w, s); break;
         case TILE_FOR: good = loop(w, s); break;
+        case TILE_MAP: good = inner_map(w, s); break;
         case TILE_ALLOC: tile_append(*s); break;
         default: good = lanes_fail(w->l, "has no command for it in a map");
         }

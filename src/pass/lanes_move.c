@@ -369,8 +369,8 @@ static int lane_variable(const struct lane_points *p) {
 }
 
 // The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n.
-static bool some_points(const struct lane_points *p, const bool *has, int lane, int column,
-                        struct lane_points *out) {
+bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column,
+                       struct lane_points *out) {
     int next = LANE_H;
     *out = (struct lane_points){.names = p->names};
     for (int d = 0; d < LANE_DIMS; d++) {
@@ -448,7 +448,7 @@ static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const st
     int column = turns ? (u->elsewhere ? mine : -1) : last_of(p, u->has, u->lane);
     struct lane_points some, turned;
     struct lane_operand from;
-    if (u->is_odd || !some_points(p, u->has, u->lane, column, &some) ||
+    if (u->is_odd || !lanes_some_points(p, u->has, u->lane, column, &some) ||
         !lanes_place(l, &some, b, index, &from))
         return u->is_odd || !zl_error()
                    ? lanes_fail(l,

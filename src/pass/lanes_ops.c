@@ -5,7 +5,7 @@
 
 #include "pass/lanes.h"
 
-static const struct tile_type i32 = {TILE_INT, 32, 1}, u8 = {TILE_UINT, 8, 1};
+static const struct tile_type u8 = {TILE_UINT, 8, 1};
 
 // Commands of one form -----------------------------------------------------------------------------------------------------
 
@@ -321,10 +321,11 @@ static bool correct_quotient(struct lane_work *w, struct lane_operand *q, struct
 static bool shift_by_tile(struct lane_work *w, expr e, const struct lane_operand *to, struct lane_operand a,
                           struct lane_operand b) {
     const struct lane_points *p = w->p;
-    struct lane_operand by, zero = {.type = i32, .scalar = tile_const_int(i32, 0)},
-                            most = {.type = i32, .scalar = tile_const_int(i32, e->type.bits - 1)};
+    const struct tile_type type = {TILE_INT, e->type.bits, 1}; // as wide as what is shifted
+    struct lane_operand by, zero = {.type = type, .scalar = tile_const_int(type, 0)},
+                            most = {.type = type, .scalar = tile_const_int(type, e->type.bits - 1)};
     struct lane_call c = {0};
-    if (!lanes_temporary(w->l, p, i32, NULL, &by) || !lanes_move(w->l, p, &by, &b) ||
+    if (!lanes_temporary(w->l, p, type, NULL, &by) || !lanes_move(w->l, p, &by, &b) ||
         !lanes_binary(w->l, p, TILE_MIN, &by, &by, &most) ||
         (e->op == TILE_SHR && !lanes_binary(w->l, p, TILE_SUB, &by, &zero, &by)))
         return false;
@@ -337,7 +338,7 @@ static bool shift_by_tile(struct lane_work *w, expr e, const struct lane_operand
     lanes_add_four(&c, by.stride);
     lanes_add_dtype(&c, to->type);
     lanes_add_dtype(&c, to->type);
-    lanes_add_dtype(&c, i32);
+    lanes_add_dtype(&c, type);
     lanes_add(&c, lanes_code(3));
     lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift" : "tpu_bdc_logical_shift");
     return true;

@@ -83,11 +83,48 @@ static int dim_of_value(const struct lane_points *p, expr value) {
     return -1;
 }
 
+// Results lie as the tile that was folded: they go where they belong, through other lanes where they have to.
+static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
+                       const struct lane_points *p, int variable, const struct lane_operand *sum) {
+    const struct tile_buffer *result = s->region[1].buffer, *folded = sum->address->buffer;
+    expr index[LANE_DIMS], to_index[TILE_DIMS];
+    bool has[TILE_DIMS] = {false};
+    int lane = -1, column = -1;
+    struct lane_tile tile = {.lane = -1};
+    struct lane_points points;
+    struct lane_operand from, to, old;
+    result_index(s, space, to_index);
+    if (lanes_is_local(result) && !lanes_tile(l, result, &tile))
+        return false;
+    for (int d = 0; d < LANE_DIMS; d++)
+        index[d] = box_number(0);
+    for (int v = 0; v < p->names; v++) {
+        if (v == variable)
+            continue;
+        has[v] = true;
+        index[p->dim[v]] = box_point(p->name[v]);
+        bool is_lane = lanes_is_local(result)
+                           ? tile.lane >= 0 && pass_depends(to_index[tile.lane], p->name[v])
+                           : p->dim[v] == LANE_C;
+        lane = is_lane ? v : lane;
+    }
+    for (int v = 0; v < p->names; v++)
+        column = has[v] && v != lane ? v : column;
+    if (!lanes_some_points(p, has, lane, column, &points) ||
+        !lanes_near(l, &points, folded, index, false, &from) ||
+        !lanes_place(l, &points, result, to_index, &to))
+        return zl_error() ? false : lanes_fail(l, "reduces tiles of at most 4 axes");
+    if (s->clear)
+        return lanes_move(l, &points, &to, &from);
+    return lanes_temporary(l, &points, from.type, NULL, &old) && lanes_move(l, &points, &old, &to) &&
+           lanes_binary(l, &points, s->combine, &old, &old, &from) && lanes_move(l, &points, &to, &old);
+}
+
 static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
                       const struct box *b) {
     struct lane_points p = space->points, turned;
-    struct lane_operand from, sum, to;
-    expr index[TILE_DIMS], to_index[TILE_DIMS];
+    struct lane_operand from, sum;
+    expr index[TILE_DIMS];
     box_place(&s->region[0], b, space->value, index);
     if (!lanes_near(l, &p, s->region[0].buffer, index, false, &from))
         return false;
@@ -101,31 +138,7 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
     }
     if (!fold(l, &p, s, p.dim[variable], &from, &sum))
         return false;
-    struct lane_points one = first_of(&p, p.dim[variable], 1);
-    one.dim[variable] = p.dim[variable];
-    result_index(s, space, to_index);
-    const struct tile_buffer *result = s->region[1].buffer;
-    struct lane_tile tile;
-    bool is_near = lanes_is_local(result);
-    if (is_near && !lanes_tile(l, result, &tile))
-        return false;
-    // What is across the lanes now may be along w in the result, and the other way round.
-    int lane = -1;
-    for (int v = 0; v < one.names; v++)
-        lane = one.dim[v] == LANE_C && v != variable ? v : lane;
-    bool wants = is_near && tile.lane >= 0 && !lanes_is_uniform(l, &one, to_index[tile.lane]);
-    if (is_near && wants != (lane >= 0)) {
-        if (!lanes_transposed(l, &one, &sum, &turned, &sum))
-            return false;
-        one = turned;
-    }
-    if (!lanes_place(l, &one, result, to_index, &to))
-        return false;
-    if (s->clear)
-        return lanes_move(l, &one, &to, &sum);
-    struct lane_operand old;
-    return lanes_temporary(l, &one, sum.type, NULL, &old) && lanes_move(l, &one, &old, &to) &&
-           lanes_binary(l, &one, s->combine, &old, &old, &sum) && lanes_move(l, &one, &to, &old);
+    return put_result(l, s, space, &p, variable, &sum);
 }
 
 static int lane_of_source(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
