@@ -68,7 +68,7 @@ static wide shift_by(wide x, int shift, int mode) {
     if (shift >= 0)
         return x * ((wide)1 << MIN_OF(shift, 62));
     int right = MIN_OF(-shift, 100);
-    wide below = x >> right, rest = x - (below << right), half = (wide)1 << (right - 1);
+    wide below = x >> right, rest = x - below * ((wide)1 << right), half = (wide)1 << (right - 1);
     bool is_negative = x < 0, up;
     switch (mode) {
     case ROUND_AWAY: up = is_negative ? rest > half : rest >= half; break;
