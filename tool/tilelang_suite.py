@@ -3,7 +3,7 @@
 
 EXAMPLES is the folder examples/ of a copy of TileLang's repository, outside ours. The interpreter needs torch, and what
 programs import besides (einops, tqdm, flash-linear-attention). Each tile-level program runs as it is, in a process of its
-own, with limits of time and memory, for the target that TARGET names (c, opencl, cuda or hip; c without it). Where torch has no such
+own, with limits of time and memory, for the target that TARGET names (c, opencl, cuda, hip or tpu; c without it). Where torch has no such
 GPU, tensors are on the CPU, and kernels copy them. Sizes are small where the program takes them: by its flags, or by arguments of its
 functions (tilelang_cases.py). With TILELANG_SIZES=own, as is meant for cuda and hip without that variable, programs have their own sizes.
 A program passes when it ends well and a comparison of its own was made; where it makes none, the case has one with PyTorch, which is
@@ -38,7 +38,7 @@ from tilelang_cases import CALLS, FLAGS, REASONS, SIZES  # noqa: E402
 LIMIT = float(os.environ.get("TILELANG_TEST_SECONDS", "300"))
 MEMORY = int(os.environ.get("TILELANG_TEST_BYTES", str(14 << 30)))
 JOBS = int(os.environ.get("TILELANG_TEST_JOBS", "2"))
-TARGETS = ("c", "opencl", "cuda", "hip")
+TARGETS = ("c", "opencl", "cuda", "hip", "tpu")
 TARGET = os.environ.get("TARGET") or "c"
 HAS_OWN_SIZES = os.environ.get("TILELANG_SIZES", "own" if TARGET in ("cuda", "hip") else "small") == "own"
 HERE = pathlib.Path(__file__).resolve()

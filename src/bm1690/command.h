@@ -17,23 +17,27 @@ enum bm1690_engine {
     BM1690_ENGINES
 };
 
-// data_type_t of the vendor's ABI.
+// data_type_t of the vendor's ABI: name, code, bytes of an element (0: of none that the emulator knows).
+#define BM1690_DTYPES(DTYPE) \
+    DTYPE(UINT8, 0, 1)       \
+    DTYPE(INT8, 1, 1)        \
+    DTYPE(FP16, 3, 2)        \
+    DTYPE(FP32, 5, 4)        \
+    DTYPE(UINT16, 6, 2)      \
+    DTYPE(INT16, 7, 2)       \
+    DTYPE(UINT32, 8, 4)      \
+    DTYPE(INT32, 9, 4)       \
+    DTYPE(BFP16, 11, 2)      \
+    DTYPE(UINT4, 12, 0)      \
+    DTYPE(INT4, 13, 0)       \
+    DTYPE(FP8E5M2, 15, 1)    \
+    DTYPE(FP20, 17, 0)       \
+    DTYPE(TF32, 19, 0)       \
+    DTYPE(FP8E4M3, 47, 1)
 enum bm1690_dtype {
-    BM1690_UINT8 = 0,
-    BM1690_INT8 = 1,
-    BM1690_FP16 = 3,
-    BM1690_FP32 = 5,
-    BM1690_UINT16 = 6,
-    BM1690_INT16 = 7,
-    BM1690_UINT32 = 8,
-    BM1690_INT32 = 9,
-    BM1690_BFP16 = 11,
-    BM1690_UINT4 = 12,
-    BM1690_INT4 = 13,
-    BM1690_FP8E5M2 = 15,
-    BM1690_FP20 = 17,
-    BM1690_TF32 = 19,
-    BM1690_FP8E4M3 = 47,
+#define DTYPE(NAME, CODE, BYTES) BM1690_##NAME = CODE,
+    BM1690_DTYPES(DTYPE)
+#undef DTYPE
 };
 
 // Sets of dtypes: one bit each.

@@ -13,11 +13,9 @@ static const struct {
     const char *name;
     int bytes;
 } dtypes[] = {
-    [BM1690_UINT8] = {"UINT8", 1},     [BM1690_INT8] = {"INT8", 1},     [BM1690_FP16] = {"FP16", 2},
-    [BM1690_FP32] = {"FP32", 4},       [BM1690_UINT16] = {"UINT16", 2}, [BM1690_INT16] = {"INT16", 2},
-    [BM1690_UINT32] = {"UINT32", 4},   [BM1690_INT32] = {"INT32", 4},   [BM1690_BFP16] = {"BFP16", 2},
-    [BM1690_UINT4] = {"UINT4", 0},     [BM1690_INT4] = {"INT4", 0},     [BM1690_FP8E5M2] = {"FP8E5M2", 1},
-    [BM1690_FP8E4M3] = {"FP8E4M3", 1}, [BM1690_FP20] = {"FP20", 0},     [BM1690_TF32] = {"TF32", 0},
+#define DTYPE(NAME, CODE, BYTES) [CODE] = {#NAME, BYTES},
+    BM1690_DTYPES(DTYPE)
+#undef DTYPE
 };
 
 int bm1690_dtype_bytes(enum bm1690_dtype dtype) {

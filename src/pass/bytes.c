@@ -11,6 +11,7 @@ struct bytes {
     expr *memo;            // by id of the expression: the same in bytes
     int ids;
     bool *is_done; // by token
+    bool flushes;  // the target has no subnormal numbers
     bool failed;
 };
 
@@ -18,8 +19,10 @@ struct bytes {
 
 static expr in_bytes(struct bytes *b, expr e);
 
-static expr convert(struct tile_type to, struct tile_type from, expr x) {
-    expr value = tile_type_is_small(from) ? tile_decode(from, x) : x;
+static expr convert(const struct bytes *b, struct tile_type to, struct tile_type from, expr x) {
+    expr value = !tile_type_is_small(from) ? x
+                 : b->flushes              ? tile_decode_normal(from, x)
+                                           : tile_decode(from, x);
     return !value ? NULL : tile_type_is_small(to) ? tile_encode(to, value) : tile_cast(to, value);
 }
 
@@ -41,7 +44,7 @@ static expr rebuild(struct bytes *b, expr e) {
     if (e->op == TILE_CONST && is_small)
         return tile_const_bits(u8, e->bits);
     if (e->op == TILE_CAST && (is_small || tile_type_is_small(from)))
-        return convert(e->type, from, operand[0]);
+        return convert(b, e->type, from, operand[0]);
     if (e->op == TILE_BITCAST && (is_small || tile_type_is_small(from)))
         return reinterpret(e->type, from, operand[0]);
     if (tile_op_is_leaf(e->op))
@@ -76,7 +79,7 @@ static void copy(struct bytes *b, const struct tile_region *from, const struct t
     struct box box = box_of(from, to);
     tile_open_map(box.axes, box.name, box.size);
     expr value = box_read_or(from, &box, box.point, true, outside);
-    box_write(to, &box, box.point, value ? convert(type, was(b, from), value) : NULL, true);
+    box_write(to, &box, box.point, value ? convert(b, type, was(b, from), value) : NULL, true);
     tile_close();
 }
 
@@ -189,8 +192,8 @@ static bool has_small(struct bytes *b, struct tile_kernel *kernel) {
 }
 
 bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
-    (void)target;
-    struct bytes b = {.was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
+    struct bytes b = {.flushes = target->lanes,
+                      .was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
                       .memo = memory_zero(((size_t)kernel->ids + 1) * sizeof *b.memo),
                       .ids = kernel->ids + 1,
                       .is_done = memory_zero((size_t)kernel->tokens + 1)};

@@ -61,6 +61,12 @@ struct target_spirv {
     uint32_t matrices; // dtypes of which subgroups multiply matrices: spirv_set_matrices
 };
 
+// Of a target whose memory is lanes, and which is given commands on whole tiles: lanes.h.
+struct target_lanes {
+    int cores;
+    int64_t bytes; // of a lane
+};
+
 // What a target can say in its language, and how its loops run.
 struct target {
     const char *name; // of the language
@@ -73,6 +79,7 @@ struct target {
     bool is_program;               // kernels of any statements: tile statements become loops
     const struct target_group *group; // NULL: a block is one thread
     const struct target_spirv *spirv; // NULL: its code is text
+    const struct target_lanes *lanes; // NULL: its memory is no lanes
     // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
     bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
     bool packs; // that unit reads parameters where they lie, rectangles of any length
@@ -99,6 +106,10 @@ bool target_casts(const struct target *target, struct tile_type to, struct tile_
 // Bytes from row to row of a tile in shared memory whose rows have so many, where matrix instructions read it.
 int64_t target_row_bytes(const struct target *target, int64_t bytes);
 int target_stages(const struct target *target, int wanted); // of a pipelined loop that a kernel must have room for
+// Of pipelined loops: whether copies run on by themselves, how many stages there can be at most, and bytes of a block for all tiles.
+bool target_copies_ahead(const struct target *target);
+int target_most_stages(const struct target *target, int wanted);
+int64_t target_staged_bytes(const struct target *target);
 int target_matrix_threads(const struct target *target); // of a group that multiplies matrices, at most
 int64_t target_matrix_bytes(const struct target *target, int threads); // of shared memory that such a group has less than others
 // Whether the unit has all dtypes, and atomics, that a kernel uses after its passes. False and an error that says what it lacks.
@@ -114,11 +125,12 @@ const char *pass_name(int at); // of the at-th pass; NULL past the last
 // Prints text to stderr if ZL_DUMP, a list of names with commas, has this stage, or `all`.
 bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
+void pass_dump_kernel(const struct tile_kernel *kernel, const char *stage);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
 pass_function pass_words, pass_bytes, pass_forward, pass_merge, pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_carry, pass_lines,
     pass_complex, pass_truth, pass_widen, pass_divide,
-    pass_lower, pass_convert, pass_simplify, pass_vectorise;
+    pass_lower, pass_convert, pass_lanes, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ static const struct {
     {"lower", pass_lower},         // rows as simpler ones
     {"truth", pass_truth},         // arithmetic of truth values
     {"convert", pass_convert},     // conversions step by step
+    {"lanes", pass_lanes},         // tile statements as commands
     {"simplify", pass_simplify},   // folds what is known
     {"vectorise", pass_vectorise}, // maps over rows as vector loops
 };
@@ -50,7 +51,7 @@ void pass_dump(const char *stage, const char *text) {
         fprintf(stderr, "// %s\n%s\n", stage, text);
 }
 
-static void dump(const struct tile_kernel *kernel, const char *stage) {
+void pass_dump_kernel(const struct tile_kernel *kernel, const char *stage) {
     char *text = pass_is_dumped(stage) ? tile_print(kernel) : NULL;
     pass_dump(stage, text);
     memory_free(text);
@@ -95,11 +96,11 @@ static bool fail(const struct tile_kernel *kernel, const char *pass) {
 
 bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last) {
     bool is_done = true;
-    dump(kernel, "tile");
+    pass_dump_kernel(kernel, "tile");
     for (size_t i = 0; i < COUNT(pipeline); i++) {
         if (!pipeline[i].run(kernel, target) || !is_sound(kernel))
             return fail(kernel, pipeline[i].name);
-        dump(kernel, pipeline[i].name);
+        pass_dump_kernel(kernel, pipeline[i].name);
         is_done = i + 1 == COUNT(pipeline);
         if (last && !strcmp(last, pipeline[i].name))
             break;

@@ -129,10 +129,11 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
             t->copy[t->copies++] = s;
         }
     int64_t rest = block_bytes(t->target, t->block) - copied;
-    int stages = t->target->group->has_async ? loop->stages : 2;
-    for (t->count = stages; t->count > 2 && rest + copied * t->count > t->target->group->shared_bytes;)
+    int stages = target_most_stages(t->target, loop->stages);
+    int64_t room = target_staged_bytes(t->target);
+    for (t->count = stages; t->count > 2 && rest + copied * t->count > room;)
         t->count--;
-    return t->copies && rest + copied * t->count <= t->target->group->shared_bytes;
+    return t->copies && rest + copied * t->count <= room;
 }
 
 // Making --------------------------------------------------------------------------------------------------------------
@@ -264,7 +265,7 @@ static void make_loop(struct stages *t) {
     const struct tile_stmt *loop = t->loop;
     struct tile_kernel *kernel = tile_current();
     int token = kernel ? ++kernel->tokens : 0, ahead = t->count - 1;
-    bool by_registers = !t->target->group->has_async;
+    bool by_registers = !target_copies_ahead(t->target);
     for (const struct tile_stmt *s = loop->body; s; s = s->next)
         declare(t, s);
     for (int i = 0; by_registers && i < t->copies; i++) {
@@ -357,11 +358,11 @@ static void choose_known(struct tile_stmt **link) {
 }
 
 bool pass_stages(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->group)
+    if (!target->group && !target->lanes)
         return true;
     choose_known(&kernel->body);
     pass_learn(kernel->body);
-    if (target->group->is_serial || !target->group->shared_bytes)
+    if (!target_staged_bytes(target))
         return true;
     struct stages t = {.target = target, .g = {.target = target, .ids = kernel->ids}};
     t.g.seen = memory_zero(sizeof *t.g.seen * (size_t)(kernel->ids + 1));

@@ -34,6 +34,22 @@ int target_stages(const struct target *target, int wanted) {
     return target->group->has_async ? wanted : 1;
 }
 
+bool target_copies_ahead(const struct target *target) {
+    return target->lanes || target->group->has_async;
+}
+
+// What lanes copy is there at the end of a turn: one turn ahead is enough.
+int target_most_stages(const struct target *target, int wanted) {
+    return target->lanes || !target->group->has_async ? 2 : wanted;
+}
+
+// A part of the lanes is left for what commands need besides.
+int64_t target_staged_bytes(const struct target *target) {
+    if (target->lanes)
+        return target->lanes->bytes * 64 / 4 * 3;
+    return target->group->is_serial ? 0 : target->group->shared_bytes;
+}
+
 // Each 32 threads exchange cooperative matrices in 1 KiB of shared memory.
 int target_matrix_threads(const struct target *target) {
     return target->spirv ? 256 : 1024;

@@ -311,5 +311,5 @@ static bool emit(void *data, const struct tile_stmt *s) {
 }
 
 bool pass_tiles(struct tile_kernel *kernel, const struct target *target) {
-    return !target->is_program || pass_emit_kernel(kernel, emit, (void *)target);
+    return !target->is_program || target->lanes || pass_emit_kernel(kernel, emit, (void *)target);
 }

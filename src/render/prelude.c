@@ -100,6 +100,21 @@
 
 const char prelude_c_scalar[] = C_SCALAR;
 
+#define DIVISIONS_32 \
+    "FN u32 zl_floordiv_u32(u32 a, u32 b) { return b ? a / b : 0; }\n" \
+    "FN i32 zl_floordiv_i32(i32 a, i32 b) {\n" \
+    "    if (b == 0 || b == -1)\n" \
+    "        return b ? (i32)(0 - (u32)a) : 0;\n" \
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
+    "}\n"
+
+// The vendor's header has i64, u64 and u32, and no libm of its own.
+const char prelude_bm1690[] =
+    "#include \"tpu_kernel.h\"\n#include <math.h>\n"
+    "#define FN static inline __attribute__((unused))\n"
+    "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef unsigned char u8;\ntypedef unsigned short u16;\n" FLOATS
+    HELPERS_32("sqrtf", "f") DIVISIONS_32 EXTREMES HALVES;
+
 // Atomics repeat until nobody else was quicker. struct zl_run is struct tile_run of device/cpu/cpu.h.
 #define ATOMIC_NUMBERS(T, one, more) \
     "FN " T " zl_add_" T "(" T " a, " T " b) { return (" T ")((" one ")a + (" one ")b); }\n" more
@@ -184,13 +199,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 // Groups of threads ----------------------------------------------------------------------------------------------
 
 // 32 bits of division; places of vectors in swizzled rows (see program_values.c).
-#define GROUP_HELPERS \
-    "FN u32 zl_floordiv_u32(u32 a, u32 b) { return b ? a / b : 0; }\n" \
-    "FN i32 zl_floordiv_i32(i32 a, i32 b) {\n" \
-    "    if (b == 0 || b == -1)\n" \
-    "        return b ? (i32)(0 - (u32)a) : 0;\n" \
-    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
-    "}\n" \
+#define GROUP_HELPERS DIVISIONS_32 \
     "FN u32 zl_swizzle(u32 at, int row, int vector) { return at ^ ((at >> row & 7) << vector); }\n" \
     "FN u32 zl_panel(u32 row, u32 column, u32 rows, int width, int vector) {\n" \
     "    return ((column >> width) * rows << width) + (row << width) + ((column & ((1u << width) - 1)) ^ (row & 7) << vector);\n" \

@@ -130,6 +130,10 @@ static void load(struct program *p, expr e, int part) {
 }
 
 static void leaf(struct program *p, expr e) {
+    if (e->op == TILE_ADDRESS) {
+        text_add(p->style.out, "b%d", e->buffer->id);
+        return;
+    }
     static const char letter[] = {[TILE_INDEX - TILE_INDEX] = 'j',
                                   [TILE_SYMBOL - TILE_INDEX] = 'n',
                                   [TILE_SCALAR - TILE_INDEX] = 'a',
@@ -143,7 +147,7 @@ static bool is_inline(expr e) {
 
 static void emit_value(struct program *p, expr e) {
     bool is_part = e->op == TILE_RE || e->op == TILE_IM;
-    if (e->op >= TILE_INDEX && e->op <= TILE_LOCAL)
+    if (e->op >= TILE_INDEX && e->op <= TILE_ADDRESS)
         leaf(p, e);
     else if (e->op == TILE_LOAD)
         load(p, e, -1);

@@ -256,7 +256,7 @@ static size_t make_key(struct key *key, const struct tile_expr *e) {
     key->op = e->op;
     key->type = e->type;
     key->bits = e->bits;
-    key->leaf = e->op == TILE_LOAD ? (const void *)e->buffer : e->name;
+    key->leaf = e->buffer ? (const void *)e->buffer : e->name;
     for (int i = 0; i < e->args + e->indices; i++)
         key->operand[i] = tile_operand(e, i);
     return offsetof(struct key, operand) + (size_t)(e->args + e->indices) * sizeof(expr);
@@ -391,6 +391,12 @@ expr tile_load(const struct tile_buffer *buffer, int indices, const expr *index,
         e.arg[1] = other ? other : tile_const_int(buffer->type, 0);
     }
     return intern(e);
+}
+
+expr tile_address_of(const struct tile_buffer *buffer) {
+    if (!buffer || !target())
+        return give_up();
+    return intern((struct tile_expr){.op = TILE_ADDRESS, .type = {TILE_INT, 64, 1}, .buffer = buffer});
 }
 
 int tile_operands(expr e) {

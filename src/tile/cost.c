@@ -38,7 +38,7 @@ static int64_t number(struct cost *c, expr e) {
 
 // Whether a value follows from sizes and loop variables alone.
 static bool is_known(const struct cost *c, expr e) {
-    bool is_name = tile_op_is_leaf(e->op) && e->op != TILE_CONST && e->op != TILE_LOAD;
+    bool is_name = e->name != NULL;
     bool known = e->op != TILE_LOAD && e->op != TILE_SCALAR && !(is_name && c->varies[e->name->id]);
     for (int i = 0; known && i < e->args; i++)
         known = is_known(c, e->arg[i]);

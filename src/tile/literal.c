@@ -124,5 +124,6 @@ const char *tile_literal_bits(const struct tile_literal *literal, struct tile_ty
         return type.kind == TILE_BOOL && is_truth ? NULL : "is not of that type";
     if (type.kind == TILE_COMPLEX)
         return float_bits(literal, f32, bits);
-    return tile_type_is_float(type) || tile_type_is_small_float(type) ? float_bits(literal, type, bits) : integer_bits(literal, type, bits);
+    return tile_type_is_float(type) || tile_type_is_small_float(type) ? float_bits(literal, type, bits)
+                                                                      : integer_bits(literal, type, bits);
 }

@@ -19,13 +19,20 @@ static const struct op_info ops[TILE_OP_COUNT] = {
 #define BINARY(NAME, fn, doc, rule, ...)  [TILE_##NAME] = {&#fn[3], #NAME, 2, rule},
 #define TERNARY(NAME, fn, doc, rule, ...) [TILE_##NAME] = {&#fn[3], #NAME, 3, rule},
 #include "op/elementwise.def"
-    [TILE_CONST] = {.name = "constant"},        [TILE_INDEX] = {.name = "index"},
-    [TILE_SYMBOL] = {.name = "symbol"},         [TILE_SCALAR] = {.name = "scalar"},
-    [TILE_LOCAL] = {.name = "local"},           [TILE_LOAD] = {.name = "load"},
-    [TILE_CAST] = {.name = "cast", .arity = 1}, [TILE_BITCAST] = {.name = "bits", .arity = 1},
-    [TILE_FMA] = {.name = "fma", .arity = 3},   [TILE_RARE] = {.name = "rare", .arity = 3},
+    [TILE_CONST] = {.name = "constant"},
+    [TILE_INDEX] = {.name = "index"},
+    [TILE_SYMBOL] = {.name = "symbol"},
+    [TILE_SCALAR] = {.name = "scalar"},
+    [TILE_LOCAL] = {.name = "local"},
+    [TILE_LOAD] = {.name = "load"},
+    [TILE_ADDRESS] = {.name = "address"},
+    [TILE_CAST] = {.name = "cast", .arity = 1},
+    [TILE_BITCAST] = {.name = "bits", .arity = 1},
+    [TILE_FMA] = {.name = "fma", .arity = 3},
+    [TILE_RARE] = {.name = "rare", .arity = 3},
     [TILE_EXP2] = {.name = "exp2", .arity = 1},
-    [TILE_RE] = {.name = "re", .arity = 1},     [TILE_IM] = {.name = "im", .arity = 1},
+    [TILE_RE] = {.name = "re", .arity = 1},
+    [TILE_IM] = {.name = "im", .arity = 1},
     [TILE_PAIR] = {.name = "pair", .arity = 2},
 };
 
@@ -126,7 +133,9 @@ bool tile_op_type(enum tile_op op, const expr *arg, struct tile_type *out) {
     case TILE_SELECT:
     case TILE_RARE: return type_of_select(op, arg, out);
     case TILE_FMA: return type_of_fma(arg, out);
-    case TILE_EXP2: *out = arg[0]->type; return (out->kind == TILE_FLOAT && out->bits == 32) || refuse(op, *out);
+    case TILE_EXP2:
+        *out = arg[0]->type;
+        return (out->kind == TILE_FLOAT && out->bits == 32) || refuse(op, *out);
     case TILE_RE:
     case TILE_IM: return type_of_part(op, arg, out);
     case TILE_PAIR: return type_of_pair(arg, out);

@@ -158,6 +158,16 @@ static struct node *masked_load(struct parser *p) {
     return typed(n, element->type);
 }
 
+// address(a)
+static struct node *address_node(struct parser *p, struct tile_place place) {
+    struct binding *b =
+        parse_expect(p, "(") && p->token.kind == TOKEN_NAME ? parse_find(p, p->token.text) : NULL;
+    if (!b || b->kind != BOUND_BUFFER)
+        return parse_unknown(p, p->token, BOUND_BUFFER, "buffer");
+    parse_next(p);
+    return parse_expect(p, ")") ? value_node(p, place, tile_address_of(b->buffer), 0) : NULL;
+}
+
 static struct node *conversion_node(struct parser *p, struct tile_place place, enum node_kind kind,
                                     struct tile_type type) {
     struct node *n = new_node(p, kind, place);
@@ -294,6 +304,8 @@ static struct node *primary_node(struct parser *p) {
         return bits_node(p, token.place);
     if (!strcmp(token.text, "load"))
         return masked_load(p);
+    if (!strcmp(token.text, "address") && parse_is(p, "("))
+        return address_node(p, token.place);
     return parse_is(p, "(") ? call_node(p, token) : name_node(p, token);
 }
 

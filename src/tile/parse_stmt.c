@@ -223,6 +223,26 @@ static bool parse_declaration(struct parser *p, struct tile_stmt stmt, const cha
     return assign(p, stmt, name) && parse_bind_name(p, BOUND_LOCAL, text, name);
 }
 
+// command name(1, address(a), ...)
+static bool parse_command(struct parser *p, struct tile_stmt stmt) {
+    expr argument[TILE_COMMAND_ARGUMENTS];
+    stmt.message = parse_name(p, "a function of the chip");
+    stmt.index = argument;
+    if (!stmt.message || !parse_expect(p, "("))
+        return false;
+    while (!parse_is(p, ")")) {
+        if (stmt.indices == TILE_COMMAND_ARGUMENTS)
+            return parse_fail(p, p->token.place, "a command has at most %d arguments",
+                              TILE_COMMAND_ARGUMENTS);
+        if (stmt.indices && !parse_expect(p, ","))
+            return false;
+        struct tile_type index = tile_index_type();
+        if (!(argument[stmt.indices++] = parse_expr(p, &index)))
+            return false;
+    }
+    return parse_expect(p, ")") && parse_append(p, stmt);
+}
+
 static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
     struct tile_token token = p->token;
     struct tile_type type;
@@ -247,6 +267,11 @@ static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
     if (b->kind != BOUND_LOCAL)
         return parse_fail(p, token.place, "'%s' is no variable: it cannot be assigned to", text);
     const struct tile_name *name = b->name;
+    if (parse_accept(p, "command")) {
+        stmt.kind = TILE_COMMAND;
+        stmt.old = name;
+        return parse_command(p, stmt);
+    }
     stmt.value = parse_expr(p, &name->type);
     return stmt.value && assign(p, stmt, name);
 }
@@ -354,6 +379,7 @@ static const struct {
     {"print", TILE_PRINT, parse_print},       {"store", TILE_STORE, parse_store_call},
     {"view", TILE_ALLOC, parse_view},         {"im2col", TILE_IM2COL, parse_im2col},
     {"thread", TILE_THREAD, parse_ranges},    {"walk", TILE_FOR, parse_walk},
+    {"command", TILE_COMMAND, parse_command},
 };
 
 static bool parse_stmt(struct parser *p) {

@@ -132,6 +132,8 @@ static void print_node(struct tile_printer *p, expr e, int level, const struct t
         print_name(p, e->name, e->name->text);
     else if (e->op == TILE_LOAD)
         print_load(p, e);
+    else if (e->op == TILE_ADDRESS)
+        text_add(&p->out, "address(%s)", tile_name_text(p, e->buffer, e->buffer->text));
     else if (tile_infix_of(e->op))
         print_infix(p, e, level, expected);
     else if (is_prefix(e))

@@ -213,6 +213,17 @@ static void print_quoted(struct text *out, const char *message) {
     text_add(out, "\"");
 }
 
+static void print_command(struct tile_printer *p, const struct tile_stmt *s) {
+    if (s->old)
+        text_add(&p->out, "%s = ", tile_name_text(p, s->old, s->old->text));
+    text_add(&p->out, "command %s(", s->message);
+    for (int i = 0; i < s->indices; i++) {
+        text_add(&p->out, i ? ", " : "");
+        tile_print_operand(p, s->index[i], &p->index_type);
+    }
+    text_add(&p->out, ")");
+}
+
 static void print_message(struct tile_printer *p, const struct tile_stmt *s) {
     if (s->kind == TILE_ASSERT) {
         text_add(&p->out, "assert ");
@@ -305,6 +316,7 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     case TILE_BARRIER: text_add(&p->out, "barrier %s", tile_scope_word[s->scope]); break;
     case TILE_ASSERT:
     case TILE_PRINT: print_message(p, s); break;
+    case TILE_COMMAND: print_command(p, s); break;
     case TILE_BREAK: text_add(&p->out, "break"); break;
     }
 }

@@ -144,7 +144,8 @@ bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct ope
 }
 
 // Rows of the matrix are points of the result, image by image; columns the taps of the window, of each all channels.
-static bool find_tap(const struct machine *m, const struct tile_stmt *s, int64_t row, int64_t column, char **at) {
+static bool find_tap(const struct machine *m, const struct tile_stmt *s, int64_t row, int64_t column,
+                     char **at) {
     const struct tile_window *w = &s->window;
     const int64_t *shape = m->cells[s->region[0].buffer->id].shape;
     int64_t span = w->dilation * (w->size - 1) + 1, points[2];
@@ -154,10 +155,11 @@ static bool find_tap(const struct machine *m, const struct tile_stmt *s, int64_t
     }
     if (row < 0 || column < 0 || points[0] < 1 || points[1] < 1 || shape[3] < 1)
         return false;
-    int64_t tap = column / shape[3], index[4] = {row / points[1] / points[0],
-                                                 row / points[1] % points[0] * w->stride + tap / w->size * w->dilation - w->pad,
-                                                 row % points[1] * w->stride + tap % w->size * w->dilation - w->pad,
-                                                 column % shape[3]};
+    int64_t tap = column / shape[3],
+            index[4] = {row / points[1] / points[0],
+                        row / points[1] % points[0] * w->stride + tap / w->size * w->dilation - w->pad,
+                        row % points[1] * w->stride + tap % w->size * w->dilation - w->pad,
+                        column % shape[3]};
     return tap < (int64_t)w->size * w->size && machine_find(m, s->region[0].buffer, index, at);
 }
 

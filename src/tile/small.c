@@ -15,8 +15,8 @@ struct format {
 };
 
 static const struct format formats[] = {
-    [TILE_E4M3 - TILE_E4M3] = {3, 7, 448, 0x7f},          [TILE_E5M2 - TILE_E4M3] = {2, 15, 57344, 0x7f},
-    [TILE_E4M3FNUZ - TILE_E4M3] = {3, 8, 240, 0x80},      [TILE_E5M2FNUZ - TILE_E4M3] = {2, 16, 57344, 0x80},
+    [TILE_E4M3 - TILE_E4M3] = {3, 7, 448, 0x7f},     [TILE_E5M2 - TILE_E4M3] = {2, 15, 57344, 0x7f},
+    [TILE_E4M3FNUZ - TILE_E4M3] = {3, 8, 240, 0x80}, [TILE_E5M2FNUZ - TILE_E4M3] = {2, 16, 57344, 0x80},
     [TILE_E2M1 - TILE_E4M3] = {1, 1, 6, 0x7},
 };
 
@@ -32,7 +32,8 @@ static unsigned sign_of(struct tile_type type) {
 
 static bool is_special(struct tile_type type, unsigned code, double *value) {
     unsigned size = code & (sign_of(type) - 1);
-    bool is_unsigned_zero = format_of(type)->nan == 0x80; // fnuz: the code of -0 is NaN, there are no infinities
+    bool is_unsigned_zero =
+        format_of(type)->nan == 0x80; // fnuz: the code of -0 is NaN, there are no infinities
     *value = NAN;
     if (type.kind == TILE_E2M1)
         return false;
@@ -63,7 +64,8 @@ static unsigned nearest(struct tile_type type, double size) {
     int exponent = 1 - f->bias;
     if (size >= ldexp(1, exponent))
         frexp(size, &exponent), exponent--;
-    double steps = nearbyint(ldexp(size, f->fraction - exponent)); // up to 2^(fraction + 1): carries into the exponent
+    double steps =
+        nearbyint(ldexp(size, f->fraction - exponent)); // up to 2^(fraction + 1): carries into the exponent
     return ((unsigned)(exponent - 1 + f->bias) << f->fraction) + (unsigned)steps;
 }
 
@@ -110,8 +112,24 @@ expr tile_decode(struct tile_type type, expr byte) {
     const struct format *f = format_of(type);
     unsigned sign = sign_of(type);
     expr size = AND(code, U32(sign - 1));
-    expr bits = OR(SHL(AND(code, U32(sign)), U32(32u - type.bits)), SHL(size, U32(23u - (unsigned)f->fraction)));
+    expr bits =
+        OR(SHL(AND(code, U32(sign)), U32(32u - type.bits)), SHL(size, U32(23u - (unsigned)f->fraction)));
     return with_specials(type, code, size, MUL(AS_F32(bits), F32(ldexp(1, 127 - f->bias))));
+}
+
+// Of a code whose exponent is 0 the fraction counts; others get the exponent of an f32.
+expr tile_decode_normal(struct tile_type type, expr byte) {
+    if (!tile_type_is_small_float(type) || type.kind == TILE_E8M0)
+        return tile_decode(type, byte);
+    const struct format *f = format_of(type);
+    unsigned sign = sign_of(type);
+    expr code = tile_cast(u32, byte), size = AND(code, U32(sign - 1));
+    expr least = MUL(TO_F32(tile_bitcast((struct tile_type){TILE_INT, 32, 1}, size)),
+                     F32(ldexp(1, 1 - f->bias - f->fraction)));
+    expr normal =
+        AS_F32(ADD(SHL(size, U32(23u - (unsigned)f->fraction)), U32((unsigned)(127 - f->bias) << 23)));
+    expr value = SELECT(LT(size, U32(1u << f->fraction)), least, normal);
+    return with_specials(type, code, size, SELECT(NE(AND(code, U32(sign)), U32(0)), NEG(value), value));
 }
 
 static expr integer_code(struct tile_type type, expr x) {

@@ -82,6 +82,7 @@ static bool is_complete(const struct tile_stmt *s) {
     case TILE_REDUCE:
     case TILE_SCAN: return s->region[0].buffer && s->region[1].buffer;
     case TILE_SHUFFLE: return s->old && s->value && s->step;
+    case TILE_COMMAND: return s->message;
     case TILE_FILL: return s->region[1].buffer && s->value;
     case TILE_GEMM: return s->region[0].buffer && s->region[1].buffer && s->region[2].buffer;
     default: return true;
@@ -122,6 +123,11 @@ struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, cons
                                           .index = (expr *)index,
                                           .value = value,
                                           .mask = mask});
+}
+
+struct tile_stmt *tile_command(const char *function, int arguments, const expr *argument) {
+    return tile_append((struct tile_stmt){
+        .kind = TILE_COMMAND, .message = function, .indices = arguments, .index = (expr *)argument});
 }
 
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
@@ -244,10 +250,10 @@ int tile_stmt_exprs(const struct tile_stmt *s, expr *out) {
 }
 
 const char *tile_stmt_name(enum tile_stmt_kind kind) {
-    static const char *const name[] = {"store", "assignment", "allocation", "map",    "loop",    "if",
-                                       "while", "break",      "grid",       "copy",   "fill",    "reduce",
-                                       "scan",  "gemm",       "atomic",     "wait",   "barrier", "assert",
-                                       "print", "im2col",     "thread",     "shuffle"};
+    static const char *const name[] = {"store", "assignment", "allocation", "map",     "loop",    "if",
+                                       "while", "break",      "grid",       "copy",    "fill",    "reduce",
+                                       "scan",  "gemm",       "atomic",     "wait",    "barrier", "assert",
+                                       "print", "im2col",     "thread",     "shuffle", "command"};
     return (size_t)kind < COUNT(name) ? name[kind] : "?";
 }
 

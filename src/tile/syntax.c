@@ -59,7 +59,7 @@ static const char *const words[] = {
     "accumulate", "clear",  "axis",      "atomic",  "wait",       "keep",    "barrier", "assert",
     "print",      "view",   "transpose", "reverse", "of",         "bits",    "align",   "exclusive",
     "swizzle",    "stride", "inf",       "nan",     "true",       "false",   "im2col",  "thread",
-    "shuffle",    "once",   "loose",     "walk",
+    "shuffle",    "once",   "loose",     "walk",    "command",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment",

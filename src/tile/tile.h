@@ -66,6 +66,7 @@ enum tile_op {
     TILE_SYMBOL,  // a size known at each call; symbol
     TILE_SCALAR,  // a scalar parameter; parameter
     TILE_LOCAL,   // the value of a local variable (assigned by a statement)
+    TILE_ADDRESS, // where a buffer begins in the memory of a chip that is given commands: an i64
     TILE_LOAD,    // buffer[index...], with optional mask and other
     TILE_CAST,    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
     TILE_BITCAST, // same bits, other type of the same size
@@ -84,7 +85,7 @@ int         tile_op_arity(enum tile_op op); // operands in arg[]; 0 for leaves a
 int         tile_op_rule(enum tile_op op);  // bits of enum op_rule (op/rules.h) for rows, else 0
 enum tile_op tile_op_find(const char *name); // also by row ("max", "select"); TILE_OP_COUNT if there is none
 static inline bool tile_op_is_row(enum tile_op op) { return op < TILE_CONST; }
-static inline bool tile_op_is_leaf(enum tile_op op) { return op >= TILE_CONST && op <= TILE_LOCAL; }
+static inline bool tile_op_is_leaf(enum tile_op op) { return op >= TILE_CONST && op <= TILE_ADDRESS; }
 
 // The type that op gives on these operands (not for leaves, loads, casts); false and an error if they do not fit it.
 bool tile_op_type(enum tile_op op, const expr *arg, struct tile_type *out);
@@ -99,7 +100,7 @@ struct tile_expr {
     int args;
     expr arg[3];                     // operands; of a masked load: mask and other (args is 2, else 0)
     uint64_t bits;                   // TILE_CONST: the value's bits, upper ones 0; of complex the real part is low
-    const struct tile_buffer *buffer; // TILE_LOAD
+    const struct tile_buffer *buffer; // TILE_LOAD, TILE_ADDRESS
     const struct tile_name *name;    // TILE_INDEX, TILE_SYMBOL, TILE_SCALAR, TILE_LOCAL
     int indices;                     // TILE_LOAD
     expr *index;                     // TILE_LOAD: one per axis of buffer
@@ -161,9 +162,10 @@ enum tile_stmt_kind {
     TILE_IM2COL,  // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
     TILE_THREAD,  // body for every thread name[0] of the extent[0] threads of a block, which meet at barriers in it
     TILE_SHUFFLE, // old = value in another of `threads` threads that follow each other, step from this one by `shuffle`
+    TILE_COMMAND, // of a chip that is given commands: calls the function `message` of its device API on the numbers in index
 };
 
-enum { TILE_COMMIT = -1 };
+enum { TILE_COMMIT = -1, TILE_COMMAND_ARGUMENTS = 56 };
 enum { TILE_ARRIVE = 1, TILE_AWAIT }; // of barriers of clusters, which passes place
 
 // Which of N threads a shuffle takes a value from, where this one is the i-th and step, a u32 modulo N, is d. Both count from 0.
@@ -197,10 +199,11 @@ struct tile_stmt {
     struct tile_stmt *next; // in order
     struct tile_stmt *body, *other;
     const struct tile_buffer *buffer;
-    int indices; // of a store or atomic; of a map, for or grid: number of names
+    int indices; // of a store or atomic; of a map, for or grid: number of names; of a command: of its arguments, at most TILE_COMMAND_ARGUMENTS
     expr *index;
     const struct tile_name **name;
-    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle: for what it gives.
+    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle: for what it gives. Of a
+    // command, or NULL: a variable that exists, for the element at the address that it returns.
     const struct tile_name *old;
     expr *extent;
     expr value, mask, begin, step;
@@ -293,6 +296,7 @@ expr tile_binary(enum tile_op op, expr a, expr b);
 expr tile_ternary(enum tile_op op, expr a, expr b, expr c); // select, fma, rare
 expr tile_cast(struct tile_type type, expr x); // x itself if it has that type
 expr tile_bitcast(struct tile_type type, expr x);
+expr tile_address_of(const struct tile_buffer *buffer);
 expr tile_load(const struct tile_buffer *buffer, int indices, const expr *index, expr mask, expr other); // NULL: 0
 
 // Operands as one list, of every op: arg[], then index[]. tile_rebuild makes the same op on other operands in the
@@ -306,6 +310,7 @@ expr tile_rebuild(expr old, const expr *operands);
 struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value, expr mask);
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step, int threads);
+struct tile_stmt *tile_command(const char *function, int arguments, const expr *argument);
 struct tile_stmt *tile_append(struct tile_stmt stmt); // any other statement, copied into the arena
 struct tile_stmt *tile_open(struct tile_stmt stmt);   // map, for, if, while, grid: what follows is its body
 struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, const expr *extent);
@@ -365,6 +370,7 @@ double           tile_round(struct tile_type type, double value);           // t
 double   tile_small_value(struct tile_type type, uint64_t bits);
 uint64_t tile_small_bits(struct tile_type type, double value);
 expr tile_decode(struct tile_type type, expr byte);
+expr tile_decode_normal(struct tile_type type, expr byte); // the same without subnormal numbers on the way, for targets that lack them
 expr tile_encode(struct tile_type type, expr value);
 
 // arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex numbers

@@ -149,6 +149,10 @@ static bool check_load(struct verifier *v, expr e) {
            (check_truth(v, e->arg[0], "a mask") && check_type(v, e->arg[1], e->type, "a masked value"));
 }
 
+static bool check_address(struct verifier *v, expr e) {
+    return check_visible(v, e->buffer) && check_type(v, e, (struct tile_type){TILE_INT, 64, 1}, "an address");
+}
+
 static bool check_conversion(struct verifier *v, expr e) {
     bool same_bits = e->op == TILE_CAST || e->type.bits == e->arg[0]->type.bits;
     return (same_bits && e->type.lanes == e->arg[0]->type.lanes) ||
@@ -176,6 +180,7 @@ static bool check_node(struct verifier *v, expr e) {
     case TILE_SCALAR:
     case TILE_LOCAL: return check_name(v, e);
     case TILE_LOAD: return check_load(v, e);
+    case TILE_ADDRESS: return check_address(v, e);
     case TILE_CAST:
     case TILE_BITCAST: return check_conversion(v, e);
     default: return check_op(v, e);
@@ -509,6 +514,16 @@ static bool check_im2col(struct verifier *v, const struct tile_stmt *s) {
     return check_integers(v, s->index, 2, "an origin");
 }
 
+static bool check_command(struct verifier *v, const struct tile_stmt *s) {
+    if (s->indices > TILE_COMMAND_ARGUMENTS)
+        return fail(v, "%s has %d arguments: %d at most", s->message, s->indices, TILE_COMMAND_ARGUMENTS);
+    for (int i = 0; i < s->indices; i++)
+        if (s->index[i]->type.lanes != 1 || tile_type_is_complex(s->index[i]->type))
+            return fail(v, "argument %d of %s is %s, not a number", i + 1, s->message,
+                        tile_type_name(s->index[i]->type));
+    return !s->old || is_visible(v, s->old, TILE_LOCAL) || fail(v, "'%s' is not declared", s->old->text);
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 
 static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
@@ -534,6 +549,7 @@ static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
     case TILE_IM2COL: return check_im2col(v, s);
     case TILE_WAIT: return check_token(v, s);
     case TILE_ASSERT: return check_truth(v, s->mask, "the condition");
+    case TILE_COMMAND: return check_command(v, s);
     default: return true;
     }
 }

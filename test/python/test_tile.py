@@ -411,7 +411,8 @@ class Arrays(unittest.TestCase):
             ((x[:2],), r"argument 'X' has shape \(2, 8\), 2 along axis 0"),
             ((x.astype("float64"),), "argument 'X' is float64; float32 is needed"),
             ((np.asfortranarray(x),), r"argument 'X' has strides \(1, 4\)"),
-            ((x, np.zeros(4, "float32")), "makes Y itself"),
+            ((x, np.zeros(4, "float32"), x), r"takes 1 argument \(X\), and Y if it is to be filled, not 3"),
+            ((x, np.zeros(5, "float32")), r"argument .Y. has shape \(5,\)"),
         ):
             with self.assertRaisesRegex(tile.TileError, message):
                 kernel(*wrong)

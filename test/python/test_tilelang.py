@@ -1,5 +1,6 @@
 """python -m zellige.tilelang: programs for TileLang and torch run unchanged, on the CPU where there is no CUDA."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -47,6 +48,62 @@ assert do_bench(lambda: add(40, 50, block=16)(a, b), warmup=1, rep=1) > 0
 print("argument", sys.argv[1])
 '''
 
+PORT = '''
+import torch
+import torch_tpu
+import tilelang
+import tilelang.language as T
+from tilelang.engine import lower
+from tilelang.utils.target import determine_target
+
+
+@tilelang.jit(out_idx=[-1], target=determine_target("tpu"))
+def double(N):
+    @T.prim_func
+    def main_kernel_inner(A: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32")):
+        with T.Kernel(T.ceildiv(N, 32), is_cpu=True) as (bx,):
+            a = T.alloc_shared((32,), "float32")
+            T.ppl_copy(A[bx * 32], a)
+            T.ppl_add(a, a, a)
+            T.ppl_copy(a, B[bx * 32])
+    return main_kernel_inner
+
+
+torch.manual_seed(3)
+device = torch.device("tpu:0")
+torch.tpu.set_device(0)
+a, b = torch.randn(100, device="tpu:0"), torch.zeros(100).to(device)
+begin, end = (torch.tpu.Event(enable_timing=True) for _ in range(2))
+begin.record()
+c = double(100)[(1,)](a.tpu(), b)
+end.record()
+torch.tpu.synchronize()
+assert c is b and begin.elapsed_time(end) >= 0 and torch.tpu.is_available() and torch.tpu.device_count() == 1
+torch.testing.assert_close(b.cpu(), 2 * a.cpu())
+linear = torch.nn.Linear(100, 3).to("tpu").tpu()
+with device:
+    ones = torch.ones(3)
+assert (linear(b) + ones).shape == (3,) and torch.Generator(device=device).device.type == "cpu"
+assert torch_tpu.tpu is torch.tpu and isinstance(lower(double.get_tir(100), target="tpu"), str)
+print("argument", __import__("sys").argv[1])
+'''
+
+WITHOUT_TORCH = '''
+import sys
+import tilelang
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+    with T.Kernel(1) as _:
+        T.copy(A, B)
+
+
+assert "torch" not in sys.modules
+print(tilelang.lower(main, target="llvm"))
+'''
+
 EMITTER = '''
 import tilelang
 import tilelang.language as T
@@ -82,8 +139,19 @@ class Programs(unittest.TestCase):
             done = run(shown, "7", options=("--target", target), env=fake_gpus.settings(self))
             self.assertIn("argument 7\n", done.stdout, done.stderr)
             self.assertEqual(target == "cuda", "__global__" in done.stdout)
+            done = run(WITHOUT_TORCH, options=("--target", target), env=fake_gpus.settings(self))
+            self.assertEqual((target == "cuda", ""), ("__global__" in done.stdout, done.stderr))
         done = run(shown, "7", options=("--target", "abacus"))
         self.assertRegex(done.stderr, "there is no target 'abacus'; there are: auto, c")
+
+    def test_port(self):
+        """torch_tpu and its tensors where there is no such package; kernels for its chip, compiled for another target."""
+        done = run(PORT, "7", options=("--target", "c"))
+        self.assertEqual((done.stdout, done.stderr), ("argument 7\n", ""))
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "torch_tpu.py").write_text("name = 'the package itself'")
+            done = run("import torch_tpu\nprint(torch_tpu.name)", env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, folder])})
+            self.assertEqual((done.stdout, done.stderr), ("the package itself\n", ""))
 
     def test_code_of_one_gpu(self):
         done = run(EMITTER)

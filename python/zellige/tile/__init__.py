@@ -7,9 +7,9 @@
 from . import language
 from .autotune import AutoTuner, autotune, set_autotune_inputs
 from .errors import TileError
-from .jit import JITFunction, compile, jit, lazy_jit, par_compile
+from .jit import JITFunction, compile, jit, lazy_jit, lower, par_compile
 from .kernel import Kernel
 from .profiler import Profiler, TensorSupplyType, do_bench
 
 __all__ = ["AutoTuner", "JITFunction", "Kernel", "Profiler", "TensorSupplyType", "TileError", "autotune", "compile", "do_bench",
-           "jit", "language", "lazy_jit", "par_compile", "set_autotune_inputs"]
+           "jit", "language", "lazy_jit", "lower", "par_compile", "set_autotune_inputs"]

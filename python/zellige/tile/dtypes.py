@@ -12,7 +12,8 @@ WORDS = {
 SMALL = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float8_e4m3fnuz": "e4m3fnuz", "float8_e5m2fnuz": "e5m2fnuz",
          "float8_e8m0fnu": "e8m0", "float4_e2m1fn": "e2m1"}  # kept and converted, computed with as float32
 ALIASES = {"float": "float32", "half": "float16", "double": "float64", "int": "int32", "uint": "uint32", "long": "int64",
-           "short": "int16", "char": "int8", "tfloat32": "float32", "boolean": "bool", "float8_e4m3": "float8_e4m3fn"}
+           "short": "int16", "char": "int8", "tfloat32": "float32", "boolean": "bool", "float8_e4m3": "float8_e4m3fn",
+           "e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 BITS = {"bool": 8, "bfloat16": 16, "complex64": 64, "float4_e2m1fn": 4, "handle": 64,
         "float8_e4m3fn": 8, "float8_e5m2": 8, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8}
 INFINITY = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,

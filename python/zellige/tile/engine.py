@@ -38,6 +38,12 @@ def device_of(target):
     return "cuda" if native.expected(target) in ("cuda", "hip") else "cpu"  # PyTorch calls GPUs of AMD so, too
 
 
+def is_modelled(target):
+    """Whether the times of a target's kernels are those of a model, not of a clock."""
+    from . import native
+    return native.our_name(target) in native.MODELLED
+
+
 def run(code, arguments, program, repeats=0):
     """arguments: (address, dtype, shape, strides) of each parameter of the text, or a number. With repeats: the seconds of one
     of so many runs, by the clock of the device."""

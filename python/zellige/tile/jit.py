@@ -28,6 +28,24 @@ def compile(program, out_idx=None, target="auto", **options):
     return Kernel(program, out_idx, target)
 
 
+class Lowered(str):
+    """What lower() gives: the text for the compiler of a target, with what the program and its parameters are."""
+
+    def __new__(cls, kernel):
+        made = super().__new__(cls, kernel.get_kernel_source())
+        made.kernel_source, made.rt_mod, made.params = str(made), kernel, kernel.params
+        made.host_mod = made.device_mod = made.optimized_mod = kernel.program
+        return made
+
+    def get_source(self):
+        return self.kernel_source
+
+
+def lower(program, target="auto", target_host=None, runtime_only=False, enable_host_codegen=False, enable_device_compile=False, **options):
+    """The text of a program for a target, as a string: of "auto", for the one that its kernel would most likely run on."""
+    return Lowered(compile(program, None, target))
+
+
 def par_compile(programs, *args, **options):
     return [compile(p, *args, **{k: v for k, v in options.items() if k in ("out_idx", "target")}) for p in programs]
 
@@ -82,7 +100,7 @@ class JITFunction:
 
     def is_lazy(self, args, kwargs):
         if self.eager is None:
-            self.eager = False if returns_program(self.function, args, kwargs) else Eager(self.function)
+            self.eager = False if returns_program(self.function, args, kwargs) else Eager(self.function, self.out_idx)
         return self.eager is False
 
     def get_tir(self, *args, **kwargs):
@@ -92,6 +110,14 @@ class JITFunction:
 
     def get_kernel_source(self, *args, **kwargs):
         return self.compile(*args, **kwargs).get_kernel_source()
+
+    def __getitem__(self, grid):
+        """function[grid](arrays) of an eager function, as kernel[grid](arrays)."""
+        def launch(*args, **kwargs):
+            if self.is_lazy(args, kwargs):
+                raise TileError(f"{self.function.__name__} makes kernels: call it with its sizes, and launch what it returns")
+            return self.eager(self, args, kwargs, grid)
+        return launch
 
     def par_compile(self, configs, **options):
         return [self.compile(*c) if isinstance(c, (tuple, list)) else self.compile(**c) for c in configs]
@@ -128,12 +154,14 @@ def decorator_name(node):
 class Eager:
     """A kernel function whose arrays are arguments."""
 
-    def __init__(self, function):
-        self.function, self.name = function, function.__name__
+    def __init__(self, function, out_idx):
+        self.function, self.name, self.out_idx = function, function.__name__, out_idx
         self.signature = inspect.signature(function)
         self.run = traced(function, hooks)
         self.annotations = annotations_of(function)
         self.arrays = self.array_names()
+        indices = [] if out_idx is None else [out_idx] if isinstance(out_idx, int) else out_idx
+        self.results = {self.arrays[i] for i in indices if -len(self.arrays) <= i < len(self.arrays)}  # which callers may leave out
         self.sources = {}  # constant: (argument, axis) that tells it
         self.has_constants = "const" in function.__code__.co_names
 
@@ -158,18 +186,16 @@ class Eager:
         bound.apply_defaults()
         arrays = {n: bound.arguments.pop(n) for n in self.arrays if n in bound.arguments}
         missing = [n for n, p in self.signature.parameters.items()
-                   if n not in bound.arguments and (n not in arrays and not (partial and n in self.arrays))]
+                   if n not in bound.arguments and (n not in arrays and not (partial and n in self.arrays) and n not in self.results)]
         if missing:
             raise TileError(f"{self.name}: argument '{missing[0]}' is missing")
         return dict(bound.arguments), arrays, constants
 
-    def __call__(self, jit_function, args, kwargs):
+    def __call__(self, jit_function, args, kwargs, grid=None):
         values, arrays, constants = self.bind(args, kwargs)
         kernel = self.find(jit_function, values, arrays, constants)
-        return kernel(*(arrays[n] for n in self.order(kernel)))
-
-    def order(self, kernel):
-        return [kernel.params[i].name for i in kernel.inputs]
+        launch = kernel if grid is None else kernel[grid]
+        return launch(*(arrays.get(p.name) for p in kernel.params))
 
     def kernel(self, jit_function, args, kwargs):
         return self.find(jit_function, *self.bind(args, kwargs, partial=True))
@@ -179,7 +205,7 @@ class Eager:
         key = key_of((), {**values, "": tuple(sorted(constants.items()))})
         kernel = jit_function.kernels.get(key) if key is not None else None
         if kernel is None:
-            kernel = Kernel(self.trace(values, constants), None, jit_function.target)
+            kernel = Kernel(self.trace(values, constants), self.out_idx, jit_function.target)
             if key is not None:
                 jit_function.kernels[key] = kernel
         return kernel

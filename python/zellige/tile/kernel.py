@@ -8,8 +8,8 @@ from .expr import Expr, Name
 
 
 class Kernel:
-    """A program for one target, or for those that its arguments ask for. Parameters that out_idx names are made by the call and
-    returned."""
+    """A program for one target, or for those that its arguments ask for. Parameters that out_idx names are returned: those that the
+    caller passes too are filled, the others are made by the call."""
 
     def __init__(self, program, out_idx=None, target="auto"):
         self.program, self.target = program, target
@@ -25,23 +25,25 @@ class Kernel:
         self.follows = engine.follows(target)
         self.device = engine.device_of(target)
         self.checks = [Check(program.name, p, None if self.follows else self.device) for p in self.params]
+        self.late = [i for i, check in enumerate(self.checks) if check.later]
 
     def __call__(self, *args, **kwargs):
-        args = self.arranged(args, kwargs)
-        if self.takes_arrays(args):
-            results = self.run_arrays(args)
+        values = self.arranged(args, kwargs)
+        if self.takes_arrays(values):
+            results = self.run_arrays(values)
         else:
-            memories, results = self.prepared(args)
+            memories, results = self.prepared(values)
             self.run(memories)
         given = tuple(finished(results[i]) for i in self.out_idx)
         return None if not given else given[0] if len(given) == 1 else given
 
     # Arrays of zellige.core, which the library takes from where they are
 
-    def takes_arrays(self, args):
+    def takes_arrays(self, values):
         """Whether the library can do it: all are its own, of the parameters' dtypes, and none of them is written."""
-        return self.is_plain and all(is_zellige(a) and zellige_memory(a).dtype == self.params[i].dtype
-                                     for i, a in zip(self.inputs, args) if not self.params[i].is_scalar)
+        return self.is_plain and all(values[i] is None for i in self.out_idx) and all(
+            is_zellige(values[i]) and zellige_memory(values[i]).dtype == self.params[i].dtype
+            for i in self.inputs if not self.params[i].is_scalar)
 
     def find_plain(self):
         """Whether all parameters are row-major arrays or numbers, and those that are written are results."""
@@ -50,32 +52,36 @@ class Kernel:
         written = sum(p.is_written for p in arrays)
         return not is_odd and written == len(self.out_idx) < len(arrays) and self.program.order == self.text_inputs + self.text_outputs
 
-    def run_arrays(self, args):
-        symbols, values = {}, dict(zip(self.inputs, args))
-        known = {i: self.checks[i].memory(a, symbols, zellige_memory) for i, a in values.items()}
-        for index, memory in known.items():
-            self.checks[index].finish(memory, symbols)
+    def run_arrays(self, values):
+        symbols = {}
+        known = {i: self.checks[i].memory(values[i], symbols, zellige_memory) for i in self.inputs}
+        for index in self.late:
+            self.checks[index].finish(known.get(index), symbols)
         inputs = [known[i] if self.params[i].is_scalar else values[i] for i in self.text_inputs]
         return dict(zip(self.text_outputs, engine.call(self.code, inputs, self.program)))
 
     # Memory
 
-    def prepared(self, args):
-        """The memory of all parameters, checked, and the arrays among them that are made here."""
-        library = library_of(args)
+    def prepared(self, values):
+        """The memory of all parameters, checked, and the arrays among them that are returned."""
+        results = {i: values[i] for i in self.out_idx}
         symbols, memories = {}, [None] * len(self.params)
-        for index, value in zip(self.inputs, args):
-            memories[index] = self.checks[index].memory(value, symbols)
+        for index, value in enumerate(values):
+            if value is not None or index not in results:
+                memories[index] = self.checks[index].memory(value, symbols)
         device = self.common_device(memories)
-        results = {}
-        for index in self.out_idx:
-            shape = self.checks[index].sizes(symbols)
-            param = self.params[index]
-            results[index] = new_array(library, shape, packed_type(param, library), device, param.buffer.is_combined)
-            memories[index] = self.checks[index].memory(results[index], symbols)
-        for index in self.inputs:
+        for index, value in results.items():
+            if value is None:
+                results[index] = self.new_result(index, values, symbols, device)
+                memories[index] = self.checks[index].memory(results[index], symbols)
+        for index in self.late:
             self.checks[index].finish(memories[index], symbols)
         return memories, results
+
+    def new_result(self, index, values, symbols, device):
+        """An array for a parameter, of the library of the arguments."""
+        param, library = self.params[index], library_of([values[i] for i in self.inputs])
+        return new_array(library, self.checks[index].sizes(symbols), packed_type(param, library), device, param.buffer.is_combined)
 
     def common_device(self, memories):
         """The device of the arguments; where a kernel follows them, it is the same for all."""
@@ -96,30 +102,50 @@ class Kernel:
         return lambda keep=results: self.run(memories, 1) * 1e3
 
     def arranged(self, args, kwargs):
+        """A value for every parameter; None for results that the call makes. Positional arguments are those of all parameters, or of
+        all but the results, less what is passed by name."""
+        count = len(self.params)
+        if len(args) == count and not kwargs:
+            return args
+        values = [None] * count
+        places = range(count) if len(args) + len(kwargs) == count else self.inputs
         if kwargs:
-            names = [self.params[i].name for i in self.inputs]
-            unknown = [name for name in kwargs if name not in names]
-            if unknown:
-                raise TileError(f"{self.program.name}: there is no argument '{unknown[0]}'; there are {', '.join(names)}")
-            rest = iter(args)
-            args = [kwargs[name] if name in kwargs else next(rest, None) for name in names]
-        if len(args) == len(self.params) != len(self.inputs):
-            raise TileError(f"{self.program.name} makes {self.names(self.out_idx)} itself: pass {self.names(self.inputs)}")
-        if len(args) != len(self.inputs):
-            raise TileError(f"{self.program.name} takes {'1 argument' if len(self.inputs) == 1 else f'{len(self.inputs)} arguments'} ({self.names(self.inputs)}), not {len(args)}")
-        return args
+            places = self.named(kwargs, values, places)
+        if len(args) > len(places) or len(args) < len(places) and not kwargs:
+            raise TileError(f"{self.program.name} takes {self.counted()}, not {len(args) + len(kwargs)}")
+        for index, value in zip(places, args):
+            values[index] = value
+        return values
+
+    def named(self, kwargs, values, places):
+        """Puts arguments by name into values; the places that are left."""
+        names = [p.name for p in self.params]
+        for name, value in kwargs.items():
+            if name not in names:
+                raise TileError(f"{self.program.name}: there is no argument '{name}'; there are {', '.join(names)}")
+            values[names.index(name)] = value
+        return [i for i in places if names[i] not in kwargs]
+
+    def counted(self):
+        """How many arguments a call has, in words."""
+        count = len(self.inputs)
+        results = f", and {self.names(self.out_idx)} if it is to be filled" if self.out_idx else ""
+        return f"{count} argument{'s' * (count != 1)} ({self.names(self.inputs)}){results}"
 
     def names(self, indices):
         return ", ".join(self.params[i].name for i in indices) or "nothing"
 
     def __getitem__(self, grid):
-        """kernel[grid](args): the grid must be the one that the program says."""
+        """kernel[grid](args): the grid must be the one that the program says. One block, (1,), is a launch of that grid, too, as in the
+        port for SophGo's chips."""
         grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        if grid == (1,):
+            return self
 
         def launch(*args, **kwargs):
-            symbols = {}
-            for index, value in zip(self.inputs, self.arranged(args, kwargs)):
-                self.checks[index].memory(value, symbols)
+            symbols, values = {}, self.arranged(args, kwargs)
+            for index in self.inputs:
+                self.checks[index].memory(values[index], symbols)
             for extents in self.program.launches:
                 wanted = tuple(evaluate(e, symbols) for e in extents)
                 if wanted != grid:
@@ -132,6 +158,10 @@ class Kernel:
     @property
     def kernel_source(self):
         return self.get_kernel_source()
+
+    @property
+    def host_source(self):
+        return self.get_host_source()
 
     def get_kernel_source(self, kernel_only=True):
         return engine.source(self.code, self.program)
@@ -268,8 +298,8 @@ class Check:
                 self.fail(f"has strides {tuple(found.strides)}; {tuple(wanted)} are needed: make it contiguous")
 
     def finish(self, found, symbols):
-        """Checks sizes that are computed from symbols, once all of those are known."""
-        if not self.later or found is None:
+        """Checks sizes that are computed from symbols, once all of those are known; None is an array that is yet to be made."""
+        if found is None:
             return
         for axis, (size, actual) in enumerate(zip(self.param.shape, found.shape)):
             if isinstance(size, Expr) and evaluate(size, symbols) != actual:

@@ -19,6 +19,8 @@ from .expr import cast, truth as _truth, wrap as _wrap
 from .loops import (Kernel, Parallel, Persistent, Pipelined, get_block_binding, get_block_bindings, get_block_extent,
                     get_thread_binding, get_thread_bindings, get_thread_extent, grid, serial, thread_binding, unroll, vectorized)
 from .mathematics import *  # noqa: F403
+from .port import *  # noqa: F403
+from .port_layers import *  # noqa: F403
 from .programs import Macro, Ref, empty, macro, prim_func
 from .combine import COMBINE as _COMBINE
 from .combine import IDENTITY as _IDENTITY

@@ -190,7 +190,7 @@ class Kernel:
         self.header = f"grid {axes}, threads {count}"
         builder.launches.append(self.blocks)
         builder.launch = self
-        return self.found[0] if len(self.found) == 1 else tuple(self.found)
+        return self.found[0] if len(self.found) == 1 and not isinstance(self.names, tuple) else tuple(self.found)
 
     def __exit__(self, kind, error, trace):
         if kind is ConstantsFound:

@@ -4,6 +4,7 @@ import enum
 import sys
 import time
 
+from . import engine
 from .arrays import new_array
 from .errors import TileError
 from .expr import Expr
@@ -52,7 +53,11 @@ def bench(timed, warmup, rep, n_warmup, n_repeat, quantiles, return_mode):
     estimate = max(timed(), 1e-3)
     for _ in range(n_warmup or min(int(warmup / estimate), 1000)):
         timed()
-    times = sorted(timed() for _ in range(n_repeat or max(1, min(int(rep / estimate), 10000))))
+    return spread(sorted(timed() for _ in range(n_repeat or max(1, min(int(rep / estimate), 10000)))), quantiles, return_mode)
+
+
+def spread(times, quantiles, return_mode):
+    """What a caller wants to know of sorted times."""
     if quantiles:
         found = [quantile(times, q) for q in quantiles]
         return found[0] if len(found) == 1 else found
@@ -137,6 +142,8 @@ class Profiler:
     def do_bench(self, func=None, warmup=25, rep=100, n_warmup=0, n_repeat=0, input_tensors=None, quantiles=None,
                  return_mode="mean", dynamic_symbolic_constraints=None, **hints):
         inputs = input_tensors if input_tensors is not None else self._get_inputs(False, dynamic_symbolic_constraints)
+        if func is None and engine.is_modelled(self.kernel.target):
+            return spread([self.kernel.timer(*inputs)()], quantiles, return_mode)
         has_clock = func is None and self.kernel.device != "cpu"
         timed = self.kernel.timer(*inputs) if has_clock else timer_of(lambda: (func or self.kernel)(*inputs))
         return bench(timed, warmup, rep, n_warmup, n_repeat, quantiles, return_mode)

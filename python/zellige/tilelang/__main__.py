@@ -10,7 +10,7 @@ from . import install
 USAGE = """usage: python -m zellige.tilelang [--target NAME] SCRIPT [ARGUMENT...]
 
 Runs a program that imports tilelang on zellige.tile instead. Kernels run where their tensors are: on the GPU of torch's CUDA, else on the
-CPU. With --target all of them are compiled for c, opencl, vulkan, cuda or hip."""
+CPU. With --target all of them are compiled for c, opencl, vulkan, cuda, hip or bm1690 (tpu)."""
 
 
 def main():

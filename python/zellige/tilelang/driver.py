@@ -12,7 +12,7 @@ def get_cuda_device_properties(device_id=0):
 
 def has_gpu():
     import torch
-    return torch.cuda.is_available() and not torch_device.is_in_use
+    return torch.cuda.is_available() and "cuda" not in torch_device.absent
 
 
 def get_num_sms(device_id=0):

@@ -15,7 +15,7 @@ from zellige.tile.errors import fail
 from zellige.tile.expr import Const, Expr, wrap
 from zellige.tile.hints import GemmWarpPolicy, Layout
 
-from . import driver, testing
+from . import driver, testing, torch_tpu
 
 
 class Anything:
@@ -105,7 +105,7 @@ def contents():
     """{module: {name: value}} of everything that is there."""
     policy = {"GemmWarpPolicy": GemmWarpPolicy}
     numbers = {"next_power_of_2": next_power_of_2, "cdiv": cdiv}
-    jit = {"jit": tile.jit, "lazy_jit": tile.jit, "compile": tile.compile, "par_compile": tile.par_compile,
+    jit = {"jit": tile.jit, "lazy_jit": tile.jit, "compile": tile.compile, "par_compile": tile.par_compile, "lower": tile.lower,
            "JITKernel": tile.Kernel, "JITImpl": tile.JITFunction}
     tuning = {"autotune": tile.autotune, "AutoTuner": tile.AutoTuner, "set_autotune_inputs": tile.set_autotune_inputs}
     supply = {"TensorSupplyType": tile.TensorSupplyType, "torch_assert_close": profiler.assert_close,
@@ -127,6 +127,7 @@ def contents():
         "tilelang.language.fp8": {"determine_fp8_type": determine_fp8_type, "determine_torch_fp8_type": determine_torch_fp8_type},
         "tilelang.language.dtypes": {"dtype": dtype, **{k: v for k, v in vars(language).items() if isinstance(v, dtype)}},
         "tilelang.tools": {"Analyzer": Analyzer}, "tilelang.contrib": {}, "tilelang.contrib.nvcc": {"get_target_compute_version": lambda target=None: "9.0"},
+        "tilelang.engine": {"lower": tile.lower}, "tilelang.utils.target": {"determine_target": lambda target="auto", **hints: target},
         "tilelang.carver.arch": machine, "tilelang.carver": {}, "tilelang.carver.arch.driver": vars(driver),
         **{f"{tvm}{name}": values for tvm in ("tvm", "tilelang.tvm") for name, values in
            {"": {"DataType": dtype}, ".tirx": expressions, ".tir": expressions}.items()},
@@ -173,8 +174,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install(target=None):
-    """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA. With a target all kernels are
-    compiled for it, whatever the program asks for; tensors are on the GPU only if the target is one of torch's."""
+    """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA, as those of SophGo's TPUs do
+    where there is no torch_tpu. With a target all kernels are compiled for it, whatever the program asks for; tensors are on the GPU
+    only if the target is one of torch's."""
     from .torch_device import install as install_devices
     finder = Finder()
     for name, values in contents().items():
@@ -190,3 +192,4 @@ def install(target=None):
             setattr(sys.modules[parent], child, sys.modules[name])
     sys.meta_path.insert(0, finder)
     install_devices(target)
+    torch_tpu.install()

@@ -1,7 +1,7 @@
-"""A CUDA device for torch where there is none, or another target is wanted: everything that is put on it stays on the CPU.
+"""Devices for torch that are not there, or are not wanted: everything that is put on them stays on the CPU.
 
-A torch function mode sees every call of torch's API and replaces devices named cuda; torch.cuda's functions that ask about
-the device or wait for it get plain answers.
+A torch function mode sees every call of torch's API and replaces devices of the kinds that are absent; functions of torch.cuda, and
+of torch.tpu (torch_tpu.py), that ask about the device or wait for it get plain answers.
 """
 
 import importlib.abc
@@ -13,11 +13,14 @@ import types
 from zellige.tile import native
 
 
-is_in_use = False  # torch's CUDA is not one
+absent = set()  # "cuda", "tpu": kinds of devices whose tensors live on the CPU
 
 
 def install(target=None):
-    """At once if torch is imported, else when it is."""
+    """Kernels are compiled for a target at once; tensors live on the CPU at once if torch is imported, else when it is."""
+    if target is not None:
+        target = native.our_name(target)
+        native.TARGETS.update(dict.fromkeys(("auto", "cuda", "hip", "cpu", "c", "llvm", "tpu", "bm1690"), target))
     if "torch" in sys.modules:
         replace(sys.modules["torch"], target)
     else:
@@ -44,42 +47,20 @@ class Waiting(importlib.abc.MetaPathFinder):
         return spec
 
 
-def is_cuda(value, torch):
+def is_absent(value, torch):
     if isinstance(value, str):
-        return value.split(":")[0] == "cuda"
-    return isinstance(value, torch.device) and value.type == "cuda"
+        return value.split(":")[0] in absent
+    return isinstance(value, torch.device) and value.type in absent
 
 
 def replace(torch, target):
-    global is_in_use
+    """What install() does once torch is there."""
     if target in (None, "cuda", "hip") and torch.cuda.is_available():
         return
-    is_in_use = True
-    from torch.overrides import TorchFunctionMode
-
-    class OnCPU(TorchFunctionMode):
-        def __torch_function__(self, function, kinds, args=(), kwargs=None):
-            kwargs = kwargs or {}
-            if function is torch.Tensor.cuda:
-                return args[0]
-            args = tuple("cpu" if is_cuda(a, torch) else a for a in args)
-            if is_cuda(kwargs.get("device"), torch) or isinstance(kwargs.get("device"), int):
-                kwargs = {**kwargs, "device": "cpu"}
-            return function(*args, **kwargs)
-
-    OnCPU().__enter__()
     if target is None:
         native.TARGETS.update(cuda="c", hip="c")  # kernels follow their arrays
-    else:
-        native.TARGETS.update(dict.fromkeys(("auto", "cuda", "hip", "cpu", "c", "llvm"), target))
-    torch.set_default_device = ignore_cuda(torch.set_default_device, torch)
+    keep_on_cpu(torch, "cuda")
     torch.nn.Module.cuda = lambda self, device=None: self
-
-    class Generator(torch.Generator):
-        def __new__(cls, device="cpu"):
-            return super().__new__(cls, "cpu" if is_cuda(device, torch) else device)
-
-    torch.Generator = Generator
     torch.cpu.get_rng_state = lambda device=None: torch.get_rng_state()
     torch.cpu.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
     for name, value in answers(torch).items():
@@ -88,8 +69,37 @@ def replace(torch, target):
     torch.profiler.profile = on_cpu(torch.profiler.profile, torch.profiler.ProfilerActivity)
 
 
-def ignore_cuda(function, torch):
-    return lambda device: None if is_cuda(device, torch) else function(device)
+def keep_on_cpu(torch, kind):
+    """Tensors that are put on a device of a kind live on the CPU from now on."""
+    is_first = not absent
+    absent.add(kind)
+    if not is_first:
+        return
+    from torch.overrides import TorchFunctionMode
+
+    class OnCPU(TorchFunctionMode):
+        def __torch_function__(self, function, kinds, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if function is torch.Tensor.cuda and "cuda" in absent:
+                return args[0]
+            args = tuple("cpu" if is_absent(a, torch) else a for a in args)
+            device = kwargs.get("device")
+            if is_absent(device, torch) or isinstance(device, int) and "cuda" in absent:
+                kwargs = {**kwargs, "device": "cpu"}
+            return function(*args, **kwargs)
+
+    OnCPU().__enter__()
+    torch.set_default_device = ignore_absent(torch.set_default_device, torch)
+
+    class Generator(torch.Generator):
+        def __new__(cls, device="cpu"):
+            return super().__new__(cls, "cpu" if is_absent(device, torch) else device)
+
+    torch.Generator = Generator
+
+
+def ignore_absent(function, torch):
+    return lambda device: None if is_absent(device, torch) else function(device)
 
 
 def on_cpu(profile, activity):
@@ -102,7 +112,7 @@ def on_cpu(profile, activity):
 
 
 class Event:
-    """torch.cuda.Event by the clock of the host."""
+    """An event of a device by the clock of the host."""
 
     def __init__(self, *args, **kwargs):
         self.at = None

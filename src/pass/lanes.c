@@ -1,0 +1,694 @@
+// lanes.c - tile statements as commands, for chips whose memory is lanes: how tiles lie there, and the statements of a block.
+
+#include "pass/lanes.h"
+
+#include "bm1690/command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool lanes_fail(struct lanes *l, const char *format, ...) {
+    char why[400];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why, sizeof why, format, list);
+    va_end(list);
+    tile_current()->failed = true;
+    return error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: %s: target %s %s", tile_current()->name,
+                       l->at ? l->at->place.line : 0, l->at ? tile_stmt_name(l->at->kind) : "kernel",
+                       l->target->name, why);
+}
+
+expr lanes_number(int64_t value) {
+    return tile_const_int((struct tile_type){TILE_INT, 64, 1}, value);
+}
+
+expr lanes_code(int value) {
+    return tile_const_int((struct tile_type){TILE_INT, 32, 1}, value);
+}
+
+expr lanes_scalar(struct tile_type type, expr e) {
+    if (!e || tile_type_equal(e->type, type))
+        return e;
+    if (tile_type_is_bool(e->type))
+        return tile_ternary(TILE_SELECT, e, tile_const_int(type, 1), tile_const_int(type, 0));
+    if (e->op == TILE_CONST)
+        return tile_cast(type, e);
+    struct tile_type f32 = {TILE_FLOAT, 32, 1}, wide = {TILE_INT, 64, 1};
+    if (tile_type_is_half(e->type) || tile_type_is_half(type))
+        e = tile_cast(f32, e);
+    if (tile_type_is_integer(type) && tile_type_is_float(e->type) && type.bits < 32)
+        e = tile_cast((struct tile_type){TILE_INT, 32, 1}, e);
+    else if (tile_type_is_float(type) && tile_type_is_integer(e->type) && e->type.bits < 32)
+        e = tile_cast(wide, e);
+    return tile_cast(type, e);
+}
+
+int64_t lanes_round(int64_t value, int64_t by) {
+    return (value + by - 1) / by * by;
+}
+
+struct tile_type lanes_type(struct tile_type type) {
+    if (tile_type_is_bool(type))
+        return (struct tile_type){TILE_UINT, 8, 1};
+    if (tile_type_is_integer(type) && type.bits == 64)
+        return (struct tile_type){type.kind, 32, 1};
+    return type;
+}
+
+int lanes_dtype(struct tile_type type) {
+    static const int codes[][2] = {
+        {ZL_FLOAT32, BM1690_FP32},  {ZL_FLOAT16, BM1690_FP16},  {ZL_BFLOAT16, BM1690_BFP16},
+        {ZL_INT32, BM1690_INT32},   {ZL_UINT32, BM1690_UINT32}, {ZL_INT16, BM1690_INT16},
+        {ZL_UINT16, BM1690_UINT16}, {ZL_INT8, BM1690_INT8},     {ZL_UINT8, BM1690_UINT8}};
+    zl_dtype dtype = tile_dtype_of(lanes_type(type));
+    for (size_t i = 0; i < COUNT(codes); i++)
+        if (codes[i][0] == (int)dtype)
+            return codes[i][1];
+    return -1;
+}
+
+bool lanes_is_local(const struct tile_buffer *b) {
+    enum tile_memory memory = tile_memory_of(b)->memory;
+    return b->parameter < 0 && memory != TILE_GLOBAL && memory != TILE_CONSTANT && memory != TILE_TABLE;
+}
+
+// How tiles lie -----------------------------------------------------------------------------------------------------
+
+void lanes_strides(const int64_t *size, int bytes, int64_t *stride) {
+    int vector = 64 / bytes;
+    stride[LANE_W] = 1;
+    stride[LANE_H] = size[LANE_W];
+    stride[LANE_C] = lanes_round(size[LANE_H] * size[LANE_W], vector);
+    stride[LANE_N] = (size[LANE_C] + 63) / 64 * stride[LANE_C];
+}
+
+static int64_t size_of_lane(const struct tile_buffer *b, int axis) {
+    return pass_number(b->shape[axis]);
+}
+
+// A view lies as what it is a view of: the axis across the lanes has to be one of its own.
+static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
+    const struct tile_buffer *base = b->base;
+    struct lane_tile under;
+    int64_t inner = 1, inner_under = 1, bytes = tile_type_bytes(lanes_type(b->type)),
+            bytes_under = tile_type_bytes(lanes_type(base->type));
+    if (!lanes_tile(l, base, &under))
+        return false;
+    *out = under;
+    out->lane = -1;
+    for (int i = base->ndim - 1; i > under.lane; i--)
+        inner_under *= pass_number(base->shape[i]);
+    for (int i = b->ndim - 1; i >= 0; i--) {
+        int64_t size = pass_number(b->shape[i]);
+        if (size < 1)
+            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled",
+                              b->text, i);
+        bool is_lane = under.lane >= 0 && out->lane < 0 && inner * bytes == inner_under * bytes_under &&
+                       size == pass_number(base->shape[under.lane]);
+        if (is_lane)
+            out->lane = i;
+        out->step[i] = is_lane         ? under.step[under.lane] * bytes_under / bytes
+                       : out->lane < 0 ? inner
+                       : under.lane == 0
+                           ? 0
+                           : inner / (inner_under * bytes_under / bytes * size_of_lane(base, under.lane)) *
+                                 under.step[under.lane - 1] * bytes_under / bytes;
+        inner *= size;
+    }
+    if (under.lane >= 0 && out->lane < 0)
+        return lanes_fail(l, "has no layout for '%s', a view of '%s' that cuts across its lanes", b->text,
+                          base->text);
+    return true;
+}
+
+// Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want it so.
+bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
+    static const int order[5][4] = {
+        {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
+    *out = (struct lane_tile){.lane = -1, .size = {1, 1, 1, 1}};
+    if (lanes_dtype(b->type) < 0 || b->type.bits == 64)
+        return lanes_fail(l, "has no tiles of %s", tile_type_name(b->type));
+    if (b->base)
+        return tile_of_view(l, b, out);
+    if (b->stride || b->ndim > 4)
+        return lanes_fail(l, "has no layout for '%s', which is %s", b->text,
+                          b->ndim > 4 ? "a tile of more than 4 axes" : "a tile with strides");
+    for (int i = 0; i < b->ndim; i++) {
+        out->dim[i] = b->ndim == 1 && b->id < l->buffers && l->is_column[b->id] ? LANE_C : order[b->ndim][i];
+        int64_t size = pass_number(b->shape[i]);
+        if (size < 1)
+            return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled",
+                              b->text, i);
+        out->size[out->dim[i]] = size;
+        out->lane = out->dim[i] == LANE_C ? i : out->lane;
+    }
+    int bytes = tile_type_bytes(lanes_type(b->type));
+    lanes_strides(out->size, bytes, out->stride);
+    for (int i = 0; i < b->ndim; i++)
+        out->step[i] = out->stride[out->dim[i]];
+    out->bytes = lanes_round(out->size[LANE_N] * out->stride[LANE_N] * bytes, 64);
+    return true;
+}
+
+// Points --------------------------------------------------------------------------------------------------------------
+
+enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points along w where there are too many; what a command takes
+
+// One variable of the points, along a dimension. Where there are too many, a loop goes over pieces.
+static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_name *name, expr extent,
+                      int dim, expr *value) {
+    struct lane_points *p = &s->points;
+    int64_t most = pass_range(extent).high, chunk = dim == LANE_C ? 64 : CHUNK;
+    *value = tile_name_value(name, TILE_INDEX);
+    bool is_known = pass_number(extent) >= 0, is_even = is_known && most % chunk == 0;
+    if (most > MOST_POINTS || (name != l->whole && (is_known ? is_even && most > 2 * chunk : most > chunk))) {
+        struct tile_name *base = (struct tile_name *)name; // of which places in the lanes follow
+        base->divisor = chunk;
+        base->high = is_even ? most - chunk : base->high;
+        expr step = tile_const_int(name->type, chunk);
+        const struct tile_name *inner = box_variable(box_number(chunk));
+        tile_open_for(name, NULL, extent, step, TILE_SERIAL);
+        s->loops++;
+        expr first = *value;
+        *value = inner ? ADD(first, tile_cast(name->type, box_point(inner))) : NULL;
+        extent = is_even ? step : MIN(step, SUB(extent, first));
+        name = inner;
+        most = chunk;
+    }
+    p->name[p->names] = name;
+    p->dim[p->names++] = dim;
+    p->size[dim] = tile_cast((struct tile_type){TILE_INT, 64, 1}, extent);
+    p->most[dim] = most;
+    return name && p->size[dim];
+}
+
+// Of few points whose number is not known there is one batch and one line: so those of commands without strides lie as ours do.
+static bool is_loop(int64_t most, int dim) {
+    return dim < 0 || (most > MOST_POINTS && (dim == LANE_N || dim == LANE_H));
+}
+
+bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name, const expr *extent, int lane,
+                struct lane_space *out) {
+    int dim[TILE_DIMS], next = LANE_W;
+    *out = (struct lane_space){0};
+    for (int d = 0; d < LANE_DIMS; d++) {
+        out->points.size[d] = lanes_number(1);
+        out->points.most[d] = 1;
+    }
+    for (int i = names - 1; i >= 0; i--) {
+        bool is_one = pass_number(extent[i]) == 1;
+        dim[i] = is_one ? LANE_DIMS : i == lane ? LANE_C : next;
+        if (!is_one && i != lane)
+            next = next == LANE_W ? LANE_H : next == LANE_H ? LANE_N : -1;
+    }
+    for (int i = 0; i < names; i++) {
+        out->value[i] = tile_name_value(name[i], TILE_INDEX);
+        if (dim[i] == LANE_DIMS)
+            out->value[i] = tile_const_int(name[i]->type, 0);
+        else if (is_loop(pass_range(extent[i]).high, dim[i])) {
+            tile_open_for(name[i], NULL, extent[i], NULL, TILE_SERIAL);
+            out->loops++;
+        } else if (!open_axis(l, out, name[i], extent[i], dim[i], &out->value[i]))
+            return lanes_fail(l, "cannot count its points");
+    }
+    return true;
+}
+
+void lanes_close(const struct lane_space *space) {
+    for (int i = 0; i < space->loops; i++)
+        tile_close();
+}
+
+struct varies {
+    const struct lanes *l;
+    const struct lane_points *p;
+};
+
+static bool is_of_points(expr e, const void *data) {
+    const struct varies *v = data;
+    for (int i = 0; e->op == TILE_INDEX && i < v->p->names; i++)
+        if (e->name == v->p->name[i])
+            return true;
+    for (int i = 0; e->op == TILE_LOCAL && i < v->l->variables; i++)
+        if (e->name == v->l->variable[i])
+            return true;
+    return false;
+}
+
+bool lanes_is_uniform(const struct lanes *l, const struct lane_points *p, expr e) {
+    return !pass_any(e, is_of_points, &(struct varies){l, p});
+}
+
+bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along,
+                     struct lane_operand *out) {
+    expr shape[LANE_DIMS];
+    int64_t size[LANE_DIMS], stride[LANE_DIMS];
+    type = lanes_type(type);
+    if (lanes_dtype(type) < 0)
+        return lanes_fail(l, "does not compute with %s", tile_type_name(type));
+    for (int d = 0; d < LANE_DIMS; d++) {
+        size[d] = !along || along[d] ? p->most[d] : 1;
+        shape[d] = box_number(size[d]);
+    }
+    lanes_strides(size, tile_type_bytes(type), stride);
+    *out = (struct lane_operand){
+        .type = type, .address = tile_address_of(box_alloc("t", type, TILE_SHARED, LANE_DIMS, shape))};
+    for (int d = 0; d < LANE_DIMS; d++)
+        out->stride[d] = lanes_number(!along || along[d] ? stride[d] : 0);
+    return out->address;
+}
+
+// Indices ---------------------------------------------------------------------------------------------------------------
+
+static const struct tile_type i64 = {TILE_INT, 64, 1};
+
+static expr plus(expr a, expr b) {
+    return !a ? b : !b ? a : ADD(a, b);
+}
+
+static bool affine(struct lanes *l, const struct lane_points *p, expr e, expr *coefficient, expr *rest) {
+    if (lanes_is_uniform(l, p, e)) {
+        *rest = lanes_control(l, tile_cast(i64, e));
+        return *rest;
+    }
+    expr other[TILE_DIMS] = {NULL}, other_rest = NULL;
+    *rest = NULL;
+    switch (e->op) {
+    case TILE_INDEX:
+        for (int i = 0; i < p->names; i++)
+            coefficient[i] = e->name == p->name[i] ? lanes_number(1) : NULL;
+        return true;
+    case TILE_CAST:
+        return tile_type_is_integer(e->arg[0]->type) && affine(l, p, e->arg[0], coefficient, rest);
+    case TILE_ADD:
+    case TILE_SUB:
+        if (!affine(l, p, e->arg[0], coefficient, rest) || !affine(l, p, e->arg[1], other, &other_rest))
+            return false;
+        for (int i = -1; i < p->names; i++) {
+            expr *mine = i < 0 ? rest : &coefficient[i], its = i < 0 ? other_rest : other[i];
+            *mine = !its                ? *mine
+                    : e->op == TILE_ADD ? plus(*mine, its)
+                                        : SUB(*mine ? *mine : lanes_number(0), its);
+        }
+        return true;
+    case TILE_MUL: {
+        int factor = lanes_is_uniform(l, p, e->arg[1]) ? 1 : 0;
+        if (!lanes_is_uniform(l, p, e->arg[factor]) || !affine(l, p, e->arg[!factor], coefficient, rest))
+            return false;
+        expr by = lanes_control(l, tile_cast(i64, e->arg[factor]));
+        for (int i = -1; i < p->names; i++) {
+            expr *mine = i < 0 ? rest : &coefficient[i];
+            *mine = *mine ? MUL(*mine, by) : NULL;
+        }
+        return true;
+    }
+    default: return false;
+    }
+}
+
+bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest) {
+    for (int i = 0; i < p->names; i++)
+        coefficient[i] = NULL;
+    if (!affine(l, p, index, coefficient, rest))
+        return false;
+    for (int i = 0; i < p->names; i++)
+        if (coefficient[i] && coefficient[i]->op == TILE_CONST && !coefficient[i]->bits)
+            coefficient[i] = NULL;
+    if (!*rest)
+        *rest = lanes_number(0);
+    return true;
+}
+
+// The stride of an axis of device memory, in elements.
+static expr far_stride(const struct tile_buffer *b, int axis) {
+    if (b->stride)
+        return tile_cast(i64, b->stride[axis]);
+    expr stride = lanes_number(1);
+    for (int i = axis + 1; i < b->ndim; i++)
+        stride = MUL(stride, tile_cast(i64, b->shape[i]));
+    return stride;
+}
+
+// The address of element `at` along the lanes: which lane it is in, and how far it is there.
+static expr lane_address(expr at, int64_t stride, struct tile_type type) {
+    int64_t known = pass_number(at);
+    if (known >= 0)
+        return lanes_number(known % 64 * (256 << 10) + known / 64 * stride * tile_type_bytes(type));
+    expr lanes = lanes_number(64);
+    return ADD(MUL(REM(at, lanes), lanes_number(256 << 10)),
+               MUL(FLOORDIV(at, lanes), lanes_number(stride * tile_type_bytes(type))));
+}
+
+bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                 struct lane_operand *out) {
+    struct lane_tile tile = {.lane = -1};
+    expr at = tile_address_of(tile_memory_of(b));
+    *out = (struct lane_operand){.type = lanes_type(b->type), .is_far = !lanes_is_local(b)};
+    out->is_wide = out->is_far && b->type.bits == 64;
+    if (!out->is_far && !lanes_tile(l, b, &tile))
+        return false;
+    for (int d = 0; d < LANE_DIMS; d++)
+        out->stride[d] = lanes_number(0);
+    for (int i = 0; i < b->ndim; i++) {
+        expr coefficient[TILE_DIMS], rest;
+        if (!lanes_affine(l, p, index[i], coefficient, &rest))
+            return lanes_fail(l,
+                              "has no gather for '%s', whose index along axis %d is no sum of loop variables",
+                              b->text, i);
+        expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.step[i]);
+        bool is_lane = i == tile.lane;
+        for (int v = 0; v < p->names; v++) {
+            if (!coefficient[v])
+                continue;
+            if (is_lane != (p->dim[v] == LANE_C && !out->is_far) ||
+                (is_lane && pass_number(coefficient[v]) != 1))
+                return lanes_fail(l,
+                                  "cannot read '%s' so: '%s' goes along axis %d of it, which is %s the lanes",
+                                  b->text, p->name[v]->text, i, is_lane ? "across" : "not across");
+            expr *sum = &out->stride[p->dim[v]];
+            *sum = is_lane ? stride : ADD(*sum, MUL(coefficient[v], stride));
+        }
+        if (is_lane) {
+            at = ADD(at, lane_address(rest, tile.step[i], out->type));
+            out->is_shifted = pass_divisor(rest) % 64 != 0 && pass_number(rest) != 0;
+        } else {
+            at = ADD(
+                at, MUL(MUL(rest, stride), lanes_number(tile_type_bytes(out->is_far ? b->type : out->type))));
+        }
+    }
+    for (int d = 0; out->is_wide && d < LANE_DIMS; d++)
+        out->stride[d] = MUL(out->stride[d], lanes_number(2));
+    out->address = at;
+    return at;
+}
+
+// Control ---------------------------------------------------------------------------------------------------------------
+
+// An element of a buffer, read by the control program.
+static expr read_element(struct lanes *l, expr e) {
+    struct lane_points none = {.names = 0};
+    struct lane_operand at;
+    for (int d = 0; d < LANE_DIMS; d++) {
+        none.size[d] = lanes_number(1);
+        none.most[d] = 1;
+    }
+    const struct tile_name *name = box_local("read", e->type);
+    tile_assign(name, e->args ? e->arg[1] : tile_const_int(e->type, 0));
+    box_open_if(e->args ? e->arg[0] : NULL);
+    if (!lanes_place(l, &none, e->buffer, e->index, &at))
+        return NULL;
+    struct tile_stmt *s =
+        tile_command(at.is_far ? "tpu_global_mem_addr" : "tpu_local_mem_addr_unified", 1, &at.address);
+    if (s)
+        s->old = name;
+    box_close_if(e->args ? e->arg[0] : NULL);
+    return box_local_value(name);
+}
+
+static bool is_load(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD;
+}
+
+static expr with_reads(void *data, expr e) {
+    expr made = pass_rebuild(e, with_reads, data);
+    return made && made->op == TILE_LOAD ? read_element(data, made) : made;
+}
+
+expr lanes_control(struct lanes *l, expr e) {
+    return e && pass_any(e, is_load, NULL) ? with_reads(l, e) : e;
+}
+
+// Commands ------------------------------------------------------------------------------------------------------------
+
+void lanes_add(struct lane_call *c, expr e) {
+    if (c->count < TILE_COMMAND_ARGUMENTS)
+        c->argument[c->count++] = e;
+}
+
+void lanes_add_four(struct lane_call *c, const expr *four) {
+    for (int i = 0; i < LANE_DIMS; i++)
+        lanes_add(c, four[i]);
+}
+
+void lanes_add_dtype(struct lane_call *c, struct tile_type type) {
+    lanes_add(c, lanes_code(lanes_dtype(type)));
+}
+
+void lanes_call(struct lane_call *c, const char *function) {
+    tile_command(function, c->count, c->argument);
+}
+
+// Which vectors are across the lanes -------------------------------------------------------------------------------------
+
+static void want_column(struct lanes *l, const struct tile_buffer *b) {
+    if (b && b->ndim == 1 && lanes_is_local(b) && b->id < l->buffers)
+        l->is_column[b->id] = true;
+}
+
+struct search {
+    struct lanes *l;
+    const struct tile_stmt *map;
+    const struct tile_name *lane;
+};
+
+static bool find_vectors(expr e, const void *data) {
+    const struct search *s = data;
+    if (e->op == TILE_LOAD && e->buffer->ndim == 1 && pass_depends(e->index[0], s->lane))
+        want_column(s->l, e->buffer);
+    return false;
+}
+
+static void search_map(struct lanes *l, const struct tile_stmt *map, const struct tile_stmt *body) {
+    const struct tile_name *lane = map->indices > 1 ? map->name[map->indices - 2] : NULL;
+    struct search search = {l, map, lane};
+    for (const struct tile_stmt *s = body; s && lane; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], find_vectors, &search);
+        if (s->kind == TILE_STORE && s->buffer->ndim == 1 && pass_depends(s->index[0], lane))
+            want_column(l, s->buffer);
+        search_map(l, map, s->body);
+        search_map(l, map, s->other);
+    }
+}
+
+// A vector that stands for rows of a tile is across the lanes as they are: results of reductions, and what maps of tiles read by row.
+static void search_block(struct lanes *l, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
+        if (s->kind == TILE_MAP)
+            search_map(l, s, s->body);
+        else if (s->kind == TILE_REDUCE && from->ndim == 2 && s->axis == 1)
+            want_column(l, to);
+        search_block(l, s->body);
+        search_block(l, s->other);
+    }
+}
+
+// Vectors that maps of one axis or copies use together lie alike.
+static bool is_mixed(expr e, const void *data) {
+    const struct lanes *l = data;
+    return e->op == TILE_LOAD && e->buffer->ndim == 1 && lanes_is_local(e->buffer) &&
+           e->buffer->id < l->buffers && l->is_column[e->buffer->id];
+}
+
+static bool spread(expr e, const void *data) {
+    if (e->op == TILE_LOAD)
+        want_column((struct lanes *)data, e->buffer);
+    return false;
+}
+
+static bool join_block(struct lanes *l, const struct tile_stmt *body) {
+    bool changed = false;
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        if (s->kind == TILE_MAP && s->indices == 1)
+            for (const struct tile_stmt *t = s->body; t; t = t->next) {
+                if (t->kind != TILE_STORE)
+                    continue;
+                bool is_column = t->buffer->ndim == 1 && lanes_is_local(t->buffer) &&
+                                 t->buffer->id < l->buffers && l->is_column[t->buffer->id];
+                bool other = pass_any(t->value, is_mixed, l);
+                if (is_column && !other)
+                    pass_any(t->value, spread, l);
+                if (other && !is_column)
+                    want_column(l, t->buffer);
+                changed |= other && !is_column && t->buffer->ndim == 1 && lanes_is_local(t->buffer);
+            }
+        const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
+        if (s->kind == TILE_COPY && from->ndim == 1 && to->ndim == 1 && lanes_is_local(from) &&
+            lanes_is_local(to) && l->is_column[from->id] != l->is_column[to->id]) {
+            l->is_column[from->id] = l->is_column[to->id] = true;
+            changed = true;
+        }
+        changed |= join_block(l, s->body) || join_block(l, s->other);
+    }
+    return changed;
+}
+
+// Statements ---------------------------------------------------------------------------------------------------------------
+
+static bool uses_op(expr e, const void *op) {
+    return e->op == *(const enum tile_op *)op;
+}
+
+static bool stmt_uses(const struct tile_stmt *s, const void *op) {
+    expr list[TILE_STMT_EXPRS];
+    int count = tile_stmt_exprs(s, list);
+    for (int i = 0; i < count; i++)
+        if (pass_any(list[i], uses_op, op))
+            return true;
+    return false;
+}
+
+// Constants of a series, 64 bytes in each lane, if statements compute it. An exp2 is an exp.
+static struct tile_buffer *load_constants(const struct tile_stmt *body, enum tile_op op,
+                                          const char *function) {
+    struct tile_type f32 = {TILE_FLOAT, 32, 1};
+    enum tile_op other = op == TILE_EXP ? TILE_EXP2 : op;
+    if (!pass_find(body, stmt_uses, &op) && !pass_find(body, stmt_uses, &other))
+        return NULL;
+    struct tile_buffer *b = box_alloc("constants", f32, TILE_SHARED, 4,
+                                      (expr[]){box_number(1), box_number(64), box_number(1), box_number(16)});
+    struct lane_call c = {0};
+    lanes_add(&c, tile_address_of(b));
+    lanes_add_dtype(&c, f32);
+    lanes_call(&c, function);
+    return b;
+}
+
+static void emit_block(void *data, const struct tile_stmt *body);
+
+static void region(const char *function) {
+    lanes_call(&(struct lane_call){0}, function);
+}
+
+// A loop whose copies run ahead begins with a wait: its turns are regions in which copies and commands overlap.
+static bool runs_ahead(const struct tile_stmt *s) {
+    return s->kind == TILE_FOR && s->body && s->body->kind == TILE_WAIT;
+}
+
+// A turn of such a loop. Where it turns out that both engines touch one tile, it begins no region.
+static void emit_region(struct lanes *l, const struct tile_stmt *body) {
+    struct tile_stmt **begin = tile_current()->tail;
+    bool was_mixed = l->is_mixed;
+    l->is_mixed = false;
+    region("tpu_parallel_start");
+    emit_block(l, body);
+    if (!l->is_mixed)
+        region("tpu_parallel_end");
+    else if (*begin && (*begin)->next)
+        *begin = (*begin)->next;
+    l->is_mixed = was_mixed;
+}
+
+// What the condition needs is read at each turn.
+static void emit_while(struct lanes *l, const struct tile_stmt *s) {
+    expr always = tile_const_int((struct tile_type){TILE_BOOL, 1, 1}, 1);
+    tile_open((struct tile_stmt){.kind = TILE_WHILE, .place = s->place, .mask = always});
+    tile_open_if(NOT(lanes_control(l, s->mask)));
+    tile_append((struct tile_stmt){.kind = TILE_BREAK, .place = s->place});
+    tile_close();
+    emit_block(l, s->body);
+    tile_close();
+}
+
+static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
+    l->at = s;
+    switch (s->kind) {
+    case TILE_MAP: lanes_map(l, s); return;
+    case TILE_COPY: lanes_copy(l, s); return;
+    case TILE_FILL: lanes_fill_region(l, s); return;
+    case TILE_REDUCE: lanes_reduce(l, s); return;
+    case TILE_SCAN: lanes_scan(l, s); return;
+    case TILE_GEMM: lanes_gemm(l, s); return;
+    case TILE_WAIT:
+    case TILE_BARRIER: return; // commands follow each other; a region ends with all of its own
+    case TILE_STORE:
+    case TILE_ATOMIC: lanes_store(l, s); return;
+    case TILE_SHUFFLE:
+    case TILE_IM2COL: lanes_fail(l, "has no command for it"); return;
+    default: break;
+    }
+    bool opens = s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE || s->kind == TILE_GRID;
+    struct tile_stmt copy = *s;
+    expr end = s->kind == TILE_FOR ? lanes_control(l, s->extent[0]) : NULL;
+    copy.loop = TILE_SERIAL;
+    copy.extent = end ? &end : s->extent;
+    copy.begin = lanes_control(l, s->begin);
+    copy.step = lanes_control(l, s->step);
+    copy.value = lanes_control(l, s->value);
+    if (s->kind == TILE_WHILE) {
+        emit_while(l, s);
+        return;
+    }
+    copy.mask = lanes_control(l, s->mask);
+    if (!opens) {
+        tile_append(copy);
+        return;
+    }
+    if (s->kind == TILE_GRID) // of how many cores its blocks are
+        copy.threads = pass_find_kind(s->body, TILE_ATOMIC) ? 1 : l->target->lanes->cores;
+    tile_open(copy);
+    if (s->kind == TILE_GRID) {
+        l->exponents = load_constants(s->body, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
+        l->logarithms = load_constants(s->body, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
+    }
+    if (runs_ahead(s))
+        emit_region(l, s->body);
+    else
+        emit_block(l, s->body);
+    if (s->other) {
+        tile_else();
+        emit_block(l, s->other);
+    }
+    tile_close();
+}
+
+// Outside of grids statements are blocks of their own.
+static void emit_kernel(struct lanes *l, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next) {
+        struct tile_stmt alone = *s;
+        alone.next = NULL;
+        if (s->kind != TILE_GRID) {
+            l->exponents = load_constants(&alone, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
+            l->logarithms = load_constants(&alone, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
+        }
+        emit_stmt(l, s);
+    }
+}
+
+static void emit_block(void *data, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next)
+        emit_stmt(data, s);
+}
+
+bool pass_lanes(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->lanes)
+        return true;
+    struct lanes l = {
+        .target = target, .buffers = kernel->buffers, .is_column = memory_zero((size_t)kernel->buffers + 1)};
+    if (!l.is_column || !pass_simplify(kernel, target)) {
+        memory_free(l.is_column);
+        return false;
+    }
+    for (int i = 0; i < kernel->parameters; i++)
+        if (!kernel->parameter[i].is_scalar) // tables too are in device memory
+            kernel->parameter[i].buffer->memory = TILE_GLOBAL;
+    pass_learn(kernel->body);
+    search_block(&l, kernel->body);
+    while (join_block(&l, kernel->body))
+        ;
+    tile_resume(kernel);
+    emit_kernel(&l, tile_take_body());
+    tile_suspend();
+    bool good = !kernel->failed;
+    if (good)
+        pass_dump_kernel(kernel, "commands");
+    good = good && lanes_assign(&l, kernel);
+    memory_free(l.is_column);
+    return good;
+}

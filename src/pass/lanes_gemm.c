@@ -1,0 +1,177 @@
+// lanes_gemm.c - products of tiles as commands of the matrix unit.
+//
+// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is turned before, but for the second factor of 16 bits,
+// which the unit reads as it lies.
+
+#include "pass/lanes.h"
+
+// The last two axes of a region, as points.
+static bool open_matrix(struct lanes *l, const struct tile_region *r, struct lane_space *space, expr *index) {
+    int ndim = r->buffer->ndim;
+    const struct tile_name *name[2];
+    expr size[2];
+    for (int i = 0; i < 2; i++) {
+        size[i] = box_region_size(r, ndim - 2 + i);
+        name[i] = box_variable(size[i]);
+        if (!name[i] || pass_number(size[i]) < 1)
+            return lanes_fail(l, "multiplies tiles whose sizes are known when a kernel is compiled, not '%s'",
+                              r->buffer->text);
+    }
+    // One row or column is an axis too.
+    *space = (struct lane_space){.points = {.names = 2, .name = {name[0], name[1]}, .dim = {LANE_C, LANE_W}}};
+    for (int d = 0; d < LANE_DIMS; d++) {
+        int axis = d == LANE_C ? 0 : d == LANE_W ? 1 : -1;
+        space->points.most[d] = axis < 0 ? 1 : pass_number(size[axis]);
+        space->points.size[d] = lanes_number(space->points.most[d]);
+    }
+    for (int i = 0; i < ndim; i++) {
+        expr origin = box_origin(r, i);
+        index[i] = i < ndim - 2 ? origin : ADD(origin, box_point(name[i - ndim + 2]));
+    }
+    return true;
+}
+
+struct factor {
+    struct lane_points points;
+    struct lane_operand operand;
+    int64_t rows, columns;
+};
+
+static bool read_factor(struct lanes *l, const struct tile_region *r, bool turns, struct factor *out) {
+    struct lane_space space;
+    struct lane_points turned;
+    expr index[TILE_DIMS];
+    if (!open_matrix(l, r, &space, index) ||
+        !lanes_near(l, &space.points, r->buffer, index, true, &out->operand) ||
+        !lanes_aligned(l, &space.points, &out->operand))
+        return false;
+    out->points = space.points;
+    if (turns) {
+        if (!lanes_transposed(l, &space.points, &out->operand, &turned, &out->operand))
+            return false;
+        out->points = turned;
+    }
+    out->rows = out->points.most[LANE_C];
+    out->columns = out->points.most[LANE_W];
+    return true;
+}
+
+static bool convert(struct lanes *l, struct factor *f, struct tile_type type) {
+    struct lane_operand to;
+    if (tile_type_equal(f->operand.type, type))
+        return true;
+    if (!lanes_temporary(l, &f->points, type, NULL, &to) || !lanes_move(l, &f->points, &to, &f->operand))
+        return false;
+    f->operand = to;
+    return true;
+}
+
+// Rows in batches, each of them in lane 0 and behind it: as the unit for f32 reads and writes matrices.
+static bool as_lines(struct lanes *l, const struct factor *f, struct lane_operand *out) {
+    struct lane_points lines = f->points;
+    lines.most[LANE_N] = f->rows;
+    lines.most[LANE_C] = 1;
+    return lanes_temporary(l, &lines, f->operand.type, NULL, out);
+}
+
+static void reshape(const struct lane_operand *to, const struct lane_operand *from, const expr *to_shape,
+                    const expr *from_shape, const expr *to_stride, const expr *from_stride) {
+    struct lane_call c = {0};
+    lanes_add(&c, to->address);
+    lanes_add(&c, from->address);
+    lanes_add_four(&c, to_shape);
+    lanes_add_four(&c, from_shape);
+    lanes_add_four(&c, to_stride);
+    lanes_add_four(&c, from_stride);
+    lanes_add_dtype(&c, to->type);
+    lanes_call(&c, "tpu_gdma_general_cpy_L2L");
+}
+
+static void move_lines(const struct factor *f, const struct lane_operand *lines, bool to_lines) {
+    expr one = lanes_number(1), rows = lanes_number(f->rows), columns = lanes_number(f->columns);
+    expr matrix[LANE_DIMS] = {one, rows, one, columns}, flat[LANE_DIMS] = {rows, one, one, columns};
+    if (to_lines)
+        reshape(lines, &f->operand, flat, matrix, lines->stride, f->operand.stride);
+    else
+        reshape(&f->operand, lines, matrix, flat, f->operand.stride, lines->stride);
+}
+
+static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct factor *a, struct factor *b,
+                         struct factor *sum) {
+    struct lane_operand left, right, result;
+    if (!as_lines(l, a, &left) || !as_lines(l, b, &right) || !as_lines(l, sum, &result))
+        return false;
+    l->is_mixed = true;
+    move_lines(a, &left, true);
+    move_lines(b, &right, true);
+    if (!s->clear)
+        move_lines(sum, &result, true);
+    struct lane_call c = {0};
+    lanes_add(&c, result.address);
+    lanes_add(&c, left.address);
+    lanes_add(&c, right.address);
+    lanes_add(&c, lanes_number(0));
+    lanes_add(&c, lanes_number(a->rows));
+    lanes_add(&c, lanes_number(a->columns));
+    lanes_add(&c, lanes_number(b->columns));
+    lanes_add(&c, lanes_number(a->columns));
+    lanes_add(&c, lanes_number(b->columns));
+    lanes_add(&c, lanes_code(0));
+    lanes_add(&c, lanes_code(!s->clear));
+    lanes_call(&c, "tpu_bdc_fp32_mm");
+    move_lines(sum, &result, false);
+    return true;
+}
+
+static bool multiply_halves(const struct tile_stmt *s, const struct factor *a, const struct factor *b,
+                            const struct factor *sum, bool transposed) {
+    struct lane_call c = {0};
+    lanes_add(&c, sum->operand.address);
+    lanes_add(&c, a->operand.address);
+    lanes_add(&c, b->operand.address);
+    lanes_add(&c, lanes_number(a->rows));
+    lanes_add(&c, lanes_number(a->columns));
+    lanes_add(&c, lanes_number(transposed ? b->rows : b->columns));
+    lanes_add_dtype(&c, sum->operand.type);
+    lanes_add_dtype(&c, a->operand.type);
+    if (!transposed) {
+        lanes_add(&c, lanes_code(!s->clear));
+        lanes_call(&c, "tpu_bdc_fp_mm");
+        return true;
+    }
+    lanes_add_dtype(&c, (struct tile_type){TILE_FLOAT, 32, 1});
+    lanes_add(&c, lanes_code(!s->clear));
+    lanes_add(&c, lanes_code(1)); // of a bias that is a number: 0
+    lanes_add(&c, tile_const((struct tile_type){TILE_FLOAT, 32, 1}, 0));
+    lanes_add(&c, lanes_code(0));
+    lanes_call(&c, "tpu_bdc_fp_mm_R_trans_with_bias");
+    return true;
+}
+
+bool lanes_gemm(struct lanes *l, const struct tile_stmt *s) {
+    const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+    const struct tile_buffer *result = s->region[2].buffer;
+    struct tile_type type = s->region[0].buffer->type;
+    bool is_half = tile_type_is_half(type) && tile_type_equal(type, s->region[1].buffer->type);
+    struct factor a, b, sum;
+    struct lane_space space;
+    expr index[TILE_DIMS];
+    if (!read_factor(l, &s->region[0], s->transpose[0], &a) ||
+        !read_factor(l, &s->region[1], s->transpose[1] && !is_half, &b) ||
+        !open_matrix(l, &s->region[2], &space, index))
+        return false;
+    sum = (struct factor){
+        .points = space.points, .rows = space.points.most[LANE_C], .columns = space.points.most[LANE_W]};
+    if (!lanes_is_local(result) || !lanes_place(l, &space.points, result, index, &sum.operand))
+        return lanes_is_local(result) ? false
+                                      : lanes_fail(l, "adds products up in tiles, not in '%s'", result->text);
+    struct lane_operand place = sum.operand;
+    if (!tile_type_equal(place.type, f32)) { // sums are of f32
+        if (!lanes_temporary(l, &space.points, f32, NULL, &sum.operand) ||
+            (!s->clear && !lanes_move(l, &space.points, &sum.operand, &place)))
+            return false;
+    }
+    bool good = is_half ? multiply_halves(s, &a, &b, &sum, s->transpose[1])
+                        : convert(l, &a, f32) && convert(l, &b, f32) && multiply_f32(l, s, &a, &b, &sum);
+    return good && (tile_type_equal(place.type, f32) || lanes_move(l, &space.points, &place, &sum.operand));
+}

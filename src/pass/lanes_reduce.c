@@ -1,0 +1,345 @@
+// lanes_reduce.c - reductions and scans as commands: tiles are folded in halves along an axis, so that any op will do.
+
+#include "pass/lanes.h"
+
+#include <string.h>
+
+static struct tile_type sum_type(const struct tile_stmt *s) {
+    struct tile_type type = lanes_type(s->region[1].buffer->type);
+    return tile_type_is_half(type) && (s->combine == TILE_ADD || s->combine == TILE_MUL)
+               ? (struct tile_type){TILE_FLOAT, 32, 1}
+               : type;
+}
+
+static struct lane_operand moved(const struct lane_operand *o, int dim, int64_t by) {
+    struct lane_operand other = *o;
+    other.address = ADD(o->address, MUL(o->stride[dim], lanes_number(by * tile_type_bytes(o->type))));
+    return other;
+}
+
+static struct lane_points first_of(const struct lane_points *p, int dim, int64_t count) {
+    struct lane_points some = *p;
+    some.size[dim] = lanes_number(count);
+    some.most[dim] = count;
+    return some;
+}
+
+static int64_t power_below(int64_t size) { // the largest power of two below it
+    int64_t power = 1;
+    while (power * 2 < size)
+        power *= 2;
+    return power;
+}
+
+// Folds a tile of `size` points along a dimension into the first; `out` is a tile of its own.
+static bool fold(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
+                 const struct lane_operand *from, struct lane_operand *out) {
+    int64_t size = p->most[dim], half = size > 1 ? power_below(size) : 1;
+    struct lane_points some = first_of(p, dim, half);
+    if (!lanes_temporary(l, &some, sum_type(s), NULL, out) || !lanes_move(l, &some, out, from))
+        return false;
+    if (size > half) {
+        struct lane_points rest = first_of(p, dim, size - half);
+        struct lane_operand second = moved(from, dim, half), same = second;
+        if (!tile_type_equal(second.type, out->type) &&
+            (!lanes_temporary(l, &rest, out->type, NULL, &same) || !lanes_move(l, &rest, &same, &second)))
+            return false;
+        if (!lanes_binary(l, &rest, s->combine, out, out, &same))
+            return false;
+    }
+    for (half /= 2; half; half /= 2) {
+        struct lane_points now = first_of(p, dim, half);
+        struct lane_operand second = moved(out, dim, half);
+        if (!lanes_binary(l, &now, s->combine, out, out, &second))
+            return false;
+    }
+    return true;
+}
+
+static int axis_of(const struct box *b, const struct tile_region *r, int axis) {
+    return b->axes - r->buffer->ndim + axis;
+}
+
+// Where the results go: the indices of the other axes.
+static void result_index(const struct tile_stmt *s, const struct lane_space *space, expr *index) {
+    const struct tile_region *to = &s->region[1];
+    int from_ndim = s->region[0].buffer->ndim, at = 0;
+    bool keeps = to->buffer->ndim == from_ndim;
+    for (int i = 0; i < to->buffer->ndim; i++) {
+        bool is_axis = keeps && i == s->axis;
+        at += !keeps && at == s->axis;
+        expr origin = box_origin(to, i);
+        index[i] = is_axis      ? origin
+                   : to->origin ? ADD(origin, space->value[keeps ? i : at])
+                                : space->value[keeps ? i : at];
+        at += !keeps;
+    }
+}
+
+static int dim_of_value(const struct lane_points *p, expr value) {
+    for (int v = 0; v < p->names; v++)
+        if (value->op == TILE_INDEX && p->name[v] == value->name)
+            return v;
+    return -1;
+}
+
+static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
+                      const struct box *b) {
+    struct lane_points p = space->points, turned;
+    struct lane_operand from, sum, to;
+    expr index[TILE_DIMS], to_index[TILE_DIMS];
+    box_place(&s->region[0], b, space->value, index);
+    if (!lanes_near(l, &p, s->region[0].buffer, index, false, &from))
+        return false;
+    int variable = dim_of_value(&p, space->value[axis_of(b, &s->region[0], s->axis)]);
+    if (variable < 0)
+        return lanes_fail(l, "reduces axes whose sizes are known when a kernel is compiled");
+    if (p.dim[variable] == LANE_C) { // across the lanes there is no sum
+        if (!lanes_transposed(l, &p, &from, &turned, &from))
+            return false;
+        p = turned;
+    }
+    if (!fold(l, &p, s, p.dim[variable], &from, &sum))
+        return false;
+    struct lane_points one = first_of(&p, p.dim[variable], 1);
+    one.dim[variable] = p.dim[variable];
+    result_index(s, space, to_index);
+    const struct tile_buffer *result = s->region[1].buffer;
+    struct lane_tile tile;
+    bool is_near = lanes_is_local(result);
+    if (is_near && !lanes_tile(l, result, &tile))
+        return false;
+    // What is across the lanes now may be along w in the result, and the other way round.
+    int lane = -1;
+    for (int v = 0; v < one.names; v++)
+        lane = one.dim[v] == LANE_C && v != variable ? v : lane;
+    bool wants = is_near && tile.lane >= 0 && !lanes_is_uniform(l, &one, to_index[tile.lane]);
+    if (is_near && wants != (lane >= 0)) {
+        if (!lanes_transposed(l, &one, &sum, &turned, &sum))
+            return false;
+        one = turned;
+    }
+    if (!lanes_place(l, &one, result, to_index, &to))
+        return false;
+    if (s->clear)
+        return lanes_move(l, &one, &to, &sum);
+    struct lane_operand old;
+    return lanes_temporary(l, &one, sum.type, NULL, &old) && lanes_move(l, &one, &old, &to) &&
+           lanes_binary(l, &one, s->combine, &old, &old, &sum) && lanes_move(l, &one, &to, &old);
+}
+
+static int lane_of_source(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
+    struct lane_tile tile;
+    const struct tile_buffer *from = s->region[0].buffer;
+    if (!lanes_is_local(from))
+        return b->axes - 2;
+    return lanes_tile(l, from, &tile) && tile.lane >= 0 ? axis_of(b, &s->region[0], tile.lane) : -1;
+}
+
+// An axis whose size is not known is gone along one by one: the result takes what is at each.
+static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    int axis = axis_of(b, from, s->axis), names = 0, at = 0;
+    bool keeps = to->buffer->ndim == from->buffer->ndim;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL};
+    struct tile_type type = to->buffer->type;
+    box_place(from, b, b->point, index);
+    for (int i = 0; i < b->axes; i++)
+        if (i != axis) {
+            name[names] = b->name[i];
+            extent[names++] = b->size[i];
+        }
+    for (int i = 0; i < to->buffer->ndim; i++) {
+        at += !keeps && at == axis;
+        expr origin = box_origin(to, i);
+        to_index[i] = keeps && i == s->axis ? origin
+                      : to->origin          ? ADD(origin, b->point[keeps ? i : at])
+                                            : b->point[keeps ? i : at];
+        at += !keeps;
+    }
+    expr old = tile_load(to->buffer, to->buffer->ndim, to_index, NULL, NULL),
+         x = tile_load(from->buffer, from->buffer->ndim, index, NULL, NULL);
+    struct tile_stmt start = {.kind = TILE_STORE,
+                              .place = s->place,
+                              .buffer = to->buffer,
+                              .indices = to->buffer->ndim,
+                              .index = to_index,
+                              .value = tile_identity_value(s->combine, type)};
+    struct tile_stmt step = start;
+    expr step_index[TILE_DIMS]; // of its own: what a map is made of is changed
+    memcpy(step_index, to_index, sizeof step_index);
+    step.index = step_index;
+    step.value = old && x ? tile_binary(s->combine, old, tile_cast(type, x)) : NULL;
+    struct tile_stmt map = {.kind = TILE_MAP,
+                            .place = s->place,
+                            .indices = names,
+                            .name = name,
+                            .extent = extent,
+                            .body = &start};
+    if (s->clear && !lanes_map(l, &map))
+        return false;
+    map.body = &step;
+    tile_open_for(b->name[axis], NULL, b->size[axis], NULL, TILE_SERIAL);
+    bool good = step.value && lanes_map(l, &map);
+    tile_close();
+    return good;
+}
+
+bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
+    struct box b = box_of_stmt(s);
+    if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
+        return reduce_by_turns(l, s, &b);
+    struct lane_space space;
+    l->whole = b.name[axis_of(&b, &s->region[0], s->axis)];
+    bool is_open = lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space);
+    l->whole = NULL;
+    if (!is_open)
+        return false;
+    bool good = reduce_in(l, s, &space, &b);
+    lanes_close(&space);
+    return good;
+}
+
+// Scans -----------------------------------------------------------------------------------------------------------------
+
+// Results of a scan along a dimension: each step adds what is so far away, which doubles (Hillis and Steele).
+static bool run_scan(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
+                     struct lane_operand *tile) {
+    int64_t size = p->most[dim];
+    for (int64_t by = 1; by < size; by *= 2) {
+        struct lane_points rest = first_of(p, dim, size - by), kept = first_of(p, dim, by);
+        struct lane_operand next;
+        if (!lanes_temporary(l, p, tile->type, NULL, &next))
+            return false;
+        struct lane_operand early = *tile, late = moved(tile, dim, by), to = moved(&next, dim, by),
+                            first = *tile, first_to = next;
+        if (s->reverse) {
+            to = next;
+            first = moved(tile, dim, size - by);
+            first_to = moved(&next, dim, size - by);
+        }
+        if (!lanes_binary(l, &rest, s->combine, &to, &early, &late) ||
+            !lanes_move(l, &kept, &first_to, &first))
+            return false;
+        *tile = next;
+    }
+    return true;
+}
+
+// What comes before each: everything moves by one, and the first has what the op begins with.
+static bool make_exclusive(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
+                           struct lane_operand *tile) {
+    int64_t size = p->most[dim];
+    struct lane_points rest = first_of(p, dim, size - 1), one = first_of(p, dim, 1);
+    struct lane_operand next;
+    if (!lanes_temporary(l, p, tile->type, NULL, &next))
+        return false;
+    struct lane_operand from = s->reverse ? moved(tile, dim, 1) : *tile,
+                        to = s->reverse ? next : moved(&next, dim, 1);
+    struct lane_operand empty = s->reverse ? moved(&next, dim, size - 1) : next;
+    bool good = (size == 1 || lanes_move(l, &rest, &to, &from)) &&
+                lanes_fill(l, &one, &empty, tile_identity_value(s->combine, tile->type));
+    *tile = next;
+    return good;
+}
+
+static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
+                    const struct box *b) {
+    struct lane_points p = space->points, turned;
+    struct lane_operand from, tile, to;
+    expr index[TILE_DIMS], to_index[TILE_DIMS];
+    box_place(&s->region[0], b, space->value, index);
+    box_place(&s->region[1], b, space->value, to_index);
+    if (!lanes_near(l, &p, s->region[0].buffer, index, false, &from))
+        return false;
+    int variable = dim_of_value(&p, space->value[axis_of(b, &s->region[0], s->axis)]);
+    if (variable < 0)
+        return lanes_fail(l, "scans axes whose sizes are known when a kernel is compiled");
+    bool turns = p.dim[variable] == LANE_C;
+    if (turns) {
+        if (!lanes_transposed(l, &p, &from, &turned, &from))
+            return false;
+        p = turned;
+    }
+    int dim = p.dim[variable];
+    if (!lanes_temporary(l, &p, sum_type(s), NULL, &tile) || !lanes_move(l, &p, &tile, &from) ||
+        !run_scan(l, &p, s, dim, &tile) || (s->exclusive && !make_exclusive(l, &p, s, dim, &tile)))
+        return false;
+    if (turns) {
+        if (!lanes_transposed(l, &p, &tile, &turned, &tile))
+            return false;
+        p = turned;
+    }
+    return lanes_place(l, &p, s->region[1].buffer, to_index, &to) && lanes_move(l, &p, &to, &tile);
+}
+
+// The same of a scan: each element takes the one before it.
+static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    int axis = axis_of(b, from, s->axis), names = 0;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL},
+                                                                before[TILE_DIMS];
+    struct tile_type type = to->buffer->type;
+    expr i = b->point[axis], last = SUB(b->size[axis], box_number(1)), one = box_number(1);
+    for (int k = 0; k < b->axes; k++)
+        point[k] = b->point[k];
+    for (int k = 0; k < b->axes; k++)
+        if (k != axis) {
+            name[names] = b->name[k];
+            extent[names++] = b->size[k];
+        }
+    point[axis] = s->reverse ? SUB(last, i) : i;
+    box_place(to, b, point, to_index);
+    point[axis] = s->reverse ? ADD(SUB(last, i), one) : SUB(i, one);
+    box_place(to, b, point, before);
+    point[axis] = s->exclusive ? point[axis] : s->reverse ? SUB(last, i) : i;
+    box_place(from, b, point, index);
+    expr x = tile_load(from->buffer, from->buffer->ndim, index, NULL, NULL),
+         old = tile_load(to->buffer, to->buffer->ndim, before, NULL, NULL);
+    if (!x || !old)
+        return false;
+    x = tile_cast(type, x);
+    struct tile_stmt first = {.kind = TILE_STORE,
+                              .place = s->place,
+                              .buffer = to->buffer,
+                              .indices = to->buffer->ndim,
+                              .index = to_index,
+                              .value = s->exclusive ? tile_identity_value(s->combine, type) : x};
+    struct tile_stmt later = first;
+    expr later_index[TILE_DIMS]; // of its own: what a map is made of is changed
+    memcpy(later_index, to_index, sizeof later_index);
+    later.index = later_index;
+    later.value = tile_binary(s->combine, old, x);
+    struct tile_stmt map = {.kind = TILE_MAP,
+                            .place = s->place,
+                            .indices = names,
+                            .name = name,
+                            .extent = extent,
+                            .body = &first};
+    tile_open_for(b->name[axis], NULL, b->size[axis], NULL, TILE_SERIAL);
+    tile_open_if(EQ(i, box_number(0)));
+    bool good = lanes_map(l, &map);
+    tile_else();
+    map.body = &later;
+    good = good && lanes_map(l, &map);
+    tile_close();
+    tile_close();
+    return good;
+}
+
+bool lanes_scan(struct lanes *l, const struct tile_stmt *s) {
+    struct box b = box_of_stmt(s);
+    if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
+        return scan_by_turns(l, s, &b);
+    struct lane_space space;
+    l->whole = b.name[axis_of(&b, &s->region[0], s->axis)];
+    bool is_open = lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space);
+    l->whole = NULL;
+    if (!is_open)
+        return false;
+    bool good = scan_in(l, s, &space, &b);
+    lanes_close(&space);
+    return good;
+}
