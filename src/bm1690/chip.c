@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, NOWHERE = 1 << 16 };
 #define MEMORY_START UINT64_C(0x100000000)
 
 struct buffer {
@@ -25,6 +25,7 @@ struct bm1690 {
     struct lock l2_lock;
     uint8_t *l2; // NULL until it is used
     struct core core[BM1690_CORES];
+    uint64_t nowhere[BM1690_CORES][NOWHERE / sizeof(uint64_t)];
     pthread_mutex_t mutex; // of the barrier
     pthread_cond_t changed;
     int waiting, running; // cores
@@ -134,6 +135,10 @@ uint8_t *chip_memory(struct bm1690 *chip, uint64_t address, uint64_t bytes) {
     return b && address - b->address <= b->bytes && bytes <= b->bytes - (address - b->address)
                ? b->data + (address - b->address)
                : NULL;
+}
+
+uint8_t *chip_nowhere(struct core *core) {
+    return (uint8_t *)core->chip->nowhere[core->index];
 }
 
 static uint8_t *host_memory(struct bm1690 *chip, uint64_t address, size_t bytes) {

@@ -162,6 +162,8 @@ enum operation {
 
 // chip.c: memory. Returns the bytes at a chip's address, or NULL unless all of them are in one allocation or in L2.
 uint8_t *chip_memory(struct bm1690 *chip, uint64_t address, uint64_t bytes);
+// What a control program gets for an address that is wrong: the launch has failed, but it goes on.
+uint8_t *chip_nowhere(struct core *core);
 bool chip_is_l2(uint64_t address);
 bool chip_wait_for_cores(struct core *core); // tpu_sync_all; false after an error
 // Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is much to do.

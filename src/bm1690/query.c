@@ -161,14 +161,11 @@ bool run_scalar_cast(struct command *command) {
 
 // Pointers -------------------------------------------------------------------------------------------------------------
 
-// What a control program gets for an address that is wrong: the launch has failed, but it goes on.
-static _Thread_local uint64_t nowhere[8192];
-
 bool run_memory_pointer(struct command *command) {
     struct core *core = command->core;
     uint8_t *data = chip_memory(core->chip, command->value[0].u, 1);
     core->report.scalars++;
-    command->result.p = data ? data : (uint8_t *)nowhere;
+    command->result.p = data ? data : chip_nowhere(core);
     return data || core->failed ||
            command_refuse(command, "addr", "is 0x%llx, in no allocation of the device, nor in L2",
                           (unsigned long long)command->value[0].u);
@@ -183,7 +180,7 @@ bool run_local_pointer(struct command *command) {
     core->report.scalars++;
     if (inside) // how much it writes there is not known
         operand_assume_written(core, address);
-    command->result.p = inside ? core->local + address : (uint8_t *)nowhere;
+    command->result.p = inside ? core->local + address : chip_nowhere(core);
     return inside || core->failed ||
            command_refuse(command, "addr", "is 0x%llx; local memory ends at 0x%x",
                           (unsigned long long)address, BM1690_LANE_BYTES * BM1690_LANE_COUNT);
