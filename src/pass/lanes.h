@@ -114,11 +114,44 @@ bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct
 bool lanes_copy(struct lanes *l, const struct tile_stmt *s);
 bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s);
 
-// lanes_values.c ------------------------------------------------------------------------------------------------
+// lanes_ops.c ---------------------------------------------------------------------------------------------------
+
+enum { LANE_VALUES = 512 };
+
+// A map that is being made.
+struct lane_work {
+    struct lanes *l;
+    const struct lane_points *p;
+    int values; // of the statement, computed so far
+    expr node[LANE_VALUES];
+    struct lane_operand value[LANE_VALUES];
+    struct lane_operand variable[LANE_VARIABLES]; // of the names that each point has
+    struct lane_operand *mask;                    // of the branch that statements are in; NULL: none
+};
 
 // One command of an op of two operands, on the points.
 bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
                   const struct lane_operand *a, const struct lane_operand *b);
+bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to); // a truth value
+// An operand that is in the lanes: a number becomes a tile.
+bool lanes_as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o, struct tile_type type);
+bool lanes_is_comparison(enum tile_op op);
+bool lanes_compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
+                            struct lane_operand a, struct lane_operand b);
+bool lanes_select(struct lane_work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b, struct tile_type type,
+                  struct lane_operand *out);
+// An op on operands x, into a place that is given; and those whose result has a place of its own: sets *is_done if e is one.
+bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *to);
+bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *out, bool *is_done);
+
+// lanes_values.c ------------------------------------------------------------------------------------------------
+
+int lanes_variable(const struct lane_work *w, const struct tile_name *name); // which variable of the points it is; -1: none
+// What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
+bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out);
+
+// lanes_map.c ---------------------------------------------------------------------------------------------------
+
 bool lanes_map(struct lanes *l, const struct tile_stmt *s);
 bool lanes_store(struct lanes *l, const struct tile_stmt *s); // of one element, outside of maps
 

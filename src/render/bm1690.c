@@ -255,6 +255,7 @@ static bool render(struct style *style, const struct tile_kernel *kernel, const 
 #define INTEGERS     PASS_INTEGER
 #define DIVISIBLE    (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
+#define COMPARED(op) "zl_value_%t(%a) " op " zl_value_%t(%b)"
 
 static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_NEG] = {INTEGERS | FLOATS, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"},
@@ -274,12 +275,12 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_DIV] = {F32, "%a / %b"},
     [TILE_MAX] = {INTEGERS | FLOATS, "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"},
     [TILE_MIN] = {INTEGERS | FLOATS, "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"},
-    [TILE_EQ] = {INTEGERS | FLOATS, "%a == %b"},
-    [TILE_NE] = {INTEGERS | FLOATS, "%a != %b"},
-    [TILE_LT] = {INTEGERS | FLOATS, "%a < %b"},
-    [TILE_LE] = {INTEGERS | FLOATS, "%a <= %b"},
-    [TILE_GT] = {INTEGERS | FLOATS, "%a > %b"},
-    [TILE_GE] = {INTEGERS | FLOATS, "%a >= %b"},
+    [TILE_EQ] = {INTEGERS | FLOATS, COMPARED("=="), "%a == %b"},
+    [TILE_NE] = {INTEGERS | FLOATS, COMPARED("!="), "%a != %b"},
+    [TILE_LT] = {INTEGERS | FLOATS, COMPARED("<"), "%a < %b"},
+    [TILE_LE] = {INTEGERS | FLOATS, COMPARED("<="), "%a <= %b"},
+    [TILE_GT] = {INTEGERS | FLOATS, COMPARED(">"), "%a > %b"},
+    [TILE_GE] = {INTEGERS | FLOATS, COMPARED(">="), "%a >= %b"},
     [TILE_AND] = {INTEGERS | PASS_BOOL, "%a & %b", "(%t)(%a & %b)"},
     [TILE_OR] = {INTEGERS | PASS_BOOL, "%a | %b", "(%t)(%a | %b)"},
     [TILE_XOR] = {INTEGERS | PASS_BOOL, "%a ^ %b", "(%t)(%a ^ %b)"},

@@ -108,12 +108,23 @@ const char prelude_c_scalar[] = C_SCALAR;
     "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
     "}\n"
 
+// Arithmetic of 16-bit floats through f32: a sum or product that is rounded twice is the one that is rounded once.
+#define HALF_BY_F32(T, op, how) \
+    "FN " T " zl_" op "_" T "(" T " a, " T " b) { f32 x = zl_f32_of_" T "(a), y = zl_f32_of_" T "(b); return zl_" T "_of_f32(" how "); }\n"
+#define HALF_WHOLE(T, op) "FN " T " zl_" op "_" T "(" T " x) { return zl_" T "_of_f32(zl_" op "_f32(zl_f32_of_" T "(x))); }\n"
+#define HALF_CONTROL(T) \
+    "FN f32 zl_value_" T "(" T " x) { return zl_f32_of_" T "(x); }\n" \
+    HALF_BY_F32(T, "add", "x + y") HALF_BY_F32(T, "sub", "x - y") HALF_BY_F32(T, "mul", "x * y") \
+    HALF_BY_F32(T, "max", "zl_max_f32(x, y)") HALF_BY_F32(T, "min", "zl_min_f32(x, y)") \
+    HALF_WHOLE(T, "floor") HALF_WHOLE(T, "ceil") HALF_WHOLE(T, "rint") HALF_WHOLE(T, "trunc")
+
 // The vendor's header has i64, u64 and u32, and no libm of its own.
 const char prelude_bm1690[] =
     "#include \"tpu_kernel.h\"\n#include <math.h>\n"
     "#define FN static inline __attribute__((unused))\n"
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef unsigned char u8;\ntypedef unsigned short u16;\n" FLOATS
-    HELPERS_32("sqrtf", "f") DIVISIONS_32 EXTREMES HALVES;
+    HELPERS_32("sqrtf", "f") DIVISIONS_32 EXTREMES HALVES
+    "FN f32 zl_value_f32(f32 x) { return x; }\n" HALF_CONTROL("f16") HALF_CONTROL("bf16");
 
 // Atomics repeat until nobody else was quicker. struct zl_run is struct tile_run of device/cpu/cpu.h.
 #define ATOMIC_NUMBERS(T, one, more) \
@@ -125,10 +136,8 @@ const char prelude_bm1690[] =
     "FN " T " zl_and_" T "(" T " a, " T " b) { return (" T ")(a & b); }\n" \
     "FN " T " zl_or_" T "(" T " a, " T " b) { return (" T ")(a | b); }\n" \
     "FN " T " zl_xor_" T "(" T " a, " T " b) { return (" T ")(a ^ b); }\n")
-#define ATOMIC_HALF(T, op, how) \
-    "FN " T " zl_" op "_" T "(" T " a, " T " b) { f32 x = zl_f32_of_" T "(a), y = zl_f32_of_" T "(b); return zl_" T "_of_f32(" how "); }\n"
 #define ATOMIC_HALVES(T) \
-    ATOMIC_HALF(T, "add", "x + y") ATOMIC_HALF(T, "max", "zl_max_f32(x, y)") ATOMIC_HALF(T, "min", "zl_min_f32(x, y)")
+    HALF_BY_F32(T, "add", "x + y") HALF_BY_F32(T, "max", "zl_max_f32(x, y)") HALF_BY_F32(T, "min", "zl_min_f32(x, y)")
 
 #define PLAIN_COMBINERS \
     ATOMIC_INTEGERS("i8", "u32") ATOMIC_INTEGERS("i16", "u32") ATOMIC_INTEGERS("i32", "u32") ATOMIC_INTEGERS("i64", "u64") \

@@ -61,10 +61,16 @@ static void compare(const char *name, const char *dialect) {
     memory_free(text);
 }
 
+// The BM1690 has neither f64 nor complex numbers.
+static bool lacks(const char *dialect, const char *name) {
+    return !strcmp(dialect, "bm1690") && (!strcmp(name, "mask") || !strcmp(name, "rotate"));
+}
+
 TEST(golden_texts) {
     for (size_t i = 0; i < COUNT(names); i++)
         for (int k = 0; render_dialect_name(k); k++)
-            compare(names[i], render_dialect_name(k));
+            if (!lacks(render_dialect_name(k), names[i]))
+                compare(names[i], render_dialect_name(k));
 }
 
 // All golden kernels of a dialect in one file, with the prelude.

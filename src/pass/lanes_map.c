@@ -1,0 +1,347 @@
+// lanes_map.c - maps as commands: all points run a statement before the next. A branch is a mask of what is stored; variables that
+// strides do not reach, and what is more than four axes, go by loops of the control program.
+
+#include "pass/lanes.h"
+
+static const struct tile_type u8 = {TILE_UINT, 8, 1};
+
+// Statements ---------------------------------------------------------------------------------------------------------------
+
+static bool run_block(struct lane_work *w, const struct tile_stmt *body);
+
+// Of two masks, each of which may be NULL.
+static bool both(struct lane_work *w, const struct lane_operand *a, const struct lane_operand *b,
+                 struct lane_operand *out) {
+    if (!a || !b) {
+        *out = a ? *a : *b;
+        return true;
+    }
+    return lanes_temporary(w->l, w->p, u8, NULL, out) && lanes_binary(w->l, w->p, TILE_AND, out, a, b);
+}
+
+// Puts a value where it belongs; where a mask is false, what is there stays.
+static bool put(struct lane_work *w, expr value, expr mask, const struct lane_operand *to) {
+    struct lane_operand found, test, own, old = *to, chosen;
+    bool is_masked = mask || w->mask;
+    if (!lanes_evaluate(w, value, is_masked || to->is_far || to->is_shifted ? NULL : to, &found))
+        return false;
+    if (is_masked) {
+        if ((mask && !lanes_evaluate(w, mask, NULL, &own)) || !both(w, w->mask, mask ? &own : NULL, &test))
+            return false;
+        if (to->is_far &&
+            (!lanes_temporary(w->l, w->p, to->type, NULL, &old) || !lanes_move(w->l, w->p, &old, to)))
+            return false;
+        if (!found.scalar && !tile_type_equal(found.type, to->type))
+            return lanes_fail(w->l, "stores %s as %s", tile_type_name(found.type), tile_type_name(to->type));
+        if (!lanes_select(w, test, found, old, to->type, &chosen))
+            return false;
+        found = chosen;
+    }
+    bool is_there = !found.scalar && found.address == to->address;
+    return is_there || lanes_move(w->l, w->p, to, &found);
+}
+
+static bool store(struct lane_work *w, const struct tile_stmt *s) {
+    struct lane_operand to;
+    return lanes_place(w->l, w->p, s->buffer, s->index, &to) && put(w, s->value, s->mask, &to);
+}
+
+static bool assign(struct lane_work *w, const struct tile_stmt *s) {
+    int at = lanes_variable(w, s->name[0]);
+    bool is_whole = tile_type_is_integer(s->name[0]->type) || tile_type_is_bool(s->name[0]->type);
+    if (at < 0 && !w->p->names && !w->mask && is_whole &&
+        lanes_is_uniform(w->l, w->p, s->value)) { // a place, which the control program has
+        tile_assign(s->name[0], lanes_control(w->l, s->value));
+        return true;
+    }
+    if (at < 0) {
+        at = w->l->variables;
+        if (at >= LANE_VARIABLES)
+            return lanes_fail(w->l, "takes at most %d variables in a map", LANE_VARIABLES);
+        w->l->variable[w->l->variables++] = s->name[0];
+        if (!lanes_temporary(w->l, w->p, s->name[0]->type, NULL, &w->variable[at]))
+            return false;
+        struct lane_operand *mask = w->mask; // it has no older value
+        w->mask = NULL;
+        bool good = put(w, s->value, NULL, &w->variable[at]);
+        w->mask = mask;
+        return good;
+    }
+    return put(w, s->value, NULL, &w->variable[at]);
+}
+
+// What is there and a value, where it was. All blocks of such a kernel are one core's: nobody comes between.
+static bool atomic(struct lane_work *w, const struct tile_stmt *s) {
+    struct lane_operand to, old, value, sum;
+    if (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) ||
+        !lanes_place(w->l, w->p, s->buffer, s->index, &to) || !lanes_evaluate(w, s->value, NULL, &value) ||
+        !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
+        return false;
+    if (s->old && !w->p->names &&
+        tile_type_is_integer(s->old->type)) { // a place, which the control program has
+        tile_assign(s->old, tile_const_int(s->old->type, 0));
+        struct tile_stmt *read = tile_command("tpu_local_mem_addr_unified", 1, &old.address);
+        if (read)
+            read->old = s->old;
+    } else if (s->old) {
+        int at = w->l->variables;
+        if (at >= LANE_VARIABLES)
+            return lanes_fail(w->l, "takes at most %d variables in a map", LANE_VARIABLES);
+        w->l->variable[w->l->variables++] = s->old;
+        if (!lanes_temporary(w->l, w->p, to.type, NULL, &w->variable[at]) ||
+            !lanes_move(w->l, w->p, &w->variable[at], &old))
+            return false;
+    }
+    if (!lanes_as_tile(w->l, w->p, &value, to.type) ||
+        !lanes_binary(w->l, w->p, s->combine, &sum, &old, &value))
+        return false;
+    if (s->mask || w->mask) {
+        struct lane_operand own, test, chosen;
+        if ((s->mask && !lanes_evaluate(w, s->mask, NULL, &own)) ||
+            !both(w, w->mask, s->mask ? &own : NULL, &test) ||
+            !lanes_select(w, test, sum, old, to.type, &chosen))
+            return false;
+        sum = chosen;
+    }
+    return lanes_move(w->l, w->p, &to, &sum);
+}
+
+static bool branch(struct lane_work *w, const struct tile_stmt *s) {
+    struct lane_operand *outer = w->mask, test, not_test, now;
+    if (lanes_is_uniform(w->l, w->p, s->mask)) {
+        tile_open_if(lanes_control(w->l, s->mask));
+        bool good = run_block(w, s->body);
+        if (s->other) {
+            tile_else();
+            good = good && run_block(w, s->other);
+        }
+        tile_close();
+        return good;
+    }
+    struct lane_operand found;
+    if (!lanes_evaluate(w, s->mask, NULL, &found) || !lanes_temporary(w->l, w->p, u8, NULL, &test) ||
+        !lanes_move(w->l, w->p, &test, &found) || !both(w, outer, &test, &now))
+        return false;
+    w->mask = &now;
+    bool good = run_block(w, s->body);
+    if (good && s->other) {
+        good = lanes_temporary(w->l, w->p, u8, NULL, &not_test) && lanes_move(w->l, w->p, &not_test, &test) &&
+               lanes_flip(w->l, w->p, &not_test) && both(w, outer, &not_test, &now) && run_block(w, s->other);
+    }
+    w->mask = outer;
+    return good;
+}
+
+static bool loop(struct lane_work *w, const struct tile_stmt *s) {
+    if (!lanes_is_uniform(w->l, w->p, s->extent[0]) || !lanes_is_uniform(w->l, w->p, s->begin) ||
+        !lanes_is_uniform(w->l, w->p, s->step))
+        return lanes_fail(w->l, "cannot loop differently at different points");
+    struct tile_stmt copy = *s;
+    expr end = lanes_control(w->l, s->extent[0]);
+    copy.loop = TILE_SERIAL;
+    copy.extent = &end;
+    copy.begin = lanes_control(w->l, s->begin);
+    copy.step = lanes_control(w->l, s->step);
+    tile_open(copy);
+    bool good = run_block(w, s->body);
+    tile_close();
+    return good;
+}
+
+static bool run_block(struct lane_work *w, const struct tile_stmt *body) {
+    bool good = true;
+    for (const struct tile_stmt *s = body; s && good; s = s->next) {
+        w->l->at = s;
+        w->values = 0;
+        switch (s->kind) {
+        case TILE_STORE: good = store(w, s); break;
+        case TILE_ASSIGN: good = assign(w, s); break;
+        case TILE_ATOMIC: good = atomic(w, s); break;
+        case TILE_IF: good = branch(w, s); break;
+        case TILE_FOR: good = loop(w, s); break;
+        case TILE_ALLOC: tile_append(*s); break;
+        default: good = lanes_fail(w->l, "has no command for it in a map");
+        }
+        w->values = 0;
+    }
+    return good && !tile_current()->failed;
+}
+
+// Maps ------------------------------------------------------------------------------------------------------------------------
+
+// The variable that goes across the lanes of what a map stores, or else reads; -1: none.
+static int lane_in(struct lanes *l, const struct tile_stmt *map, const struct tile_buffer *b,
+                   const expr *index) {
+    struct lane_tile tile;
+    if (!lanes_is_local(b) || !lanes_tile(l, b, &tile) || tile.lane < 0)
+        return -1;
+    for (int i = 0; i < map->indices; i++)
+        if (pass_depends(index[tile.lane], map->name[i]))
+            return i;
+    return -1;
+}
+
+struct lane_search {
+    struct lanes *l;
+    const struct tile_stmt *map;
+    int *found;
+};
+
+static bool look(expr e, const void *data) {
+    const struct lane_search *s = data;
+    if (*s->found < 0 && e->op == TILE_LOAD)
+        *s->found = lane_in(s->l, s->map, e->buffer, e->index);
+    return false;
+}
+
+static void look_in(const struct lane_search *search, const struct tile_stmt *body, bool stores) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        if (stores && s->kind == TILE_STORE && *search->found < 0)
+            *search->found = lane_in(search->l, search->map, s->buffer, s->index);
+        expr list[TILE_STMT_EXPRS];
+        int count = stores ? 0 : tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], look, search);
+        look_in(search, s->body, stores);
+        look_in(search, s->other, stores);
+    }
+}
+
+static bool stores_tiles(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_STORE && lanes_is_local(s->buffer);
+}
+
+static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
+    int lane = -1;
+    struct lane_search search = {l, s, &lane};
+    look_in(&search, s->body, true);
+    if (lane < 0 && !pass_find(s->body, stores_tiles, NULL)) {
+        look_in(&search, s->body, false);
+        if (lane < 0)
+            lane = s->indices - 2;
+    }
+    return lane;
+}
+
+// Which variables an index has in a way that strides do not: reversed, divided, or in what it reads elsewhere.
+struct odd {
+    const struct tile_stmt *map;
+    bool *is_odd; // by variable
+};
+
+static bool assigns(const struct tile_stmt *s, const void *name) {
+    return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
+}
+
+static void mark(const struct odd *o, expr e, bool is_odd) {
+    bool is_sum = e->op == TILE_ADD || e->op == TILE_SUB, is_cast = e->op == TILE_CAST;
+    bool is_scaled = e->op == TILE_MUL && (pass_number(e->arg[0]) >= 0 || pass_number(e->arg[1]) >= 0);
+    for (int i = 0; e->op == TILE_INDEX && i < o->map->indices; i++)
+        if (o->map->name[i] == e->name)
+            o->is_odd[i] |= is_odd;
+    bool is_own =
+        e->op == TILE_LOCAL && pass_find(o->map->body, assigns, e->name); // it may be any at each point
+    for (int i = 0; is_own && i < o->map->indices; i++)
+        o->is_odd[i] = true;
+    for (int i = 0; i < tile_operands(e); i++)
+        mark(o, tile_operand(e, i),
+             is_odd || (e->op == TILE_SUB && i == 1) || !(is_sum || is_cast || is_scaled));
+}
+
+static bool mark_load(expr e, const void *data) {
+    for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
+        mark(data, e->index[i], false);
+    return false;
+}
+
+static bool has_index(const struct tile_stmt *s, const struct tile_name *name) {
+    for (int i = 0; i < s->indices; i++)
+        if (pass_depends(s->index[i], name))
+            return true;
+    return false;
+}
+
+static void mark_block(const struct odd *o, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], mark_load, o);
+        for (int i = 0; (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && i < s->indices; i++)
+            mark(o, s->index[i], false);
+        for (int i = 0; s->kind == TILE_ATOMIC && i < o->map->indices; i++) // points that may meet
+            o->is_odd[i] |= !has_index(s, o->map->name[i]);
+        for (int i = 0; i < count && (s->kind == TILE_FOR || s->kind == TILE_WHILE); i++)
+            mark(o, list[i], true);
+        for (int i = 0; s->kind == TILE_ALLOC && i < o->map->indices; i++) // memory of each point
+            o->is_odd[i] = true;
+        mark_block(o, s->body);
+        mark_block(o, s->other);
+    }
+}
+
+// Variables that strides do not reach go by loops of the control program.
+static int open_odd(const struct tile_stmt *s, struct tile_stmt *rest, const struct tile_name **name,
+                    expr *extent) {
+    bool is_odd[TILE_DIMS] = {false};
+    int loops = 0;
+    mark_block(&(struct odd){s, is_odd}, s->body);
+    rest->indices = 0;
+    for (int i = 0; i < s->indices; i++) {
+        if (is_odd[i]) {
+            tile_open_for(s->name[i], NULL, s->extent[i], NULL, TILE_SERIAL);
+            loops++;
+            continue;
+        }
+        name[rest->indices] = s->name[i];
+        extent[rest->indices++] = s->extent[i];
+    }
+    rest->name = name;
+    rest->extent = extent;
+    return loops;
+}
+
+static bool map_points(struct lanes *l, const struct tile_stmt *s) {
+    struct lane_space space;
+    struct lane_work *w = memory_zero(sizeof *w);
+    if (!w || !lanes_open(l, s->indices, s->name, s->extent, choose_lane(l, s), &space)) {
+        memory_free(w);
+        return false;
+    }
+    struct pass_swap swap = {.names = s->indices, .name = s->name, .value = space.value};
+    w->l = l;
+    w->p = &space.points;
+    int variables = l->variables;
+    bool good = pass_swap_in(&swap, s->body) && run_block(w, s->body);
+    l->variables = variables;
+    lanes_close(&space);
+    memory_free(w);
+    return good;
+}
+
+bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS];
+    struct tile_stmt rest = *s;
+    int loops = open_odd(s, &rest, name, extent);
+    bool good = map_points(l, &rest);
+    while (loops-- > 0)
+        tile_close();
+    return good;
+}
+
+bool lanes_store(struct lanes *l, const struct tile_stmt *s) {
+    struct lane_space space;
+    struct lane_work *w = memory_zero(sizeof *w);
+    bool good = w && lanes_open(l, 0, NULL, NULL, -1, &space);
+    if (good) {
+        w->l = l;
+        w->p = &space.points;
+        struct tile_stmt alone = *s;
+        alone.next = NULL;
+        good = run_block(w, &alone);
+    }
+    memory_free(w);
+    return good;
+}
