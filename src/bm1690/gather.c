@@ -219,33 +219,38 @@ static int compare_items(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->place < y->place ? -1 : x->place > y->place;
 }
 
-// Equal elements keep their order.
-bool run_sort(struct command *command) {
-    bool has_places = command->operation == SORT_PLACES,
-         descends = command_value(command, "descended")->i != 0;
-    const struct view *values = command_operand(command, 0),
-                      *places = has_places ? command_operand(command, 1) : NULL,
-                      *from = command_operand(command, has_places ? 2 : 1);
-    int count = from->dim.w, kept = values->dim.w;
-    if (kept > count)
-        return command_refuse(command, "K", "is %d, more than the %d elements", kept, count);
-    if (command->core->counts_only)
-        return true;
-    struct item *item = memory_alloc(sizeof *item * (size_t)count);
-    for (int i = 0; item && i < count; i++) {
-        const uint8_t *x = element(from, 0, 0, 0, i);
+// The first `kept` of a row in order; equal elements keep theirs. `place` is NULL where the row's places are not asked for.
+static void sort_row(struct item *item, const struct view *from, int row, bool descends,
+                     const struct view *value, const struct view *place) {
+    int count = from->dim.w, kept = value->dim.w;
+    for (int i = 0; i < count; i++) {
+        const uint8_t *x = element(from, 0, 0, row, i);
         double key = element_is_float(from->dtype) ? (double)element_load(x, from->dtype)
                                                    : (double)element_load_int(x, from->dtype);
         item[i] = (struct item){.place = (uint32_t)i, .key = descends ? -key : key};
         memcpy(&item[i].word, x, 4);
     }
-    if (item)
-        qsort(item, (size_t)count, sizeof *item, compare_items);
-    for (int i = 0; item && i < kept; i++) {
-        memcpy(element(values, 0, 0, 0, i), &item[i].word, 4);
-        if (places)
-            memcpy(element(places, 0, 0, 0, i), &item[i].place, 4);
+    qsort(item, (size_t)count, sizeof *item, compare_items);
+    for (int i = 0; i < kept; i++) {
+        memcpy(element(value, 0, 0, row, i), &item[i].word, 4);
+        if (place)
+            memcpy(element(place, 0, 0, row, i), &item[i].place, 4);
     }
+}
+
+bool run_sort(struct command *command) {
+    bool has_places = command->operation == SORT_PLACES,
+         descends = command_value(command, "descended")->i != 0;
+    const struct view *value = command_operand(command, 0),
+                      *place = has_places ? command_operand(command, 1) : NULL,
+                      *from = command_operand(command, has_places ? 2 : 1);
+    if (value->dim.w > from->dim.w)
+        return command_refuse(command, "K", "is %d, more than the %d elements", value->dim.w, from->dim.w);
+    if (command->core->counts_only)
+        return true;
+    struct item *item = memory_alloc(sizeof *item * (size_t)from->dim.w);
+    for (int row = 0; item && row < from->dim.h; row++)
+        sort_row(item, from, row, descends, value, place);
     memory_free(item);
     return item != NULL;
 }

@@ -61,14 +61,19 @@ static struct step step_of(struct command *command) {
 
 // Sums and products --------------------------------------------------------------------------------------------------------
 
+__extension__ typedef unsigned __int128 wide_bits;
 __extension__ typedef __int128 wide; // of two numbers of 32 bits without sign, with their shift
+
+static wide left_by(wide x, int places) {
+    return (wide)((wide_bits)x << places);
+}
 
 // x * 2^shift, rounded by the mode. Whatever goes beyond 31 places to the left is beyond every dtype.
 static wide shift_by(wide x, int shift, int mode) {
     if (shift >= 0)
-        return x * ((wide)1 << MIN_OF(shift, 62));
+        return left_by(x, MIN_OF(shift, 62));
     int right = MIN_OF(-shift, 100);
-    wide below = x >> right, rest = x - (below << right), half = (wide)1 << (right - 1);
+    wide below = x >> right, rest = x - left_by(below, right), half = (wide)1 << (right - 1);
     bool is_negative = x < 0, up;
     switch (mode) {
     case ROUND_AWAY: up = is_negative ? rest > half : rest >= half; break;
@@ -92,7 +97,10 @@ static void store_wide(uint8_t *to, enum bm1690_dtype dtype, wide x, bool satura
 
 static void integer_element(const struct step *s, uint8_t *y, const uint8_t *a, const uint8_t *b) {
     wide p = element_load_int(a, s->a->dtype), q = element_load_int(b, s->b ? s->b->dtype : s->scalar_dtype);
-    wide x = s->operation == ADD ? p + q : s->operation == SUB ? p - q : s->operation == MUL ? p * q : q - p;
+    wide x = s->operation == ADD   ? p + q
+             : s->operation == SUB ? p - q
+             : s->operation == MUL ? (wide)((wide_bits)p * (wide_bits)q)
+                                   : q - p;
     store_wide(y, s->y->dtype, shift_by(x, s->shift, s->mode), s->saturates);
 }
 

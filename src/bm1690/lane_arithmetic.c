@@ -276,6 +276,13 @@ bool run_cast(struct command *command) {
 
 // Selects ----------------------------------------------------------------------------------------------------------------
 
+static void keep(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype) {
+    if (element_is_float(dtype))
+        element_keep(to, from, dtype);
+    else
+        memmove(to, from, (size_t)bm1690_dtype_bytes(dtype));
+}
+
 // A variable's element: of its tensor, or the scalar.
 static const uint8_t *element(const struct view *v, const struct variable *variable, int n, int c, int h,
                               int w) {
@@ -283,12 +290,15 @@ static const uint8_t *element(const struct view *v, const struct variable *varia
                                              : view_row(v, n, c, h) + w * v->stride[3] * v->size;
 }
 
+// Commands with a second result have what is compared as the first: the larger or the smaller one.
 bool run_select(struct command *command) {
     static const char *const names[] = {"src0", "src1", "src2", "src3"};
-    const struct view *y = command_operand(command, 0);
+    bool has_extreme = command_has(command, "dst1_addr");
+    const struct view *y = command_operand(command, has_extreme), *extreme = command_operand(command, 0);
     const struct variable *variable[4];
     struct view source[4];
-    enum bm1690_dtype compared = (enum bm1690_dtype)command_value(command, "src_dtype")->i;
+    enum bm1690_dtype compared =
+        has_extreme ? extreme->dtype : (enum bm1690_dtype)command_value(command, "src_dtype")->i;
     for (int i = 0; i < 4; i++) {
         variable[i] = command_value(command, names[i])->p;
         if (variable[i]->type == VARIABLE_TENSOR &&
@@ -302,10 +312,13 @@ bool run_select(struct command *command) {
         for (int c = 0; c < y->dim.c; c++)
             for (int h = 0; h < y->dim.h; h++)
                 for (int w = 0; w < y->dim.w; w++) {
-                    bool holds = element_holds(command->operation, compared,
-                                               element(&source[0], variable[0], n, c, h, w),
-                                               element(&source[1], variable[1], n, c, h, w));
+                    const uint8_t *a = element(&source[0], variable[0], n, c, h, w),
+                                  *b = element(&source[1], variable[1], n, c, h, w);
+                    bool holds = element_holds(command->operation, compared, a, b);
                     int from = holds ? 2 : 3;
+                    if (has_extreme)
+                        keep(view_row(extreme, n, c, h) + w * extreme->stride[3] * extreme->size,
+                             holds ? a : b, compared);
                     memcpy(view_row(y, n, c, h) + w * y->stride[3] * y->size,
                            element(&source[from], variable[from], n, c, h, w), (size_t)y->size);
                 }

@@ -2,7 +2,7 @@
 
 #include "bm1690/element.h"
 
-run_function run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence;
+run_function run_reverse, run_copy, run_fill, run_transpose, run_reshape, run_matrix_copy, run_sequence;
 
 static void copy_elements(uint8_t *to, int64_t to_step, const uint8_t *from, int64_t from_step, int count,
                           int size) {
@@ -137,6 +137,26 @@ bool run_matrix_copy(struct command *command) {
             size_t bytes = (size_t)MIN_OF(per, columns - c * per) * (size_t)far->size;
             memcpy(to->is_local ? near : line, to->is_local ? line : near, bytes);
         }
+    return true;
+}
+
+// Far memory is reversed along any axis, local memory along its channels.
+bool run_reverse(struct command *command) {
+    const struct view *to = command_operand(command, 0), *from = command_operand(command, 1);
+    int axis = (int)command_value(command, "reverse_axis")->i;
+    struct dims d = to->dim;
+    if (from->is_local && axis != 1)
+        return command_refuse(command, "reverse_axis", "is %d; local memory is reversed along channels, 1",
+                              axis);
+    for (int n = 0; !command->core->counts_only && n < d.n; n++)
+        for (int c = 0; c < d.c; c++)
+            for (int h = 0; h < d.h; h++) {
+                const uint8_t *x = view_row(from, axis == 0 ? d.n - 1 - n : n, axis == 1 ? d.c - 1 - c : c,
+                                            axis == 2 ? d.h - 1 - h : h);
+                int64_t step = from->stride[3] * from->size;
+                copy_elements(view_row(to, n, c, h), to->stride[3] * to->size,
+                              axis == 3 ? x + (d.w - 1) * step : x, axis == 3 ? -step : step, d.w, to->size);
+            }
     return true;
 }
 

@@ -269,6 +269,17 @@ def select(g):
                 c.store(z)
 
 
+    for op in ("maximum_greater", "minimum_less"):
+        for dtype in (*INTS, *FLOATS):
+            dst, shape = g.pick("i32", "f16", "u8"), g.shape()
+            c = g.case(f"{op}_select {dtype} with {dst}")
+            given = [c.drawn(shape, d) for d in (dtype, dtype, dst, dst)]
+            z, chosen = c.room(shape, dtype), c.room(shape, dst)
+            c.call(f"tpu_bdc_{op}_select", z, chosen, *(f"&(variable_t){{TENSOR, {{.addr = {t}}}}}" for t in given), dims(shape), code(dtype), code(dst))
+            c.store(z)
+            c.store(chosen)
+
+
 def cast(g):
     for a in DTYPES:
         for b in DTYPES:
@@ -318,6 +329,15 @@ def move(g):
         x, z = c.drawn((shape[0], 1, *shape[2:]), dtype), c.room(shape, dtype)
         c.call("tpu_bdc_npu_bcast", z, x, dims(shape), code(dtype))
         c.store(z)
+        for axis in range(4):
+            shape = g.shape()
+            c = g.case(f"reverse_S2L {dtype} axis {axis}")
+            z = c.room(shape, dtype)
+            c.call("tpu_gdma_reverse_S2L", z, c.place(values(g.rng, dtype, shape).tobytes()), dims(shape), None, None, axis, code(dtype))
+            c.store(z)
+        c = g.case(f"reverse_L2S {dtype}")
+        x = c.drawn(shape, dtype)
+        c.call("tpu_gdma_reverse_L2S", c.place(int(np.prod(shape)) * size(dtype), True), x, dims(shape), None, None, 1, code(dtype))
     for start, step in ((0, 1), (7, -3), (2147483600, 11)):
         num, lanes = int(g.rng.integers(1, 60)), int(g.pick(1, 3, 64))
         c = g.case(f"arithmetic_sequence_bcast {start} {step} {num}")
@@ -431,6 +451,11 @@ def sort(g):
             c.call("tpu_hau_poll")
             c = g.case(f"hau_sort {dtype} {kept} of {count}")
             c.call("tpu_hau_sort", c.place(kept * 4, True), c.place(data.tobytes()), count, kept, descends, code(dtype))
+            c.call("tpu_hau_poll")
+            data = (g.rng.normal(0, 20, (3, count)).astype(np.float32) if dtype == "f32" else g.rng.integers(0, 60, (3, count))).astype(DTYPES[dtype][1])
+            c = g.case(f"hau_sort_natural_index_2d {dtype} {kept} of {count}")
+            c.call("tpu_hau_sort_natural_index_2d", c.place(3 * kept * 4, True), c.place(3 * kept * 4, True), c.place(data.tobytes()), 3, count, kept,
+                   descends, code(dtype))
             c.call("tpu_hau_poll")
 
 
