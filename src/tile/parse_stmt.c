@@ -236,8 +236,9 @@ static bool parse_command(struct parser *p, struct tile_stmt stmt) {
                               TILE_COMMAND_ARGUMENTS);
         if (stmt.indices && !parse_expect(p, ","))
             return false;
-        struct tile_type index = tile_index_type();
-        if (!(argument[stmt.indices++] = parse_expr(p, &index)))
+        struct tile_type index = tile_index_type(); // of numbers that have no type
+        struct node *n = parse_node(p);
+        if (!n || !(argument[stmt.indices++] = parse_elaborate(p, n, n->is_typed ? NULL : &index)))
             return false;
     }
     return parse_expect(p, ")") && parse_append(p, stmt);

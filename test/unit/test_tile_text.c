@@ -695,6 +695,28 @@ TEST(tile_tables_are_small_inputs) {
 }
 
 // Places of a matrix with three rows of two elements, transposed in memory, and of one whose rows are the same.
+TEST(tile_commands_are_read_back) {
+    const char *text = "kernel commands(a: f32[n]) -> (y: f32[n]) {\n"
+                       "  shared t: f32[64]\n"
+                       "  x: i32 = 3\n"
+                       "  command tpu_gdma_cpy_S2L(address(t), address(a) + 4, 1, n, 5i32)\n"
+                       "  x = command tpu_global_mem_addr(address(y) + i64(x))\n"
+                       "  command tpu_parallel_start()\n"
+                       "}\n";
+    struct tile_kernel *k = tile_parse(text, "commands");
+    REQUIRE(k);
+    char *printed = tile_print(k);
+    CHECK(tile_verify(k));
+    if (!CHECK(printed && !strcmp(printed, text)))
+        test_note("%s", printed);
+    memory_free(printed);
+    tile_free(k);
+    CHECK(!tile_parse("kernel k(a: f32[n]) -> (y: f32[n]) { z = command f(address(a)) }", "k"));
+    zl_clear_error();
+    CHECK(!tile_parse("kernel k(a: f32[n]) -> (y: f32[n]) { command f(address(b)) }", "k"));
+    zl_clear_error();
+}
+
 TEST(tile_walks_find_places) {
     struct tile_kernel *kernel =
         tile_parse("kernel k(s: table i64[3, 4], inner: i64) -> (y: i64[n, 2]) {\n  map i in n {\n"
