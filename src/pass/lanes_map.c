@@ -101,7 +101,9 @@ static bool assign(struct lane_work *w, const struct tile_stmt *s) {
 // What is there and a value, where it was. All blocks of such a kernel are one core's: nobody comes between.
 static bool atomic(struct lane_work *w, const struct tile_stmt *s) {
     struct lane_operand to, old, value, sum;
-    if (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) ||
+    struct lane_part part = {.test = NULL};
+    bool is_masked = s->mask || w->mask; // where it is false an index may be any
+    if (!lanes_near(w->l, w->p, s->buffer, s->index, is_masked, &old) ||
         !lanes_place(w->l, w->p, s->buffer, s->index, &to) || !lanes_evaluate(w, s->value, NULL, &value) ||
         !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
         return false;
@@ -123,7 +125,7 @@ static bool atomic(struct lane_work *w, const struct tile_stmt *s) {
     if (!lanes_as_tile(w->l, w->p, &value, to.type) ||
         !lanes_binary(w->l, w->p, s->combine, &sum, &old, &value))
         return false;
-    if (s->mask || w->mask) {
+    if (is_masked) {
         struct lane_operand own, test, chosen;
         if ((s->mask && !lanes_evaluate(w, s->mask, NULL, &own)) ||
             !both(w, w->mask, s->mask ? &own : NULL, &test) ||
@@ -131,6 +133,9 @@ static bool atomic(struct lane_work *w, const struct tile_stmt *s) {
             return false;
         sum = chosen;
     }
+    if (is_masked && to.is_far)
+        return lanes_inside(w->l, w->p, s->buffer, s->index, &part) &&
+               lanes_move_part(w->l, w->p, to, sum, &part);
     return lanes_move(w->l, w->p, &to, &sum);
 }
 
