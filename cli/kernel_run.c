@@ -239,7 +239,8 @@ static int run_bench(const struct invocation *call) {
     if (!call->operand_count)
         return cli_usage(call, "needs a .tile file");
     int code = begin_run(call, &r);
-    double best = code == CLI_OK ? cli_run_best(&r, 1, &runs) : 0;
+    bool is_modelled = code == CLI_OK && zl_kernel_is_modelled(cli_target(call));
+    double best = code == CLI_OK ? cli_run_best(&r, is_modelled ? 0 : 1, &runs) : 0;
     if (code == CLI_OK && (best < 0 || !zl_kernel_cost_of(r.kernel, r.size, &cost)))
         code = cli_library_failed(call);
     if (code == CLI_OK && call->json) {
@@ -247,11 +248,16 @@ static int run_bench(const struct invocation *call) {
         cli_json_number("milliseconds", best * 1e3);
         cli_json_number("gflop_s", cost.flops / best * 1e-9);
         cli_json_number("gb_s", cost.bytes / best * 1e-9);
+        cli_json_bool("is_modelled", is_modelled);
         cli_json_bool("is_cpu", !strcmp(cli_target(call), "c") || cli_is_cpu(cli_target(call)));
         cli_json_close();
     } else if (code == CLI_OK) {
-        printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s (best of %d runs)\n", best * 1e3, cost.flops / best * 1e-9,
-               cost.bytes / best * 1e-9, runs);
+        printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s ", best * 1e3, cost.flops / best * 1e-9,
+               cost.bytes / best * 1e-9);
+        if (is_modelled)
+            printf("(modelled)\n");
+        else
+            printf("(best of %d runs)\n", runs);
         cli_remark_cpu(cli_target(call), "");
     }
     cli_run_end(&r);

@@ -91,6 +91,8 @@ ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *b
 
 // The same that many times in a row; *seconds: of one of them, without copies of arguments, by the device's clock if it has one.
 ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds);
+// Whether times of a target come from a model of its chip, the same in every run, and not from a clock.
+ZL_API bool zl_kernel_is_modelled(const char *target);
 
 // The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours (zl_release). A kernel that follows its
 // arguments runs on the device that alone has the values of one of them, else on the default device; copies are made as for ops.

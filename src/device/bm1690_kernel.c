@@ -120,4 +120,5 @@ const struct kernel_driver kernel_driver_bm1690 = {.name = "bm1690",
                                                    .compile = compile,
                                                    .run = run,
                                                    .time = time_runs,
+                                                   .is_modelled = true,
                                                    .free = free_compiled};

@@ -513,6 +513,11 @@ bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
     return is_compiled(k, "zl_kernel_run") && check_and_run(k, NULL, count, buffer, 0, NULL);
 }
 
+bool zl_kernel_is_modelled(const char *target) {
+    const struct kernel_driver *driver = target ? find_driver(target) : NULL;
+    return driver && driver->is_modelled;
+}
+
 bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
     if (repeats < 1 || !seconds)
         return error_false(ZL_ERROR_VALUE,

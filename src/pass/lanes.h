@@ -120,6 +120,11 @@ bool lanes_fill(struct lanes *l, const struct lane_points *p, const struct lane_
 // An operand that begins in lane 0, is the same in all lanes where the points are across them, and lies in the lanes.
 bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool clips,
                 struct lane_operand *out);
+// Sets *fits to whether the points reach the elements as they lie: the same variable is across the lanes. False and an error.
+bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool *fits);
+// What a tile of the points, made by lanes_temporary, is at points that fit a buffer: those of the variables that `has` says.
+bool lanes_turn_to(struct lanes *l, const struct lane_points *p, const bool *has, const struct lane_operand *from,
+                   const struct tile_buffer *b, const expr *to_index, struct lane_points *points, struct lane_operand *out);
 // The same operand, aligned: as commands want it that take no strides.
 bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_operand *o);
 // The operand with what is across the lanes along w, and the other way round; `turned` are points with both exchanged.

@@ -66,8 +66,30 @@ static bool put(struct lane_work *w, const struct tile_stmt *s, expr mask, const
     return is_there || lanes_move(w->l, w->p, to, &found);
 }
 
+// A store into a tile whose lanes are not those of the points: the value is made in a tile of theirs, and turned.
+static bool store_turned(struct lane_work *w, const struct tile_stmt *s) {
+    struct lane_operand value, from, to, old;
+    struct lane_points points;
+    bool has[TILE_DIMS];
+    for (int v = 0; v < w->p->names; v++)
+        has[v] = true;
+    if (!lanes_temporary(w->l, w->p, s->buffer->type, NULL, &value))
+        return false;
+    if ((s->mask || w->mask) && // what is there
+        (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) || !lanes_move(w->l, w->p, &value, &old)))
+        return false;
+    return put(w, s, s->mask, &value) &&
+           lanes_turn_to(w->l, w->p, has, &value, s->buffer, s->index, &points, &from) &&
+           lanes_place(w->l, &points, s->buffer, s->index, &to) && lanes_move(w->l, &points, &to, &from);
+}
+
 static bool store(struct lane_work *w, const struct tile_stmt *s) {
     struct lane_operand to;
+    bool fits;
+    if (!lanes_fits(w->l, w->p, s->buffer, s->index, &fits))
+        return false;
+    if (!fits)
+        return store_turned(w, s);
     return lanes_place(w->l, w->p, s->buffer, s->index, &to) && put(w, s, s->mask, &to);
 }
 

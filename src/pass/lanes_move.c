@@ -502,6 +502,45 @@ static bool fetch(struct lanes *l, const struct lane_points *p, const struct til
     return lanes_fill(l, &part, out, tile_const(from.type, 0)) && lanes_move_part(l, &part, *out, from, &in);
 }
 
+bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                bool *fits) {
+    struct lane_tile tile;
+    struct uses u;
+    *fits = !lanes_is_local(b);
+    if (*fits)
+        return true;
+    if (!lanes_tile(l, b, &tile) || !find_uses(l, p, b, &tile, index, &u))
+        return false;
+    *fits = u.lane == lane_variable(p) && !u.elsewhere && !u.is_odd;
+    return true;
+}
+
+// A tile for the points, read by points whose lanes are those of another buffer.
+bool lanes_turn_to(struct lanes *l, const struct lane_points *p, const bool *has,
+                   const struct lane_operand *from, const struct tile_buffer *b, const expr *to_index,
+                   struct lane_points *points, struct lane_operand *out) {
+    expr index[LANE_DIMS];
+    int lane = -1, column = -1;
+    struct lane_tile tile = {.lane = -1};
+    if (lanes_is_local(b) && !lanes_tile(l, b, &tile))
+        return false;
+    for (int d = 0; d < LANE_DIMS; d++)
+        index[d] = box_number(0);
+    for (int v = 0; v < p->names; v++) {
+        if (!has[v])
+            continue;
+        index[p->dim[v]] = box_point(p->name[v]);
+        bool is_lane = lanes_is_local(b) ? tile.lane >= 0 && pass_depends(to_index[tile.lane], p->name[v])
+                                         : p->dim[v] == LANE_C;
+        lane = is_lane ? v : lane;
+    }
+    for (int v = 0; v < p->names; v++)
+        column = has[v] && v != lane ? v : column;
+    if (!lanes_some_points(p, has, lane, column, points))
+        return lanes_fail(l, "takes tiles of at most 4 axes");
+    return lanes_near(l, points, from->address->buffer, index, false, out);
+}
+
 bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
                 bool clips, struct lane_operand *out) {
     struct lane_tile tile;

@@ -86,34 +86,17 @@ static int dim_of_value(const struct lane_points *p, expr value) {
 // Results lie as the tile that was folded: they go where they belong, through other lanes where they have to.
 static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
                        const struct lane_points *p, int variable, const struct lane_operand *sum) {
-    const struct tile_buffer *result = s->region[1].buffer, *folded = sum->address->buffer;
-    expr index[LANE_DIMS], to_index[TILE_DIMS];
-    bool has[TILE_DIMS] = {false};
-    int lane = -1, column = -1;
-    struct lane_tile tile = {.lane = -1};
+    const struct tile_buffer *result = s->region[1].buffer;
+    expr to_index[TILE_DIMS];
+    bool has[TILE_DIMS];
     struct lane_points points;
     struct lane_operand from, to, old;
-    result_index(s, space, to_index);
-    if (lanes_is_local(result) && !lanes_tile(l, result, &tile))
-        return false;
-    for (int d = 0; d < LANE_DIMS; d++)
-        index[d] = box_number(0);
-    for (int v = 0; v < p->names; v++) {
-        if (v == variable)
-            continue;
-        has[v] = true;
-        index[p->dim[v]] = box_point(p->name[v]);
-        bool is_lane = lanes_is_local(result)
-                           ? tile.lane >= 0 && pass_depends(to_index[tile.lane], p->name[v])
-                           : p->dim[v] == LANE_C;
-        lane = is_lane ? v : lane;
-    }
     for (int v = 0; v < p->names; v++)
-        column = has[v] && v != lane ? v : column;
-    if (!lanes_some_points(p, has, lane, column, &points) ||
-        !lanes_near(l, &points, folded, index, false, &from) ||
+        has[v] = v != variable;
+    result_index(s, space, to_index);
+    if (!lanes_turn_to(l, p, has, sum, result, to_index, &points, &from) ||
         !lanes_place(l, &points, result, to_index, &to))
-        return zl_error() ? false : lanes_fail(l, "reduces tiles of at most 4 axes");
+        return false;
     if (s->clear)
         return lanes_move(l, &points, &to, &from);
     return lanes_temporary(l, &points, from.type, NULL, &old) && lanes_move(l, &points, &old, &to) &&

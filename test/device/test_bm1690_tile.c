@@ -58,6 +58,26 @@ static const struct sample {
      "}",
      {200, 70, 150},
      2e-2},
+    // A vector that lies along a lane takes what is across them, and a tile what is transposed, in one map; a part of a tile.
+    {"kernel mixed(x: f32[64, 48]) -> (y: f32[48, 64], z: f32[64], w: f32[64, 48]) {\n"
+     "  grid b in 1 {\n"
+     "    shared t: f32[64, 48]\n"
+     "    shared turned: f32[48, 64]\n"
+     "    shared line: f32[64]\n"
+     "    copy x -> t\n"
+     "    map i in 64, j in 48 {\n"
+     "      t[i, j] = t[i, j] + 1\n"
+     "      turned[j, i] = t[i, j] * 2\n"
+     "    }\n"
+     "    map i in 64 { line[i] = t[i, 5] where i % 2 == 0 }\n"
+     "    map i in 64 { line[i] = line[63 - i] * 0 + t[i, 7] where i < 9 }\n"
+     "    copy turned -> y\n"
+     "    copy t -> w\n"
+     "    map i in 64 { z[i] = where(i % 2 == 0 | i < 9, line[i], 3) }\n"
+     "  }\n"
+     "}",
+     {0},
+     0},
     // Vectors across the lanes and along them, one turned into the other; whole numbers divided; masks.
     {"kernel turns(x: f32[n, 96], w: f32[96], v: i32[n]) -> (y: f32[n, 96], c: f32[96], z: i32[n], q: "
      "f32[96, n]) where n % 32 == 0 {\n"
