@@ -269,7 +269,7 @@ def remarks(name, rows):
     reasons = {}
     for target, row in rows.items():
         if row["state"] != "passes":
-            reasons.setdefault(REASONS.get(name) or row["why"], []).append(f"`{target}`")
+            reasons.setdefault(REASONS.get(f"{name}:{target}") or REASONS.get(name) or row["why"], []).append(f"`{target}`")
     return "; ".join(filter(None, [", ".join(made), *(f"{', '.join(targets)}: {why}" for why, targets in reasons.items())]))
 
 
