@@ -15,7 +15,7 @@ WORDS = set("""kernel param where index grid threads map in step stages if else 
 load gemm_async store reduce scan accumulate clear axis atomic wait keep barrier assert print transpose reverse of bits align
 exclusive swizzle stride inf nan true false global constant table shared fragment local extra
 for parallel unroll vector pipeline subgroup group cluster bool u8 u16 u32 u64 i8 i16 i32 i64 f16 bf16 f32 f64 c64 ceildiv
-continue view safe fp8 thread shuffle once loose walk im2col absmax abssum e4m3 e5m2 e4m3fnuz e5m2fnuz e8m0 e2m1 i4 u4""".split())
+continue view safe fp8 thread shuffle once loose walk command im2col absmax abssum e4m3 e5m2 e4m3fnuz e5m2fnuz e8m0 e2m1 i4 u4""".split())
 state = threading.local()
 
 
