@@ -632,6 +632,7 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     expr end = s->kind == TILE_FOR ? lanes_control(l, s->extent[0]) : NULL;
     copy.loop = TILE_SERIAL;
     copy.extent = end ? &end : s->extent;
+    copy.cluster = copy.resident = 0; // there are no groups
     copy.begin = lanes_control(l, s->begin);
     copy.step = lanes_control(l, s->step);
     copy.value = lanes_control(l, s->value);
