@@ -321,6 +321,13 @@ bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr
     return true;
 }
 
+bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                 int axis, expr *coefficient, expr *rest) {
+    return lanes_affine(l, p, index[axis], coefficient, rest) ||
+           lanes_fail(l, "has no gather for '%s', whose index along axis %d is no sum of loop variables",
+                      b->text, axis);
+}
+
 // The stride of an axis of device memory, in elements.
 static expr far_stride(const struct tile_buffer *b, int axis) {
     if (b->stride)
@@ -353,10 +360,8 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
         out->stride[d] = lanes_number(0);
     for (int i = 0; i < b->ndim; i++) {
         expr coefficient[TILE_DIMS], rest;
-        if (!lanes_affine(l, p, index[i], coefficient, &rest))
-            return lanes_fail(l,
-                              "has no gather for '%s', whose index along axis %d is no sum of loop variables",
-                              b->text, i);
+        if (!lanes_index(l, p, b, index, i, coefficient, &rest))
+            return false;
         expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.step[i]);
         bool is_lane = i == tile.lane;
         for (int v = 0; v < p->names; v++) {

@@ -88,6 +88,9 @@ expr lanes_control(struct lanes *l, expr e);
 bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, struct lane_operand *out);
 // The coefficients of the variables in an index, NULL for 0, and what is left of it; false: it is not such a sum.
 bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest);
+// The same of a buffer's index along an axis, which has to be such a sum: false and an error.
+bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, int axis,
+                 expr *coefficient, expr *rest);
 
 // Commands: arguments one after the other.
 struct lane_call {

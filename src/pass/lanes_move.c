@@ -343,10 +343,8 @@ static bool find_uses(struct lanes *l, const struct lane_points *p, const struct
     *out = (struct uses){.lane = -1};
     for (int i = 0; i < b->ndim; i++) {
         expr coefficient[TILE_DIMS], rest;
-        if (!lanes_affine(l, p, index[i], coefficient, &rest))
-            return lanes_fail(l,
-                              "has no gather for '%s', whose index along axis %d is no sum of loop variables",
-                              b->text, i);
+        if (!lanes_index(l, p, b, index, i, coefficient, &rest))
+            return false;
         for (int v = 0; v < p->names; v++) {
             if (!coefficient[v])
                 continue;

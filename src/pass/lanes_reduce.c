@@ -61,7 +61,7 @@ static int axis_of(const struct box *b, const struct tile_region *r, int axis) {
 }
 
 // Where the results go: the indices of the other axes.
-static void result_index(const struct tile_stmt *s, const struct lane_space *space, expr *index) {
+static void result_index(const struct tile_stmt *s, const expr *point, expr *index) {
     const struct tile_region *to = &s->region[1];
     int from_ndim = s->region[0].buffer->ndim, at = 0;
     bool keeps = to->buffer->ndim == from_ndim;
@@ -69,9 +69,7 @@ static void result_index(const struct tile_stmt *s, const struct lane_space *spa
         bool is_axis = keeps && i == s->axis;
         at += !keeps && at == s->axis;
         expr origin = box_origin(to, i);
-        index[i] = is_axis      ? origin
-                   : to->origin ? ADD(origin, space->value[keeps ? i : at])
-                                : space->value[keeps ? i : at];
+        index[i] = is_axis ? origin : to->origin ? ADD(origin, point[keeps ? i : at]) : point[keeps ? i : at];
         at += !keeps;
     }
 }
@@ -93,7 +91,7 @@ static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct 
     struct lane_operand from, to, old;
     for (int v = 0; v < p->names; v++)
         has[v] = v != variable;
-    result_index(s, space, to_index);
+    result_index(s, space->value, to_index);
     if (!lanes_turn_to(l, p, has, sum, result, to_index, &points, &from) ||
         !lanes_place(l, &points, result, to_index, &to))
         return false;
@@ -132,28 +130,27 @@ static int lane_of_source(struct lanes *l, const struct tile_stmt *s, const stru
     return lanes_tile(l, from, &tile) && tile.lane >= 0 ? axis_of(b, &s->region[0], tile.lane) : -1;
 }
 
-// An axis whose size is not known is gone along one by one: the result takes what is at each.
-static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
-    const struct tile_region *from = &s->region[0], *to = &s->region[1];
-    int axis = axis_of(b, from, s->axis), names = 0, at = 0;
-    bool keeps = to->buffer->ndim == from->buffer->ndim;
-    const struct tile_name *name[TILE_DIMS];
-    expr extent[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL};
-    struct tile_type type = to->buffer->type;
-    box_place(from, b, b->point, index);
+// The variables of the other axes, and how many points each has. Returns how many there are.
+static int other_axes(const struct box *b, int axis, const struct tile_name **name, expr *extent) {
+    int names = 0;
     for (int i = 0; i < b->axes; i++)
         if (i != axis) {
             name[names] = b->name[i];
             extent[names++] = b->size[i];
         }
-    for (int i = 0; i < to->buffer->ndim; i++) {
-        at += !keeps && at == axis;
-        expr origin = box_origin(to, i);
-        to_index[i] = keeps && i == s->axis ? origin
-                      : to->origin          ? ADD(origin, b->point[keeps ? i : at])
-                                            : b->point[keeps ? i : at];
-        at += !keeps;
-    }
+    return names;
+}
+
+// An axis whose size is not known is gone along one by one: the result takes what is at each.
+static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    int axis = axis_of(b, from, s->axis);
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL};
+    struct tile_type type = to->buffer->type;
+    box_place(from, b, b->point, index);
+    int names = other_axes(b, axis, name, extent);
+    result_index(s, b->point, to_index);
     expr old = tile_load(to->buffer, to->buffer->ndim, to_index, NULL, NULL),
          x = tile_load(from->buffer, from->buffer->ndim, index, NULL, NULL);
     struct tile_stmt start = {.kind = TILE_STORE,
@@ -182,19 +179,28 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
     return good;
 }
 
-bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
+// Points of a statement along an axis, which stays whole; where its size is not known the axis is gone along by turns.
+static bool along_axis(struct lanes *l, const struct tile_stmt *s,
+                       bool (*whole)(struct lanes *l, const struct tile_stmt *s,
+                                     const struct lane_space *space, const struct box *b),
+                       bool (*by_turns)(struct lanes *l, const struct tile_stmt *s, const struct box *b)) {
     struct box b = box_of_stmt(s);
-    if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
-        return reduce_by_turns(l, s, &b);
+    int axis = axis_of(&b, &s->region[0], s->axis);
     struct lane_space space;
-    l->whole = b.name[axis_of(&b, &s->region[0], s->axis)];
+    if (pass_number(b.size[axis]) < 1)
+        return by_turns(l, s, &b);
+    l->whole = b.name[axis];
     bool is_open = lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space);
     l->whole = NULL;
     if (!is_open)
         return false;
-    bool good = reduce_in(l, s, &space, &b);
+    bool good = whole(l, s, &space, &b);
     lanes_close(&space);
     return good;
+}
+
+bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
+    return along_axis(l, s, reduce_in, reduce_by_turns);
 }
 
 // Scans -----------------------------------------------------------------------------------------------------------------
@@ -273,7 +279,7 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
 // The same of a scan: each element takes the one before it.
 static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
-    int axis = axis_of(b, from, s->axis), names = 0;
+    int axis = axis_of(b, from, s->axis);
     const struct tile_name *name[TILE_DIMS];
     expr extent[TILE_DIMS], point[TILE_DIMS], index[TILE_DIMS], to_index[TILE_DIMS] = {NULL},
                                                                 before[TILE_DIMS];
@@ -281,11 +287,7 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
     expr i = b->point[axis], last = SUB(b->size[axis], box_number(1)), one = box_number(1);
     for (int k = 0; k < b->axes; k++)
         point[k] = b->point[k];
-    for (int k = 0; k < b->axes; k++)
-        if (k != axis) {
-            name[names] = b->name[k];
-            extent[names++] = b->size[k];
-        }
+    int names = other_axes(b, axis, name, extent);
     point[axis] = s->reverse ? SUB(last, i) : i;
     box_place(to, b, point, to_index);
     point[axis] = s->reverse ? ADD(SUB(last, i), one) : SUB(i, one);
@@ -326,16 +328,5 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
 }
 
 bool lanes_scan(struct lanes *l, const struct tile_stmt *s) {
-    struct box b = box_of_stmt(s);
-    if (pass_number(b.size[axis_of(&b, &s->region[0], s->axis)]) < 1)
-        return scan_by_turns(l, s, &b);
-    struct lane_space space;
-    l->whole = b.name[axis_of(&b, &s->region[0], s->axis)];
-    bool is_open = lanes_open(l, b.axes, b.name, b.size, lane_of_source(l, s, &b), &space);
-    l->whole = NULL;
-    if (!is_open)
-        return false;
-    bool good = scan_in(l, s, &space, &b);
-    lanes_close(&space);
-    return good;
+    return along_axis(l, s, scan_in, scan_by_turns);
 }

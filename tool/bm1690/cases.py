@@ -194,18 +194,23 @@ def integer(g):
             c.store(z)
 
 
+def with_tensor_and_scalar(g, op, dtype):
+    """An op of one dtype on two tensors, and on a tensor and a scalar."""
+    shape = g.shape()
+    c = g.case(f"{op} {dtype}")
+    x, y, z = c.drawn(shape, dtype), c.drawn(shape, dtype), c.room(shape, dtype)
+    c.call(f"tpu_bdc_{op}", z, x, y, dims(shape), None, None, None, code(dtype))
+    c.store(z)
+    c = g.case(f"{op}_C {dtype}")
+    x, z = c.drawn(shape, dtype), c.room(shape, dtype)
+    c.call(f"tpu_bdc_{op}_C", z, x, scalar(values(g.rng, dtype, ()), dtype), dims(shape), None, None, code(dtype))
+    c.store(z)
+
+
 def bitwise(g):
     for op in ("and", "or", "xor"):
         for dtype in (*INTS, *FLOATS):
-            shape = g.shape()
-            c = g.case(f"{op} {dtype}")
-            x, y, z = c.drawn(shape, dtype), c.drawn(shape, dtype), c.room(shape, dtype)
-            c.call(f"tpu_bdc_{op}", z, x, y, dims(shape), None, None, None, code(dtype))
-            c.store(z)
-            c = g.case(f"{op}_C {dtype}")
-            x, z = c.drawn(shape, dtype), c.room(shape, dtype)
-            c.call(f"tpu_bdc_{op}_C", z, x, scalar(values(g.rng, dtype, ()), dtype), dims(shape), None, None, code(dtype))
-            c.store(z)
+            with_tensor_and_scalar(g, op, dtype)
     for dtype in INTS:
         shape = g.shape()
         c = g.case(f"not {dtype}")
@@ -243,15 +248,7 @@ def compare(g):
             c.store(z)
     for op in ("max", "min"):
         for dtype in (*INTS, *FLOATS):
-            shape = g.shape()
-            c = g.case(f"{op} {dtype}")
-            x, y, z = c.drawn(shape, dtype), c.drawn(shape, dtype), c.room(shape, dtype)
-            c.call(f"tpu_bdc_{op}", z, x, y, dims(shape), None, None, None, code(dtype))
-            c.store(z)
-            c = g.case(f"{op}_C {dtype}")
-            x, z = c.drawn(shape, dtype), c.room(shape, dtype)
-            c.call(f"tpu_bdc_{op}_C", z, x, scalar(values(g.rng, dtype, ()), dtype), dims(shape), None, None, code(dtype))
-            c.store(z)
+            with_tensor_and_scalar(g, op, dtype)
 
 
 def select(g):
