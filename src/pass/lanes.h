@@ -126,12 +126,12 @@ bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_
 // Sets *fits to whether the points reach the elements as they lie: the same variable is across the lanes. False and an error.
 bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool *fits);
 // What a tile of the points, made by lanes_temporary, is at points that fit a buffer: those of the variables that `has` says.
-bool lanes_turn_to(struct lanes *l, const struct lane_points *p, const bool *has, const struct lane_operand *from,
+bool lanes_relayout(struct lanes *l, const struct lane_points *p, const bool *has, const struct lane_operand *from,
                    const struct tile_buffer *b, const expr *to_index, struct lane_points *points, struct lane_operand *out);
 // The same operand, aligned: as commands want it that take no strides.
 bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_operand *o);
-// The operand with what is across the lanes along w, and the other way round; `turned` are points with both exchanged.
-bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from, struct lane_points *turned,
+// The operand with what is across the lanes along w, and the other way round; `transposed` are points with both exchanged.
+bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from, struct lane_points *transposed,
                       struct lane_operand *out);
 // The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n; false: there are too many.
 bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column, struct lane_points *out);

@@ -1,6 +1,6 @@
 // lanes_gemm.c - products of tiles as commands of the matrix unit.
 //
-// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is turned before, but for the second factor of 16 bits,
+// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is transposed before, but for the second factor of 16 bits,
 // which the unit reads as it lies.
 
 #include "pass/lanes.h"
@@ -39,7 +39,7 @@ struct factor {
 
 static bool read_factor(struct lanes *l, const struct tile_region *r, bool turns, struct factor *out) {
     struct lane_space space;
-    struct lane_points turned;
+    struct lane_points transposed;
     expr index[TILE_DIMS];
     if (!open_matrix(l, r, &space, index) ||
         !lanes_near(l, &space.points, r->buffer, index, true, &out->operand) ||
@@ -47,9 +47,9 @@ static bool read_factor(struct lanes *l, const struct tile_region *r, bool turns
         return false;
     out->points = space.points;
     if (turns) {
-        if (!lanes_transposed(l, &space.points, &out->operand, &turned, &out->operand))
+        if (!lanes_transposed(l, &space.points, &out->operand, &transposed, &out->operand))
             return false;
-        out->points = turned;
+        out->points = transposed;
     }
     out->rows = out->points.most[LANE_C];
     out->columns = out->points.most[LANE_W];

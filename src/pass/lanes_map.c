@@ -66,8 +66,8 @@ static bool put(struct lane_work *w, const struct tile_stmt *s, expr mask, const
     return is_there || lanes_move(w->l, w->p, to, &found);
 }
 
-// A store into a tile whose lanes are not those of the points: the value is made in a tile of theirs, and turned.
-static bool store_turned(struct lane_work *w, const struct tile_stmt *s) {
+// Stores into a tile whose layout is not that of the points: the value is computed in a temporary tile, and copied to that layout.
+static bool store_relayout(struct lane_work *w, const struct tile_stmt *s) {
     struct lane_operand value, from, to, old;
     struct lane_points points;
     bool has[TILE_DIMS];
@@ -79,7 +79,7 @@ static bool store_turned(struct lane_work *w, const struct tile_stmt *s) {
         (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) || !lanes_move(w->l, w->p, &value, &old)))
         return false;
     return put(w, s, s->mask, &value) &&
-           lanes_turn_to(w->l, w->p, has, &value, s->buffer, s->index, &points, &from) &&
+           lanes_relayout(w->l, w->p, has, &value, s->buffer, s->index, &points, &from) &&
            lanes_place(w->l, &points, s->buffer, s->index, &to) && lanes_move(w->l, &points, &to, &from);
 }
 
@@ -89,7 +89,7 @@ static bool store(struct lane_work *w, const struct tile_stmt *s) {
     if (!lanes_fits(w->l, w->p, s->buffer, s->index, &fits))
         return false;
     if (!fits)
-        return store_turned(w, s);
+        return store_relayout(w, s);
     return lanes_place(w->l, w->p, s->buffer, s->index, &to) && put(w, s, s->mask, &to);
 }
 

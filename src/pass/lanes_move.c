@@ -147,21 +147,21 @@ bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_ope
 }
 
 bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from,
-                      struct lane_points *turned, struct lane_operand *out) {
+                      struct lane_points *transposed, struct lane_operand *out) {
     struct lane_operand source = *from;
-    *turned = *p;
+    *transposed = *p;
     for (int i = 0; i < p->names; i++)
-        turned->dim[i] = p->dim[i] == LANE_C ? LANE_W : p->dim[i] == LANE_W ? LANE_C : p->dim[i];
-    turned->size[LANE_C] = p->size[LANE_W];
-    turned->size[LANE_W] = p->size[LANE_C];
-    turned->most[LANE_C] = p->most[LANE_W];
-    turned->most[LANE_W] = p->most[LANE_C];
-    if (!lanes_aligned(l, p, &source) || !lanes_temporary(l, turned, source.type, NULL, out))
+        transposed->dim[i] = p->dim[i] == LANE_C ? LANE_W : p->dim[i] == LANE_W ? LANE_C : p->dim[i];
+    transposed->size[LANE_C] = p->size[LANE_W];
+    transposed->size[LANE_W] = p->size[LANE_C];
+    transposed->most[LANE_C] = p->most[LANE_W];
+    transposed->most[LANE_W] = p->most[LANE_C];
+    if (!lanes_aligned(l, p, &source) || !lanes_temporary(l, transposed, source.type, NULL, out))
         return false;
     struct lane_call c = {0};
     lanes_add(&c, out->address);
     lanes_add(&c, source.address);
-    lanes_add_four(&c, turned->size);
+    lanes_add_four(&c, transposed->size);
     lanes_add_dtype(&c, out->type);
     lanes_call(&c, "tpu_bdc_wc_trans");
     return true;
@@ -444,7 +444,7 @@ static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const st
     int mine = lane_variable(p);
     bool turns = u->lane != mine && (u->lane >= 0 || u->elsewhere);
     int column = turns ? (u->elsewhere ? mine : -1) : last_of(p, u->has, u->lane);
-    struct lane_points some, turned;
+    struct lane_points some, transposed;
     struct lane_operand from;
     if (u->is_odd || !lanes_some_points(p, u->has, u->lane, column, &some) ||
         !lanes_place(l, &some, b, index, &from))
@@ -455,9 +455,9 @@ static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const st
                                 b->text)
                    : false;
     if (turns) {
-        if (!lanes_transposed(l, &some, &from, &turned, &from))
+        if (!lanes_transposed(l, &some, &from, &transposed, &from))
             return false;
-        some = turned;
+        some = transposed;
     }
     bool is_everywhere = mine < 0 || (u->has[mine] && some.dim[mine] == LANE_C);
     if (!is_everywhere && !to_all_lanes(l, p, &some, &from))
@@ -514,9 +514,9 @@ bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_
 }
 
 // A tile for the points, read by points whose lanes are those of another buffer.
-bool lanes_turn_to(struct lanes *l, const struct lane_points *p, const bool *has,
-                   const struct lane_operand *from, const struct tile_buffer *b, const expr *to_index,
-                   struct lane_points *points, struct lane_operand *out) {
+bool lanes_relayout(struct lanes *l, const struct lane_points *p, const bool *has,
+                    const struct lane_operand *from, const struct tile_buffer *b, const expr *to_index,
+                    struct lane_points *points, struct lane_operand *out) {
     expr index[LANE_DIMS];
     int lane = -1, column = -1;
     struct lane_tile tile = {.lane = -1};

@@ -92,7 +92,7 @@ static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct 
     for (int v = 0; v < p->names; v++)
         has[v] = v != variable;
     result_index(s, space->value, to_index);
-    if (!lanes_turn_to(l, p, has, sum, result, to_index, &points, &from) ||
+    if (!lanes_relayout(l, p, has, sum, result, to_index, &points, &from) ||
         !lanes_place(l, &points, result, to_index, &to))
         return false;
     if (s->clear)
@@ -103,7 +103,7 @@ static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct 
 
 static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
                       const struct box *b) {
-    struct lane_points p = space->points, turned;
+    struct lane_points p = space->points, transposed;
     struct lane_operand from, sum;
     expr index[TILE_DIMS];
     box_place(&s->region[0], b, space->value, index);
@@ -113,9 +113,9 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
     if (variable < 0)
         return lanes_fail(l, "reduces axes whose sizes are known when a kernel is compiled");
     if (p.dim[variable] == LANE_C) { // across the lanes there is no sum
-        if (!lanes_transposed(l, &p, &from, &turned, &from))
+        if (!lanes_transposed(l, &p, &from, &transposed, &from))
             return false;
-        p = turned;
+        p = transposed;
     }
     if (!fold(l, &p, s, p.dim[variable], &from, &sum))
         return false;
@@ -248,7 +248,7 @@ static bool make_exclusive(struct lanes *l, const struct lane_points *p, const s
 
 static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
                     const struct box *b) {
-    struct lane_points p = space->points, turned;
+    struct lane_points p = space->points, transposed;
     struct lane_operand from, tile, to;
     expr index[TILE_DIMS], to_index[TILE_DIMS];
     box_place(&s->region[0], b, space->value, index);
@@ -260,18 +260,18 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
         return lanes_fail(l, "scans axes whose sizes are known when a kernel is compiled");
     bool turns = p.dim[variable] == LANE_C;
     if (turns) {
-        if (!lanes_transposed(l, &p, &from, &turned, &from))
+        if (!lanes_transposed(l, &p, &from, &transposed, &from))
             return false;
-        p = turned;
+        p = transposed;
     }
     int dim = p.dim[variable];
     if (!lanes_temporary(l, &p, sum_type(s), NULL, &tile) || !lanes_move(l, &p, &tile, &from) ||
         !run_scan(l, &p, s, dim, &tile) || (s->exclusive && !make_exclusive(l, &p, s, dim, &tile)))
         return false;
     if (turns) {
-        if (!lanes_transposed(l, &p, &tile, &turned, &tile))
+        if (!lanes_transposed(l, &p, &tile, &transposed, &tile))
             return false;
-        p = turned;
+        p = transposed;
     }
     return lanes_place(l, &p, s->region[1].buffer, to_index, &to) && lanes_move(l, &p, &to, &tile);
 }
