@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""cpu.py [OPTION...] - the matrix side of the CPU beside PyTorch, JAX, NumPy, BLIS and MLX, on two threads each.
+"""cpu.py [OPTION...] - the matrix side of the CPU beside PyTorch, JAX, NumPy, BLIS and MLX, on two threads each, or --threads N.
 
 How they are timed is in peers.py, what is timed in cpu_cases.py. `make bench-cpu` makes an environment for it. With --check the
 exit status says whether the bars hold. With --build FOLDER the programs of bench/ there run too, with --ggml FOLDER the kernels of
@@ -17,7 +17,7 @@ import usage
 COMPARED = ("zellige", "torch", "jax", "numpy", "blis", "mlx", "mlx+openblas")
 RIVALS = {
     "matmul": COMPARED, "attention": ("zellige", "torch", "jax", "mlx+openblas"), "conv": ("zellige", "torch", "jax"),
-    "epoch": ("zellige", "torch", "jax", "mlx+openblas"),
+    "linear": ("zellige", "torch", "jax"), "epoch": ("zellige", "torch", "jax", "mlx+openblas"),
 }
 MLX_MOST = 1 << 30  # multiplications that MLX's own BLAS, without the system's, is not asked to exceed
 

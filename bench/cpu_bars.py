@@ -111,6 +111,8 @@ def work_of(name):
         return f"conv's gradients of {dtype}, beside PyTorch"
     if word in ("attention", "conv"):
         return f"{word} of {dtype}, beside PyTorch"
+    if word == "linear":
+        return f"few rows by a transposed matrix of {dtype}"
     if word != "matmul":
         return word if dtype == "float32" else f"{word} of {dtype}"
     sizes = [int(n) for n in rest[0].split("x")]

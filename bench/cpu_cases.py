@@ -5,6 +5,7 @@ each library as its users write it. A case is a name; words say all of it, so th
 import ctypes
 import ctypes.util
 import math
+import os
 
 import numpy as np
 
@@ -29,6 +30,9 @@ def names(seed):
     thin = [(2, 4096, 4096), (4, 4096, 512), (8, 2048, 2048), (16, 2048, 2048), (2048, 16, 2048)]
     for m, n, k in [(1, 4096, 4096), (4096, 1, 4096)] + thin:
         found[f"matmul float32 {m}x{n}x{k}"] = 1.0
+    for dtype in ("float32", "bfloat16", "float16"):
+        for rows in (1, 4, 16, 48):
+            found[f"linear {dtype} {rows}x4096x4096"] = 1.0
     for dtype in ("float32", "bfloat16"):
         found[f"attention {dtype} 1x16x16x2048x2048x64 causal"] = 2.0
     for shape in ("1x16x16x2048x2048x64 full", "1x8x8x1024x1024x128 causal", "4x8x2x512x512x64 causal", "1x32x8x1x4096x128 full",
@@ -133,6 +137,11 @@ class Arrays(Library):
         a, b = self.arrays(dtype, noise(m, k), noise(k, n))
         return self.timed(lambda: a @ b)
 
+    def linear(self, dtype, shape):
+        m, n, k = sizes_of(shape)
+        a, b = self.arrays(dtype, noise(m, k), noise(n, k))
+        return self.timed(lambda: a @ b.T)
+
     def attention(self, dtype, shape, mask):
         batch, heads, groups, t, s, d = sizes_of(shape)
         q, k, v = self.arrays(dtype, noise(batch, heads, t, d), noise(batch, groups, s, d), noise(batch, groups, s, d))
@@ -191,7 +200,7 @@ class Torch(Library):
     def __init__(self):
         import torch
         self.torch, self.version = torch, torch.__version__
-        torch.set_num_threads(2)
+        torch.set_num_threads(int(os.environ["ZL_THREADS"]))
         torch.set_grad_enabled(False)
 
     def tensors(self, dtype, *data):
@@ -206,6 +215,11 @@ class Torch(Library):
             raise Lacking("torch has no product of int8 on the CPU")
         a, b = self.tensors(dtype, noise(m, k), noise(k, n))
         return self.timed(lambda: a @ b)
+
+    def linear(self, dtype, shape):
+        m, n, k = sizes_of(shape)
+        a, b = self.tensors(dtype, noise(m, k), noise(n, k))
+        return self.timed(lambda: a @ b.T)
 
     def attention(self, dtype, shape, mask):
         batch, heads, groups, t, s, d = sizes_of(shape)
@@ -271,6 +285,10 @@ class Jax(Library):
             run, _ = self.timed(lambda a, b: self.jax.lax.dot(a, b, preferred_element_type=self.jax.numpy.int32), a, b)
             return run, lambda out: int(out[0, 0])
         return self.timed(lambda a, b: a @ b, *self.arrays(dtype, noise(m, k), noise(k, n)))
+
+    def linear(self, dtype, shape):
+        m, n, k = sizes_of(shape)
+        return self.timed(lambda a, b: a @ b.T, *self.arrays(dtype, noise(m, k), noise(n, k)))
 
     def attention(self, dtype, shape, mask):
         batch, heads, groups, t, s, d = sizes_of(shape)
@@ -350,7 +368,7 @@ class Blis(Library):
     def __init__(self):
         self.c = ctypes.CDLL(ctypes.util.find_library("blis") or "libblis.so.4")
         self.c.bli_thread_set_num_threads.argtypes = [ctypes.c_int64]
-        self.c.bli_thread_set_num_threads(2)
+        self.c.bli_thread_set_num_threads(int(os.environ["ZL_THREADS"]))
         self.c.bli_info_get_version_str.restype = ctypes.c_char_p
         self.version = self.c.bli_info_get_version_str().decode()
 

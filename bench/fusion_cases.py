@@ -5,6 +5,7 @@ libraries must agree on. Inputs are the same for all.
 """
 
 import math
+import os
 import threading
 
 import numpy as np
@@ -139,7 +140,7 @@ class Torch:
     def __init__(self, compiled):
         import torch
         self.torch, self.compiled, self.version = torch, compiled, torch.__version__
-        torch.set_num_threads(2)
+        torch.set_num_threads(int(os.environ["ZL_THREADS"]))
 
     def maybe(self, f):
         return self.torch.compile(f) if self.compiled else f

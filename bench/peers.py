@@ -1,4 +1,4 @@
-"""peers.py - times the same cases in several libraries, each in a process of its own, on two threads.
+"""peers.py - times the same cases in several libraries, each in a process of its own.
 
 Rounds go through all of them, and the best time of each counts. What is not installed, or cannot compute a case here, is named
 and left out. A benchmark (fusion.py, cpu.py) gives main() its cases and a table of libraries: a class whose case(name) gives a
@@ -15,6 +15,7 @@ import sys
 import time
 
 ROUNDS, SLICE, WARM = 30, 0.03, 0.4  # a round gives each library so many seconds; before, it may warm up
+THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "ZL_THREADS")
 PAUSE = 0.004                        # threads of the one before fall asleep
 LEAST, MOST = 4, 9                   # rounds that every case has, though they take longer than so many seconds
 MORE = 15                            # seconds that a case below its bar may take again
@@ -79,9 +80,9 @@ def serve(library):
 
 
 class Library:
-    def __init__(self, name, preload, path=None, arguments=()):
+    def __init__(self, name, preload, path=None, arguments=(), threads=2):
         """path: where Python looks for it first; arguments: of the benchmark, which its process needs too."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "BLIS_NUM_THREADS": "2", "ZL_THREADS": "2",
+        environment = {**os.environ, **dict.fromkeys(THREAD_SETTINGS, str(threads)),
                        "ZL_DEVICE": "cpu"}  # unless the benchmark chooses another device itself
         if path:
             environment["PYTHONPATH"] = os.path.abspath(path)
@@ -214,9 +215,9 @@ def print_row(case, compared, left):
         print(f"  results differ: {case.values}")
 
 
-def print_end(cases, versions, cpu):
-    kind = "processor time, " if cpu else ""
-    print(f"\n{kind}best of rounds in turns, 2 threads each: " + ", ".join(f"{n} {v}" for n, v in versions.items()))
+def print_end(cases, versions, options):
+    kind = "processor time, " if options.cpu else ""
+    print(f"\n{kind}best of rounds in turns, {options.threads} threads each: " + ", ".join(f"{n} {v}" for n, v in versions.items()))
     for reason in sorted({f"without {name}: {why}" for c in cases for name, why in c.missing.items()}):
         print(reason)
 
@@ -232,10 +233,10 @@ def print_markdown(cases, versions, compared):
         print(f"| {c.name} | {' | '.join(cells)} | {c.ratio():.2f} |")
 
 
-def report_json(cases, versions):
+def report_json(cases, versions, threads):
     rows = [{"name": c.name, "ratio": round(c.ratio(), 4), "bar": c.bar, "missing": c.missing,
              "us": {name: round(seconds * 1e6, 2) for name, seconds in c.best.items()}} for c in cases]
-    print(json.dumps({"threads": 2, "versions": versions, "results": rows}, indent=2))
+    print(json.dumps({"threads": threads, "versions": versions, "results": rows}, indent=2))
 
 
 # -----------------------------------------------------------------------------------------------------------------
@@ -252,6 +253,7 @@ def parser_of(doc):
     parser.add_argument("--only", default="", metavar="WORD", help="cases whose name contains it")
     parser.add_argument("--keep", metavar="FILE", help="where times of cases are kept as they are measured")
     parser.add_argument("--resume", action="store_true", help="cases that the file has are not measured again")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="of each library (default 2)")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     return parser
 
@@ -259,7 +261,7 @@ def parser_of(doc):
 def run(options, cases, compared, preloaded=("mlx",), paths={}, arguments=()):
     """Measures and reports; the cases that were chosen, and the versions of the libraries."""
     cases = [c for c in cases if options.only in c.name]
-    libraries = {name: Library(name, name in preloaded, paths.get(name), arguments)
+    libraries = {name: Library(name, name in preloaded, paths.get(name), arguments, options.threads)
                  for name in sorted({name for case in cases for name in case.wanted})}
     versions = {name: l.opened["version"] for name, l in libraries.items() if "version" in l.opened}
     table = not (options.json or options.markdown)
@@ -283,11 +285,11 @@ def run(options, cases, compared, preloaded=("mlx",), paths={}, arguments=()):
     for library in libraries.values():
         library.close()
     if options.json:
-        report_json(cases, versions)
+        report_json(cases, versions, options.threads)
     elif options.markdown:
         print_markdown(cases, versions, compared)
     else:
-        print_end(cases, versions, options.cpu)
+        print_end(cases, versions, options)
     return cases, versions
 
 

@@ -291,7 +291,7 @@ class Torch:
         import torch
         self.torch, self.device, self.compiled, self.version = torch, device, compiled, torch.__version__
         if device == "cpu":
-            torch.set_num_threads(2)
+            torch.set_num_threads(int(os.environ["ZL_THREADS"]))
         self.host = HostMemory()
 
     def memory(self, run):

@@ -333,14 +333,15 @@ TEST(products_of_small_matrices_within_bounds) {
 }
 
 TEST(products_of_a_few_rows_within_bounds) {
-    static const int64_t sizes[][3] = {
-        {13, 70, 300}, {16, 611, 131}, {24, 100, 1}, {33, 500, 129}, {48, 97, 1040}};
+    static const int64_t sizes[][3] = {{13, 70, 300},  {16, 611, 131}, {24, 100, 1},
+                                       {33, 500, 129}, {48, 97, 1040}, {2, 70, 300}};
     int ran = 0;
     for (int turn = 0; turn < 4; turn++)
-        for (int d = 0; d < 2; d++)
+        for (int d = 0; d < 4; d++) // halves too, where they are packed as float32
             for (size_t i = 0; i < COUNT(sizes); i++) {
-                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0],
-                                                sizes[i][1], sizes[i][2]);
+                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d],
+                                                dtypes[d] == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32,
+                                                sizes[i][0], sizes[i][1], sizes[i][2]);
                 if (cpu_is_few(dtypes[d], &p.g)) {
                     ran++;
                     CHECK(cpu_few_gemm(dtypes[d], &p.g));
@@ -368,6 +369,31 @@ TEST(products_of_a_few_vectors_within_bounds) {
                 }
                 free_product(&p);
             }
+}
+
+// Lines of the matrix lie along k in one turn of four or so; others are for other ways.
+TEST(dot_products_of_a_few_vectors_within_bounds) {
+    static const zl_dtype floats[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16};
+    static const int64_t sizes[][3] = {{1, 90, 64},     {2, 65, 100},  {5, 64, 1025}, {16, 131, 2100},
+                                       {200, 3, 257},   {64, 70, 333}, {70, 33, 95},  {9, 400, 64},
+                                       {17, 100, 1000}, {32, 96, 128}};
+    int ran = 0;
+    for (int turn = 0; turn < (test_quick() ? 8 : 24); turn++)
+        for (size_t d = 0; d < COUNT(floats); d++)
+            for (size_t i = 0; i < COUNT(sizes); i++) {
+                struct product p = make_product(gemm_kernel_for(floats[d]), floats[d], ZL_FLOAT32,
+                                                sizes[i][0], sizes[i][1], sizes[i][2]);
+                if (cpu_is_dots(floats[d], &p.g)) {
+                    ran++;
+                    CHECK(cpu_dots_gemm(floats[d], &p.g));
+                    if (!CHECK_EQ_INT(count_wrong(&p), 0))
+                        test_note("%s, %lld x %lld x %lld", zl_dtype_name(floats[d]), (long long)p.g.m,
+                                  (long long)p.g.n, (long long)p.g.k);
+                }
+                free_product(&p);
+            }
+    if (!ran)
+        SKIP("this CPU has no wide vectors of x86_64");
 }
 
 // Lines end where memory does. Sums are small whole numbers, whatever they begin with.

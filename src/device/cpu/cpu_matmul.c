@@ -77,6 +77,8 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
         return cpu_own_gemm;
     if (cpu_is_tiny(dtype, g))
         return cpu_tiny_gemm;
+    if (cpu_is_dots(dtype, g))
+        return cpu_dots_gemm;
     if ((g->m == 1 || g->n == 1) && dtype != ZL_COMPLEX64)
         return cpu_gemv;
     if (cpu_has_thin_kernel(dtype, g))

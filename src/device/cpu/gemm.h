@@ -145,6 +145,18 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
 // cpu_gather_mm.c: all products of a call; how: what they have in common.
 bool gemm_batches(const struct call *c, const struct gemm_work *how);
 
+// Few vectors times a matrix of n lines along k. Strides in elements; results are float32.
+struct gemm_lines {
+    int64_t count, k, n;
+    const char *x, *a;
+    int64_t x_row, x_col, line;
+    char *y;
+    int64_t y_row, y_col;
+};
+// gemm_amx.c: of bfloat16, where the CPU has amx_bf16 and n is at least GEMM_AMX_LINES. False when memory is out.
+bool gemm_amx_lines(const struct gemm_lines *l);
+enum { GEMM_AMX_LINES = 64 };
+
 bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
 
 #endif

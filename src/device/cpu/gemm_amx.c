@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
+#include <string.h>
 
 enum {
     TILE_ROWS = 16,
@@ -90,6 +91,118 @@ AMX_KERNEL(amx_bf16, 2, _tile_dpbf16ps)
 
 // Blocks of k are as long as L2 allows: adding to sums again costs more than reading panels from there.
 enum { BLOCK_EIGHTHS = 44 };
+
+// Few vectors ---------------------------------------------------------------------------------------------------------------
+//
+// A tile of a is 64 bytes of 16 lines along k where they lie, one of b has 16 vectors, packed. An element is summed as by the
+// kernels above, so that the bits do not depend on the number of vectors.
+
+enum { LINES = 4 * TILE_ROWS, AHEAD = 8 * TILE_BYTES };
+
+// What 16 lines have behind their next 64 bytes.
+static inline __attribute__((always_inline)) void fetch_lines(const char *a, int64_t line) {
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE_ROWS; i++)
+        gemm_fetch(a, i * line + AHEAD);
+}
+
+// Sums of LINES lines with 16 vectors, or of half as many with 32, go on: `steps` of 64 bytes, lines `line` bytes apart.
+#define AMX_LINES(name, DOT)                                                                      \
+    AMX_TARGET static void name##_16(int64_t steps, const char *a, int64_t line, const char *b) { \
+        for (; steps > 0; steps--, a += TILE_BYTES, b += TILE) {                                  \
+            _tile_loadd(4, b, TILE_BYTES);                                                        \
+            _tile_loadd(5, a, (size_t)line);                                                      \
+            fetch_lines(a, line);                                                                 \
+            DOT(0, 5, 4);                                                                         \
+            _tile_loadd(6, a + TILE_ROWS * line, (size_t)line);                                   \
+            fetch_lines(a + TILE_ROWS * line, line);                                              \
+            DOT(1, 6, 4);                                                                         \
+            _tile_loadd(7, a + 2 * TILE_ROWS * line, (size_t)line);                               \
+            fetch_lines(a + 2 * TILE_ROWS * line, line);                                          \
+            DOT(2, 7, 4);                                                                         \
+            _tile_loadd(5, a + 3 * TILE_ROWS * line, (size_t)line);                               \
+            fetch_lines(a + 3 * TILE_ROWS * line, line);                                          \
+            DOT(3, 5, 4);                                                                         \
+        }                                                                                         \
+    }                                                                                             \
+    AMX_TARGET static void name##_32(int64_t steps, const char *a, int64_t line, const char *b,   \
+                                     const char *right) {                                         \
+        for (; steps > 0; steps--, a += TILE_BYTES, b += TILE, right += TILE) {                   \
+            _tile_loadd(6, b, TILE_BYTES);                                                        \
+            _tile_loadd(4, a, (size_t)line);                                                      \
+            fetch_lines(a, line);                                                                 \
+            DOT(0, 4, 6);                                                                         \
+            _tile_loadd(5, a + TILE_ROWS * line, (size_t)line);                                   \
+            fetch_lines(a + TILE_ROWS * line, line);                                              \
+            DOT(2, 5, 6);                                                                         \
+            _tile_loadd(7, right, TILE_BYTES);                                                    \
+            DOT(1, 4, 7);                                                                         \
+            DOT(3, 5, 7);                                                                         \
+        }                                                                                         \
+    }
+
+AMX_LINES(lines_bf16, _tile_dpbf16ps)
+
+// k elements of bfloat16 that a group of lines has with one panel of vectors, or with two.
+AMX_TARGET static void meet_lines(int64_t k, const char *a, int64_t line, int64_t lines, const char *b,
+                                  const char *right, float *sum) {
+    enum { STEP = TILE_BYTES / 2 };
+    const int64_t whole = k / STEP;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (right)
+        lines_bf16_32(whole, a, line, b, right);
+    else
+        lines_bf16_16(whole, a, line, b);
+    if (k % STEP) {
+        _Alignas(64) char rest[LINES][TILE_BYTES] = {{0}};
+        for (int64_t i = 0; i < lines; i++)
+            memcpy(rest[i], a + i * line + whole * TILE_BYTES, (size_t)(k % STEP * 2));
+        __asm__ volatile("" ::: "memory"); // loads of tiles do not tell the compiler that they read memory
+        if (right)
+            lines_bf16_32(1, rest[0], TILE_BYTES, b + whole * TILE, right + whole * TILE);
+        else
+            lines_bf16_16(1, rest[0], TILE_BYTES, b + whole * TILE);
+    }
+    char *to = (char *)sum;
+    const size_t row = right ? 2 * TILE_BYTES : TILE_BYTES;
+    _tile_stored(0, to, row);
+    _tile_stored(1, right ? to + TILE_BYTES : to + TILE, row);
+    _tile_stored(2, to + 2 * TILE, row);
+    _tile_stored(3, right ? to + 2 * TILE + TILE_BYTES : to + 3 * TILE, row);
+}
+
+bool gemm_amx_lines(const struct gemm_lines *l) {
+    enum { ITEM = 2, STEP = TILE_BYTES / ITEM };
+    const struct gemm_packing packing = {.item = ITEM, .from_item = ITEM, .unit = 2, .step = STEP};
+    const int64_t panel = round_up(l->k, STEP) * TILE_ROWS * ITEM;
+    char *b =
+        cpu_scratch(SCRATCH_PACK, (size_t)(round_up(l->count, TILE_ROWS) / TILE_ROWS * panel + GEMM_SLACK));
+    _Alignas(64) float sum[LINES * TILE_ROWS];
+    if (!b)
+        return false;
+    gemm_pack(&packing, b, TILE_ROWS, l->x, l->x_col * ITEM, l->x_row * ITEM, l->k, l->count, 0);
+    open_tiles();
+    for (int64_t j = 0; j < l->n; j += LINES)
+        for (int64_t v = 0, vectors; v < l->count; v += vectors) {
+            const bool two = l->count - v > TILE_ROWS;
+            const int64_t lines = two ? LINES / 2 : LINES, width = two ? 2 * TILE_ROWS : TILE_ROWS;
+            vectors = MIN_OF(width, l->count - v);
+            for (int64_t i = j; i < MIN_OF(j + LINES, l->n); i += lines) {
+                const int64_t first = MIN_OF(i, l->n - lines); // the last groups may have lines in common
+                const char *at = b + v / TILE_ROWS * panel;
+                meet_lines(l->k, l->a + first * l->line * ITEM, l->line * ITEM, lines, at,
+                           two ? at + panel : NULL, sum);
+                cpu_move(4, l->y + (v * l->y_row + first * l->y_col) * 4,
+                         (struct stride2){l->y_col * 4, l->y_row * 4}, (char *)sum,
+                         (struct stride2){width * 4, 4}, lines, vectors);
+            }
+        }
+    close_tiles();
+    return true;
+}
 
 const struct gemm_kernel gemm_kernels_amx[] = {
     {"bf16 amx", "amx_bf16", ZL_BFLOAT16, ZL_FLOAT32, ROWS, COLS, 2, 32, amx_bf16, .a_unit = 32,

@@ -6,7 +6,8 @@
 enum {
     ROWS_LEAST = 13,       // with fewer it is better not to pack (gemm_thin.c),
     ROWS_LEAST_SHORT = 12, // of a short k,
-    ROWS_LEAST_ALONG = 17, // of a matrix along k
+    ROWS_LEAST_ALONG = 17, // of a matrix along k,
+    ROWS_LEAST_HALF = 2,   // of f16 and bf16, which are packed as float32
     K_SHORT = 1024,
     ROWS_MOST = 48,
     K_BLOCK = 128,      // rows of b that are packed at once where the order is free, by
@@ -19,8 +20,9 @@ struct few {
     const struct gemm *g;
     const struct gemm_kernel *u;
     struct gemm_packing packing;
-    int64_t item, k_most; // rows of b at once
-    char *a, *b;          // packed: all of it; a block
+    int64_t item, from_item; // bytes of an element, packed and of the matrices
+    int64_t k_most;          // rows of b at once
+    char *a, *b;             // packed: all of it; a block
 };
 
 // What is fetched ahead: lines of the matrix that are `line` bytes apart, `bytes` of each.
@@ -31,7 +33,13 @@ struct ahead {
     int64_t each; // lines that a tile takes
 };
 
+static bool is_half(zl_dtype dtype) {
+    return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+}
+
 static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
+    if (is_half(dtype))
+        return ROWS_LEAST_HALF;
     if (g->b_row == 1)
         return ROWS_LEAST_ALONG;
     return g->k <= K_SHORT && gemm_kernel_for(dtype)->four ? ROWS_LEAST_SHORT : ROWS_LEAST;
@@ -47,10 +55,12 @@ static int64_t k_most(zl_dtype dtype, const struct gemm *g) {
 }
 
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g) {
-    if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || cpu_blas()->multiply != cpu_own_gemm)
+    const struct gemm_kernel *u = gemm_kernel_for(dtype);
+    if (!u || (u->dtype != ZL_FLOAT32 && u->dtype != ZL_FLOAT64) ||
+        (!is_half(dtype) && cpu_blas()->multiply != cpu_own_gemm))
         return false;
     return g->m >= rows_least(dtype, g) && g->m <= ROWS_MOST && g->n > 2 * g->m && g->c_col == 1 &&
-           (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(gemm_kernel_for(dtype)) && k_most(dtype, g) > 0;
+           (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(u) && k_most(dtype, g) > 0;
 }
 
 // Rows of a from a place of k on: blocks of k lie behind each other.
@@ -61,8 +71,8 @@ static char *packed_a(const struct few *f, int64_t p) {
 static void pack_a(const struct few *f) {
     const struct gemm *g = f->g;
     for (int64_t p = 0; p < g->k; p += f->k_most)
-        gemm_pack(&f->packing, packed_a(f, p), f->u->rows, g->a + p * g->a_col * f->item, g->a_col * f->item,
-                  g->a_row * f->item, MIN_OF(f->k_most, g->k - p), g->m, 0);
+        gemm_pack(&f->packing, packed_a(f, p), f->u->rows, g->a + p * g->a_col * f->from_item,
+                  g->a_col * f->from_item, g->a_row * f->from_item, MIN_OF(f->k_most, g->k - p), g->m, 0);
 }
 
 // The block of b at a place; none where there is nothing.
@@ -70,10 +80,10 @@ static struct ahead ahead_of(const struct few *f, int64_t p, int64_t rows, int64
     const struct gemm *g = f->g;
     const bool along = g->b_row == 1;
     rows = MIN_OF(rows, g->k - p), cols = MIN_OF(cols, g->n - col);
-    return (struct ahead){.at = g->b + (p * g->b_row + col * g->b_col) * f->item,
-                          .line = (along ? g->b_col : g->b_row) * f->item,
+    return (struct ahead){.at = g->b + (p * g->b_row + col * g->b_col) * f->from_item,
+                          .line = (along ? g->b_col : g->b_row) * f->from_item,
                           .lines = along ? cols : rows,
-                          .bytes = (along ? rows : cols) * f->item};
+                          .bytes = (along ? rows : cols) * f->from_item};
 }
 
 // The next `bytes` of it. Inlined by force, as in gemm_own.c.
@@ -165,9 +175,12 @@ static void multiply_block(const struct few *f, int64_t p, int64_t col, int64_t 
 }
 
 bool cpu_few_gemm(zl_dtype dtype, const struct gemm *g) {
-    struct few f = {.g = g, .u = gemm_kernel_for(dtype), .item = (int64_t)zl_dtype_size(dtype)};
+    struct few f = {.g = g, .u = gemm_kernel_for(dtype), .from_item = (int64_t)zl_dtype_size(dtype)};
+    f.item = (int64_t)zl_dtype_size(f.u->dtype);
     f.packing =
-        (struct gemm_packing){.item = f.item, .from_item = f.item, .unit = f.u->unit, .step = f.u->step};
+        (struct gemm_packing){.item = f.item, .from_item = f.from_item, .unit = f.u->unit, .step = f.u->step};
+    if (f.u->dtype != dtype)
+        f.packing.widen = cpu_level()->rows->cast[f.u->dtype][dtype];
     f.k_most = k_most(dtype, g);
     const int64_t width = MIN_OF(BLOCK / (f.k_most * f.item), g->n) / f.u->cols * f.u->cols;
     const int64_t most = MAX_OF(width, f.u->cols), k = round_up(g->k, f.u->step);
@@ -179,8 +192,8 @@ bool cpu_few_gemm(zl_dtype dtype, const struct gemm *g) {
     for (int64_t col = 0; col < g->n; col += most)
         for (int64_t p = 0; p < g->k; p += f.k_most) {
             const int64_t cols = MIN_OF(most, g->n - col), rows = MIN_OF(f.k_most, g->k - p);
-            gemm_pack(&f.packing, f.b, f.u->cols, g->b + (p * g->b_row + col * g->b_col) * f.item,
-                      g->b_row * f.item, g->b_col * f.item, rows, cols, g->n - col - cols);
+            gemm_pack(&f.packing, f.b, f.u->cols, g->b + (p * g->b_row + col * g->b_col) * f.from_item,
+                      g->b_row * f.from_item, g->b_col * f.from_item, rows, cols, g->n - col - cols);
             bool more = p + f.k_most < g->k;
             multiply_block(&f, p, col, cols,
                            ahead_of(&f, more ? p + f.k_most : 0, f.k_most, more ? col : col + most, most));

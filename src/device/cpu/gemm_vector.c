@@ -98,6 +98,31 @@ static inline float widen_bf16(const uint16_t *from) {
 
 #include "device/cpu/gemm_vector_half.h"
 
+#elif defined(__x86_64__)
+
+#include <immintrin.h>
+
+#define GEMV_TARGET __attribute__((target("avx2,fma,f16c")))
+
+GEMV_TARGET static inline float widen_f16(const uint16_t *from) {
+    return _cvtsh_ss(*from);
+}
+
+#define READ_F16(p, low, high)                                             \
+    do {                                                                   \
+        __m256 both = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p))); \
+        (low) = _mm256_castps256_ps128(both);                              \
+        (high) = _mm256_extractf128_ps(both, 1);                           \
+    } while (0)
+
+#define GEMV(name) name##_f16
+#define GEMV_FROM  uint16_t
+#define GEMV_TYPE  float
+#define GEMV_LOAD  READ_F16
+#define GEMV_ONE   widen_f16
+#define GEMV_DOTS  1
+#include "device/cpu/gemm_vector.h"
+
 #endif
 
 // Lines are `line` elements apart.
@@ -122,6 +147,8 @@ static const struct reader {
     {"bf16", ZL_BFLOAT16, true, NULL, along_bfmmla, across_bfmmla, NULL},
     {"fhm", ZL_FLOAT16, true, along_fmlal, NULL, across_fmlal, NULL},
     {NULL, ZL_FLOAT16, false, along_f16, NULL, across_f16, chains_f16},
+#elif defined(__x86_64__)
+    {"avx2", ZL_FLOAT16, false, along_f16, NULL, across_f16, chains_f16},
 #endif
     {NULL, ZL_FLOAT32, false, along_f32, laned_along_f32, across_f32, chains_f32},
     {NULL, ZL_FLOAT64, false, NULL, laned_along_f64, across_f64, NULL},

@@ -1,6 +1,10 @@
 // gemm_vector.h - matrix times vector, included once per dtype of the matrix: GEMV(name), GEMV_FROM, GEMV_TYPE (of vectors and
-// sums), GEMV_LOAD(from, low, high), which reads two vectors, and GEMV_DOTS: whether chains are summed side by side. Sums have the
-// order of gemm_order.c.
+// sums), GEMV_LOAD(from, low, high), which reads two vectors, GEMV_DOTS: whether chains are summed side by side, and GEMV_TARGET:
+// the CPUs that it is for, nothing for all of them. Sums have the order of gemm_order.c.
+
+#ifndef GEMV_TARGET
+#define GEMV_TARGET
+#endif
 
 typedef GEMV_TYPE GEMV(vector) __attribute__((vector_size(16)));
 typedef GEMV(vector) GEMV(memory) __attribute__((aligned(sizeof(GEMV_TYPE)), may_alias));
@@ -10,12 +14,12 @@ typedef GEMV(vector) GEMV(memory) __attribute__((aligned(sizeof(GEMV_TYPE)), may
 #define READ(p)  (*(const GEMV(memory) *)(p))
 #define WRITE(p) (*(GEMV(memory) *)(p))
 
-static inline GEMV_TYPE GEMV(one)(const GEMV_FROM *from) {
+GEMV_TARGET static inline GEMV_TYPE GEMV(one)(const GEMV_FROM *from) {
     return (GEMV_TYPE)GEMV_ONE(from);
 }
 
 // Four vectors.
-static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *from, GEMV(vector) *to) {
+GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *from, GEMV(vector) *to) {
     GEMV_LOAD(from, to[0], to[1]);
     GEMV_LOAD(from + PAIR, to[2], to[3]);
 }
@@ -23,7 +27,7 @@ static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *fr
 #if GEMV_DOTS
 
 // Four vectors of lines `apart` elements from each other times those of x: each lane of a sum is a chain.
-GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart,
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart,
                                                                          const GEMV_TYPE *x, GEMV(vector) *sum) {
     GEMM_CONTRACT
 #pragma GCC unroll 4
@@ -37,7 +41,7 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(step)(int rows
 }
 
 // Such lines times all of x, to places `apart_y` from each other. The last elements are padded with zeros.
-GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart,
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart,
                                                                          const GEMV_TYPE *x, const struct gemm_order *o,
                                                                          GEMV_TYPE *y, int64_t apart_y) {
     GEMM_CONTRACT
@@ -63,7 +67,7 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows
 }
 
 // Lines along the vector: y[r] for count lines.
-GEMM_FUSED static void GEMV(along)(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
+GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
                                    int64_t count, void *to) {
     GEMM_CONTRACT
     const int64_t each = count / STREAMS;
@@ -79,7 +83,7 @@ GEMM_FUSED static void GEMV(along)(const void *from, int64_t line, const void *v
 
 // y[i] += the sum of lines, `apart` elements from each other, times elements of x, in order. Lines that follow them are fetched,
 // unless they are streams, whose next elements a processor foresees.
-GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a,
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a,
                                                                         int64_t apart, const GEMV_TYPE *x,
                                                                         int64_t apart_x, bool streams, int64_t n) {
     GEMM_CONTRACT
@@ -112,7 +116,7 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add)(int lines
 }
 
 // Lines across the vector: y, of n elements, is the sum of k lines.
-GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k, int64_t n, bool streams,
+GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k, int64_t n, bool streams,
                                     void *to) {
     GEMM_CONTRACT
     const int64_t steps = k / STREAMS;
@@ -132,7 +136,7 @@ GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *
 
 // y[c], `apart` elements from each other, += CHAIN_LINES lines of each chain c of a group, times their elements of x. The same lines are
 // fetched `ahead` elements further.
-GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a,
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a,
                                                                                int64_t line, const GEMV_TYPE *const *x,
                                                                                int64_t ahead, int64_t n) {
     GEMM_CONTRACT
@@ -170,7 +174,7 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add_chains)(GE
 
 // A group of chains of lines across the vector, side by side, so that neighbouring lines are read together. count: lines of each chain,
 // which begin at its element of `vectors`. The sums, of n elements each, are `apart` elements from each other.
-GEMM_FUSED static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors, const int64_t *count, int64_t n,
+GEMM_FUSED GEMV_TARGET static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors, const int64_t *count, int64_t n,
                                     void *to, int64_t apart) {
     GEMM_CONTRACT
     const GEMV_FROM *a = from;
@@ -202,3 +206,4 @@ GEMM_FUSED static void GEMV(chains)(const void *from, int64_t line, const void *
 #undef GEMV_LOAD
 #undef GEMV_ONE
 #undef GEMV_DOTS
+#undef GEMV_TARGET
