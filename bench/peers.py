@@ -83,7 +83,7 @@ class Library:
     def __init__(self, name, preload, path=None, arguments=(), threads=2):
         """path: where Python looks for it first; arguments: of the benchmark, which its process needs too."""
         environment = {**os.environ, **dict.fromkeys(THREAD_SETTINGS, str(threads)),
-                       "ZL_DEVICE": "cpu"}  # unless the benchmark chooses another device itself
+                       "ZL_DEVICE": "cpu", "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")}  # unless the benchmark chooses others itself
         if path:
             environment["PYTHONPATH"] = os.path.abspath(path)
         blas = ctypes.util.find_library("openblas")

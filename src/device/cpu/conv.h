@@ -25,7 +25,7 @@ struct convolution {
     bool is_dense;                     // x
     bool is_product;                   // patches are the rows of x
     int64_t tile_rows, row_tiles, tile_cols, col_tiles;
-    // Of conv_panels.c.
+    // Of conv_panels.c and conv_amx.c.
     const struct gemm_kernel *kernels;
     char *packed;  // w
     int64_t chunk; // elements of taps and channels
@@ -93,6 +93,12 @@ bool    conv_has_panels(struct convolution *v);
 bool    conv_pack_kernels(struct convolution *v, struct conv_room *room); // false and an error
 int64_t conv_panel_parts(struct convolution *v);
 void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
+
+// conv_amx.c: of bfloat16 where the CPU has tiles of AMX. w is packed into room.
+bool    conv_has_tiles(const struct convolution *v);
+bool    conv_pack_tiles(struct convolution *v, struct conv_room *room); // false and an error
+int64_t conv_tile_parts(struct convolution *v);
+void    conv_tiles(const void *convolution, int64_t from, int64_t to); // parts
 
 // conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
 void conv_channels(const void *convolution, int64_t from, int64_t to); // rows

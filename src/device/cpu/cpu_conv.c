@@ -1,5 +1,5 @@
 // cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix, or as conv_panels.c
-// does it.
+// or conv_amx.c does it.
 //
 // Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added (conv_channels.c, or
 // conv_taps.c if the kernels are large), or lines if there is one channel (conv_lines.c). Tiles do not depend on the number of
@@ -278,6 +278,12 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, struct 
     }
     if (!set_kernel(v, w, &room[0]))
         return false;
+    if (conv_has_tiles(v)) {
+        if (!conv_pack_tiles(v, &room[1]))
+            return false;
+        run(v, conv_tiles, conv_tile_parts(v));
+        return true;
+    }
     if (!conv_has_panels(v)) {
         run(v, multiply_tiles, v->groups * v->row_tiles * v->col_tiles);
         return true;
