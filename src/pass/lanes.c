@@ -614,7 +614,16 @@ static void emit_while(struct lanes *l, const struct tile_stmt *s) {
     tile_close();
 }
 
-static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
+// Commands stand where the statement does that they are made of.
+static void set_place(struct tile_stmt *list, struct tile_place place) {
+    for (struct tile_stmt *s = list; s; s = s->next) {
+        s->place = s->place.line ? s->place : place;
+        set_place(s->body, place);
+        set_place(s->other, place);
+    }
+}
+
+static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     l->at = s;
     switch (s->kind) {
     case TILE_MAP: lanes_map(l, s); return;
@@ -668,6 +677,12 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     tile_close();
     if (s->kind == TILE_GRID && opened) // of how many cores its blocks are
         opened->threads = l->is_alone ? 1 : l->target->lanes->cores;
+}
+
+static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
+    struct tile_stmt **begin = tile_current()->tail;
+    emit_one(l, s);
+    set_place(*begin, s->place);
 }
 
 // Outside of grids statements are blocks of their own.

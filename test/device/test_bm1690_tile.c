@@ -112,6 +112,94 @@ TEST(tile_kernels_on_the_emulator) {
         tile_trial(samples[i].text, "bm1690", samples[i].sizes, samples[i].near);
 }
 
+// Tiles that the lanes have no room for go strip by strip.
+static const struct sample large[] = {
+    // Reductions along other axes, and along the one that is cut; statements that touch no strip are before the loop, and behind it.
+    {"kernel sums(a: f32[n, 2, 100]) -> (y: f32[n, 2], z: f32[n, 2, 100], w: f32[2, 100], v: f16[2, 100], u: "
+     "f32[2, 100]) {\n"
+     "  grid b in ceildiv(n, 448) {\n"
+     "    shared t: f32[448, 2, 100]\n"
+     "    shared o: f32[448, 2, 100]\n"
+     "    fragment most: f32[448, 2]\n"
+     "    fragment sum: f32[448, 2]\n"
+     "    fragment least: f32[2, 100]\n"
+     "    fragment small: f16[2, 100] = 1\n"
+     "    fragment bias: f32[2, 100]\n"
+     "    copy a[b * 448, 0, 0] -> t\n"
+     "    reduce maximum t -> most axis 2\n"
+     "    map i in 2, j in 100 { bias[i, j] = f32(i + j) / 50 }\n"
+     "    map k in 448, i in 2, j in 100 { t[k, i, j] = exp(t[k, i, j] - most[k, i]) + bias[i, j] * f32(k % "
+     "3) }\n"
+     "    reduce add t -> sum axis 2\n"
+     "    map k in 448, i in 2, j in 100 { o[k, i, j] = t[k, i, j] / sum[k, i] * f32(k + b) }\n"
+     "    reduce minimum o -> least axis 0\n"
+     "    reduce add t -> small axis 0 accumulate\n"
+     "    copy o -> z[b * 448, 0, 0]\n"
+     "    copy sum -> y[b * 448, 0]\n"
+     "    if b == 0 { copy least -> w }\n"
+     "    if b == 0 { copy small -> v }\n"
+     "    map i in 2, j in 100 { bias[i, j] = bias[i, j] + least[i, j] }\n"
+     "    if b == 0 { copy bias -> u }\n"
+     "  }\n"
+     "}",
+     {700},
+     2e-3},
+    // A sum along the axis that is cut, as there is no other; a row that no lane holds.
+    {"kernel rows(a: f32[2, 98304]) -> (y: f32[2], z: f16[2, 98304]) {\n"
+     "  grid b in 1 {\n"
+     "    shared t: f32[2, 98304]\n"
+     "    fragment s: f32[2]\n"
+     "    copy a -> t\n"
+     "    map i in 2, j in 98304 { t[i, j] = t[i, j] * 2 + f32(j % 5) }\n"
+     "    reduce add t -> s axis 1\n"
+     "    map i in 2, j in 98304 { z[i, j] = f16(t[i, j]) }\n"
+     "    copy s -> y\n"
+     "  }\n"
+     "}",
+     {0},
+     1e-4},
+    // Products by strips of columns: the first factor is copied for each of them.
+    {"kernel product(A: f16[4, 32], B: f16[32, 49152]) -> (C: f32[4, 49152]) {\n"
+     "  grid g in 1 {\n"
+     "    shared a: f16[4, 16]\n"
+     "    shared b: f16[16, 49152]\n"
+     "    fragment c: f32[4, 49152] = 0\n"
+     "    for k in 2 {\n"
+     "      copy A[0, k * 16] -> a\n"
+     "      copy B[k * 16, 0] -> b\n"
+     "      gemm a, b -> c\n"
+     "    }\n"
+     "    map i in 4, j in 49152 { c[i, j] = max(c[i, j], 0) }\n"
+     "    copy c -> C\n"
+     "  }\n"
+     "}",
+     {0},
+     1e-3},
+};
+
+TEST(large_tiles_go_strip_by_strip) {
+    for (size_t i = 0; i < COUNT(large); i++)
+        tile_trial(large[i].text, "bm1690", large[i].sizes, large[i].near);
+}
+
+// Sums of a tile that fills the lanes to the last byte: the control program touches none of the elements.
+TEST(strips_are_moved_by_commands) {
+    zl_kernel k = zl_kernel_compile("kernel sums(a: f32[8192, 8192]) -> (y: f32[8192]) {\n"
+                                    "  grid b in 16 {\n"
+                                    "    shared t: f32[512, 8192]\n"
+                                    "    fragment s: f32[512]\n"
+                                    "    copy a[b * 512, 0] -> t\n"
+                                    "    reduce add t -> s axis 1\n"
+                                    "    copy s -> y[b * 512]\n"
+                                    "  }\n"
+                                    "}",
+                                    "sample", "bm1690");
+    if (!CHECK(k && strstr(zl_kernel_source_text(k), "tpu_gdma_cpy_S2L") &&
+               !strstr(zl_kernel_source_text(k), "_mem_addr")))
+        test_note("%s", zl_error() ? zl_error() : zl_kernel_source_text(k));
+    zl_kernel_release(k);
+}
+
 // Kernels of the manual, but for those that need what the chip lacks, and for one whose codes of 8 bits are rounded from quotients: where
 // these lie between two codes the chip's division decides otherwise.
 TEST(the_manual_on_the_emulator) {
@@ -124,17 +212,16 @@ static const struct {
     {SAMPLE_WAVES, "line 2: map: target bm1690 has no tiles of c64"},
     {SAMPLE_SCANS, "has no tiles of i64"},
     {SAMPLE_TABLES, "does not compute with f64"},
-    {"kernel large(a: f32[n, 4096]) -> (y: f32[n, 4096]) {\n"
-     "  grid b in n // 1024 {\n"
-     "    shared s: f32[1024, 4096]\n"
-     "    shared t: f32[1024, 4096]\n"
-     "    copy a[b * 1024, 0] -> s\n"
-     "    copy a[b * 1024, 0] -> t\n"
-     "    map i in 1024, j in 4096 { s[i, j] = s[i, j] + t[i, j] }\n"
-     "    copy s -> y[b * 1024, 0]\n"
+    {"kernel large(a: f32[n, 4096], y: f32[n, 4096]) -> (z: f32[n, 4096]) {\n"
+     "  grid b in n // 2048 {\n"
+     "    shared s: f32[2048, 4096]\n"
+     "    copy a[b * 2048, 0] -> s\n"
+     "    map i in 2048, j in 4096 { z[i, j] = s[2047 - i, 4095 - j] }\n"
      "  }\n"
      "}",
-     "has 262144 bytes in each lane, and the tiles that are used at once need more"},
+     "line 4: command: target bm1690 has 262144 bytes in each lane, and tpu_bdc_set_C needs 524288, of "
+     "which 's' "
+     "takes 524288"},
 };
 
 TEST(what_the_chip_lacks_is_said) {
