@@ -112,6 +112,54 @@ TEST(tile_kernels_on_the_emulator) {
         tile_trial(samples[i].text, "bm1690", samples[i].sizes, samples[i].near);
 }
 
+// Products of bytes are exact, by a command of their own, as are those of small floats; both with transposes and with edges.
+#define BYTE_PRODUCTS(NAME, TYPE, OTHER, SUM)                                               \
+    "kernel " NAME "(A: " TYPE "[M, K], B: " OTHER "[K, N], Bt: " OTHER "[N, K], At: " TYPE \
+    "[K, M]) -> (C: " SUM "[M, N], D: " SUM "[M, N], E: f32[M, N]) {\n"                     \
+    "  grid bx in ceildiv(N, 64), by in ceildiv(M, 96) {\n"                                 \
+    "    shared a: " TYPE "[96, 64]\n"                                                      \
+    "    shared at: " TYPE "[64, 96]\n"                                                     \
+    "    shared b: " OTHER "[64, 64]\n"                                                     \
+    "    shared bt: " OTHER "[64, 64]\n"                                                    \
+    "    fragment c: " SUM "[96, 64] = 0\n"                                                 \
+    "    fragment d: " SUM "[96, 64] = 1\n"                                                 \
+    "    fragment e: f32[96, 64] = 0\n"                                                     \
+    "    pipeline k in ceildiv(K, 64) stages 2 {\n"                                         \
+    "      copy A[by * 96, k * 64] -> a\n"                                                  \
+    "      copy At[k * 64, by * 96] -> at\n"                                                \
+    "      copy B[k * 64, bx * 64] -> b\n"                                                  \
+    "      copy Bt[bx * 64, k * 64] -> bt\n"                                                \
+    "      gemm a, b -> c\n"                                                                \
+    "      gemm transpose at, transpose bt -> d\n"                                          \
+    "      gemm a, transpose bt -> e\n"                                                     \
+    "    }\n"                                                                               \
+    "    copy c -> C[by * 96, bx * 64]\n"                                                   \
+    "    copy d -> D[by * 96, bx * 64]\n"                                                   \
+    "    copy e -> E[by * 96, bx * 64]\n"                                                   \
+    "  }\n"                                                                                 \
+    "}"
+
+static const struct {
+    struct sample sample;
+    const char *command;
+} byte_products[] = {
+    {{BYTE_PRODUCTS("signed", "i8", "i8", "i32"), {100, 130, 70}, 0}, "tpu_bdc_int8_zp_mm("},
+    {{BYTE_PRODUCTS("unsigned", "u8", "u8", "i32"), {100, 70, 65}, 0}, "tpu_bdc_int8_zp_mm_R_trans("},
+    {{BYTE_PRODUCTS("floats", "e4m3", "e4m3", "f32"), {100, 130, 70}, 1e-6}, "tpu_bdc_fp8_mm("},
+    {{BYTE_PRODUCTS("mixed", "e5m2", "e4m3", "bf16"), {100, 70, 65}, 2e-2}, "tpu_bdc_fp8_mm_R_trans("},
+};
+
+TEST(products_of_bytes_have_their_own_command) {
+    for (size_t i = 0; i < COUNT(byte_products); i++) {
+        const struct sample *s = &byte_products[i].sample;
+        tile_trial(s->text, "bm1690", s->sizes, s->near);
+        zl_kernel k = zl_kernel_compile(s->text, "sample", "bm1690");
+        const char *text = k ? zl_kernel_source_text(k) : "";
+        CHECK(strstr(text, byte_products[i].command) && !strstr(text, "tpu_bdc_fp32_mm"));
+        zl_kernel_release(k);
+    }
+}
+
 // Tiles that the lanes have no room for go strip by strip.
 static const struct sample large[] = {
     // Reductions along other axes, and along the one that is cut; statements that touch no strip are before the loop, and behind it.
