@@ -160,6 +160,83 @@ TEST(products_of_bytes_have_their_own_command) {
     }
 }
 
+// Places that tiles hold: rows and elements of device memory, of tables of any size, where some are masked; columns of tiles. No element is
+// read by the control program.
+static const struct sample gathers[] = {
+    {"kernel g1(x: f32[m, 100], idx: i32[n], big: f32[70000, 3], far: i32[n]) -> (y: f32[n, 100], z: f32[n, "
+     "100], w: f32[n, 100], v: f32[n, 2]) {\n"
+     "  grid b in ceildiv(n, 64) {\n"
+     "    shared id: i32[64]\n"
+     "    shared t: f32[64, 100]\n"
+     "    copy idx[b * 64] -> id\n"
+     "    map i in 64, j in 100 { t[i, j] = x[id[i] % 37, j] * 2 }\n"
+     "    copy t -> y[b * 64, 0]\n"
+     "    map i in 64, j in 100 { t[i, j] = load(x[i64(id[i]) % m, j], j < 90, 3) }\n"
+     "    copy t -> z[b * 64, 0]\n"
+     "    map i in 64, j in 100 { t[i, j] = x[b, (id[i] + i32(j) * 7) % 100] }\n"
+     "    copy t -> w[b * 64, 0]\n"
+     "    map i in 64, j in 2 { v[b * 64 + i, j] = load(big[load(far[b * 64 + i], b * 64 + i < n) * 690, j], "
+     "b * 64 + i < n) where "
+     "b * 64 + i < n }\n"
+     "  }\n"
+     "}\n",
+     {37, 100},
+     0},
+    {"kernel g3(c: u8[100, 90], lut: f32[16], x: f32[100, 60], p: i32[100, 90]) -> (y: f32[100, 90], z: "
+     "f32[100, 90], v: f16[100, 90]) {\n"
+     "  grid b in 2 {\n"
+     "    shared code: u8[64, 90]\n"
+     "    shared table: f32[16]\n"
+     "    shared half: f16[16]\n"
+     "    shared t: f32[64, 90]\n"
+     "    shared h: f16[64, 90]\n"
+     "    shared rows: f32[64, 60]\n"
+     "    shared at: i32[64, 90]\n"
+     "    copy c[b * 64, 0] -> code\n"
+     "    copy lut -> table\n"
+     "    copy x[b * 64, 0] -> rows\n"
+     "    copy p[b * 64, 0] -> at\n"
+     "    map i in 16 { half[i] = f16(table[i]) * 2 }\n"
+     "    map i in 64, j in 90 { t[i, j] = table[code[i, j] & 15] * 3 }\n"
+     "    map i in 64, j in 90 { h[i, j] = half[code[i, j] >> 5] }\n"
+     "    copy t -> y[b * 64, 0]\n"
+     "    copy h -> v[b * 64, 0]\n"
+     "    map i in 64, j in 90 { t[i, j] = load(rows[i, at[i, j] - 10], at[i, j] >= 10 & at[i, j] < 70, 5) "
+     "}\n"
+     "    copy t -> z[b * 64, 0]\n"
+     "  }\n"
+     "}\n",
+     {0},
+     0},
+};
+
+TEST(gathers_are_commands) {
+    for (size_t i = 0; i < COUNT(gathers); i++) {
+        tile_trial(gathers[i].text, "bm1690", gathers[i].sizes, gathers[i].near);
+        zl_kernel k = zl_kernel_compile(gathers[i].text, "sample", "bm1690");
+        CHECK(k && !strstr(zl_kernel_source_text(k), "_mem_addr"));
+        zl_kernel_release(k);
+    }
+}
+
+// A table of lengths: the control program reads the one that is asked for once, however often a statement uses it.
+TEST(elements_are_read_once_in_a_statement) {
+    const char *text = "kernel lengths(x: f32[128, 100], row: i32[8]) -> (y: f32[8, 100]) {\n"
+                       "  grid b in 8 {\n"
+                       "    shared t: f32[100]\n"
+                       "    copy x[i64(row[b]), 0] of [1, 100] -> t\n"
+                       "    copy t -> y[b, 0] of [1, 100]\n"
+                       "  }\n"
+                       "}";
+    int64_t sizes[1] = {0};
+    tile_trial(text, "bm1690", sizes, 1e-6);
+    zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+    const char *first = k ? strstr(zl_kernel_source_text(k), "_mem_addr") : NULL;
+    if (!CHECK(first && !strstr(first + 1, "_mem_addr")))
+        test_note("%s", k ? zl_kernel_source_text(k) : zl_error());
+    zl_kernel_release(k);
+}
+
 // Tiles that the lanes have no room for go strip by strip.
 static const struct sample large[] = {
     // Reductions along other axes, and along the one that is cut; statements that touch no strip are before the loop, and behind it.
