@@ -11,7 +11,7 @@ struct bytes {
     expr *memo;            // by id of the expression: the same in bytes
     int ids;
     bool *is_done; // by token
-    bool flushes;  // the target has no subnormal numbers
+    bool is_lanes; // the target has no subnormal numbers, and multiplies floats of 8 bits
     bool failed;
 };
 
@@ -21,7 +21,7 @@ static expr in_bytes(struct bytes *b, expr e);
 
 static expr convert(const struct bytes *b, struct tile_type to, struct tile_type from, expr x) {
     expr value = !tile_type_is_small(from) ? x
-                 : b->flushes              ? tile_decode_normal(from, x)
+                 : b->is_lanes             ? tile_decode_normal(from, x)
                                            : tile_decode(from, x);
     return !value ? NULL : tile_type_is_small(to) ? tile_encode(to, value) : tile_cast(to, value);
 }
@@ -109,8 +109,18 @@ static struct tile_type factor_type(struct tile_type type, struct tile_type othe
     return tile_type_is_float(other) ? other : type.kind == TILE_E8M0 ? f32 : f16;
 }
 
+static bool is_multiplied(struct tile_type type) {
+    return type.kind == TILE_E4M3 || type.kind == TILE_E5M2;
+}
+
 static void emit_gemm(struct bytes *b, struct tile_stmt s) {
     struct tile_type type[2] = {was(b, &s.region[0]), was(b, &s.region[1])};
+    if (b->is_lanes && is_multiplied(type[0]) && is_multiplied(type[1])) {
+        s.small[0] = type[0].kind;
+        s.small[1] = type[1].kind;
+        tile_append(s);
+        return;
+    }
     for (int i = 0; i < 2; i++)
         if (tile_type_is_small(type[i]))
             s.region[i] = widened(b, &s.region[i], factor_type(type[i], type[!i]), 2);
@@ -192,7 +202,7 @@ static bool has_small(struct bytes *b, struct tile_kernel *kernel) {
 }
 
 bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
-    struct bytes b = {.flushes = target->lanes,
+    struct bytes b = {.is_lanes = target->lanes,
                       .was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
                       .memo = memory_zero(((size_t)kernel->ids + 1) * sizeof *b.memo),
                       .ids = kernel->ids + 1,

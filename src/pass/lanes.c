@@ -189,19 +189,24 @@ static bool is_loop(int64_t most, int dim) {
     return dim < 0 || (most > MOST_POINTS && (dim == LANE_N || dim == LANE_H));
 }
 
-bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name, const expr *extent, int lane,
-                struct lane_space *out) {
-    int dim[TILE_DIMS], next = LANE_W;
-    *out = (struct lane_space){0};
-    for (int d = 0; d < LANE_DIMS; d++) {
-        out->points.size[d] = lanes_number(1);
-        out->points.most[d] = 1;
-    }
+void lanes_dims(int names, const expr *extent, int lane, int *dim) {
+    int next = LANE_W;
     for (int i = names - 1; i >= 0; i--) {
         bool is_one = pass_number(extent[i]) == 1;
         dim[i] = is_one ? LANE_DIMS : i == lane ? LANE_C : next;
         if (!is_one && i != lane)
             next = next == LANE_W ? LANE_H : next == LANE_H ? LANE_N : -1;
+    }
+}
+
+bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name, const expr *extent, int lane,
+                struct lane_space *out) {
+    int dim[TILE_DIMS];
+    *out = (struct lane_space){0};
+    lanes_dims(names, extent, lane, dim);
+    for (int d = 0; d < LANE_DIMS; d++) {
+        out->points.size[d] = lanes_number(1);
+        out->points.most[d] = 1;
     }
     for (int i = 0; i < names; i++) {
         out->value[i] = tile_name_value(name[i], TILE_INDEX);
@@ -308,6 +313,18 @@ static bool affine(struct lanes *l, const struct lane_points *p, expr e, expr *c
     }
 }
 
+bool lanes_has_strides(const struct lanes *l, const struct lane_points *p, expr e) {
+    bool is_scaled = e->op == TILE_MUL && (pass_number(e->arg[0]) >= 0 || pass_number(e->arg[1]) >= 0);
+    if (lanes_is_uniform(l, p, e) || e->op == TILE_INDEX)
+        return true;
+    if (e->op == TILE_CAST)
+        return tile_type_is_integer(e->arg[0]->type) && lanes_has_strides(l, p, e->arg[0]);
+    if (e->op == TILE_SUB && !lanes_is_uniform(l, p, e->arg[1]))
+        return false;
+    return (e->op == TILE_ADD || e->op == TILE_SUB || is_scaled) && lanes_has_strides(l, p, e->arg[0]) &&
+           lanes_has_strides(l, p, e->arg[1]);
+}
+
 bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest) {
     for (int i = 0; i < p->names; i++)
         coefficient[i] = NULL;
@@ -329,7 +346,7 @@ bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile
 }
 
 // The stride of an axis of device memory, in elements.
-static expr far_stride(const struct tile_buffer *b, int axis) {
+expr lanes_far_stride(const struct tile_buffer *b, int axis) {
     if (b->stride)
         return tile_cast(i64, b->stride[axis]);
     expr stride = lanes_number(1);
@@ -362,7 +379,7 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
         expr coefficient[TILE_DIMS], rest;
         if (!lanes_index(l, p, b, index, i, coefficient, &rest))
             return false;
-        expr stride = out->is_far ? far_stride(b, i) : lanes_number(tile.step[i]);
+        expr stride = out->is_far ? lanes_far_stride(b, i) : lanes_number(tile.step[i]);
         bool is_lane = i == tile.lane;
         for (int v = 0; v < p->names; v++) {
             if (!coefficient[v])
@@ -417,9 +434,21 @@ static bool is_load(expr e, const void *data) {
     return e->op == TILE_LOAD;
 }
 
+// What a statement reads is read once in each of its blocks.
+static expr read_once(struct lanes *l, expr e) {
+    const struct tile_frame *block = tile_current()->open;
+    for (int i = 0; i < l->reads; i++)
+        if (l->read[i].element == e && l->read[i].block == block)
+            return l->read[i].value;
+    expr value = read_element(l, e);
+    if (l->reads < LANE_READS)
+        l->read[l->reads++] = (struct lane_read){e, value, block};
+    return value;
+}
+
 static expr with_reads(void *data, expr e) {
     expr made = pass_rebuild(e, with_reads, data);
-    return made && made->op == TILE_LOAD ? read_element(data, made) : made;
+    return made && made->op == TILE_LOAD ? read_once(data, made) : made;
 }
 
 expr lanes_control(struct lanes *l, expr e) {
@@ -614,8 +643,18 @@ static void emit_while(struct lanes *l, const struct tile_stmt *s) {
     tile_close();
 }
 
-static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
+// Commands stand where the statement does that they are made of.
+static void set_place(struct tile_stmt *list, struct tile_place place) {
+    for (struct tile_stmt *s = list; s; s = s->next) {
+        s->place = s->place.line ? s->place : place;
+        set_place(s->body, place);
+        set_place(s->other, place);
+    }
+}
+
+static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     l->at = s;
+    l->reads = 0;
     switch (s->kind) {
     case TILE_MAP: lanes_map(l, s); return;
     case TILE_COPY: lanes_copy(l, s); return;
@@ -668,6 +707,12 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     tile_close();
     if (s->kind == TILE_GRID && opened) // of how many cores its blocks are
         opened->threads = l->is_alone ? 1 : l->target->lanes->cores;
+}
+
+static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
+    struct tile_stmt **begin = tile_current()->tail;
+    emit_one(l, s);
+    set_place(*begin, s->place);
 }
 
 // Outside of grids statements are blocks of their own.

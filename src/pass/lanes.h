@@ -9,8 +9,14 @@
 
 #include "pass/boxes.h"
 
-enum { LANE_VARIABLES = 32 };
+enum { LANE_VARIABLES = 32, LANE_READS = 32 };
 enum lane_dim { LANE_N, LANE_C, LANE_H, LANE_W, LANE_DIMS };
+
+// An element that the control program has read, in a block of statements.
+struct lane_read {
+    expr element, value;
+    const struct tile_frame *block;
+};
 
 struct lanes {
     const struct target *target;
@@ -27,6 +33,8 @@ struct lanes {
     const struct tile_name *whole; // a variable that stays whole where there are many points; NULL: none
     int variables; // names that have a value at each point of the map that is being made
     const struct tile_name *variable[LANE_VARIABLES];
+    int reads; // of the statement that is being made
+    struct lane_read read[LANE_READS];
 };
 
 // How a tile lies: the dimension that each axis is, and elements from one to the next along the dimensions.
@@ -68,6 +76,8 @@ struct tile_type lanes_type(struct tile_type type); // as the chip holds it: boo
 bool lanes_is_local(const struct tile_buffer *b);
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out); // false and an error
 void lanes_strides(const int64_t *size, int bytes, int64_t *stride); // those of a tile that is aligned
+// Which dimension each of some names is, as lanes_open says: LANE_DIMS of one point, -1 of a loop.
+void lanes_dims(int names, const expr *extent, int lane, int *dim);
 // Loops of a statement over names: of which variable number `lane` (-1: none) is c, and the last others are w, h and n. What is more
 // than that, or more than a command takes, becomes loops of the control program. `value` is what stands for each name in between.
 struct lane_space {
@@ -88,6 +98,9 @@ expr lanes_control(struct lanes *l, expr e);
 bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, struct lane_operand *out);
 // The coefficients of the variables in an index, NULL for 0, and what is left of it; false: it is not such a sum.
 bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest);
+// Whether it is such a sum of which no coefficient is negative: what strides reach.
+bool lanes_has_strides(const struct lanes *l, const struct lane_points *p, expr index);
+expr lanes_far_stride(const struct tile_buffer *b, int axis); // of an axis of device memory, in elements
 // The same of a buffer's index along an axis, which has to be such a sum: false and an error.
 bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, int axis,
                  expr *coefficient, expr *rest);
@@ -174,6 +187,13 @@ bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand 
 int lanes_variable(const struct lane_work *w, const struct tile_name *name); // which variable of the points it is; -1: none
 // What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
 bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out);
+
+// lanes_gather.c ------------------------------------------------------------------------------------------------
+
+// Whether a command can take what a map loads, whose index along one axis is no sum of loop variables, if `lane` is across the lanes.
+bool lanes_can_gather(const struct tile_stmt *map, int lane, expr load, int axis);
+int lanes_gather_axis(const struct lanes *l, const struct lane_points *p, expr load); // that axis; -1: there is none
+bool lanes_gather(struct lane_work *w, expr load, int axis, bool clips, struct lane_operand *out);
 
 // lanes_map.c ---------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,13 @@
 // lanes_gemm.c - products of tiles as commands of the matrix unit.
 //
-// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is transposed before, but for the second factor of 16 bits,
-// which the unit reads as it lies.
+// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is transposed before, but for the second factor of 16 bits
+// and of small floats, which the unit reads as it lies; so it does that of bytes where products are not added to a tile.
 
 #include "pass/lanes.h"
+
+#include "bm1690/command.h"
+
+static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, i32 = {TILE_INT, 32, 1};
 
 // The last two axes of a region, as points.
 static bool open_matrix(struct lanes *l, const struct tile_region *r, struct lane_space *space, expr *index) {
@@ -96,15 +100,15 @@ static void move_lines(const struct factor *f, const struct lane_operand *lines,
         reshape(&f->operand, lines, matrix, flat, f->operand.stride, lines->stride);
 }
 
-static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct factor *a, struct factor *b,
-                         struct factor *sum) {
+// Adds to the sum where `adds`.
+static bool multiply_f32(struct lanes *l, struct factor *a, struct factor *b, struct factor *sum, bool adds) {
     struct lane_operand left, right, result;
     if (!as_lines(l, a, &left) || !as_lines(l, b, &right) || !as_lines(l, sum, &result))
         return false;
     l->is_mixed = true;
     move_lines(a, &left, true);
     move_lines(b, &right, true);
-    if (!s->clear)
+    if (adds)
         move_lines(sum, &result, true);
     struct lane_call c = {0};
     lanes_add(&c, result.address);
@@ -117,48 +121,121 @@ static bool multiply_f32(struct lanes *l, const struct tile_stmt *s, struct fact
     lanes_add(&c, lanes_number(a->columns));
     lanes_add(&c, lanes_number(b->columns));
     lanes_add(&c, lanes_code(0));
-    lanes_add(&c, lanes_code(!s->clear));
+    lanes_add(&c, lanes_code(adds));
     lanes_call(&c, "tpu_bdc_fp32_mm");
     move_lines(sum, &result, false);
     return true;
 }
 
-static bool multiply_halves(const struct tile_stmt *s, const struct factor *a, const struct factor *b,
-                            const struct factor *sum, bool transposed) {
+static void add_matrices(struct lane_call *c, const struct factor *a, const struct factor *b,
+                         const struct factor *sum) {
+    lanes_add(c, sum->operand.address);
+    lanes_add(c, a->operand.address);
+    lanes_add(c, b->operand.address);
+}
+
+static void add_sizes(struct lane_call *c, const struct factor *a, const struct factor *sum) {
+    lanes_add(c, lanes_number(a->rows));
+    lanes_add(c, lanes_number(a->columns));
+    lanes_add(c, lanes_number(sum->columns));
+}
+
+static void multiply_halves(const struct factor *a, const struct factor *b, const struct factor *sum,
+                            bool transposed, bool adds) {
     struct lane_call c = {0};
-    lanes_add(&c, sum->operand.address);
-    lanes_add(&c, a->operand.address);
-    lanes_add(&c, b->operand.address);
-    lanes_add(&c, lanes_number(a->rows));
-    lanes_add(&c, lanes_number(a->columns));
-    lanes_add(&c, lanes_number(transposed ? b->rows : b->columns));
+    add_matrices(&c, a, b, sum);
+    add_sizes(&c, a, sum);
     lanes_add_dtype(&c, sum->operand.type);
     lanes_add_dtype(&c, a->operand.type);
     if (!transposed) {
-        lanes_add(&c, lanes_code(!s->clear));
+        lanes_add(&c, lanes_code(adds));
         lanes_call(&c, "tpu_bdc_fp_mm");
-        return true;
+        return;
     }
-    lanes_add_dtype(&c, (struct tile_type){TILE_FLOAT, 32, 1});
-    lanes_add(&c, lanes_code(!s->clear));
+    lanes_add_dtype(&c, f32);
+    lanes_add(&c, lanes_code(adds));
     lanes_add(&c, lanes_code(1)); // of a bias that is a number: 0
-    lanes_add(&c, tile_const((struct tile_type){TILE_FLOAT, 32, 1}, 0));
+    lanes_add(&c, tile_const(f32, 0));
     lanes_add(&c, lanes_code(0));
     lanes_call(&c, "tpu_bdc_fp_mm_R_trans_with_bias");
-    return true;
+}
+
+static int code_of_small(uint8_t kind) {
+    return kind == TILE_E4M3 ? BM1690_FP8E4M3 : BM1690_FP8E5M2;
+}
+
+static void multiply_small(const struct tile_stmt *s, const struct factor *a, const struct factor *b,
+                           const struct factor *sum, bool adds) {
+    struct lane_call c = {0};
+    add_matrices(&c, a, b, sum);
+    add_sizes(&c, a, sum);
+    lanes_add_dtype(&c, sum->operand.type);
+    lanes_add(&c, lanes_code(code_of_small(s->small[0])));
+    lanes_add(&c, lanes_code(code_of_small(s->small[1])));
+    lanes_add(&c, lanes_code(adds));
+    lanes_add(&c, lanes_code(0)); // no scale
+    lanes_add(&c, lanes_code(1));
+    lanes_add(&c, tile_const(f32, 1));
+    lanes_call(&c, s->transpose[1] ? "tpu_bdc_fp8_mm_R_trans" : "tpu_bdc_fp8_mm");
+}
+
+static void multiply_bytes(const struct factor *a, const struct factor *b, const struct factor *sum,
+                           bool transposed, bool adds) {
+    struct lane_call c = {0};
+    add_matrices(&c, a, b, sum);
+    lanes_add(&c, tile_const_int(a->operand.type, 0)); // is subtracted
+    add_sizes(&c, a, sum);
+    lanes_add_dtype(&c, a->operand.type);
+    lanes_add_dtype(&c, b->operand.type);
+    if (!transposed)
+        lanes_add(&c, lanes_code(adds));
+    lanes_call(&c, transposed ? "tpu_bdc_int8_zp_mm_R_trans" : "tpu_bdc_int8_zp_mm");
+}
+
+// By which command factors are multiplied.
+enum unit { BY_F32, BY_HALVES, BY_BYTES, BY_SMALL };
+
+static enum unit unit_of(const struct tile_stmt *s) {
+    struct tile_type a = s->region[0].buffer->type, b = s->region[1].buffer->type;
+    if (s->small[0] && s->small[1])
+        return BY_SMALL;
+    if (!tile_type_equal(a, b))
+        return BY_F32;
+    return tile_type_is_half(a) ? BY_HALVES : tile_type_is_integer(a) && a.bits == 8 ? BY_BYTES : BY_F32;
+}
+
+// Adds a sum of whole numbers to a tile of floats, or puts it there.
+static bool add_as_floats(struct lanes *l, const struct factor *sum, const struct lane_operand *place,
+                          bool adds) {
+    struct lane_operand product, old;
+    if (!lanes_temporary(l, &sum->points, f32, NULL, &product) ||
+        !lanes_move(l, &sum->points, &product, &sum->operand))
+        return false;
+    if (adds &&
+        (!lanes_temporary(l, &sum->points, f32, NULL, &old) || !lanes_move(l, &sum->points, &old, place) ||
+         !lanes_binary(l, &sum->points, TILE_ADD, &product, &old, &product)))
+        return false;
+    return lanes_move(l, &sum->points, place, &product);
+}
+
+static bool multiply(struct lanes *l, const struct tile_stmt *s, enum unit unit, struct factor *a,
+                     struct factor *b, struct factor *sum, bool adds) {
+    switch (unit) {
+    case BY_HALVES: multiply_halves(a, b, sum, s->transpose[1], adds); return true;
+    case BY_SMALL: multiply_small(s, a, b, sum, adds); return true;
+    case BY_BYTES: multiply_bytes(a, b, sum, s->transpose[1] && !adds, adds); return true;
+    default: return convert(l, a, f32) && convert(l, b, f32) && multiply_f32(l, a, b, sum, adds);
+    }
 }
 
 bool lanes_gemm(struct lanes *l, const struct tile_stmt *s) {
-    const struct tile_type f32 = {TILE_FLOAT, 32, 1};
     const struct tile_buffer *result = s->region[2].buffer;
-    struct tile_type type = s->region[0].buffer->type;
-    bool is_half = tile_type_is_half(type) && tile_type_equal(type, s->region[1].buffer->type);
+    enum unit unit = unit_of(s);
+    struct tile_type type = unit == BY_BYTES ? i32 : f32; // of sums
     struct factor a, b, sum;
     struct lane_space space;
     expr index[TILE_DIMS];
-    if (!read_factor(l, &s->region[0], s->transpose[0], &a) ||
-        !read_factor(l, &s->region[1], s->transpose[1] && !is_half, &b) ||
-        !open_matrix(l, &s->region[2], &space, index))
+    if (!open_matrix(l, &s->region[2], &space, index))
         return false;
     sum = (struct factor){
         .points = space.points, .rows = space.points.most[LANE_C], .columns = space.points.most[LANE_W]};
@@ -166,12 +243,18 @@ bool lanes_gemm(struct lanes *l, const struct tile_stmt *s) {
         return lanes_is_local(result) ? false
                                       : lanes_fail(l, "adds products up in tiles, not in '%s'", result->text);
     struct lane_operand place = sum.operand;
-    if (!tile_type_equal(place.type, f32)) { // sums are of f32
-        if (!lanes_temporary(l, &space.points, f32, NULL, &sum.operand) ||
-            (!s->clear && !lanes_move(l, &space.points, &sum.operand, &place)))
-            return false;
-    }
-    bool good = is_half ? multiply_halves(s, &a, &b, &sum, s->transpose[1])
-                        : convert(l, &a, f32) && convert(l, &b, f32) && multiply_f32(l, s, &a, &b, &sum);
-    return good && (tile_type_equal(place.type, f32) || lanes_move(l, &space.points, &place, &sum.operand));
+    bool is_place = tile_type_equal(place.type, type),
+         is_apart = unit == BY_BYTES && tile_type_is_float(place.type), adds = !s->clear && !is_apart;
+    bool reads_transposed = unit == BY_HALVES || unit == BY_SMALL || (unit == BY_BYTES && !adds);
+    if (!read_factor(l, &s->region[0], s->transpose[0], &a) ||
+        !read_factor(l, &s->region[1], s->transpose[1] && !reads_transposed, &b))
+        return false;
+    if (!is_place && (!lanes_temporary(l, &space.points, type, NULL, &sum.operand) ||
+                      (adds && !lanes_move(l, &space.points, &sum.operand, &place))))
+        return false;
+    if (!multiply(l, s, unit, &a, &b, &sum, adds))
+        return false;
+    return is_apart   ? add_as_floats(l, &sum, &place, !s->clear)
+           : is_place ? true
+                      : lanes_move(l, &space.points, &place, &sum.operand);
 }

@@ -224,6 +224,7 @@ static bool run_block(struct lane_work *w, const struct tile_stmt *body) {
     bool good = true;
     for (const struct tile_stmt *s = body; s && good; s = s->next) {
         w->l->at = s;
+        w->l->reads = 0;
         w->values = 0;
         switch (s->kind) {
         case TILE_STORE: good = store(w, s); break;
@@ -300,7 +301,9 @@ static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
 // Which variables an index has in a way that strides do not: reversed, divided, or in what it reads elsewhere.
 struct odd {
     const struct tile_stmt *map;
-    bool *is_odd; // by variable
+    bool *is_odd;                 // by variable
+    const struct tile_stmt *rest; // the map over those that are not odd, so far as is known
+    int lane;                     // of its variables
 };
 
 static bool assigns(const struct tile_stmt *s, const void *name) {
@@ -322,9 +325,27 @@ static void mark(const struct odd *o, expr e, bool is_odd) {
              is_odd || (e->op == TILE_SUB && i == 1) || !(is_sum || is_cast || is_scaled));
 }
 
+static bool is_odd_index(const struct odd *o, expr index) {
+    bool found[TILE_DIMS] = {false}, any = false;
+    mark(&(struct odd){.map = o->map, .is_odd = found}, index, false);
+    for (int i = 0; i < o->map->indices; i++)
+        any |= found[i];
+    return any;
+}
+
+// A load whose index is odd along one axis alone is a gather, if a command can do it.
 static bool mark_load(expr e, const void *data) {
+    const struct odd *o = data;
+    int odd = 0, axis = -1;
     for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
-        mark(data, e->index[i], false);
+        if (is_odd_index(o, e->index[i])) {
+            axis = i;
+            odd++;
+        }
+    bool is_gather = odd == 1 && lanes_can_gather(o->rest, o->lane, e, axis);
+    for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
+        if (i != axis || !is_gather)
+            mark(o, e->index[i], false);
     return false;
 }
 
@@ -354,24 +375,35 @@ static void mark_block(const struct odd *o, const struct tile_stmt *body) {
     }
 }
 
-// Variables that strides do not reach go by loops of the control program.
-static int open_odd(const struct tile_stmt *s, struct tile_stmt *rest, const struct tile_name **name,
-                    expr *extent) {
-    bool is_odd[TILE_DIMS] = {false};
-    int loops = 0;
-    mark_block(&(struct odd){s, is_odd}, s->body);
+// The map over the variables that are not odd.
+static void leave_odd(const struct tile_stmt *s, const bool *is_odd, struct tile_stmt *rest,
+                      const struct tile_name **name, expr *extent) {
     rest->indices = 0;
-    for (int i = 0; i < s->indices; i++) {
+    rest->name = name;
+    rest->extent = extent;
+    for (int i = 0; i < s->indices; i++)
+        if (!is_odd[i]) {
+            name[rest->indices] = s->name[i];
+            extent[rest->indices++] = s->extent[i];
+        }
+}
+
+// Variables that strides do not reach, nor gathers, go by loops of the control program.
+static int open_odd(struct lanes *l, const struct tile_stmt *s, struct tile_stmt *rest,
+                    const struct tile_name **name, expr *extent) {
+    bool is_odd[TILE_DIMS] = {false};
+    int loops = 0, before;
+    do {
+        before = rest->indices;
+        leave_odd(s, is_odd, rest, name, extent);
+        mark_block(&(struct odd){s, is_odd, rest, choose_lane(l, rest)}, s->body);
+        leave_odd(s, is_odd, rest, name, extent);
+    } while (rest->indices < before);
+    for (int i = 0; i < s->indices; i++)
         if (is_odd[i]) {
             tile_open_for(s->name[i], NULL, s->extent[i], NULL, TILE_SERIAL);
             loops++;
-            continue;
         }
-        name[rest->indices] = s->name[i];
-        extent[rest->indices++] = s->extent[i];
-    }
-    rest->name = name;
-    rest->extent = extent;
     return loops;
 }
 
@@ -397,7 +429,7 @@ bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
     const struct tile_name *name[TILE_DIMS];
     expr extent[TILE_DIMS];
     struct tile_stmt rest = *s;
-    int loops = open_odd(s, &rest, name, extent);
+    int loops = open_odd(l, s, &rest, name, extent);
     bool good = map_points(l, &rest);
     while (loops-- > 0)
         tile_close();

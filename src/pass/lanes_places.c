@@ -11,7 +11,8 @@
 struct place {
     const struct tile_buffer *buffer; // NULL: none of that id
     int first, last;                  // numbers of statements; first 0: not used
-    int made; // the loop, by number of its first statement, that it is made in; 0: none
+    int made;                     // the loop, by number of its first statement, that it is made in; 0: none
+    const struct tile_stmt *user; // the first that uses it
     int64_t bytes, address;
 };
 
@@ -19,6 +20,7 @@ struct places {
     struct lanes *lanes;
     struct place *of; // by id of buffer
     int buffers, count, now;
+    const struct tile_stmt *at;        // statement number now
     int loop[64], loop_end[64], loops; // that are open: where each begins
     bool good;
 };
@@ -28,6 +30,7 @@ static void use(struct places *p, const struct tile_buffer *b) {
     if (!at || !at->buffer)
         return;
     int first = p->now;
+    at->user = at->user ? at->user : p->at;
     for (int i = p->loops - 1; i >= 0 && p->loop[i] > at->made; i--)
         first = p->loop[i];
     at->first = at->first ? MIN_OF(at->first, first) : first;
@@ -52,6 +55,7 @@ static void number(struct places *p, const struct tile_stmt *body) {
         expr list[TILE_STMT_EXPRS];
         int count = tile_stmt_exprs(s, list);
         p->now++;
+        p->at = s;
         if (s->kind == TILE_ALLOC && lanes_is_local(s->buffer)) {
             struct lane_tile tile;
             p->lanes->at = s;
@@ -97,7 +101,25 @@ static int64_t lowest(struct place **list, int count, const struct place *tile) 
     return address;
 }
 
-static bool assign(struct places *p, const struct target *target) {
+// Bytes of all tiles that are in use when one of them begins to be.
+static int64_t used_with(struct place **list, int count, const struct place *tile) {
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += list[i]->first <= tile->first && list[i]->last >= tile->first ? list[i]->bytes : 0;
+    return bytes;
+}
+
+static bool refuse(struct places *p, struct place **list, int count, const struct place *tile) {
+    int64_t needed = used_with(list, count, tile), bytes = p->lanes->target->lanes->bytes;
+    bool is_command = tile->user && tile->user->kind == TILE_COMMAND;
+    p->lanes->at = tile->user;
+    return lanes_fail(p->lanes, "has %lld bytes in each lane, and %s needs %lld, of which '%s' takes %lld%s",
+                      (long long)bytes, is_command ? tile->user->message : "it", (long long)needed,
+                      tile->buffer->text, (long long)tile->bytes,
+                      needed <= bytes ? ", which are not left in one piece" : "");
+}
+
+static bool assign(struct places *p) {
     struct place **list = memory_zero(sizeof *list * (size_t)(p->buffers + 1));
     int count = 0;
     bool good = list != NULL;
@@ -108,15 +130,8 @@ static bool assign(struct places *p, const struct target *target) {
         qsort(list, (size_t)count, sizeof *list, by_first);
     for (int i = 0; good && i < count; i++) {
         list[i]->address = lowest(list, i, list[i]);
-        if (list[i]->address + list[i]->bytes > target->lanes->bytes) {
-            p->lanes->at = NULL;
-            good =
-                lanes_fail(p->lanes,
-                           "has %lld bytes in each lane, and the tiles that are used at once need more: '%s' "
-                           "takes %lld of them "
-                           "beside others; make tiles smaller",
-                           (long long)target->lanes->bytes, list[i]->buffer->text, (long long)list[i]->bytes);
-        }
+        if (list[i]->address + list[i]->bytes > p->lanes->target->lanes->bytes)
+            good = refuse(p, list, count, list[i]);
     }
     memory_free(list);
     return good;
@@ -147,7 +162,7 @@ bool lanes_assign(struct lanes *l, struct tile_kernel *kernel) {
         return false;
     tile_resume(kernel);
     number(&p, kernel->body);
-    bool good = p.good && assign(&p, l->target);
+    bool good = p.good && assign(&p);
     if (good)
         pass_each_expr(kernel->body, replace, &p);
     tile_suspend();

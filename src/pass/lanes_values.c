@@ -57,7 +57,10 @@ int lanes_variable(const struct lane_work *w, const struct tile_name *name) {
 static bool load(struct lane_work *w, expr e, struct lane_operand *out) {
     struct lane_operand mask, other, found;
     bool clips = e->args || w->mask; // where a branch is not taken an index may be any
-    if (!lanes_near(w->l, w->p, e->buffer, e->index, clips, e->args ? &found : out))
+    struct lane_operand *to = e->args ? &found : out;
+    int axis = lanes_gather_axis(w->l, w->p, e);
+    if (!(axis >= 0 ? lanes_gather(w, e, axis, clips, to)
+                    : lanes_near(w->l, w->p, e->buffer, e->index, clips, to)))
         return false;
     if (!e->args)
         return true;

@@ -112,6 +112,219 @@ TEST(tile_kernels_on_the_emulator) {
         tile_trial(samples[i].text, "bm1690", samples[i].sizes, samples[i].near);
 }
 
+// Products of bytes are exact, by a command of their own, as are those of small floats; both with transposes and with edges.
+#define BYTE_PRODUCTS(NAME, TYPE, OTHER, SUM)                                               \
+    "kernel " NAME "(A: " TYPE "[M, K], B: " OTHER "[K, N], Bt: " OTHER "[N, K], At: " TYPE \
+    "[K, M]) -> (C: " SUM "[M, N], D: " SUM "[M, N], E: f32[M, N]) {\n"                     \
+    "  grid bx in ceildiv(N, 64), by in ceildiv(M, 96) {\n"                                 \
+    "    shared a: " TYPE "[96, 64]\n"                                                      \
+    "    shared at: " TYPE "[64, 96]\n"                                                     \
+    "    shared b: " OTHER "[64, 64]\n"                                                     \
+    "    shared bt: " OTHER "[64, 64]\n"                                                    \
+    "    fragment c: " SUM "[96, 64] = 0\n"                                                 \
+    "    fragment d: " SUM "[96, 64] = 1\n"                                                 \
+    "    fragment e: f32[96, 64] = 0\n"                                                     \
+    "    pipeline k in ceildiv(K, 64) stages 2 {\n"                                         \
+    "      copy A[by * 96, k * 64] -> a\n"                                                  \
+    "      copy At[k * 64, by * 96] -> at\n"                                                \
+    "      copy B[k * 64, bx * 64] -> b\n"                                                  \
+    "      copy Bt[bx * 64, k * 64] -> bt\n"                                                \
+    "      gemm a, b -> c\n"                                                                \
+    "      gemm transpose at, transpose bt -> d\n"                                          \
+    "      gemm a, transpose bt -> e\n"                                                     \
+    "    }\n"                                                                               \
+    "    copy c -> C[by * 96, bx * 64]\n"                                                   \
+    "    copy d -> D[by * 96, bx * 64]\n"                                                   \
+    "    copy e -> E[by * 96, bx * 64]\n"                                                   \
+    "  }\n"                                                                                 \
+    "}"
+
+static const struct {
+    struct sample sample;
+    const char *command;
+} byte_products[] = {
+    {{BYTE_PRODUCTS("signed", "i8", "i8", "i32"), {100, 130, 70}, 0}, "tpu_bdc_int8_zp_mm("},
+    {{BYTE_PRODUCTS("unsigned", "u8", "u8", "i32"), {100, 70, 65}, 0}, "tpu_bdc_int8_zp_mm_R_trans("},
+    {{BYTE_PRODUCTS("floats", "e4m3", "e4m3", "f32"), {100, 130, 70}, 1e-6}, "tpu_bdc_fp8_mm("},
+    {{BYTE_PRODUCTS("mixed", "e5m2", "e4m3", "bf16"), {100, 70, 65}, 2e-2}, "tpu_bdc_fp8_mm_R_trans("},
+};
+
+TEST(products_of_bytes_have_their_own_command) {
+    for (size_t i = 0; i < COUNT(byte_products); i++) {
+        const struct sample *s = &byte_products[i].sample;
+        tile_trial(s->text, "bm1690", s->sizes, s->near);
+        zl_kernel k = zl_kernel_compile(s->text, "sample", "bm1690");
+        const char *text = k ? zl_kernel_source_text(k) : "";
+        CHECK(strstr(text, byte_products[i].command) && !strstr(text, "tpu_bdc_fp32_mm"));
+        zl_kernel_release(k);
+    }
+}
+
+// Places that tiles hold: rows and elements of device memory, of tables of any size, where some are masked; columns of tiles. No element is
+// read by the control program.
+static const struct sample gathers[] = {
+    {"kernel g1(x: f32[m, 100], idx: i32[n], big: f32[70000, 3], far: i32[n]) -> (y: f32[n, 100], z: f32[n, "
+     "100], w: f32[n, 100], v: f32[n, 2]) {\n"
+     "  grid b in ceildiv(n, 64) {\n"
+     "    shared id: i32[64]\n"
+     "    shared t: f32[64, 100]\n"
+     "    copy idx[b * 64] -> id\n"
+     "    map i in 64, j in 100 { t[i, j] = x[id[i] % 37, j] * 2 }\n"
+     "    copy t -> y[b * 64, 0]\n"
+     "    map i in 64, j in 100 { t[i, j] = load(x[i64(id[i]) % m, j], j < 90, 3) }\n"
+     "    copy t -> z[b * 64, 0]\n"
+     "    map i in 64, j in 100 { t[i, j] = x[b, (id[i] + i32(j) * 7) % 100] }\n"
+     "    copy t -> w[b * 64, 0]\n"
+     "    map i in 64, j in 2 { v[b * 64 + i, j] = load(big[load(far[b * 64 + i], b * 64 + i < n) * 690, j], "
+     "b * 64 + i < n) where "
+     "b * 64 + i < n }\n"
+     "  }\n"
+     "}\n",
+     {37, 100},
+     0},
+    {"kernel g3(c: u8[100, 90], lut: f32[16], x: f32[100, 60], p: i32[100, 90]) -> (y: f32[100, 90], z: "
+     "f32[100, 90], v: f16[100, 90]) {\n"
+     "  grid b in 2 {\n"
+     "    shared code: u8[64, 90]\n"
+     "    shared table: f32[16]\n"
+     "    shared half: f16[16]\n"
+     "    shared t: f32[64, 90]\n"
+     "    shared h: f16[64, 90]\n"
+     "    shared rows: f32[64, 60]\n"
+     "    shared at: i32[64, 90]\n"
+     "    copy c[b * 64, 0] -> code\n"
+     "    copy lut -> table\n"
+     "    copy x[b * 64, 0] -> rows\n"
+     "    copy p[b * 64, 0] -> at\n"
+     "    map i in 16 { half[i] = f16(table[i]) * 2 }\n"
+     "    map i in 64, j in 90 { t[i, j] = table[code[i, j] & 15] * 3 }\n"
+     "    map i in 64, j in 90 { h[i, j] = half[code[i, j] >> 5] }\n"
+     "    copy t -> y[b * 64, 0]\n"
+     "    copy h -> v[b * 64, 0]\n"
+     "    map i in 64, j in 90 { t[i, j] = load(rows[i, at[i, j] - 10], at[i, j] >= 10 & at[i, j] < 70, 5) "
+     "}\n"
+     "    copy t -> z[b * 64, 0]\n"
+     "  }\n"
+     "}\n",
+     {0},
+     0},
+};
+
+TEST(gathers_are_commands) {
+    for (size_t i = 0; i < COUNT(gathers); i++) {
+        tile_trial(gathers[i].text, "bm1690", gathers[i].sizes, gathers[i].near);
+        zl_kernel k = zl_kernel_compile(gathers[i].text, "sample", "bm1690");
+        CHECK(k && !strstr(zl_kernel_source_text(k), "_mem_addr"));
+        zl_kernel_release(k);
+    }
+}
+
+// A table of lengths: the control program reads the one that is asked for once, however often a statement uses it.
+TEST(elements_are_read_once_in_a_statement) {
+    const char *text = "kernel lengths(x: f32[128, 100], row: i32[8]) -> (y: f32[8, 100]) {\n"
+                       "  grid b in 8 {\n"
+                       "    shared t: f32[100]\n"
+                       "    copy x[i64(row[b]), 0] of [1, 100] -> t\n"
+                       "    copy t -> y[b, 0] of [1, 100]\n"
+                       "  }\n"
+                       "}";
+    int64_t sizes[1] = {0};
+    tile_trial(text, "bm1690", sizes, 1e-6);
+    zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+    const char *first = k ? strstr(zl_kernel_source_text(k), "_mem_addr") : NULL;
+    if (!CHECK(first && !strstr(first + 1, "_mem_addr")))
+        test_note("%s", k ? zl_kernel_source_text(k) : zl_error());
+    zl_kernel_release(k);
+}
+
+// Tiles that the lanes have no room for go strip by strip.
+static const struct sample large[] = {
+    // Reductions along other axes, and along the one that is cut; statements that touch no strip are before the loop, and behind it.
+    {"kernel sums(a: f32[n, 2, 100]) -> (y: f32[n, 2], z: f32[n, 2, 100], w: f32[2, 100], v: f16[2, 100], u: "
+     "f32[2, 100]) {\n"
+     "  grid b in ceildiv(n, 448) {\n"
+     "    shared t: f32[448, 2, 100]\n"
+     "    shared o: f32[448, 2, 100]\n"
+     "    fragment most: f32[448, 2]\n"
+     "    fragment sum: f32[448, 2]\n"
+     "    fragment least: f32[2, 100]\n"
+     "    fragment small: f16[2, 100] = 1\n"
+     "    fragment bias: f32[2, 100]\n"
+     "    copy a[b * 448, 0, 0] -> t\n"
+     "    reduce maximum t -> most axis 2\n"
+     "    map i in 2, j in 100 { bias[i, j] = f32(i + j) / 50 }\n"
+     "    map k in 448, i in 2, j in 100 { t[k, i, j] = exp(t[k, i, j] - most[k, i]) + bias[i, j] * f32(k % "
+     "3) }\n"
+     "    reduce add t -> sum axis 2\n"
+     "    map k in 448, i in 2, j in 100 { o[k, i, j] = t[k, i, j] / sum[k, i] * f32(k + b) }\n"
+     "    reduce minimum o -> least axis 0\n"
+     "    reduce add t -> small axis 0 accumulate\n"
+     "    copy o -> z[b * 448, 0, 0]\n"
+     "    copy sum -> y[b * 448, 0]\n"
+     "    if b == 0 { copy least -> w }\n"
+     "    if b == 0 { copy small -> v }\n"
+     "    map i in 2, j in 100 { bias[i, j] = bias[i, j] + least[i, j] }\n"
+     "    if b == 0 { copy bias -> u }\n"
+     "  }\n"
+     "}",
+     {700},
+     2e-3},
+    // A sum along the axis that is cut, as there is no other; a row that no lane holds.
+    {"kernel rows(a: f32[2, 98304]) -> (y: f32[2], z: f16[2, 98304]) {\n"
+     "  grid b in 1 {\n"
+     "    shared t: f32[2, 98304]\n"
+     "    fragment s: f32[2]\n"
+     "    copy a -> t\n"
+     "    map i in 2, j in 98304 { t[i, j] = t[i, j] * 2 + f32(j % 5) }\n"
+     "    reduce add t -> s axis 1\n"
+     "    map i in 2, j in 98304 { z[i, j] = f16(t[i, j]) }\n"
+     "    copy s -> y\n"
+     "  }\n"
+     "}",
+     {0},
+     1e-4},
+    // Products by strips of columns: the first factor is copied for each of them.
+    {"kernel product(A: f16[4, 32], B: f16[32, 49152]) -> (C: f32[4, 49152]) {\n"
+     "  grid g in 1 {\n"
+     "    shared a: f16[4, 16]\n"
+     "    shared b: f16[16, 49152]\n"
+     "    fragment c: f32[4, 49152] = 0\n"
+     "    for k in 2 {\n"
+     "      copy A[0, k * 16] -> a\n"
+     "      copy B[k * 16, 0] -> b\n"
+     "      gemm a, b -> c\n"
+     "    }\n"
+     "    map i in 4, j in 49152 { c[i, j] = max(c[i, j], 0) }\n"
+     "    copy c -> C\n"
+     "  }\n"
+     "}",
+     {0},
+     1e-3},
+};
+
+TEST(large_tiles_go_strip_by_strip) {
+    for (size_t i = 0; i < COUNT(large); i++)
+        tile_trial(large[i].text, "bm1690", large[i].sizes, large[i].near);
+}
+
+// Sums of a tile that fills the lanes to the last byte: the control program touches none of the elements.
+TEST(strips_are_moved_by_commands) {
+    zl_kernel k = zl_kernel_compile("kernel sums(a: f32[8192, 8192]) -> (y: f32[8192]) {\n"
+                                    "  grid b in 16 {\n"
+                                    "    shared t: f32[512, 8192]\n"
+                                    "    fragment s: f32[512]\n"
+                                    "    copy a[b * 512, 0] -> t\n"
+                                    "    reduce add t -> s axis 1\n"
+                                    "    copy s -> y[b * 512]\n"
+                                    "  }\n"
+                                    "}",
+                                    "sample", "bm1690");
+    if (!CHECK(k && strstr(zl_kernel_source_text(k), "tpu_gdma_cpy_S2L") &&
+               !strstr(zl_kernel_source_text(k), "_mem_addr")))
+        test_note("%s", zl_error() ? zl_error() : zl_kernel_source_text(k));
+    zl_kernel_release(k);
+}
+
 // Kernels of the manual, but for those that need what the chip lacks, and for one whose codes of 8 bits are rounded from quotients: where
 // these lie between two codes the chip's division decides otherwise.
 TEST(the_manual_on_the_emulator) {
@@ -124,17 +337,16 @@ static const struct {
     {SAMPLE_WAVES, "line 2: map: target bm1690 has no tiles of c64"},
     {SAMPLE_SCANS, "has no tiles of i64"},
     {SAMPLE_TABLES, "does not compute with f64"},
-    {"kernel large(a: f32[n, 4096]) -> (y: f32[n, 4096]) {\n"
-     "  grid b in n // 1024 {\n"
-     "    shared s: f32[1024, 4096]\n"
-     "    shared t: f32[1024, 4096]\n"
-     "    copy a[b * 1024, 0] -> s\n"
-     "    copy a[b * 1024, 0] -> t\n"
-     "    map i in 1024, j in 4096 { s[i, j] = s[i, j] + t[i, j] }\n"
-     "    copy s -> y[b * 1024, 0]\n"
+    {"kernel large(a: f32[n, 4096], y: f32[n, 4096]) -> (z: f32[n, 4096]) {\n"
+     "  grid b in n // 2048 {\n"
+     "    shared s: f32[2048, 4096]\n"
+     "    copy a[b * 2048, 0] -> s\n"
+     "    map i in 2048, j in 4096 { z[i, j] = s[2047 - i, 4095 - j] }\n"
      "  }\n"
      "}",
-     "has 262144 bytes in each lane, and the tiles that are used at once need more"},
+     "line 4: command: target bm1690 has 262144 bytes in each lane, and tpu_bdc_set_C needs 524288, of "
+     "which 's' "
+     "takes 524288"},
 };
 
 TEST(what_the_chip_lacks_is_said) {

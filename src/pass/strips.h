@@ -1,0 +1,47 @@
+// strips.h - statements that go along an axis of tiles strip by strip. Between the files of pass/ only.
+
+#ifndef STRIPS_H
+#define STRIPS_H
+
+#include "pass/lanes.h"
+
+enum { STRIPS_CUTS = 32, STRIPS_STATEMENTS = 64, STRIPS_LEAVES = 128 };
+enum strips_place { STRIPS_BEFORE, STRIPS_INSIDE, STRIPS_BEHIND }; // the loop
+
+// A tile that is cut, and what stands for it in the loop.
+struct cut {
+    const struct tile_buffer *old, *now;
+    int axis;
+};
+
+struct strips {
+    const struct target *target;
+    const struct tile_stmt *block; // whose tiles need too much
+    int64_t extent, size;          // of the axis, and of a strip
+    int cuts;
+    struct cut cut[STRIPS_CUTS];
+    bool good, changed; // while it is found out which tiles are cut
+    int count;          // statements of a list, from the first to the last that touches a strip
+    const struct tile_stmt *first, *last, *statement[STRIPS_STATEMENTS];
+    enum strips_place place[STRIPS_STATEMENTS];
+    // In the loop:
+    expr base;                       // where a strip begins
+    const struct tile_name *old_name; // the variable of a map that goes along the axis, and what stands for it
+    expr inner;
+    const struct tile_buffer *sum[STRIPS_STATEMENTS]; // of statements that add up: f32 for a result of 16 bits; NULL: the result itself
+};
+
+// strips.c ------------------------------------------------------------------------------------------------------
+
+struct cut *strips_cut(struct strips *p, const struct tile_buffer *b); // NULL: it is not cut
+bool strips_touch(const struct strips *p, const struct tile_stmt *s); // whether a statement, or one in it, touches a tile that is cut
+// The axes of a statement's regions along which strips go, -1 for none. False: it has no such.
+bool strips_axes(struct strips *p, const struct tile_stmt *s, int *axis);
+bool strips_adds_up(struct strips *p, const struct tile_stmt *s); // a reduction or product along the axis
+int strips_variable(struct strips *p, const struct tile_stmt *map); // the variable of a map that goes along the axis
+
+// strips_emit.c -------------------------------------------------------------------------------------------------
+
+void strips_emit(struct strips *p); // the statements: before the loop, in it and behind it
+
+#endif
