@@ -1,6 +1,7 @@
 // device_c.c - `zellige kernel run FILE.c`: device C of a chip, on its emulator, with arguments of files and of numbers.
 //
-// Operands after the file are the entry's arguments in their order: in:PATH.npy, out:PATH.npy:DTYPE[D,D], or DTYPE:NUMBER.
+// Operands after the file are the entry's arguments in their order: in:PATH.npy, out:PATH.npy:DTYPE[D,D], inout:PATH.npy, which is written
+// to the file that it was read from, or DTYPE:NUMBER.
 
 #include "device_c.h"
 
@@ -13,7 +14,8 @@
 struct device_c {
     int count;
     zl_array array[CLI_PARAMETERS];
-    const char *path[CLI_PARAMETERS]; // where an output goes, up to its last colon; NULL: no output
+    const char *path[CLI_PARAMETERS]; // where an output goes; NULL: no output
+    int path_len[CLI_PARAMETERS];
     int64_t dim[CLI_PARAMETERS][CLI_DIMS];
     double scalar[CLI_PARAMETERS];
     zl_device_c_argument argument[CLI_PARAMETERS];
@@ -46,6 +48,12 @@ static bool use_array(struct device_c *d, int i, zl_array a) {
     return d->argument[i].memory.data != NULL;
 }
 
+static void set_output(struct device_c *d, int i, const char *path, int len) {
+    d->path[i] = path;
+    d->path_len[i] = len;
+    d->argument[i].is_output = true;
+}
+
 // "c.npy:f16[384,768]"
 static bool make_output(const struct invocation *call, struct device_c *d, int i, const char *text) {
     const char *colon = strrchr(text, ':'), *bracket = colon ? strchr(colon, '[') : NULL, *at = bracket;
@@ -61,8 +69,7 @@ static bool make_output(const struct invocation *call, struct device_c *d, int i
         return false;
     }
     zl_dtype dtype = dtype_named(colon + 1, (size_t)(bracket - colon - 1));
-    d->path[i] = text;
-    d->argument[i].is_output = true;
+    set_output(d, i, text, (int)(colon - text));
     if (dtype != ZL_DTYPE_COUNT && use_array(d, i, zl_zeros((zl_shape){dim, ndim}, dtype)))
         return true;
     cli_library_failed(call);
@@ -74,6 +81,22 @@ static bool make_input(const struct invocation *call, struct device_c *d, int i,
         return true;
     cli_library_failed(call);
     return false;
+}
+
+// Memory of its own, as that of a file may not be written to.
+static bool make_updated(const struct invocation *call, struct device_c *d, int i, const char *path) {
+    if (!make_input(call, d, i, path))
+        return false;
+    zl_array from = d->array[i];
+    zl_array own = zl_zeros((zl_shape){d->dim[i], zl_ndim(from)}, zl_dtype_of(from));
+    bool good = use_array(d, i, own);
+    if (good)
+        memcpy(d->argument[i].memory.data, zl_data(from), zl_nbytes(from));
+    else
+        cli_library_failed(call);
+    zl_release(from);
+    set_output(d, i, path, (int)strlen(path));
+    return good;
 }
 
 static void put_number(struct device_c *d, int i, zl_dtype dtype, double value) {
@@ -91,7 +114,9 @@ static bool make_scalar(const struct invocation *call, struct device_c *d, int i
     double value = colon ? strtod(colon + 1, &end) : 0;
     if (dtype == ZL_DTYPE_COUNT || end == colon + 1 || *end || zl_dtype_size(dtype) > sizeof d->scalar[i]) {
         zl_clear_error();
-        cli_usage(call, "'%s' is no argument; use in:FILE.npy, out:FILE.npy:f16[8,16] or i32:384", text);
+        cli_usage(call,
+                  "'%s' is no argument; use in:FILE.npy, out:FILE.npy:f16[8,16], inout:FILE.npy or i32:384",
+                  text);
         return false;
     }
     put_number(d, i, dtype, value);
@@ -105,9 +130,10 @@ static bool make_arguments(const struct invocation *call, struct device_c *d) {
         for (int i = 1; good && i < call->operand_count; i++) {
             const char *text = call->operands[i];
             int at = d->count++;
-            good = !strncmp(text, "in:", 3)    ? make_input(call, d, at, text + 3)
-                   : !strncmp(text, "out:", 4) ? make_output(call, d, at, text + 4)
-                                               : make_scalar(call, d, at, text);
+            good = !strncmp(text, "in:", 3)      ? make_input(call, d, at, text + 3)
+                   : !strncmp(text, "out:", 4)   ? make_output(call, d, at, text + 4)
+                   : !strncmp(text, "inout:", 6) ? make_updated(call, d, at, text + 6)
+                                                 : make_scalar(call, d, at, text);
         }
     }
     return good;
@@ -120,7 +146,7 @@ static bool save_outputs(const struct invocation *call, const struct device_c *d
         char path[4096];
         if (!d->path[i])
             continue;
-        snprintf(path, sizeof path, "%.*s", (int)(strrchr(d->path[i], ':') - d->path[i]), d->path[i]);
+        snprintf(path, sizeof path, "%.*s", d->path_len[i], d->path[i]);
         if (!zl_save(path, d->array[i])) {
             cli_library_failed(call);
             return false;
@@ -164,7 +190,9 @@ static int run_text(const struct invocation *call, struct device_c *d, const cha
     o.cores = (int)cores;
     bool good = zl_device_c_run(text, cli_target(call), &o, d->count, d->argument, &report);
     int code = good ? CLI_OK : cli_library_failed(call);
-    if (good && save_outputs(call, d))
+    if (good && !save_outputs(call, d))
+        code = CLI_FAILED;
+    else if (good)
         print_report(call, &report);
     zl_free(report.trace);
     return code;

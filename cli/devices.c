@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "zellige.h"
+#include "zellige_tile.h"
 
 static bool is_cpu(const zl_device_info *info) {
     return info->available && info->is_host && strcmp(info->device, "cpu") != 0;
@@ -104,6 +105,28 @@ static void print_support(const zl_device_info *info) {
 
 // The list -------------------------------------------------------------------------------------------------------
 
+// Chips that tile kernels run on, and arrays do not.
+static void json_targets(void) {
+    const char *name, *runs_on;
+    for (int i = 0; (name = zl_kernel_target_at(i, &runs_on)); i++) {
+        if (!runs_on)
+            continue;
+        cli_json_open(NULL, '{');
+        cli_json_text("device", name);
+        cli_json_bool("available", false);
+        cli_json_text("reason", "tile kernels only");
+        cli_json_text("kernels", runs_on);
+        cli_json_close();
+    }
+}
+
+static void print_targets(void) {
+    const char *name, *runs_on;
+    for (int i = 0; (name = zl_kernel_target_at(i, &runs_on)); i++)
+        if (runs_on)
+            printf("%-8s -  tile kernels only, on the %s\n", name, runs_on);
+}
+
 static void print_json(bool wants_support) {
     zl_device_info info;
     cli_json_open(NULL, '[');
@@ -126,6 +149,7 @@ static void print_json(bool wants_support) {
         }
         cli_json_close();
     }
+    json_targets();
     cli_json_close();
 }
 
@@ -162,6 +186,7 @@ static int run(const struct invocation *call) {
             printf("%s%-8s -  not here: %s%s\n", cli_dim(), info.device, info.reason ? info.reason : "",
                    cli_plain());
     }
+    print_targets();
     return CLI_OK;
 }
 

@@ -299,7 +299,7 @@ const struct command cli_kernel_build = {
 
 const struct command cli_kernel_run = {
     .name = "kernel run",
-    .operands = "FILE.tile | FILE.c [in:A.npy | out:B.npy:f16[8,16] | i32:8]...",
+    .operands = "FILE.tile | FILE.c [in:A.npy | out:B.npy:f16[8,16] | inout:C.npy | i32:8]...",
     .words = "*.tile",
     .summary = "Run a tile kernel on random numbers, and print what it computed",
     .details =

@@ -18,7 +18,8 @@ struct kernel_driver {
     bool (*run)(void *compiled, void *const *address, const int64_t *symbol);
     // Seconds of one of that many runs in a row, by the device's own clock. NULL: it has none.
     bool (*time)(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
-    bool is_modelled; // that clock is a model of the chip
+    bool (*is_modelled)(void); // whether that clock is a model of the chip; NULL: it is not
+    const char *(*says)(void); // what runs its kernels, where that is not its device's name; NULL: there is nothing to say
     void (*free)(void *compiled);
     // Whether memory at an address is the device's own, on which kernels then work in place. It is asked only if is_loaded says that
     // something in this process has loaded the driver's library, which neither of them does. Both NULL: all memory is the host's.

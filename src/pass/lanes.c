@@ -622,10 +622,23 @@ static void emit_region(struct lanes *l, const struct tile_stmt *body) {
     l->is_mixed = was_mixed;
 }
 
+// Whether the first statement that touches a tile, of those that follow its allocation, sets all of it: a fill, or a copy as large as it.
+static bool is_set_first(const struct tile_stmt *allocation) {
+    const struct tile_stmt *s = allocation->next;
+    while (s && !pass_touches(s, allocation->buffer))
+        s = s->next;
+    if (!s || (s->kind != TILE_COPY && s->kind != TILE_FILL))
+        return false;
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    bool is_whole = to->buffer == allocation->buffer && !to->origin && !to->extent;
+    return is_whole &&
+           (s->kind == TILE_FILL || (from->buffer != to->buffer && from->origin && !from->extent));
+}
+
 // What is stored in part is chosen from the new and the old, which has to be there.
 static void allocate(struct lanes *l, const struct tile_stmt *s) {
     tile_append(*s);
-    if (lanes_is_local(s->buffer) && !s->buffer->base && l->is_partly[s->buffer->id])
+    if (lanes_is_local(s->buffer) && !s->buffer->base && l->is_partly[s->buffer->id] && !is_set_first(s))
         lanes_fill_region(l, &(struct tile_stmt){.kind = TILE_FILL,
                                                  .place = s->place,
                                                  .region = {{NULL}, {.buffer = s->buffer}},

@@ -149,6 +149,13 @@ check "kernel run of device C" says "^3 commands, 32 bytes moved, 0 bank conflic
 check "its outputs are files" python3 -c "
 import struct
 assert struct.unpack('<4f', open('$tmp/y.npy', 'rb').read()[-16:]) == (2, 4, 6, 8)"
+cp "$tmp/y.npy" "$tmp/z.npy"
+check "device C updates a file" device_c "inout:$tmp/z.npy" "in:$tmp/x.npy" i32:2 f32:10
+check "the rest of which stays" python3 -c "
+import struct
+assert struct.unpack('<4f', open('$tmp/z.npy', 'rb').read()[-16:]) == (10, 20, 6, 8)"
+not_saved() { device_c "out:$tmp/none/y.npy:f32[4]" "in:$tmp/x.npy" i32:4 f32:2; }
+check "outputs that cannot be written are a failure" exits 1 not_saved
 check "kernel run of device C --json" json_has "d['commands'] == 3 and d['scalars'] == 0" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:4 f32:2 --json
 check "kernel run of device C --trace" says "0 tpu_bdc_fp_mul_C dst_addr=0x0" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:4 f32:2 --trace
 check "a command that breaks a rule is named" says "tpu_gdma_cpy_S2L: src_addr" device_c "out:$tmp/y.npy:f32[4]" "in:$tmp/x.npy" i32:5 f32:2

@@ -1,0 +1,40 @@
+// bm1690_tools.h - the vendor's tools for the BM1690 on this machine: its compiler, headers and archive, and its runtime with a chip.
+//
+// Nothing has to be sourced before: folders are found through PPL_PROJECT_ROOT, an envsetup.sh, which is read and not run, and where the
+// vendor's packages are usually unpacked. No chip has run what this makes; tests drive a runtime that pretends to have one.
+
+#ifndef BM1690_TOOLS_H
+#define BM1690_TOOLS_H
+
+#include "base/base.h"
+
+#include <limits.h>
+
+enum { BM1690_HEADER_FOLDERS = 3 };
+
+struct bm1690_tools {
+    char root[PATH_MAX]; // of PPL, the vendor's package; "": there is none
+    char include[BM1690_HEADER_FOLDERS][PATH_MAX];
+    char archive[PATH_MAX];  // what device C is linked with
+    char compiler[PATH_MAX]; // a gcc for the control core
+    char missing[PATH_MAX + 256]; // the first thing that is not there, and how to say where it is; "": all is there
+};
+void bm1690_tools_find(struct bm1690_tools *out);
+
+// Whether tile kernels run on a chip: ZL_BM1690 says so, or leaves it open and a chip and all tools are here. It is found out once.
+bool bm1690_chip_is_used(void);
+// What runs them and why, in a line: "emulator: ..." or "chip: ...".
+const char *bm1690_chip_says(void);
+
+// Device C on the chip. Functions return NULL or false after an error.
+struct bm1690_chip_module;
+struct bm1690_chip_module *bm1690_chip_load(const struct text *source); // compiles it, unless that is on disk
+void bm1690_chip_unload(struct bm1690_chip_module *module);
+// Runs an entry on `cores` cores, each with a copy of the arguments, and waits for its end.
+bool bm1690_chip_launch(struct bm1690_chip_module *module, const char *entry, const void *arguments, size_t bytes, int cores);
+void *bm1690_chip_alloc(size_t bytes);
+bool bm1690_chip_write(void *to, const void *from, size_t bytes);
+bool bm1690_chip_read(void *to, const void *from, size_t bytes);
+void bm1690_chip_free(void *memory);
+
+#endif
