@@ -705,10 +705,8 @@ static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     struct tile_stmt *opened = tile_open(copy);
     if (s->kind == TILE_GRID)
         l->is_alone = pass_find_kind(s->body, TILE_ATOMIC);
-    if (s->kind == TILE_GRID) {
+    if (s->kind == TILE_GRID)
         l->exponents = load_constants(s->body, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
-        l->logarithms = load_constants(s->body, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
-    }
     if (runs_ahead(s))
         emit_region(l, s->body);
     else
@@ -733,10 +731,8 @@ static void emit_kernel(struct lanes *l, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next) {
         struct tile_stmt alone = *s;
         alone.next = NULL;
-        if (s->kind != TILE_GRID) {
+        if (s->kind != TILE_GRID)
             l->exponents = load_constants(&alone, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
-            l->logarithms = load_constants(&alone, TILE_LOG, "tpu_bdc_load_fp_log_coeff");
-        }
         emit_stmt(l, s);
     }
 }

@@ -24,7 +24,6 @@ struct lanes {
     bool *is_partly; // by id of a buffer: a part of it is stored, as a mask says
     int buffers;     // of which that is known
     struct tile_buffer *exponents; // constants of the exponential, in the block that is being made; NULL: there are none yet
-    struct tile_buffer *logarithms;
     const struct tile_stmt *at; // for messages
     // Copies that run ahead of the turn that needs them are made by the engine for copies alone, and nothing else of their turn is: a turn
     // in which both engines touch one tile is no region.
@@ -153,7 +152,7 @@ bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s);
 
 // lanes_ops.c ---------------------------------------------------------------------------------------------------
 
-enum { LANE_VALUES = 512 };
+enum { LANE_VALUES = 8192 };
 
 // A map that is being made.
 struct lane_work {
@@ -170,6 +169,8 @@ struct lane_work {
 // One command of an op of two operands, on the points.
 bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
                   const struct lane_operand *a, const struct lane_operand *b);
+// Corrects a conversion from f32 to 16 bits, which the chip ends at the largest number: beyond it is infinity.
+bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from);
 bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to); // a truth value
 // An operand that is in the lanes: a number becomes a tile.
 bool lanes_as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o, struct tile_type type);

@@ -23,33 +23,39 @@ static bool is_narrower(struct tile_type to, struct tile_type from) {
     return tile_type_is_integer(to) && tile_type_is_integer(from) && to.bits < from.bits;
 }
 
-// Floats are rounded to the nearest, whole numbers are what is before the point; integers wrap around.
-static void convert(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
-                    const struct lane_operand *from) {
+static void cast(const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
     struct lane_call c = {0};
-    l->is_mixed |= l->is_ahead;
+    bool is_narrow = is_narrower(to->type, from->type),
+         is_whole = tile_type_is_integer(to->type) && tile_type_is_integer(from->type);
+    // Wrapped around, the bits do not depend on the sign, of which both have the same.
+    struct tile_type type = is_whole ? (struct tile_type){from->type.kind, to->type.bits, 1} : to->type;
     lanes_add(&c, to->address);
     lanes_add(&c, from->address);
-    if (is_narrower(to->type, from->type))
+    if (is_narrow)
         lanes_add(&c, tile_const_int(from->type, 0));
     lanes_add_four(&c, p->size);
     lanes_add_four(&c, to->stride);
     lanes_add_four(&c, from->stride);
-    // Wrapped around, the bits do not depend on the sign, of which both have the same.
-    lanes_add_dtype(&c, is_narrower(to->type, from->type)
-                            ? (struct tile_type){from->type.kind, to->type.bits, 1}
-                            : to->type);
+    lanes_add_dtype(&c, type);
     lanes_add_dtype(&c, from->type);
-    if (is_narrower(to->type, from->type)) {
+    if (is_narrow) {
         lanes_add_dtype(&c, from->type);
-        lanes_add(&c, lanes_code(0));
-        lanes_add(&c, lanes_code(0));
-        lanes_add(&c, lanes_code(0));
+        for (int i = 0; i < 3; i++) // no shift, no rounding, no saturation
+            lanes_add(&c, lanes_code(0));
         lanes_call(&c, "tpu_bdc_int_add_C");
         return;
     }
     lanes_add(&c, lanes_code(tile_type_is_integer(to->type) && tile_type_is_float(from->type) ? 2 : 0));
     lanes_call(&c, "tpu_bdc_cast");
+}
+
+// Floats are rounded to the nearest, whole numbers are what is before the point; integers wrap around.
+static bool convert(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                    const struct lane_operand *from) {
+    l->is_mixed |= l->is_ahead;
+    cast(p, to, from);
+    return !tile_type_is_half(to->type) || !tile_type_is_float(from->type) || from->type.bits != 32 ||
+           lanes_overflow(l, p, to, from);
 }
 
 static void copy(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
@@ -109,14 +115,10 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
             return false;
         return lanes_move(l, p, to, &middle);
     }
-    if (!to->is_far && !to->is_shifted) {
-        convert(l, p, to, from);
-        return true;
-    }
-    if (!lanes_temporary(l, p, to->type, NULL, &middle))
-        return false;
-    convert(l, p, &middle, from);
-    return lanes_move(l, p, to, &middle);
+    if (!to->is_far && !to->is_shifted)
+        return convert(l, p, to, from);
+    return lanes_temporary(l, p, to->type, NULL, &middle) && convert(l, p, &middle, from) &&
+           lanes_move(l, p, to, &middle);
 }
 
 // Alignment -------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@
 
 #include "pass/lanes.h"
 
+#include <math.h>
+
 static const struct tile_type u8 = {TILE_UINT, 8, 1};
 
 // Commands of one form -----------------------------------------------------------------------------------------------------
@@ -133,12 +135,18 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
 
 // Comparisons -----------------------------------------------------------------------------------------------------------
 
-static void compare(const struct lane_points *p, const char *function, const struct lane_operand *to,
-                    const struct lane_operand *a, const struct lane_operand *b) {
-    struct lane_call c = operands(p, to, a, b, tile_const_int(u8, 1));
+// What the result is where it holds, else 0, are the bits of `truth`.
+static void compare_as(const struct lane_points *p, const char *function, const struct lane_operand *to,
+                       const struct lane_operand *a, const struct lane_operand *b, int64_t truth) {
+    struct lane_call c = operands(p, to, a, b, tile_const_int(to->type, truth));
     lanes_add_dtype(&c, to->type);
     lanes_add_dtype(&c, a->type);
     lanes_call(&c, function);
+}
+
+static void compare(const struct lane_points *p, const char *function, const struct lane_operand *to,
+                    const struct lane_operand *a, const struct lane_operand *b) {
+    compare_as(p, function, to, a, b, 1);
 }
 
 bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to) {
@@ -150,37 +158,60 @@ static struct tile_type bits_of(struct tile_type type) {
     return (struct tile_type){TILE_UINT, type.bits, 1};
 }
 
-// 1 where x is no number: its bits without the sign are above those of infinity.
-static bool is_nan(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
-                   struct lane_operand x) {
-    struct lane_operand size;
-    uint64_t infinite = tile_bits_of(x.type, (union tile_value){.f = 1.0 / 0.0});
-    struct tile_type type = bits_of(x.type);
-    x.type = type;
-    struct lane_operand all = {.type = type,
-                               .scalar = tile_const_bits(type, (UINT64_C(1) << (type.bits - 1)) - 1)},
-                        limit = {.type = type, .scalar = tile_const_bits(type, infinite)};
-    if (!lanes_temporary(l, p, type, NULL, &size) || !lanes_binary(l, p, TILE_AND, &size, &x, &all))
+static struct lane_operand as_bits(struct lane_operand x) {
+    x.type = bits_of(x.type);
+    x.scalar = x.scalar ? tile_bitcast(x.type, x.scalar) : NULL;
+    return x;
+}
+
+static struct lane_operand bits_number(struct tile_type type, uint64_t bits) {
+    struct tile_type unsigned_type = bits_of(type);
+    return (struct lane_operand){.type = unsigned_type, .scalar = tile_const_bits(unsigned_type, bits)};
+}
+
+static uint64_t infinity_bits(struct tile_type type) {
+    return tile_bits_of(type, (union tile_value){.f = 1.0 / 0.0});
+}
+
+static uint64_t sign_bit(struct tile_type type) {
+    return UINT64_C(1) << (type.bits - 1);
+}
+
+// 1 where x is no NaN: its bits without the sign are at most those of infinity.
+static bool is_number(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                      struct lane_operand x) {
+    struct lane_operand size, all = bits_number(x.type, sign_bit(x.type) - 1),
+                              limit = bits_number(x.type, infinity_bits(x.type));
+    x = as_bits(x);
+    if (!lanes_temporary(l, p, x.type, NULL, &size) || !lanes_binary(l, p, TILE_AND, &size, &x, &all))
         return false;
-    compare(p, "tpu_bdc_greater_C", to, &size, &limit);
+    compare(p, "tpu_bdc_less_equal_C", to, &size, &limit);
     return true;
+}
+
+// Whether it is a number that is known, and no NaN.
+static bool is_known(const struct lane_operand *x) {
+    return x->scalar && x->scalar->op == TILE_CONST &&
+           !isnan(tile_value_of(x->scalar->type, x->scalar->bits).f);
 }
 
 // The chip compares bits: -0 becomes 0 first, and what is no number is equal to nothing.
 static bool equal_floats(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                          const struct lane_operand *a, const struct lane_operand *b) {
-    struct lane_operand zero = {.type = a->type, .scalar = tile_const(a->type, 0)}, x, y, nan;
+    struct lane_operand zero = {.type = a->type, .scalar = tile_const(a->type, 0)}, x, y, number;
     if (!lanes_temporary(l, p, a->type, NULL, &x) || !lanes_temporary(l, p, a->type, NULL, &y) ||
-        !lanes_temporary(l, p, u8, NULL, &nan) || !lanes_binary(l, p, TILE_ADD, &x, a, &zero) ||
-        !lanes_binary(l, p, TILE_ADD, &y, b, &zero) || !is_nan(l, p, &nan, *a) || !lanes_flip(l, p, &nan))
+        !lanes_temporary(l, p, u8, NULL, &number) || !lanes_binary(l, p, TILE_ADD, &x, a, &zero) ||
+        !lanes_binary(l, p, TILE_ADD, &y, b, &zero) || !is_number(l, p, &number, *a))
         return false;
     compare(p, "tpu_bdc_equal", to, &x, &y);
-    return lanes_binary(l, p, TILE_AND, to, to, &nan);
+    return lanes_binary(l, p, TILE_AND, to, to, &number);
 }
 
 static bool compare_floats(struct lanes *l, const struct lane_points *p, enum tile_op op,
                            const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
     bool swaps = op == TILE_LT || op == TILE_LE, is_strict = op == TILE_LT || op == TILE_GT;
+    bool may_be_same = !is_strict && !is_known(&a) && !is_known(&b); // a NaN, which the chip finds equal to itself
+    struct lane_operand number;
     if (!lanes_as_tile(l, p, &a, b.type))
         return false;
     if ((swaps || op == TILE_EQ || op == TILE_NE) && !lanes_as_tile(l, p, &b, a.type))
@@ -192,7 +223,8 @@ static bool compare_floats(struct lanes *l, const struct lane_points *p, enum ti
         compare(p, is_strict ? "tpu_bdc_greater_C" : "tpu_bdc_greater_equal_C", to, x, y);
     else
         compare(p, is_strict ? "tpu_bdc_greater" : "tpu_bdc_greater_equal", to, x, y);
-    return true;
+    return !may_be_same || (lanes_temporary(l, p, u8, NULL, &number) && is_number(l, p, &number, *x) &&
+                            lanes_binary(l, p, TILE_AND, to, to, &number));
 }
 
 bool lanes_compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op,
@@ -216,6 +248,19 @@ bool lanes_compare_integers(struct lanes *l, const struct lane_points *p, enum t
 
 bool lanes_is_comparison(enum tile_op op) {
     return op == TILE_EQ || op == TILE_NE || op == TILE_LT || op == TILE_LE || op == TILE_GT || op == TILE_GE;
+}
+
+// What is rounded to more than the largest number of 16 bits became that number: infinity is the next one.
+bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                    const struct lane_operand *from) {
+    double most = to->type.kind == TILE_BFLOAT ? 0x1.ffp127 : 65520;
+    struct lane_operand limit = {.type = from->type, .scalar = tile_const(from->type, most)};
+    struct lane_operand size, more, bits = as_bits(*to);
+    if (!lanes_temporary(l, p, from->type, NULL, &size) || !lanes_temporary(l, p, bits.type, NULL, &more))
+        return false;
+    unary(p, "tpu_bdc_abs", &size, from, -1);
+    compare(p, "tpu_bdc_greater_equal_C", &more, &size, &limit);
+    return lanes_binary(l, p, TILE_ADD, &bits, &bits, &more);
 }
 
 // Functions ---------------------------------------------------------------------------------------------------------------
@@ -243,15 +288,53 @@ static bool function_of(struct lane_work *w, const char *function, struct lane_o
     return true;
 }
 
-// 2^x as e^(x ln 2).
-static bool exponential(struct lane_work *w, expr e, struct lane_operand x, struct lane_operand *out) {
-    struct lane_operand scaled = x,
-                        ln2 = {.type = x.type, .scalar = tile_const(x.type, 0.69314718055994530942)};
-    if (e->op == TILE_EXP2 &&
-        (!lanes_as_tile(w->l, w->p, &x, e->type) || !lanes_temporary(w->l, w->p, x.type, NULL, &scaled) ||
-         !lanes_binary(w->l, w->p, TILE_MUL, &scaled, &x, &ln2)))
+// y, but x where `size`, as a number of that type, is above a limit of these bits.
+static bool keep_above(struct lane_work *w, struct lane_operand x, const struct lane_operand *size,
+                       struct tile_type type, uint64_t limit, struct lane_operand *y) {
+    struct lane_operand to;
+    struct lane_call c = {0};
+    if (!lanes_temporary(w->l, w->p, x.type, NULL, &to))
         return false;
-    return function_of(w, "tpu_bdc_fp_exp", scaled, w->l->exponents, 2, out);
+    lanes_add(&c, to.address);
+    lanes_add(&c, size->address);
+    lanes_add(&c, tile_const_bits(type, limit));
+    lanes_add(&c, x.address);
+    lanes_add(&c, y->address);
+    lanes_add_four(&c, w->p->size);
+    lanes_add_dtype(&c, type);
+    lanes_add_dtype(&c, x.type);
+    lanes_call(&c, "tpu_bdc_greater_select");
+    *y = to;
+    return true;
+}
+
+// The chip's e^x is 0 for a NaN, whose bits without the sign are above infinity's; 2^x is e^(x ln 2).
+static bool exponential(struct lane_work *w, expr e, struct lane_operand x, struct lane_operand *out) {
+    struct lane_operand scaled, size,
+        ln2 = {.type = x.type, .scalar = tile_const(x.type, 0.69314718055994530942)};
+    if (!lanes_as_tile(w->l, w->p, &x, e->type) || !lanes_aligned(w->l, w->p, &x))
+        return false;
+    scaled = x;
+    if (e->op == TILE_EXP2 && (!lanes_temporary(w->l, w->p, x.type, NULL, &scaled) ||
+                               !lanes_binary(w->l, w->p, TILE_MUL, &scaled, &x, &ln2)))
+        return false;
+    if (!function_of(w, "tpu_bdc_fp_exp", scaled, w->l->exponents, 2, out) ||
+        !lanes_temporary(w->l, w->p, x.type, NULL, &size))
+        return false;
+    unary(w->p, "tpu_bdc_abs", &size, &x, -1);
+    return keep_above(w, x, &size, bits_of(x.type), infinity_bits(x.type), out);
+}
+
+// Roots of numbers that the chip's arithmetic takes for zero would be no numbers: they become zeros first, by a product. The chip's root is
+// x rsqrt(x), no number for infinity, which is its own root.
+static bool root(struct lane_work *w, enum tile_op op, struct lane_operand x, struct lane_operand *out) {
+    struct lane_operand one = {.type = out->type, .scalar = tile_const(out->type, 1)}, normal;
+    return lanes_as_tile(w->l, w->p, &x, out->type) &&
+           lanes_temporary(w->l, w->p, out->type, NULL, &normal) &&
+           lanes_binary(w->l, w->p, TILE_MUL, &normal, &x, &one) &&
+           function_of(w, op == TILE_SQRT ? "tpu_bdc_fp_sqrt" : "tpu_bdc_fp_rsqrt", normal, NULL, 0, out) &&
+           (op == TILE_RSQRT ||
+            keep_above(w, normal, &normal, with_sign(out->type), infinity_bits(out->type) - 1, out));
 }
 
 bool lanes_select(struct lane_work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b,
@@ -289,58 +372,47 @@ static bool shift_by(struct lane_work *w, const struct lane_operand *to, struct 
     return true;
 }
 
-// Sets test to -1, 0 or 1, by which a quotient is wrong, and adds it: where the rest has another sign than the divisor, and is not 0, one
-// less is right; where it is as large as the divisor, one more.
-static bool correct_quotient(struct lane_work *w, struct lane_operand *q, struct lane_operand *rest,
-                             struct lane_operand *b, struct lane_operand *test, int turn) {
-    const struct lane_points *p = w->p;
-    const struct tile_type exact = {TILE_INT, 32, 1};
-    struct lane_operand zero = {.type = exact, .scalar = tile_const_int(exact, 0)}, sign, size, size_b, wrong;
-    if (!lanes_temporary(w->l, p, exact, NULL, &sign) || !lanes_temporary(w->l, p, u8, NULL, &wrong) ||
-        !lanes_temporary(w->l, p, exact, NULL, &size) || !lanes_temporary(w->l, p, exact, NULL, &size_b))
-        return false;
-    if (turn == 0) { // of another sign: the bits of both differ in the highest
-        if (!lanes_binary(w->l, p, TILE_XOR, &sign, rest, b))
-            return false;
-        compare(p, "tpu_bdc_less_C", &wrong, &sign, &zero);
-        struct lane_operand is_rest;
-        if (!lanes_temporary(w->l, p, u8, NULL, &is_rest))
-            return false;
-        compare(p, "tpu_bdc_not_equal_C", &is_rest, rest, &zero);
-        if (!lanes_binary(w->l, p, TILE_AND, &wrong, &wrong, &is_rest) || !lanes_move(w->l, p, test, &wrong))
-            return false;
-        return lanes_binary(w->l, p, TILE_SUB, q, q, test);
-    }
-    unary(p, "tpu_bdc_abs", &size, rest, -1);
-    unary(p, "tpu_bdc_abs", &size_b, b, -1);
-    compare(p, "tpu_bdc_greater_equal", &wrong, &size, &size_b);
-    return lanes_move(w->l, p, test, &wrong) && lanes_binary(w->l, p, TILE_ADD, q, q, test);
+static void shift_tile(struct lane_work *w, const struct lane_operand *to, const struct lane_operand *a,
+                       const struct lane_operand *by) {
+    struct lane_call c = {0};
+    lanes_add(&c, to->address);
+    lanes_add(&c, a->address);
+    lanes_add(&c, by->address);
+    lanes_add_four(&c, w->p->size);
+    lanes_add_four(&c, to->stride);
+    lanes_add_four(&c, a->stride);
+    lanes_add_four(&c, by->stride);
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, with_sign(by->type));
+    lanes_add(&c, lanes_code(3));
+    lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift" : "tpu_bdc_logical_shift");
 }
 
-// Shifts by what is not known: all of a number is shifted out by its size, at most.
+// Shifts by what is not known. A count without sign is at most the width less one, which leaves signs alone of signed numbers; of
+// others the last bit, if it was more, goes by a second shift.
 static bool shift_by_tile(struct lane_work *w, expr e, const struct lane_operand *to, struct lane_operand a,
                           struct lane_operand b) {
     const struct lane_points *p = w->p;
-    const struct tile_type type = {TILE_INT, e->type.bits, 1}; // as wide as what is shifted
-    struct lane_operand by, zero = {.type = type, .scalar = tile_const_int(type, 0)},
-                            most = {.type = type, .scalar = tile_const_int(type, e->type.bits - 1)};
-    struct lane_call c = {0};
-    if (!lanes_temporary(w->l, p, type, NULL, &by) || !lanes_move(w->l, p, &by, &b) ||
-        !lanes_binary(w->l, p, TILE_MIN, &by, &by, &most) ||
-        (e->op == TILE_SHR && !lanes_binary(w->l, p, TILE_SUB, &by, &zero, &by)))
+    struct lane_operand by, count, more, zero = {.type = with_sign(e->type)};
+    struct lane_operand most = bits_number(e->type, (uint64_t)e->type.bits - 1);
+    bool is_right = e->op == TILE_SHR;
+    zero.scalar = tile_const_int(zero.type, 0);
+    if (!lanes_temporary(w->l, p, bits_of(e->type), NULL, &count) || !lanes_move(w->l, p, &count, &b) ||
+        !lanes_temporary(w->l, p, bits_of(e->type), NULL, &by) ||
+        !lanes_binary(w->l, p, TILE_MIN, &by, &count, &most))
         return false;
-    lanes_add(&c, to->address);
-    lanes_add(&c, a.address);
-    lanes_add(&c, by.address);
-    lanes_add_four(&c, p->size);
-    lanes_add_four(&c, to->stride);
-    lanes_add_four(&c, a.stride);
-    lanes_add_four(&c, by.stride);
-    lanes_add_dtype(&c, to->type);
-    lanes_add_dtype(&c, to->type);
-    lanes_add_dtype(&c, type);
-    lanes_add(&c, lanes_code(3));
-    lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift" : "tpu_bdc_logical_shift");
+    struct lane_operand amount = by;
+    amount.type = zero.type;
+    if (is_right && !lanes_binary(w->l, p, TILE_SUB, &amount, &zero, &amount))
+        return false;
+    shift_tile(w, to, &a, &by);
+    if (is_right && to->type.kind == TILE_INT)
+        return true;
+    if (!lanes_temporary(w->l, p, u8, NULL, &more))
+        return false;
+    compare_as(p, "tpu_bdc_greater_C", &more, &count, &most, is_right ? 255 : 1);
+    shift_tile(w, to, to, &more);
     return true;
 }
 
@@ -355,52 +427,182 @@ static bool shift(struct lane_work *w, expr e, const struct lane_operand *to, st
     return lanes_as_tile(w->l, w->p, &a, to->type) && shift_by(w, to, a, e->op == TILE_SHR ? -by : by);
 }
 
-// Whole numbers are divided as f32, and the quotient is set right by what is left: exact below 2^24 in size. By a power of two it is a
-// shift. A division by 0 gives 0.
+// Division ----------------------------------------------------------------------------------------------------------------
+
+static const struct tile_type i32 = {TILE_INT, 32, 1}, u32 = {TILE_UINT, 32, 1}, f32 = {TILE_FLOAT, 32, 1};
+
+struct division {
+    struct lane_operand a, b, quotient, rest; // without sign
+};
+
+static bool whole_rest(struct lane_work *w, struct division *d) {
+    return lanes_binary(w->l, w->p, TILE_MUL, &d->rest, &d->quotient, &d->b) &&
+           lanes_binary(w->l, w->p, TILE_SUB, &d->rest, &d->a, &d->rest);
+}
+
+// Adds how many times b goes into x, as f32, and never too many: conversions and the chip's division err by less than 2^-20.
+static bool add_quotient(struct lane_work *w, struct division *d, const struct lane_operand *x,
+                         bool is_first) {
+    const struct lane_points *p = w->p;
+    struct lane_operand less = {.type = f32, .scalar = tile_const(f32, 1 - 0x1p-20)}, dividend, divisor, part;
+    if (!lanes_temporary(w->l, p, f32, NULL, &dividend) || !lanes_temporary(w->l, p, f32, NULL, &divisor) ||
+        !lanes_temporary(w->l, p, u32, NULL, &part) || !lanes_move(w->l, p, &dividend, x) ||
+        !lanes_move(w->l, p, &divisor, &d->b) ||
+        !lanes_binary(w->l, p, TILE_DIV, &dividend, &dividend, &divisor) ||
+        !lanes_binary(w->l, p, TILE_MUL, &dividend, &dividend, &less) ||
+        !lanes_move(w->l, p, is_first ? &d->quotient : &part, &dividend))
+        return false;
+    return (is_first || lanes_binary(w->l, p, TILE_ADD, &d->quotient, &d->quotient, &part)) &&
+           whole_rest(w, d);
+}
+
+// Of numbers without sign: a quotient as f32 that is too small at most, what is left divided again, where that may be more than the
+// divisor twice, and one more if what is left then is not less than the divisor.
+static bool divide_unsigned(struct lane_work *w, struct division *d, bool is_small) {
+    const struct lane_points *p = w->p;
+    struct lane_operand more;
+    if (!lanes_temporary(w->l, p, u32, NULL, &d->quotient) || !lanes_temporary(w->l, p, u32, NULL, &d->rest) ||
+        !lanes_temporary(w->l, p, u32, NULL, &more) || !add_quotient(w, d, &d->a, true) ||
+        (!is_small && !add_quotient(w, d, &d->rest, false)))
+        return false;
+    compare(p, "tpu_bdc_greater_equal", &more, &d->rest, &d->b);
+    return lanes_binary(w->l, p, TILE_ADD, &d->quotient, &d->quotient, &more) && whole_rest(w, d);
+}
+
+static struct lane_operand typed(struct lane_operand x, struct tile_type type) {
+    x.type = type;
+    return x;
+}
+
+static bool absolute(struct lane_work *w, const struct lane_operand *x, struct lane_operand *out) {
+    if (!lanes_temporary(w->l, w->p, i32, NULL, out))
+        return false;
+    unary(w->p, "tpu_bdc_abs", out, x, -1);
+    *out = typed(*out, u32);
+    return true;
+}
+
+// From the quotient of sizes: rounded down, where the signs differ it is one more, if something is left, and negative.
+static bool give_sign(struct lane_work *w, const struct lane_operand *a, const struct lane_operand *b,
+                      struct division *d) {
+    const struct lane_points *p = w->p;
+    struct lane_operand differ, left, zero = {.type = i32, .scalar = tile_const_int(i32, 0)};
+    if (!lanes_temporary(w->l, p, i32, NULL, &differ) || !lanes_temporary(w->l, p, i32, NULL, &left) ||
+        !lanes_binary(w->l, p, TILE_XOR, &differ, a, b))
+        return false;
+    shift_by(w, &differ, differ, -31); // to -1 or 0
+    d->quotient = typed(d->quotient, i32);
+    d->rest = typed(d->rest, i32);
+    compare_as(p, "tpu_bdc_not_equal_C", &left, &d->rest, &zero, -1);
+    d->a = *a;
+    d->b = *b;
+    return lanes_binary(w->l, p, TILE_AND, &left, &left, &differ) &&
+           lanes_binary(w->l, p, TILE_SUB, &d->quotient, &d->quotient, &left) &&
+           lanes_binary(w->l, p, TILE_XOR, &d->quotient, &d->quotient, &differ) &&
+           lanes_binary(w->l, p, TILE_SUB, &d->quotient, &d->quotient, &differ) && whole_rest(w, d);
+}
+
+static bool is_natural(expr e, int64_t most) {
+    struct pass_range r = pass_certain_range(e);
+    return r.low >= 0 && r.high <= most;
+}
+
+// By a power of two: a shift, or what is below it.
+static bool divide_by_power(struct lane_work *w, expr e, struct lane_operand a, int64_t by,
+                            const struct lane_operand *to) {
+    struct lane_operand mask = {.type = to->type, .scalar = tile_const_int(to->type, by - 1)};
+    int bits = 0;
+    while (by >> (bits + 1))
+        bits++;
+    if (!lanes_as_tile(w->l, w->p, &a, to->type))
+        return false;
+    return e->op == TILE_REM ? lanes_binary(w->l, w->p, TILE_AND, to, &a, &mask)
+                             : shift_by(w, to, a, -bits);
+}
+
+// Numbers of 32 bits. A division by 0 gives 0, and leaves what was divided.
 static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct lane_operand b,
                    const struct lane_operand *to) {
     const struct lane_points *p = w->p;
-    const struct tile_type f32 = {TILE_FLOAT, 32, 1};
-    struct tile_type type = to->type, exact = {TILE_INT, 32, 1};
-    struct lane_operand x, y, q, product, rest, test;
-    int64_t by = b.scalar ? pass_number(b.scalar) : -1;
-    bool is_power = by > 0 && (by & (by - 1)) == 0;
-    if (!lanes_as_tile(w->l, p, &a, type) || (!is_power && !lanes_as_tile(w->l, p, &b, type)) ||
-        !lanes_temporary(w->l, p, exact, NULL, &q))
+    int64_t by = b.scalar ? pass_number(b.scalar) : -1, most = to->type.kind == TILE_INT ? INT32_MAX : UINT32_MAX;
+    bool is_unsigned = is_natural(e->arg[0], most) && is_natural(e->arg[1], most);
+    if (by > 0 && (by & (by - 1)) == 0)
+        return divide_by_power(w, e, a, by, to);
+    struct division d = {.a = a, .b = b};
+    if (!lanes_as_tile(w->l, p, &a, to->type) || !lanes_as_tile(w->l, p, &b, to->type))
         return false;
-    if (is_power) {
-        int bits = 0;
-        while (by >> (bits + 1))
-            bits++;
-        struct lane_operand mask = {.type = type, .scalar = tile_const_int(type, by - 1)};
-        if (e->op == TILE_REM)
-            return lanes_binary(w->l, p, TILE_AND, to, &a, &mask);
-        return shift_by(w, to, a, -bits);
+    if (is_unsigned) {
+        d.a = typed(a, u32);
+        d.b = typed(b, u32);
+    } else if (!absolute(w, &a, &d.a) || !absolute(w, &b, &d.b)) {
+        return false;
     }
-    if (!lanes_temporary(w->l, p, f32, NULL, &x) || !lanes_temporary(w->l, p, f32, NULL, &y) ||
-        !lanes_temporary(w->l, p, exact, NULL, &product) || !lanes_temporary(w->l, p, exact, NULL, &rest) ||
-        !lanes_temporary(w->l, p, exact, NULL, &test) || !lanes_move(w->l, p, &x, &a) ||
-        !lanes_move(w->l, p, &y, &b) || !lanes_binary(w->l, p, TILE_DIV, &x, &x, &y))
+    if (!divide_unsigned(w, &d, is_natural(e->arg[0], 1 << 18)) ||
+        (!is_unsigned && !give_sign(w, &a, &b, &d)))
         return false;
-    unary(p, "tpu_bdc_fp_floor", &x, &x, -1);
-    struct lane_operand signed_a = a, signed_b = b;
-    signed_a.type = signed_b.type = exact;
-    if (!lanes_move(w->l, p, &q, &x))
+    if (e->op == TILE_REM || by > 0)
+        return lanes_move(w->l, p, to, e->op == TILE_REM ? &d.rest : &d.quotient);
+    struct lane_operand some, zero = {.type = to->type, .scalar = tile_const_int(to->type, 0)};
+    if (!lanes_temporary(w->l, p, to->type, NULL, &some))
         return false;
-    // The rest has the divisor's sign and is smaller: a quotient that is one too large or too small shows there.
-    for (int turn = 0; turn < 2; turn++) {
-        if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) ||
-            !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product) ||
-            !correct_quotient(w, &q, &rest, &signed_b, &test, turn))
-            return false;
-    }
-    if (!lanes_binary(w->l, p, TILE_MUL, &product, &q, &signed_b) ||
-        !lanes_binary(w->l, p, TILE_SUB, &rest, &signed_a, &product))
-        return false;
-    struct lane_operand out = *to;
-    out.type = exact;
-    return lanes_move(w->l, p, &out, e->op == TILE_REM ? &rest : &q);
+    compare_as(p, "tpu_bdc_not_equal_C", &some, &b, &zero, -1);
+    return lanes_binary(w->l, p, TILE_AND, to, &some, &d.quotient);
 }
+
+// Maximum and minimum ------------------------------------------------------------------------------------------------------
+
+// The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass a NaN on from one side alone, and the second of two zeros. In both
+// orders, they differ for these.
+static bool both_orders(struct lane_work *w, enum tile_op op, const struct lane_operand *a,
+                        const struct lane_operand *b, struct lane_operand *x, struct lane_operand *y) {
+    if (!lanes_temporary(w->l, w->p, a->type, NULL, x) || !lanes_temporary(w->l, w->p, a->type, NULL, y) ||
+        !lanes_binary(w->l, w->p, op, x, a, b) || !lanes_binary(w->l, w->p, op, y, b, a))
+        return false;
+    *x = as_bits(*x);
+    *y = as_bits(*y);
+    return true;
+}
+
+// One of the two is the result or a NaN, the other the result: all bits of both are the result, but for the sign of a maximum that is
+// zero, which a zero of the right sign corrects when it is added.
+static bool extreme_of_tiles(struct lane_work *w, enum tile_op op, const struct lane_operand *a,
+                             const struct lane_operand *b, const struct lane_operand *to) {
+    const struct lane_points *p = w->p;
+    struct lane_operand x, y, bits = as_bits(*to), sign = bits_number(to->type, sign_bit(to->type)), zero;
+    if (!both_orders(w, op, a, b, &x, &y))
+        return false;
+    if (op == TILE_MIN)
+        return lanes_binary(w->l, p, TILE_OR, &bits, &x, &y);
+    if (!lanes_temporary(w->l, p, x.type, NULL, &zero) || !lanes_binary(w->l, p, TILE_AND, &zero, &x, &y) ||
+        !lanes_binary(w->l, p, TILE_AND, &zero, &zero, &sign) ||
+        !lanes_binary(w->l, p, TILE_OR, &x, &x, &y))
+        return false;
+    x.type = zero.type = to->type;
+    return lanes_binary(w->l, p, TILE_ADD, to, &x, &zero);
+}
+
+// With a number that is known one order is right: then a NaN is passed on from the other side. -0 becomes 0 in max(x, 0).
+static bool extreme(struct lane_work *w, enum tile_op op, struct lane_operand a, struct lane_operand b,
+                    const struct lane_operand *to) {
+    const struct lane_points *p = w->p;
+    bool is_known_first = is_known(&a);
+    struct lane_operand number = is_known_first ? a : b, x = is_known_first ? b : a;
+    struct lane_operand zero = {.type = to->type, .scalar = tile_const(to->type, 0)};
+    if ((!is_known(&number) && !lanes_as_tile(w->l, p, &number, to->type)) ||
+        !lanes_as_tile(w->l, p, &x, to->type))
+        return false;
+    bool is_zero = number.scalar && !lanes_scalar(to->type, number.scalar)->bits;
+    if (number.scalar && op == TILE_MIN && !is_zero)
+        return lanes_binary(w->l, p, op, to, &x, &number);
+    bool is_number = number.scalar;
+    if (!lanes_as_tile(w->l, p, &number, to->type))
+        return false;
+    if (!is_number || op == TILE_MIN)
+        return extreme_of_tiles(w, op, &x, &number, to);
+    return lanes_binary(w->l, p, op, to, &number, &x) &&
+           (!is_zero || lanes_binary(w->l, p, TILE_ADD, to, to, &zero));
+}
+
 // Ops of formulas ----------------------------------------------------------------------------------------------------------
 
 static bool is_shift(enum tile_op op) {
@@ -436,6 +638,8 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
         return lanes_temporary(w->l, p, e->type, NULL, &product) &&
                lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
                lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
+    if ((e->op == TILE_MAX || e->op == TILE_MIN) && tile_type_is_float(e->type))
+        return extreme(w, e->op, x[0], x[1], to);
     if (e->args == 2)
         return lanes_binary(w->l, p, e->op, to, &x[0], &x[1]);
     if (e->op == TILE_NEG && tile_type_is_float(e->type)) { // the chip's own is 0 - x, which gives 0 for 0
@@ -461,9 +665,8 @@ bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand 
     case TILE_RARE: return lanes_select(w, x[0], x[1], x[2], e->type, out);
     case TILE_EXP:
     case TILE_EXP2: return exponential(w, e, x[0], out);
-    case TILE_SQRT: return function_of(w, "tpu_bdc_fp_sqrt", x[0], NULL, 0, out);
-    case TILE_RSQRT: return function_of(w, "tpu_bdc_fp_rsqrt", x[0], NULL, 0, out);
-    case TILE_LOG: return function_of(w, "tpu_bdc_fp_log", x[0], w->l->logarithms, 1, out);
+    case TILE_SQRT:
+    case TILE_RSQRT: return root(w, e->op, x[0], out);
     case TILE_BITCAST:
         *out = x[0];
         out->type = lanes_type(e->type);

@@ -173,7 +173,9 @@ bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *want
     } else {
         good = compute_node(w, e, wanted, out);
     }
-    if (good && w->values < LANE_VALUES) {
+    if (good && w->values == LANE_VALUES)
+        return lanes_fail(w->l, "takes formulas of at most %d steps", LANE_VALUES);
+    if (good) {
         w->node[w->values] = e;
         w->value[w->values++] = *out;
     }

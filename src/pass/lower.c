@@ -27,12 +27,51 @@ static expr divide_integers(enum tile_op op, expr a, expr b) {
     return op == TILE_FLOORDIV && a->type.bits <= 32 ? floor_divide(a, b) : NULL;
 }
 
+// Chips with lanes divide integers of 32 bits.
+static expr divide_narrow(enum tile_op op, expr a, expr b) {
+    struct tile_type wide = {TILE_INT, 32, 1};
+    return tile_cast(a->type, tile_binary(op, tile_cast(wide, a), tile_cast(wide, b)));
+}
+
+// Formulas of remainders and whole quotients rely on exact divisions and fma, which chips with lanes make of others.
+enum { KNOWN = 1024 };
+
+struct exact {
+    expr a, b;                   // the operands, which stay
+    expr from[KNOWN], to[KNOWN]; // by id, as far as there is room
+};
+
+static expr exactly(void *data, expr e) {
+    struct exact *x = data;
+    int at = (int)((unsigned)e->id % KNOWN);
+    if (e == x->a || e == x->b)
+        return e;
+    if (x->from[at] == e)
+        return x->to[at];
+    expr made = pass_rebuild(e, exactly, x);
+    if (made && e->op == TILE_DIV)
+        made = math_exact_div_f32(made->arg[0], made->arg[1]);
+    else if (made && e->op == TILE_FMA)
+        made = math_exact_fma_f32(made->arg[0], made->arg[1], made->arg[2]);
+    x->from[at] = e;
+    x->to[at] = made;
+    return made;
+}
+
+static bool needs_exact(expr e) {
+    return (e->op == TILE_FLOORDIV || e->op == TILE_REM || e->op == TILE_QUOT) && tile_type_is_float(e->type);
+}
+
 static expr rule(const struct target *target, expr e) {
     if (e->op == TILE_EXP2 && !target_spells(target, e))
         return math_quick_exp2_f32(e->arg[0]);
     if (!tile_op_is_row(e->op) || target_spells(target, e))
         return e;
+    if (target->lanes && tile_type_is_integer(e->type) && (e->op == TILE_FLOORDIV || e->op == TILE_REM))
+        return divide_narrow(e->op, e->arg[0], e->arg[1]);
     expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
+    if (formula && target->lanes && needs_exact(e))
+        formula = exactly(&(struct exact){.a = e->arg[0], .b = e->arg[1]}, formula);
     if (!formula)
         formula = divide_integers(e->op, e->arg[0], e->arg[1]);
     return formula ? formula : e;

@@ -171,7 +171,7 @@ void pass_emit_bodies(const struct tile_stmt *s, void (*block)(void *data, const
 // out.
 int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, expr **nodes);
 
-// Whether a node of an expression is something; whether an expression depends on a loop variable. Paths are walked.
+// Whether a node of an expression is something; whether an expression depends on a loop variable. Nodes may be visited more than once.
 bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data);
 bool pass_depends(expr e, const struct tile_name *variable);
 // The first statement that is something, before those in it; NULL: there is none.

@@ -30,11 +30,37 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
     return count;
 }
 
-bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data) {
-    bool found = is(e, data);
+// A search that goes along every path of an expression, as long as these are few; then it remembers what it has seen. Formulas of
+// functions share their parts: they have more paths than anyone could follow.
+enum { FEW_NODES = 64, SEEN_NODES = 1024 };
+
+struct search {
+    bool (*is)(expr e, const void *data);
+    const void *data;
+    int left;   // nodes that may be visited without a list of those seen
+    expr *seen; // by id, as far as there is room; NULL: nothing is remembered
+};
+
+static bool finds(struct search *s, expr e) {
+    expr *seen = s->seen ? &s->seen[(unsigned)e->id % SEEN_NODES] : NULL;
+    if ((seen && *seen == e) || (!seen && s->left-- <= 0))
+        return false;
+    bool found = s->is(e, s->data);
     for (int i = 0; i < tile_operands(e) && !found; i++)
-        found = pass_any(tile_operand(e, i), is, data);
+        found = finds(s, tile_operand(e, i));
+    if (seen)
+        *seen = e;
     return found;
+}
+
+static bool finds_in_many(expr e, bool (*is)(expr e, const void *data), const void *data) {
+    expr seen[SEEN_NODES] = {NULL};
+    return finds(&(struct search){.is = is, .data = data, .seen = seen}, e);
+}
+
+bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data) {
+    struct search s = {.is = is, .data = data, .left = FEW_NODES};
+    return finds(&s, e) || (s.left < 0 && finds_in_many(e, is, data));
 }
 
 static bool is_index(expr e, const void *variable) {

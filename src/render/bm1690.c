@@ -264,7 +264,6 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_RSQRT] = {F32, "1 / zl_sqrt_%t(%a)"},
     [TILE_EXP] = {F32, "expf(%a)"},
     [TILE_EXP2] = {F32, "exp2f(%a)"},
-    [TILE_LOG] = {F32, "logf(%a)"},
     [TILE_FLOOR] = {FLOATS, "zl_floor_%t(%a)"},
     [TILE_CEIL] = {FLOATS, "zl_ceil_%t(%a)"},
     [TILE_RINT] = {FLOATS, "zl_rint_%t(%a)"},

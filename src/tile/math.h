@@ -30,6 +30,8 @@ expr math_quick_exp2_f32(expr x); // as doc/tile.md says of exp2(): not to the l
 // e^x by TILE_EXP2, within 2 ulp; below 2^-126 it may be 0. A rough one has 17 bits.
 expr math_short_exp_f32(expr x, bool is_rough);
 expr math_short_erf_f32(expr x); // of an x that is a bfloat16
+// a * b + c, and a / b, rounded once, from sums, products and a division that errs by some units.
+expr math_exact_fma_f32(expr a, expr b, expr c), math_exact_div_f32(expr a, expr b);
 expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);
 
 // c[0] + c[1] x + ... of n terms, with constants of the type of x.

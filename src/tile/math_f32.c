@@ -295,6 +295,18 @@ static struct pair exact_sum(expr a, expr b) {
     return (struct pair){s, ADD(SUB(a, SUB(s, t)), SUB(b, t))};
 }
 
+// For chips whose fma is rounded twice, and whose division is some units off.
+expr math_exact_fma_f32(expr a, expr b, expr c) {
+    struct pair p = product(a, b), s = exact_sum(p.hi, c);
+    return ADD(s.hi, ADD(s.lo, p.lo));
+}
+
+expr math_exact_div_f32(expr a, expr b) {
+    expr q = DIV(a, b), r = math_exact_fma_f32(NEG(q), b, a);
+    expr is_left = AND(LT(F32(0), ABS(r)), LT(ABS(r), F32(infinity)));
+    return SELECT(is_left, ADD(q, DIV(r, b)), q);
+}
+
 // max + log(1 + e^d), d = min - max with its rounding error: e^d would magnify it |d| times.
 expr math_logaddexp_f32(expr a, expr b) {
     expr max = MAX(a, b), limit = F32(-104);
