@@ -58,6 +58,8 @@ const struct target *vulkan_target(int unit); // its record; NULL and an error
 
 // A code is VK_DONE; else false and an error. A device that is lost is remembered as such.
 bool vulkan_check(struct vulkan_device *d, int code, const char *function);
+// Calls a function of a device and checks its code.
+#define VULKAN_CALL(d, name, ...) vulkan_check(d, (d)->api.name(__VA_ARGS__), #name)
 
 // vulkan_memory.c --------------------------------------------------------------------------------------------------
 

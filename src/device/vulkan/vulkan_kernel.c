@@ -75,12 +75,10 @@ static bool make_layouts(struct vulkan_device *d, struct layouts *l, int binding
                                                .ranges = 1,
                                                .range = &range};
     if (!l->set[bindings] &&
-        !vulkan_check(d, d->api.vkCreateDescriptorSetLayout(d->device, &set, NULL, &l->set[bindings]),
-                      "vkCreateDescriptorSetLayout"))
+        !VULKAN_CALL(d, vkCreateDescriptorSetLayout, d->device, &set, NULL, &l->set[bindings]))
         return false;
     return l->pipeline[bindings] ||
-           vulkan_check(d, d->api.vkCreatePipelineLayout(d->device, &pipeline, NULL, &l->pipeline[bindings]),
-                        "vkCreatePipelineLayout");
+           VULKAN_CALL(d, vkCreatePipelineLayout, d->device, &pipeline, NULL, &l->pipeline[bindings]);
 }
 
 static bool find_layouts(struct vulkan_device *d, struct vulkan_function *f) {
@@ -127,10 +125,8 @@ static bool make_pipelines(struct vulkan_device *d, const struct module *m, cons
     struct vk_make_cache known = {.record = VK_RECORD_PIPELINE_CACHE, .bytes = bytes, .data = data};
     vk_handle shader = 0, cache = 0;
     size_t room = 0;
-    bool good = vulkan_check(d, d->api.vkCreateShaderModule(d->device, &words, NULL, &shader),
-                             "vkCreateShaderModule") &&
-                vulkan_check(d, d->api.vkCreatePipelineCache(d->device, &known, NULL, &cache),
-                             "vkCreatePipelineCache");
+    bool good = VULKAN_CALL(d, vkCreateShaderModule, d->device, &words, NULL, &shader) &&
+                VULKAN_CALL(d, vkCreatePipelineCache, d->device, &known, NULL, &cache);
     for (int i = 0; i < count && good; i++) {
         out[i] = (struct vulkan_function){.bindings = m->bindings, .has_addresses = m->has_addresses};
         good = find_layouts(d, &out[i]) && make_pipeline(d, cache, shader, name[i], &out[i]);
