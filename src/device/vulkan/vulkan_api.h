@@ -114,16 +114,10 @@ struct vk_properties12 {
     uint32_t samples;
 };
 
-struct vk_subgroup_sizes {
-    VK_HEAD;
-    uint32_t least, most, groups, stages;
-};
+struct vk_subgroup_sizes { VK_HEAD; uint32_t least, most, groups, stages; };
 
 // A size of matrices that threads of a scope multiply together, and the types of a, b, c and the result.
-struct vk_matrix {
-    VK_HEAD;
-    uint32_t m, n, k, type[4], saturates, scope;
-};
+struct vk_matrix { VK_HEAD; uint32_t m, n, k, type[4], saturates, scope; };
 enum { VK_TYPE_F16 = 0, VK_TYPE_F32 = 1, VK_TYPE_BF16 = 1000141000, VK_SCOPE_SUBGROUP = 3 };
 
 // Features are flags, by their place.
@@ -161,9 +155,7 @@ struct vk_extension {
 };
 
 enum { VK_QUEUE_COMPUTE = 2, VK_QUEUE_GRAPHICS = 1 };
-struct vk_queue_family {
-    uint32_t flags, queues, timestamp_bits, granularity[3];
-};
+struct vk_queue_family { uint32_t flags, queues, timestamp_bits, granularity[3]; };
 
 enum { VK_LOCAL = 1, VK_VISIBLE = 2, VK_COHERENT = 4, VK_CACHED = 8 };
 struct vk_memory_types {
@@ -220,14 +212,8 @@ struct vk_make_memory {
     uint32_t type;
 };
 enum { VK_MEMORY_HAS_ADDRESS = 2 };
-struct vk_memory_flags { // of vk_make_memory
-    VK_HEAD;
-    uint32_t flags, devices;
-};
-struct vk_address {
-    VK_HEAD;
-    vk_handle buffer;
-};
+struct vk_memory_flags { VK_HEAD; uint32_t flags, devices; }; // of vk_make_memory
+struct vk_address { VK_HEAD; vk_handle buffer; };
 struct vk_needs {
     uint64_t bytes, alignment;
     uint32_t types;
@@ -237,10 +223,7 @@ struct vk_semaphore_type {
     uint32_t type; // 1: a timeline
     uint64_t value;
 };
-struct vk_make_plain { // a semaphore; flags are also of a command pool
-    VK_HEAD;
-    uint32_t flags, family;
-};
+struct vk_make_plain { VK_HEAD; uint32_t flags, family; }; // a semaphore; flags are also of a command pool
 struct vk_semaphore_wait {
     VK_HEAD;
     uint32_t flags, semaphores;
@@ -276,13 +259,8 @@ struct vk_submit {
 };
 enum { VK_STAGE_COMPUTE = 0x800, VK_STAGE_COPY = 0x1000, VK_STAGE_END = 0x2000, VK_STAGE_HOST = 0x4000 };
 enum { VK_ACCESS_HOST_READ = 0x2000, VK_ACCESS_READ = 0x8000, VK_ACCESS_WRITE = 0x10000 };
-struct vk_barrier {
-    VK_HEAD;
-    uint32_t before, after;
-};
-struct vk_copy {
-    uint64_t from, to, bytes;
-};
+struct vk_barrier { VK_HEAD; uint32_t before, after; };
+struct vk_copy { uint64_t from, to, bytes; };
 enum { VK_STORAGE_BUFFER = 7, VK_SHADER_COMPUTE = 0x20, VK_POINT_COMPUTE = 1, VK_LAYOUT_PUSHED = 1 };
 struct vk_range {
     vk_handle buffer;
@@ -311,9 +289,7 @@ struct vk_make_set_layout {
     uint32_t flags, bindings;
     const struct vk_binding *binding;
 };
-struct vk_push_range {
-    uint32_t stages, offset, bytes;
-};
+struct vk_push_range { uint32_t stages, offset, bytes; };
 struct vk_make_pipeline_layout {
     VK_HEAD;
     uint32_t flags, sets;
@@ -321,10 +297,7 @@ struct vk_make_pipeline_layout {
     uint32_t ranges;
     const struct vk_push_range *range;
 };
-struct vk_subgroup_size {
-    VK_HEAD;
-    uint32_t size;
-};
+struct vk_subgroup_size { VK_HEAD; uint32_t size; };
 enum { VK_STAGE_FULL_SUBGROUPS = 2 };
 struct vk_stage {
     VK_HEAD;
@@ -346,9 +319,7 @@ struct vk_make_cache {
     size_t bytes;
     const void *data;
 };
-struct vk_pool_size {
-    uint32_t kind, count;
-};
+struct vk_pool_size { uint32_t kind, count; };
 struct vk_make_set_pool {
     VK_HEAD;
     uint32_t flags, sets, sizes;
@@ -360,10 +331,7 @@ struct vk_make_sets {
     uint32_t count;
     const vk_handle *layout;
 };
-struct vk_make_queries {
-    VK_HEAD;
-    uint32_t flags, type, count, statistics;
-};
+struct vk_make_queries { VK_HEAD; uint32_t flags, type, count, statistics; };
 enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
 
 // Functions --------------------------------------------------------------------------------------------------------
