@@ -80,6 +80,29 @@ void profile_drop(int64_t count); // so many records more that have no room
 // Says something once in the table, such as why a device has no times. The text lives as long as the process.
 void profile_say(const char *what);
 
+// profile_ring.c ---------------------------------------------------------------------------------------------------
+
+// What a driver tells of its units.
+struct profile_driver {
+    const char *lack; // what the table says where a unit does not tell when its launches ran
+    bool (*now)(int unit, int64_t *time); // ns of the unit's clock, read during the call. False: it does not tell
+    // Waits for a launch, by its place in the ring and its handle, and says when it ran by that clock. False: that is not known.
+    bool (*times)(int unit, int place, uint64_t handle, int64_t *begin, int64_t *end);
+};
+// Launches of a unit that are still to be reported, in their order. All zero it is empty; the caller holds a lock of its own.
+enum { PROFILE_RING = 256 }; // with more, the host waits for the oldest
+struct profile_ring {
+    unsigned profile; // in which the clocks were compared
+    int64_t ahead;    // ns by which the host's clock is ahead of the unit's
+    int first, count;
+    struct { uint32_t id; uint64_t handle; } launch[PROFILE_RING];
+};
+// Whether a profile wants to know when the next launch of this thread runs; then there is room for it, at a place, and it is added.
+bool profile_ring_wants(struct profile_ring *r, const struct profile_driver *driver, int unit);
+int  profile_ring_place(const struct profile_ring *r);
+void profile_ring_add(struct profile_ring *r, uint64_t handle);
+void profile_ring_end(struct profile_ring *r, const struct profile_driver *driver, int unit); // reports all
+
 // Between the files of the profiler --------------------------------------------------------------------------------
 
 // What was recorded, put together.

@@ -59,146 +59,20 @@ static spirv_id is_negative(struct spirv_program *p, struct tile_type type, spir
     return spirv_test_by(p, SPIRV_SLessThan, high_word(p, type, x), 0);
 }
 
-void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count,
-                     const struct tile_type *type) {
-    spirv_id types[3];
-    for (int i = 0; i < count; i++)
-        types[i] = spirv_type(p, type[i]);
-    spirv_function_open(&p->m, &h->function, spirv_type(p, result), count, types, h->parameter);
-}
-
-spirv_id spirv_close_help(struct spirv_program *p, struct spirv_help *h, spirv_id result) {
-    spirv_function_close(&p->m, result);
-    return h->function.id;
-}
-
-spirv_id spirv_call(struct spirv_program *p, spirv_id function, struct tile_type type, int count,
-                    const spirv_id *operand) {
-    spirv_id all[4] = {function};
-    for (int i = 0; i < count; i++)
-        all[1 + i] = operand[i];
-    return spirv_value_list(&p->m, SPIRV_FunctionCall, spirv_type(p, type), count + 1, all);
-}
-
-// Sums and products with what rounding took from them: their value is exactly result + rest.
-static spirv_id rest_of_sum(struct spirv_program *p, struct tile_type t, spirv_id a, spirv_id b,
-                            spirv_id sum) {
-    spirv_id of_b = real(p, SPIRV_FSub, t, sum, a), of_a = real(p, SPIRV_FSub, t, sum, of_b);
-    spirv_id rest_of_a = real(p, SPIRV_FSub, t, a, of_a), rest_of_b = real(p, SPIRV_FSub, t, b, of_b);
-    return real(p, SPIRV_FAdd, t, rest_of_a, rest_of_b);
-}
-
-// x as a number of half its digits, and the rest.
-static void split(struct spirv_program *p, struct tile_type t, spirv_id x, spirv_id *high, spirv_id *low) {
-    double factor = t.bits == 64 ? 0x1p27 + 1 : 0x1p12 + 1;
-    spirv_id scaled = real(p, SPIRV_FMul, t, x, spirv_real(p, t, factor));
-    *high = real(p, SPIRV_FSub, t, scaled, real(p, SPIRV_FSub, t, scaled, x));
-    *low = real(p, SPIRV_FSub, t, x, *high);
-}
-
-static spirv_id rest_of_product(struct spirv_program *p, struct tile_type t, spirv_id a, spirv_id b,
-                                spirv_id product) {
-    spirv_id a_high, a_low, b_high, b_low;
-    split(p, t, a, &a_high, &a_low);
-    split(p, t, b, &b_high, &b_low);
-    spirv_id rest = real(p, SPIRV_FSub, t, real(p, SPIRV_FMul, t, a_high, b_high), product);
-    rest = real(p, SPIRV_FAdd, t, rest, real(p, SPIRV_FMul, t, a_high, b_low));
-    rest = real(p, SPIRV_FAdd, t, rest, real(p, SPIRV_FMul, t, a_low, b_high));
-    return real(p, SPIRV_FAdd, t, rest, real(p, SPIRV_FMul, t, a_low, b_low));
-}
-
-// The sum of two numbers, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to
-// it, or a rounding to fewer digits, then rounds as the exact sum would.
-static spirv_id round_to_odd(struct spirv_program *p, struct tile_type t, spirv_id sum, spirv_id rest) {
-    spirv_id zero = spirv_constant_of(p, t, 0), is_below = spirv_test(p, SPIRV_FOrdLessThan, rest, zero);
-    spirv_id is_above = spirv_test(p, SPIRV_FOrdGreaterThan, rest, zero);
-    spirv_id has_rest = spirv_test(p, SPIRV_LogicalOr, is_below, is_above);
-    spirv_id bits = t.bits == 64 ? spirv_as(p, spirv_pair(&p->m), sum) : cast_bits(p, u32, sum);
-    spirv_id low = t.bits == 64 ? spirv_part(p, bits, 0) : bits;
-    spirv_id is_even = spirv_test_by(p, SPIRV_IEqual, spirv_op_by(p, SPIRV_BitwiseAnd, low, 1), 0);
-    spirv_id sign = is_negative(p, t, sum), sign_of_rest = is_negative(p, t, rest);
-    spirv_id is_outwards = spirv_test(p, SPIRV_LogicalEqual, sign, sign_of_rest);
-    spirv_id moves = spirv_test(p, SPIRV_LogicalAnd, has_rest, is_even);
-    spirv_id next = spirv_op(p, SPIRV_IAdd, low, spirv_pick_number(p, is_outwards, 1, UINT32_MAX));
-    if (t.bits == 64) {
-        spirv_id is_zero = spirv_test_by(p, SPIRV_IEqual, low, 0);
-        spirv_id borrows = spirv_test(p, SPIRV_LogicalAnd, is_zero, spirv_not(p, is_outwards));
-        spirv_id high = spirv_part(p, bits, 1);
-        high = spirv_op(p, SPIRV_ISub, high, spirv_pick_number(p, borrows, 1, 0));
-        next = spirv_join(p, next, high);
-    }
-    return spirv_pick(p, t, moves, cast_bits(p, t, next), sum);
-}
-
-// a * b is exact in f64.
-static spirv_id make_fma_in_f64(struct spirv_program *p) {
-    struct spirv_help h;
-    spirv_id wide[3];
-    spirv_open_help(p, &h, f32, 3, (struct tile_type[]){f32, f32, f32});
-    for (int i = 0; i < 3; i++)
-        wide[i] = spirv_convert(p, f64, f32, h.parameter[i]);
-    spirv_id product = real(p, SPIRV_FMul, f64, wide[0], wide[1]);
-    spirv_id sum = real(p, SPIRV_FAdd, f64, product, wide[2]);
-    sum = round_to_odd(p, f64, sum, rest_of_sum(p, f64, product, wide[2], sum));
-    return spirv_close_help(p, &h, spirv_convert(p, f32, f64, sum));
-}
-
-// Boldo and Melquiond's: of the parts, the small ones are added as an odd number. Where a part overflows, so that there is no
-// number, the plain ops are close enough.
-static spirv_id make_fma(struct spirv_program *p, struct tile_type t) {
-    struct spirv_help h;
-    spirv_open_help(p, &h, t, 3, (struct tile_type[]){t, t, t});
-    spirv_id a = h.parameter[0], b = h.parameter[1], c = h.parameter[2];
-    spirv_id product = real(p, SPIRV_FMul, t, a, b), low = rest_of_product(p, t, a, b, product);
-    spirv_id first = real(p, SPIRV_FAdd, t, c, low), first_rest = rest_of_sum(p, t, c, low, first);
-    spirv_id second = real(p, SPIRV_FAdd, t, product, first);
-    spirv_id second_rest = rest_of_sum(p, t, product, first, second);
-    spirv_id small = real(p, SPIRV_FAdd, t, first_rest, second_rest);
-    small = round_to_odd(p, t, small, rest_of_sum(p, t, first_rest, second_rest, small));
-    spirv_id exact = real(p, SPIRV_FAdd, t, second, small);
-    spirv_id overflows = is_nan(p, t, exact), plain = real(p, SPIRV_FAdd, t, product, c);
-    return spirv_close_help(p, &h, spirv_pick(p, t, overflows, plain, exact));
-}
-
 static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, const spirv_id *operand) {
-    bool is_wide = type.bits == 64;
-    spirv_id *helper = &p->helper[is_wide ? SPIRV_HELP_WIDE_FMA : SPIRV_HELP_FMA];
     if (p->unit->has_exact_fma)
         return spirv_exact(&p->m, spirv_glsl(&p->m, SPIRV_FMA, spirv_type(p, type), 3, operand));
-    if (!*helper)
-        *helper = !is_wide && p->unit->has_f64 ? make_fma_in_f64(p) : make_fma(p, type);
-    return spirv_call(p, *helper, type, 3, operand);
-}
-
-// Signed division that rounds down: by 0 it is 0, by -1 it wraps around.
-static spirv_id make_divide(struct spirv_program *p, struct tile_type t) {
-    struct spirv_help h;
-    spirv_open_help(p, &h, t, 2, (struct tile_type[]){t, t});
-    spirv_id a = h.parameter[0], b = h.parameter[1], type = spirv_type(p, t);
-    spirv_id zero = spirv_constant_of(p, t, 0), one = spirv_constant_of(p, t, 1),
-             minus = spirv_constant_of(p, t, t.bits == 64 ? UINT64_MAX : UINT32_MAX);
-    spirv_id is_zero = spirv_test(p, SPIRV_IEqual, b, zero), is_minus = spirv_test(p, SPIRV_IEqual, b, minus);
-    spirv_id is_odd = spirv_test(p, SPIRV_LogicalOr, is_zero, is_minus);
-    spirv_id by = spirv_pick(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
-    spirv_id product = spirv_value(&p->m, SPIRV_IMul, type, quotient, by);
-    spirv_id rest = spirv_value(&p->m, SPIRV_ISub, type, a, product);
-    spirv_id sign = spirv_test(p, SPIRV_SLessThan, a, zero),
-             sign_of_b = spirv_test(p, SPIRV_SLessThan, b, zero);
-    spirv_id differ = spirv_test(p, SPIRV_LogicalNotEqual, sign, sign_of_b);
-    spirv_id is_less = spirv_test(p, SPIRV_LogicalAnd, differ, spirv_test(p, SPIRV_INotEqual, rest, zero));
-    quotient = spirv_pick(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
-    quotient = spirv_pick(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
-    return spirv_close_help(p, &h, spirv_pick(p, t, is_zero, zero, quotient));
+    return spirv_call(p,
+                      type.bits == 64    ? SPIRV_HELP_WIDE_FMA
+                      : p->unit->has_f64 ? SPIRV_HELP_FMA_IN_F64
+                                         : SPIRV_HELP_FMA,
+                      operand);
 }
 
 static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *operand) {
     spirv_id type = spirv_type(p, e->type);
-    if (e->type.kind == TILE_INT) {
-        spirv_id *helper = &p->helper[e->type.bits == 64 ? SPIRV_HELP_WIDE_DIVIDE : SPIRV_HELP_DIVIDE];
-        if (!*helper)
-            *helper = make_divide(p, e->type);
-        return spirv_call(p, *helper, e->type, 2, operand);
-    }
+    if (e->type.kind == TILE_INT)
+        return spirv_call(p, e->type.bits == 64 ? SPIRV_HELP_WIDE_DIVIDE : SPIRV_HELP_DIVIDE, operand);
     if (pass_certain_range(e->arg[1]).low > 0)
         return spirv_value(&p->m, SPIRV_UDiv, type, operand[0], operand[1]);
     spirv_id zero = spirv_constant_of(p, e->type, 0), is_zero = spirv_test(p, SPIRV_IEqual, operand[1], zero);
@@ -219,44 +93,13 @@ static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_ty
 }
 
 // A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
-static spirv_id in_f64(struct spirv_program *p, expr e, const spirv_id *operand) {
+static spirv_id in_f64(struct spirv_program *p, enum tile_op op, const spirv_id *operand) {
     spirv_id wide[2], result;
-    for (int i = 0; i < e->args; i++)
+    for (int i = 0; i < (op == TILE_DIV ? 2 : 1); i++)
         wide[i] = spirv_convert(p, f64, f32, operand[i]);
-    result = e->op == TILE_DIV ? real(p, SPIRV_FDiv, f64, wide[0], wide[1])
-                               : spirv_glsl(&p->m, SPIRV_SQRT, spirv_type(p, f64), 1, wide);
+    result = op == TILE_DIV ? real(p, SPIRV_FDiv, f64, wide[0], wide[1])
+                            : spirv_glsl(&p->m, SPIRV_SQRT, spirv_type(p, f64), 1, wide);
     return spirv_convert(p, f32, f64, result);
-}
-
-static spirv_id exponent_within(struct spirv_program *p, spirv_id x, uint32_t least, uint32_t count) {
-    spirv_id first = spirv_u32(p, 23), bits = spirv_u32(p, 8), word = cast_bits(p, u32, x);
-    spirv_id exponent = spirv_value(&p->m, SPIRV_BitFieldUExtract, spirv_uint(&p->m, 32), word, first, bits);
-    return spirv_test_by(p, SPIRV_ULessThan, spirv_op_by(p, SPIRV_ISub, exponent, least), count);
-}
-
-// Markstein's: an inverse and a quotient that fma corrects, by what is left of 1 and of a; the last correction rounds as the quotient does.
-// Where exponents are such that something of it could leave the range of f32, in f64.
-static spirv_id make_quotient(struct spirv_program *p, expr e) {
-    struct spirv_help h;
-    spirv_open_help(p, &h, f32, 2, (struct tile_type[]){f32, f32});
-    spirv_id a = h.parameter[0], b = h.parameter[1], one = spirv_constant_of(p, f32, 0x3f800000);
-    spirv_id minus = of_sign(p, TILE_NEG, f32, b), inverse = real(p, SPIRV_FDiv, f32, one, b);
-    spirv_id rest = multiply_add(p, f32, (spirv_id[]){minus, inverse, one});
-    inverse = multiply_add(p, f32, (spirv_id[]){inverse, rest, inverse});
-    spirv_id quotient = real(p, SPIRV_FMul, f32, a, inverse);
-    for (int i = 0; i < 2; i++) {
-        rest = multiply_add(p, f32, (spirv_id[]){minus, quotient, a});
-        quotient = multiply_add(p, f32, (spirv_id[]){inverse, rest, quotient});
-    }
-    spirv_id fits = exponent_within(p, a, 63, 128), both = exponent_within(p, b, 67, 120);
-    both = spirv_test(p, SPIRV_LogicalAnd, fits, both);
-    spirv_id rare = spirv_new(&p->m), behind = spirv_new(&p->m), from = p->m.function->label;
-    spirv_choose(&p->m, both, behind, rare, behind);
-    spirv_label(&p->m, rare);
-    spirv_id wide = in_f64(p, e, h.parameter), last = p->m.function->label;
-    spirv_label(&p->m, behind);
-    return spirv_close_help(p, &h,
-                            spirv_value(&p->m, SPIRV_Phi, spirv_type(p, f32), quotient, from, wide, last));
 }
 
 // By a number whose inverse is one: the product rounds as the quotient does.
@@ -274,17 +117,14 @@ static spirv_id made_exact(struct spirv_program *p, expr e, const spirv_id *oper
     if (e->op == TILE_DIV && has_inverse(e->arg[1], &inverse))
         return real(p, SPIRV_FMul, f32, operand[0], spirv_constant_of(p, f32, inverse));
     if (e->op != TILE_DIV || !p->unit->has_exact_fma)
-        return in_f64(p, e, operand);
-    spirv_id *helper = &p->helper[SPIRV_HELP_QUOTIENT];
-    if (!*helper)
-        *helper = make_quotient(p, e);
-    return spirv_call(p, *helper, f32, 2, operand);
+        return in_f64(p, e->op, operand);
+    return spirv_call(p, SPIRV_HELP_QUOTIENT, operand);
 }
 
 static bool is_inexact(const struct spirv_program *p, expr e) {
     bool is_lacking =
         (e->op == TILE_DIV && !p->unit->has_exact_divide) || (e->op == TILE_SQRT && !p->unit->has_exact_root);
-    return is_lacking && e->type.bits == 32 && p->unit->has_f64;
+    return is_lacking && e->type.bits == 32 && p->unit->has_f64 && !p->is_plain;
 }
 
 // A number that is neither NaN nor 0.
@@ -423,59 +263,6 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
     return tile_type_is_bool(e->type) ? result : spirv_narrow(p, e->type, result);
 }
 
-// Subnormal halves are whole numbers times 2^-24.
-static spirv_id make_from_half(struct spirv_program *p) {
-    struct spirv_help h;
-    spirv_open_help(p, &h, f32, 1, &u32);
-    spirv_id x = h.parameter[0], rest = spirv_op_by(p, SPIRV_BitwiseAnd, x, 0x7fff);
-    spirv_id sign = spirv_op_by(p, SPIRV_BitwiseAnd, x, 0x8000);
-    sign = spirv_op_by(p, SPIRV_ShiftLeftLogical, sign, 16);
-    spirv_id wide = spirv_op_by(p, SPIRV_ShiftLeftLogical, rest, 13);
-    spirv_id normal = spirv_op_by(p, SPIRV_IAdd, wide, 112u << 23);
-    spirv_id small = spirv_value(&p->m, SPIRV_ConvertUToF, spirv_type(p, f32), rest);
-    small = cast_bits(p, u32, real(p, SPIRV_FMul, f32, small, spirv_constant_of(p, f32, 103u << 23)));
-    spirv_id is_nan = spirv_test_by(p, SPIRV_UGreaterThan, rest, 0x7c00);
-    spirv_id quiet = spirv_pick_number(p, is_nan, 0x400000, 0);
-    spirv_id large = spirv_op(p, SPIRV_BitwiseOr, spirv_op_by(p, SPIRV_BitwiseOr, wide, 0x7f800000), quiet);
-    spirv_id bits = spirv_pick(p, u32, spirv_test_by(p, SPIRV_ULessThan, rest, 0x400), small, normal);
-    bits = spirv_pick(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, rest, 0x7c00), large, bits);
-    return spirv_close_help(p, &h, cast_bits(p, f32, spirv_op(p, SPIRV_BitwiseOr, bits, sign)));
-}
-
-// Small ones are rounded by adding 1/2, whose last digit is theirs.
-static spirv_id make_to_half(struct spirv_program *p) {
-    struct spirv_help h;
-    spirv_open_help(p, &h, u32, 1, &f32);
-    spirv_id half = spirv_constant_of(p, f32, 0x3f000000), infinity = spirv_u32(p, 0x7c00);
-    spirv_id all = cast_bits(p, u32, h.parameter[0]),
-             bits = spirv_op_by(p, SPIRV_BitwiseAnd, all, 0x7fffffff);
-    spirv_id sign = spirv_op_by(p, SPIRV_ShiftRightLogical, all, 16);
-    sign = spirv_op_by(p, SPIRV_BitwiseAnd, sign, 0x8000);
-    spirv_id sum = real(p, SPIRV_FAdd, f32, cast_bits(p, f32, bits), half);
-    spirv_id small = spirv_op_by(p, SPIRV_ISub, cast_bits(p, u32, sum), 0x3f000000);
-    spirv_id cut = spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 13);
-    spirv_id nan = spirv_op_by(p, SPIRV_BitwiseOr, spirv_op_by(p, SPIRV_BitwiseAnd, cut, 0x3ff), 0x7e00);
-    spirv_id up = spirv_op_by(p, SPIRV_BitwiseAnd, cut, 1);
-    up = spirv_op_by(p, SPIRV_IAdd, up, 0xfff - 0x38000000u);
-    spirv_id normal = spirv_op_by(p, SPIRV_ShiftRightLogical, spirv_op(p, SPIRV_IAdd, bits, up), 13);
-    spirv_id large =
-        spirv_pick(p, u32, spirv_test_by(p, SPIRV_UGreaterThan, bits, 0x7f800000), nan, infinity);
-    spirv_id result = spirv_pick(p, u32, spirv_test_by(p, SPIRV_ULessThan, bits, 0x38800000), small, normal);
-    result = spirv_pick(p, u32, spirv_test_by(p, SPIRV_UGreaterThanEqual, bits, 0x47800000), large, result);
-    return spirv_close_help(p, &h, spirv_op(p, SPIRV_BitwiseOr, result, sign));
-}
-
-static spirv_id make_to_brain(struct spirv_program *p) {
-    struct spirv_help h;
-    spirv_open_help(p, &h, u32, 1, &f32);
-    spirv_id bits = cast_bits(p, u32, h.parameter[0]);
-    spirv_id last = spirv_op_by(p, SPIRV_BitwiseAnd, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16), 1);
-    spirv_id rounded = spirv_op(p, SPIRV_IAdd, spirv_op_by(p, SPIRV_IAdd, bits, 0x7fff), last);
-    spirv_id nan = spirv_op_by(p, SPIRV_BitwiseOr, bits, 0x400000);
-    bits = spirv_pick(p, u32, is_nan(p, f32, h.parameter[0]), nan, rounded);
-    return spirv_close_help(p, &h, spirv_op_by(p, SPIRV_ShiftRightLogical, bits, 16));
-}
-
 // By the unit's own 16-bit floats. The other way round NVIDIA's do not round to the nearest, whatever mode is asked for.
 static spirv_id from_own_half(struct spirv_program *p, spirv_id x) {
     spirv_need(&p->m, SPIRV_INT16);
@@ -485,18 +272,17 @@ static spirv_id from_own_half(struct spirv_program *p, spirv_id x) {
 
 static spirv_id between_halves(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                spirv_id x) {
-    static spirv_id (*const make[])(struct spirv_program *) = {make_from_half, make_to_half, make_to_brain};
     if (from.kind == TILE_BFLOAT)
         return cast_bits(p, f32, spirv_op_by(p, SPIRV_ShiftLeftLogical, x, 16));
     const struct target_spirv *u = p->unit;
     if (tile_type_is_half(from) && u->has_f16 && u->has_small_halves &&
         u->keeps_small & u->keeps_special & PASS_F16)
         return from_own_half(p, x);
-    int which = tile_type_is_half(from) ? 0 : to.kind == TILE_BFLOAT ? 2 : 1;
-    spirv_id *helper = &p->helper[SPIRV_HELP_FROM_HALF + which];
-    if (!*helper)
-        *helper = make[which](p);
-    return spirv_call(p, *helper, to, 1, &x);
+    return spirv_call(p,
+                      tile_type_is_half(from)  ? SPIRV_HELP_FROM_HALF
+                      : to.kind == TILE_BFLOAT ? SPIRV_HELP_TO_BRAIN
+                                               : SPIRV_HELP_TO_HALF,
+                      &x);
 }
 
 // Saturating; NaN gives 0. What a conversion gives outside of the bounds is not looked at.
@@ -544,4 +330,98 @@ spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile
                           : from.kind == TILE_INT  ? SPIRV_ConvertSToF
                                                    : SPIRV_ConvertUToF;
     return spirv_value(&p->m, how, spirv_type(p, to), x);
+}
+
+// Functions that are written where they are first called ------------------------------------------------------------------
+
+// Signed division that rounds down: by 0 it is 0, by -1 it wraps around.
+static spirv_id divide_down(struct spirv_program *p, struct tile_type t, const spirv_id *x) {
+    spirv_id a = x[0], b = x[1], type = spirv_type(p, t);
+    spirv_id zero = spirv_constant_of(p, t, 0), one = spirv_constant_of(p, t, 1),
+             minus = spirv_constant_of(p, t, t.bits == 64 ? UINT64_MAX : UINT32_MAX);
+    spirv_id is_zero = spirv_test(p, SPIRV_IEqual, b, zero), is_minus = spirv_test(p, SPIRV_IEqual, b, minus);
+    spirv_id is_odd = spirv_test(p, SPIRV_LogicalOr, is_zero, is_minus);
+    spirv_id by = spirv_pick(p, t, is_odd, one, b), quotient = spirv_value(&p->m, SPIRV_SDiv, type, a, by);
+    spirv_id product = spirv_value(&p->m, SPIRV_IMul, type, quotient, by);
+    spirv_id rest = spirv_value(&p->m, SPIRV_ISub, type, a, product);
+    spirv_id sign = spirv_test(p, SPIRV_SLessThan, a, zero),
+             sign_of_b = spirv_test(p, SPIRV_SLessThan, b, zero);
+    spirv_id differ = spirv_test(p, SPIRV_LogicalNotEqual, sign, sign_of_b);
+    spirv_id is_less = spirv_test(p, SPIRV_LogicalAnd, differ, spirv_test(p, SPIRV_INotEqual, rest, zero));
+    quotient = spirv_pick(p, t, is_less, spirv_value(&p->m, SPIRV_ISub, type, quotient, one), quotient);
+    quotient = spirv_pick(p, t, is_minus, spirv_value(&p->m, SPIRV_SNegate, type, a), quotient);
+    return spirv_pick(p, t, is_zero, zero, quotient);
+}
+
+// Writes a formula of the parameters of the function that is open, by the unit's own ops. Returns its value.
+static spirv_id write_formula(struct spirv_program *p, tile_formula *formula, struct tile_type type,
+                              int count, spirv_id *parameter) {
+    static const char *const name[] = {"a", "b", "c"};
+    const struct spirv_program outer = *p;
+    spirv_id value = 0;
+    expr x[COUNT(name)];
+    tile_begin("formula");
+    for (int i = 0; i < count; i++)
+        x[i] = tile_name_value(tile_name(name[i], type), TILE_LOCAL);
+    expr result = formula(x);
+    struct tile_kernel *k = tile_end();
+    p->node = k ? arena_alloc(&k->arena, sizeof *p->node * (size_t)(k->ids + 1)) : NULL;
+    p->variable = k ? arena_alloc(&k->arena, sizeof *p->variable * (size_t)(k->names + 1)) : NULL;
+    p->value = parameter;
+    p->is_plain = true;
+    if (p->node && p->variable) {
+        spirv_nodes(p, 1, &result);
+        value = spirv_of(p, result);
+    } else
+        p->failed = true;
+    p->node = outer.node;
+    p->stamp = outer.stamp;
+    p->variable = outer.variable;
+    p->value = outer.value;
+    p->is_plain = outer.is_plain;
+    tile_free(k);
+    return value;
+}
+
+// Each of parameters of one type.
+#define WORD \
+    { TILE_UINT, 32, 1 }
+#define FLOAT \
+    { TILE_FLOAT, 32, 1 }
+#define DOUBLE \
+    { TILE_FLOAT, 64, 1 }
+static const struct {
+    tile_formula *formula; // NULL: body writes it
+    spirv_body *body;
+    struct tile_type result, type;
+    int count;
+} helpers[SPIRV_HELPERS] = {
+    [SPIRV_HELP_FMA] = {tile_fma_in_parts, NULL, FLOAT, FLOAT, 3},
+    [SPIRV_HELP_FMA_IN_F64] = {tile_fma_in_f64, NULL, FLOAT, FLOAT, 3},
+    [SPIRV_HELP_WIDE_FMA] = {tile_fma_in_parts, NULL, DOUBLE, DOUBLE, 3},
+    [SPIRV_HELP_FROM_HALF] = {tile_from_half, NULL, FLOAT, WORD, 1},
+    [SPIRV_HELP_TO_HALF] = {tile_to_half, NULL, WORD, FLOAT, 1},
+    [SPIRV_HELP_TO_BRAIN] = {tile_to_brain, NULL, WORD, FLOAT, 1},
+    [SPIRV_HELP_QUOTIENT] = {tile_quotient, NULL, FLOAT, FLOAT, 2},
+    [SPIRV_HELP_DIVIDE] = {NULL, divide_down, {TILE_INT, 32, 1}, {TILE_INT, 32, 1}, 2},
+    [SPIRV_HELP_WIDE_DIVIDE] = {NULL, divide_down, {TILE_INT, 64, 1}, {TILE_INT, 64, 1}, 2},
+    [SPIRV_HELP_PAIR_DIVIDE] = {NULL, spirv_pair_divide, {TILE_UINT, 64, 1}, {TILE_UINT, 64, 1}, 2},
+};
+
+spirv_id spirv_call(struct spirv_program *p, enum spirv_helper which, const spirv_id *operand) {
+    struct tile_type result = helpers[which].result, type = helpers[which].type;
+    int count = helpers[which].count;
+    if (!p->helper[which]) {
+        struct spirv_function f;
+        spirv_id of = spirv_type(p, type), x[3];
+        spirv_function_open(&p->m, &f, spirv_type(p, result), count, (spirv_id[]){of, of, of}, x);
+        spirv_id value = helpers[which].formula ? write_formula(p, helpers[which].formula, type, count, x)
+                                                : helpers[which].body(p, type, x);
+        spirv_function_close(&p->m, value);
+        p->helper[which] = f.id;
+    }
+    spirv_id all[4] = {p->helper[which]};
+    for (int i = 0; i < count; i++)
+        all[1 + i] = operand[i];
+    return spirv_value_list(&p->m, SPIRV_FunctionCall, spirv_type(p, result), count + 1, all);
 }

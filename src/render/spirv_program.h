@@ -40,7 +40,7 @@ struct spirv_node {
 };
 
 enum spirv_helper {
-    SPIRV_HELP_FMA, SPIRV_HELP_WIDE_FMA, SPIRV_HELP_FROM_HALF, SPIRV_HELP_TO_HALF, SPIRV_HELP_TO_BRAIN,
+    SPIRV_HELP_FMA, SPIRV_HELP_FMA_IN_F64, SPIRV_HELP_WIDE_FMA, SPIRV_HELP_FROM_HALF, SPIRV_HELP_TO_HALF, SPIRV_HELP_TO_BRAIN,
     SPIRV_HELP_QUOTIENT, SPIRV_HELP_DIVIDE, SPIRV_HELP_WIDE_DIVIDE, SPIRV_HELP_PAIR_DIVIDE, SPIRV_HELPERS,
 };
 
@@ -69,6 +69,7 @@ struct spirv_program {
     int threads;                    // of a group
     bool has_barriers;
     bool is_vulkan;                 // memory is that of Vulkan's model
+    bool is_plain;                  // ops are the unit's own, however they round
     bool failed;
 };
 
@@ -135,20 +136,16 @@ spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile
 spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id word); // what fits of a word
 spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id word); // a pair: with its sign, or zeros
 
-// A function that is written where it is first called.
-struct spirv_help {
-    struct spirv_function function;
-    spirv_id parameter[3];
-};
-void spirv_open_help(struct spirv_program *p, struct spirv_help *h, struct tile_type result, int count, const struct tile_type *type);
-spirv_id spirv_close_help(struct spirv_program *p, struct spirv_help *h, spirv_id result); // the function
-spirv_id spirv_call(struct spirv_program *p, spirv_id function, struct tile_type type, int count, const spirv_id *operand);
+// Calls a function that helps. It is written where it is first called.
+spirv_id spirv_call(struct spirv_program *p, enum spirv_helper which, const spirv_id *operand);
+typedef spirv_id spirv_body(struct spirv_program *p, struct tile_type type, const spirv_id *x); // what one gives of its parameters
 
 // spirv_wide.c: integers of 64 bits as pairs ------------------------------------------------------------------------------------
 
 bool spirv_is_pair(const struct spirv_program *p, struct tile_type type);
 spirv_id spirv_wide_operation(struct spirv_program *p, expr e, const spirv_id *operand);
 spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
+spirv_body spirv_pair_divide; // without signs; by 0 it is 0
 
 // spirv_memory.c ----------------------------------------------------------------------------------------------------------------
 

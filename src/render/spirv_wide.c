@@ -125,12 +125,10 @@ static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) 
     return is_signed ? moved : pick(p, fits, moved, number(p, 0));
 }
 
-// Digit by digit, without signs; by 0 it is 0.
-static spirv_id make_divide(struct spirv_program *p) {
-    struct spirv_help h;
+// Digit by digit.
+spirv_id spirv_pair_divide(struct spirv_program *p, struct tile_type t, const spirv_id *x) {
     struct spirv_module *m = &p->m;
-    spirv_open_help(p, &h, u64, 2, (struct tile_type[]){u64, u64});
-    spirv_id type = spirv_pair(m), word = spirv_uint(m, 32), zero = number(p, 0);
+    spirv_id type = spirv_type(p, t), word = spirv_uint(m, 32), zero = number(p, 0);
     spirv_id rest = spirv_local(m, type), quotient = spirv_local(m, type), digit = spirv_local(m, word);
     spirv_do(m, SPIRV_Store, rest, zero);
     spirv_do(m, SPIRV_Store, quotient, zero);
@@ -139,29 +137,26 @@ static spirv_id make_divide(struct spirv_program *p) {
     spirv_id at = spirv_load(m, word, digit);
     spirv_test_loop(p, &l, spirv_test_by(p, SPIRV_INotEqual, at, 0));
     spirv_id which = spirv_op_by(p, SPIRV_ISub, at, 1);
-    spirv_id one = spirv_part(p, move(p, h.parameter[0], which, false, false), 0);
+    spirv_id one = spirv_part(p, move(p, x[0], which, false, false), 0);
     one = spirv_op_by(p, SPIRV_BitwiseAnd, one, 1);
     spirv_id left = append(p, spirv_load(m, type, rest), one);
-    spirv_id fits = spirv_not(p, is_less(p, false, left, h.parameter[1]));
+    spirv_id fits = spirv_not(p, is_less(p, false, left, x[1]));
     spirv_id last = spirv_pick_number(p, fits, 1, 0);
-    spirv_do(m, SPIRV_Store, rest, pick(p, fits, subtract(p, left, h.parameter[1]), left));
+    spirv_do(m, SPIRV_Store, rest, pick(p, fits, subtract(p, left, x[1]), left));
     spirv_do(m, SPIRV_Store, quotient, append(p, spirv_load(m, type, quotient), last));
     spirv_label(m, l.next);
     spirv_do(m, SPIRV_Store, digit, which);
     spirv_close_loop(p, &l);
-    spirv_id is_zero = equals(p, h.parameter[1], zero);
-    return spirv_close_help(p, &h, pick(p, is_zero, zero, spirv_load(m, type, quotient)));
+    spirv_id is_zero = equals(p, x[1], zero);
+    return pick(p, is_zero, zero, spirv_load(m, type, quotient));
 }
 
 // Rounds down.
 static spirv_id divide(struct spirv_program *p, struct tile_type type, spirv_id a, spirv_id b) {
-    spirv_id *helper = &p->helper[SPIRV_HELP_PAIR_DIVIDE];
-    if (!*helper)
-        *helper = make_divide(p);
     if (type.kind == TILE_UINT)
-        return spirv_call(p, *helper, u64, 2, (spirv_id[]){a, b});
+        return spirv_call(p, SPIRV_HELP_PAIR_DIVIDE, (spirv_id[]){a, b});
     spirv_id x = without_sign(p, a), y = without_sign(p, b);
-    spirv_id quotient = spirv_call(p, *helper, u64, 2, (spirv_id[]){x, y});
+    spirv_id quotient = spirv_call(p, SPIRV_HELP_PAIR_DIVIDE, (spirv_id[]){x, y});
     spirv_id is_exact = equals(p, multiply(p, quotient, y), x), zero = number(p, 0);
     spirv_id sign = is_negative(p, a), sign_of_b = is_negative(p, b);
     spirv_id differ = spirv_test(p, SPIRV_LogicalNotEqual, sign, sign_of_b), down = negate(p, quotient);

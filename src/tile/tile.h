@@ -446,6 +446,12 @@ expr tile_identity_value(enum tile_op combine, struct tile_type type); // the sa
 // on f32, rounded back.
 expr tile_lower(enum tile_op op, expr a, expr b, expr c);
 
+// exact.c: ops by others that a target has, with the same bits. x: the operands; floats of 16 bits are words that hold their bits.
+typedef expr tile_formula(const expr *x);
+tile_formula tile_fma_in_f64, tile_fma_in_parts; // the former of f32
+tile_formula tile_quotient; // of f32, where fma is exact and division is near
+tile_formula tile_from_half, tile_to_half, tile_to_brain; // f32 and f16, f32 to bf16
+
 // complex.c: base ops on c64 as ops on their parts, for targets without complex numbers: the same bits as theirs must
 // give. NULL for ops that are none (select works on the parts as it stands).
 expr tile_lower_complex(enum tile_op op, expr a, expr b);

@@ -205,7 +205,14 @@ TEST(vulkan_refuses_what_is_no_module) {
     text_bytes(&source, (const char *)vulkan_add_words, 4 * 20);
     source.data[4 * 10 + 2] = 100; // an instruction of 100 words
     CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_compile(d, &source, &code));
-    CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_load(d, "12345678", 8, 0, NULL, NULL));
+    CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_load(d, "12345678", 8, 0, NULL));
+    struct vulkan_function *two[2];
+    text_free(&source);
+    text_free(&code);
+    text_bytes(&source, (const char *)vulkan_add_words, sizeof vulkan_add_words);
+    CHECK(vulkan_compile(d, &source, &code));
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                vulkan_load(d, code.data, (size_t)code.len, 2, two)); // it has one entry point
     text_free(&source);
     text_free(&code);
 }

@@ -2,7 +2,7 @@
 
 #include "vulkan_add.h"
 
-const uint32_t vulkan_add_words[] = {
+const uint32_t vulkan_add_words[VULKAN_ADD_WORDS] = {
     0x7230203, 0x10500, 0x70000,    0x2e,    0,       0x20011, 1,       0x3000e, 0,       1,       0xa000f,
     5,         1,       0x5f646461, 0x30,    2,       3,       4,       5,       6,       0x60010, 1,
     0x11,      0x40,    1,          1,       0x40047, 2,       0xb,     0x1a,    0x40047, 3,       0xb,
@@ -34,13 +34,11 @@ const uint32_t vulkan_add_words[] = {
 
 struct vulkan_function *vulkan_add_function(struct vulkan_device *d) {
     static struct vulkan_function *function;
-    static const char *const name = "add_0";
     struct text source = {0}, code = {0};
     if (function)
         return function;
     text_bytes(&source, (const char *)vulkan_add_words, sizeof vulkan_add_words);
-    if (!vulkan_compile(d, &source, &code) ||
-        !vulkan_load(d, code.data, (size_t)code.len, 1, &name, &function))
+    if (!vulkan_compile(d, &source, &code) || !vulkan_load(d, code.data, (size_t)code.len, 1, &function))
         function = NULL;
     text_free(&source);
     text_free(&code);

@@ -6,7 +6,8 @@
 #include "device/vulkan/vulkan.h"
 
 // A module of SPIR-V: y[i] = x[i] + k for i < n, in groups of 64 threads; the block holds n, then k.
-extern const uint32_t vulkan_add_words[];
+enum { VULKAN_ADD_WORDS = 290 };
+extern const uint32_t vulkan_add_words[VULKAN_ADD_WORDS];
 
 struct vulkan_function *vulkan_add_function(struct vulkan_device *d); // NULL and an error
 bool vulkan_add(struct vulkan_device *d, const void *from, const void *to, uint32_t n, uint32_t k); // to = from + k; false and an error

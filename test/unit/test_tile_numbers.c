@@ -56,8 +56,11 @@ TEST(tile_small_numbers) {
     static const struct {
         const char *name;
         double one, smallest, largest; // the code of 1; numbers
-    } types[] = {{"e4m3", 0x38, 0x1p-9, 448},     {"e5m2", 0x3c, 0x1p-16, 57344}, {"e4m3fnuz", 0x40, 0x1p-10, 240},
-                 {"e5m2fnuz", 0x40, 0x1p-17, 57344}, {"e2m1", 2, 0.5, 6}};
+    } types[] = {{"e4m3", 0x38, 0x1p-9, 448},
+                 {"e5m2", 0x3c, 0x1p-16, 57344},
+                 {"e4m3fnuz", 0x40, 0x1p-10, 240},
+                 {"e5m2fnuz", 0x40, 0x1p-17, 57344},
+                 {"e2m1", 2, 0.5, 6}};
     for (size_t i = 0; i < COUNT(types); i++) {
         struct tile_type type = type_named(types[i].name);
         int wrong = 0;
@@ -72,9 +75,11 @@ TEST(tile_small_numbers) {
         CHECK_EQ_F64(tile_round(type, -INFINITY), -types[i].largest);
         CHECK_EQ_F64(tile_round(type, types[i].smallest / 2), 0);
         CHECK_EQ_F64(tile_round(type, types[i].smallest * 1.5), 2 * types[i].smallest);
-        CHECK(tile_type_is_small(type) && tile_array_dtype(type) == ZL_UINT8 && tile_dtype_of(type) == ZL_DTYPE_COUNT);
+        CHECK(tile_type_is_small(type) && tile_array_dtype(type) == ZL_UINT8 &&
+              tile_dtype_of(type) == ZL_DTYPE_COUNT);
     }
-    CHECK(isnan(tile_small_value(type_named("e4m3"), 0xff)) && isnan(tile_small_value(type_named("e5m2fnuz"), 0x80)));
+    CHECK(isnan(tile_small_value(type_named("e4m3"), 0xff)) &&
+          isnan(tile_small_value(type_named("e5m2fnuz"), 0x80)));
     CHECK_EQ_F64(tile_small_value(type_named("e5m2"), 0xfc), -INFINITY);
     CHECK_EQ_F64(tile_small_value(type_named("e8m0"), 0), 0x1p-127);
     CHECK_EQ_INT((int)tile_small_bits(type_named("e8m0"), 7.9), 129);
@@ -337,7 +342,8 @@ TEST(tile_float_remainder) {
 static void check_remainder(const char *type, int range) {
     tile_begin("remainder");
     struct tile_type t = type_named(type);
-    expr a = tile_name_value(tile_name("a", t), TILE_LOCAL), b = tile_name_value(tile_name("b", t), TILE_LOCAL);
+    expr a = tile_name_value(tile_name("a", t), TILE_LOCAL),
+         b = tile_name_value(tile_name("b", t), TILE_LOCAL);
     expr r = tile_binary(TILE_REM, a, b);
     struct tile_kernel *kernel = tile_end();
     REQUIRE(kernel);
@@ -432,4 +438,87 @@ TEST(tile_complex_division_is_close) {
         CHECK_NEAR(q.c.im, cimag(x / y), cabs(x / y) * 1e-6);
     }
     tile_free(kernel);
+}
+
+// Formulas that give an op by others -----------------------------------------------------------------------------------
+
+struct formula {
+    struct tile_kernel *kernel;
+    expr x[3], result;
+};
+
+static struct formula open_formula(tile_formula *build, const char *type) {
+    static const char *const name[] = {"a", "b", "c"};
+    struct formula f = {0};
+    tile_begin("formula");
+    for (int i = 0; i < 3; i++)
+        f.x[i] = tile_name_value(tile_name(name[i], type_named(type)), TILE_LOCAL);
+    f.result = build(f.x);
+    f.kernel = tile_end();
+    return f;
+}
+
+static union tile_value value_of(const struct formula *f, const union tile_value *x) {
+    union tile_value leaf[3];
+    for (int i = 0; i < 3; i++)
+        leaf[f->x[i]->id] = x[i];
+    return tile_evaluate(f->result, leaf);
+}
+
+static double some_number(bool is_wide) {
+    double x = ldexp(test_uniform(-1, 1), (int)test_between(-30, 30));
+    return is_wide ? x : (double)(float)x;
+}
+
+TEST(tile_fma_by_others_is_exact) {
+    const struct {
+        tile_formula *build;
+        const char *type;
+    } ways[] = {{tile_fma_in_f64, "f32"}, {tile_fma_in_parts, "f32"}, {tile_fma_in_parts, "f64"}};
+    for (size_t way = 0; way < COUNT(ways); way++) {
+        bool is_wide = !strcmp(ways[way].type, "f64");
+        struct formula f = open_formula(ways[way].build, ways[way].type);
+        REQUIRE(f.kernel);
+        for (int i = 0; i < 2000; i++) {
+            double a = some_number(is_wide), b = some_number(is_wide), c = some_number(is_wide);
+            if (i % 3 == 0) // little is left
+                c = is_wide ? -a * b : (double)(float)(-a * b);
+            double want = is_wide ? fma(a, b, c) : (double)fmaf((float)a, (float)b, (float)c);
+            CHECK_EQ_F64(value_of(&f, (union tile_value[]){{.f = a}, {.f = b}, {.f = c}}).f, want);
+        }
+        tile_free(f.kernel);
+    }
+}
+
+TEST(tile_quotient_by_fma_is_exact) {
+    struct formula f = open_formula(tile_quotient, "f32");
+    REQUIRE(f.kernel);
+    for (int i = 0; i < 2000; i++) {
+        float a = float_of_bits((uint32_t)test_random()), b = float_of_bits((uint32_t)test_random());
+        double got = value_of(&f, (union tile_value[]){{.f = (double)a}, {.f = (double)b}, {0}}).f;
+        float want = a / b;
+        CHECK(isnan(want) ? isnan(got) : (double)want == got);
+    }
+    tile_free(f.kernel);
+}
+
+TEST(tile_halves_by_words) {
+    struct formula from = open_formula(tile_from_half, "u32"), to = open_formula(tile_to_half, "f32"),
+                   brain = open_formula(tile_to_brain, "f32");
+    REQUIRE(from.kernel && to.kernel && brain.kernel);
+    for (int i = 0; i < 1 << 16; i += test_quick() ? 7 : 1) {
+        float x = float_of_bits((uint32_t)test_random());
+        float whole = half_to_float((uint16_t)i),
+              got = (float)value_of(&from, (union tile_value[]){{.i = i}, {0}, {0}}).f;
+        CHECK(isnan(whole) ? isnan(got) : bits_of_float(whole) == bits_of_float(got));
+        union tile_value near[] = {{.f = i % 2 ? (double)x : (double)whole * 1.0002}, {0}, {0}};
+        float y = (float)(near[0].f = (double)(float)near[0].f);
+        if (isnan(y)) // which the host need not keep
+            continue;
+        CHECK_EQ_INT(value_of(&to, near).i, half_from_float(y));
+        CHECK_EQ_INT(value_of(&brain, near).i, bfloat_from_float(y));
+    }
+    tile_free(from.kernel);
+    tile_free(to.kernel);
+    tile_free(brain.kernel);
 }

@@ -8,22 +8,12 @@
 
 extern const struct device device_opencl;
 
-enum {
-    MARKS = 64,
-    TIMED = 256, // launches whose times a profile waits for; with more, the host waits for the oldest
-    TRIES = 5,   // markers by which clocks are compared
-};
+enum { MARKS = 64 };
 
 static struct unit {
     struct lock lock; // arguments belong to a kernel until it is enqueued; also guards timed
     cl_event mark[MARKS];
-    struct timed {
-        cl_event event;
-        uint32_t id;
-    } timed[TIMED]; // a ring
-    int first, count;
-    unsigned profile; // in which the clocks were compared
-    int64_t ahead;    // ns by which the host's clock is ahead of the device's
+    struct profile_ring timed; // by events
 } units[OPENCL_DEVICES];
 
 // Finding ----------------------------------------------------------------------------------------------------------
@@ -78,56 +68,33 @@ static bool load(int unit, const char *code, size_t bytes, int count, struct ker
 
 // Profiles --------------------------------------------------------------------------------------------------------
 
-// Compares the clocks by when commands were queued: the shortest call says it most exactly. Under the lock.
-static void compare_clocks(struct unit *u, struct opencl_device *d) {
+// By when a marker was queued.
+static bool time_now(int unit, int64_t *time) {
     const struct opencl_api *api = opencl_api();
-    int64_t best = INT64_MAX;
-    u->profile = atomic_load(&profile_now);
-    for (int i = 0; i < TRIES; i++) {
-        cl_event event = NULL;
-        int64_t queued, begin, end, before = clock_ns();
-        if (api->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event) != CL_DONE)
-            return;
-        int64_t after = clock_ns();
-        api->clWaitForEvents(1, &event);
-        if (opencl_times(event, &queued, &begin, &end) && after - before < best) {
-            best = after - before;
-            u->ahead = before + best / 2 - queued;
-        }
-    }
+    struct opencl_device *d = opencl_device(unit);
+    cl_event event = NULL;
+    int64_t begin, end;
+    if (!d || api->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event) != CL_DONE)
+        return false;
+    api->clWaitForEvents(1, &event);
+    return opencl_times(event, time, &begin, &end);
 }
 
-// Reports the oldest launch that is to be reported, and waits for it. Under the lock.
-static void report_one(struct unit *u, int unit) {
-    struct timed *t = &u->timed[u->first];
-    int64_t queued, begin, end;
-    u->first = (u->first + 1) % TIMED;
-    u->count--;
-    opencl_api()->clWaitForEvents(1, &t->event);
-    if (opencl_times(t->event, &queued, &begin, &end))
-        profile_add(&(struct profile_record){.kind = PROFILE_TIME,
-                                             .unit = (uint8_t)unit,
-                                             .id = t->id,
-                                             .begin = begin + u->ahead,
-                                             .end = end + u->ahead,
-                                             .device = &device_opencl},
-                    NULL);
-    else
-        profile_say("opencl: the driver does not tell when kernels ran: they are not in the table");
+static bool times_of(int unit, int place, uint64_t handle, int64_t *begin, int64_t *end) {
+    (void)unit, (void)place;
+    cl_event event = (cl_event)(uintptr_t)handle;
+    int64_t queued;
+    opencl_api()->clWaitForEvents(1, &event);
+    return opencl_times(event, &queued, begin, end);
 }
 
-static void keep_event(int unit, cl_event event) {
-    struct unit *u = &units[unit];
-    if (u->count == TIMED)
-        report_one(u, unit);
-    u->timed[(u->first + u->count++) % TIMED] = (struct timed){event, profile_work.id};
-}
+static const struct profile_driver profile_driver = {
+    "opencl: the driver does not tell when kernels ran: they are not in the table", time_now, times_of};
 
 static void profile_end(void) {
     for (int i = 0; i < OPENCL_DEVICES; i++) {
         lock_take(&units[i].lock);
-        while (units[i].count)
-            report_one(&units[i], i);
+        profile_ring_end(&units[i].timed, &profile_driver, i);
         lock_give(&units[i].lock);
     }
 }
@@ -141,12 +108,10 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
     size_t items = (size_t)groups * (size_t)f->threads, group = (size_t)f->threads;
     if (!d)
         return false;
-    bool is_timed = profile_is_on() && profile_work.id;
+    struct profile_ring *timed = &units[p->unit].timed;
     cl_event event = NULL;
     lock_take(&units[p->unit].lock);
-    bool ok = true;
-    if (is_timed && units[p->unit].profile != atomic_load(&profile_now))
-        compare_clocks(&units[p->unit], d);
+    bool ok = true, is_timed = profile_ring_wants(timed, &profile_driver, p->unit);
     for (int i = 0; ok && i < arguments; i++)
         ok = opencl_check(api->clSetKernelArg(f->handle, (uint32_t)i, argument[i].bytes, argument[i].value),
                           "clSetKernelArg");
@@ -154,7 +119,7 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
                                                         is_timed ? &event : NULL),
                             "clEnqueueNDRangeKernel");
     if (ok && event)
-        keep_event(p->unit, event);
+        profile_ring_add(timed, (uintptr_t)event);
     lock_give(&units[p->unit].lock);
     return ok;
 }

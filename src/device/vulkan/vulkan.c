@@ -46,11 +46,8 @@ static bool compile(int unit, const struct text *source, struct text *code) {
 
 static bool load(int unit, const char *code, size_t bytes, int count, struct kernel_function *function) {
     struct vulkan_device *d = vulkan_device(unit);
-    const char *name[KERNEL_GRIDS] = {NULL};
     struct vulkan_function *f[KERNEL_GRIDS];
-    for (int i = 0; i < count; i++)
-        name[i] = function[i].symbol;
-    bool good = d && vulkan_load(d, code, bytes, count, name, f);
+    bool good = d && vulkan_load(d, code, bytes, count, f);
     for (int i = 0; i < count && good; i++)
         function[i].handle = f[i];
     return good;

@@ -58,6 +58,8 @@ const struct target *vulkan_target(int unit); // its record; NULL and an error
 
 // A code is VK_DONE; else false and an error. A device that is lost is remembered as such.
 bool vulkan_check(struct vulkan_device *d, int code, const char *function);
+// Calls a function of a device and checks its code.
+#define VULKAN_CALL(d, name, ...) vulkan_check(d, (d)->api.name(__VA_ARGS__), #name)
 
 // vulkan_memory.c --------------------------------------------------------------------------------------------------
 
@@ -146,9 +148,8 @@ struct vulkan_function {
 
 // What to keep of a module for the next process: its words, and what the driver made of them. False and an error.
 bool vulkan_compile(struct vulkan_device *d, const struct text *source, struct text *code);
-// Makes functions of that, by their names. They live as long as the device, or until vulkan_unload. False and an error.
-bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count, const char *const *name,
-                 struct vulkan_function **out);
+// Makes functions of the first entry points of that. They live as long as the device, or until vulkan_unload. False and an error.
+bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count, struct vulkan_function **out);
 // Waits for the device, and releases all functions of one vulkan_load; NULL is none.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first);
 

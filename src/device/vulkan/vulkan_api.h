@@ -66,6 +66,11 @@ enum vk_record { // sType
     VK_RECORD_MATRIX = 1000506001,
 };
 
+// Begins every record that may be one of a list: sType and pNext.
+#define VK_HEAD      \
+    uint32_t record; \
+    void *next
+
 // What a chip is ---------------------------------------------------------------------------------------------------
 
 enum { VK_KIND_GPU = 2, VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_1_3 = 1 << 22 | 3 << 12 };
@@ -82,8 +87,7 @@ struct vk_limits {
 };
 
 struct vk_properties {
-    uint32_t record;
-    void *next;
+    VK_HEAD;
     uint32_t api, driver, vendor, chip, kind;
     char name[256];
     uint8_t cache_id[16];
@@ -92,16 +96,14 @@ struct vk_properties {
 };
 
 struct vk_properties11 {
-    uint32_t record;
-    void *next;
+    VK_HEAD;
     uint8_t device_id[16], driver_id[16], luid[8];
     uint32_t nodes, luid_is_valid, subgroup_size, subgroup_stages, subgroup_ops, unused[5], set_descriptors;
     uint64_t allocation_bytes;
 };
 
 struct vk_properties12 {
-    uint32_t record;
-    void *next;
+    VK_HEAD;
     uint32_t driver;
     char name[256], detail[256];
     uint8_t conformance[4];
@@ -112,56 +114,21 @@ struct vk_properties12 {
     uint32_t samples;
 };
 
-struct vk_subgroup_sizes {
-    uint32_t record;
-    void *next;
-    uint32_t least, most, groups, stages;
-};
+struct vk_subgroup_sizes { VK_HEAD; uint32_t least, most, groups, stages; };
 
 // A size of matrices that threads of a scope multiply together, and the types of a, b, c and the result.
-struct vk_matrix {
-    uint32_t record;
-    void *next;
-    uint32_t m, n, k, type[4], saturates, scope;
-};
+struct vk_matrix { VK_HEAD; uint32_t m, n, k, type[4], saturates, scope; };
 enum { VK_TYPE_F16 = 0, VK_TYPE_F32 = 1, VK_TYPE_BF16 = 1000141000, VK_SCOPE_SUBGROUP = 3 };
 
 // Features are flags, by their place.
-struct vk_features {
-    uint32_t record;
-    void *next;
-    uint32_t flag[55];
-};
-struct vk_features11 {
-    uint32_t record;
-    void *next;
-    uint32_t flag[12];
-};
-struct vk_features12 {
-    uint32_t record;
-    void *next;
-    uint32_t flag[47];
-};
-struct vk_features13 {
-    uint32_t record;
-    void *next;
-    uint32_t flag[15];
-};
-struct vk_shared_layout { // of an extension
-    uint32_t record;
-    void *next;
-    uint32_t has, has_scalar, has_bytes, has_halves;
-};
-struct vk_bfloat { // of an extension
-    uint32_t record;
-    void *next;
-    uint32_t has, has_dot, has_matrices;
-};
-struct vk_matrices { // of an extension
-    uint32_t record;
-    void *next;
-    uint32_t has, has_robust;
-};
+struct vk_features { VK_HEAD; uint32_t flag[55]; };
+struct vk_features11 { VK_HEAD; uint32_t flag[12]; };
+struct vk_features12 { VK_HEAD; uint32_t flag[47]; };
+struct vk_features13 { VK_HEAD; uint32_t flag[15]; };
+// Of extensions.
+struct vk_shared_layout { VK_HEAD; uint32_t has, has_scalar, has_bytes, has_halves; };
+struct vk_bfloat { VK_HEAD; uint32_t has, has_dot, has_matrices; };
+struct vk_matrices { VK_HEAD; uint32_t has, has_robust; };
 enum { VK_FLOAT64 = 39, VK_INT64 = 40, VK_INT16 = 41 };                                  // of vk_features
 enum { VK_STORAGE16 = 0, VK_UNIFORM_STORAGE16 = 1, VK_PUSH16 = 2, VK_POINTERS = 7 };     // of vk_features11
 enum {                                                                                   // of vk_features12
@@ -188,9 +155,7 @@ struct vk_extension {
 };
 
 enum { VK_QUEUE_COMPUTE = 2, VK_QUEUE_GRAPHICS = 1 };
-struct vk_queue_family {
-    uint32_t flags, queues, timestamp_bits, granularity[3];
-};
+struct vk_queue_family { uint32_t flags, queues, timestamp_bits, granularity[3]; };
 
 enum { VK_LOCAL = 1, VK_VISIBLE = 2, VK_COHERENT = 4, VK_CACHED = 8 };
 struct vk_memory_types {
@@ -203,16 +168,14 @@ struct vk_memory_types {
 // What objects are made of -----------------------------------------------------------------------------------------
 
 struct vk_application {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     const char *name;
     uint32_t version;
     const char *engine;
     uint32_t engine_version, api;
 };
 struct vk_make_instance {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags;
     const struct vk_application *application;
     uint32_t layers;
@@ -221,14 +184,12 @@ struct vk_make_instance {
     const char *const *extension;
 };
 struct vk_make_queue {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, family, queues;
     const float *priority;
 };
 struct vk_make_device {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, queues;
     const struct vk_make_queue *queue;
     uint32_t layers;
@@ -239,75 +200,55 @@ struct vk_make_device {
 };
 enum { VK_USE_COPY_FROM = 1, VK_USE_COPY_TO = 2, VK_USE_STORAGE = 0x20, VK_USE_ADDRESS = 0x20000 };
 struct vk_make_buffer {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags;
     uint64_t bytes;
     uint32_t use, sharing, families;
     const uint32_t *family;
 };
 struct vk_make_memory {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint64_t bytes;
     uint32_t type;
 };
 enum { VK_MEMORY_HAS_ADDRESS = 2 };
-struct vk_memory_flags { // of vk_make_memory
-    uint32_t record;
-    const void *next;
-    uint32_t flags, devices;
-};
-struct vk_address {
-    uint32_t record;
-    const void *next;
-    vk_handle buffer;
-};
+struct vk_memory_flags { VK_HEAD; uint32_t flags, devices; }; // of vk_make_memory
+struct vk_address { VK_HEAD; vk_handle buffer; };
 struct vk_needs {
     uint64_t bytes, alignment;
     uint32_t types;
 };
 struct vk_semaphore_type {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t type; // 1: a timeline
     uint64_t value;
 };
-struct vk_make_plain { // a semaphore; flags are also of a command pool
-    uint32_t record;
-    const void *next;
-    uint32_t flags, family;
-};
+struct vk_make_plain { VK_HEAD; uint32_t flags, family; }; // a semaphore; flags are also of a command pool
 struct vk_semaphore_wait {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, semaphores;
     const vk_handle *semaphore;
     const uint64_t *value;
 };
 struct vk_make_commands {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     vk_handle pool;
     uint32_t level, count;
 };
 struct vk_begin {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags;
     const void *inheritance;
 };
 struct vk_timeline_submit {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t waits;
     const uint64_t *wait;
     uint32_t signals;
     const uint64_t *signal;
 };
 struct vk_submit {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t waits;
     const vk_handle *wait;
     const uint32_t *wait_stage;
@@ -318,22 +259,15 @@ struct vk_submit {
 };
 enum { VK_STAGE_COMPUTE = 0x800, VK_STAGE_COPY = 0x1000, VK_STAGE_END = 0x2000, VK_STAGE_HOST = 0x4000 };
 enum { VK_ACCESS_HOST_READ = 0x2000, VK_ACCESS_READ = 0x8000, VK_ACCESS_WRITE = 0x10000 };
-struct vk_barrier {
-    uint32_t record;
-    const void *next;
-    uint32_t before, after;
-};
-struct vk_copy {
-    uint64_t from, to, bytes;
-};
+struct vk_barrier { VK_HEAD; uint32_t before, after; };
+struct vk_copy { uint64_t from, to, bytes; };
 enum { VK_STORAGE_BUFFER = 7, VK_SHADER_COMPUTE = 0x20, VK_POINT_COMPUTE = 1, VK_LAYOUT_PUSHED = 1 };
 struct vk_range {
     vk_handle buffer;
     uint64_t offset, bytes;
 };
 struct vk_set_write {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     vk_handle set;
     uint32_t binding, element, count, kind;
     const void *image;
@@ -341,8 +275,7 @@ struct vk_set_write {
     const void *view;
 };
 struct vk_make_shader {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags;
     size_t bytes;
     const uint32_t *code;
@@ -352,72 +285,53 @@ struct vk_binding {
     const void *samplers;
 };
 struct vk_make_set_layout {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, bindings;
     const struct vk_binding *binding;
 };
-struct vk_push_range {
-    uint32_t stages, offset, bytes;
-};
+struct vk_push_range { uint32_t stages, offset, bytes; };
 struct vk_make_pipeline_layout {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, sets;
     const vk_handle *set;
     uint32_t ranges;
     const struct vk_push_range *range;
 };
-struct vk_subgroup_size {
-    uint32_t record;
-    void *next;
-    uint32_t size;
-};
+struct vk_subgroup_size { VK_HEAD; uint32_t size; };
 enum { VK_STAGE_FULL_SUBGROUPS = 2 };
 struct vk_stage {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, stage;
     vk_handle shader;
     const char *name;
     const void *constants;
 };
 struct vk_make_compute {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags;
     struct vk_stage stage;
     vk_handle layout, base;
     int32_t base_index;
 };
 struct vk_make_cache {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags;
     size_t bytes;
     const void *data;
 };
-struct vk_pool_size {
-    uint32_t kind, count;
-};
+struct vk_pool_size { uint32_t kind, count; };
 struct vk_make_set_pool {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     uint32_t flags, sets, sizes;
     const struct vk_pool_size *size;
 };
 struct vk_make_sets {
-    uint32_t record;
-    const void *next;
+    VK_HEAD;
     vk_handle pool;
     uint32_t count;
     const vk_handle *layout;
 };
-struct vk_make_queries {
-    uint32_t record;
-    const void *next;
-    uint32_t flags, type, count, statistics;
-};
+struct vk_make_queries { VK_HEAD; uint32_t flags, type, count, statistics; };
 enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
 
 // Functions --------------------------------------------------------------------------------------------------------

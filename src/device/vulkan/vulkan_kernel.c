@@ -75,12 +75,10 @@ static bool make_layouts(struct vulkan_device *d, struct layouts *l, int binding
                                                .ranges = 1,
                                                .range = &range};
     if (!l->set[bindings] &&
-        !vulkan_check(d, d->api.vkCreateDescriptorSetLayout(d->device, &set, NULL, &l->set[bindings]),
-                      "vkCreateDescriptorSetLayout"))
+        !VULKAN_CALL(d, vkCreateDescriptorSetLayout, d->device, &set, NULL, &l->set[bindings]))
         return false;
     return l->pipeline[bindings] ||
-           vulkan_check(d, d->api.vkCreatePipelineLayout(d->device, &pipeline, NULL, &l->pipeline[bindings]),
-                        "vkCreatePipelineLayout");
+           VULKAN_CALL(d, vkCreatePipelineLayout, d->device, &pipeline, NULL, &l->pipeline[bindings]);
 }
 
 static bool find_layouts(struct vulkan_device *d, struct vulkan_function *f) {
@@ -117,23 +115,20 @@ static bool make_pipeline(struct vulkan_device *d, vk_handle cache, vk_handle sh
                        name, code);
 }
 
-// Makes pipelines of entry points, which the driver may find in data that it gave for the same words before, and appends such data to
-// *left unless that is NULL. False and an error; those that were made are there all the same.
+// Makes pipelines of the first entry points, which the driver may find in data that it gave for the same words before, and appends
+// such data to *left unless that is NULL. False and an error; those that were made are there all the same.
 static bool make_pipelines(struct vulkan_device *d, const struct module *m, const char *data, size_t bytes,
-                           int count, const char *const *name, struct vulkan_function *out,
-                           struct text *left) {
+                           int count, struct vulkan_function *out, struct text *left) {
     struct vk_make_shader words = {
         .record = VK_RECORD_SHADER, .bytes = m->words * sizeof *m->word, .code = m->word};
     struct vk_make_cache known = {.record = VK_RECORD_PIPELINE_CACHE, .bytes = bytes, .data = data};
     vk_handle shader = 0, cache = 0;
     size_t room = 0;
-    bool good = vulkan_check(d, d->api.vkCreateShaderModule(d->device, &words, NULL, &shader),
-                             "vkCreateShaderModule") &&
-                vulkan_check(d, d->api.vkCreatePipelineCache(d->device, &known, NULL, &cache),
-                             "vkCreatePipelineCache");
+    bool good = VULKAN_CALL(d, vkCreateShaderModule, d->device, &words, NULL, &shader) &&
+                VULKAN_CALL(d, vkCreatePipelineCache, d->device, &known, NULL, &cache);
     for (int i = 0; i < count && good; i++) {
         out[i] = (struct vulkan_function){.bindings = m->bindings, .has_addresses = m->has_addresses};
-        good = find_layouts(d, &out[i]) && make_pipeline(d, cache, shader, name[i], &out[i]);
+        good = find_layouts(d, &out[i]) && make_pipeline(d, cache, shader, m->entry[i], &out[i]);
     }
     if (good && left && d->api.vkGetPipelineCacheData(d->device, cache, &room, NULL) == VK_DONE && room) {
         char *got = memory_alloc(room);
@@ -162,13 +157,13 @@ bool vulkan_compile(struct vulkan_device *d, const struct text *source, struct t
         return false;
     text_bytes(code, (const char *)&head, sizeof head);
     text_bytes(code, source->data, source->len);
-    bool good = make_pipelines(d, &m, NULL, 0, m.entries, m.entry, function, code);
+    bool good = make_pipelines(d, &m, NULL, 0, m.entries, function, code);
     for (int i = 0; i < m.entries; i++)
         d->api.vkDestroyPipeline(d->device, function[i].pipeline, NULL);
     return good && !code->failed;
 }
 
-bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count, const char *const *name,
+bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count,
                  struct vulkan_function **out) {
     struct head head = {0};
     struct module m;
@@ -178,8 +173,11 @@ bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int co
         return error_false(ZL_ERROR_COMPILE, "vulkan: what is kept of a kernel is cut off");
     const char *data = code + sizeof head + head.module_bytes;
     struct vulkan_function *f = memory_zero(sizeof *f * (size_t)count);
-    bool good = f && read_module(&m, code + sizeof head, head.module_bytes) &&
-                make_pipelines(d, &m, data, bytes - sizeof head - head.module_bytes, count, name, f, NULL);
+    bool good = f && read_module(&m, code + sizeof head, head.module_bytes);
+    if (good && m.entries < count)
+        good =
+            error_false(ZL_ERROR_COMPILE, "vulkan: a module has %d entry points, not %d", m.entries, count);
+    good = good && make_pipelines(d, &m, data, bytes - sizeof head - head.module_bytes, count, f, NULL);
     for (int i = 0; i < count && good; i++)
         out[i] = &f[i];
     for (int i = 0; i < count && f && !good; i++)

@@ -59,15 +59,15 @@ static bool give_memory(struct vulkan_device *d, struct vulkan_buffer *b, int ty
                                   .bytes = needs.bytes,
                                   .type = (uint32_t)type};
     void *mapped = NULL;
-    if (!vulkan_check(d, d->api.vkAllocateMemory(d->device, &make, NULL, &b->memory), "vkAllocateMemory") ||
-        !vulkan_check(d, d->api.vkBindBufferMemory(d->device, b->buffer, b->memory, 0), "vkBindBufferMemory"))
+    if (!VULKAN_CALL(d, vkAllocateMemory, d->device, &make, NULL, &b->memory) ||
+        !VULKAN_CALL(d, vkBindBufferMemory, d->device, b->buffer, b->memory, 0))
         return false;
     if (d->has_addresses)
         b->address = d->api.vkGetBufferDeviceAddress(
             d->device, &(struct vk_address){.record = VK_RECORD_ADDRESS, .buffer = b->buffer});
     uint32_t flags = d->types.type[type].flags;
     if (flags & VK_VISIBLE && flags & VK_COHERENT &&
-        !vulkan_check(d, d->api.vkMapMemory(d->device, b->memory, 0, needs.bytes, 0, &mapped), "vkMapMemory"))
+        !VULKAN_CALL(d, vkMapMemory, d->device, b->memory, 0, needs.bytes, 0, &mapped))
         return false;
     b->mapped = mapped;
     return true;
@@ -78,9 +78,7 @@ bool vulkan_buffer_open(struct vulkan_device *d, struct vulkan_buffer *b, int ty
     struct vk_make_buffer make = {
         .record = VK_RECORD_BUFFER, .bytes = bytes, .use = use | (d->has_addresses ? VK_USE_ADDRESS : 0)};
     *b = (struct vulkan_buffer){0};
-    bool made =
-        vulkan_check(d, d->api.vkCreateBuffer(d->device, &make, NULL, &b->buffer), "vkCreateBuffer") &&
-        give_memory(d, b, type);
+    bool made = VULKAN_CALL(d, vkCreateBuffer, d->device, &make, NULL, &b->buffer) && give_memory(d, b, type);
     if (!made)
         vulkan_buffer_close(d, b);
     return made;

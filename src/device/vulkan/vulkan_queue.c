@@ -19,7 +19,6 @@ enum {
     RING = 16 << 20,  // bytes of memory that the host writes and commands of a batch read
     PIECE = 4 << 20,  // that a copy moves at once, up or down
     BACK = 2 * PIECE, // bytes of memory that the host reads
-    TIMED = 256,      // launches whose times a profile waits for; with more, the host waits for the oldest
     DIRECT = 4096,    // bytes that the host reads from memory that it has no cache for
     STAGES = VK_STAGE_COMPUTE | VK_STAGE_COPY,
 };
@@ -55,17 +54,10 @@ static struct queue {
     struct vulkan_buffer ring, back;
     uint64_t ring_begin, ring_end; // what is in use; they only grow
     vk_handle clock;               // two timestamps
-    struct timed {
-        unsigned profile; // in which the clocks were compared
-        vk_handle clock;  // a timestamp before and one behind each launch, and the one that was compared
-        uint64_t base;
-        int64_t base_ns;
-        int first, count; // of a ring
-        struct {
-            uint32_t id;
-            uint64_t value;
-        } launch[TIMED];
-    } timed;
+    struct profile_ring timed;     // by values of the timeline
+    vk_handle
+        timed_clock; // a timestamp before and one behind each launch of that, and one to compare clocks by
+    uint64_t timed_from; // its first time
     struct vulkan_counts counts;
     char failure[256]; // of a batch that was not taken; told once
 } queues[VULKAN_DEVICES];
@@ -88,7 +80,7 @@ static bool wait_for(struct vulkan_device *d, struct queue *q, uint64_t value) {
         .record = VK_RECORD_SEMAPHORE_WAIT, .semaphores = 1, .semaphore = &q->timeline, .value = &value};
     if (value <= atomic_load(&q->done))
         return true;
-    if (!vulkan_check(d, d->api.vkWaitSemaphores(d->device, &wait, UINT64_MAX), "vkWaitSemaphores"))
+    if (!VULKAN_CALL(d, vkWaitSemaphores, d->device, &wait, UINT64_MAX))
         return false;
     note_done(q, value);
     return true;
@@ -108,29 +100,24 @@ static bool make_set_pool(struct vulkan_device *d, struct batch *b) {
     struct vk_pool_size size = {VK_STORAGE_BUFFER, (COMMANDS + 1) * (VULKAN_BUFFERS + 1)};
     struct vk_make_set_pool make = {
         .record = VK_RECORD_SET_POOL, .sets = COMMANDS + 1, .sizes = 1, .size = &size};
-    return d->api.push_set ||
-           vulkan_check(d, d->api.vkCreateDescriptorPool(d->device, &make, NULL, &b->set_pool),
-                        "vkCreateDescriptorPool");
+    return d->api.push_set || VULKAN_CALL(d, vkCreateDescriptorPool, d->device, &make, NULL, &b->set_pool);
 }
 
 static bool make_batch(struct vulkan_device *d, struct batch *b) {
     struct vk_make_plain pool = {.record = VK_RECORD_COMMAND_POOL, .family = d->family};
     if (b->commands)
         return true;
-    if (!b->pool &&
-        !vulkan_check(d, d->api.vkCreateCommandPool(d->device, &pool, NULL, &b->pool), "vkCreateCommandPool"))
+    if (!b->pool && !VULKAN_CALL(d, vkCreateCommandPool, d->device, &pool, NULL, &b->pool))
         return false;
     struct vk_make_commands commands = {.record = VK_RECORD_COMMANDS, .pool = b->pool, .count = 1};
     return (b->set_pool || make_set_pool(d, b)) &&
-           vulkan_check(d, d->api.vkAllocateCommandBuffers(d->device, &commands, &b->commands),
-                        "vkAllocateCommandBuffers");
+           VULKAN_CALL(d, vkAllocateCommandBuffers, d->device, &commands, &b->commands);
 }
 
 static bool make_timeline(struct vulkan_device *d, struct queue *q) {
     struct vk_semaphore_type type = {.record = VK_RECORD_SEMAPHORE_TYPE, .type = 1};
     struct vk_make_plain make = {.record = VK_RECORD_SEMAPHORE, .next = &type};
-    return q->timeline || vulkan_check(d, d->api.vkCreateSemaphore(d->device, &make, NULL, &q->timeline),
-                                       "vkCreateSemaphore");
+    return q->timeline || VULKAN_CALL(d, vkCreateSemaphore, d->device, &make, NULL, &q->timeline);
 }
 
 // Batches ----------------------------------------------------------------------------------------------------------
@@ -146,10 +133,9 @@ static bool begin(struct vulkan_device *d, struct queue *q) {
     if (LIKELY(q->is_recording))
         return true;
     if (!make_timeline(d, q) || !make_batch(d, b) || !wait_for(d, q, b->value) ||
-        !vulkan_check(d, d->api.vkResetCommandPool(d->device, b->pool, 0), "vkResetCommandPool") ||
-        (b->set_pool && !vulkan_check(d, d->api.vkResetDescriptorPool(d->device, b->set_pool, 0),
-                                      "vkResetDescriptorPool")) ||
-        !vulkan_check(d, d->api.vkBeginCommandBuffer(b->commands, &begin), "vkBeginCommandBuffer"))
+        !VULKAN_CALL(d, vkResetCommandPool, d->device, b->pool, 0) ||
+        (b->set_pool && !VULKAN_CALL(d, vkResetDescriptorPool, d->device, b->set_pool, 0)) ||
+        !VULKAN_CALL(d, vkBeginCommandBuffer, b->commands, &begin))
         return false;
     q->is_recording = true;
     q->commands = 0;
@@ -181,8 +167,8 @@ static bool submit(struct vulkan_device *d, struct queue *q) {
         return true;
     show_host(d, b);
     q->is_recording = false;
-    if (!vulkan_check(d, d->api.vkEndCommandBuffer(b->commands), "vkEndCommandBuffer") ||
-        !vulkan_check(d, d->api.vkQueueSubmit(d->queue, 1, &submit, 0), "vkQueueSubmit")) {
+    if (!VULKAN_CALL(d, vkEndCommandBuffer, b->commands) ||
+        !VULKAN_CALL(d, vkQueueSubmit, d->queue, 1, &submit, 0)) {
         snprintf(q->failure, sizeof q->failure, "%s", zl_error());
         return false;
     }
@@ -275,8 +261,7 @@ static bool make_clock(struct vulkan_device *d, vk_handle *clock, uint32_t times
         .record = VK_RECORD_QUERY_POOL, .type = VK_QUERY_TIMESTAMP, .count = times};
     if (!d->timestamp_ns)
         return error_false(ZL_ERROR_DEVICE, "vulkan: the queue of %s has no clock", d->name);
-    return *clock ||
-           vulkan_check(d, d->api.vkCreateQueryPool(d->device, &make, NULL, clock), "vkCreateQueryPool");
+    return *clock || VULKAN_CALL(d, vkCreateQueryPool, d->device, &make, NULL, clock);
 }
 
 // Under the lock, with a batch open, as those below. A time is taken when all before it is done.
@@ -294,70 +279,40 @@ static bool read_times(struct vulkan_device *d, vk_handle clock, uint32_t first,
     return code == VK_DONE || error_false(ZL_ERROR_DEVICE, "vulkan: vkGetQueryPoolResults gave %d", code);
 }
 
-static int64_t host_time(const struct vulkan_device *d, const struct timed *t, uint64_t time) {
-    return t->base_ns + (int64_t)((double)(int64_t)(time - t->base) * (double)d->timestamp_ns);
+// Of a profile, in ns since the first time that was read.
+static int64_t profile_time(const struct vulkan_device *d, struct queue *q, uint64_t time) {
+    q->timed_from = q->timed_from ? q->timed_from : time;
+    return (int64_t)((double)(int64_t)(time - q->timed_from) * (double)d->timestamp_ns);
 }
 
-static void report_first(struct vulkan_device *d, struct queue *q) {
-    struct timed *t = &q->timed;
-    uint64_t time[2], value = t->launch[t->first].value;
-    if (value <= q->submitted && wait_for(d, q, value) &&
-        read_times(d, t->clock, 2 * (uint32_t)t->first, 2, time))
-        profile_add(&(struct profile_record){.kind = PROFILE_TIME,
-                                             .id = t->launch[t->first].id,
-                                             .begin = host_time(d, t, time[0]),
-                                             .end = host_time(d, t, time[1])},
-                    NULL);
-    t->first = (t->first + 1) % TIMED;
-    t->count--;
-}
-
-// The device's clock is read between two readings of the host's, of several tries the one where these are nearest. The first of them stands for it: so
-// nothing seems to end after the host saw that it had.
-static bool compare_clocks(struct vulkan_device *d, struct queue *q) {
-    enum { TRIES = 4 };
-    struct timed *t = &q->timed;
-    int64_t nearest = INT64_MAX;
-    for (int i = 0; i < TRIES; i++) {
-        uint64_t time;
-        int64_t before = clock_ns();
-        if (!make_clock(d, &t->clock, 2 * TIMED + 1) || !begin(d, q))
-            return false;
-        take_time(d, q, t->clock, 2 * TIMED);
-        if (!submit(d, q) || !wait_for(d, q, q->submitted) || !read_times(d, t->clock, 2 * TIMED, 1, &time))
-            return false;
-        int64_t apart = clock_ns() - before;
-        if (apart < nearest) {
-            nearest = apart;
-            t->base = time;
-            t->base_ns = before;
-        }
-    }
-    t->profile = atomic_load(&profile_now);
+static bool time_now(int unit, int64_t *out) {
+    struct queue *q = &queues[unit];
+    struct vulkan_device *d = vulkan_opened(unit);
+    uint64_t time;
+    if (!d || !make_clock(d, &q->timed_clock, 2 * PROFILE_RING + 1) || !begin(d, q))
+        return false;
+    take_time(d, q, q->timed_clock, 2 * PROFILE_RING);
+    if (!submit(d, q) || !wait_for(d, q, q->submitted) ||
+        !read_times(d, q->timed_clock, 2 * PROFILE_RING, 1, &time))
+        return false;
+    *out = profile_time(d, q, time);
     return true;
 }
 
-// Whether a profile wants to know when the next launch runs. Before its batch is open.
-static bool is_timed(struct vulkan_device *d, struct queue *q) {
-    bool had_error = zl_error();
-    if (LIKELY(!profile_is_on()) || !profile_work.id)
+static bool times_of(int unit, int place, uint64_t value, int64_t *begin, int64_t *end) {
+    struct queue *q = &queues[unit];
+    struct vulkan_device *d = vulkan_opened(unit);
+    uint64_t time[2];
+    if (!d || value > q->submitted || !wait_for(d, q, value) ||
+        !read_times(d, q->timed_clock, 2 * (uint32_t)place, 2, time))
         return false;
-    bool good = q->timed.profile == atomic_load(&profile_now) || compare_clocks(d, q);
-    if (good && q->timed.count == TIMED)
-        report_first(d, q);
-    if (!good)
-        profile_say("vulkan: the driver does not tell when kernels ran: they are not in the table");
-    if (!had_error)
-        zl_clear_error();
-    return good;
+    *begin = profile_time(d, q, time[0]);
+    *end = profile_time(d, q, time[1]);
+    return true;
 }
 
-static void take_end(struct vulkan_device *d, struct queue *q, uint32_t at) {
-    take_time(d, q, q->timed.clock, 2 * at + 1);
-    q->timed.launch[at].id = profile_work.id;
-    q->timed.launch[at].value = q->submitted + 1;
-    q->timed.count++;
-}
+static const struct profile_driver profile_driver = {
+    "vulkan: the driver does not tell when kernels ran: they are not in the table", time_now, times_of};
 
 void vulkan_profile_end(void) {
     bool had_error = zl_error();
@@ -365,9 +320,8 @@ void vulkan_profile_end(void) {
         struct queue *q = &queues[unit];
         struct vulkan_device *d = q->timed.count ? vulkan_opened(unit) : NULL;
         lock_take(&q->lock);
-        bool is_there = d && submit(d, q);
-        while (is_there && q->timed.count)
-            report_first(d, q);
+        if (d && submit(d, q))
+            profile_ring_end(&q->timed, &profile_driver, unit);
         lock_give(&q->lock);
     }
     if (!had_error)
@@ -422,7 +376,7 @@ static bool bind_set(struct vulkan_device *d, struct queue *q, const struct vulk
         d->api.push_set(b->commands, VK_POINT_COMPUTE, f->layout, 0, (uint32_t)f->bindings, write);
         return true;
     }
-    if (!vulkan_check(d, d->api.vkAllocateDescriptorSets(d->device, &make, &set), "vkAllocateDescriptorSets"))
+    if (!VULKAN_CALL(d, vkAllocateDescriptorSets, d->device, &make, &set))
         return false;
     for (int i = 0; i < f->bindings; i++)
         write[i].set = set;
@@ -480,7 +434,7 @@ static bool launch(struct vulkan_device *d, struct queue *q, const struct vulkan
     const struct vulkan_function *f = l->function;
     struct range range[VULKAN_BUFFERS];
     uint64_t at = 0;
-    bool timed = is_timed(d, q);
+    bool timed = profile_ring_wants(&q->timed, &profile_driver, vulkan_unit(d)); // before a batch is open
     if (!begin(d, q) || (is_in_ring && !take_ring(d, q, l->block_bytes, &at)))
         return false;
     vk_commands c = current(q)->commands;
@@ -497,12 +451,14 @@ static bool launch(struct vulkan_device *d, struct queue *q, const struct vulkan
     if (!bind_buffers(d, q, l, at))
         return false;
     uint32_t rows = (uint32_t)((l->groups + SPIRV_ROW - 1) / SPIRV_ROW);
-    uint32_t place = (uint32_t)(q->timed.first + q->timed.count) % TIMED;
+    uint32_t place = (uint32_t)profile_ring_place(&q->timed);
     if (timed)
-        take_time(d, q, q->timed.clock, 2 * place);
+        take_time(d, q, q->timed_clock, 2 * place);
     d->api.vkCmdDispatch(c, (uint32_t)MIN_OF(l->groups, (int64_t)SPIRV_ROW), rows, 1);
-    if (timed)
-        take_end(d, q, place);
+    if (timed) {
+        take_time(d, q, q->timed_clock, 2 * place + 1);
+        profile_ring_add(&q->timed, q->submitted + 1);
+    }
     q->counts.launches++;
     return end_command(d, q);
 }

@@ -34,20 +34,7 @@ static bool compile_words(const struct text *source, struct text *code, void *co
 
 static void *load_code(const char *code, size_t bytes, void *context) {
     struct compiled *c = context;
-    int count = c->group.launches;
-    struct text *name = memory_zero(sizeof *name * (size_t)(count + 1));
-    const char **entry = memory_zero(sizeof *entry * (size_t)(count + 1));
-    bool good = name && entry;
-    for (int i = 0; i < count && good; i++) {
-        text_add(&name[i], "%s_%d", c->group.kernel->name, i);
-        good = (entry[i] = name[i].data);
-    }
-    good = good && vulkan_load(c->device, code, bytes, count, entry, c->function);
-    for (int i = 0; i < count && name; i++)
-        text_free(&name[i]);
-    memory_free(name);
-    memory_free(entry);
-    return good ? context : NULL;
+    return vulkan_load(c->device, code, bytes, c->group.launches, c->function) ? c : NULL;
 }
 
 static bool build(struct compiled *c, const struct text *source) {
