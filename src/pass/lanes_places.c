@@ -1,7 +1,8 @@
 // lanes_places.c - addresses of tiles in the lanes: tiles that are not used at the same time share memory.
 //
 // A tile is in use from its first command to its last; within a loop that it lives longer than, for the whole loop. Tiles are placed
-// in the order in which they begin, each as low as it can be.
+// one after the other, each as low as it can be: in the order in which they begin, or by size, whichever takes less. What is between
+// two addresses that no tile reaches across then moves to a bank of its own, while there is room.
 
 #include "pass/lanes.h"
 
@@ -14,6 +15,7 @@ struct place {
     int made;                     // the loop, by number of its first statement, that it is made in; 0: none
     const struct tile_stmt *user; // the first that uses it
     int64_t bytes, address;
+    int64_t packed; // the address before pieces moved to banks
 };
 
 struct places {
@@ -80,10 +82,34 @@ static void number(struct places *p, const struct tile_stmt *body) {
     }
 }
 
+typedef int order(const void *a, const void *b);
+
 static int by_first(const void *a, const void *b) {
     const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
     return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
                                 : (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static int by_bytes(const void *a, const void *b) {
+    const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : by_first(a, b);
+}
+
+// Those that take much for long first.
+static int by_area(const void *a, const void *b) {
+    const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
+    int64_t of_x = x->bytes * (x->last - x->first + 1), of_y = y->bytes * (y->last - y->first + 1);
+    return of_x != of_y ? (of_x < of_y) - (of_x > of_y) : by_first(a, b);
+}
+
+static int by_length(const void *a, const void *b) {
+    const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
+    int of_x = x->last - x->first, of_y = y->last - y->first;
+    return of_x != of_y ? (of_x < of_y) - (of_x > of_y) : by_bytes(a, b);
+}
+
+static bool meet(const struct place *a, const struct place *b) { // in time
+    return a->last >= b->first && b->last >= a->first;
 }
 
 // The lowest address at which a tile meets no other that is used at the same time.
@@ -91,14 +117,24 @@ static int64_t lowest(struct place **list, int count, const struct place *tile) 
     int64_t address = 0;
     for (int i = 0; i < count; i++) {
         const struct place *other = list[i];
-        bool meets = other->last >= tile->first && other->address < address + tile->bytes &&
-                     address < other->address + other->bytes;
-        if (meets) {
-            address = other->address + other->bytes;
+        if (meet(other, tile) && other->packed < address + tile->bytes &&
+            address < other->packed + other->bytes) {
+            address = other->packed + other->bytes;
             i = -1;
         }
     }
     return address;
+}
+
+// Places all tiles in an order; returns where they end.
+static int64_t pack(struct place **list, int count, order *before) {
+    int64_t end = 0;
+    qsort(list, (size_t)count, sizeof *list, before);
+    for (int i = 0; i < count; i++) {
+        list[i]->packed = lowest(list, i, list[i]);
+        end = MAX_OF(end, list[i]->packed + list[i]->bytes);
+    }
+    return end;
 }
 
 // Bytes of all tiles that are in use when one of them begins to be.
@@ -119,20 +155,63 @@ static bool refuse(struct places *p, struct place **list, int count, const struc
                       needed <= bytes ? ", which are not left in one piece" : "");
 }
 
+static int64_t most_used(struct place **list, int count) {
+    int64_t most = 0;
+    for (int i = 0; i < count; i++)
+        most = MAX_OF(most, used_with(list, count, list[i]));
+    return most;
+}
+
+// The best of some orders; of many tiles the first, as it takes time.
+static int64_t pack_best(struct place **list, int count, int64_t live) {
+    static order *const orders[] = {by_first, by_area, by_bytes, by_length};
+    enum { MANY = 600 };
+    int best = 0;
+    int64_t least = pack(list, count, orders[0]);
+    for (int i = 1; i < (int)COUNT(orders) && least > live && count <= MANY; i++) {
+        int64_t end = pack(list, count, orders[i]);
+        if (end < least) {
+            least = end;
+            best = i;
+        }
+    }
+    return pack(list, count, orders[best]);
+}
+
+static int by_packed(const void *a, const void *b) {
+    const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
+    return x->packed != y->packed ? (x->packed > y->packed) - (x->packed < y->packed) : by_first(a, b);
+}
+
+// Pieces of the lanes that no tile reaches across begin in banks of their own, as long as the rest has room behind them.
+static void spread(struct place **list, int count, int64_t end, const struct target_lanes *lanes) {
+    int64_t bank = lanes->bytes / lanes->banks, reach = 0, shift = 0;
+    qsort(list, (size_t)count, sizeof *list, by_packed);
+    for (int i = 0; i < count; i++) {
+        int64_t at = list[i]->packed + shift, next = lanes_round(at, bank);
+        if (list[i]->packed >= reach && next - at + shift + end <= lanes->bytes)
+            shift += next - at;
+        list[i]->address = list[i]->packed + shift;
+        reach = MAX_OF(reach, list[i]->packed + list[i]->bytes);
+    }
+}
+
 static bool assign(struct places *p) {
+    const struct target_lanes *lanes = p->lanes->target->lanes;
     struct place **list = memory_zero(sizeof *list * (size_t)(p->buffers + 1));
     int count = 0;
-    bool good = list != NULL;
-    for (int i = 0; good && i < p->buffers; i++)
+    for (int i = 0; list && i < p->buffers; i++)
         if (p->of[i].buffer && p->of[i].first)
             list[count++] = &p->of[i];
-    if (good)
-        qsort(list, (size_t)count, sizeof *list, by_first);
-    for (int i = 0; good && i < count; i++) {
-        list[i]->address = lowest(list, i, list[i]);
-        if (list[i]->address + list[i]->bytes > p->lanes->target->lanes->bytes)
+    struct tile_kernel *kernel = tile_current();
+    kernel->live_bytes = list ? most_used(list, count) : 0;
+    kernel->lane_bytes = list ? pack_best(list, count, kernel->live_bytes) : 0;
+    bool good = list;
+    for (int i = 0; good && i < count; i++)
+        if (list[i]->packed + list[i]->bytes > lanes->bytes)
             good = refuse(p, list, count, list[i]);
-    }
+    if (good)
+        spread(list, count, kernel->lane_bytes, lanes);
     memory_free(list);
     return good;
 }

@@ -217,6 +217,8 @@ static void functions(struct program *p) {
     each_argument(p, true);
     p->style.indent--;
     style_line(&p->style, "};\n");
+    style_line(&p->style, "// Tiles take %lld bytes of each lane; %lld are in use at once at most.",
+               (long long)p->kernel->lane_bytes, (long long)p->kernel->live_bytes);
     style_open(&p->style, "static void %s_blocks(const struct %s_arguments *arguments)", p->symbol,
                p->symbol);
     each_argument(p, false);
@@ -293,7 +295,7 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_FMA] = {F32, "%a * %b + %c"},
 };
 
-static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10};
+static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10, .banks = 16};
 
 const struct dialect dialect_bm1690 = {
     .target = SCALAR_TARGET("bm1690", words, .is_program = true, .lanes = &lanes, ),

@@ -251,6 +251,7 @@ struct tile_kernel {
     struct tile_stmt *body;
     int index_bits; // 32 or 64 (at first): of loop variables and symbols
     int registers;  // for vectors, of the machine that it is made for; 0: of several machines
+    int64_t lane_bytes, live_bytes; // of each lane, that all tiles take, and those that are used at once at most; 0: not known
     int ids, names, buffers, tokens; // how many expressions, names, buffers there are; the last token
     // Builder state:
     struct arena arena;

@@ -7,6 +7,7 @@
 
 #include "tile/tile.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // The chip's exp, division and roots are some units in the last place off, and sums are folded in halves: doc/bm1690.md.
@@ -329,6 +330,69 @@ TEST(strips_are_moved_by_commands) {
 // these lie between two codes the chip's division decides otherwise.
 TEST(the_manual_on_the_emulator) {
     tile_trial_of_manual("bm1690");
+}
+
+// What a kernel takes of the lanes is at most a tenth more than what is in use at once.
+static void check_room(const char *text) {
+    zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+    const char *said = k ? strstr(zl_kernel_source_text(k), "// Tiles take ") : NULL;
+    long long taken = 0, used = 0;
+    if (!CHECK(said && sscanf(said, "// Tiles take %lld bytes of each lane; %lld", &taken, &used) == 2 &&
+               taken * 10 <= used * 11))
+        test_note("%lld bytes are taken, %lld used at once: %s", taken, used, k ? text : zl_error());
+    zl_kernel_release(k);
+}
+
+TEST(tiles_take_little_more_than_is_in_use) {
+    for (size_t i = 0; i < COUNT(samples); i++)
+        check_room(samples[i].text);
+    for (size_t i = 0; i < COUNT(large); i++)
+        check_room(large[i].text);
+    for (size_t i = 0; i < COUNT(gathers); i++)
+        check_room(gathers[i].text);
+    for (size_t i = 0; i < COUNT(byte_products); i++)
+        check_room(byte_products[i].sample.text);
+    char *text = file_read(ZL_TEST_DIR "/../doc/tile.md", NULL);
+    REQUIRE(text);
+    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```"));
+         at = strstr(end + 3, "```tile\n")) {
+        *end = 0;
+        if (!strstr(at, "c64"))
+            check_room(at + 8);
+    }
+    memory_free(text);
+}
+
+// The factors and the sum of a product are in different banks.
+TEST(operands_of_products_share_no_bank) {
+    enum { N = 256 };
+    const char *text = "kernel product(A: f16[256, 256], B: f16[256, 256]) -> (C: f32[256, 256]) {\n"
+                       "  grid b in 2 {\n"
+                       "    shared x: f16[128, 64]\n"
+                       "    shared y: f16[64, 256]\n"
+                       "    fragment z: f32[128, 256] = 0\n"
+                       "    pipeline k in 4 stages 2 {\n"
+                       "      copy A[b * 128, k * 64] -> x\n"
+                       "      copy B[k * 64, 0] -> y\n"
+                       "      gemm x, y -> z\n"
+                       "    }\n"
+                       "    copy z -> C[b * 128, 0]\n"
+                       "  }\n"
+                       "}";
+    static uint16_t a[N * N], b[N * N];
+    static float c[N * N];
+    int64_t dim[2] = {N, N};
+    zl_device_c_argument arguments[3] = {{.memory = {a, ZL_FLOAT16, 2, dim, NULL}},
+                                         {.memory = {b, ZL_FLOAT16, 2, dim, NULL}},
+                                         {.memory = {c, ZL_FLOAT32, 2, dim, NULL}, .is_output = true}};
+    zl_device_c_options options = {.entry = "product_kernel", .cores = 8, .counts_only = true};
+    zl_device_c_report report = {0};
+    zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+    if (!CHECK(k && zl_device_c_run(zl_kernel_source_text(k), "bm1690", &options, 3, arguments, &report) &&
+               report.commands > 0 && report.bank_conflicts == 0))
+        test_note("%lld commands share banks: %s", (long long)report.bank_conflicts,
+                  zl_error() ? zl_error() : "no error");
+    zl_kernel_release(k);
 }
 
 static const struct {
