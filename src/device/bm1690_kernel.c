@@ -3,6 +3,7 @@
 // A chip is opened for each call: device memory, copies and launches are calls of their own, on which an array device can be built.
 
 #include "device/bm1690_code.h"
+#include "device/device.h"
 #include "device/group_kernel.h"
 
 #include "render/render.h"
@@ -86,6 +87,8 @@ static bool launch(const struct compiled *c, struct bm1690 *chip, const struct g
     bool good = arguments && bm1690_launch(chip, c->module, c->entry, arguments, bytes, &options, &report);
     if (seconds)
         *seconds = report.cycles * 1e-9;
+    counter_add(COUNTER_LANE_ELEMENTS, (int64_t)report.elements);
+    counter_add(COUNTER_LANE_SINGLES, (int64_t)report.scalars);
     bm1690_report_free(&report);
     memory_free(arguments);
     return good;
