@@ -550,6 +550,42 @@ static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct la
     return lanes_binary(w->l, p, TILE_AND, to, &some, &d.quotient);
 }
 
+// Quotients of floats ------------------------------------------------------------------------------------------------------
+
+// One divided by b, at the points along which b varies: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y),
+// which makes those of powers of two exact. Where b y is no number, as of 0 and infinity, y stays.
+static bool inverse(struct lane_work *w, const struct lane_operand *b, struct lane_operand *out) {
+    struct lane_points some = *w->p;
+    bool along[LANE_DIMS];
+    struct lane_operand one = {.type = b->type, .scalar = tile_const(b->type, 1)}, two = one, half = one,
+                        step;
+    two.scalar = tile_const(b->type, 2);
+    half.scalar = tile_const(b->type, 0.5);
+    for (int d = 0; d < LANE_DIMS; d++)
+        if (!(along[d] = d == LANE_C || pass_number(b->stride[d]) != 0)) {
+            some.size[d] = lanes_number(1);
+            some.most[d] = 1;
+        }
+    return lanes_temporary(w->l, w->p, b->type, along, out) &&
+           lanes_temporary(w->l, w->p, b->type, along, &step) &&
+           lanes_binary(w->l, &some, TILE_DIV, out, &one, b) &&
+           lanes_binary(w->l, &some, TILE_MUL, &step, b, out) &&
+           lanes_binary(w->l, &some, TILE_SUB, &step, &two, &step) &&
+           lanes_binary(w->l, &some, TILE_MAX, &step, &step, &half) &&
+           lanes_binary(w->l, &some, TILE_MUL, out, out, &step);
+}
+
+// A product with the inverse, which the control program has of a number.
+static bool divide_floats(struct lane_work *w, const struct lane_operand *a, struct lane_operand b,
+                          const struct lane_operand *to) {
+    struct lane_operand by = b;
+    if (b.scalar)
+        by.scalar = tile_binary(TILE_DIV, tile_const(to->type, 1), lanes_scalar(to->type, b.scalar));
+    else if (!inverse(w, &b, &by))
+        return false;
+    return lanes_binary(w->l, w->p, TILE_MUL, to, a, &by);
+}
+
 // Maximum and minimum ------------------------------------------------------------------------------------------------------
 
 // The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass a NaN on from one side alone, and the second of two zeros. In both
@@ -638,6 +674,8 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
         return lanes_temporary(w->l, p, e->type, NULL, &product) &&
                lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
                lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
+    if (e->op == TILE_DIV)
+        return divide_floats(w, &x[0], x[1], to);
     if ((e->op == TILE_MAX || e->op == TILE_MIN) && tile_type_is_float(e->type))
         return extreme(w, e->op, x[0], x[1], to);
     if (e->args == 2)
