@@ -7,7 +7,8 @@ own, with limits of time and memory, for the target that TARGET names (c, opencl
 GPU, tensors are on the CPU, and kernels copy them. Sizes are small where the program takes them: by its flags, or by arguments of its
 functions (tilelang_cases.py). With TILELANG_SIZES=own, as is meant for cuda and hip without that variable, programs have their own sizes.
 A program passes when it ends well and a comparison of its own was made; where it makes none, the case has one with PyTorch, which is
-made at small sizes. With file names only those run, and the page is not written.
+made at small sizes. On tpu it must also leave at most 1 % of the elements to the control program, one at a time. With file names only
+those run, and the page is not written.
 
 Results are in BUILD/tilelang-suite-TARGET.json. The page has a column for each such file, also for those that were brought from another
 machine; --page writes it without running anything.
@@ -41,6 +42,7 @@ JOBS = int(os.environ.get("TILELANG_TEST_JOBS", "2"))
 TARGETS = ("c", "opencl", "cuda", "hip", "tpu")
 TARGET = os.environ.get("TARGET") or "c"
 HAS_OWN_SIZES = os.environ.get("TILELANG_SIZES", "own" if TARGET in ("cuda", "hip") else "small") == "own"
+MOST_SINGLES = 0.01  # the share of elements that the control program of a tpu may handle one at a time
 HERE = pathlib.Path(__file__).resolve()
 
 # What a file has that is not of the tile level: code of threads, or of one GPU.
@@ -136,8 +138,10 @@ def run_inside(examples, name, report):
     if name in CALLS and not +watch.made:
         ending_well(lambda: run_call(path, name))
     watch.made["comparison in tool/tilelang_cases.py"] = tilelang_cases.similar.calls
+    from zellige.core import _tile
+    elements = [_tile.counter(name) for name in ("lane_singles", "lane_elements")]
     with open(report, "w") as file:
-        json.dump({"made": +watch.made, "failed": watch.failed}, file)
+        json.dump({"made": +watch.made, "failed": watch.failed, "elements": elements}, file)
 
 
 def ending_well(run):
@@ -219,16 +223,20 @@ def run_program(examples, build, name):
         text = pathlib.Path(log).read_text(errors="replace")
         if os.environ.get("TILELANG_SUITE_LOGS"):
             pathlib.Path(os.environ["TILELANG_SUITE_LOGS"], name.replace("/", "+") + ".log").write_text(text)
-        told = json.loads(pathlib.Path(report).read_text()) if os.path.exists(report) else {"made": {}, "failed": []}
+        told = json.loads(pathlib.Path(report).read_text()) if os.path.exists(report) else {"made": {}, "failed": [], "elements": [0, 0]}
     checks = told["made"]
     row = {"checks": checks, "seconds": round((datetime.datetime.now() - started).total_seconds(), 1),
            "flags": " ".join(arguments_of(examples, name)), "is_call": name in CALLS and not HAS_OWN_SIZES}
+    if TARGET == "tpu":
+        row["one_at_a_time"] = told["elements"][0] / max(sum(told["elements"]), 1)
     if code is None:
         return {**row, "state": "fails", "why": f"no end after {LIMIT:.0f} s"}
     if code:
         return {**row, "state": "fails", "why": reason(text, code)}
     if told["failed"]:
         return {**row, "state": "fails", "why": "a comparison fails: " + re.sub(r"\s+", " ", told["failed"][0])[:160]}
+    if row.get("one_at_a_time", 0) > MOST_SINGLES:
+        return {**row, "state": "fails", "why": f"{row['one_at_a_time']:.1%} of its elements are handled one at a time"}
     return {**row, "state": "passes" if checks else "no check", "why": "" if checks else "it ends well, but compares nothing"}
 
 
@@ -252,6 +260,12 @@ def commit_of(examples):
 
 def how_called(row):
     return "a call in `tool/tilelang_cases.py`" if row["is_call"] else f"`{row['flags']}`" if row["flags"] else "as it is"
+
+
+def cell(row):
+    """How a program ended, how long it took, and the share of elements that were handled one at a time, where there are any."""
+    share = row.get("one_at_a_time", 0)
+    return f"{row['state']}, {row['seconds']} s" + (f", {100 * share:.2g} %" if share else "")
 
 
 def summary(target, found, names):
@@ -280,11 +294,13 @@ def page(examples, names, results):
              *(summary(target, found, names) for target, found in results.items()), "",
              "Programs are not changed; small sizes are chosen by their flags, or by the arguments of their functions. What counts as a",
              "check: a comparison with a reference that the program makes itself, or, where it has none, one in the case. References",
-             "that are Triton programs run in Triton's interpreter, in float32, where torch has no GPU; attention of flash_attn is PyTorch's.", "",
+             "that are Triton programs run in Triton's interpreter, in float32, where torch has no GPU; attention of flash_attn is PyTorch's.",
+             "A share beside the seconds of `tpu` is that of elements which its control program handled one at a time, of all that commands",
+             "and it handled; with more than 1 % a program does not pass.", "",
              f"| program | {' | '.join(results)} | how it is called | checks, or why not |", "| --- " * (len(results) + 3) + "|"]
     for name in names:
         rows = {target: found["rows"][name] for target, found in results.items() if name in found["rows"]}
-        states = [f"{rows[t]['state']}, {rows[t]['seconds']} s" if t in rows else "not run" for t in results]
+        states = [cell(rows[t]) if t in rows else "not run" for t in results]
         how = "; ".join(dict.fromkeys(how_called(row) for row in rows.values()))
         lines.append(f"| {name} | {' | '.join(states)} | {how} | {remarks(name, rows).replace('|', '/')} |")
     return "\n".join(lines) + "\n"

@@ -310,10 +310,17 @@ static PyObject *write_file(PyObject *m, PyObject *args) {
     return ok ? Py_NewRef(Py_None) : ext_raise();
 }
 
+static PyObject *counter(PyObject *m, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8(name);
+    (void)m;
+    return text ? PyLong_FromLongLong(zl_counter(text)) : NULL;
+}
+
 static PyMethodDef functions[] = {
     {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
      "compile(text, name=None, target=\"auto\"): a kernel in the tile language, compiled."},
     {"targets", targets, METH_NOARGS, "Names of the targets that compile() has."},
+    {"counter", counter, METH_O, "counter(name): what zl_counter() counted since the process began; -1: no such name."},
     {"write_file", write_file, METH_VARARGS,
      "write_file(path, data): replaces a file, so that other processes see the old one or the new one."},
     {0},

@@ -4,6 +4,7 @@
 
 #include "device/bm1690_code.h"
 #include "device/bm1690_tools.h"
+#include "device/device.h"
 #include "device/group_kernel.h"
 
 #include "render/render.h"
@@ -115,6 +116,8 @@ static bool emulate(const struct compiled *c, const struct group_call *k, const 
     bool good = bm1690_launch(k->device, c->module, c->entry, arguments, bytes, &options, &report);
     if (seconds)
         *seconds = report.cycles * 1e-9;
+    counter_add(COUNTER_LANE_ELEMENTS, (int64_t)report.elements);
+    counter_add(COUNTER_LANE_SINGLES, (int64_t)report.scalars);
     bm1690_report_free(&report);
     return good;
 }

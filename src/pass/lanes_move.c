@@ -23,7 +23,8 @@ static bool is_narrower(struct tile_type to, struct tile_type from) {
     return tile_type_is_integer(to) && tile_type_is_integer(from) && to.bits < from.bits;
 }
 
-static void cast(const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from) {
+static void cast(const struct lane_points *p, const struct lane_operand *to,
+                 const struct lane_operand *from) {
     struct lane_call c = {0};
     bool is_narrow = is_narrower(to->type, from->type),
          is_whole = tile_type_is_integer(to->type) && tile_type_is_integer(from->type);

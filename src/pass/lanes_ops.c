@@ -210,7 +210,8 @@ static bool equal_floats(struct lanes *l, const struct lane_points *p, const str
 static bool compare_floats(struct lanes *l, const struct lane_points *p, enum tile_op op,
                            const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
     bool swaps = op == TILE_LT || op == TILE_LE, is_strict = op == TILE_LT || op == TILE_GT;
-    bool may_be_same = !is_strict && !is_known(&a) && !is_known(&b); // a NaN, which the chip finds equal to itself
+    bool may_be_same =
+        !is_strict && !is_known(&a) && !is_known(&b); // a NaN, which the chip finds equal to itself
     struct lane_operand number;
     if (!lanes_as_tile(l, p, &a, b.type))
         return false;
@@ -461,9 +462,9 @@ static bool add_quotient(struct lane_work *w, struct division *d, const struct l
 static bool divide_unsigned(struct lane_work *w, struct division *d, bool is_small) {
     const struct lane_points *p = w->p;
     struct lane_operand more;
-    if (!lanes_temporary(w->l, p, u32, NULL, &d->quotient) || !lanes_temporary(w->l, p, u32, NULL, &d->rest) ||
-        !lanes_temporary(w->l, p, u32, NULL, &more) || !add_quotient(w, d, &d->a, true) ||
-        (!is_small && !add_quotient(w, d, &d->rest, false)))
+    if (!lanes_temporary(w->l, p, u32, NULL, &d->quotient) ||
+        !lanes_temporary(w->l, p, u32, NULL, &d->rest) || !lanes_temporary(w->l, p, u32, NULL, &more) ||
+        !add_quotient(w, d, &d->a, true) || (!is_small && !add_quotient(w, d, &d->rest, false)))
         return false;
     compare(p, "tpu_bdc_greater_equal", &more, &d->rest, &d->b);
     return lanes_binary(w->l, p, TILE_ADD, &d->quotient, &d->quotient, &more) && whole_rest(w, d);
@@ -516,15 +517,15 @@ static bool divide_by_power(struct lane_work *w, expr e, struct lane_operand a, 
         bits++;
     if (!lanes_as_tile(w->l, w->p, &a, to->type))
         return false;
-    return e->op == TILE_REM ? lanes_binary(w->l, w->p, TILE_AND, to, &a, &mask)
-                             : shift_by(w, to, a, -bits);
+    return e->op == TILE_REM ? lanes_binary(w->l, w->p, TILE_AND, to, &a, &mask) : shift_by(w, to, a, -bits);
 }
 
 // Numbers of 32 bits. A division by 0 gives 0, and leaves what was divided.
 static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct lane_operand b,
                    const struct lane_operand *to) {
     const struct lane_points *p = w->p;
-    int64_t by = b.scalar ? pass_number(b.scalar) : -1, most = to->type.kind == TILE_INT ? INT32_MAX : UINT32_MAX;
+    int64_t by = b.scalar ? pass_number(b.scalar) : -1,
+            most = to->type.kind == TILE_INT ? INT32_MAX : UINT32_MAX;
     bool is_unsigned = is_natural(e->arg[0], most) && is_natural(e->arg[1], most);
     if (by > 0 && (by & (by - 1)) == 0)
         return divide_by_power(w, e, a, by, to);
@@ -547,6 +548,42 @@ static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct la
         return false;
     compare_as(p, "tpu_bdc_not_equal_C", &some, &b, &zero, -1);
     return lanes_binary(w->l, p, TILE_AND, to, &some, &d.quotient);
+}
+
+// Quotients of floats ------------------------------------------------------------------------------------------------------
+
+// One divided by b, at the points along which b varies: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y),
+// which makes those of powers of two exact. Where b y is no number, as of 0 and infinity, y stays.
+static bool inverse(struct lane_work *w, const struct lane_operand *b, struct lane_operand *out) {
+    struct lane_points some = *w->p;
+    bool along[LANE_DIMS];
+    struct lane_operand one = {.type = b->type, .scalar = tile_const(b->type, 1)}, two = one, half = one,
+                        step;
+    two.scalar = tile_const(b->type, 2);
+    half.scalar = tile_const(b->type, 0.5);
+    for (int d = 0; d < LANE_DIMS; d++)
+        if (!(along[d] = d == LANE_C || pass_number(b->stride[d]) != 0)) {
+            some.size[d] = lanes_number(1);
+            some.most[d] = 1;
+        }
+    return lanes_temporary(w->l, w->p, b->type, along, out) &&
+           lanes_temporary(w->l, w->p, b->type, along, &step) &&
+           lanes_binary(w->l, &some, TILE_DIV, out, &one, b) &&
+           lanes_binary(w->l, &some, TILE_MUL, &step, b, out) &&
+           lanes_binary(w->l, &some, TILE_SUB, &step, &two, &step) &&
+           lanes_binary(w->l, &some, TILE_MAX, &step, &step, &half) &&
+           lanes_binary(w->l, &some, TILE_MUL, out, out, &step);
+}
+
+// A product with the inverse, which the control program has of a number.
+static bool divide_floats(struct lane_work *w, const struct lane_operand *a, struct lane_operand b,
+                          const struct lane_operand *to) {
+    struct lane_operand by = b;
+    if (b.scalar)
+        by.scalar = tile_binary(TILE_DIV, tile_const(to->type, 1), lanes_scalar(to->type, b.scalar));
+    else if (!inverse(w, &b, &by))
+        return false;
+    return lanes_binary(w->l, w->p, TILE_MUL, to, a, &by);
 }
 
 // Maximum and minimum ------------------------------------------------------------------------------------------------------
@@ -574,8 +611,7 @@ static bool extreme_of_tiles(struct lane_work *w, enum tile_op op, const struct 
     if (op == TILE_MIN)
         return lanes_binary(w->l, p, TILE_OR, &bits, &x, &y);
     if (!lanes_temporary(w->l, p, x.type, NULL, &zero) || !lanes_binary(w->l, p, TILE_AND, &zero, &x, &y) ||
-        !lanes_binary(w->l, p, TILE_AND, &zero, &zero, &sign) ||
-        !lanes_binary(w->l, p, TILE_OR, &x, &x, &y))
+        !lanes_binary(w->l, p, TILE_AND, &zero, &zero, &sign) || !lanes_binary(w->l, p, TILE_OR, &x, &x, &y))
         return false;
     x.type = zero.type = to->type;
     return lanes_binary(w->l, p, TILE_ADD, to, &x, &zero);
@@ -638,6 +674,8 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
         return lanes_temporary(w->l, p, e->type, NULL, &product) &&
                lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
                lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
+    if (e->op == TILE_DIV)
+        return divide_floats(w, &x[0], x[1], to);
     if ((e->op == TILE_MAX || e->op == TILE_MIN) && tile_type_is_float(e->type))
         return extreme(w, e->op, x[0], x[1], to);
     if (e->args == 2)
