@@ -518,11 +518,9 @@ bool zl_kernel_is_modelled(const char *target) {
     return driver && driver->is_modelled && driver->is_modelled();
 }
 
-const char *zl_kernel_target_at(int index, const char **runs_on) {
-    if (index < 0 || index >= (int)COUNT(drivers))
-        return NULL;
-    *runs_on = drivers[index]->says ? drivers[index]->says() : NULL;
-    return drivers[index]->name;
+const char *zl_kernel_runs_on(const char *target) {
+    const struct kernel_driver *driver = target ? find_driver(target) : NULL;
+    return driver && driver->says ? driver->says() : NULL;
 }
 
 bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {

@@ -665,6 +665,15 @@ class Refusals(unittest.TestCase):
                     tilelang.compile(softmax(32, 32, 16), out_idx=-1, target=name)
 
 
+class HostPart(unittest.TestCase):
+    def test_it_launches_the_kernel_by_the_runtime(self):
+        if lacks("bm1690"):
+            self.skipTest(lacks("bm1690"))
+        kernel = tilelang.compile(softmax(32, 32, 16), out_idx=-1, target="tpu")
+        self.assertIn('tpuRtKernelLaunch(module, "softmax_main_kernel", copies, sizeof copies, 1, 8, stream)', kernel.get_host_source())
+        self.assertIn("int softmax_main_kernel(const void *arguments)", kernel.get_kernel_source())
+
+
 class Modelled(unittest.TestCase):
     def test_one_run_tells_the_time(self):
         """Times of a model are the same in every run."""

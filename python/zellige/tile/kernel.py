@@ -1,6 +1,6 @@
 """Compiled kernels: called with arrays, checked before they run."""
 
-from . import engine
+from . import engine, native
 from .arrays import finished, is_zellige, library_of, memory_of, new_array, zellige_memory
 from .dtypes import dtype
 from .errors import TileError
@@ -167,7 +167,9 @@ class Kernel:
         return engine.source(self.code, self.program)
 
     def get_host_source(self):
-        return self.program.text
+        """The part that runs on the host, of targets whose vendor's tools take one; of others the program's text."""
+        host = native.HOST_STAGES.get(native.our_name(self.target))
+        return self.code.show(host) if host else self.program.text
 
     def cost(self, **sizes):
         """(operations, bytes of arguments) of a run, counted in the program; sizes that T.dynamic left open by name."""

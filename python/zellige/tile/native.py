@@ -3,6 +3,7 @@
 import sys
 
 TARGETS = {"cpu": "c", "llvm": "c", "tpu": "bm1690"}  # TileLang's names, as ours; a target that is not here is an error of the library
+HOST_STAGES = {"bm1690": "bm1690_host"}  # of targets that have a text for the host: the stage that prints it
 MODELLED = ("bm1690",)  # targets whose kernels have times by a model, the same in every run
 
 
