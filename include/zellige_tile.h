@@ -129,6 +129,10 @@ typedef struct {
     double lanes;                         // in use by computations, of all of them: 0 to 1
     char *trace;                          // NULL unless asked for; free it with zl_free
 } zl_device_c_report;
+// What a run of a compiled kernel would take on a chip that is modelled, as zl_device_c_report has it, without computing. It is an error
+// where times are measured (zl_kernel_is_modelled).
+ZL_API bool zl_kernel_report(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, zl_device_c_report *report);
+
 // Compiles the text with the system's C compiler, as it is, and runs it on the chip's emulator, which ends it with an error at the first
 // command that breaks a rule. report may be NULL.
 ZL_API bool zl_device_c_run(const char *text, const char *target, const zl_device_c_options *options, int count,
