@@ -155,22 +155,30 @@ static bool save_outputs(const struct invocation *call, const struct device_c *d
     return true;
 }
 
+void cli_json_report(const zl_device_c_report *r) {
+    cli_json_number("modelled_milliseconds", r->seconds * 1e3);
+    cli_json_number("compute_milliseconds", r->compute_seconds * 1e3);
+    cli_json_number("copy_milliseconds", r->copy_seconds * 1e3);
+    cli_json_int("commands", r->commands);
+    cli_json_int("bytes", r->bytes);
+    cli_json_int("scalars", r->scalars);
+    cli_json_int("bank_conflicts", r->bank_conflicts);
+    cli_json_number("lanes", r->lanes);
+}
+
 static void print_report(const struct invocation *call, const zl_device_c_report *r) {
     if (call->json) {
         cli_json_open(NULL, '{');
-        cli_json_number("modelled_milliseconds", r->seconds * 1e3);
-        cli_json_number("compute_milliseconds", r->compute_seconds * 1e3);
-        cli_json_number("copy_milliseconds", r->copy_seconds * 1e3);
-        cli_json_int("commands", r->commands);
-        cli_json_int("bytes", r->bytes);
-        cli_json_int("scalars", r->scalars);
-        cli_json_int("bank_conflicts", r->bank_conflicts);
-        cli_json_number("lanes", r->lanes);
+        cli_json_report(r);
         cli_json_close();
         return;
     }
     if (r->trace)
         fputs(r->trace, stdout);
+    cli_print_report(r);
+}
+
+void cli_print_report(const zl_device_c_report *r) {
     printf("%.3f us modelled: compute %.3f us in %.0f %% of the lanes, copies %.3f us\n", r->seconds * 1e6,
            r->compute_seconds * 1e6, r->lanes * 100, r->copy_seconds * 1e6);
     printf("%lld commands, %lld bytes moved, %lld bank conflicts, %lld elements handled one at a time\n",

@@ -4,10 +4,14 @@
 #define DEVICE_C_H
 
 #include "cli.h"
+#include "zellige_tile.h"
 
 // Whether the operand is a file of device C, not of a tile kernel.
 bool cli_is_device_c(const char *path);
 // Runs it with the arguments that the other operands describe. Returns the exit code.
 int cli_run_device_c(const struct invocation *call);
+// What a launch on a modelled chip did: two lines, or members of a JSON object.
+void cli_print_report(const zl_device_c_report *report);
+void cli_json_report(const zl_device_c_report *report);
 
 #endif

@@ -108,8 +108,8 @@ static void print_support(const zl_device_info *info) {
 // Chips that tile kernels run on, and arrays do not.
 static void json_targets(void) {
     const char *name, *runs_on;
-    for (int i = 0; (name = zl_kernel_target_at(i, &runs_on)); i++) {
-        if (!runs_on)
+    for (int i = 0; (name = zl_kernel_target(i)); i++) {
+        if (!(runs_on = zl_kernel_runs_on(name)))
             continue;
         cli_json_open(NULL, '{');
         cli_json_text("device", name);
@@ -122,8 +122,8 @@ static void json_targets(void) {
 
 static void print_targets(void) {
     const char *name, *runs_on;
-    for (int i = 0; (name = zl_kernel_target_at(i, &runs_on)); i++)
-        if (runs_on)
+    for (int i = 0; (name = zl_kernel_target(i)); i++)
+        if ((runs_on = zl_kernel_runs_on(name)))
             printf("%-8s -  tile kernels only, on the %s\n", name, runs_on);
 }
 

@@ -241,7 +241,9 @@ static int run_bench(const struct invocation *call) {
     int code = begin_run(call, &r);
     bool is_modelled = code == CLI_OK && zl_kernel_is_modelled(cli_target(call));
     double best = code == CLI_OK ? cli_run_best(&r, is_modelled ? 0 : 1, &runs) : 0;
-    if (code == CLI_OK && (best < 0 || !zl_kernel_cost_of(r.kernel, r.size, &cost)))
+    zl_device_c_report report;
+    if (code == CLI_OK && (best < 0 || !zl_kernel_cost_of(r.kernel, r.size, &cost) ||
+                           (is_modelled && !zl_kernel_report(r.kernel, r.count, r.buffer, &report))))
         code = cli_library_failed(call);
     if (code == CLI_OK && call->json) {
         cli_json_open(NULL, '{');
@@ -249,6 +251,8 @@ static int run_bench(const struct invocation *call) {
         cli_json_number("gflop_s", cost.flops / best * 1e-9);
         cli_json_number("gb_s", cost.bytes / best * 1e-9);
         cli_json_bool("is_modelled", is_modelled);
+        if (is_modelled)
+            cli_json_report(&report);
         cli_json_bool("is_cpu", !strcmp(cli_target(call), "c") || cli_is_cpu(cli_target(call)));
         cli_json_close();
     } else if (code == CLI_OK) {
@@ -258,6 +262,8 @@ static int run_bench(const struct invocation *call) {
             printf("(modelled)\n");
         else
             printf("(best of %d runs)\n", runs);
+        if (is_modelled)
+            cli_print_report(&report);
         cli_remark_cpu(cli_target(call), "");
     }
     cli_run_end(&r);

@@ -93,9 +93,8 @@ ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *b
 ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds);
 // Whether times of a target come from a model of its chip, the same in every run, and not from a clock.
 ZL_API bool zl_kernel_is_modelled(const char *target);
-// The name of the index-th target; NULL past the last. *runs_on: what runs its kernels and why, "emulator: ..." or "chip: ..."; NULL where that
-// is the device of the same name.
-ZL_API const char *zl_kernel_target_at(int index, const char **runs_on);
+// What runs the kernels of a target and why, where that is no device of arrays: "emulator: ..." or "chip: ..."; NULL of other targets.
+ZL_API const char *zl_kernel_runs_on(const char *target);
 
 // The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours (zl_release). A kernel that follows its
 // arguments runs on the device that alone has the values of one of them, else on the default device; copies are made as for ops.
@@ -130,6 +129,10 @@ typedef struct {
     double lanes;                         // in use by computations, of all of them: 0 to 1
     char *trace;                          // NULL unless asked for; free it with zl_free
 } zl_device_c_report;
+// What a run of a compiled kernel would take on a chip that is modelled, as zl_device_c_report has it, without computing. It is an error
+// where times are measured (zl_kernel_is_modelled).
+ZL_API bool zl_kernel_report(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, zl_device_c_report *report);
+
 // Compiles the text with the system's C compiler, as it is, and runs it on the chip's emulator, which ends it with an error at the first
 // command that breaks a rule. report may be NULL.
 ZL_API bool zl_device_c_run(const char *text, const char *target, const zl_device_c_options *options, int count,

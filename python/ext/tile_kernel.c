@@ -148,10 +148,19 @@ static bool read_all(zl_kernel k, PyObject *list, int count, struct argument *a,
     return true;
 }
 
-// Runs it; with repeats the seconds of one of so many runs.
+static PyObject *report_of(const zl_device_c_report *r) {
+    double all = r->seconds > 0 ? r->seconds : 1;
+    return Py_BuildValue("{s:d,s:d,s:d,s:d,s:L,s:L,s:L,s:L}", "milliseconds", r->seconds * 1e3, "compute",
+                         r->compute_seconds / all, "copies", r->copy_seconds / all, "lanes", r->lanes, "commands",
+                         (long long)r->commands, "bytes", (long long)r->bytes, "bank_conflicts",
+                         (long long)r->bank_conflicts, "scalars", (long long)r->scalars);
+}
+
+// Runs it; with repeats the seconds of one of so many runs, or, with -1, what is modelled of one.
 static PyObject *run_on(zl_kernel k, PyObject *arguments, int repeats) {
     PyObject *list = ext_tuple(arguments, "kernel.run takes a sequence of arguments"), *result = NULL;
     double seconds = 0;
+    zl_device_c_report report;
     if (!list)
         return NULL;
     int count = (int)PyTuple_GET_SIZE(list);
@@ -162,9 +171,14 @@ static PyObject *run_on(zl_kernel k, PyObject *arguments, int repeats) {
     else if (read_all(k, list, count, a, buffer)) {
         bool done;
         Py_BEGIN_ALLOW_THREADS;
-        done = repeats ? zl_kernel_time(k, count, buffer, repeats, &seconds) : zl_kernel_run(k, count, buffer);
+        done = repeats < 0 ? zl_kernel_report(k, count, buffer, &report)
+               : repeats   ? zl_kernel_time(k, count, buffer, repeats, &seconds)
+                           : zl_kernel_run(k, count, buffer);
         Py_END_ALLOW_THREADS;
-        result = !done ? ext_raise() : repeats ? PyFloat_FromDouble(seconds) : Py_NewRef(Py_None);
+        result = !done         ? ext_raise()
+                 : repeats < 0 ? report_of(&report)
+                 : repeats     ? PyFloat_FromDouble(seconds)
+                               : Py_NewRef(Py_None);
     }
     PyMem_Free(a);
     PyMem_Free(buffer);
@@ -174,6 +188,10 @@ static PyObject *run_on(zl_kernel k, PyObject *arguments, int repeats) {
 
 static PyObject *run(PyObject *self, PyObject *arguments) {
     return run_on(((struct kernel *)self)->value, arguments, 0);
+}
+
+static PyObject *report(PyObject *self, PyObject *arguments) {
+    return run_on(((struct kernel *)self)->value, arguments, -1);
 }
 
 static PyObject *time_runs(PyObject *self, PyObject *args) {
@@ -269,6 +287,12 @@ static PyObject *targets(PyObject *module, PyObject *unused) {
     return list;
 }
 
+static PyObject *is_modelled(PyObject *module, PyObject *target) {
+    const char *name = PyUnicode_AsUTF8(target);
+    (void)module;
+    return name ? PyBool_FromLong(zl_kernel_is_modelled(name)) : NULL;
+}
+
 static PyMethodDef methods[] = {
     {"run", run, METH_O,
      "run(arguments): (address, dtype, shape, strides) for each parameter, or a number for a scalar."},
@@ -276,6 +300,7 @@ static PyMethodDef methods[] = {
     {"prepare", prepare, METH_O, "prepare(target): compiles a kernel that follows its arguments for a target."},
     {"time", time_runs, METH_VARARGS,
      "time(arguments, repeats): seconds of one of so many runs, by the device's clock if it has one."},
+    {"report", report, METH_O, "report(arguments): what the engines of a modelled chip do in a run, by name."},
     {"cost", cost, METH_O, "cost(sizes): (operations, bytes of parameters) of a run, for sizes by name."},
     {"show", show, METH_O, "show(stage): the kernel as it is after a stage, \"tile\" being the first."},
     {0},
@@ -321,6 +346,7 @@ static PyMethodDef functions[] = {
      "compile(text, name=None, target=\"auto\"): a kernel in the tile language, compiled."},
     {"targets", targets, METH_NOARGS, "Names of the targets that compile() has."},
     {"counter", counter, METH_O, "counter(name): what zl_counter() counted since the process began; -1: no such name."},
+    {"is_modelled", is_modelled, METH_O, "is_modelled(target): whether its times come from a model of the chip."},
     {"write_file", write_file, METH_VARARGS,
      "write_file(path, data): replaces a file, so that other processes see the old one or the new one."},
     {0},

@@ -6,6 +6,7 @@
 #include "device/bm1690_tools.h"
 #include "device/device.h"
 #include "device/group_kernel.h"
+#include "device/profile.h"
 
 #include "render/render.h"
 
@@ -16,7 +17,7 @@ struct compiled {
     struct group_kernel group;
     struct bm1690_module *module;    // for the emulator, or
     struct bm1690_chip_module *code; // for a chip
-    char entry[256];
+    char name[208], entry[224];
 };
 
 static void free_compiled(void *compiled) {
@@ -39,7 +40,8 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    snprintf(c->entry, sizeof c->entry, "%.200s_kernel", kernel->name);
+    snprintf(c->name, sizeof c->name, "%.200s", kernel->name);
+    snprintf(c->entry, sizeof c->entry, "%s_kernel", c->name);
     if (render_kernel(source, kernel, render_target("bm1690")) && group_kernel_open(&c->group, kernel) &&
         load(c, source))
         return c;
@@ -109,16 +111,39 @@ static uint64_t *list_arguments(const struct group_call *k, size_t *bytes) {
     return list;
 }
 
+static void record(const struct compiled *c, const zl_device_c_report *r, int64_t begin) {
+    uintptr_t word[PROFILE_MODEL_WORDS];
+    const char *name = profile_keep(c->name);
+    struct profile_model model = {.us = r->seconds * 1e6,
+                                  .compute_us = r->compute_seconds * 1e6,
+                                  .copy_us = r->copy_seconds * 1e6,
+                                  .lanes = r->lanes,
+                                  .bank_conflicts = (double)r->bank_conflicts,
+                                  .scalars = (double)r->scalars};
+    memcpy(word, &model, sizeof model);
+    if (name)
+        profile_add(&(struct profile_record){.kind = PROFILE_MODELLED,
+                                             .begin = begin,
+                                             .end = clock_ticks(),
+                                             .words = PROFILE_MODEL_WORDS,
+                                             .name = name},
+                    word);
+}
+
+// out: what the launch would take, which is counted and not computed; NULL: it computes.
 static bool emulate(const struct compiled *c, const struct group_call *k, const void *arguments, size_t bytes,
-                    double *seconds) {
-    struct bm1690_options options = {.cores = BM1690_CORES, .counts_only = seconds};
-    struct bm1690_report report = {{0}};
-    bool good = bm1690_launch(k->device, c->module, c->entry, arguments, bytes, &options, &report);
-    if (seconds)
-        *seconds = report.cycles * 1e-9;
-    counter_add(COUNTER_LANE_ELEMENTS, (int64_t)report.elements);
-    counter_add(COUNTER_LANE_SINGLES, (int64_t)report.scalars);
-    bm1690_report_free(&report);
+                    zl_device_c_report *out) {
+    struct bm1690_options options = {.cores = BM1690_CORES, .counts_only = out};
+    struct bm1690_report counted = {{0}};
+    zl_device_c_report own;
+    int64_t begin = clock_ticks();
+    bool good = bm1690_launch(k->device, c->module, c->entry, arguments, bytes, &options, &counted);
+    device_bm1690_report(out ? out : &own, &counted);
+    counter_add(COUNTER_LANE_ELEMENTS, (int64_t)counted.elements);
+    counter_add(COUNTER_LANE_SINGLES, (int64_t)counted.scalars);
+    bm1690_report_free(&counted);
+    if (good && profile_is_on())
+        record(c, out ? out : &own, begin);
     return good;
 }
 
@@ -136,9 +161,14 @@ static bool run_on_chip(const struct compiled *c, const void *arguments, size_t 
     return good;
 }
 
-// seconds: of one launch, which the emulator only counts; NULL: it computes.
-static bool call(const struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
-                 double *seconds) {
+// What a call is for: its results, or how long it takes: by the chip's runs, or as the emulator reports.
+struct wanted {
+    int repeats;
+    double *seconds;
+    zl_device_c_report *report;
+};
+
+static bool call(const struct compiled *c, void *const *address, const int64_t *symbol, struct wanted w) {
     struct bm1690 *chip = c->code ? NULL : bm1690_open();
     struct group_call k = {.group = &c->group,
                            .use = c->code ? &real : &emulated,
@@ -149,9 +179,9 @@ static bool call(const struct compiled *c, void *const *address, const int64_t *
     bool is_open = c->code || chip, good = is_open && group_call_open(&k);
     uint64_t *arguments = good ? list_arguments(&k, &bytes) : NULL;
     good = arguments &&
-           (c->code ? run_on_chip(c, arguments, bytes, repeats, seconds)
-                    : emulate(c, &k, arguments, bytes, seconds)) &&
-           (seconds || group_call_read(&k));
+           (c->code ? run_on_chip(c, arguments, bytes, w.repeats, w.seconds)
+                    : emulate(c, &k, arguments, bytes, w.report)) &&
+           (w.seconds || w.report || group_call_read(&k));
     memory_free(arguments);
     if (is_open)
         group_call_close(&k, true);
@@ -160,13 +190,23 @@ static bool call(const struct compiled *c, void *const *address, const int64_t *
 }
 
 static bool run(void *compiled, void *const *address, const int64_t *symbol) {
-    return call(compiled, address, symbol, 1, NULL);
+    return call(compiled, address, symbol, (struct wanted){.repeats = 1});
+}
+
+static bool report_run(void *compiled, void *const *address, const int64_t *symbol, zl_device_c_report *out) {
+    return call(compiled, address, symbol, (struct wanted){.repeats = 1, .report = out});
 }
 
 // Of the emulator the modelled time, which does not change from run to run.
 static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
-    return call(compiled, address, symbol, repeats, seconds);
+    const struct compiled *c = compiled;
+    zl_device_c_report report = {0};
+    if (c->code)
+        return call(c, address, symbol, (struct wanted){.repeats = repeats, .seconds = seconds});
+    bool good = report_run(compiled, address, symbol, &report);
+    *seconds = report.seconds;
+    return good;
 }
 
 static bool is_modelled(void) {
@@ -179,5 +219,6 @@ const struct kernel_driver kernel_driver_bm1690 = {.name = "bm1690",
                                                    .run = run,
                                                    .time = time_runs,
                                                    .is_modelled = is_modelled,
+                                                   .report = report_run,
                                                    .says = bm1690_chip_says,
                                                    .free = free_compiled};

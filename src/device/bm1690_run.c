@@ -2,8 +2,6 @@
 
 #include "device/bm1690_code.h"
 
-#include "zellige_tile.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +58,7 @@ static bool arguments_read(const struct arguments *a, struct bm1690 *chip, int c
     return good;
 }
 
-static void fill_report(zl_device_c_report *out, struct bm1690_report *r) {
+void device_bm1690_report(zl_device_c_report *out, struct bm1690_report *r) {
     *out = (zl_device_c_report){
         .seconds = r->cycles * 1e-9,
         .compute_seconds = r->busy[BM1690_TIU] * 1e-9,
@@ -83,7 +81,7 @@ static bool run(struct bm1690 *chip, struct bm1690_module *module, const zl_devi
                bm1690_launch(chip, module, o->entry, a.packed, a.bytes, &options, &r);
     bool good = ran && arguments_read(&a, chip, count, argument);
     if (report)
-        fill_report(report, &r);
+        device_bm1690_report(report, &r);
     bm1690_report_free(&r);
     memory_free(a.address);
     memory_free(a.packed);

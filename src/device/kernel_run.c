@@ -474,14 +474,31 @@ static bool run_once(zl_kernel k, const struct kernel_form *form, int count, con
     return done;
 }
 
-// repeats 0: once, and no time is asked for.
+// What a run is for: nothing but its results, the seconds of one of so many, or a report.
+struct asked {
+    int repeats;
+    double *seconds;
+    zl_device_c_report *report;
+};
+
+static bool report_run(const struct kernel_form *k, void *const *address, const int64_t *symbol,
+                       zl_device_c_report *out) {
+    const struct kernel_driver *d = k->driver;
+    if (!d->report || !d->is_modelled())
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_kernel_report: times of the target %s are measured, not modelled", d->name);
+    return d->report(k->compiled, address, symbol, out);
+}
+
 static bool run_checked(zl_kernel k, const struct kernel_form *form, int count,
-                        const zl_kernel_buffer *buffer, struct sizes *b, int repeats, double *seconds) {
+                        const zl_kernel_buffer *buffer, struct sizes *b, const struct asked *asked) {
     void **address = memory_zero(sizeof *address * (size_t)(count + 1));
     for (int i = 0; address && i < count; i++)
         address[i] = buffer[i].data;
-    bool done = address && (repeats ? time_run(form, address, b->value, repeats, seconds)
-                                    : run_once(k, form, count, buffer, address, b->value));
+    bool done =
+        address && (asked->report    ? report_run(form, address, b->value, asked->report)
+                    : asked->repeats ? time_run(form, address, b->value, asked->repeats, asked->seconds)
+                                     : run_once(k, form, count, buffer, address, b->value));
     memory_free(address);
     return done;
 }
@@ -499,18 +516,18 @@ static void sizes_close(struct sizes *b) {
 }
 
 static bool check_and_run(zl_kernel k, const struct kernel_driver *driver, int count,
-                          const zl_kernel_buffer *buffer, int repeats, double *seconds) {
+                          const zl_kernel_buffer *buffer, const struct asked *asked) {
     struct sizes b;
     bool fits = sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) &&
                 tile_sizes_check(k->sizes, b.value);
     struct kernel_form *form = fits ? choose_form(k, driver, buffer) : NULL;
-    bool done = form && run_checked(k, form, count, buffer, &b, repeats, seconds);
+    bool done = form && run_checked(k, form, count, buffer, &b, asked);
     sizes_close(&b);
     return done;
 }
 
 bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
-    return is_compiled(k, "zl_kernel_run") && check_and_run(k, NULL, count, buffer, 0, NULL);
+    return is_compiled(k, "zl_kernel_run") && check_and_run(k, NULL, count, buffer, &(struct asked){0});
 }
 
 bool zl_kernel_is_modelled(const char *target) {
@@ -518,18 +535,23 @@ bool zl_kernel_is_modelled(const char *target) {
     return driver && driver->is_modelled && driver->is_modelled();
 }
 
-const char *zl_kernel_target_at(int index, const char **runs_on) {
-    if (index < 0 || index >= (int)COUNT(drivers))
-        return NULL;
-    *runs_on = drivers[index]->says ? drivers[index]->says() : NULL;
-    return drivers[index]->name;
+const char *zl_kernel_runs_on(const char *target) {
+    const struct kernel_driver *driver = target ? find_driver(target) : NULL;
+    return driver && driver->says ? driver->says() : NULL;
 }
 
 bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
     if (repeats < 1 || !seconds)
         return error_false(ZL_ERROR_VALUE,
                            "zl_kernel_time: %d repeats; at least one, and a place for the seconds", repeats);
-    return is_compiled(k, "zl_kernel_time") && check_and_run(k, NULL, count, buffer, repeats, seconds);
+    return is_compiled(k, "zl_kernel_time") &&
+           check_and_run(k, NULL, count, buffer, &(struct asked){.repeats = repeats, .seconds = seconds});
+}
+
+bool zl_kernel_report(zl_kernel k, int count, const zl_kernel_buffer *buffer, zl_device_c_report *report) {
+    *report = (zl_device_c_report){0};
+    return is_compiled(k, "zl_kernel_report") &&
+           check_and_run(k, NULL, count, buffer, &(struct asked){.report = report});
 }
 
 // Arrays ------------------------------------------------------------------------------------------------------------
@@ -648,7 +670,7 @@ static bool call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_ar
         zl_scope scope = zl_scope_begin_on(stream);
         ready = set_inputs(k->kernel, inputs, in, d, buffer) && bind_inputs(&b, inputs, buffer) &&
                 make_outputs(&b, d, inputs, outputs, out, buffer) && wait_for_lanes(d) &&
-                check_and_run(k, driver, inputs + outputs, buffer, 0, NULL);
+                check_and_run(k, driver, inputs + outputs, buffer, &(struct asked){0});
         zl_scope_end(scope);
     }
     for (int i = 0; !(stream && ready) && i < outputs; i++) {

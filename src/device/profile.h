@@ -28,6 +28,7 @@ enum profile_kind {
     PROFILE_COPY,    // between the host and a unit: read are bytes that go up, written those that come down
     PROFILE_WAIT,    // the host waits for a unit
     PROFILE_COMPILE, // a compiler runs
+    PROFILE_MODELLED, // a launch on an emulated chip; words: struct profile_model. begin and end are those of the emulation
     PROFILE_TIME,    // from begin to end, on the clock of the host, the unit did some of the work of `id`; name: what, or NULL
 };
 
@@ -47,6 +48,13 @@ struct profile_record {
     const char *name;            // lives as long as the process
     uintptr_t word[];
 };
+
+// A launch on a chip whose time is modelled: microseconds of the launch and of its engines, the share of lanes that computations use, commands of
+// which two operands share a bank of memory, elements that the control program handles one at a time.
+struct profile_model {
+    double us, compute_us, copy_us, lanes, bank_conflicts, scalars;
+};
+enum { PROFILE_MODEL_WORDS = (sizeof(struct profile_model) + sizeof(uintptr_t) - 1) / sizeof(uintptr_t) };
 
 static inline const uintptr_t *profile_words(const struct profile_record *r) {
     return r->has_words_of ? (const uintptr_t *)r->word[0] : r->word;

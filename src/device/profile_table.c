@@ -291,6 +291,52 @@ static void add_sums(struct text *out, const struct profile *p) {
     }
 }
 
+// Chips that are emulated --------------------------------------------------------------------------------------------
+
+// Sums over the launches of the kernel that a span is of, and returns how many there are; 0: an earlier span is of it too.
+static int sum_model(const struct profile *p, int first, struct profile_model *sum) {
+    const char *name = p->span[first].r->name;
+    int calls = 0;
+    *sum = (struct profile_model){0};
+    for (int i = 0; i < p->spans; i++) {
+        const struct profile_record *r = p->span[i].r;
+        struct profile_model m;
+        if (r->kind != PROFILE_MODELLED || strcmp(r->name, name) != 0)
+            continue;
+        if (i < first)
+            return 0;
+        memcpy(&m, profile_words(r), sizeof m);
+        calls++;
+        sum->us += m.us;
+        sum->compute_us += m.compute_us;
+        sum->copy_us += m.copy_us;
+        sum->lanes += m.lanes * m.compute_us;
+        sum->bank_conflicts += m.bank_conflicts;
+        sum->scalars += m.scalars;
+    }
+    return calls;
+}
+
+static double share(double part, double all) {
+    return all > 0 ? 100 * part / all : 0;
+}
+
+static void add_modelled(struct text *out, const struct profile *p) {
+    bool has_title = false;
+    for (int i = 0; i < p->spans; i++) {
+        struct profile_model m;
+        int calls = p->span[i].r->kind == PROFILE_MODELLED ? sum_model(p, i, &m) : 0;
+        if (calls && !has_title)
+            text_add(out, "bm1690, modelled\n  %-*s %8s %11s %9s %9s %9s %15s %14s\n", NAME_MOST, "kernel",
+                     "calls", "total us", "compute", "copies", "lanes", "bank conflicts", "one at a time");
+        has_title |= calls > 0;
+        if (calls)
+            text_add(out, "  %-*.*s %8d %11.3f %7.1f %% %7.1f %% %7.1f %% %15.0f %14.0f\n", NAME_MOST,
+                     NAME_MOST, p->span[i].r->name, calls, m.us, share(m.compute_us, m.us),
+                     share(m.copy_us, m.us), share(m.lanes, m.compute_us), m.bank_conflicts, m.scalars);
+    }
+}
+
 // The table ------------------------------------------------------------------------------------------------------
 
 static bool is_of_unit(const struct row *r, const struct row *like) {
@@ -340,6 +386,7 @@ void profile_table(struct text *out, const struct profile *p) {
     for (const struct row *r = rows.row; r && r < rows.row + rows.count; r++)
         if (!was_seen(&rows, r))
             add_unit(out, p, &rows, r);
+    add_modelled(out, p);
     add_sums(out, p);
     out->failed |= rows.failed;
     free_rows(&rows);

@@ -143,6 +143,24 @@ static void add_costs(struct timeline *t, const struct profile_span *s) {
     put(t, "}}");
 }
 
+static void add_model(struct timeline *t, const struct profile_record *r) {
+    struct profile_model m;
+    memcpy(&m, profile_words(r), sizeof m);
+    const struct {
+        const char *name;
+        double value;
+    } part[] = {{"modelled_ns", m.us * 1e3},          {"compute_ns", m.compute_us * 1e3},
+                {"copy_ns", m.copy_us * 1e3},         {"lanes_percent", m.lanes * 100},
+                {"bank_conflicts", m.bank_conflicts}, {"one_at_a_time", m.scalars}};
+    for (size_t i = 0; i < COUNT(part); i++) {
+        put(t, i ? ",\"" : ",\"args\":{\"");
+        put(t, part[i].name);
+        put(t, "\":");
+        put_number(t, (int64_t)part[i].value, 1);
+    }
+    put(t, "}}");
+}
+
 // name NULL: the ops of the step.
 static void add_event(struct timeline *t, int process, int track, const struct profile_record *when,
                       const char *name, const struct profile_span *s, const char *kind) {
@@ -157,7 +175,9 @@ static void add_event(struct timeline *t, int process, int track, const struct p
     else
         put_ops(t, s->r);
     put(t, "\"");
-    if (s->r->kind == PROFILE_EVAL || s->r->kind == PROFILE_WAIT || s->r->kind == PROFILE_COMPILE)
+    if (s->r->kind == PROFILE_MODELLED)
+        add_model(t, s->r);
+    else if (s->r->kind == PROFILE_EVAL || s->r->kind == PROFILE_WAIT || s->r->kind == PROFILE_COMPILE)
         put(t, "}"); // they have no costs
     else
         add_costs(t, s);
@@ -176,9 +196,10 @@ static void add_arrow(struct timeline *t, const char *phase, int process, int tr
 
 static void add_host(struct timeline *t, const struct profile_span *s) {
     static const char *const kinds[] = {
-        [PROFILE_EVAL] = "evaluation", [PROFILE_OPS] = "step",  [PROFILE_LAUNCH] = "launch",
-        [PROFILE_COPY] = "copy",       [PROFILE_WAIT] = "wait", [PROFILE_KERNEL] = "kernel",
-        [PROFILE_COMPILE] = "compile"};
+        [PROFILE_EVAL] = "evaluation", [PROFILE_OPS] = "step",
+        [PROFILE_LAUNCH] = "launch",   [PROFILE_COPY] = "copy",
+        [PROFILE_WAIT] = "wait",       [PROFILE_KERNEL] = "kernel",
+        [PROFILE_COMPILE] = "compile", [PROFILE_MODELLED] = "modelled kernel"};
     const struct profile_record *r = s->r;
     const char *kind = r->is_fallback                                   ? "fallback"
                        : profile_is_kernel(s) && r->kind == PROFILE_OPS ? "kernel"

@@ -19,6 +19,8 @@ struct kernel_driver {
     // Seconds of one of that many runs in a row, by the device's own clock. NULL: it has none.
     bool (*time)(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
     bool (*is_modelled)(void); // whether that clock is a model of the chip; NULL: it is not
+    // What the chip's engines do in a run, counted without computing; NULL: a target that is not modelled. False and an error.
+    bool (*report)(void *compiled, void *const *address, const int64_t *symbol, zl_device_c_report *out);
     const char *(*says)(void); // what runs its kernels, where that is not its device's name; NULL: there is nothing to say
     void (*free)(void *compiled);
     // Whether memory at an address is the device's own, on which kernels then work in place. It is asked only if is_loaded says that

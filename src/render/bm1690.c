@@ -2,7 +2,8 @@
 //
 // The text includes the vendor's header alone. NAME_blocks goes over the blocks of this core; NAME_kernel is the entry, which is
 // registered. Arguments are one struct of eight bytes each: addresses of buffers in device memory and scalars, in the order of
-// parameters, then addresses of memory outside of grids, then sizes.
+// parameters, then addresses of memory outside of grids, then sizes. The host's part, a language of its own, fills that struct and launches
+// the entry through the vendor's runtime.
 
 #include "render/program.h"
 #include "render/scalar.h"
@@ -24,6 +25,8 @@ static const struct bm1690_command *find(const char *name) {
             return &commands[i];
     return NULL;
 }
+
+static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10, .banks = 16};
 
 // Arguments -------------------------------------------------------------------------------------------------------------
 
@@ -245,6 +248,133 @@ static void functions(struct program *p) {
     style_line(&p->style, "TPUKERNEL_FUNC_REGISTER(%s_kernel)", p->symbol);
 }
 
+// The host's part ---------------------------------------------------------------------------------------------------------
+
+static void host_launch(struct program *p) {
+    style_line(
+        &p->style,
+        "// Runs it on all cores, each with a copy of the arguments, whose addresses are of tpuRtMalloc, and "
+        "waits. Returns the runtime's status.");
+    style_open(
+        &p->style,
+        "tpuRtStatus_t %s_launch(tpuRtKernelModule_t module, tpuRtStream_t stream, const struct %s_arguments "
+        "*arguments)",
+        p->symbol, p->symbol);
+    style_line(&p->style, "struct %s_arguments copies[%d];", p->symbol, lanes.cores);
+    style_open(&p->style, "for (int i = 0; i < %d; i++)", lanes.cores);
+    style_line(&p->style, "copies[i] = *arguments;");
+    style_close(&p->style);
+    style_line(&p->style,
+               "tpuRtStatus_t status = tpuRtKernelLaunch(module, \"%s_kernel\", copies, sizeof copies, 1, "
+               "%d, stream);",
+               p->symbol, lanes.cores);
+    style_line(&p->style, "return status ? status : tpuRtStreamSynchronize(stream);");
+    style_close(&p->style);
+}
+
+// Parameters of the function that takes memory of the host.
+static void host_parameters(struct program *p) {
+    const struct tile_kernel *k = p->kernel;
+    text_add(p->style.out, "tpuRtStatus_t %s_run(tpuRtKernelModule_t module, tpuRtStream_t stream",
+             p->symbol);
+    for (int i = 0; i < k->parameters; i++)
+        if (k->parameter[i].is_scalar)
+            text_add(p->style.out, ", %s a%d", tile_type_name(k->parameter[i].scalar->type),
+                     k->parameter[i].scalar->id);
+        else
+            text_add(p->style.out, ", void *b%d", k->parameter[i].buffer->id);
+    for (int i = 0; i < k->symbols; i++)
+        text_add(p->style.out, ", %s n%d", tile_type_name(k->symbol[i]->type), k->symbol[i]->id);
+    text_add(p->style.out, ") {\n");
+    p->style.indent++;
+}
+
+// Device memory for a buffer, with what the host has of it.
+static void host_put(struct program *p, int at, const struct tile_buffer *b, bool is_room) {
+    expr root[2 * TILE_DIMS];
+    for (int i = 0; i < b->ndim; i++) {
+        root[i] = b->shape[i];
+        root[b->ndim + i] = b->stride ? b->stride[i] : NULL;
+    }
+    program_line(p, NULL, "{");
+    program_nodes(p, b->stride ? 2 * b->ndim : b->ndim, root);
+    text_add(p->style.out, "%*sstatus = status ? status : zl_put(&memory[%d], ", 4 * p->style.indent, "", at);
+    text_add(p->style.out, is_room ? "NULL, " : "b%d, ", b->id);
+    program_bytes(p, b);
+    text_add(p->style.out, ");\n");
+    style_line(&p->style, "arguments.b%d = (i64)(uintptr_t)memory[%d].device;", b->id, at);
+    style_close(&p->style);
+}
+
+static int host_memory(struct program *p) {
+    const struct tile_kernel *k = p->kernel;
+    int count = 0;
+    for (int i = 0; i < k->parameters; i++)
+        if (!k->parameter[i].is_scalar)
+            host_put(p, count++, k->parameter[i].buffer, false);
+    for (const struct tile_stmt *s = k->body; s; s = s->next)
+        if (is_room(s))
+            host_put(p, count++, s->buffer, true);
+    return count;
+}
+
+static int count_memory(const struct tile_kernel *k) {
+    int count = 0;
+    for (int i = 0; i < k->parameters; i++)
+        count += !k->parameter[i].is_scalar;
+    for (const struct tile_stmt *s = k->body; s; s = s->next)
+        count += is_room(s);
+    return count;
+}
+
+static void host_numbers(struct program *p) {
+    const struct tile_kernel *k = p->kernel;
+    for (int i = 0; i < k->parameters; i++)
+        if (k->parameter[i].is_scalar)
+            style_line(&p->style, "arguments.a%d = a%d;", k->parameter[i].scalar->id,
+                       k->parameter[i].scalar->id);
+    for (int i = 0; i < k->symbols; i++)
+        style_line(&p->style, "arguments.n%d = n%d;", k->symbol[i]->id, k->symbol[i]->id);
+}
+
+static void host_functions(struct program *p) {
+    const struct tile_kernel *k = p->kernel;
+    style_open(&p->style, "struct %s_arguments", p->symbol);
+    each_argument(p, true);
+    p->style.indent--;
+    style_line(&p->style, "};\n");
+    host_launch(p);
+    style_line(&p->style, "\n// Runs it on memory of the host, row-major: copies it to the device, and "
+                          "outputs back. zl_open gives "
+                          "module and stream.");
+    host_parameters(p);
+    style_line(&p->style, "struct zl_memory memory[%d];", MAX_OF(count_memory(k), 1));
+    style_line(&p->style, "struct %s_arguments arguments;", p->symbol);
+    style_line(&p->style, "tpuRtStatus_t status = tpuRtSuccess;");
+    style_line(&p->style, "memset(memory, 0, sizeof memory);");
+    style_line(&p->style, "memset(&arguments, 0, sizeof arguments);");
+    int count = host_memory(p);
+    host_numbers(p);
+    style_line(&p->style, "status = status ? status : %s_launch(module, stream, &arguments);", p->symbol);
+    for (int i = 0, at = 0; i < k->parameters; i++)
+        if (!k->parameter[i].is_scalar && k->parameter[i].buffer->is_output)
+            style_line(&p->style, "status = status ? status : zl_take(&memory[%d]);", at++);
+        else
+            at += !k->parameter[i].is_scalar;
+    style_open(&p->style, "for (int i = 0; i < %d; i++)", count);
+    style_open(&p->style, "if (memory[i].device)");
+    style_line(&p->style, "tpuRtFree(&memory[i].device, 0);");
+    style_close(&p->style);
+    style_close(&p->style);
+    style_line(&p->style, "return status;");
+    style_close(&p->style);
+}
+
+static bool render_host(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
+    struct program p = {.kernel = kernel, .symbol = symbol, .own = own};
+    return program_write(&p, style, host_functions);
+}
+
 static bool render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
     struct program p = {.kernel = kernel, .symbol = symbol, .own = own};
     return program_write(&p, style, functions);
@@ -295,10 +425,14 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_FMA] = {F32, "%a * %b + %c"},
 };
 
-static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10, .banks = 16};
-
 const struct dialect dialect_bm1690 = {
     .target = SCALAR_TARGET("bm1690", words, .is_program = true, .lanes = &lanes, ),
     .prelude = prelude_bm1690,
     .program = render,
+    SCALAR_DIALECT};
+
+const struct dialect dialect_bm1690_host = {
+    .target = SCALAR_TARGET("bm1690_host", words, .is_program = true, .lanes = &lanes, ),
+    .prelude = prelude_bm1690_host,
+    .program = render_host,
     SCALAR_DIALECT};

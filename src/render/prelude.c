@@ -43,6 +43,14 @@
     "FN f32 zl_max_f32(f32 a, f32 b) { return a != a || a > b || (a == b && zl_f32_bits(b) >> 31) ? a : b; }\n" \
     "FN f32 zl_min_f32(f32 a, f32 b) { return a != a || a < b || (a == b && zl_f32_bits(a) >> 31) ? a : b; }\n"
 
+#define DIVISIONS_64 \
+    "FN u64 zl_floordiv_u64(u64 a, u64 b) { return b ? a / b : 0; }\n" \
+    "FN i64 zl_floordiv_i64(i64 a, i64 b) {\n" \
+    "    if (b == 0 || b == -1)\n" \
+    "        return b ? (i64)(0 - (u64)a) : 0;\n" \
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
+    "}\n"
+
 // FN is how a function begins; sqrt and s are names and endings of the language's own functions.
 #define HELPERS_32(sqrt, s) \
     "FN u32 zl_f32_bits(f32 x) { union { f32 f; u32 u; } v; v.f = x; return v.u; }\n" \
@@ -55,12 +63,7 @@
     "FN bf16 zl_abs_bf16(bf16 x) { return (bf16)(x & 0x7fff); }\n" \
     "FN i32 zl_i32_of_f32(f32 x) { return x >= 0x1p31f ? 0x7fffffff : x > -0x1p31f ? (i32)x : x == x ? -0x7fffffff - 1 : 0; }\n" \
     "FN u32 zl_u32_of_f32(f32 x) { return x >= 0x1p32f ? 0xffffffffu : x > 0 ? (u32)x : 0; }\n" \
-    "FN u64 zl_floordiv_u64(u64 a, u64 b) { return b ? a / b : 0; }\n" \
-    "FN i64 zl_floordiv_i64(i64 a, i64 b) {\n" \
-    "    if (b == 0 || b == -1)\n" \
-    "        return b ? (i64)(0 - (u64)a) : 0;\n" \
-    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
-    "}\n" \
+    DIVISIONS_64 \
     "FN f32 zl_floor_f32(f32 x) { return floor" s "(x); }\n" \
     "FN f32 zl_ceil_f32(f32 x) { return ceil" s "(x); }\n" \
     "FN f32 zl_rint_f32(f32 x) { return rint" s "(x); }\n" \
@@ -125,6 +128,29 @@ const char prelude_bm1690[] =
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef unsigned char u8;\ntypedef unsigned short u16;\n" FLOATS
     HELPERS_32("sqrtf", "f") DIVISIONS_32 EXTREMES HALVES
     "FN f32 zl_value_f32(f32 x) { return x; }\n" HALF_CONTROL("f16") HALF_CONTROL("bf16");
+
+// The host's part: memory of the device that an argument is in, by the vendor's runtime.
+const char prelude_bm1690_host[] =
+    "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n#include <tpuv7_rt.h>\n"
+    "#define FN static inline __attribute__((unused))\n"
+    "typedef int8_t i8;\ntypedef int16_t i16;\ntypedef int32_t i32;\ntypedef int64_t i64;\ntypedef uint8_t u8;\ntypedef uint16_t u16;\n"
+    "typedef uint32_t u32;\ntypedef uint64_t u64;\ntypedef float f32;\ntypedef uint16_t f16;\ntypedef uint16_t bf16;\n" DIVISIONS_32 DIVISIONS_64
+    "FN i64 zl_times(i64 a, i64 b) { return a * b; }\n"
+    "struct zl_memory { void *host, *device; i64 bytes; };\n"
+    "FN tpuRtStatus_t zl_put(struct zl_memory *m, void *host, i64 bytes) {\n"
+    "    m->host = host;\n"
+    "    m->bytes = bytes;\n"
+    "    tpuRtStatus_t status = tpuRtMalloc(&m->device, (unsigned long long)(bytes > 0 ? bytes : 1), 0);\n"
+    "    return status || !host ? status : tpuRtMemcpyS2D(m->device, host, (unsigned long long)bytes);\n"
+    "}\n"
+    "FN tpuRtStatus_t zl_take(const struct zl_memory *m) { return tpuRtMemcpyD2S(m->host, m->device, (unsigned long long)m->bytes); }\n"
+    "FN tpuRtStatus_t zl_open(const char *module_file, tpuRtKernelModule_t *module, tpuRtStream_t *stream) {\n"
+    "    tpuRtStatus_t status = tpuRtInit();\n"
+    "    status = status ? status : tpuRtSetDevice(0);\n"
+    "    status = status ? status : tpuRtStreamCreate(stream);\n"
+    "    *module = status ? NULL : tpuRtKernelLoadModuleFile(module_file, *stream);\n"
+    "    return status ? status : *module ? tpuRtSuccess : tpuRtErrFailure;\n"
+    "}\n";
 
 // Atomics repeat until nobody else was quicker. struct zl_run is struct tile_run of device/cpu/cpu.h.
 #define ATOMIC_NUMBERS(T, one, more) \

@@ -35,7 +35,7 @@ struct dialect {
 
 #define DIALECT(name) extern const struct dialect dialect_##name;
 #include "render/dialects.def"
-extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[], prelude_bm1690[]; // prelude.c
+extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[], prelude_bm1690[], prelude_bm1690_host[]; // prelude.c
 
 // reduction.c
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);

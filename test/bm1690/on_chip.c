@@ -45,9 +45,3 @@ uint64_t on_chip_put(struct on_chip *t, const void *data, size_t bytes) {
     memory_free(zeros);
     return address;
 }
-
-const char *on_chip_lacks_zlib(void) {
-    static const char *const names[] = {"libz.so.1", "libz.so", NULL};
-    void *library = library_open(names);
-    return library ? NULL : "golden vectors are compressed, and libz.so.1 is not there: install zlib1g";
-}

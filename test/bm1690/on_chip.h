@@ -22,7 +22,4 @@ void on_chip_forget(struct on_chip *t); // frees what on_chip_put allocated
 // Device memory with a copy of data; NULL: zeros.
 uint64_t on_chip_put(struct on_chip *t, const void *data, size_t bytes);
 
-// Why golden vectors, which are compressed, cannot be read here; NULL: they can.
-const char *on_chip_lacks_zlib(void);
-
 #endif

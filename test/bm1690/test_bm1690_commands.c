@@ -3,8 +3,6 @@
 // Each file of golden/ that tool/bm1690/golden.py made has device C and, for each of its cases, inputs and the outputs of the
 // model. ZL_TEST_BM1690 names another folder of such files: make test-bm1690-vendor writes one with new shapes and values.
 
-#define TEST_LACKS on_chip_lacks_zlib
-
 #include "on_chip.h"
 
 #include <stdio.h>

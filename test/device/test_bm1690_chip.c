@@ -141,3 +141,35 @@ TEST(what_is_missing_is_told) {
               "bm1690: ZL_BM1690 wants a chip: SophGo's runtime finds no chip");
     run_twice("PPL_PROJECT_ROOT=/nowhere", "y, sum");
 }
+
+// The text for the host, compiled as the vendor's tools would, runs the kernel by the runtime.
+TEST(the_host_part_runs_a_kernel) {
+    struct text command = {0};
+    int status;
+    REQUIRE(make_package());
+    write_twice("twice");
+    text_add(
+        &command,
+        "cd '%s' && '%s/zellige' kernel show twice.tile --stage bm1690_host >host.c && cat >main.c <<'END'\n"
+        "#include \"host.c\"\n"
+        "#include <stdio.h>\n"
+        "int main(void) {\n"
+        "    float a[5] = {1, 2, 3, 4, 5}, y[5] = {0};\n"
+        "    tpuRtKernelModule_t module;\n"
+        "    tpuRtStream_t stream;\n"
+        "    int status = zl_open(\"kernel.so\", &module, &stream);\n"
+        "    status = status ? status : (int)twice_run(module, stream, a, y, 5);\n"
+        "    printf(\"status %%d, y %%g %%g %%g\\n\", status, y[0], y[3], y[4]);\n"
+        "    return tpuRtKernelUnloadModule(module, stream);\n"
+        "}\n"
+        "END\n"
+        "printf '\\177ELFx' >kernel.so && cc -Wall -Wextra -Werror -o main main.c -I'%s/fake' -L'%s/fake' "
+        "-ltpuv7_rt -Wl,-rpath,'%s/fake' && ./main 2>&1",
+        test_folder(), ZL_BUILD_DIR, ZL_TEST_DIR, ZL_BUILD_DIR, ZL_BUILD_DIR);
+    char *said = test_shell(command.data, &status);
+    CHECK_HAS(said, "launch twice_kernel on 1 group of 8 cores, n = 5, 2 allocations\n");
+    CHECK_HAS(said, "unload, 0 allocations\n");
+    CHECK_HAS(said, "status 0, y 2 8 10\n");
+    memory_free(said);
+    text_free(&command);
+}

@@ -422,3 +422,75 @@ TEST(what_the_chip_lacks_is_said) {
         zl_kernel_release(k);
     }
 }
+
+// Time, modelled ----------------------------------------------------------------------------------------------------
+
+enum { SIZE = 1024, CORES = 8 };
+
+static const char product[] = "kernel product(A: f16[M, K], B: f16[K, N]) -> (C: f16[M, N]) {\n"
+                              "  param BM = 128, BN = 128, BK = 64, STAGES = 2\n"
+                              "  grid bx in ceildiv(N, BN), by in ceildiv(M, BM) {\n"
+                              "    shared a: f16[BM, BK]\n"
+                              "    shared b: f16[BK, BN]\n"
+                              "    fragment c: f32[BM, BN] = 0\n"
+                              "    pipeline k in ceildiv(K, BK) stages STAGES {\n"
+                              "      copy A[by * BM, k * BK] -> a\n"
+                              "      copy B[k * BK, bx * BN] -> b\n"
+                              "      gemm a, b -> c\n"
+                              "    }\n"
+                              "    copy c -> C[by * BM, bx * BN]\n"
+                              "  }\n"
+                              "}";
+
+static zl_device_c_report report_of(const char *params) {
+    static char memory[3][2 * SIZE * SIZE];
+    int64_t dim[2] = {SIZE, SIZE};
+    zl_device_c_report report = {0};
+    zl_kernel_buffer buffer[3];
+    zl_kernel k = zl_kernel_compile_with(product, "product", "bm1690", params);
+    for (int i = 0; i < 3; i++)
+        buffer[i] = (zl_kernel_buffer){memory[i], ZL_FLOAT16, 2, dim, NULL};
+    if (!CHECK(k && zl_kernel_report(k, 3, buffer, &report)))
+        test_note("%s", zl_error());
+    zl_kernel_release(k);
+    return report;
+}
+
+// 32 x 4 multiply-adds per lane and cycle, 68.3 bytes of device memory per core and cycle: nothing is faster.
+TEST(no_modelled_time_is_above_a_peak) {
+    static const char *const params[] = {"BM=128", "BM=256,BN=256", "BM=512,BN=512,BK=32", "STAGES=1",
+                                         "BK=128,STAGES=3"};
+    double products = (double)SIZE * SIZE * SIZE;
+    for (size_t i = 0; i < COUNT(params); i++) {
+        zl_device_c_report r = report_of(params[i]);
+        double cycles = r.seconds * 1e9;
+        CHECK(cycles * CORES * 64 * 128 >= products);
+        CHECK(cycles * CORES * 68.3 >= 3.0 * 2 * SIZE * SIZE);
+        CHECK(cycles * CORES * 128 >= (double)r.bytes); // some are fills of local memory
+        CHECK(r.seconds >= r.compute_seconds && r.seconds >= r.copy_seconds);
+        CHECK(r.seconds <= (r.compute_seconds + r.copy_seconds) * 1.001);
+        CHECK(r.scalars == 0 && r.lanes > 0 && r.lanes <= 1);
+    }
+}
+
+TEST(two_stages_take_as_long_as_the_busier_engine) {
+    static const char *const params[] = {"BM=128,BN=128,BK=64", "BM=256,BN=256,BK=64", "BM=512,BN=256,BK=32"};
+    for (size_t i = 0; i < COUNT(params); i++) {
+        zl_device_c_report r = report_of(params[i]);
+        double busier = MAX_OF(r.compute_seconds, r.copy_seconds);
+        if (!CHECK(r.seconds <= 1.1 * busier))
+            test_note("%s: %g us, of which %g compute and %g copies", params[i], r.seconds * 1e6,
+                      r.compute_seconds * 1e6, r.copy_seconds * 1e6);
+    }
+}
+
+TEST(profiles_show_what_engines_do) {
+    REQUIRE(zl_profile_begin(NULL));
+    report_of("BM=256,BN=256");
+    report_of("BM=256,BN=256");
+    char *table = zl_profile_end();
+    CHECK_HAS(table, "bm1690, modelled");
+    CHECK_HAS(table, "bank conflicts  one at a time");
+    CHECK_HAS(table, "  product                                                 2 ");
+    zl_free(table);
+}

@@ -1,102 +1,125 @@
 // tpuv7_rt.c - a libtpuv7_rt.so for tests: SophGo's runtime with one chip whose memory is the host's. It does not run code of the chip; a
 // launch prints what it was given, and does what test_bm1690_chip.c expects of its kernel.
 
+#include "tpuv7_rt.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct tpuRtStream {
+    int number;
+};
+struct tpuRtModule {
+    char *code;
+};
+
 static struct {
     int used;
-    bool has_stream, has_failed;
+    bool has_failed;
+    struct tpuRtStream stream;
 } fake;
 
 // FAKE_TPU_FAIL=tpuRtMalloc:5 lets the first call of a function fail with a code.
-static int fails(const char *function) {
+static tpuRtStatus_t fails(const char *function) {
     const char *wanted = getenv("FAKE_TPU_FAIL");
     size_t len = strlen(function);
     if (fake.has_failed || !wanted || strncmp(wanted, function, len) != 0 || wanted[len] != ':')
-        return 0;
+        return tpuRtSuccess;
     fake.has_failed = true;
-    return atoi(wanted + len + 1);
+    return (tpuRtStatus_t)atoi(wanted + len + 1);
 }
 
-int tpuRtInit(void) {
-    return 0;
+tpuRtStatus_t tpuRtInit(void) {
+    return tpuRtSuccess;
 }
 
-int tpuRtGetDeviceCount(int *count) {
+tpuRtStatus_t tpuRtGetDeviceCount(int *count) {
     *count = getenv("FAKE_TPU_NONE") ? 0 : 1;
-    return 0;
+    return tpuRtSuccess;
 }
 
-int tpuRtSetDevice(int device) {
-    return device ? 11 : 0;
+tpuRtStatus_t tpuRtSetDevice(int device) {
+    return device ? tpuRtErrParam : tpuRtSuccess;
 }
 
-int tpuRtStreamCreate(void **out) {
-    fake.has_stream = true;
-    *out = &fake.has_stream;
-    return 0;
+tpuRtStatus_t tpuRtStreamCreate(tpuRtStream_t *out) {
+    *out = &fake.stream;
+    return tpuRtSuccess;
 }
 
-int tpuRtStreamSynchronize(void *stream) {
-    return stream == &fake.has_stream ? fails("tpuRtStreamSynchronize") : 12;
+tpuRtStatus_t tpuRtStreamSynchronize(tpuRtStream_t stream) {
+    return stream == &fake.stream ? fails("tpuRtStreamSynchronize") : tpuRtErrParam;
 }
 
-int tpuRtMalloc(void **out, unsigned long long bytes, int parallel) {
-    int code = parallel ? 4 : fails("tpuRtMalloc");
+tpuRtStatus_t tpuRtMalloc(void **out, unsigned long long bytes, int parallel) {
+    tpuRtStatus_t code = parallel ? tpuRtErrParam : fails("tpuRtMalloc");
     *out = code ? NULL : malloc(bytes);
     fake.used += *out != NULL;
     return code;
 }
 
-int tpuRtFree(void **memory, int parallel) {
+tpuRtStatus_t tpuRtFree(void **memory, int parallel) {
     free(*memory);
     fake.used--;
-    return parallel;
+    return parallel ? tpuRtErrParam : tpuRtSuccess;
 }
 
-int tpuRtMemcpyS2D(void *to, const void *from, unsigned long long bytes) {
+tpuRtStatus_t tpuRtMemcpyS2D(void *to, const void *from, unsigned long long bytes) {
     memcpy(to, from, bytes);
-    return 0;
+    return tpuRtSuccess;
 }
 
-int tpuRtMemcpyD2S(void *to, const void *from, unsigned long long bytes) {
+tpuRtStatus_t tpuRtMemcpyD2S(void *to, const void *from, unsigned long long bytes) {
     memcpy(to, from, bytes);
-    return 0;
+    return tpuRtSuccess;
 }
 
 // What the compiler of the test makes: a mark, then the text.
-void *tpuRtKernelLoadModule(const char *data, size_t bytes, void *stream) {
-    return bytes > 4 && !memcmp(data, "\177ELF", 4) && stream ? strndup(data, bytes) : NULL;
+tpuRtKernelModule_t tpuRtKernelLoadModule(const char *data, size_t bytes, tpuRtStream_t stream) {
+    struct tpuRtModule *module = malloc(sizeof *module);
+    if (module && stream && bytes > 4 && !memcmp(data, "\177ELF", 4) && (module->code = strndup(data, bytes)))
+        return module;
+    free(module);
+    return NULL;
+}
+
+tpuRtKernelModule_t tpuRtKernelLoadModuleFile(const char *path, tpuRtStream_t stream) {
+    char code[64];
+    FILE *file = fopen(path, "r");
+    size_t bytes = file ? fread(code, 1, sizeof code, file) : 0;
+    if (file)
+        fclose(file);
+    return tpuRtKernelLoadModule(code, bytes, stream);
 }
 
 // The last call of a run: all memory is back.
-int tpuRtKernelUnloadModule(void *module, void *stream) {
+tpuRtStatus_t tpuRtKernelUnloadModule(tpuRtKernelModule_t module, tpuRtStream_t stream) {
+    free(module->code);
     free(module);
     fprintf(stderr, "unload, %d allocations\n", fake.used);
-    return !stream;
+    return stream ? tpuRtSuccess : tpuRtErrParam;
 }
 
 // The kernel of the test, twice(a: f32[n]) -> (y: f32[n]), has the arguments a, y, n; each core gets a copy of them.
-int tpuRtKernelLaunch(void *module, const char *name, void *arguments, unsigned bytes,
-                      unsigned long long groups, unsigned long long blocks, void *stream) {
+tpuRtStatus_t tpuRtKernelLaunch(tpuRtKernelModule_t module, const char *name, void *arguments, uint32_t bytes,
+                                uint64_t groups, uint64_t blocks, tpuRtStream_t stream) {
     struct {
         const float *a;
         float *y;
-        long long n;
+        int64_t n;
     } own;
-    int code = fails("tpuRtKernelLaunch");
+    tpuRtStatus_t code = fails("tpuRtKernelLaunch");
     bool fits = stream && module && bytes == blocks * sizeof own;
     for (unsigned i = 1; fits && i < blocks; i++)
         fits = !memcmp(arguments, (char *)arguments + i * sizeof own, sizeof own);
     if (!fits)
-        return 4;
+        return tpuRtErrParam;
     memcpy(&own, arguments, sizeof own);
-    fprintf(stderr, "launch %s on %llu group of %llu cores, n = %lld, %d allocations\n", name, groups, blocks,
-            own.n, fake.used);
-    for (long long i = 0; !code && i < own.n; i++)
+    fprintf(stderr, "launch %s on %d group of %d cores, n = %d, %d allocations\n", name, (int)groups,
+            (int)blocks, (int)own.n, fake.used);
+    for (int64_t i = 0; !code && i < own.n; i++)
         own.y[i] = 2 * own.a[i];
     return code;
 }

@@ -587,8 +587,11 @@ class OnTarget:
         self.assertEqual(lowered.kernel_source, kernel.kernel_source)
         self.assertEqual([p.name for p in lowered.params], ["A", "B", "C"])
         self.assertIn("matmul_main", lowered)
-        self.assertIn("gemm", kernel.get_host_source())
-        self.assertEqual(kernel.host_source, str(program))
+        if native.our_name(self.target) == "bm1690":
+            self.assertIn("matmul_main_kernel", kernel.get_host_source())
+            self.assertEqual(kernel.host_source, kernel.get_host_source())
+        else:
+            self.assertEqual(kernel.host_source, str(program))
 
     def test_next_process_compiles_nothing(self):
         source = f"""
@@ -665,6 +668,15 @@ class Refusals(unittest.TestCase):
                     tilelang.compile(softmax(32, 32, 16), out_idx=-1, target=name)
 
 
+class HostPart(unittest.TestCase):
+    def test_it_launches_the_kernel_by_the_runtime(self):
+        if lacks("bm1690"):
+            self.skipTest(lacks("bm1690"))
+        kernel = tilelang.compile(softmax(32, 32, 16), out_idx=-1, target="tpu")
+        self.assertIn('tpuRtKernelLaunch(module, "softmax_main_kernel", copies, sizeof copies, 1, 8, stream)', kernel.get_host_source())
+        self.assertIn("int softmax_main_kernel(const void *arguments)", kernel.get_kernel_source())
+
+
 class Modelled(unittest.TestCase):
     def test_one_run_tells_the_time(self):
         """Times of a model are the same in every run."""
@@ -675,6 +687,27 @@ class Modelled(unittest.TestCase):
             self.assertEqual(profiler.do_bench(), 500.0)
             self.assertEqual(profiler.do_bench(quantiles=[0.1, 0.9]), [500.0, 500.0])
         self.assertEqual(len(runs), 2)
+
+    def test_times_say_that_they_are_modelled(self):
+        if lacks("bm1690"):
+            self.skipTest(lacks("bm1690"))
+        kernel = tilelang.compile(matmul(256, 256, 256, 128, 128, 64), out_idx=-1, target="tpu")
+        profiler = kernel.get_profiler()
+        ms = profiler.do_bench()
+        self.assertRegex(f"{ms} {ms:.3f}", r"^[\d.e-]+ \(modelled\) [\d.]+$")
+        a, b = profiler._get_inputs()
+        self.assertEqual(tilelang.do_bench(lambda: (kernel(a, b), kernel(a, b))), 2 * ms)
+        self.assertNotIn("modelled", str(tilelang.do_bench(lambda: a + b, rep=1)))
+        report = profiler.report()
+        self.assertAlmostEqual(report["milliseconds"], ms)
+        self.assertTrue(0 < report["compute"] <= 1 and 0 < report["copies"] <= 1 and report["lanes"] == 1)
+        self.assertEqual(report["scalars"], 0)
+        self.assertGreater(report["commands"], 10)
+
+    def test_only_models_report(self):
+        kernel = tilelang.compile(softmax(32, 32, 16), out_idx=-1, target="c")
+        with self.assertRaisesRegex(TileError, "measured, not modelled"):
+            kernel.get_profiler().report()
 
 
 if __name__ == "__main__":

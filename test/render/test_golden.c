@@ -63,7 +63,7 @@ static void compare(const char *name, const char *dialect) {
 
 // The BM1690 has neither f64 nor complex numbers.
 static bool lacks(const char *dialect, const char *name) {
-    return !strcmp(dialect, "bm1690") && (!strcmp(name, "mask") || !strcmp(name, "rotate"));
+    return !strncmp(dialect, "bm1690", 6) && (!strcmp(name, "mask") || !strcmp(name, "rotate"));
 }
 
 TEST(golden_texts) {

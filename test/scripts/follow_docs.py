@@ -181,20 +181,39 @@ KERNEL = """kernel twice(a: f32[n, 8]) -> (y: f32[n]) {
 """
 
 
+LARGE = """kernel large(a: f32[64, 16384]) -> (y: f32[64, 16384]) {
+  grid b in 1 {
+    shared s: f32[64, 16384]
+    shared t: f32[64, 16384]
+    copy a -> s
+    copy a -> t
+    map i in 64, j in 16384 { s[i, j] = s[i, j] + t[i, 16383 - j] }
+    copy s -> y
+  }
+}
+"""
+
+
 def try_target(page, folder):
     tree = copy_and_build(page, folder)
     if not tree:
         return
     blocks = file_blocks(page)
     names = re.findall(r"^TARGET\((\w+)\)", "".join(text for path, text in blocks if path.endswith("targets.def")), re.M)
-    check("a target is two lines and two files", len(names) == 1 and len(blocks) == 4, str([path for path, _ in blocks]))
+    check("a target is two lines and two files", len(names) == 2 and len(blocks) == 8, str([path for path, _ in blocks]))
     (tree / "twice.tile").write_text(KERNEL)
     shown, text = run(tree, "build/zellige", "kernel", "show", "twice.tile", "--stage", names[0], lines=100000)
     words = re.findall(r'\.(?:global|shared|thread) = "(.*?)"', "".join(text for _, text in blocks))
     check(f"the text of {names[0]} has its words", shown and words and all(word in text for word in words), text)
-    ran, text = run(tree, "build/zellige", "kernel", "run", "twice.tile", "--target", names[0], "--size", "n=3")
+    shown, text = run(tree, "build/zellige", "kernel", "show", "twice.tile", "--stage", names[1], lines=100000)
+    check(f"the text of {names[1]} is commands", shown and "tpu_gdma_cpy_S2L" in text and "tpu_gdma_cpy_L2S" in text, text)
+    (tree / "large.tile").write_text(LARGE)
+    shown, text = run(tree, "build/zellige", "kernel", "show", "large.tile", "--stage", names[1])
+    check(f"{names[1]} says what its lanes have no room for", not shown and "65536 bytes in each lane" in text, text)
     again, wanted = run(tree, "build/zellige", "kernel", "run", "twice.tile", "--target", "c", "--size", "n=3")
-    check(f"{names[0]} computes what the target c does", ran and again and text == wanted, f"{text}\n{wanted}")
+    for name in names:
+        ran, text = run(tree, "build/zellige", "kernel", "run", "twice.tile", "--target", name, "--size", "n=3")
+        check(f"{name} computes what the target c does", ran and again and text == wanted, f"{text}\n{wanted}")
 
 
 def main():

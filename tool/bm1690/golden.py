@@ -44,7 +44,7 @@ def write(build, folder, seed, names):
     machine = model.Model(build)
     for name in names or cases.GROUPS:
         arrays = run_group(machine, name, seed)
-        np.savez_compressed(folder / f"{name}.npz", **arrays)
+        np.savez(folder / f"{name}.npz", **arrays)
         print(f"{name}: {int(arrays['table'][-1, 0]) + 1} cases, {(folder / f'{name}.npz').stat().st_size} bytes", flush=True)
     machine.close()
 

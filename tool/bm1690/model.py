@@ -17,7 +17,8 @@ from pathlib import Path
 
 LIBRARIES = ("lib/libtpuv7_emulator.so", "lib/third_party/libdnnl.so.3", "lib/third_party/libomp.so.5")
 HEADERS = tuple("cross_toolchains/ppl_compile/deps/" + folder for folder in
-                ("chip/tpub_7_1/TPU1686/kernel/include/", "common/dev/kernel/", "common/dev/utils/include/"))
+                ("chip/tpub_7_1/TPU1686/kernel/include/", "common/dev/kernel/", "common/dev/utils/include/",
+                 "runtime/tpuv7-runtime/include/"))
 DOWNLOAD = "pip download --no-deps --python-version 310 tpu_mlir"
 
 
@@ -51,8 +52,8 @@ def unpack(build):
     """Unpacks the model and its headers to BUILD/bm1690/vendor, once for each wheel. Returns that folder."""
     wheel = find_wheel(build)
     folder = Path(build).resolve() / "bm1690" / "vendor"
-    mark = folder / "wheel.txt"
-    if mark.exists() and mark.read_text() == wheel.name:
+    mark, wanted = folder / "wheel.txt", " ".join((wheel.name, *LIBRARIES, *HEADERS))
+    if mark.exists() and mark.read_text() == wanted:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("lib", "include"):
@@ -64,7 +65,7 @@ def unpack(build):
                 (folder / "lib" / Path(name).name).write_bytes(archive.read(name))
             elif inside.startswith(HEADERS) and name.endswith(".h"):
                 (folder / "include" / Path(name).name).write_bytes(archive.read(name))
-    mark.write_text(wheel.name)
+    mark.write_text(wanted)
     return folder
 
 
@@ -97,6 +98,13 @@ def compile_c(target, source, *options):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+
+
+def check_host(folder, text):
+    """Compiles the text that runs a kernel from the host, with the vendor's header of its runtime, and no warnings."""
+    source = folder / "host.c"
+    source.write_text(text)
+    compile_c(source.with_suffix(".o"), source, "-c", "-Wall", "-Wextra", "-Werror", "-I", str(folder / "include"))
 
 
 def older(text):

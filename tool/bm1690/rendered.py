@@ -6,6 +6,8 @@ An operand's order and a size's place in the argument structure are read from th
 import re
 import subprocess
 
+import model
+
 TEXTS = {}
 
 
@@ -184,9 +186,9 @@ kernel("""kernel edges(x: u8[rows, n]) -> (y: i32[n, rows]) {
 }""", rows=(1, 200), n=(1, 100))
 
 
-def render(build, text):
-    """The device C of a tile kernel."""
-    return subprocess.run([f"{build}/zellige", "kernel", "show", "-", "--stage", "bm1690"], input=text, check=True, capture_output=True,
+def render(build, text, stage="bm1690"):
+    """The device C of a tile kernel, or its text for the host."""
+    return subprocess.run([f"{build}/zellige", "kernel", "show", "-", "--stage", stage], input=text, check=True, capture_output=True,
                           text=True).stdout
 
 
@@ -205,6 +207,7 @@ def cases(build, folder, rng, names=()):
             continue
         sizes = {size: int(rng.integers(least, most + 1)) for size, (least, most) in ranges.items()}
         device_c = render(build, text)
+        model.check_host(model.unpack(build), render(build, text, "bm1690_host"))
         by_name = tensors(text, sizes)
         if limit:
             by_name = {key: f"{operand}:{sizes[limit]}" if operand.startswith("in:i") else operand for key, operand in by_name.items()}

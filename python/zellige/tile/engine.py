@@ -38,10 +38,13 @@ def device_of(target):
     return "cuda" if native.expected(target) in ("cuda", "hip") else "cpu"  # PyTorch calls GPUs of AMD so, too
 
 
+watched = None  # where the modelled seconds of kernels go that run while do_bench looks on; None: nobody does
+
+
 def is_modelled(target):
     """Whether the times of a target's kernels are those of a model, not of a clock."""
     from . import native
-    return native.our_name(target) in native.MODELLED
+    return native.is_modelled(target)
 
 
 def run(code, arguments, program, repeats=0):
@@ -57,6 +60,14 @@ def call(code, arrays, program):
     """The outputs, arrays of zellige.core as the arguments are."""
     try:
         return library().call(code, arrays)
+    except ValueError as error:
+        raise TileError(located(str(error), program)) from None
+
+
+def report(code, arguments, program):
+    """What the engines of a modelled chip do in a run, by name: milliseconds, shares, commands and what was counted of them."""
+    try:
+        return library().report(code, arguments)
     except ValueError as error:
         raise TileError(located(str(error), program)) from None
 

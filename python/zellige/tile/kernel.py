@@ -1,6 +1,6 @@
 """Compiled kernels: called with arrays, checked before they run."""
 
-from . import engine
+from . import engine, native
 from .arrays import finished, is_zellige, library_of, memory_of, new_array, zellige_memory
 from .dtypes import dtype
 from .errors import TileError
@@ -92,9 +92,22 @@ class Kernel:
                             "kernel for a target")
         return found[0][1] if found else self.device
 
-    def run(self, memories, repeats=0):
+    def told(self, memories):
+        """The arguments in the order of the text."""
         told = lambda m, param: m if param.is_scalar else m.told(param.dtype)  # noqa: E731
-        return engine.run(self.code, [told(memories[i], self.params[i]) for i in self.program.order], self.program, repeats)
+        return [told(memories[i], self.params[i]) for i in self.program.order]
+
+    def run(self, memories, repeats=0):
+        if engine.watched is not None and not repeats and engine.is_modelled(self.target):
+            engine.watched.append(engine.run(self.code, self.told(memories), self.program, 1))
+        return engine.run(self.code, self.told(memories), self.program, repeats)
+
+    def report(self, *args):
+        """What the engines of the target's chip do in a run on these arguments, where its times are modelled: a dictionary of
+        `milliseconds`, the shares `compute`, `copies` and `lanes`, `commands`, `bytes`, `bank_conflicts` and `scalars`, elements that are
+        handled one at a time. Nothing is computed."""
+        memories, keep = self.prepared(self.arranged(args, {}))
+        return engine.report(self.code, self.told(memories), self.program)
 
     def timer(self, *args):
         """A function that runs the kernel on these arguments and tells the milliseconds by the clock of its device."""
@@ -167,7 +180,9 @@ class Kernel:
         return engine.source(self.code, self.program)
 
     def get_host_source(self):
-        return self.program.text
+        """The part that runs on the host, of targets whose vendor's tools take one; of others the program's text."""
+        host = native.HOST_STAGES.get(native.our_name(self.target))
+        return self.code.show(host) if host else self.program.text
 
     def cost(self, **sizes):
         """(operations, bytes of arguments) of a run, counted in the program; sizes that T.dynamic left open by name."""

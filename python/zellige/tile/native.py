@@ -3,7 +3,7 @@
 import sys
 
 TARGETS = {"cpu": "c", "llvm": "c", "tpu": "bm1690"}  # TileLang's names, as ours; a target that is not here is an error of the library
-MODELLED = ("bm1690",)  # targets whose kernels have times by a model, the same in every run
+HOST_STAGES = {"bm1690": "bm1690_host"}  # of targets that have a text for the host: the stage that prints it
 
 
 def our_name(target):
@@ -51,6 +51,15 @@ def call(code, arrays):
 
 def time(code, arguments, repeats):
     return code.time(arguments, repeats)
+
+
+def is_modelled(target):
+    from zellige.core import _tile
+    return our_name(target) in _tile.targets() and _tile.is_modelled(our_name(target))
+
+
+def report(code, arguments):
+    return code.report(arguments)
 
 
 def cost(code, sizes):

@@ -43,7 +43,11 @@ def timer_of(fn):
 
 
 def do_bench(fn, warmup=25, rep=100, _n_warmup=0, _n_repeat=0, quantiles=None, return_mode="mean", **hints):
-    """Milliseconds of a call: the mean of calls that together take about rep milliseconds, or quantiles of them."""
+    """Milliseconds of a call: the mean of calls that together take about rep milliseconds, or quantiles of them. Where the call runs
+    kernels of a chip that is modelled, they are those of the model, of the kernels alone."""
+    ms = modelled_time(fn)
+    if ms is not None:
+        return modelled(ms, quantiles, return_mode)
     return bench(timer_of(fn), warmup, rep, _n_warmup, _n_repeat, quantiles, return_mode)
 
 
@@ -54,6 +58,31 @@ def bench(timed, warmup, rep, n_warmup, n_repeat, quantiles, return_mode):
     for _ in range(n_warmup or min(int(warmup / estimate), 1000)):
         timed()
     return spread(sorted(timed() for _ in range(n_repeat or max(1, min(int(rep / estimate), 10000)))), quantiles, return_mode)
+
+
+class Modelled(float):
+    """Milliseconds by a model of the chip, not by a clock, which their text says."""
+
+    def __repr__(self):
+        return f"{float.__repr__(self)} (modelled)"
+
+    __str__ = __repr__
+
+
+def modelled(ms, quantiles, return_mode):
+    """What spread() gives of times that are all the same."""
+    found = spread([ms], quantiles, return_mode)
+    return [Modelled(one) for one in found] if isinstance(found, list) else Modelled(found)
+
+
+def modelled_time(fn):
+    """Milliseconds that a model gives the kernels which a call of fn runs; None: it runs none of such a target."""
+    before, engine.watched = engine.watched, []
+    try:
+        fn()
+        return sum(engine.watched) * 1e3 if engine.watched else None
+    finally:
+        engine.watched = before
 
 
 def spread(times, quantiles, return_mode):
@@ -143,10 +172,15 @@ class Profiler:
                  return_mode="mean", dynamic_symbolic_constraints=None, **hints):
         inputs = input_tensors if input_tensors is not None else self._get_inputs(False, dynamic_symbolic_constraints)
         if func is None and engine.is_modelled(self.kernel.target):
-            return spread([self.kernel.timer(*inputs)()], quantiles, return_mode)
+            return modelled(self.kernel.timer(*inputs)(), quantiles, return_mode)
         has_clock = func is None and self.kernel.device != "cpu"
         timed = self.kernel.timer(*inputs) if has_clock else timer_of(lambda: (func or self.kernel)(*inputs))
         return bench(timed, warmup, rep, n_warmup, n_repeat, quantiles, return_mode)
+
+    def report(self, input_tensors=None, dynamic_symbolic_constraints=None):
+        """What the engines of a modelled chip do in a run: Kernel.report on inputs of the profiler's own."""
+        inputs = input_tensors if input_tensors is not None else self._get_inputs(False, dynamic_symbolic_constraints)
+        return self.kernel.report(*inputs)
 
     def results(self, reference_program, input_tensors):
         inputs = self._get_inputs() if input_tensors is None else input_tensors
