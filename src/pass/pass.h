@@ -58,7 +58,7 @@ struct target_spirv {
     bool has_addresses; // kernels can reach buffers by addresses
     bool is_far;       // they do, all of them: target.far
     int buffers;       // that a kernel can have by bindings
-    uint32_t matrices; // dtypes of which subgroups multiply matrices: spirv_set_matrices
+    uint32_t matrices; // dtypes of which subgroups multiply matrices: target_set_matrices
 };
 
 // Of a target whose memory is lanes, and which is given commands on whole tiles: lanes.h.
@@ -99,6 +99,13 @@ struct target_unit {
 void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads, int64_t shared);
 // Sets far to a copy of the unit's record, of SPIR-V, whose kernels reach buffers by addresses: those that reach more bytes of one argument.
 void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t reach);
+
+// Says of which dtypes subgroups of 32 threads of a unit of SPIR-V multiply matrices of 16 x 16 elements, with sums of f32 (cooperative
+// matrices). Their elements become registers through TARGET_EXCHANGED bytes of shared memory a thread. Those of the first
+// TARGET_EXCHANGERS threads are taken from what all groups can have; target_matrix_bytes are those of more. Nothing changes for a
+// unit whose shared memory has no layout.
+enum { TARGET_EXCHANGED = 32, TARGET_EXCHANGERS = 128 };
+void target_set_matrices(struct target_unit *unit, uint32_t dtypes);
 
 // Whether the target spells this node as it stands. Leaves, loads and bit casts always are.
 bool target_spells(const struct target *target, expr e);

@@ -50,14 +50,12 @@ int64_t target_staged_bytes(const struct target *target) {
     return target->group->is_serial ? 0 : target->group->shared_bytes;
 }
 
-// Each 32 threads exchange cooperative matrices in 1 KiB of shared memory.
 int target_matrix_threads(const struct target *target) {
     return target->spirv ? 256 : 1024;
 }
 
 int64_t target_matrix_bytes(const struct target *target, int threads) {
-    return target->spirv && threads > 128 ? (threads - 128) * 32
-                                          : 0; // that of 128 threads is taken already: spirv_set_matrices
+    return target->spirv ? MAX_OF(threads - TARGET_EXCHANGERS, 0) * TARGET_EXCHANGED : 0;
 }
 
 // Units ------------------------------------------------------------------------------------------------------------
@@ -84,6 +82,24 @@ void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t 
     far->spirv.is_far = true;
     unit->target.reach = reach;
     unit->target.far = &far->target;
+}
+
+static bool multiplies_f16(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && a == ZL_FLOAT16 && c == ZL_FLOAT32;
+}
+
+static bool multiplies_halves(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
+}
+
+void target_set_matrices(struct target_unit *unit, uint32_t dtypes) {
+    enum { TAKEN = TARGET_EXCHANGED * TARGET_EXCHANGERS };
+    bool has_any = (dtypes & PASS_F16) && unit->group.subgroup == 32 && unit->spirv.has_shared_layout &&
+                   unit->group.most_shared > TAKEN;
+    unit->spirv.matrices = has_any ? dtypes : 0;
+    unit->group.most_shared -= has_any ? TAKEN : 0;
+    unit->group.shared_bytes = (int)MIN_OF(unit->group.shared_bytes, unit->group.most_shared);
+    unit->target.multiplies = !has_any ? NULL : dtypes & PASS_BF16 ? multiplies_halves : multiplies_f16;
 }
 
 static bool is_wide_atomic(const struct tile_stmt *s, const void *data) {

@@ -207,7 +207,7 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     spirv_label(&p->m, then);
     body(p, grid, block);
     if (p->exchange.is_known &&
-        p->shared > p->target->group->most_shared + SPIRV_EXCHANGED * SPIRV_EXCHANGERS)
+        p->shared > p->target->group->most_shared + TARGET_EXCHANGED * TARGET_EXCHANGERS)
         spirv_fail(p, "matrices leave too little shared memory for the kernel", "");
     spirv_label(&p->m, behind);
     spirv_function_close(&p->m, 0);
@@ -222,12 +222,12 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
 
 static bool open_program(struct spirv_program *p) {
     const struct tile_kernel *k = p->kernel;
-    p->node = memory_zero(sizeof *p->node * (size_t)(k->ids + 1));
-    p->value = memory_zero(sizeof *p->value * (size_t)(k->names + 1));
-    p->variable = memory_zero(sizeof *p->variable * (size_t)(k->names + 1));
-    p->stride = memory_zero(sizeof *p->stride * (size_t)(k->buffers + 1) * TILE_DIMS);
-    p->memory = memory_zero(sizeof *p->memory * (size_t)(k->buffers + 1));
-    p->before = memory_zero(sizeof *p->before * (size_t)(p->layout.buffers + 1));
+    p->node = arena_alloc(&p->arena, sizeof *p->node * (size_t)(k->ids + 1));
+    p->value = arena_alloc(&p->arena, sizeof *p->value * (size_t)(k->names + 1));
+    p->variable = arena_alloc(&p->arena, sizeof *p->variable * (size_t)(k->names + 1));
+    p->stride = arena_alloc(&p->arena, sizeof *p->stride * (size_t)(k->buffers + 1) * TILE_DIMS);
+    p->memory = arena_alloc(&p->arena, sizeof *p->memory * (size_t)(k->buffers + 1));
+    p->before = arena_alloc(&p->arena, sizeof *p->before * (size_t)(p->layout.buffers + 1));
     return p->node && p->value && p->variable && p->stride && p->memory && p->before;
 }
 
@@ -249,32 +249,8 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
         spirv_bind_rest(&p);
     }
     good = spirv_close(&p.m, s->out) && good && !p.failed;
-    memory_free(p.node);
-    memory_free(p.value);
-    memory_free(p.variable);
-    memory_free(p.stride);
-    for (int i = 0; p.memory && i < kernel->buffers; i++)
-        memory_free(p.memory[i].sum);
-    memory_free(p.memory);
-    memory_free(p.before);
+    arena_free(&p.arena);
     return good;
-}
-
-static bool multiplies_f16(zl_dtype a, zl_dtype b, zl_dtype c) {
-    return a == b && a == ZL_FLOAT16 && c == ZL_FLOAT32;
-}
-
-static bool multiplies_halves(zl_dtype a, zl_dtype b, zl_dtype c) {
-    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
-}
-
-void spirv_set_matrices(struct target_unit *unit, uint32_t dtypes) {
-    bool has_any = (dtypes & PASS_F16) && unit->group.subgroup == 32 && unit->spirv.has_shared_layout &&
-                   unit->group.most_shared > SPIRV_EXCHANGED * SPIRV_EXCHANGERS;
-    unit->spirv.matrices = has_any ? dtypes : 0;
-    unit->group.most_shared -= has_any ? SPIRV_EXCHANGED * SPIRV_EXCHANGERS : 0;
-    unit->group.shared_bytes = (int)MIN_OF(unit->group.shared_bytes, unit->group.most_shared);
-    unit->target.multiplies = !has_any ? NULL : dtypes & PASS_BF16 ? multiplies_halves : multiplies_f16;
 }
 
 // The dialect -----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 // dialect `spirv_tiles`.
 //
 // The code is one module of SPIR-V 1.5 (words, little endian) with an entry point NAME_0, NAME_1, ... for each launch, in the
-// order of render_launches; NAME is the kernel's. All have the same arguments:
+// order of render_launches; NAME is the kernel's. One with cooperative matrices is SPIR-V 1.6 in Vulkan's memory model, and wants the
+// features of these, and of bf16, to be switched on. All have the same arguments:
 //
 // - Descriptor set 0, binding b, is a storage buffer for the b-th buffer argument: parameters that are not passed by value, in order;
 //   then memory outside of all groups, in the order of their statements; then, if render_has_status, the i32 of assertions. An
@@ -38,12 +39,6 @@ struct spirv_layout {
 };
 struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct target *target);
 int spirv_layout_parameter(const struct spirv_layout *l, const struct tile_kernel *kernel, int parameter); // where one is that is passed by value
-
-// Says of which dtypes subgroups of 32 threads of a unit multiply matrices of 16 x 16 elements, with sums of f32 (cooperative matrices). Groups of 128 threads then have
-// SPIRV_EXCHANGED bytes a thread less of their memory; larger ones, if they use matrices, have as much less for each of theirs. Modules with products are SPIR-V 1.6 in Vulkan's memory model, and want the features of these, and of
-// bf16, to be switched on. Nothing changes for a unit whose shared memory has no layout.
-enum { SPIRV_EXCHANGED = 32, SPIRV_EXCHANGERS = 128 };
-void spirv_set_matrices(struct target_unit *unit, uint32_t dtypes);
 
 // Appends a module in words that people read. False and an error: it is no module.
 bool spirv_disassemble(struct text *out, const char *code, size_t bytes);

@@ -48,7 +48,7 @@ static void meet(struct spirv_program *p) {
 // Where the subgroup's own part begins, in elements of so many bytes.
 static spirv_id own_part(struct spirv_program *p, int bytes) {
     spirv_id subgroup = spirv_op_by(p, SPIRV_UDiv, p->thread, SUBGROUP);
-    return spirv_op_by(p, SPIRV_IMul, subgroup, SPIRV_EXCHANGED * SUBGROUP / (uint32_t)bytes);
+    return spirv_op_by(p, SPIRV_IMul, subgroup, TARGET_EXCHANGED * SUBGROUP / (uint32_t)bytes);
 }
 
 // A pointer to where register e of this thread's eight lies: layout_matrix of pass/layout.c.
@@ -140,7 +140,7 @@ static int64_t matrices_of(const struct tile_buffer *sums) {
 static void open_sums(struct spirv_program *p, const struct tile_buffer *b, bool are_cleared) {
     struct spirv_memory *m = &p->memory[b->id];
     if (!m->sum)
-        m->sum = memory_zero(sizeof *m->sum * (size_t)matrices_of(b));
+        m->sum = arena_alloc(&p->arena, sizeof *m->sum * (size_t)matrices_of(b));
     if (!m->sum) {
         p->failed = true;
         return;

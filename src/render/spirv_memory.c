@@ -303,7 +303,7 @@ static spirv_id shift_of(struct spirv_program *p, spirv_id byte) {
     return times(p, spirv_op_by(p, SPIRV_BitwiseAnd, byte, 3), 8);
 }
 
-static spirv_id part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes) {
+spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes) {
     spirv_id part = spirv_op(p, SPIRV_ShiftRightLogical, word, shift);
     return spirv_op_by(p, SPIRV_BitwiseAnd, part, (1u << 8 * bytes) - 1);
 }
@@ -314,7 +314,7 @@ static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b,
     spirv_id at = plus(p, shifted(p, SPIRV_ShiftRightLogical, byte, 2), (uint32_t)first);
     spirv_id low = spirv_argument(p, at);
     return bytes == 8  ? spirv_join(p, low, spirv_argument(p, plus(p, at, 1)))
-           : bytes < 4 ? part_of_word(p, low, shift_of(p, byte), bytes)
+           : bytes < 4 ? spirv_part_of_word(p, low, shift_of(p, byte), bytes)
                        : low;
 }
 
@@ -428,7 +428,7 @@ static spirv_id load(struct spirv_program *p, const struct access *a, int which)
     int operands = add_memory_operands(p, a, 1, operand);
     spirv_id x = spirv_value_list(&p->m, SPIRV_Load, type, operands, operand);
     if (shift)
-        return part_of_word(p, x, shift, a->each);
+        return spirv_part_of_word(p, x, shift, a->each);
     if (a->size == SPIRV_WIDE_ATOMIC)
         return spirv_as(p, spirv_pair(&p->m), x);
     return a->size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
@@ -536,7 +536,7 @@ spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int byt
                                    .has_sizes = true,
                                    .where = SPIRV_SHARED,
                                    .at = (p->shared + 15) / 16 * 16,
-                                   .bytes = SPIRV_EXCHANGED * (int64_t)p->threads};
+                                   .bytes = TARGET_EXCHANGED * (int64_t)p->threads};
         p->shared = m->at + m->bytes;
     }
     struct access a = {.m = m, .size = log_of(bytes), .variable = view_of(p, m, log_of(bytes))};

@@ -22,9 +22,12 @@ static void put(struct text *out, enum spirv_word word, int count, const uint32_
     put_words(out, count, operand);
 }
 
-// A text as words: its bytes, and zeros behind them, at least one.
-static void put_text(struct text *out, const char *text) {
+// An instruction with a text behind its operands, whose bytes have zeros behind them, at least one, and with `more` words, which follow.
+static void put_text(struct text *out, enum spirv_word word, int count, const uint32_t *operand,
+                     const char *text, int more) {
     int len = (int)strlen(text);
+    put_word(out, (uint32_t)(1 + count + len / 4 + 1 + more) << 16 | word);
+    put_words(out, count, operand);
     text_bytes(out, text, len);
     text_bytes(out, "\0\0\0", 4 - len % 4);
 }
@@ -83,12 +86,10 @@ void spirv_need(struct spirv_module *m, enum spirv_capability capability) {
 }
 
 void spirv_extend(struct spirv_module *m, const char *name) {
-    struct text *out = &m->section[SPIRV_EXTENSIONS];
     if (map_get(&m->interned, name, strlen(name)))
         return;
     m->failed |= !map_set(&m->interned, name, strlen(name), m);
-    put_word(out, (uint32_t)(strlen(name) / 4 + 2) << 16 | SPIRV_Extension);
-    put_text(out, name);
+    put_text(&m->section[SPIRV_EXTENSIONS], SPIRV_Extension, 0, NULL, name, 0);
 }
 
 void spirv_decorate(struct spirv_module *m, spirv_id id, enum spirv_decoration how, int count,
@@ -236,9 +237,8 @@ void spirv_function_close(struct spirv_module *m, spirv_id result) {
 void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, int threads) {
     enum { COMPUTE = 5 };
     struct text *out = &m->section[SPIRV_ENTRIES];
-    uint32_t words = (uint32_t)(3 + strlen(name) / 4 + 1) + (uint32_t)(m->interface.len + m->shared.len) / 4;
-    put_words(out, 3, (uint32_t[]){words << 16 | SPIRV_EntryPoint, COMPUTE, function});
-    put_text(out, name);
+    put_text(out, SPIRV_EntryPoint, 2, (uint32_t[]){COMPUTE, function}, name,
+             (m->interface.len + m->shared.len) / 4);
     text_bytes(out, m->interface.data ? m->interface.data : "", m->interface.len);
     move(out, &m->shared);
     spirv_put(m, SPIRV_MODES, SPIRV_ExecutionMode, 5,
@@ -246,14 +246,10 @@ void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, in
 }
 
 void spirv_open(struct spirv_module *m, bool has_matrices, bool has_addresses) {
-    static const char glsl[] = "GLSL.std.450";
     enum { LOGICAL = 0, GLSL450 = 1, VULKAN = 3, ADDRESSES_OF_64_BITS = 5348 };
-    struct text *imports = &m->section[SPIRV_IMPORTS];
     *m = (struct spirv_module){.version = has_matrices ? VERSION_OF_MATRICES : VERSION};
     m->glsl = spirv_new(m);
-    put_words(imports, 2,
-              (uint32_t[]){(uint32_t)(2 + sizeof glsl / 4 + 1) << 16 | SPIRV_ExtInstImport, m->glsl});
-    put_text(imports, glsl);
+    put_text(&m->section[SPIRV_IMPORTS], SPIRV_ExtInstImport, 1, &m->glsl, "GLSL.std.450", 0);
     bool is_vulkan = has_matrices || has_addresses;
     uint32_t model[] = {has_addresses ? ADDRESSES_OF_64_BITS : LOGICAL, is_vulkan ? VULKAN : GLSL450};
     spirv_put(m, SPIRV_MODEL, SPIRV_MemoryModel, 2, model);

@@ -62,11 +62,8 @@ static spirv_id is_negative(struct spirv_program *p, struct tile_type type, spir
 static spirv_id multiply_add(struct spirv_program *p, struct tile_type type, const spirv_id *operand) {
     if (p->unit->has_exact_fma)
         return spirv_exact(&p->m, spirv_glsl(&p->m, SPIRV_FMA, spirv_type(p, type), 3, operand));
-    return spirv_call(p,
-                      type.bits == 64    ? SPIRV_HELP_WIDE_FMA
-                      : p->unit->has_f64 ? SPIRV_HELP_FMA_IN_F64
-                                         : SPIRV_HELP_FMA,
-                      operand);
+    enum spirv_helper in_f32 = p->unit->has_f64 ? SPIRV_HELP_FMA_IN_F64 : SPIRV_HELP_FMA;
+    return spirv_call(p, type.bits == 64 ? SPIRV_HELP_WIDE_FMA : in_f32, operand);
 }
 
 static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *operand) {
@@ -278,11 +275,8 @@ static spirv_id between_halves(struct spirv_program *p, struct tile_type to, str
     if (tile_type_is_half(from) && u->has_f16 && u->has_small_halves &&
         u->keeps_small & u->keeps_special & PASS_F16)
         return from_own_half(p, x);
-    return spirv_call(p,
-                      tile_type_is_half(from)  ? SPIRV_HELP_FROM_HALF
-                      : to.kind == TILE_BFLOAT ? SPIRV_HELP_TO_BRAIN
-                                               : SPIRV_HELP_TO_HALF,
-                      &x);
+    enum spirv_helper to_it = to.kind == TILE_BFLOAT ? SPIRV_HELP_TO_BRAIN : SPIRV_HELP_TO_HALF;
+    return spirv_call(p, tile_type_is_half(from) ? SPIRV_HELP_FROM_HALF : to_it, &x);
 }
 
 // Saturating; NaN gives 0. What a conversion gives outside of the bounds is not looked at.
@@ -384,32 +378,26 @@ static spirv_id write_formula(struct spirv_program *p, tile_formula *formula, st
 }
 
 // Each of parameters of one type.
-#define WORD \
-    { TILE_UINT, 32, 1 }
-#define FLOAT \
-    { TILE_FLOAT, 32, 1 }
-#define DOUBLE \
-    { TILE_FLOAT, 64, 1 }
 static const struct {
     tile_formula *formula; // NULL: body writes it
     spirv_body *body;
-    struct tile_type result, type;
+    zl_dtype result, type;
     int count;
 } helpers[SPIRV_HELPERS] = {
-    [SPIRV_HELP_FMA] = {tile_fma_in_parts, NULL, FLOAT, FLOAT, 3},
-    [SPIRV_HELP_FMA_IN_F64] = {tile_fma_in_f64, NULL, FLOAT, FLOAT, 3},
-    [SPIRV_HELP_WIDE_FMA] = {tile_fma_in_parts, NULL, DOUBLE, DOUBLE, 3},
-    [SPIRV_HELP_FROM_HALF] = {tile_from_half, NULL, FLOAT, WORD, 1},
-    [SPIRV_HELP_TO_HALF] = {tile_to_half, NULL, WORD, FLOAT, 1},
-    [SPIRV_HELP_TO_BRAIN] = {tile_to_brain, NULL, WORD, FLOAT, 1},
-    [SPIRV_HELP_QUOTIENT] = {tile_quotient, NULL, FLOAT, FLOAT, 2},
-    [SPIRV_HELP_DIVIDE] = {NULL, divide_down, {TILE_INT, 32, 1}, {TILE_INT, 32, 1}, 2},
-    [SPIRV_HELP_WIDE_DIVIDE] = {NULL, divide_down, {TILE_INT, 64, 1}, {TILE_INT, 64, 1}, 2},
-    [SPIRV_HELP_PAIR_DIVIDE] = {NULL, spirv_pair_divide, {TILE_UINT, 64, 1}, {TILE_UINT, 64, 1}, 2},
+    [SPIRV_HELP_FMA] = {tile_fma_in_parts, NULL, ZL_FLOAT32, ZL_FLOAT32, 3},
+    [SPIRV_HELP_FMA_IN_F64] = {tile_fma_in_f64, NULL, ZL_FLOAT32, ZL_FLOAT32, 3},
+    [SPIRV_HELP_WIDE_FMA] = {tile_fma_in_parts, NULL, ZL_FLOAT64, ZL_FLOAT64, 3},
+    [SPIRV_HELP_FROM_HALF] = {tile_from_half, NULL, ZL_FLOAT32, ZL_UINT32, 1},
+    [SPIRV_HELP_TO_HALF] = {tile_to_half, NULL, ZL_UINT32, ZL_FLOAT32, 1},
+    [SPIRV_HELP_TO_BRAIN] = {tile_to_brain, NULL, ZL_UINT32, ZL_FLOAT32, 1},
+    [SPIRV_HELP_QUOTIENT] = {tile_quotient, NULL, ZL_FLOAT32, ZL_FLOAT32, 2},
+    [SPIRV_HELP_DIVIDE] = {NULL, divide_down, ZL_INT32, ZL_INT32, 2},
+    [SPIRV_HELP_WIDE_DIVIDE] = {NULL, divide_down, ZL_INT64, ZL_INT64, 2},
+    [SPIRV_HELP_PAIR_DIVIDE] = {NULL, spirv_pair_divide, ZL_UINT64, ZL_UINT64, 2},
 };
 
 spirv_id spirv_call(struct spirv_program *p, enum spirv_helper which, const spirv_id *operand) {
-    struct tile_type result = helpers[which].result, type = helpers[which].type;
+    struct tile_type result = tile_type_of(helpers[which].result), type = tile_type_of(helpers[which].type);
     int count = helpers[which].count;
     if (!p->helper[which]) {
         struct spirv_function f;

@@ -48,6 +48,7 @@ enum spirv_built_in { SPIRV_GROUP_NUMBER, SPIRV_THREAD, SPIRV_LANE, SPIRV_BUILT_
 
 struct spirv_program {
     struct spirv_module m;
+    struct arena arena; // of what follows
     const struct tile_kernel *kernel;
     const struct target *target;
     const struct target_spirv *unit;
@@ -75,32 +76,16 @@ struct spirv_program {
 
 // A number; an op of two words, a comparison or another truth of two values, and both with a number for the second.
 static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) { return spirv_number(&p->m, value); }
-static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b);
-}
-static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
-    return spirv_value(&p->m, how, spirv_bool(&p->m), a, b);
-}
-static inline spirv_id spirv_op_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) {
-    return spirv_op(p, how, a, spirv_u32(p, number));
-}
-static inline spirv_id spirv_test_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) {
-    return spirv_test(p, how, a, spirv_u32(p, number));
-}
-static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) {
-    return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth);
-}
+static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) { return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b); }
+static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) { return spirv_value(&p->m, how, spirv_bool(&p->m), a, b); }
+static inline spirv_id spirv_op_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) { return spirv_op(p, how, a, spirv_u32(p, number)); }
+static inline spirv_id spirv_test_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) { return spirv_test(p, how, a, spirv_u32(p, number)); }
+static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) { return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth); }
 
 // A pair of words, one of a vector or struct of them, and the bits of another value.
-static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
-    return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
-}
-static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) {
-    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which);
-}
-static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id value) {
-    return spirv_value(&p->m, SPIRV_Bitcast, type, value);
-}
+static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) { return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high); }
+static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) { return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which); }
+static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id value) { return spirv_value(&p->m, SPIRV_Bitcast, type, value); }
 
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what); // false, and an error at the statement
 
@@ -169,6 +154,7 @@ spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
 // The word that an element is, or is part of: shift 0 unless it is smaller.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id *shift);
+spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes); // the lowest bytes above a shift
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block
 spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at); // at this place of the block
 spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assertions

@@ -199,11 +199,9 @@ struct atomic {
 };
 
 static spirv_id value_in(struct spirv_program *p, const struct atomic *a, spirv_id seen) {
-    spirv_id bits = a->type.bits == 64 ? spirv_as(p, spirv_pair(&p->m), seen) : seen;
-    if (a->shift) {
-        bits = spirv_op(p, SPIRV_ShiftRightLogical, seen, a->shift);
-        bits = spirv_op_by(p, SPIRV_BitwiseAnd, bits, (1u << a->type.bits) - 1);
-    }
+    spirv_id bits = a->type.bits == 64 ? spirv_as(p, spirv_pair(&p->m), seen)
+                    : a->shift         ? spirv_part_of_word(p, seen, a->shift, tile_type_bytes(a->type))
+                                       : seen;
     return spirv_from_bits(p, a->type, bits);
 }
 

@@ -161,6 +161,23 @@ class Evaluation(Case):
             mx.async_eval(y)
             self.assertEqual((x.item(), y.item()), (3, 4))
 
+    def test_async_eval_in_trace(self):
+        def run(x):
+            y = x + 1.0
+            mx.async_eval(y)
+            return mx.exp(y)
+
+        for transformed, x in ((mx.grad(run), mx.array(1.0)), (mx.vmap(run), mx.ones((2, 2)))):
+            with self.assertRaises(ValueError):
+                transformed(x)
+
+    def test_async_eval_error_in_synchronize(self):
+        singular = mx.linalg.inv(mx.array([[1.0, 2.0], [2.0, 4.0]]), stream=mx.cpu)
+        mx.async_eval(singular)
+        with self.assertRaises(RuntimeError):
+            mx.synchronize(mx.cpu)
+        self.assertEqual((mx.full((512,), 2.0) + 1).sum().item(), 1536)
+
     def test_async_eval_into_eval(self):
         y = mx.array([1]) + 1
         mx.async_eval(y)
@@ -251,50 +268,6 @@ class Evaluation(Case):
                     with mx.stream(cpu):
                         same = x.astype(other)
                     self.assertTrue(mx.array_equal(x.astype(other), same).item(), other)
-
-
-class Quantized(Case):
-    KINDS = [("affine", 32, 2), ("affine", 64, 3), ("affine", 128, 4), ("affine", 64, 4), ("affine", 32, 5), ("affine", 128, 6), ("affine", 64, 8),
-             ("mxfp4", 32, 4), ("mxfp8", 32, 8), ("nvfp4", 16, 4)]
-    FORMS = [(1, True), (9, True), (3, False)]  # rows, and whether the matrix is transposed
-
-    def parts(self, kind, shape=(24, 128)):
-        mode, group, bits = kind
-        parts = mx.quantize(mx.array(self.some(shape)), group_size=group, bits=bits, mode=mode)
-        named = dict(zip(("scales", "biases"), parts[1:]), group_size=group, bits=bits, mode=mode)
-        return parts[0], named, np.array(mx.dequantize(parts[0], **named).astype(mx.float32)).astype("float64")
-
-    def test_quantize_dequantize(self):
-        for kind in self.KINDS:
-            with self.subTest(kind):
-                self.random = np.random.default_rng(1)
-                _, _, got = self.parts(kind)
-                self.random = np.random.default_rng(1)
-                want = self.some((24, 128))
-                self.assertLess(np.abs(got - want).max() / np.abs(want).max(), 1.5 / 2 ** min(kind[2], 3))
-
-    def test_qmm(self):
-        for i, kind in enumerate(self.KINDS + self.KINDS):  # two forms of each
-            rows, transpose = self.FORMS[(i + i // len(self.KINDS)) % 3]
-            with self.subTest(kind=kind, rows=rows, transpose=transpose):
-                words, named, w = self.parts(kind)
-                x = self.some((rows, 128 if transpose else 24))
-                got = mx.quantized_matmul(mx.array(x), words, transpose=transpose, **named)
-                self.check(got, (x @ (w.T if transpose else w)).astype("float32"), 1e-4)
-
-    def test_gather_qmm(self):
-        for kind in self.KINDS[2:3] + self.KINDS[-3:]:
-            with self.subTest(kind):
-                words, named, w = self.parts(kind, (4, 8, 128))
-                x, at = self.some((6, 1, 128)), np.array([3, 0, 0, 2, 1, 3], "uint32")
-                got = mx.gather_qmm(mx.array(x), words, rhs_indices=mx.array(at), transpose=True, **named)
-                self.check(got, (x @ np.swapaxes(w, 1, 2)[at]).astype("float32"), 1e-4)
-
-    def test_qmm_vjp(self):
-        words, named, w = self.parts(("affine", 64, 4))
-        x, g = self.some((2, 128)), self.some((2, 24))
-        _, grads = mx.vjp(lambda x: mx.quantized_matmul(x, words, transpose=True, **named), [mx.array(x)], [mx.array(g)])
-        self.check(grads[0], (g @ w).astype("float32"), 1e-4)
 
 
 if __name__ == "__main__":

@@ -240,13 +240,13 @@ TEST(spirv_of_products) {
     struct text code = {0}, read = {0};
     target_set_unit(&unit, render_target("spirv_tiles"), "a unit of matrices", 1024, 48 << 10);
     unit.group.subgroup = 16;
-    spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
+    target_set_matrices(&unit, PASS_F16 | PASS_BF16);
     CHECK(!unit.target.multiplies && !unit.spirv.matrices);
     unit.group.subgroup = 32;
-    spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
+    target_set_matrices(&unit, PASS_F16 | PASS_BF16);
     CHECK(!unit.target.multiplies && !unit.spirv.matrices);
     unit.spirv.has_shared_layout = true;
-    spirv_set_matrices(&unit, PASS_F16 | PASS_BF16);
+    target_set_matrices(&unit, PASS_F16 | PASS_BF16);
     struct tile_kernel *k = parse(gemm);
     if (!CHECK(k && render_kernel(&code, k, &unit.target) &&
                spirv_disassemble(&read, code.data, (size_t)code.len)))
@@ -255,7 +255,7 @@ TEST(spirv_of_products) {
     CHECK(read.data && strstr(read.data, "OpCooperativeMatrixLoadKHR") &&
           strstr(read.data, "OpCooperativeMatrixMulAddKHR") &&
           strstr(read.data, "OpCooperativeMatrixStoreKHR"));
-    CHECK(unit.group.most_shared == (48 << 10) - SPIRV_EXCHANGED * SPIRV_EXCHANGERS);
+    CHECK(unit.group.most_shared == (48 << 10) - TARGET_EXCHANGED * TARGET_EXCHANGERS);
     text_free(&code);
     text_free(&read);
     tile_free(k);

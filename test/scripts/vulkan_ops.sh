@@ -24,14 +24,14 @@ fell_back | sort | uniq -c
 others() { fell_back | grep -vEf tool/may_fall_back.txt; }
 check "nothing else falls back" exits 1 others
 
-# Subgroups of 8 and 16 threads; else lavapipe has 4 here.
-for width in 256 512; do
+# Subgroups of 4, 8 and 16 threads, whichever lavapipe would have here.
+for width in 128 256 512; do
     add env LP_NATIVE_VECTOR_WIDTH=$width ZL_NO_FALLBACK=1 "$build/test" --brief "${jobs[@]}" op/test_reduce_ops:positions op/test_reduce_ops:rules_l \
         op/test_scan:running_sums op/test_fast: op/test_take:
 done
 
 # Chips that have less. What computes in float64 falls back where they have none.
-for less in i64 i8,i16,storage8,storage16 subgroups f64; do
+for less in i64 i8,i16,f16,storage8,storage16 subgroups f64; do
     native=1
     [ $less != f64 ] || native=0
     add env FAKE_VULKAN=$less VK_DRIVER_FILES="$build/fake/vulkan.json" ZL_NO_FALLBACK=$native "$build/test" --brief "${jobs[@]}" \

@@ -235,7 +235,7 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
         s->keeps_small |= p12->preserves_denormals[i] ? PASS_BIT(floats[i]) : 0;
         s->keeps_special |= p12->preserves_special[i] ? PASS_BIT(floats[i]) : 0;
     }
-    spirv_set_matrices(&d->unit, find_matrices(d));
+    target_set_matrices(&d->unit, find_matrices(d));
     s->push_bytes = (int)MIN_OF(p->limits.push_bytes, (uint32_t)VULKAN_BLOCK_BYTES);
     s->buffers = (int)MIN_OF(d->stage_buffers, (uint32_t)VULKAN_BUFFERS + 1);
     d->has_addresses =
