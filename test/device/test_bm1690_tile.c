@@ -364,6 +364,46 @@ TEST(tiles_take_little_more_than_is_in_use) {
     memory_free(text);
 }
 
+// Tiles of one axis lie in rows across the lanes where statements take them point by point; one that is reduced does not, nor one that a map
+// reads reversed, or of which an edge is copied.
+TEST(tiles_of_one_axis_have_all_lanes) {
+    static const char *const texts[] = {
+        "kernel fl(a: f32[8192], b: f16[8192]) -> (y: f32[8192], z: f16[8192]) {\n"
+        "  grid g in 8 {\n"
+        "    shared t: f32[1024]\n"
+        "    shared h: f16[1024]\n"
+        "    fragment o: f32[1024] = 1\n"
+        "    shared one: f32[512]\n"
+        "    fragment sum: f32[1]\n"
+        "    copy a[g * 1024] -> t\n"
+        "    copy b[g * 1024] -> h\n"
+        "    copy a[g * 1024] of [512] -> one\n"
+        "    reduce add one -> sum axis 0\n"
+        "    map i in 1024 { o[i] = o[i] + t[i] * f32(h[i]) + f32(i % 7) + sum[0] * 0 }\n"
+        "    map i in 1024 { z[g * 1024 + i] = f16(o[i]) }\n"
+        "    map i in 1024 { o[i] = o[i] * a[g * 1024 + i] }\n"
+        "    copy o -> y[g * 1024]\n"
+        "  }\n"
+        "}\n",
+        "kernel edge(a: f32[n]) -> (y: f32[n]) {\n"
+        "  grid g in ceildiv(n, 512) {\n"
+        "    shared t: f32[512]\n"
+        "    shared o: f32[512]\n"
+        "    copy a[g * 512] -> t\n"
+        "    map i in 512 { o[i] = t[511 - i] }\n"
+        "    map i in 512 { t[i] = o[i] + t[i] where i % 3 > 0 }\n"
+        "    copy t -> y[g * 512]\n"
+        "  }\n"
+        "}"};
+    int64_t sizes[1] = {1000};
+    for (size_t i = 0; i < COUNT(texts); i++)
+        tile_trial(texts[i], "bm1690", sizes, 1e-6);
+    zl_kernel k = zl_kernel_compile(texts[0], "sample", "bm1690");
+    if (!CHECK(k && strstr(zl_kernel_source_text(k), "&(dim4){1, 64, 1, 16}")))
+        test_note("%s", k ? zl_kernel_source_text(k) : zl_error());
+    zl_kernel_release(k);
+}
+
 // A map of one variable outside of grids has all lanes of all cores: it goes at the pace of device memory, with an edge.
 TEST(maps_of_one_variable_have_all_lanes) {
     enum { N = 1 << 22 };
