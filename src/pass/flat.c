@@ -146,7 +146,7 @@ static bool find_tiles(struct flat *f, const struct tile_stmt *body) {
             found = true;
         }
         if (s->kind != TILE_MAP)
-            found |= find_tiles(f, s->body) | find_tiles(f, s->other);
+            found = find_tiles(f, s->body) || find_tiles(f, s->other) || found;
     }
     return found;
 }
