@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const struct tile_type i64 = {TILE_INT, 64, 1};
+
 bool lanes_fail(struct lanes *l, const char *format, ...) {
     char why[400];
     va_list list;
@@ -221,6 +223,70 @@ bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name,
     return true;
 }
 
+// The points of one variable across the lanes and along them: rows of so many, and what is left as a row of its own.
+static bool open_rows(struct lane_space *s, expr rows, int64_t most_rows, expr width, int64_t most_width,
+                      expr base, struct tile_type type) {
+    struct lane_points *p = &s->points;
+    const struct tile_name *row = box_variable(box_number(most_rows)),
+                           *column = box_variable(box_number(most_width));
+    if (!row || !column)
+        return false;
+    p->names = 2;
+    p->name[0] = row;
+    p->name[1] = column;
+    p->dim[0] = LANE_C;
+    p->dim[1] = LANE_W;
+    p->size[LANE_C] = rows;
+    p->size[LANE_W] = width;
+    p->most[LANE_C] = most_rows;
+    p->most[LANE_W] = most_width;
+    expr at = ADD(MUL(tile_cast(i64, box_point(row)), width), tile_cast(i64, box_point(column)));
+    s->value[0] = tile_cast(type, base ? ADD(base, at) : at);
+    return s->value[0];
+}
+
+// A number of the control program that is computed here, within a range.
+static expr computed(const char *prefix, expr value, int64_t low, int64_t high) {
+    struct tile_name *name = (struct tile_name *)box_local(prefix, i64);
+    if (!name)
+        return NULL;
+    name->low = low;
+    name->high = high;
+    tile_assign(name, value);
+    return box_local_value(name);
+}
+
+bool lanes_open_flat(const struct tile_name *name, expr extent, struct lane_space *out, bool *is_flat) {
+    int64_t known = pass_number(extent), most = pass_range(extent).high, rows = 64;
+    *out = (struct lane_space){0};
+    for (int d = 0; d < LANE_DIMS; d++) {
+        out->points.size[d] = lanes_number(1);
+        out->points.most[d] = 1;
+    }
+    *is_flat = most > 1 && most <= 64 * CHUNK;
+    if (!*is_flat)
+        return true;
+    while (known > 0 && known % rows)
+        rows--;
+    if (known > 0 && rows >= 32)
+        return open_rows(out, lanes_number(rows), rows, lanes_number(known / rows), known / rows, NULL,
+                         name->type);
+    int64_t widest = (most + 63) / 64;
+    expr count = tile_cast(i64, extent), none = lanes_number(0), one = lanes_number(1);
+    expr width =
+        computed("width", MAX(one, FLOORDIV(ADD(count, lanes_number(63)), lanes_number(64))), 1, widest);
+    expr whole = computed("rows", FLOORDIV(count, width), 0, 64);
+    const struct tile_name *part = box_variable(box_number(2));
+    tile_open_for(part, NULL, box_number(2), NULL, TILE_SERIAL);
+    expr is_first = EQ(tile_cast(i64, box_point(part)), none), before = MUL(whole, width);
+    expr now = computed("lanes", SELECT(is_first, whole, one), 0, 64);
+    expr along = computed("columns", SELECT(is_first, width, SUB(count, before)), 0, widest);
+    expr base = computed("from", SELECT(is_first, none, before), 0, most);
+    tile_open_if(AND(GT(now, none), GT(along, none)));
+    out->loops = 2;
+    return open_rows(out, now, 64, along, widest, base, name->type);
+}
+
 void lanes_close(const struct lane_space *space) {
     for (int i = 0; i < space->loops; i++)
         tile_close();
@@ -267,8 +333,6 @@ bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_t
 
 // Indices ---------------------------------------------------------------------------------------------------------------
 
-static const struct tile_type i64 = {TILE_INT, 64, 1};
-
 static expr plus(expr a, expr b) {
     return !a ? b : !b ? a : ADD(a, b);
 }
@@ -313,8 +377,13 @@ static bool affine(struct lanes *l, const struct lane_points *p, expr e, expr *c
     }
 }
 
+static bool is_factor(const struct lanes *l, const struct lane_points *p, expr e) {
+    bool is_counted = e->op == TILE_LOCAL && e->name->low >= 0; // a number of points
+    return lanes_is_uniform(l, p, e) && (is_counted || pass_range(e).low >= 0);
+}
+
 bool lanes_has_strides(const struct lanes *l, const struct lane_points *p, expr e) {
-    bool is_scaled = e->op == TILE_MUL && (pass_number(e->arg[0]) >= 0 || pass_number(e->arg[1]) >= 0);
+    bool is_scaled = e->op == TILE_MUL && (is_factor(l, p, e->arg[0]) || is_factor(l, p, e->arg[1]));
     if (lanes_is_uniform(l, p, e) || e->op == TILE_INDEX)
         return true;
     if (e->op == TILE_CAST)
@@ -597,6 +666,10 @@ static struct tile_buffer *load_constants(const struct tile_stmt *body, enum til
     return b;
 }
 
+static void find_constants(struct lanes *l, const struct tile_stmt *body) {
+    l->exponents = load_constants(body, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
+}
+
 static void emit_block(void *data, const struct tile_stmt *body);
 
 static void region(const char *function) {
@@ -706,7 +779,7 @@ static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     if (s->kind == TILE_GRID)
         l->is_alone = pass_find_kind(s->body, TILE_ATOMIC);
     if (s->kind == TILE_GRID)
-        l->exponents = load_constants(s->body, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
+        find_constants(l, s->body);
     if (runs_ahead(s))
         emit_region(l, s->body);
     else
@@ -726,13 +799,53 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     set_place(*begin, s->place);
 }
 
+// A map outside of grids is a grid: of so many points of one variable, for all cores.
+static bool emit_as_grid(struct lanes *l, const struct tile_stmt *s) {
+    enum { ROWS = 64, POINTS = 64 * 256 };
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS], value[TILE_DIMS];
+    int which = MAX_OF(s->indices - 2, 0);
+    int64_t chunk = s->indices > 1 ? ROWS : POINTS, known = pass_number(s->extent[which]);
+    if (known >= 0 && known <= chunk)
+        return false;
+    expr size = tile_const_int(s->extent[which]->type, chunk);
+    expr blocks = box_ceil_divide(box_index(s->extent[which]), chunk);
+    struct tile_stmt map = *s;
+    for (int i = 0; i < s->indices; i++) {
+        name[i] = s->name[i];
+        extent[i] = s->extent[i];
+        value[i] = tile_name_value(name[i], TILE_INDEX);
+    }
+    const struct tile_name *block = box_variable(blocks);
+    name[which] = box_variable(size);
+    struct tile_stmt *grid = tile_open((struct tile_stmt){
+        .kind = TILE_GRID, .place = s->place, .indices = 1, .name = &block, .extent = &blocks});
+    expr first = MUL(tile_cast(size->type, box_point(block)), size);
+    value[which] = ADD(first, tile_cast(size->type, box_point(name[which])));
+    extent[which] = MIN(size, SUB(s->extent[which], first));
+    map.name = name;
+    map.extent = extent;
+    struct pass_swap swap = {.names = s->indices, .name = s->name, .value = value};
+    l->is_alone = pass_find_kind(s->body, TILE_ATOMIC);
+    find_constants(l, s->body);
+    if (grid && pass_swap_in(&swap, s->body))
+        lanes_map(l, &map);
+    tile_close();
+    if (grid)
+        grid->threads = l->is_alone ? 1 : l->target->lanes->cores;
+    return true;
+}
+
 // Outside of grids statements are blocks of their own.
 static void emit_kernel(struct lanes *l, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next) {
+        l->at = s;
+        if (s->kind == TILE_MAP && emit_as_grid(l, s))
+            continue;
         struct tile_stmt alone = *s;
         alone.next = NULL;
         if (s->kind != TILE_GRID)
-            l->exponents = load_constants(&alone, TILE_EXP, "tpu_bdc_load_fp_exp_coeff");
+            find_constants(l, &alone);
         emit_stmt(l, s);
     }
 }

@@ -86,6 +86,8 @@ struct lane_space {
 };
 bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name, const expr *extent, int lane,
                 struct lane_space *out); // false and an error: nothing is open
+// The same of one variable, whose points lie in rows across all lanes; sets *is_flat to whether they can, and nothing is open otherwise.
+bool lanes_open_flat(const struct tile_name *name, expr extent, struct lane_space *out, bool *is_flat);
 void lanes_close(const struct lane_space *space);
 // A new tile for the points, or for those along some dimensions alone: the others have one.
 bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along, struct lane_operand *out);

@@ -407,10 +407,39 @@ static int open_odd(struct lanes *l, const struct tile_stmt *s, struct tile_stmt
     return loops;
 }
 
+// Maps of one variable that use device memory alone, all of it at each point: their points may be in any lane.
+static bool is_tied(expr e, const void *data) {
+    (void)data;
+    bool is_far = e->op != TILE_LOAD || !lanes_is_local(e->buffer), is_plain = e->op != TILE_LOAD || !e->args;
+    for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++) // a gather has one axis
+        is_plain &= e->indices == 1 || !pass_any(e->index[i], is_load, NULL);
+    return !is_far || !is_plain;
+}
+
+static bool is_bound(const struct tile_stmt *s, const void *data) {
+    expr list[TILE_STMT_EXPRS];
+    int count = tile_stmt_exprs(s, list);
+    bool stores = s->kind == TILE_STORE && !s->mask && !lanes_is_local(s->buffer);
+    if (!stores && s->kind != TILE_ASSIGN)
+        return true;
+    for (int i = 0; i < count; i++)
+        if (pass_any(list[i], is_tied, data))
+            return true;
+    return false;
+}
+
+static bool open_points(struct lanes *l, const struct tile_stmt *s, struct lane_space *space) {
+    bool is_flat = false;
+    if (s->indices == 1 && !pass_find(s->body, is_bound, NULL) &&
+        !lanes_open_flat(s->name[0], s->extent[0], space, &is_flat))
+        return false;
+    return is_flat || lanes_open(l, s->indices, s->name, s->extent, choose_lane(l, s), space);
+}
+
 static bool map_points(struct lanes *l, const struct tile_stmt *s) {
     struct lane_space space;
     struct lane_work *w = memory_zero(sizeof *w);
-    if (!w || !lanes_open(l, s->indices, s->name, s->extent, choose_lane(l, s), &space)) {
+    if (!w || !open_points(l, s, &space)) {
         memory_free(w);
         return false;
     }

@@ -124,8 +124,8 @@ static bool compute_node(struct lane_work *w, expr e, const struct lane_operand 
 // Whether a number is a place in arrays, which are counted in 32 bits, or is known to need no more.
 static bool is_no_place(expr e, const void *data) {
     (void)data;
-    return e->op == TILE_LOAD || e->op == TILE_LOCAL || e->op == TILE_SCALAR || e->op == TILE_SHL ||
-           e->op == TILE_BITCAST;
+    bool is_any = e->op == TILE_LOCAL && e->name->high == INT64_MAX; // others are of the points
+    return e->op == TILE_LOAD || is_any || e->op == TILE_SCALAR || e->op == TILE_SHL || e->op == TILE_BITCAST;
 }
 
 static bool fits(expr e) {

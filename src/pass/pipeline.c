@@ -13,6 +13,7 @@ static const struct {
     {"bytes", pass_bytes},         // numbers of 8 and 4 bits as bytes
     {"forward", pass_forward},     // products read parameters where they lie
     {"merge", pass_merge},         // loops of products as one
+    {"flat", pass_flat},           // tiles of one axis in rows across lanes
     {"strips", pass_strips},       // tiles that lanes have no room for, in strips
     {"stages", pass_stages},       // copies that run ahead in pipelined loops
     {"threads", pass_threads},     // blocks as groups of threads

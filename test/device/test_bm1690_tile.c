@@ -8,6 +8,7 @@
 #include "tile/tile.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The chip's exp, division and roots are some units in the last place off, and sums are folded in halves: doc/bm1690.md.
@@ -361,6 +362,72 @@ TEST(tiles_take_little_more_than_is_in_use) {
             check_room(at + 8);
     }
     memory_free(text);
+}
+
+// Tiles of one axis lie in rows across the lanes where statements take them point by point; one that is reduced does not, nor one that a map
+// reads reversed, or of which an edge is copied.
+TEST(tiles_of_one_axis_have_all_lanes) {
+    static const char *const texts[] = {
+        "kernel fl(a: f32[8192], b: f16[8192]) -> (y: f32[8192], z: f16[8192]) {\n"
+        "  grid g in 8 {\n"
+        "    shared t: f32[1024]\n"
+        "    shared h: f16[1024]\n"
+        "    fragment o: f32[1024] = 1\n"
+        "    shared one: f32[512]\n"
+        "    fragment sum: f32[1]\n"
+        "    copy a[g * 1024] -> t\n"
+        "    copy b[g * 1024] -> h\n"
+        "    copy a[g * 1024] of [512] -> one\n"
+        "    reduce add one -> sum axis 0\n"
+        "    map i in 1024 { o[i] = o[i] + t[i] * f32(h[i]) + f32(i % 7) + sum[0] * 0 }\n"
+        "    map i in 1024 { z[g * 1024 + i] = f16(o[i]) }\n"
+        "    map i in 1024 { o[i] = o[i] * a[g * 1024 + i] }\n"
+        "    copy o -> y[g * 1024]\n"
+        "  }\n"
+        "}\n",
+        "kernel edge(a: f32[n]) -> (y: f32[n]) {\n"
+        "  grid g in ceildiv(n, 512) {\n"
+        "    shared t: f32[512]\n"
+        "    shared o: f32[512]\n"
+        "    copy a[g * 512] -> t\n"
+        "    map i in 512 { o[i] = t[511 - i] }\n"
+        "    map i in 512 { t[i] = o[i] + t[i] where i % 3 > 0 }\n"
+        "    copy t -> y[g * 512]\n"
+        "  }\n"
+        "}"};
+    int64_t sizes[1] = {1000};
+    for (size_t i = 0; i < COUNT(texts); i++)
+        tile_trial(texts[i], "bm1690", sizes, 1e-6);
+    zl_kernel k = zl_kernel_compile(texts[0], "sample", "bm1690");
+    if (!CHECK(k && strstr(zl_kernel_source_text(k), "&(dim4){1, 64, 1, 16}")))
+        test_note("%s", k ? zl_kernel_source_text(k) : zl_error());
+    zl_kernel_release(k);
+}
+
+// A map of one variable outside of grids has all lanes of all cores: it goes at the pace of device memory, with an edge.
+TEST(maps_of_one_variable_have_all_lanes) {
+    enum { N = 1 << 22 };
+    const char *text = "kernel sums(a: f32[n], b: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2 + "
+                       "b[i] * f32(i % 5) } }";
+    int64_t sizes[3] = {20001, 64, 31}, dim = N, count = N - 3;
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        tile_trial(text, "bm1690", &sizes[i], 1e-6);
+    float *memory = calloc(3, sizeof *memory * N);
+    REQUIRE(memory);
+    zl_device_c_argument arguments[4] = {
+        {.memory = {memory, ZL_FLOAT32, 1, &dim, NULL}},
+        {.memory = {memory + N, ZL_FLOAT32, 1, &dim, NULL}},
+        {.memory = {memory + 2 * N, ZL_FLOAT32, 1, &dim, NULL}, .is_output = true},
+        {.memory = {&count, ZL_INT64, 0, NULL, NULL}}};
+    zl_device_c_options options = {.entry = "sums_kernel", .cores = 8, .counts_only = true};
+    zl_device_c_report report = {0};
+    zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+    if (!CHECK(k && zl_device_c_run(zl_kernel_source_text(k), "bm1690", &options, 4, arguments, &report) &&
+               report.lanes > 0.9 && report.copy_seconds < 1.1 * 12 * N / (8 * 68.3e9)))
+        test_note("%g of the lanes, %g s: %s", report.lanes, report.copy_seconds,
+                  zl_error() ? zl_error() : "no error");
+    zl_kernel_release(k);
+    free(memory);
 }
 
 // The factors and the sum of a product are in different banks.

@@ -1,0 +1,262 @@
+// flat.c - tiles of one axis in rows across the lanes, where every statement takes their elements point by point.
+//
+//     shared t: f32[1024] ; copy a[b * 1024] -> t ; map i in 1024 { t[i] = t[i] * 2 } ; copy t -> y[b * 1024]
+//
+// In one lane of 64 such a tile has one of 64 at work. As t: f32[64, 16], element i is at [i // 16, i % 16]: maps go over both, and
+// copies are maps. Tiles that are copied at edges, reduced, or read at other places stay as they are.
+
+#include "pass/lanes.h"
+
+enum { LEAST_ROWS = 32, MOST_ROWS = 64 };
+
+struct flat {
+    bool *is_flat;                      // by id of buffer
+    const struct tile_buffer **instead; // of it
+    int buffers;
+    bool changed;
+    // Of the map that is being made:
+    const struct tile_name *name;
+    expr row, column, point;
+};
+
+static bool is_flat(const struct flat *f, const struct tile_buffer *b) {
+    return b && b->id < f->buffers && f->is_flat[b->id];
+}
+
+static void refuse(struct flat *f, const struct tile_buffer *b) {
+    b = b ? tile_memory_of(b) : NULL;
+    if (is_flat(f, b)) {
+        f->is_flat[b->id] = false;
+        f->changed = true;
+    }
+}
+
+static int64_t rows_of(int64_t size) {
+    int64_t rows = MOST_ROWS;
+    while (rows > 1 && size % rows)
+        rows--;
+    return rows;
+}
+
+// Which tiles ---------------------------------------------------------------------------------------------------------------
+
+struct use {
+    struct flat *f;
+    const struct tile_stmt *map;
+    bool is_plain;
+};
+
+static bool is_point(const struct tile_stmt *map, const struct tile_buffer *b, expr index) {
+    while (index->op == TILE_CAST)
+        index = index->arg[0];
+    return map && map->indices == 1 && index->op == TILE_INDEX && index->name == map->name[0] &&
+           pass_number(map->extent[0]) == pass_number(b->shape[0]);
+}
+
+static bool find_use(expr e, const void *data) {
+    struct use *u = (struct use *)data;
+    if (e->op == TILE_LOAD && is_flat(u->f, tile_memory_of(e->buffer)) &&
+        (e->buffer->base || !is_point(u->map, e->buffer, e->index[0])))
+        refuse(u->f, e->buffer);
+    bool depends = u->map && u->map->indices == 1 && e->op == TILE_LOAD;
+    for (int i = 0; depends && i < e->indices; i++)
+        u->is_plain &= is_flat(u->f, e->buffer) || !pass_depends(e->index[i], u->map->name[0]) ||
+                       (!lanes_is_local(e->buffer) && !e->args && e->indices == 1);
+    return false;
+}
+
+static bool refuse_load(expr e, const void *flat) {
+    if (e->op == TILE_LOAD)
+        refuse((struct flat *)flat, e->buffer);
+    return false;
+}
+
+// All tiles of a map that does more than to store at its points, unmasked.
+static void refuse_all(struct flat *f, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], refuse_load, f);
+        refuse(f, s->buffer);
+        refuse_all(f, s->body);
+        refuse_all(f, s->other);
+    }
+}
+
+static bool is_copied(const struct flat *f, const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    bool is_load = is_flat(f, to->buffer), is_store = is_flat(f, from->buffer);
+    const struct tile_region *tile = is_load ? to : from, *far = is_load ? from : to;
+    if (s->kind != TILE_COPY || s->is_async || is_load == is_store || tile->origin || tile->extent ||
+        lanes_is_local(far->buffer) || far->buffer->ndim != 1)
+        return false;
+    struct box b = box_of(from, to);
+    return b.axes == 1 && pass_number(b.size[0]) == pass_number(tile->buffer->shape[0]) &&
+           !box_inside(far, &b);
+}
+
+static void look_at_map(struct flat *f, const struct tile_stmt *map) {
+    struct use u = {f, map, true};
+    for (const struct tile_stmt *s = map->body; s; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], find_use, &u);
+        bool stores = s->kind == TILE_STORE && !s->mask;
+        if (stores && is_flat(f, s->buffer) && !is_point(map, s->buffer, s->index[0]))
+            refuse(f, s->buffer);
+        u.is_plain &=
+            (stores && (is_flat(f, s->buffer) || !lanes_is_local(s->buffer))) || s->kind == TILE_ASSIGN;
+    }
+    if (!u.is_plain)
+        refuse_all(f, map->body);
+}
+
+static void look(struct flat *f, const struct tile_stmt *body, bool is_ahead) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        struct use outside = {f, NULL, true};
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], find_use, &outside);
+        bool is_filled = s->kind == TILE_FILL && !s->region[1].origin && !s->region[1].extent,
+             is_view = s->kind == TILE_ALLOC && s->buffer->base;
+        for (int i = 0; i < 3 && !is_filled && (is_ahead || !is_copied(f, s)); i++)
+            refuse(f, s->region[i].buffer);
+        if (is_view || s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
+            refuse(f, s->buffer);
+        if (s->kind == TILE_MAP)
+            look_at_map(f, s);
+        else {
+            look(f, s->body, is_ahead || s->loop == TILE_PIPELINED);
+            look(f, s->other, is_ahead);
+        }
+    }
+}
+
+// Tiles that are large enough, at first.
+static bool find_tiles(struct flat *f, const struct tile_stmt *body) {
+    bool found = false;
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        int64_t size = s->kind == TILE_ALLOC && s->buffer->ndim == 1 ? pass_number(s->buffer->shape[0]) : 0;
+        if (size >= 4 * MOST_ROWS && rows_of(size) >= LEAST_ROWS && lanes_is_local(s->buffer) &&
+            !s->buffer->base) {
+            f->is_flat[s->buffer->id] = true;
+            found = true;
+        }
+        if (s->kind != TILE_MAP)
+            found = find_tiles(f, s->body) || find_tiles(f, s->other) || found;
+    }
+    return found;
+}
+
+// Their statements ------------------------------------------------------------------------------------------------------------
+
+static expr in_rows(void *data, expr e) {
+    struct flat *f = data;
+    if (e->op == TILE_INDEX && e->name == f->name)
+        return tile_cast(e->type, f->point);
+    if (e->op == TILE_LOAD && is_flat(f, e->buffer))
+        return tile_load(f->instead[e->buffer->id], 2, (expr[]){f->row, f->column}, NULL, NULL);
+    return pass_rebuild(e, in_rows, data);
+}
+
+static void open_map(struct flat *f, struct tile_stmt map, const struct tile_name *name, int64_t size) {
+    int64_t rows = rows_of(size);
+    expr extent[2] = {box_number(rows), box_number(size / rows)};
+    const struct tile_name *names[2] = {box_variable(extent[0]), box_variable(extent[1])};
+    f->name = name;
+    f->row = box_point(names[0]);
+    f->column = box_point(names[1]);
+    f->point = ADD(MUL(f->row, extent[1]), f->column);
+    map.kind = TILE_MAP;
+    map.indices = 2;
+    map.name = names;
+    map.extent = extent;
+    tile_open(map);
+}
+
+static void emit_map(struct flat *f, const struct tile_stmt *map) {
+    open_map(f, *map, map->name[0], pass_number(map->extent[0]));
+    for (const struct tile_stmt *s = map->body; s; s = s->next) {
+        expr index[2] = {f->row, f->column};
+        struct tile_stmt next = *s;
+        bool is_tile = s->kind == TILE_STORE && is_flat(f, s->buffer);
+        if (is_tile) {
+            next.buffer = f->instead[s->buffer->id];
+            next.indices = 2;
+            next.index = index;
+        }
+        pass_emit_as(&next, in_rows, f);
+    }
+    tile_close();
+}
+
+static void emit_copy(struct flat *f, const struct tile_stmt *s) {
+    bool is_load = is_flat(f, s->region[1].buffer);
+    const struct tile_buffer *tile = s->region[is_load].buffer, *instead = f->instead[tile->id];
+    const struct tile_region *far = &s->region[!is_load];
+    open_map(f, (struct tile_stmt){.place = s->place}, NULL, pass_number(tile->shape[0]));
+    expr at[1] = {ADD(box_origin(far, 0), f->point)}, own[2] = {f->row, f->column};
+    if (is_load)
+        tile_store(instead, 2, own, tile_cast(tile->type, tile_load(far->buffer, 1, at, NULL, NULL)), NULL);
+    else
+        tile_store(far->buffer, 1, at, tile_cast(far->buffer->type, tile_load(instead, 2, own, NULL, NULL)),
+                   NULL);
+    tile_close();
+}
+
+static bool is_flat_load(expr e, const void *flat) {
+    return e->op == TILE_LOAD && is_flat(flat, e->buffer);
+}
+
+static bool uses_flat(const struct tile_stmt *s, const void *flat) {
+    expr list[TILE_STMT_EXPRS];
+    int count = tile_stmt_exprs(s, list);
+    bool uses = is_flat(flat, s->buffer);
+    for (int i = 0; i < count && !uses; i++)
+        uses = pass_any(list[i], is_flat_load, flat);
+    return uses;
+}
+
+static bool emit(void *data, const struct tile_stmt *s) {
+    struct flat *f = data;
+    if (s->kind == TILE_ALLOC && is_flat(f, s->buffer)) {
+        int64_t size = pass_number(s->buffer->shape[0]), rows = rows_of(size);
+        f->instead[s->buffer->id] = tile_alloc(s->buffer->text, s->buffer->type, s->buffer->memory, 2,
+                                               (expr[]){box_number(rows), box_number(size / rows)});
+    } else if (s->kind == TILE_FILL && is_flat(f, s->region[1].buffer)) {
+        struct tile_stmt next = *s;
+        next.region[1].buffer = f->instead[s->region[1].buffer->id];
+        tile_append(next);
+    } else if (s->kind == TILE_COPY && (is_flat(f, s->region[0].buffer) || is_flat(f, s->region[1].buffer)))
+        emit_copy(f, s);
+    else if (s->kind == TILE_MAP && pass_find(s->body, uses_flat, f))
+        emit_map(f, s);
+    else
+        return false;
+    return true;
+}
+
+bool pass_flat(struct tile_kernel *kernel, const struct target *target) {
+    size_t count = (size_t)kernel->buffers + 1;
+    struct flat f = {.buffers = kernel->buffers};
+    if (!target->lanes || !pass_is_simple(kernel))
+        return !kernel->failed;
+    f.is_flat = memory_zero(count * sizeof *f.is_flat);
+    f.instead = memory_zero(count * sizeof *f.instead);
+    bool good = f.is_flat && f.instead;
+    if (good && find_tiles(&f, kernel->body)) {
+        tile_resume(kernel);
+        do {
+            f.changed = false;
+            look(&f, kernel->body, false);
+        } while (f.changed);
+        tile_suspend();
+        good = pass_emit_kernel(kernel, emit, &f);
+    }
+    memory_free(f.is_flat);
+    memory_free(f.instead);
+    return good;
+}
