@@ -524,7 +524,8 @@ static void release_buffer(struct replica *r) {
 }
 
 // Takes the buffer over. NULL and an error; it is gone then.
-static struct replica *new_buffer(const struct device *d, int unit, int lane, const struct buffer_form *form, void *buffer) {
+static struct replica *new_buffer(const struct device *d, int unit, int lane, const struct buffer_form *form,
+                                  void *buffer) {
     struct unit *u = find(d, unit);
     struct replica *r = slab_alloc(sizeof *r);
     struct buffer_form *own = r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim) : NULL;
@@ -548,7 +549,8 @@ static struct replica *new_buffer(const struct device *d, int unit, int lane, co
     return NULL;
 }
 
-struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form, void *buffer) {
+struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form,
+                             void *buffer) {
     struct replica *r = new_buffer(d, unit, lane, form, buffer);
     return r ? storage_elsewhere(r->bytes, r) : NULL;
 }
@@ -704,7 +706,8 @@ static struct replica *replica_of_form(const struct device *d, int unit, const s
 }
 
 // Under the lock. A form may have fewer elements than the storage, never more.
-static struct replica *put_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form) {
+static struct replica *put_form(const struct device *d, int unit, struct storage *s,
+                                const struct buffer_form *form) {
     struct replica *r = replica_of_form(d, unit, s, form);
     void *buffer = r || !copy_to_host(s) ? NULL : d->put(unit, form, s->data);
     if (!buffer || !(r = new_buffer(d, unit, 0, form, buffer)))

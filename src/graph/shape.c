@@ -124,8 +124,8 @@ const char *array_text(zl_array a) {
 int shape_axis(const char *function, int axis, int ndim) {
     if (axis >= -ndim && axis < ndim)
         return axis < 0 ? axis + ndim : axis;
-    error_set(ZL_ERROR_AXIS, "%s: axis %d of an array with %d axes: %d to %d is possible", function, axis, ndim, -ndim,
-              ndim - 1);
+    error_set(ZL_ERROR_AXIS, "%s: axis %d of an array with %d axes: %d to %d is possible", function, axis,
+              ndim, -ndim, ndim - 1);
     return -1;
 }
 
@@ -166,7 +166,8 @@ bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndi
     return true;
 }
 
-void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first, int64_t *last) {
+void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first,
+                int64_t *last) {
     *first = *last = offset;
     for (int i = 0; i < ndim; i++)
         *(stride[i] < 0 ? first : last) += (dim[i] - 1) * stride[i];
@@ -188,7 +189,8 @@ static int sort_steps(int ndim, const int64_t *dim, const int64_t *stride, int64
 }
 
 // An axis for each step, which has as many elements as the next longer step has of it; one more if no step is 1.
-int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements, int64_t *out) {
+int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
+               int64_t *out) {
     int64_t first, last;
     shape_span(ndim, dim, stride, offset, &first, &last);
     int count = sort_steps(ndim, dim, stride, out);
