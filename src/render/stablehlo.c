@@ -20,32 +20,32 @@
 #define CHLO(op)   "chlo." op " %a : %t -> %r"
 
 static const struct spelling words[TILE_OP_COUNT] = {
-    [TILE_NEG] = {NUMBERS | HALVES, ONE("negate")},
-    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, ONE("abs")},
-    [TILE_SIGN] = {PASS_SIGNED | PASS_FLOAT | HALVES, ONE("sign")},
-    [TILE_SQRT] = {PASS_FLOAT, ONE("sqrt")},
+    [TILE_NEG] = {NUMBERS | HALVES | PASS_COMPLEX, ONE("negate")},
+    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES | PASS_COMPLEX, "stablehlo.abs %a : (%t) -> %r"},
+    [TILE_SIGN] = {PASS_SIGNED | PASS_FLOAT | HALVES | PASS_COMPLEX, ONE("sign")},
+    [TILE_SQRT] = {PASS_FLOAT | PASS_COMPLEX, ONE("sqrt")},
     [TILE_RSQRT] = {PASS_FLOAT,
                     "stablehlo.sqrt %a : %t;stablehlo.constant dense<1.0> : %t;stablehlo.divide %2, %1 : %t"},
-    [TILE_EXP] = {PASS_FLOAT, ONE("exponential")},
-    [TILE_EXPM1] = {PASS_FLOAT, ONE("exponential_minus_one")},
-    [TILE_LOG] = {PASS_FLOAT, ONE("log")},
+    [TILE_EXP] = {PASS_FLOAT | PASS_COMPLEX, ONE("exponential")},
+    [TILE_EXPM1] = {PASS_FLOAT | PASS_COMPLEX, ONE("exponential_minus_one")},
+    [TILE_LOG] = {PASS_FLOAT | PASS_COMPLEX, ONE("log")},
     [TILE_LOG2] = {PASS_FLOAT, "stablehlo.log %a : %t;stablehlo.constant dense<1.4426950408889634> : %t;"
                                "stablehlo.multiply %1, %2 : %t"},
     [TILE_LOG10] = {PASS_FLOAT, "stablehlo.log %a : %t;stablehlo.constant dense<0.43429448190325183> : %t;"
                                 "stablehlo.multiply %1, %2 : %t"},
-    [TILE_LOG1P] = {PASS_FLOAT, ONE("log_plus_one")},
-    [TILE_SIN] = {PASS_FLOAT, ONE("sine")},
-    [TILE_COS] = {PASS_FLOAT, ONE("cosine")},
-    [TILE_TAN] = {PASS_FLOAT, ONE("tan")},
-    [TILE_ASIN] = {PASS_FLOAT, CHLO("asin")},
-    [TILE_ACOS] = {PASS_FLOAT, CHLO("acos")},
-    [TILE_ATAN] = {PASS_FLOAT, CHLO("atan")},
-    [TILE_SINH] = {PASS_FLOAT, CHLO("sinh")},
-    [TILE_COSH] = {PASS_FLOAT, CHLO("cosh")},
-    [TILE_TANH] = {PASS_FLOAT, ONE("tanh")},
-    [TILE_ASINH] = {PASS_FLOAT, CHLO("asinh")},
-    [TILE_ACOSH] = {PASS_FLOAT, CHLO("acosh")},
-    [TILE_ATANH] = {PASS_FLOAT, CHLO("atanh")},
+    [TILE_LOG1P] = {PASS_FLOAT | PASS_COMPLEX, ONE("log_plus_one")},
+    [TILE_SIN] = {PASS_FLOAT | PASS_COMPLEX, ONE("sine")},
+    [TILE_COS] = {PASS_FLOAT | PASS_COMPLEX, ONE("cosine")},
+    [TILE_TAN] = {PASS_FLOAT | PASS_COMPLEX, ONE("tan")},
+    [TILE_ASIN] = {PASS_FLOAT | PASS_COMPLEX, CHLO("asin")},
+    [TILE_ACOS] = {PASS_FLOAT | PASS_COMPLEX, CHLO("acos")},
+    [TILE_ATAN] = {PASS_FLOAT | PASS_COMPLEX, CHLO("atan")},
+    [TILE_SINH] = {PASS_FLOAT | PASS_COMPLEX, CHLO("sinh")},
+    [TILE_COSH] = {PASS_FLOAT | PASS_COMPLEX, CHLO("cosh")},
+    [TILE_TANH] = {PASS_FLOAT | PASS_COMPLEX, ONE("tanh")},
+    [TILE_ASINH] = {PASS_FLOAT | PASS_COMPLEX, CHLO("asinh")},
+    [TILE_ACOSH] = {PASS_FLOAT | PASS_COMPLEX, CHLO("acosh")},
+    [TILE_ATANH] = {PASS_FLOAT | PASS_COMPLEX, CHLO("atanh")},
     [TILE_ERF] = {PASS_FLOAT, CHLO("erf")},
     [TILE_ERFINV] = {PASS_FLOAT, CHLO("erf_inv")},
     [TILE_SIGMOID] = {PASS_FLOAT, ONE("logistic")},
@@ -57,10 +57,10 @@ static const struct spelling words[TILE_OP_COUNT] = {
                     "%2, %3 : %t;"
                     "stablehlo.compare EQ, %1, %2 : (%t, %t) -> %B;stablehlo.select %5, %a, %4 : %B, %t"},
     [TILE_NOT] = {PASS_INTEGER | PASS_BOOL, ONE("not")},
-    [TILE_ADD] = {NUMBERS, TWO("add")},
-    [TILE_SUB] = {NUMBERS, TWO("subtract")},
-    [TILE_MUL] = {NUMBERS, TWO("multiply")},
-    [TILE_DIV] = {PASS_FLOAT, TWO("divide")},
+    [TILE_ADD] = {NUMBERS | PASS_COMPLEX, TWO("add")},
+    [TILE_SUB] = {NUMBERS | PASS_COMPLEX, TWO("subtract")},
+    [TILE_MUL] = {NUMBERS | PASS_COMPLEX, TWO("multiply")},
+    [TILE_DIV] = {PASS_FLOAT | PASS_COMPLEX, TWO("divide")},
     // Rounded down, also for signs that differ; by 0 it is 0.
     [TILE_FLOORDIV] =
         {PASS_INTEGER, NULL,
@@ -84,12 +84,17 @@ static const struct spelling words[TILE_OP_COUNT] = {
          ": %t;"
          "stablehlo.compare LT, %7, %1 : (%t, %t) -> %B;stablehlo.and %6, %8 : %B;stablehlo.add %5, %4 : %t;"
          "stablehlo.select %9, %10, %5 : %B, %t;stablehlo.select %3, %a, %11 : %B, %t"},
-    [TILE_POW] = {PASS_FLOAT, TWO("power")},
+    [TILE_POW] = {PASS_FLOAT | PASS_COMPLEX, TWO("power")},
     [TILE_MAX] = {NUMBERS | HALVES, TWO("maximum")},
     [TILE_MIN] = {NUMBERS | HALVES, TWO("minimum")},
+    // The larger, and what the smaller adds to it; of an infinite or unknown one, that.
+    [TILE_LOGADDEXP] = {PASS_FLOAT,
+                        "stablehlo.maximum %a, %b : %t;stablehlo.minimum %a, %b : %t;stablehlo.subtract %2, %1 : %t;"
+                        "stablehlo.exponential %3 : %t;stablehlo.log_plus_one %4 : %t;stablehlo.add %1, %5 : %t;"
+                        "stablehlo.is_finite %1 : (%t) -> %B;stablehlo.select %7, %6, %1 : %B, %t"},
     [TILE_ATAN2] = {PASS_FLOAT, TWO("atan2")},
-    [TILE_EQ] = {NUMBERS | HALVES, ORDER("EQ")},
-    [TILE_NE] = {NUMBERS | HALVES, ORDER("NE")},
+    [TILE_EQ] = {NUMBERS | HALVES | PASS_COMPLEX, ORDER("EQ")},
+    [TILE_NE] = {NUMBERS | HALVES | PASS_COMPLEX, ORDER("NE")},
     [TILE_LT] = {NUMBERS | HALVES, ORDER("LT")},
     [TILE_LE] = {NUMBERS | HALVES, ORDER("LE")},
     [TILE_GT] = {NUMBERS | HALVES, ORDER("GT")},
@@ -99,8 +104,8 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_XOR] = {PASS_INTEGER | PASS_BOOL, TWO("xor")},
     [TILE_SHL] = {PASS_INTEGER, TWO("shift_left")},
     [TILE_SHR] = {PASS_INTEGER, "stablehlo.shift_right_%s %a, %b : %t"},
-    [TILE_SELECT] = {NUMBERS | HALVES, "stablehlo.select %a, %b, %c : %p, %t"},
-    [TILE_RARE] = {NUMBERS | HALVES, "stablehlo.select %a, %b, %c : %p, %t"},
+    [TILE_SELECT] = {NUMBERS | HALVES | PASS_COMPLEX, "stablehlo.select %a, %b, %c : %p, %t"},
+    [TILE_RARE] = {NUMBERS | HALVES | PASS_COMPLEX, "stablehlo.select %a, %b, %c : %p, %t"},
     // In doubles the product is exact.
     [TILE_FMA] =
         {PASS_FLOAT,
@@ -132,8 +137,9 @@ const struct target render_stablehlo_target = {
              [ZL_INT64] = REALS,
              [ZL_FLOAT16] = REALS,
              [ZL_BFLOAT16] = REALS,
-             [ZL_FLOAT32] = REALS,
-             [ZL_FLOAT64] = REALS},
+             [ZL_FLOAT32] = REALS | PASS_COMPLEX,
+             [ZL_FLOAT64] = REALS,
+             [ZL_COMPLEX64] = REALS},
 };
 
 const char *render_stablehlo_type(zl_dtype dtype) {
@@ -208,6 +214,8 @@ static void add_constant(struct tensors *t, expr e) {
     text_add(t->out, "%%%d = stablehlo.constant dense<", t->name[e->id]);
     if (tile_type_is_bool(e->type))
         text_add(t->out, e->bits ? "true" : "false");
+    else if (tile_type_is_complex(e->type))
+        text_add(t->out, "(0x%08" PRIX64 ", 0x%08" PRIX64 ")", e->bits & 0xffffffff, e->bits >> 32);
     else if (tile_type_is_float(e->type))
         text_add(t->out, "0x%0*" PRIX64, e->type.bits / 4, e->bits);
     else if (e->type.kind == TILE_UINT)

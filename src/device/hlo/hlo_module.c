@@ -124,8 +124,8 @@ static struct hlo_tensor in_memory_order(struct hlo_module *m, zl_array x, struc
 static struct hlo_tensor base_of(struct hlo_module *m, const struct call *c, int input) {
     zl_array x = c->in[input];
     struct value *v = find_value(m, x);
-    if (!v && array_state(x) == ARRAY_LAZY && x->call && !array_is(x, ARRAY_INLINE) &&
-        render_call(m, x->call))
+    bool is_composed = m->call < 0 && x->call && !x->call->detached && !array_is(x, ARRAY_INLINE);
+    if (!v && is_composed && render_call(m, x->call))
         v = find_value(m, x);
     if (v && !v->has_base) {
         v->base = in_memory_order(m, x, v->tensor);
@@ -245,7 +245,9 @@ static bool render_composed(struct hlo_module *m, const struct call *c) {
     m->call = -1;
     bool ok = c->op->composed(c, in, out);
     for (int k = 0; ok && k < c->outputs; k++) {
-        ok = out[k] && (find_value(m, out[k]) || !out[k]->call || render_call(m, out[k]->call));
+        if (!out[k])
+            return hlo_refuse(m, "%s: not all that it gives is composed of other ops", c->op->name);
+        ok = (find_value(m, out[k]) || !out[k]->call || render_call(m, out[k]->call));
         struct value *v = ok ? find_value(m, out[k]) : NULL;
         if (ok && !v)
             ok = hlo_refuse(m, "%s is composed of a number", c->op->name);
@@ -332,6 +334,8 @@ bool hlo_can(const struct call *c) {
     }
     bool ok = render_call(&m, c) && !m.writer.body.failed;
     close_module(&m);
+    if (!ok)
+        log_line(ZL_LOG_DEBUG, "%s is not rendered as StableHLO: %s", c->op->name, zl_error() ? zl_error() : "memory is out");
     if (!had_error)
         zl_clear_error();
     return ok;
