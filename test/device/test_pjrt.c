@@ -44,8 +44,10 @@ TEST(a_program_is_of_its_sizes_strides_and_offsets) {
     REQUIRE(zl_use_device("pjrt") && zl_eval(x));
     for (int n = 2; n < 6; n++)
         for (int at = 0; at < 3; at++) {
-            zl_array rows = zl_reshape(zl_slice(x, ZL_SHAPE(at), ZL_SHAPE(at + 3 * n), ZL_SHAPE(1)), ZL_SHAPE(3, n));
-            zl_array sums = zl_sum_axis(rows, 1, false), columns = zl_sum_axis(zl_transpose(rows, ZL_AXES(1, 0)), 1, false);
+            zl_array rows =
+                zl_reshape(zl_slice(x, ZL_SHAPE(at), ZL_SHAPE(at + 3 * n), ZL_SHAPE(1)), ZL_SHAPE(3, n));
+            zl_array sums = zl_sum_axis(rows, 1, false),
+                     columns = zl_sum_axis(zl_transpose(rows, ZL_AXES(1, 0)), 1, false);
             REQUIRE(zl_eval(sums) && zl_eval(columns));
             for (int i = 0; i < 3; i++)
                 CHECK_EQ_F64(zl_data_f32(sums)[i], n * (at + i * n) + n * (n - 1) / 2);

@@ -2,10 +2,12 @@
 
 #include "device/hlo/hlo.h"
 
-// Positions as signed integers, counted from the beginning.
+// Positions as signed integers, counted from the beginning. What is too large stays so.
 static struct hlo_tensor positions(struct hlo_module *m, struct hlo_tensor x, int64_t size) {
-    struct hlo_tensor at =
-        hlo_cast(m, x, zl_dtype_size(x.dtype) == 8 || size > INT32_MAX ? ZL_INT64 : ZL_INT32);
+    bool is_wide = zl_dtype_size(x.dtype) == 8 || x.dtype == ZL_UINT32 || size > INT32_MAX;
+    if (x.dtype == ZL_UINT64)
+        x = hlo_binary(m, TILE_MIN, x, hlo_bits(m, ZL_UINT64, INT64_MAX));
+    struct hlo_tensor at = hlo_cast(m, x, is_wide ? ZL_INT64 : ZL_INT32);
     if (!dtype_is_signed(x.dtype))
         return at;
     struct hlo_tensor is_back = hlo_binary(m, TILE_LT, at, hlo_number(m, at.dtype, 0));

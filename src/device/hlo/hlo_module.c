@@ -335,7 +335,8 @@ bool hlo_can(const struct call *c) {
     bool ok = render_call(&m, c) && !m.writer.body.failed;
     close_module(&m);
     if (!ok)
-        log_line(ZL_LOG_DEBUG, "%s is not rendered as StableHLO: %s", c->op->name, zl_error() ? zl_error() : "memory is out");
+        log_line(ZL_LOG_DEBUG, "%s is not rendered as StableHLO: %s", c->op->name,
+                 zl_error() ? zl_error() : "memory is out");
     if (!had_error)
         zl_clear_error();
     return ok;

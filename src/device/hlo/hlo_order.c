@@ -64,89 +64,108 @@ bool hlo_scan(struct hlo_module *m, const struct call *c, const struct hlo_tenso
 
 // Sorting -------------------------------------------------------------------------------------------------------------
 
-// The region that says whether the first of two elements comes before the second; with places, those are two more arguments.
-static void add_order(struct hlo_module *m, zl_dtype dtype, bool has_places) {
+// Whether a comes before b: NaN is last.
+static struct hlo_tensor comes_before(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b) {
+    struct hlo_tensor before = hlo_binary(m, TILE_LT, a, b);
+    if (!dtype_is_float(a.dtype))
+        return before;
+    struct hlo_tensor is_last = hlo_binary(m, TILE_NE, b, b), is_number = hlo_binary(m, TILE_EQ, a, a);
+    return hlo_binary(m, TILE_OR, before, hlo_binary(m, TILE_AND, is_last, is_number));
+}
+
+// The region that compares two elements; those of what is sorted with them are two more arguments.
+static void add_order(struct hlo_module *m, zl_dtype dtype, const struct hlo_tensor *beside) {
     struct hlo_tensor x[4];
-    int count = has_places ? 4 : 2;
     hlo_add(m, "({\n^bb0(");
-    for (int i = 0; i < count; i++) {
-        x[i] = hlo_type(i < 2 ? dtype : ZL_UINT32, 0, NULL);
+    for (int i = 0; i < (beside ? 4 : 2); i++) {
+        x[i] = hlo_type(i < 2 ? dtype : beside->dtype, 0, NULL);
         x[i].name = hlo_writer(m)->names++;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x[i], &x[i]);
     }
     hlo_add(m, "):\n");
-    struct hlo_tensor before = hlo_binary(m, TILE_LT, x[0], x[1]);
-    if (dtype_is_float(dtype)) {
-        struct hlo_tensor last = hlo_binary(m, TILE_NE, x[1], x[1]),
-                          first = hlo_binary(m, TILE_EQ, x[0], x[0]);
-        before = hlo_binary(m, TILE_OR, before, hlo_binary(m, TILE_AND, last, first));
-    }
+    struct hlo_tensor before = comes_before(m, x[0], x[1]);
     hlo_add(m, "stablehlo.return %v : %t\n})", &before, &before);
 }
 
-// Sorts along the last axis; places: of each element where it was, or NULL.
-static struct hlo_tensor sort(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor *places) {
-    zl_dtype dtype = x.dtype;
-    if (dtype == ZL_BOOL)
-        x = hlo_cast(m, x, ZL_UINT8);
-    struct hlo_tensor y = x, from, to;
-    if (places) {
-        from = hlo_iota(m, ZL_UINT32, x.ndim, x.dim, x.ndim - 1);
-        to = from;
-        to.name = hlo_writer(m)->names++;
-    }
+// Sorts along the last axis, equal elements in their order; with them goes what lies beside, unless that is NULL.
+static struct hlo_tensor sort(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor *beside) {
+    struct hlo_tensor y = x, from;
     y.name = hlo_writer(m)->names++;
-    if (places)
-        hlo_add(m, "%v, %v = \"stablehlo.sort\"(%v, %v) ", &y, &to, &x, &from);
-    else
+    if (beside) {
+        from = *beside;
+        beside->name = hlo_writer(m)->names++;
+        hlo_add(m, "%v, %v = \"stablehlo.sort\"(%v, %v) ", &y, beside, &x, &from);
+    } else {
         hlo_add(m, "%v = \"stablehlo.sort\"(%v) ", &y, &x);
-    add_order(m, x.dtype, places);
+    }
+    add_order(m, x.dtype, beside);
     hlo_add(m, " {dimension = %d : i64, is_stable = true} : ", x.ndim - 1);
-    if (places)
-        hlo_add(m, "(%t, %t) -> (%t, %t)\n", &x, &from, &y, &to);
+    if (beside)
+        hlo_add(m, "(%t, %t) -> (%t, %t)\n", &x, &from, &y, beside);
     else
         hlo_add(m, "(%t) -> %t\n", &x, &y);
-    if (places)
-        *places = to;
-    return hlo_cast(m, y, dtype);
+    return y;
+}
+
+// What sort compares: truth values have no order in StableHLO, complex numbers none here.
+static bool order_of(struct hlo_module *m, const struct call *c, struct hlo_tensor x,
+                     struct hlo_tensor *out) {
+    *out = x.dtype == ZL_BOOL ? hlo_cast(m, x, ZL_UINT8) : x;
+    return x.dtype != ZL_COMPLEX64 || hlo_refuse(m, "%s of complex numbers", c->op->name);
 }
 
 bool hlo_sort(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
               struct hlo_tensor *out) {
-    (void)c;
-    out[0] = sort(m, in[0], NULL);
-    return in[0].dtype != ZL_COMPLEX64 || hlo_refuse(m, "sort of complex numbers");
+    struct hlo_tensor x;
+    if (!order_of(m, c, in[0], &x))
+        return false;
+    out[0] = hlo_cast(m, sort(m, x, NULL), in[0].dtype);
+    return true;
+}
+
+static struct hlo_tensor places_of(struct hlo_module *m, struct hlo_tensor x) {
+    return hlo_iota(m, ZL_UINT32, x.ndim, x.dim, x.ndim - 1);
 }
 
 bool hlo_argsort(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                  struct hlo_tensor *out) {
-    (void)c;
-    if (in[0].dtype == ZL_COMPLEX64)
-        return hlo_refuse(m, "argsort of complex numbers");
-    sort(m, in[0], &out[0]);
+    struct hlo_tensor x;
+    if (!order_of(m, c, in[0], &x))
+        return false;
+    out[0] = places_of(m, x);
+    sort(m, x, &out[0]);
     return true;
 }
 
-// A run of the sorted elements.
-static struct hlo_tensor window(struct hlo_module *m, const struct call *c, struct hlo_tensor x) {
+// Elements, or their places, in three groups, each in its order: those before the kth of the sorted ones, its equals, and others. Of that
+// the call takes a run.
+static bool partition(struct hlo_module *m, const struct call *c, struct hlo_tensor given, bool wants_places,
+                      struct hlo_tensor *out) {
     struct op_window w;
-    if (!op_partition_window(call_args(c), x.dim[x.ndim - 1], &w))
-        hlo_refuse(m, "%s: there is no such run", c->op->name);
-    return hlo_cut(m, x, x.ndim - 1, w.first, w.first + w.count);
+    struct hlo_tensor x;
+    int axis = given.ndim - 1;
+    if (!order_of(m, c, given, &x))
+        return false;
+    if (!op_partition_window(call_args(c), x.dim[axis], &w))
+        return hlo_refuse(m, "%s: there is no such run", c->op->name);
+    struct hlo_tensor pivot = hlo_cut(m, sort(m, x, NULL), axis, w.kth, w.kth + 1);
+    pivot = hlo_fit(m, pivot, x.ndim, x.dim);
+    struct hlo_tensor is_later = hlo_cast(m, comes_before(m, pivot, x), ZL_UINT8);
+    struct hlo_tensor is_first = hlo_cast(m, comes_before(m, x, pivot), ZL_UINT8);
+    struct hlo_tensor group =
+        hlo_binary(m, TILE_SUB, hlo_binary(m, TILE_ADD, is_later, hlo_number(m, ZL_UINT8, 1)), is_first);
+    *out = wants_places ? places_of(m, x) : given;
+    sort(m, group, out);
+    *out = hlo_cut(m, *out, axis, w.first, w.first + w.count);
+    return true;
 }
 
 bool hlo_partition(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                    struct hlo_tensor *out) {
-    if (in[0].dtype == ZL_COMPLEX64)
-        return hlo_refuse(m, "partition of complex numbers");
-    out[0] = window(m, c, sort(m, in[0], NULL));
-    return true;
+    return partition(m, c, in[0], false, out);
 }
 
 bool hlo_argpartition(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                       struct hlo_tensor *out) {
-    if (!hlo_argsort(m, c, in, out))
-        return false;
-    out[0] = window(m, c, out[0]);
-    return true;
+    return partition(m, c, in[0], true, out);
 }

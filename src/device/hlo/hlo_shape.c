@@ -76,8 +76,7 @@ bool hlo_random_bits(struct hlo_module *m, const struct call *c, const struct hl
     zl_array y = call_first(c);
     int64_t keys = hlo_size(&in[0]) / 2, each = y->size / keys, item = (int64_t)array_item(y),
             words = (each * item + 3) / 4;
-    int64_t pairs = (words + 1) / 2, lists[] = {keys, 2}, counters[] = {1, pairs}, all[] = {keys, words},
-            row[] = {each * item / 4, 1};
+    int64_t pairs = (words + 1) / 2, lists[] = {keys, 2}, counters[] = {1, pairs};
     struct hlo_tensor list = hlo_reshape(m, in[0], 2, lists), key[2], word[2];
     for (int i = 0; i < 2; i++)
         key[i] = hlo_cut(m, list, 1, i, i + 1);
@@ -88,7 +87,6 @@ bool hlo_random_bits(struct hlo_module *m, const struct call *c, const struct hl
             hlo_choose(m, hlo_binary(m, TILE_LT, word[0], hlo_number(m, ZL_UINT32, (double)(words / 2))),
                        word[1], hlo_number(m, ZL_UINT32, 0));
     threefry(m, key, &word[0], &word[1]);
-    (void)all, (void)row;
     word[1] = hlo_cut(m, word[1], 1, 0, words / 2);
     struct hlo_tensor bits = words > 1 ? hlo_join(m, 2, word, 1) : word[0];
     int64_t dim[] = {keys, each}, stride[] = {words * 4 / item, 1};

@@ -152,11 +152,10 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
 
 extern const struct device device_pjrt;
 
-static bool prepare_code(int unit, struct program *p, const struct segment *s, const uint8_t *skip,
-                         struct hlo_program **hlo, struct code **code) {
+static bool prepare_code(int unit, const struct segment *s, const uint8_t *skip, struct hlo_program **hlo,
+                         struct code **code) {
     *hlo = hlo_render(&device_pjrt, unit, s, skip);
     *code = *hlo && (*hlo)->text ? get_code(*hlo) : NULL;
-    (void)p;
     if (*hlo && (*code || !(*hlo)->text))
         return true;
     hlo_free(*hlo);
@@ -166,7 +165,7 @@ static bool prepare_code(int unit, struct program *p, const struct segment *s, c
 
 static bool make_ready(int unit, struct program *p, const struct segment *s) {
     lock_take(&p->lock);
-    bool ok = p->hlo || prepare_code(unit, p, s, NULL, &p->hlo, &p->code);
+    bool ok = p->hlo || prepare_code(unit, s, NULL, &p->hlo, &p->code);
     lock_give(&p->lock);
     return ok;
 }
@@ -304,28 +303,47 @@ static bool compute(int unit, struct program *p, struct binding *b, const uint8_
     struct code *code = NULL;
     if (all)
         return make_ready(unit, p, &s) && run_code(unit, p->hlo, p->code, b);
-    bool ok = prepare_code(unit, p, &s, skip, &hlo, &code) && run_code(unit, hlo, code, b);
+    bool ok = prepare_code(unit, &s, skip, &hlo, &code) && run_code(unit, hlo, code, b);
     hlo_free(hlo);
     release_code(code);
     return ok;
 }
 
+// Holds what the calls compute, and returns how many there are: a call that fails lets its inputs go. Outputs that only a sibling keeps alive stay so.
+static int hold_outputs(struct binding *b, zl_array *held) {
+    int count = 0;
+    for (int i = 0; i < b->calls; i++)
+        for (int k = 0; k < b->call[i]->outputs; k++)
+            if (!array_is_forgotten(call_output(b->call[i], k)))
+                held[count++] = zl_retain(call_output(b->call[i], k));
+    return count;
+}
+
+static int count_outputs(const struct binding *b) {
+    int count = 0;
+    for (int i = 0; i < b->calls; i++)
+        count += b->call[i]->outputs;
+    return count;
+}
+
 void pjrt_run(int unit, struct program *p, struct binding *b) {
     uint8_t *skip = memory_zero((size_t)b->calls);
-    if (!skip) {
+    zl_array *held = skip ? memory_alloc(sizeof(zl_array) * (size_t)count_outputs(b)) : NULL;
+    if (!held) {
         for (int i = 0; i < b->calls; i++)
             b->fail(b, i);
+        memory_free(skip);
         return;
     }
-    for (int i = 0; i < b->calls; i++) // what fails lets its inputs go
-        zl_retain(call_first(b->call[i]));
+    int count = hold_outputs(b, held);
     bool all = !skip_lost(b, skip), ok = compute(unit, p, b, skip, all) && prepare(b, skip);
     for (int i = 0; ok && i < b->calls; i++)
         if (!skip[i])
             b->finish(b, i);
     if (!ok)
         fail(b, skip);
-    for (int i = 0; i < b->calls; i++)
-        zl_release(call_first(b->call[i]));
+    for (int i = 0; i < count; i++)
+        zl_release(held[i]);
+    memory_free(held);
     memory_free(skip);
 }
