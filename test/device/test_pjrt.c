@@ -56,6 +56,19 @@ TEST(a_program_is_of_its_sizes_strides_and_offsets) {
         }
 }
 
+// A result that lies as its transposed input does, with an axis of one element between.
+TEST(results_lie_as_they_are_recorded) {
+    REQUIRE(zl_use_device("pjrt"));
+    zl_array x =
+        zl_transpose(zl_reshape(zl_arange(0, 6, 1, ZL_FLOAT32), ZL_SHAPE(3, 1, 2)), ZL_AXES(2, 1, 0));
+    zl_array y = zl_add(x, zl_scalar(1));
+    REQUIRE(zl_eval(x) && zl_eval(y));
+    zl_array flat = zl_contiguous(y, false);
+    REQUIRE(zl_eval(flat));
+    for (int i = 0; i < 6; i++)
+        CHECK_EQ_F64(zl_data_f32(flat)[i], i % 3 * 2 + i / 3 + 1);
+}
+
 TEST(numbers_are_arguments) {
     zl_array x = zl_arange(0, 8, 1, ZL_FLOAT32);
     REQUIRE(zl_use_device("pjrt") && zl_eval(x));

@@ -108,15 +108,25 @@ static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     return y;
 }
 
-// In the order in which its elements lie.
+// In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are if all others do, else come first.
 static struct hlo_tensor in_memory_order(struct hlo_module *m, zl_array x, struct hlo_tensor tensor) {
     int64_t axis[HLO_RANK];
     const int64_t *stride = array_stride(x);
+    int count = 0, first = 0;
+    if (shape_is_row_major(x->ndim, x->dim, stride))
+        return tensor;
+    for (int i = 0; i < x->ndim; i++)
+        if (x->dim[i] == 1)
+            axis[count++] = i;
+    first = count;
     for (int i = 0; i < x->ndim; i++) {
-        int at = i;
-        for (; at > 0 && x->dim[i] != 1 && stride[axis[at - 1]] < stride[i]; at--)
+        int at = count;
+        if (x->dim[i] == 1)
+            continue;
+        for (; at > first && stride[axis[at - 1]] < stride[i]; at--)
             axis[at] = axis[at - 1];
         axis[at] = i;
+        count++;
     }
     return hlo_transpose(m, tensor, axis);
 }

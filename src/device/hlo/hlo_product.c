@@ -68,6 +68,17 @@ static void add_numbers(struct hlo_module *m, const char *name, const struct con
     hlo_add(m, "%s = [%l]", name, v->axes, list);
 }
 
+// Groups that are in the batch, (groups * N, sizes, C), go to the channels, (N, sizes, groups * C).
+static struct hlo_tensor groups_to_channels(struct hlo_module *m, struct hlo_tensor x, int64_t groups) {
+    int64_t dim[HLO_AXES + 1] = {groups, x.dim[0] / groups};
+    for (int i = 1; i < x.ndim; i++)
+        dim[i + 1] = x.dim[i];
+    struct hlo_tensor y = hlo_move_axis(m, hlo_reshape(m, x, x.ndim + 1, dim), 0, x.ndim - 1);
+    x.dim[0] /= groups;
+    x.dim[x.ndim - 1] *= groups;
+    return hlo_reshape(m, y, x.ndim, x.dim);
+}
+
 bool hlo_conv(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
               struct hlo_tensor *out) {
     struct conv v = op_conv_read(c);
@@ -79,6 +90,8 @@ bool hlo_conv(struct hlo_module *m, const struct call *c, const struct hlo_tenso
     for (int i = 0; i < v.axes; i++)
         back[i] = i + 1;
     w = hlo_reverse(m, w, v.flip ? v.axes : 0, back);
+    if (v.in_batch && v.groups > 1)
+        x = groups_to_channels(m, x, v.groups);
     y.name = hlo_writer(m)->names++;
     hlo_add(m, "%v = stablehlo.convolution(%v, %v) dim_numbers = ", &y, &x, &w);
     add_places(m, "b", v.axes, "f");
@@ -96,10 +109,9 @@ bool hlo_conv(struct hlo_module *m, const struct call *c, const struct hlo_tenso
     hlo_add(m, ", ");
     add_numbers(m, "rhs_dilate", &v, offsetof(struct conv_axis, dilation));
     hlo_add(m,
-            "} {feature_group_count = %d : i64, batch_group_count = %d : i64, precision_config = "
-            "[#stablehlo<precision HIGHEST>, "
-            "#stablehlo<precision HIGHEST>]} : (%t, %t) -> %t\n",
-            v.in_batch ? 1 : (int)v.groups, v.in_batch ? (int)v.groups : 1, &x, &w, &y);
+            "} {feature_group_count = %d : i64, batch_group_count = 1 : i64, precision_config = "
+            "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (%t, %t) -> %t\n",
+            (int)v.groups, &x, &w, &y);
     out[0] = hlo_cast(m, y, (zl_dtype)like->dtype);
     return true;
 }
