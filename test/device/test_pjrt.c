@@ -81,6 +81,22 @@ TEST(numbers_are_arguments) {
     CHECK(counted("compiles") - before <= 1);
 }
 
+// Ops that are composed of others, twice in one program, are each of their own inputs.
+TEST(composed_calls_do_not_mix) {
+    zl_array y[2][2];
+    for (int on = 0; on < 2; on++) {
+        REQUIRE(zl_use_device(on ? "pjrt" : "cpu"));
+        zl_array x = zl_reshape(zl_arange(0, 48, 1, ZL_FLOAT32), ZL_SHAPE(1, 2, 3, 8));
+        for (int k = 0; k < 2; k++)
+            y[on][k] =
+                zl_fast_rope(zl_multiply(x, zl_scalar(0.1)), 8, k, 10000, 1, zl_scalar_int(5 * k), NULL);
+        REQUIRE(zl_eval_all(2, y[on]));
+    }
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 48; i++)
+            CHECK_NEAR(zl_data_f32(y[0][k])[i], zl_data_f32(y[1][k])[i], 1e-5);
+}
+
 // One execution for all calls of an evaluation.
 TEST(a_segment_is_one_execution) {
     REQUIRE(zl_use_device("pjrt"));

@@ -127,6 +127,12 @@ struct hlo_tensor hlo_reduce(struct hlo_module *m, enum tile_op op, struct hlo_t
 // A region of one block that combines two scalars: "({ ... })".
 void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype);
 
+// The product of matrices with the same batch axes, hlo_product.c; and positions along an axis of so many elements as signed integers, counted from its
+// beginning, hlo_index.c.
+struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
+                               zl_dtype dtype);
+struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size);
+
 void *hlo_refuse(struct hlo_module *m, const char *format, ...)
     __attribute__((format(printf, 2, 3))); // the module fails with an error
 

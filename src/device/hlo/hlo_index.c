@@ -3,7 +3,7 @@
 #include "device/hlo/hlo.h"
 
 // Positions as signed integers, counted from the beginning. What is too large stays so.
-static struct hlo_tensor positions(struct hlo_module *m, struct hlo_tensor x, int64_t size) {
+struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size) {
     bool is_wide = zl_dtype_size(x.dtype) == 8 || x.dtype == ZL_UINT32 || size > INT32_MAX;
     if (x.dtype == ZL_UINT64)
         x = hlo_binary(m, TILE_MIN, x, hlo_bits(m, ZL_UINT64, INT64_MAX));
@@ -28,7 +28,7 @@ static struct hlo_tensor join_positions(struct hlo_module *m, struct hlo_tensor 
                                         const struct hlo_tensor *index, const int64_t *axis) {
     struct hlo_tensor column[HLO_AXES];
     for (int k = 0; k < count; k++)
-        column[k] = hlo_cast(m, as_column(m, positions(m, index[k], x.dim[axis[k]])), ZL_INT64);
+        column[k] = hlo_cast(m, as_column(m, hlo_positions(m, index[k], x.dim[axis[k]])), ZL_INT64);
     return hlo_join(m, count, column, column[0].ndim - 1);
 }
 
@@ -49,7 +49,7 @@ bool hlo_take(struct hlo_module *m, const struct call *c, const struct hlo_tenso
               struct hlo_tensor *out) {
     int64_t axis = call_args(c)[0], size[HLO_AXES], offset[HLO_AXES];
     int offsets = 0;
-    struct hlo_tensor x = in[0], at = as_column(m, positions(m, in[1], x.dim[axis]));
+    struct hlo_tensor x = in[0], at = as_column(m, hlo_positions(m, in[1], x.dim[axis]));
     for (int i = 0; i < x.ndim; i++) {
         size[i] = i == axis ? 1 : x.dim[i];
         if (i != axis)
@@ -180,7 +180,7 @@ static void add_starts(struct hlo_module *m, struct hlo_tensor x, struct hlo_ten
         start[i] = zero;
     for (int k = 0; k < axes; k++) {
         struct hlo_tensor one = hlo_reshape(m, hlo_cut(m, starts, 0, k, k + 1), 0, NULL);
-        start[axis[k]] = hlo_cast(m, positions(m, one, x.dim[axis[k]]), ZL_INT64);
+        start[axis[k]] = hlo_cast(m, hlo_positions(m, one, x.dim[axis[k]]), ZL_INT64);
     }
 }
 

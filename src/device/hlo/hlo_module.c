@@ -314,10 +314,7 @@ static bool render_call(struct hlo_module *m, const struct call *c) {
     } else if (row) {
         return render_row(m, c, row) && !m->writer.failed;
     } else {
-        bool ok = false;
-        ZL_SCOPE
-            ok = render_composed(m, c);
-        return ok;
+        return render_composed(m, c);
     }
     return !m->writer.failed;
 }
@@ -342,7 +339,9 @@ bool hlo_can(const struct call *c) {
         if (x->ndim <= HLO_AXES && !array_is(x, ARRAY_INLINE) && x->size)
             set_tensor(&m, x, t);
     }
-    bool ok = render_call(&m, c) && !m.writer.body.failed;
+    bool ok = false;
+    ZL_SCOPE
+        ok = render_call(&m, c) && !m.writer.body.failed;
     close_module(&m);
     if (!ok)
         log_line(ZL_LOG_DEBUG, "%s is not rendered as StableHLO: %s", c->op->name,
@@ -482,7 +481,8 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
     m.words.name = m.writer.names++;
     if (m.p)
         m.p->words = (int)words;
-    ok = ok && render_all(&m, skip, stored);
+    ZL_SCOPE // what calls are composed of is known by its address until the end
+        ok = ok && render_all(&m, skip, stored);
     if (m.p)
         m.p->gathers = m.writer.gathers;
     close_module(&m);

@@ -6,8 +6,8 @@ static zl_dtype wide_of(zl_dtype dtype) {
     return tile_reduce_gives(dtype);
 }
 
-static struct hlo_tensor multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
-                                  zl_dtype dtype) {
+struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
+                               zl_dtype dtype) {
     int64_t batch[HLO_AXES], from_a[] = {a.ndim - 1}, from_b[] = {b.ndim - 2};
     int axes = a.ndim - 2;
     struct hlo_tensor y = hlo_type(dtype, a.ndim, a.dim);
@@ -25,14 +25,14 @@ static struct hlo_tensor multiply(struct hlo_module *m, struct hlo_tensor a, str
 bool hlo_matmul(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                 struct hlo_tensor *out) {
     zl_dtype dtype = (zl_dtype)call_first(c)->dtype;
-    out[0] = hlo_cast(m, multiply(m, in[0], in[1], wide_of(dtype)), dtype);
+    out[0] = hlo_cast(m, hlo_multiply(m, in[0], in[1], wide_of(dtype)), dtype);
     return true;
 }
 
 bool hlo_matmul_int8(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                      struct hlo_tensor *out) {
     (void)c;
-    out[0] = multiply(m, in[0], in[1], ZL_INT32);
+    out[0] = hlo_multiply(m, in[0], in[1], ZL_INT32);
     return true;
 }
 
@@ -42,7 +42,7 @@ bool hlo_addmm(struct hlo_module *m, const struct call *c, const struct hlo_tens
     zl_array y = call_first(c);
     zl_dtype wide = wide_of((zl_dtype)y->dtype);
     double alpha = op_arg_double(call_args(c)[ADDMM_ALPHA]), beta = op_arg_double(call_args(c)[ADDMM_BETA]);
-    struct hlo_tensor x = multiply(m, in[0], in[1], wide);
+    struct hlo_tensor x = hlo_multiply(m, in[0], in[1], wide);
     if (alpha != 1)
         x = hlo_binary(m, TILE_MUL, x, hlo_number(m, wide, alpha));
     if (beta != 0) {
