@@ -3,6 +3,7 @@
 #include "device/hlo/hlo.h"
 
 #include <float.h>
+#include <math.h>
 
 // Reduces the last axis, which stays with size 1.
 static struct hlo_tensor reduce_last(struct hlo_module *m, enum tile_op op, struct hlo_tensor x) {
@@ -78,8 +79,11 @@ bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct 
     int last = in[0].ndim - 1;
     int64_t column[HLO_RANK], classes = in[0].dim[last];
     struct hlo_tensor x = hlo_cast(m, in[0], wide), largest, e = exponentials(m, x, &largest);
-    struct hlo_tensor sum =
-        hlo_binary(m, TILE_ADD, largest, hlo_unary(m, TILE_LOG, reduce_last(m, TILE_ADD, e)));
+    struct hlo_tensor rest = hlo_unary(m, TILE_LOG, reduce_last(m, TILE_ADD, e)),
+                      zero = hlo_number(m, wide, 0);
+    struct hlo_tensor is_finite =
+        hlo_binary(m, TILE_LT, hlo_unary(m, TILE_ABS, largest), hlo_number(m, wide, INFINITY));
+    rest = hlo_choose(m, is_finite, rest, zero); // an infinite logit is the sum
     struct hlo_tensor at = hlo_positions(m, in[1], classes);
     at = hlo_binary(m, TILE_MAX, at, hlo_number(m, at.dtype, 0));
     at = hlo_binary(m, TILE_MIN, at, hlo_number(m, at.dtype, (double)(classes - 1)));
@@ -87,8 +91,9 @@ bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct 
         column[i] = i == last ? 1 : x.dim[i];
     struct hlo_tensor is_target = hlo_binary(m, TILE_EQ, hlo_iota(m, at.dtype, x.ndim, x.dim, last),
                                              hlo_reshape(m, at, x.ndim, column));
-    struct hlo_tensor target = reduce_last(m, TILE_ADD, hlo_choose(m, is_target, x, hlo_number(m, wide, 0)));
-    out[0] = hlo_reshape(m, hlo_binary(m, TILE_SUB, sum, target), y->ndim, y->dim);
-    out[1] = hlo_reshape(m, sum, y->ndim, y->dim);
+    struct hlo_tensor target = reduce_last(m, TILE_ADD, hlo_choose(m, is_target, x, zero));
+    out[0] = hlo_reshape(m, hlo_binary(m, TILE_ADD, hlo_binary(m, TILE_SUB, largest, target), rest), y->ndim,
+                         y->dim);
+    out[1] = hlo_reshape(m, hlo_binary(m, TILE_ADD, largest, rest), y->ndim, y->dim);
     return true;
 }
