@@ -279,7 +279,7 @@ struct hlo_tensor hlo_apply(struct hlo_module *m, enum tile_op op, int count, co
         (op == TILE_LOGADDEXP || op == TILE_LOG2 || op == TILE_LOG10 || op == TILE_RSQRT))
         hlo_refuse(m, "%s of complex numbers is a formula that XLA does not round as it is written",
                    tile_op_name(op));
-    return render(m, tile_row_kernel(op, dtype, "vvv" + 3 - count), tile_row_gives(op, dtype), ndim, dim,
+    return render(m, tile_row_kernel(op, dtype, &"vvv"[3 - count]), tile_row_gives(op, dtype), ndim, dim,
                   operand);
 }
 
