@@ -1,8 +1,8 @@
 // pjrt_abi.h - the part of PJRT's C interface that Zellige uses, of version 0.114 and any since 0.40: what plugins are called with.
 //
 // Every struct begins with its size and a list of extensions, which is empty. A plugin refuses one that is smaller than its own and takes a
-// larger one: PJRT_ROOM is room for members that later versions add, which are 0. test/device/test_pjrt_abi.c compares all of this with a
-// header that a plugin brings.
+// larger one: PJRT_ROOM is room for members that later versions add, which are 0. Offsets and sizes are those of the header of
+// xla-cpu-pjrt 0.0.1.
 
 #ifndef PJRT_ABI_H
 #define PJRT_ABI_H
