@@ -53,7 +53,7 @@ int device_units(int index, const char **reason) {
 
 // Devices with memory of their own are those of drivers.
 static bool may_be_lost(const struct device *d) {
-    return d->alloc && UNLIKELY(atomic_load_explicit(&fork_era, memory_order_relaxed));
+    return device_is_apart(d) && UNLIKELY(atomic_load_explicit(&fork_era, memory_order_relaxed));
 }
 
 // The era in which a device was opened; one that was not is opened in this one.
@@ -95,7 +95,7 @@ static void *not_found(const char *name) {
 const struct device *device_find(const char *name, int *units) {
     for (int i = 0; name && i < device_count(); i++) {
         const char *reason;
-        if (strcmp(devices[i]->name, name) != 0)
+        if (strcmp(devices[i]->name, name) != 0 && (!devices[i]->alias || strcmp(devices[i]->alias, name) != 0))
             continue;
         int found = device_units(i, &reason);
         if (!found)
@@ -122,7 +122,7 @@ const struct device *device_find_unit(const char *name, int *unit) {
 }
 
 bool device_is_gpu(const struct device *d, int unit) {
-    return d->alloc && !(d->is_host && d->is_host(unit));
+    return device_is_apart(d) && !(d->is_host && d->is_host(unit));
 }
 
 // Without such a file loaders find CPUs at most, and to open their drivers takes longer than all that small programs do: 30 ms and a
@@ -142,7 +142,7 @@ bool device_has_gpu_file(void) {
 // The first GPU of a device, which is opened if it may have one; -1: it has none.
 static int find_gpu(int index) {
     const struct device *d = devices[index];
-    if (!d->alloc || (d->has_hardware && !d->has_hardware()))
+    if (!device_is_apart(d) || (d->has_hardware && !d->has_hardware()))
         return -1;
     for (int unit = 0; unit < device_units(index, NULL); unit++)
         if (device_is_gpu(d, unit))

@@ -23,7 +23,8 @@ enum { DEVICE_LANES = 4, DEVICE_CHIP_ID = 16 };
 
 struct device {
     const char *name;
-    bool is_static; // its programs depend on sizes and arguments: these are part of a plan's key
+    const char *alias; // another name by which it is found; NULL: none
+    bool is_static; // its programs depend on sizes, strides and arguments: these are part of a plan's key. put and get are there
     int  (*open)(const char **reason);              // units there are; 0 with the reason
     bool (*describe)(int unit, zl_device_info *out);
     // Whether the machine has hardware that could be a GPU of this device, found out without its driver, which is opened for the choice of
@@ -45,6 +46,10 @@ struct device {
     bool (*copy)(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host);
     void *(*alloc)(int unit, size_t bytes);
     void (*free)(int unit, void *memory);
+    // Memory of the unit that is typed and never written again, instead of copy and alloc: put makes a buffer of a form of what lies at
+    // `from`, which may be used again when it returns, and get writes one there; free lets it go. NULL, or false, and an error.
+    void *(*put)(int unit, const struct buffer_form *form, const void *from);
+    bool (*get)(int unit, void *buffer, const struct buffer_form *form, void *to);
     // Pins pages of the host, so that the unit's copies to them need nothing else, and lets go of them; pin returns false, with or without
     // an error, if it cannot. receive is copy to such pages. All NULL: there is no such memory.
     bool (*pin)(int unit, void *pages, size_t bytes);
@@ -67,6 +72,10 @@ struct device {
     // Describes the index-th way in which it runs ops other than by their tile kernels; false past the last. NULL: there is none.
     bool (*override)(int index, zl_kernel_override *out);
 };
+
+static inline bool device_is_apart(const struct device *d) { // it has memory of its own
+    return d->alloc || d->put;
+}
 
 // device.c -------------------------------------------------------------------------------------------------------
 
@@ -101,6 +110,12 @@ static inline bool device_has_memory(void) { // some unit with memory of its own
 struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes);
 // The unit's copy of s, made if there is none, for what the lane is asked for from now on; NULL and an error.
 void *device_reach(const struct device *d, int unit, int lane, struct storage *s);
+// Of a unit whose memory is typed. The unit's buffer of this form that holds the first elements of s, made if there is none; NULL and an error. A
+// storage of a buffer that the unit made, which it takes over, also if it fails: NULL and an error.
+void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form);
+struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form, void *buffer);
+// The form by which the unit holds what an array with a storage is a view of, or will hold it: at most ndim + 1 axes. Returns their number.
+int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim);
 const struct device *device_home(const struct storage *s); // the device that alone has its values; NULL: the host has them
 bool device_fetch(struct storage *s); // makes the host's copy; false and an error
 // The first bytes of s, which only units hold, straight to where they are wanted; false and an error.

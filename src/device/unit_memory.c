@@ -11,6 +11,7 @@
 #include "device/profile.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
     POINTS = 64,     // marks that a lane keeps at once; an older one is as far as the one that took its place
@@ -512,6 +513,48 @@ static bool admit(struct replica *r, int lane) {
     return u && (!point_of(r) || follow_point(u, lane, point_of(r)));
 }
 
+// Typed buffers are neither kept nor used again: the device does that.
+static void release_buffer(struct replica *r) {
+    struct unit *u = find(r->device, r->unit);
+    allocator_count(-(int64_t)r->bytes, !u->is_host);
+    if (!device_is_lost(r->device))
+        r->device->free(r->unit, r->memory);
+    memory_free(r->form);
+    slab_free(r, sizeof *r);
+}
+
+// Takes the buffer over. NULL and an error; it is gone then.
+static struct replica *new_buffer(const struct device *d, int unit, int lane, const struct buffer_form *form,
+                                  void *buffer) {
+    struct unit *u = find(d, unit);
+    struct replica *r = slab_alloc(sizeof *r);
+    struct buffer_form *own = r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim) : NULL;
+    size_t bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype);
+    if (u && own && allocator_count((int64_t)bytes, !u->is_host)) {
+        *r = (struct replica){.device = d,
+                              .unit = unit,
+                              .lane = (uint8_t)lane,
+                              .lanes = (uint8_t)(1u << lane),
+                              .is_given = true,
+                              .memory = buffer,
+                              .form = own,
+                              .bytes = bytes,
+                              .release = release_buffer};
+        return r;
+    }
+    memory_free(own);
+    if (r)
+        slab_free(r, sizeof *r);
+    d->free(unit, buffer);
+    return NULL;
+}
+
+struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form,
+                             void *buffer) {
+    struct replica *r = new_buffer(d, unit, lane, form, buffer);
+    return r ? storage_elsewhere(r->bytes, r) : NULL;
+}
+
 struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes) {
     struct replica *r = new_replica(d, unit, lane, bytes);
     return r ? storage_elsewhere(bytes, r) : NULL;
@@ -564,8 +607,11 @@ static bool lane_to_read(const struct replica *r, int *lane) {
     return ok;
 }
 
+// Of typed memory all is copied, for which there must be room.
 static bool copy_down(const struct replica *r, void *to, size_t bytes, enum way way) {
     int lane;
+    if (r->form)
+        return r->device->get(r->unit, r->memory, r->form, to);
     return lane_to_read(r, &lane) && copy_bytes(r->device, r->unit, lane, to, r->memory, bytes, way);
 }
 
@@ -613,6 +659,12 @@ bool device_fetch(struct storage *s) {
 
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
+    if (r->form && r->bytes > bytes) { // more than there is room for
+        if (!device_fetch(s))
+            return false;
+        memcpy(out, s->data, bytes);
+        return true;
+    }
     counter_add(COUNTER_DOWNLOADS, 1);
     return device_check(r->device) && replica_is_sound(r) && copy_down(r, out, bytes, TO_HOST);
 }
@@ -643,8 +695,71 @@ void *device_reach(const struct device *d, int unit, int lane, struct storage *s
     return r && admit(r, lane) && replica_is_sound(r) ? r->memory : NULL;
 }
 
+// Typed memory --------------------------------------------------------------------------------------------------------
+
+static struct replica *replica_of_form(const struct device *d, int unit, const struct storage *s,
+                                       const struct buffer_form *form) {
+    struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
+    while (r && (r->device != d || r->unit != unit || !buffer_form_is_equal(r->form, form)))
+        r = r->next;
+    return r;
+}
+
+// Under the lock. A form may have fewer elements than the storage, never more.
+static struct replica *put_form(const struct device *d, int unit, struct storage *s,
+                                const struct buffer_form *form) {
+    struct replica *r = replica_of_form(d, unit, s, form);
+    void *buffer = r || !copy_to_host(s) ? NULL : d->put(unit, form, s->data);
+    if (!buffer || !(r = new_buffer(d, unit, 0, form, buffer)))
+        return r;
+    counter_add(COUNTER_UPLOADS, 1);
+    r->next = atomic_load_explicit(&s->replica, memory_order_relaxed);
+    atomic_store_explicit(&s->replica, r, memory_order_release);
+    return r;
+}
+
+void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form) {
+    struct replica *r = device_check(d) ? replica_of_form(d, unit, s, form) : NULL;
+    if (UNLIKELY(!r)) {
+        if (device_is_lost(d) || !find(d, unit)) // takes the lock too, once
+            return NULL;
+        lock_take(&lock);
+        r = put_form(d, unit, s, form);
+        lock_give(&lock);
+    }
+    return r && replica_is_sound(r) ? r->memory : NULL;
+}
+
+// A replica of the unit that has all that a view reaches, of the view's dtype if there is one.
+static const struct replica *replica_reaching(const struct device *d, int unit, const struct storage *s,
+                                              zl_dtype dtype, int64_t bytes) {
+    const struct replica *found = NULL;
+    for (const struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire); r; r = r->next)
+        if (r->device == d && r->unit == unit && r->form && (int64_t)r->bytes >= bytes &&
+            (r->form->dtype == dtype || (!found && !host_of(s))))
+            found = r;
+    return found;
+}
+
+int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim) {
+    const struct storage *s = x->storage;
+    int64_t item = (int64_t)array_item(x), first, last, elements = (int64_t)s->bytes / item;
+    shape_span(x->ndim, x->dim, array_stride(x), x->offset, &first, &last);
+    const struct replica *r = replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item);
+    *dtype = r ? (zl_dtype)r->form->dtype : (zl_dtype)x->dtype;
+    if (r && r->form->ndim <= x->ndim + 1) {
+        memcpy(dim, r->form->dim, sizeof *dim * (size_t)r->form->ndim);
+        return r->form->ndim;
+    }
+    if (r) // a shape of more axes than the caller has room for: it is read as a list
+        return dim[0] = buffer_form_size(r->form), 1;
+    bool is_whole = first == 0 && last + 1 == x->size && shape_is_dense(x->ndim, x->dim, array_stride(x)) &&
+                    allocator_capacity((size_t)(x->size * item)) >= s->bytes;
+    return shape_base(x->ndim, x->dim, array_stride(x), x->offset, is_whole ? x->size : elements, dim);
+}
+
 bool device_claim(const struct device *d, int unit, int lane, struct storage *s) {
-    if (!d->alloc) {
+    if (!device_is_apart(d)) {
         storage_drop_replicas(s, NULL);
         return true;
     }

@@ -242,6 +242,11 @@ int  shape_axis(const char *function, int axis, int ndim);
 // Strides that give the same elements under new sizes; false when that needs a copy.
 bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
                 int64_t *new_stride);
+// The elements that a view reaches: the first is number *first, the last *last. Of one that is not empty.
+void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first, int64_t *last);
+// The shape of the dense array that this is probably a view of, by its strides, if so many elements are there; its rank, at most
+// ndim + 1. out has room for that. It reaches all that the view does.
+int  shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements, int64_t *out);
 // Scratch for rank-sized lists: a stack array up to rank 16, else memory. Use: SHAPE_ROOM(name, count).
 #define SHAPE_INLINE 16
 
@@ -261,6 +266,16 @@ struct storage {
     struct replica *_Atomic replica; // on other devices
 };
 
+// What a buffer of a unit holds whose memory is typed: elements of a dtype, row-major in a shape. They are the first ones of a storage.
+struct buffer_form {
+    uint8_t dtype; // zl_dtype
+    int ndim;
+    int64_t dim[];
+};
+bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b);
+struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim); // NULL and an error; memory_free frees it
+int64_t buffer_form_size(const struct buffer_form *f);                             // elements
+
 // Who makes one fills it in; release frees its memory and itself.
 struct replica {
     struct replica *next;
@@ -270,6 +285,7 @@ struct replica {
     _Atomic uint8_t lanes; // that were asked to use it, by bit
     bool is_given;         // by the host: no failure of the unit is one of its values
     void *memory;
+    struct buffer_form *form;     // of typed memory, which it owns; else NULL
     size_t bytes;          // capacity of memory
     atomic_ullong ready;   // point of that work at which it holds the values; 0: not yet
     _Atomic uint64_t finding; // what a device found to hold of them: device_finding; 0: nothing

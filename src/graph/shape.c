@@ -124,8 +124,8 @@ const char *array_text(zl_array a) {
 int shape_axis(const char *function, int axis, int ndim) {
     if (axis >= -ndim && axis < ndim)
         return axis < 0 ? axis + ndim : axis;
-    error_set(ZL_ERROR_AXIS, "%s: axis %d of an array with %d axes: %d to %d is possible", function, axis, ndim, -ndim,
-              ndim - 1);
+    error_set(ZL_ERROR_AXIS, "%s: axis %d of an array with %d axes: %d to %d is possible", function, axis,
+              ndim, -ndim, ndim - 1);
     return -1;
 }
 
@@ -164,4 +164,68 @@ bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndi
     for (; to < new_ndim; to++)
         new_stride[to] = 1;
     return true;
+}
+
+void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first,
+                int64_t *last) {
+    *first = *last = offset;
+    for (int i = 0; i < ndim; i++)
+        *(stride[i] < 0 ? first : last) += (dim[i] - 1) * stride[i];
+}
+
+// Axis i of a list that is sorted by how far apart its elements are, the farthest first.
+static int sort_steps(int ndim, const int64_t *dim, const int64_t *stride, int64_t *step) {
+    int count = 0;
+    for (int i = 0; i < ndim; i++) {
+        int64_t own = stride[i] < 0 ? -stride[i] : stride[i];
+        if (dim[i] == 1 || own == 0)
+            continue;
+        int at = count++;
+        for (; at > 0 && step[at - 1] < own; at--)
+            step[at] = step[at - 1];
+        step[at] = own;
+    }
+    return count;
+}
+
+// An axis for each step, which has as many elements as the next longer step has of it; one more if no step is 1.
+int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
+               int64_t *out) {
+    int64_t first, last;
+    shape_span(ndim, dim, stride, offset, &first, &last);
+    int count = sort_steps(ndim, dim, stride, out);
+    if (count == 0 || out[count - 1] != 1)
+        out[count++] = 1;
+    for (int64_t above = elements, i = 0; i < count; i++) {
+        int64_t step = out[i];
+        out[i] = above / step;
+        if ((i && above % step) || (!i && out[0] * step <= last) || !out[i])
+            return out[0] = elements, 1;
+        above = step;
+    }
+    return count;
+}
+
+// Forms ----------------------------------------------------------------------------------------------------------------
+
+bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b) {
+    return a->dtype == b->dtype && shape_equal(a->ndim, a->dim, b->ndim, b->dim);
+}
+
+int64_t buffer_form_size(const struct buffer_form *f) {
+    int64_t size = 1;
+    for (int i = 0; i < f->ndim; i++)
+        size *= f->dim[i];
+    return size;
+}
+
+struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim) {
+    struct buffer_form *f = memory_alloc(sizeof *f + sizeof *dim * (size_t)ndim);
+    if (!f)
+        return NULL;
+    f->dtype = (uint8_t)dtype;
+    f->ndim = ndim;
+    for (int i = 0; i < ndim; i++)
+        f->dim[i] = dim[i];
+    return f;
 }

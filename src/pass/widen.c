@@ -1,7 +1,7 @@
 // widen.c - ops on 16-bit floats that the target does not spell are computed in f32 and rounded once.
 //
 // For +, -, *, / and square roots of f16 and bf16 that is the correctly rounded result. Ops with a formula of
-// their own are left to `lower`, which does the same.
+// their own that the target does not spell are left to `lower`, which does the same.
 
 #include "pass/pass.h"
 
@@ -32,7 +32,8 @@ static expr rule(const struct target *target, expr e) {
     expr exact = on_half(target, e);
     if (exact)
         return exact;
-    return tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]) ? e : on_f32(e);
+    bool has_formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
+    return has_formula && !target_spells_op(target, e->op, f32) ? e : on_f32(e);
 }
 
 bool pass_widen(struct tile_kernel *kernel, const struct target *target) {

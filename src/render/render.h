@@ -52,4 +52,13 @@ bool render_has_status(const struct tile_kernel *kernel);
 // Statements that the function of this kernel is made of: what it costs to compile.
 int render_cost(const struct tile_kernel *kernel);
 
+// stablehlo.c -------------------------------------------------------------------------------------------------
+
+extern const struct target render_stablehlo_target;
+const char *render_stablehlo_type(zl_dtype dtype); // of elements: "f32"
+// Runs the passes on a kernel that is one map with one store, and appends statements that compute its value for whole tensors of a shape,
+// written "2x3x". operand[k] is the name, a number, of the tensor that parameter k is; *names, of the next name, grows. Sets *result to
+// that of the value. The kernel is changed. False and an error.
+bool render_stablehlo(struct text *out, struct tile_kernel *kernel, const char *shape, const int *operand, int *names, int *result);
+
 #endif

@@ -1,7 +1,7 @@
 // plan.c - plans: which segments a list of calls is cut into and the programs they became, found by structure.
 //
-// The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless a device
-// asks for them or division can become multiplication. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+// The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless division can become
+// multiplication or a device is static: then arguments, sizes, strides and offsets, and how the unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
 
 #include <string.h>
 
@@ -30,16 +30,45 @@ static int64_t link_to(const struct tape *t, zl_array x, int begin) {
     return slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1;
 }
 
-static bool add_extents(const struct call *c) {
-    for (int k = 0; k < c->outputs; k++) {
-        zl_array out = call_output(c, k);
-        if (!reserve(out->ndim + c->args))
-            return false;
-        for (int i = 0; i < out->ndim; i++)
-            key.word[key.len++] = out->dim[i];
-    }
+// Where the elements of an array are: all that a static program's text depends on besides what every key has.
+static bool add_places(zl_array a) {
+    if (!reserve(2 * a->ndim + 1))
+        return false;
+    for (int i = 0; i < 2 * a->ndim; i++)
+        key.word[key.len++] = a->dim[i];
+    key.word[key.len++] = a->offset;
+    return true;
+}
+
+// How the unit holds what an array from outside is a view of. One that is still being computed is held as it is recorded.
+static bool add_form(zl_stream s, zl_array x) {
+    zl_dtype dtype = ZL_DTYPE_COUNT;
+    int ndim = 0;
+    if (!reserve(x->ndim + 2))
+        return false;
+    int64_t *to = key.word + key.len;
+    if (array_state(x) == ARRAY_READY && x->storage && x->size)
+        ndim = device_form(s->device, s->unit, x, &dtype, to + 1);
+    to[0] = (int64_t)dtype | (int64_t)ndim << 8;
+    key.len += ndim + 1;
+    return true;
+}
+
+// Of a call whose program is static.
+static bool add_extents(const struct tape *t, const struct call *c, int begin, zl_stream s) {
+    if (!reserve(c->args))
+        return false;
     for (int i = 0; i < c->args; i++)
         key.word[key.len++] = call_args(c)[i];
+    for (int k = 0; k < c->outputs; k++)
+        if (!add_places(call_output(c, k)))
+            return false;
+    for (int k = 0; k < c->inputs; k++) {
+        zl_array x = c->in[k];
+        bool is_inside = tape_slot(t, x) >= begin;
+        if (!is_inside && !array_is(x, ARRAY_INLINE) && (!add_places(x) || !add_form(s, x)))
+            return false;
+    }
     return true;
 }
 
@@ -65,7 +94,7 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
     for (int i = 0; i < c->inputs; i++)
         *to++ = link_to(t, c->in[i], begin);
     key.len = (int)(to - key.word);
-    return !s->device->is_static || add_extents(c);
+    return !s->device->is_static || add_extents(t, c, begin, s);
 }
 
 // Positions count from the piece's beginning, so that equal pieces of one long graph share their plan.

@@ -144,7 +144,7 @@ static bool is_given_twice(const struct call *c, zl_array x) {
 // Its memory is written anew where the run is: what lies elsewhere would be old.
 static bool claim(const struct run *r, struct storage *s) {
     const struct device *d = r->segment->device;
-    return LIKELY(!d->alloc && !device_has_memory()) || device_claim(d, r->segment->unit, r->binding.lane, s);
+    return LIKELY(!device_is_apart(d) && !device_has_memory()) || device_claim(d, r->segment->unit, r->binding.lane, s);
 }
 
 static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place) {
@@ -238,7 +238,7 @@ static void on_take(struct binding *b, int begin, int index) {
 // Nothing is computed of empty arrays: they never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
-    return LIKELY(!s->device->alloc) || !bytes ? storage_new(bytes)
+    return LIKELY(!device_is_apart(s->device)) || !bytes ? storage_new(bytes)
                                                : device_storage(s->device, s->unit, r->binding.lane, bytes);
 }
 
@@ -369,7 +369,7 @@ void run_now(struct run *run) {
         fail_all(run);
         return;
     }
-    if (UNLIKELY(device_has_memory()) && !run->segment->device->alloc) {
+    if (UNLIKELY(device_has_memory()) && !device_is_apart(run->segment->device)) {
         if (run->segment->device != run->stream->device)
             counter_add(COUNTER_FALLBACK_RUNS, run->segment->end - run->segment->begin);
         if (!fetch_inputs(run)) {

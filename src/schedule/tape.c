@@ -157,7 +157,7 @@ struct tape_root {
 // Reductions of leading axes, on a device that may make one kernel of several: one that has memory of its own.
 static bool is_gathered(const struct tape *t, const struct call *c) {
     zl_stream s = c->stream ? c->stream : t->standard;
-    return c->op->kind == OP_REDUCE && s->device->alloc && c->args > 0 && c->args < c->in[0]->ndim &&
+    return c->op->kind == OP_REDUCE && device_is_apart(s->device) && c->args > 0 && c->args < c->in[0]->ndim &&
            call_args(c)[0] == 0;
 }
 

@@ -1,0 +1,150 @@
+// hlo.h - a segment as one StableHLO module: what kernels/ is to devices with kernels, to devices that compile whole graphs.
+//
+//     calls of a segment ─▶ hlo_module.c: arguments, values, results; each call by its row of hlo_rows.def
+//                        ─▶ hlo_view.c:   views as slices, reshapes, transposes of the dense array that lies below
+//                        ─▶ render/stablehlo.c: elementwise ops, from their tile expressions
+//
+// Elementwise ops have no rows here: their spelling is the renderer's. An op without a row is composed of others by its column
+// `composed`, and one without that is no op of such devices. Whether a call can be rendered is found out by doing it.
+
+#ifndef HLO_H
+#define HLO_H
+
+#include "device/device.h"
+#include "op/ops.h"
+
+enum {
+    HLO_RANK = 40,
+    HLO_AXES = 12,
+    HLO_OPERANDS = 16
+}; // axes of tensors, of arrays; inputs and outputs of a row
+
+// A value of the module that is being written.
+struct hlo_tensor {
+    int name;
+    zl_dtype dtype;
+    int ndim;
+    int64_t dim[HLO_RANK];
+};
+
+// Where a run finds an argument: input `input` of call `call` of the segment, as the unit's buffer of this form.
+struct hlo_argument {
+    int call, input, name;
+    struct buffer_form *form;
+};
+
+// A number among the arguments, which all are in one list of words.
+struct hlo_scalar {
+    int call, input, word;
+    zl_dtype dtype;
+};
+
+// What the module gives: an output of a call, as a buffer of this form.
+struct hlo_result {
+    int call, output;
+    struct buffer_form *form;
+};
+
+struct hlo_program {
+    char *text; // with its end
+    int bytes;
+    int arguments, scalars, results, words;
+    struct hlo_argument *argument;
+    struct hlo_scalar *scalar;
+    struct hlo_result *result;
+    int gathers; // views that only a gather could make
+};
+
+// hlo_module.c ---------------------------------------------------------------------------------------------------
+
+// Whether calls like this can be rendered. No error.
+bool hlo_can(const struct call *c);
+// Renders those calls for which skip (or NULL: none) has 0, whose inputs are there. NULL and an error.
+struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
+                               const uint8_t *skip);
+void hlo_free(struct hlo_program *p);
+
+struct hlo_module;
+// A row: the outputs of a call from its inputs. False and an error.
+typedef bool hlo_row(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                     struct hlo_tensor *out);
+
+// hlo_emit.c -----------------------------------------------------------------------------------------------------
+
+// What the rows write. All that they return is a new value; after an error they go on, and the module fails at its end.
+struct hlo_writer {
+    struct text body;
+    int names;
+    bool failed;
+    int gathers;
+};
+struct hlo_writer *hlo_writer(struct hlo_module *m);
+
+// Appends one statement that makes a value of the type of out, and names it. %v is a value and %t its type (const struct hlo_tensor *), %e
+// the type of its elements, %l a list (int, const int64_t *), %d an int, %s a text.
+void hlo_emit(struct hlo_module *m, struct hlo_tensor *out, const char *format, ...);
+void hlo_add(struct hlo_module *m, const char *format, ...); // the same as text alone
+
+struct hlo_tensor hlo_type(zl_dtype dtype, int ndim, const int64_t *dim); // a value to be
+struct hlo_tensor hlo_like(zl_array x); // the same of an array's dtype and shape
+int64_t hlo_size(const struct hlo_tensor *x);
+
+struct hlo_tensor hlo_reshape(struct hlo_module *m, struct hlo_tensor x, int ndim, const int64_t *dim);
+struct hlo_tensor hlo_transpose(struct hlo_module *m, struct hlo_tensor x, const int64_t *axis);
+struct hlo_tensor hlo_move_axis(struct hlo_module *m, struct hlo_tensor x, int from, int to);
+struct hlo_tensor hlo_slice(struct hlo_module *m, struct hlo_tensor x, const int64_t *start,
+                            const int64_t *stop, const int64_t *step);
+struct hlo_tensor hlo_cut(struct hlo_module *m, struct hlo_tensor x, int axis, int64_t start,
+                          int64_t stop); // of one axis
+struct hlo_tensor hlo_reverse(struct hlo_module *m, struct hlo_tensor x, int axes, const int64_t *axis);
+struct hlo_tensor hlo_join(struct hlo_module *m, int count, const struct hlo_tensor *x,
+                           int axis); // one after the other
+// Axis i of x is axis[i] of the result, the same or stretched.
+struct hlo_tensor hlo_stretch(struct hlo_module *m, struct hlo_tensor x, const int64_t *axis, int ndim,
+                              const int64_t *dim);
+struct hlo_tensor hlo_fit(struct hlo_module *m, struct hlo_tensor x, int ndim,
+                          const int64_t *dim); // as arrays broadcast
+struct hlo_tensor hlo_pad(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor value,
+                          const int64_t *low, const int64_t *high, const int64_t *between);
+struct hlo_tensor hlo_iota(struct hlo_module *m, zl_dtype dtype, int ndim, const int64_t *dim, int axis);
+struct hlo_tensor hlo_number(struct hlo_module *m, zl_dtype dtype, double value); // a constant without axes
+struct hlo_tensor hlo_bits(struct hlo_module *m, zl_dtype dtype, uint64_t bits);
+struct hlo_tensor hlo_same(struct hlo_module *m, zl_dtype dtype, double value, int ndim, const int64_t *dim);
+
+// Elementwise, by the tile expressions of rows and casts: operands broadcast to the shape of the first that is largest.
+struct hlo_tensor hlo_cast(struct hlo_module *m, struct hlo_tensor x, zl_dtype dtype);
+struct hlo_tensor hlo_apply(struct hlo_module *m, enum tile_op op, int count, const struct hlo_tensor *x);
+struct hlo_tensor hlo_unary(struct hlo_module *m, enum tile_op op, struct hlo_tensor x);
+struct hlo_tensor hlo_binary(struct hlo_module *m, enum tile_op op, struct hlo_tensor a, struct hlo_tensor b);
+struct hlo_tensor hlo_choose(struct hlo_module *m, struct hlo_tensor truth, struct hlo_tensor a,
+                             struct hlo_tensor b);
+struct hlo_tensor hlo_reinterpret(struct hlo_module *m, struct hlo_tensor x,
+                                  zl_dtype dtype); // the same bits, of the same size
+
+// Reduces axes, which go, by a row's op; what no elements give is the op's identity. Sums of 16-bit floats are of f32.
+struct hlo_tensor hlo_reduce(struct hlo_module *m, enum tile_op op, struct hlo_tensor x, int axes,
+                             const int64_t *axis);
+// A region of one block that combines two scalars: "({ ... })".
+void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype);
+
+// The product of matrices with the same batch axes, hlo_product.c; and positions along an axis of so many elements as signed integers, counted from its
+// beginning, hlo_index.c.
+struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
+                               zl_dtype dtype);
+struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size);
+
+void *hlo_refuse(struct hlo_module *m, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); // the module fails with an error
+
+// hlo_view.c -----------------------------------------------------------------------------------------------------
+
+// The elements of a view of base, which is dense: of this dtype and these sizes, strides and offset in elements of it.
+struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
+                           const int64_t *dim, const int64_t *stride, int64_t offset);
+
+// Rows -----------------------------------------------------------------------------------------------------------
+
+#define ROW(name, function) hlo_row function;
+#include "device/hlo/hlo_rows.def"
+
+#endif

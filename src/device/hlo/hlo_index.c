@@ -1,0 +1,221 @@
+// hlo_index.c - rows that read and write at positions which arrays hold.
+
+#include "device/hlo/hlo.h"
+
+// Positions as signed integers, counted from the beginning. What is too large stays so.
+struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size) {
+    bool is_wide = zl_dtype_size(x.dtype) == 8 || x.dtype == ZL_UINT32 || size > INT32_MAX;
+    if (x.dtype == ZL_UINT64)
+        x = hlo_binary(m, TILE_MIN, x, hlo_bits(m, ZL_UINT64, INT64_MAX));
+    struct hlo_tensor at = hlo_cast(m, x, is_wide ? ZL_INT64 : ZL_INT32);
+    if (!dtype_is_signed(x.dtype))
+        return at;
+    struct hlo_tensor is_back = hlo_binary(m, TILE_LT, at, hlo_number(m, at.dtype, 0));
+    return hlo_choose(m, is_back, hlo_binary(m, TILE_ADD, at, hlo_number(m, at.dtype, (double)size)), at);
+}
+
+// With one axis more, at the end, along which the positions of several axes are joined.
+static struct hlo_tensor as_column(struct hlo_module *m, struct hlo_tensor x) {
+    int64_t dim[HLO_RANK];
+    for (int i = 0; i < x.ndim; i++)
+        dim[i] = x.dim[i];
+    dim[x.ndim] = 1;
+    return hlo_reshape(m, x, x.ndim + 1, dim);
+}
+
+// Of several axes of x: index[k] are positions along axis[k].
+static struct hlo_tensor join_positions(struct hlo_module *m, struct hlo_tensor x, int count,
+                                        const struct hlo_tensor *index, const int64_t *axis) {
+    struct hlo_tensor column[HLO_AXES];
+    for (int k = 0; k < count; k++)
+        column[k] = hlo_cast(m, as_column(m, hlo_positions(m, index[k], x.dim[axis[k]])), ZL_INT64);
+    return hlo_join(m, count, column, column[0].ndim - 1);
+}
+
+// Takes a slice at each position. The axes of slices that are kept are axes offset[] of the result; collapsed ones, of size 1, go.
+static struct hlo_tensor take_slices(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor at,
+                                     struct hlo_tensor y, int offsets, const int64_t *offset, int collapsed,
+                                     const int64_t *gone, int axes, const int64_t *axis,
+                                     const int64_t *size) {
+    hlo_emit(m, &y,
+             "\"stablehlo.gather\"(%v, %v) {dimension_numbers = #stablehlo.gather<offset_dims = [%l], "
+             "collapsed_slice_dims = [%l], "
+             "start_index_map = [%l], index_vector_dim = %d>, slice_sizes = array<i64: %l>} : (%t, %t) -> %t",
+             &x, &at, offsets, offset, collapsed, gone, axes, axis, at.ndim - 1, x.ndim, size, &x, &at, &y);
+    return y;
+}
+
+bool hlo_take(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+              struct hlo_tensor *out) {
+    int64_t axis = call_args(c)[0], size[HLO_AXES], offset[HLO_AXES];
+    int offsets = 0;
+    struct hlo_tensor x = in[0], at = as_column(m, hlo_positions(m, in[1], x.dim[axis]));
+    for (int i = 0; i < x.ndim; i++) {
+        size[i] = i == axis ? 1 : x.dim[i];
+        if (i != axis)
+            offset[offsets++] = i < axis ? i : i - 1 + in[1].ndim;
+    }
+    out[0] = take_slices(m, x, at, hlo_like(call_first(c)), offsets, offset, 1, &axis, 1, &axis, size);
+    return true;
+}
+
+bool hlo_gather(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                struct hlo_tensor *out) {
+    const int64_t *arg = call_args(c), *axis = arg + 1, *size = axis + arg[0];
+    int64_t offset[HLO_AXES];
+    struct hlo_tensor x = in[0], at;
+    for (int i = 0; i < x.ndim; i++)
+        offset[i] = call_first(c)->ndim - x.ndim + i;
+    if (arg[0] == 0)
+        return hlo_refuse(m, "gather without indices");
+    at = join_positions(m, x, (int)arg[0], in + 1, axis);
+    out[0] = take_slices(m, x, at, hlo_like(call_first(c)), x.ndim, offset, 0, NULL, (int)arg[0], axis, size);
+    return true;
+}
+
+// The positions of all axes, of which those along one are given.
+static struct hlo_tensor along(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor index, int axis) {
+    struct hlo_tensor at[HLO_AXES];
+    int64_t axes[HLO_AXES];
+    for (int i = 0; i < x.ndim; i++) {
+        at[i] = i == axis ? index : hlo_iota(m, ZL_INT64, index.ndim, index.dim, i);
+        axes[i] = i;
+    }
+    return join_positions(m, x, x.ndim, at, axes);
+}
+
+bool hlo_take_along(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                    struct hlo_tensor *out) {
+    int64_t all[HLO_AXES], size[HLO_AXES];
+    struct hlo_tensor x = in[0], at = along(m, x, in[1], (int)call_args(c)[0]);
+    for (int i = 0; i < x.ndim; i++) {
+        all[i] = i;
+        size[i] = 1;
+    }
+    out[0] = take_slices(m, x, at, hlo_like(call_first(c)), 0, NULL, x.ndim, all, x.ndim, all, size);
+    return true;
+}
+
+// Writing -------------------------------------------------------------------------------------------------------------
+
+static enum tile_op combiner(enum update how) {
+    return how == UPDATE_SET ? TILE_CONST : op_update_row(how);
+}
+
+static struct hlo_tensor scatter(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor at,
+                                 struct hlo_tensor updates, enum update how, int windows,
+                                 const int64_t *window, int inserted, const int64_t *gone, int axes,
+                                 const int64_t *axis) {
+    struct hlo_tensor y = x;
+    y.name = hlo_writer(m)->names++;
+    hlo_add(m, "%v = \"stablehlo.scatter\"(%v, %v, %v) ", &y, &x, &at, &updates);
+    hlo_combiner(m, combiner(how), x.dtype);
+    hlo_add(m,
+            " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [%l], "
+            "inserted_window_dims = [%l], "
+            "scatter_dims_to_operand_dims = [%l], index_vector_dim = %d>} : (%t, %t, %t) -> %t\n",
+            windows, window, inserted, gone, axes, axis, at.ndim - 1, &x, &at, &updates, &y);
+    return y;
+}
+
+bool hlo_scatter(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                 struct hlo_tensor *out) {
+    const int64_t *arg = call_args(c);
+    int count = c->inputs - 2, lead = in[c->inputs - 1].ndim - in[0].ndim;
+    int64_t window[HLO_AXES];
+    struct hlo_tensor x = in[0];
+    if (count == 0)
+        return hlo_refuse(m, "scatter without indices");
+    for (int i = 0; i < x.ndim; i++)
+        window[i] = lead + i;
+    struct hlo_tensor at = join_positions(m, x, count, in + 1, arg + 1);
+    out[0] =
+        scatter(m, x, at, in[c->inputs - 1], (enum update)arg[0], x.ndim, window, 0, NULL, count, arg + 1);
+    return true;
+}
+
+bool hlo_put_along(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                   struct hlo_tensor *out) {
+    int64_t all[HLO_AXES];
+    struct hlo_tensor x = in[0], at = along(m, x, in[1], (int)call_args(c)[0]);
+    for (int i = 0; i < x.ndim; i++)
+        all[i] = i;
+    out[0] = scatter(m, x, at, in[2], (enum update)call_args(c)[1], 0, NULL, x.ndim, all, x.ndim, all);
+    return true;
+}
+
+// The update, with room between its elements where the slice has steps, where it lies in x; and where that is.
+bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                      struct hlo_tensor *out) {
+    const int64_t *arg = call_args(c);
+    struct hlo_tensor x = in[0], u = in[1];
+    int64_t low[HLO_AXES], high[HLO_AXES], between[HLO_AXES], back[HLO_AXES];
+    int backs = 0;
+    for (int i = 0; i < x.ndim; i++) {
+        const int64_t *at = arg + 1 + i;
+        struct slice_run run = op_slice_run(x.dim[i], at[0], at[x.ndim], at[2 * x.ndim]);
+        int64_t step = run.step < 0 ? -run.step : run.step,
+                first = run.step < 0 ? run.start + (run.count - 1) * run.step : run.start;
+        if (run.step < 0)
+            back[backs++] = i;
+        low[i] = first;
+        between[i] = step - 1;
+        high[i] = x.dim[i] - first - ((run.count - 1) * step + 1);
+    }
+    u = hlo_reverse(m, u, backs, back);
+    struct hlo_tensor here =
+        hlo_pad(m, hlo_same(m, ZL_BOOL, 1, u.ndim, u.dim), hlo_number(m, ZL_BOOL, 0), low, high, between);
+    u = hlo_pad(m, u, hlo_number(m, u.dtype, 0), low, high, between);
+    if (arg[0] != UPDATE_SET)
+        u = hlo_binary(m, op_update_row((enum update)arg[0]), x, u);
+    out[0] = hlo_choose(m, here, u, x);
+    return true;
+}
+
+// A start of each axis of x, where `starts` has those of some.
+static void add_starts(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor starts, int axes,
+                       const int64_t *axis, struct hlo_tensor *start) {
+    struct hlo_tensor zero = hlo_number(m, ZL_INT64, 0);
+    for (int i = 0; i < x.ndim; i++)
+        start[i] = zero;
+    for (int k = 0; k < axes; k++) {
+        struct hlo_tensor one = hlo_reshape(m, hlo_cut(m, starts, 0, k, k + 1), 0, NULL);
+        start[axis[k]] = hlo_cast(m, hlo_positions(m, one, x.dim[axis[k]]), ZL_INT64);
+    }
+}
+
+static void add_operands(struct hlo_module *m, int count, const struct hlo_tensor *x, const char *format) {
+    for (int i = 0; i < count; i++)
+        hlo_add(m, format, &x[i]);
+}
+
+bool hlo_dynamic_slice(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                       struct hlo_tensor *out) {
+    const int64_t *arg = call_args(c), *axis = arg + 1, *size = axis + arg[0];
+    struct hlo_tensor x = in[0], start[HLO_AXES];
+    int64_t list[] = {arg[0]};
+    add_starts(m, x, hlo_reshape(m, in[1], 1, list), (int)arg[0], axis, start);
+    out[0] = hlo_like(call_first(c));
+    out[0].name = hlo_writer(m)->names++;
+    hlo_add(m, "%v = stablehlo.dynamic_slice %v", &out[0], &x);
+    add_operands(m, x.ndim, start, ", %v");
+    hlo_add(m, ", sizes = [%l] : (%t", x.ndim, size, &x);
+    add_operands(m, x.ndim, start, ", %t");
+    hlo_add(m, ") -> %t\n", &out[0]);
+    return true;
+}
+
+bool hlo_dynamic_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                              struct hlo_tensor *out) {
+    struct hlo_tensor x = in[0], u = in[1], start[HLO_AXES];
+    int64_t list[] = {c->args};
+    add_starts(m, x, hlo_reshape(m, in[2], 1, list), c->args, call_args(c), start);
+    out[0] = x;
+    out[0].name = hlo_writer(m)->names++;
+    hlo_add(m, "%v = stablehlo.dynamic_update_slice %v, %v", &out[0], &x, &u);
+    add_operands(m, x.ndim, start, ", %v");
+    hlo_add(m, " : (%t, %t", &x, &u);
+    add_operands(m, x.ndim, start, ", %t");
+    hlo_add(m, ") -> %t\n", &out[0]);
+    return true;
+}

@@ -1,0 +1,99 @@
+// hlo_model.c - rows of models: attention and the loss of classifiers.
+
+#include "device/hlo/hlo.h"
+
+#include <float.h>
+#include <math.h>
+
+// Reduces the last axis, which stays with size 1.
+static struct hlo_tensor reduce_last(struct hlo_module *m, enum tile_op op, struct hlo_tensor x) {
+    int64_t last = x.ndim - 1;
+    struct hlo_tensor y = hlo_reduce(m, op, x, 1, &last);
+    x.dim[last] = 1;
+    return hlo_reshape(m, y, x.ndim, x.dim);
+}
+
+// exp(x - largest) of each line, with the largest.
+static struct hlo_tensor exponentials(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor *largest) {
+    *largest = reduce_last(m, TILE_MAX, x);
+    return hlo_unary(m, TILE_EXP, hlo_binary(m, TILE_SUB, x, *largest));
+}
+
+// Attention -----------------------------------------------------------------------------------------------------------
+
+// Hides scores where truth, which stretches to them, is false.
+static struct hlo_tensor hide(struct hlo_module *m, struct hlo_tensor scores, struct hlo_tensor truth) {
+    return hlo_choose(m, truth, scores, hlo_number(m, ZL_FLOAT32, -FLT_MAX));
+}
+
+// Query i of the last ones sees the keys up to its own.
+static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *scores) {
+    const int64_t *dim = scores->dim + 2;
+    struct hlo_tensor query = hlo_iota(m, ZL_INT32, 2, dim, 0), key = hlo_iota(m, ZL_INT32, 2, dim, 1);
+    query = hlo_binary(m, TILE_ADD, query, hlo_number(m, ZL_INT32, (double)(dim[1] - dim[0])));
+    return hlo_binary(m, TILE_LE, key, query);
+}
+
+// Queries that share their keys are rows of one matrix: (B, N, T, x) as (B, M, N / M * T, x).
+static struct hlo_tensor as_rows(struct hlo_module *m, struct hlo_tensor x, int64_t heads) {
+    int64_t dim[] = {x.dim[0], heads, x.dim[1] / heads * x.dim[2], x.dim[3]};
+    return hlo_reshape(m, x, 4, dim);
+}
+
+static struct hlo_tensor scores_of(struct hlo_module *m, const struct attention *a,
+                                   const struct hlo_tensor *in) {
+    struct hlo_tensor q = in[0], k = in[1], rows = as_rows(m, q, k.dim[1]);
+    int64_t turned[] = {0, 1, 3, 2}, dim[] = {q.dim[0], q.dim[1], q.dim[2], k.dim[2]};
+    struct hlo_tensor s = hlo_multiply(m, rows, hlo_transpose(m, k, turned), ZL_FLOAT32);
+    s = hlo_binary(m, TILE_MUL, hlo_reshape(m, s, 4, dim), hlo_number(m, ZL_FLOAT32, a->scale));
+    if (a->mask && in[3].dtype == ZL_BOOL)
+        s = hide(m, s, in[3]);
+    else if (a->mask)
+        s = hlo_binary(m, TILE_ADD, s, hlo_cast(m, in[3], ZL_FLOAT32));
+    return a->causal ? hide(m, s, causal(m, &s)) : s;
+}
+
+bool hlo_attention(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                   struct hlo_tensor *out) {
+    struct attention a = op_attention_read(c, c->in);
+    zl_array y = call_first(c);
+    if (a.sinks)
+        return hlo_refuse(m, "attention with sinks");
+    struct hlo_tensor state[2], p = exponentials(m, scores_of(m, &a, in), &state[0]);
+    state[1] = reduce_last(m, TILE_ADD, p);
+    struct hlo_tensor sum =
+        hlo_multiply(m, as_rows(m, p, in[1].dim[1]), hlo_cast(m, in[2], ZL_FLOAT32), ZL_FLOAT32);
+    sum = hlo_reshape(m, sum, y->ndim, y->dim);
+    out[0] = hlo_cast(m, hlo_binary(m, TILE_DIV, sum, state[1]), (zl_dtype)y->dtype);
+    out[1] = hlo_join(m, 2, state, 3);
+    return true;
+}
+
+// Loss ------------------------------------------------------------------------------------------------------------------
+
+// The logarithm of the sum of exponentials, less the logit of the target.
+bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                       struct hlo_tensor *out) {
+    zl_array y = call_first(c);
+    zl_dtype wide = (zl_dtype)y->dtype;
+    int last = in[0].ndim - 1;
+    int64_t column[HLO_RANK], classes = in[0].dim[last];
+    struct hlo_tensor x = hlo_cast(m, in[0], wide), largest, e = exponentials(m, x, &largest);
+    struct hlo_tensor rest = hlo_unary(m, TILE_LOG, reduce_last(m, TILE_ADD, e)),
+                      zero = hlo_number(m, wide, 0);
+    struct hlo_tensor is_finite =
+        hlo_binary(m, TILE_LT, hlo_unary(m, TILE_ABS, largest), hlo_number(m, wide, INFINITY));
+    rest = hlo_choose(m, is_finite, rest, zero); // an infinite logit is the sum
+    struct hlo_tensor at = hlo_positions(m, in[1], classes);
+    at = hlo_binary(m, TILE_MAX, at, hlo_number(m, at.dtype, 0));
+    at = hlo_binary(m, TILE_MIN, at, hlo_number(m, at.dtype, (double)(classes - 1)));
+    for (int i = 0; i < x.ndim; i++)
+        column[i] = i == last ? 1 : x.dim[i];
+    struct hlo_tensor is_target = hlo_binary(m, TILE_EQ, hlo_iota(m, at.dtype, x.ndim, x.dim, last),
+                                             hlo_reshape(m, at, x.ndim, column));
+    struct hlo_tensor target = reduce_last(m, TILE_ADD, hlo_choose(m, is_target, x, zero));
+    out[0] = hlo_reshape(m, hlo_binary(m, TILE_ADD, hlo_binary(m, TILE_SUB, largest, target), rest), y->ndim,
+                         y->dim);
+    out[1] = hlo_reshape(m, hlo_binary(m, TILE_ADD, largest, rest), y->ndim, y->dim);
+    return true;
+}

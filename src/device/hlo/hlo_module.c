@@ -1,0 +1,510 @@
+// hlo_module.c - from the calls of a segment to the text of a module.
+
+#include "device/hlo/hlo.h"
+
+#include "render/render.h"
+
+#include <string.h>
+
+// What is known of an array. Of a view the value is made when something reads it.
+struct value {
+    struct hlo_tensor tensor, base; // base: what lies in memory, dense, that it is all or a view of
+    bool has_tensor, has_base;
+};
+
+struct hlo_module {
+    struct hlo_writer writer;
+    const struct device *device; // NULL: it is only tried whether a call can be rendered
+    int unit;
+    const struct segment *segment;
+    int call;          // of the segment that is being rendered; -1: one that another is composed of
+    struct map values; // struct value *, by array
+    struct arena arena;
+    struct hlo_tensor words;
+    struct hlo_program *p;
+    int argument_cap, scalar_cap, result_cap;
+};
+
+struct hlo_writer *hlo_writer(struct hlo_module *m) {
+    return &m->writer;
+}
+
+static bool render_call(struct hlo_module *m, const struct call *c);
+
+// Values ------------------------------------------------------------------------------------------------------------
+
+static struct value *find_value(struct hlo_module *m, zl_array x) {
+    return map_get(&m->values, &x, sizeof x);
+}
+
+static struct value *add_value(struct hlo_module *m, zl_array x) {
+    struct value *v = arena_alloc(&m->arena, sizeof *v);
+    if (!v || !map_set(&m->values, &x, sizeof x, v)) {
+        m->writer.failed = true;
+        return NULL;
+    }
+    *v = (struct value){0};
+    return v;
+}
+
+static void set_tensor(struct hlo_module *m, zl_array x, struct hlo_tensor tensor) {
+    struct value *v = add_value(m, x);
+    if (v) {
+        v->tensor = tensor;
+        v->has_tensor = true;
+    }
+}
+
+static struct hlo_tensor empty(struct hlo_module *m, zl_array x) {
+    struct hlo_tensor y = hlo_like(x);
+    hlo_emit(m, &y, "stablehlo.constant dense<> : %t", &y);
+    return y;
+}
+
+// A number among the arguments, which is read as a dtype.
+static struct hlo_tensor scalar(struct hlo_module *m, int input, zl_dtype dtype) {
+    struct hlo_program *p = m->p;
+    if (!memory_grow(&p->scalar, &m->scalar_cap, p->scalars + 1, sizeof *p->scalar)) {
+        m->writer.failed = true;
+        return hlo_type(dtype, 0, NULL);
+    }
+    int word = 2 * p->scalars;
+    p->scalar[p->scalars++] = (struct hlo_scalar){m->call, input, word, dtype};
+    int64_t one[] = {1}, zero[] = {0}, size = (int64_t)zl_dtype_size(dtype);
+    zl_dtype narrow = size == 1 ? ZL_UINT8 : size == 2 ? ZL_UINT16 : ZL_UINT32;
+    struct hlo_tensor x = hlo_cut(m, m->words, 0, word, word + (size == 8 ? 2 : 1));
+    if (size < 8)
+        x = hlo_cast(m, hlo_reshape(m, x, 0, zero), narrow);
+    return hlo_reshape(m, hlo_view(m, x, dtype, 1, one, zero, 0), 0, zero);
+}
+
+static struct hlo_tensor constant(struct hlo_module *m, zl_array x, zl_dtype dtype) {
+    uint64_t bits = 0;
+    scalar_write(x, dtype, &bits);
+    return hlo_bits(m, dtype, bits);
+}
+
+static struct hlo_tensor inline_value(struct hlo_module *m, zl_array x, int input, zl_dtype dtype) {
+    return m->call < 0 ? constant(m, x, dtype) : scalar(m, input, dtype);
+}
+
+// What an array from outside of the segment lies in, as an argument.
+static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
+    struct hlo_program *p = m->p;
+    zl_dtype dtype;
+    int64_t dim[HLO_RANK];
+    if (m->call < 0 || !x->storage ||
+        !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument)) {
+        hlo_refuse(m, "an array of shape %s that an op is composed of is not among its inputs",
+                   array_text(x));
+        return hlo_like(x);
+    }
+    int ndim = device_form(m->device, m->unit, x, &dtype, dim);
+    struct buffer_form *form = buffer_form_new(dtype, ndim, dim);
+    m->writer.failed |= !form;
+    struct hlo_tensor y = hlo_type(dtype, ndim, dim);
+    y.name = m->writer.names++;
+    p->argument[p->arguments++] = (struct hlo_argument){m->call, input, y.name, form};
+    return y;
+}
+
+// In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are if all others do, else come first.
+static struct hlo_tensor in_memory_order(struct hlo_module *m, zl_array x, struct hlo_tensor tensor) {
+    int64_t axis[HLO_RANK];
+    const int64_t *stride = array_stride(x);
+    int count = 0, first = 0;
+    if (shape_is_row_major(x->ndim, x->dim, stride))
+        return tensor;
+    for (int i = 0; i < x->ndim; i++)
+        if (x->dim[i] == 1)
+            axis[count++] = i;
+    first = count;
+    for (int i = 0; i < x->ndim; i++) {
+        int at = count;
+        if (x->dim[i] == 1)
+            continue;
+        for (; at > first && stride[axis[at - 1]] < stride[i]; at--)
+            axis[at] = axis[at - 1];
+        axis[at] = i;
+        count++;
+    }
+    return hlo_transpose(m, tensor, axis);
+}
+
+static struct hlo_tensor base_of(struct hlo_module *m, const struct call *c, int input) {
+    zl_array x = c->in[input];
+    struct value *v = find_value(m, x);
+    bool is_composed = m->call < 0 && x->call && !x->call->detached && !array_is(x, ARRAY_INLINE);
+    if (!v && is_composed && render_call(m, x->call))
+        v = find_value(m, x);
+    if (v && !v->has_base) {
+        v->base = in_memory_order(m, x, v->tensor);
+        v->has_base = true;
+    }
+    if (v)
+        return v->base;
+    if (array_is(x, ARRAY_INLINE))
+        return inline_value(m, x, input, (zl_dtype)x->dtype);
+    return argument(m, x, input);
+}
+
+// An input of a call as a tensor of its shape; a number is read as a dtype.
+static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, int input, zl_dtype dtype) {
+    zl_array x = c->in[input];
+    if (array_is(x, ARRAY_INLINE))
+        return inline_value(m, x, input, dtype);
+    if (x->size == 0)
+        return empty(m, x);
+    struct value *v = find_value(m, x);
+    if (v && v->has_tensor)
+        return v->tensor;
+    struct hlo_tensor base = base_of(m, c, input);
+    v = find_value(m, x);
+    if (v && v->has_tensor)
+        return v->tensor;
+    struct hlo_tensor y = hlo_view(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x), x->offset);
+    if (v) {
+        v->tensor = y;
+        v->has_tensor = true;
+    }
+    return y;
+}
+
+// Calls ---------------------------------------------------------------------------------------------------------------
+
+static hlo_row *find_row(const struct op *op) {
+    static const struct {
+        const struct op *op;
+        hlo_row *row;
+    } rows[] = {
+#define ROW(name, function) {&op_##name, function},
+#include "device/hlo/hlo_rows.def"
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (rows[i].op == op)
+            return rows[i].row;
+    return NULL;
+}
+
+static void render_views(struct hlo_module *m, const struct call *c) {
+    for (int k = 0; k < c->outputs; k++) {
+        zl_array y = call_output(c, k);
+        if (array_is(c->in[k], ARRAY_INLINE) && y->ndim == 0) {
+            set_tensor(m, y, inline_value(m, c->in[k], k, (zl_dtype)y->dtype));
+            continue;
+        }
+        struct hlo_tensor base = c->in[k]->size ? base_of(m, c, k) : hlo_type(ZL_BOOL, 0, NULL);
+        struct value *v = add_value(m, y);
+        if (v) {
+            v->base = base;
+            v->has_base = true;
+        }
+    }
+}
+
+static struct hlo_tensor elementwise(struct hlo_module *m, const struct call *c) {
+    zl_dtype dtype = op_computes_in(c);
+    zl_array y = call_first(c);
+    struct hlo_tensor x[3];
+    for (int k = 0; k < c->inputs; k++) {
+        x[k] = value_of(m, c, k, c->op->row == TILE_SELECT && k == 0 ? ZL_BOOL : dtype);
+        if (c->op->row != TILE_SELECT || k)
+            x[k] = hlo_cast(m, x[k], dtype); // a number without a dtype of its own that was computed
+        x[k] = hlo_fit(m, x[k], y->ndim, y->dim);
+    }
+    return hlo_apply(m, c->op->row, c->inputs, x);
+}
+
+static struct hlo_tensor reduction(struct hlo_module *m, const struct call *c) {
+    zl_array y = call_first(c);
+    struct hlo_tensor x = value_of(m, c, 0, (zl_dtype)c->in[0]->dtype);
+    return hlo_reshape(m, hlo_reduce(m, c->op->row, x, c->args, call_args(c)), y->ndim, y->dim);
+}
+
+static bool render_row(struct hlo_module *m, const struct call *c, hlo_row *row) {
+    struct hlo_tensor in[HLO_OPERANDS], out[HLO_OPERANDS];
+    if (c->inputs > HLO_OPERANDS || c->outputs > HLO_OPERANDS)
+        return hlo_refuse(m, "%s: %d inputs are too many", c->op->name, c->inputs);
+    for (int k = 0; k < c->inputs; k++)
+        in[k] = value_of(m, c, k, (zl_dtype)c->in[k]->dtype);
+    if (!row(m, c, in, out))
+        return false;
+    for (int k = 0; k < c->outputs; k++)
+        set_tensor(m, call_output(c, k), out[k]);
+    return true;
+}
+
+// An array of the shape of x that stands for it where a call is composed of others: of these, no two are the same.
+static zl_array stand_in(struct hlo_module *m, const struct call *c, int input) {
+    zl_array x = c->in[input];
+    struct array_spec spec = {.dtype = (zl_dtype)x->dtype, .ndim = x->ndim, .dim = x->dim};
+    zl_array y = graph_leaf(&spec, storage_new(0));
+    if (y)
+        set_tensor(m, y, value_of(m, c, input, (zl_dtype)x->dtype));
+    return y;
+}
+
+static bool render_composed(struct hlo_module *m, const struct call *c) {
+    zl_array in[HLO_OPERANDS] = {NULL}, out[HLO_OPERANDS] = {NULL};
+    if (!c->op->composed || c->inputs > HLO_OPERANDS || c->outputs > HLO_OPERANDS)
+        return hlo_refuse(m, "%s has no form in StableHLO", c->op->name);
+    for (int k = 0; k < c->inputs; k++)
+        if (!(in[k] = stand_in(m, c, k)))
+            return false;
+    int call = m->call;
+    m->call = -1;
+    bool ok = c->op->composed(c, in, out);
+    for (int k = 0; ok && k < c->outputs; k++) {
+        if (!out[k])
+            return hlo_refuse(m, "%s: not all that it gives is composed of other ops", c->op->name);
+        ok = (find_value(m, out[k]) || !out[k]->call || render_call(m, out[k]->call));
+        struct value *v = ok ? find_value(m, out[k]) : NULL;
+        if (ok && !v)
+            ok = hlo_refuse(m, "%s is composed of a number", c->op->name);
+        if (!ok)
+            break;
+        if (!v->has_tensor) {
+            v->tensor = hlo_view(m, v->base, (zl_dtype)out[k]->dtype, out[k]->ndim, out[k]->dim,
+                                 array_stride(out[k]), out[k]->offset);
+            v->has_tensor = true;
+        }
+        set_tensor(m, call_output(c, k),
+                   hlo_fit(m, v->tensor, call_output(c, k)->ndim, call_output(c, k)->dim));
+    }
+    m->call = call;
+    return ok && !m->writer.failed;
+}
+
+static bool is_empty(const struct call *c) {
+    for (int k = 0; k < c->outputs; k++)
+        if (call_output(c, k)->size)
+            return false;
+    return true;
+}
+
+static bool has_few_axes(const struct call *c) {
+    for (int k = 0; k < c->inputs; k++)
+        if (c->in[k]->ndim > HLO_AXES)
+            return false;
+    for (int k = 0; k < c->outputs; k++)
+        if (call_output(c, k)->ndim > HLO_AXES)
+            return false;
+    return true;
+}
+
+// Inputs of a composed call are rendered as they are read.
+static bool render_call(struct hlo_module *m, const struct call *c) {
+    zl_array y = call_first(c);
+    hlo_row *row = c->op->kind == OP_OTHER ? find_row(c->op) : NULL;
+    if (!has_few_axes(c))
+        return hlo_refuse(m, "%s: arrays of more than %d axes", c->op->name, HLO_AXES);
+    if (is_empty(c)) {
+        for (int k = 0; k < c->outputs; k++)
+            set_tensor(m, call_output(c, k), empty(m, call_output(c, k)));
+    } else if (c->op->kind == OP_VIEW) {
+        render_views(m, c);
+    } else if (c->op->kind == OP_ELEMENTWISE) {
+        set_tensor(m, y, elementwise(m, c));
+    } else if (c->op->kind == OP_CAST) {
+        set_tensor(m, y, hlo_cast(m, value_of(m, c, 0, (zl_dtype)c->in[0]->dtype), (zl_dtype)y->dtype));
+    } else if (c->op->kind == OP_COPY) {
+        set_tensor(m, y, value_of(m, c, 0, (zl_dtype)c->in[0]->dtype));
+    } else if (c->op->kind == OP_REDUCE) {
+        set_tensor(m, y, reduction(m, c));
+    } else if (row) {
+        return render_row(m, c, row) && !m->writer.failed;
+    } else {
+        return render_composed(m, c);
+    }
+    return !m->writer.failed;
+}
+
+static void close_module(struct hlo_module *m) {
+    map_free(&m->values);
+    arena_free(&m->arena);
+    text_free(&m->writer.body);
+}
+
+// Trying --------------------------------------------------------------------------------------------------------------
+
+bool hlo_can(const struct call *c) {
+    if (c->op->kind == OP_VIEW)
+        return has_few_axes(c);
+    bool had_error = zl_error();
+    struct hlo_module m = {.call = -1};
+    for (int k = 0; k < c->inputs; k++) {
+        zl_array x = c->in[k];
+        struct hlo_tensor t = hlo_like(x);
+        t.name = m.writer.names++;
+        if (x->ndim <= HLO_AXES && !array_is(x, ARRAY_INLINE) && x->size)
+            set_tensor(&m, x, t);
+    }
+    bool ok = false;
+    ZL_SCOPE
+        ok = render_call(&m, c) && !m.writer.body.failed;
+    close_module(&m);
+    if (!ok)
+        log_line(ZL_LOG_DEBUG, "%s is not rendered as StableHLO: %s", c->op->name,
+                 zl_error() ? zl_error() : "memory is out");
+    if (!had_error)
+        zl_clear_error();
+    return ok;
+}
+
+// Modules -------------------------------------------------------------------------------------------------------------
+
+static int count_numbers(const struct segment *s) {
+    int count = 0;
+    for (int i = 0; i < s->calls; i++)
+        for (int k = 0; k < s->call[i]->inputs; k++)
+            count += array_is(s->call[i]->in[k], ARRAY_INLINE);
+    return count;
+}
+
+// Marks calls whose outputs are kept: what is read after the segment, or what such a view is of.
+static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *stored) {
+    struct map index = {0};
+    bool ok = true;
+    for (int i = 0; i < s->calls && ok; i++)
+        ok = map_set(&index, &s->call[i], sizeof s->call[i], (void *)(intptr_t)(i + 1));
+    for (int i = s->calls - 1; i >= 0 && ok; i--) {
+        const struct call *c = s->call[i];
+        if (skip && skip[i])
+            continue;
+        stored[i] |= s->needed[i];
+        for (int k = 0; stored[i] && c->op->kind == OP_VIEW && k < c->inputs; k++) {
+            struct call *from = c->in[k]->call;
+            intptr_t at = from && array_state(c->in[k]) != ARRAY_READY
+                              ? (intptr_t)map_get(&index, &from, sizeof from)
+                              : 0;
+            if (at)
+                stored[at - 1] = 1;
+        }
+    }
+    map_free(&index);
+    return ok;
+}
+
+static bool add_result(struct hlo_module *m, int call, int output, struct hlo_tensor *last) {
+    struct hlo_program *p = m->p;
+    zl_array x = call_output(m->segment->call[call], output);
+    struct value *v = find_value(m, x);
+    if (!v || !memory_grow(&p->result, &m->result_cap, p->results + 1, sizeof *p->result))
+        return false;
+    *last = v->has_base ? v->base : in_memory_order(m, x, v->tensor);
+    struct buffer_form *form = buffer_form_new(last->dtype, last->ndim, last->dim);
+    p->result[p->results++] = (struct hlo_result){call, output, form};
+    return form;
+}
+
+// Appends what the module gives, of which the types go to its head.
+static bool add_results(struct hlo_module *m, const uint8_t *stored, struct text *types) {
+    struct text names = {0};
+    bool ok = true;
+    for (int i = 0; i < m->segment->calls && ok; i++) {
+        const struct call *c = m->segment->call[i];
+        for (int k = 0; stored[i] && c->op->kind != OP_VIEW && k < c->outputs && ok; k++) {
+            struct hlo_tensor y;
+            if (!call_output(c, k)->size)
+                continue;
+            ok = add_result(m, i, k, &y);
+            int start = m->writer.body.len;
+            if (!ok)
+                break;
+            hlo_add(m, m->p->results > 1 ? ", %t" : "%t", &y);
+            text_bytes(types, m->writer.body.data + start, m->writer.body.len - start);
+            m->writer.body.len = start;
+            text_add(&names, "%s%%%d", m->p->results > 1 ? ", " : "", y.name);
+        }
+    }
+    if (m->p->results)
+        text_add(&m->writer.body, "return %s : %s\n", names.data, types->data);
+    ok &= !names.failed && !types->failed;
+    text_free(&names);
+    return ok;
+}
+
+// Names say what the module computes: the first ops.
+static void add_name(struct text *out, const struct segment *s) {
+    enum { OPS = 6 };
+    text_add(out, "module @zl");
+    for (int i = 0, ops = 0; i < s->calls && ops < OPS; i++)
+        if (s->call[i]->op->kind != OP_VIEW) {
+            text_add(out, "_%s", s->call[i]->op->name);
+            ops++;
+        }
+    text_add(out, " {\n");
+}
+
+static bool finish(struct hlo_module *m, const struct text *types) {
+    struct hlo_program *p = m->p;
+    struct text out = {0};
+    struct text body = m->writer.body;
+    add_name(&out, m->segment);
+    text_add(&out, "func.func public @main(");
+    m->writer.body = out;
+    for (int i = 0; i < p->arguments; i++) {
+        struct hlo_tensor x = hlo_type((zl_dtype)p->argument[i].form->dtype, p->argument[i].form->ndim,
+                                       p->argument[i].form->dim);
+        x.name = p->argument[i].name;
+        hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
+    }
+    if (p->words)
+        hlo_add(m, p->arguments ? ", %v: %t" : "%v: %t", &m->words, &m->words);
+    text_add(&m->writer.body, ") -> (%s) {\n%s}\n}\n", types->data, body.data);
+    p->bytes = m->writer.body.len;
+    p->text = text_take(&m->writer.body);
+    text_free(&body);
+    return p->text;
+}
+
+static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t *stored) {
+    struct text types = {0};
+    bool ok = true;
+    for (int i = 0; i < m->segment->calls && ok; i++) {
+        m->call = i;
+        ok = (skip && skip[i]) || render_call(m, m->segment->call[i]);
+    }
+    ok = ok && add_results(m, stored, &types) && (!m->p->results || finish(m, &types)) && !m->writer.failed;
+    text_free(&types);
+    return ok;
+}
+
+// Without results there is nothing to compute, and no text.
+struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
+                               const uint8_t *skip) {
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .p = memory_zero(sizeof *m.p)};
+    uint8_t *stored = memory_zero((size_t)s->calls);
+    int64_t words = 2 * count_numbers(s);
+    bool ok = m.p && stored && mark_stored(s, skip, stored);
+    m.words = hlo_type(ZL_UINT32, 1, &words);
+    m.words.name = m.writer.names++;
+    if (m.p)
+        m.p->words = (int)words;
+    ZL_SCOPE // what calls are composed of is known by its address until the end
+        ok = ok && render_all(&m, skip, stored);
+    if (m.p)
+        m.p->gathers = m.writer.gathers;
+    close_module(&m);
+    memory_free(stored);
+    if (!ok && !zl_error())
+        error_set(ZL_ERROR_MEMORY, "memory is out");
+    if (ok)
+        return m.p;
+    hlo_free(m.p);
+    return NULL;
+}
+
+void hlo_free(struct hlo_program *p) {
+    if (!p)
+        return;
+    for (int i = 0; i < p->arguments; i++)
+        memory_free(p->argument[i].form);
+    for (int i = 0; i < p->results; i++)
+        memory_free(p->result[i].form);
+    memory_free(p->argument);
+    memory_free(p->scalar);
+    memory_free(p->result);
+    memory_free(p->text);
+    memory_free(p);
+}

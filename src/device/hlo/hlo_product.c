@@ -1,0 +1,117 @@
+// hlo_product.c - rows of products: matrices and convolutions. Products of float32 are computed in float32.
+
+#include "device/hlo/hlo.h"
+
+static zl_dtype wide_of(zl_dtype dtype) {
+    return tile_reduce_gives(dtype);
+}
+
+struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
+                               zl_dtype dtype) {
+    int64_t batch[HLO_AXES], from_a[] = {a.ndim - 1}, from_b[] = {b.ndim - 2};
+    int axes = a.ndim - 2;
+    struct hlo_tensor y = hlo_type(dtype, a.ndim, a.dim);
+    for (int i = 0; i < axes; i++)
+        batch[i] = i;
+    y.dim[y.ndim - 1] = b.dim[b.ndim - 1];
+    hlo_emit(m, &y,
+             "stablehlo.dot_general %v, %v, batching_dims = [%l] x [%l], contracting_dims = [%l] x [%l], "
+             "precision = [HIGHEST, HIGHEST] : "
+             "(%t, %t) -> %t",
+             &a, &b, axes, batch, axes, batch, 1, from_a, 1, from_b, &a, &b, &y);
+    return y;
+}
+
+bool hlo_matmul(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                struct hlo_tensor *out) {
+    zl_dtype dtype = (zl_dtype)call_first(c)->dtype;
+    out[0] = hlo_cast(m, hlo_multiply(m, in[0], in[1], wide_of(dtype)), dtype);
+    return true;
+}
+
+bool hlo_matmul_int8(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                     struct hlo_tensor *out) {
+    (void)c;
+    out[0] = hlo_multiply(m, in[0], in[1], ZL_INT32);
+    return true;
+}
+
+// alpha times the product and beta times the third, rounded once.
+bool hlo_addmm(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+               struct hlo_tensor *out) {
+    zl_array y = call_first(c);
+    zl_dtype wide = wide_of((zl_dtype)y->dtype);
+    double alpha = op_arg_double(call_args(c)[ADDMM_ALPHA]), beta = op_arg_double(call_args(c)[ADDMM_BETA]);
+    struct hlo_tensor x = hlo_multiply(m, in[0], in[1], wide);
+    if (alpha != 1)
+        x = hlo_binary(m, TILE_MUL, x, hlo_number(m, wide, alpha));
+    if (beta != 0) {
+        struct hlo_tensor added = hlo_fit(m, hlo_cast(m, in[2], wide), y->ndim, y->dim);
+        x = hlo_binary(m, TILE_ADD, x,
+                       beta == 1 ? added : hlo_binary(m, TILE_MUL, added, hlo_number(m, wide, beta)));
+    }
+    out[0] = hlo_cast(m, x, (zl_dtype)y->dtype);
+    return true;
+}
+
+static void add_places(struct hlo_module *m, const char *first, int axes, const char *last) {
+    hlo_add(m, "[%s", first);
+    for (int i = 0; i < axes; i++)
+        hlo_add(m, ", %d", i);
+    hlo_add(m, ", %s]", last);
+}
+
+static void add_numbers(struct hlo_module *m, const char *name, const struct conv *v, size_t member) {
+    int64_t list[CONV_AXES];
+    for (int i = 0; i < v->axes; i++)
+        list[i] = *(const int64_t *)(const void *)((const char *)&v->axis[i] + member);
+    hlo_add(m, "%s = [%l]", name, v->axes, list);
+}
+
+// Groups that are in the batch, (groups * N, sizes, C), go to the channels, (N, sizes, groups * C).
+static struct hlo_tensor groups_to_channels(struct hlo_module *m, struct hlo_tensor x, int64_t groups) {
+    int64_t dim[HLO_AXES + 1] = {groups, x.dim[0] / groups};
+    for (int i = 1; i < x.ndim; i++)
+        dim[i + 1] = x.dim[i];
+    struct hlo_tensor y = hlo_move_axis(m, hlo_reshape(m, x, x.ndim + 1, dim), 0, x.ndim - 1);
+    x.dim[0] /= groups;
+    x.dim[x.ndim - 1] *= groups;
+    return hlo_reshape(m, y, x.ndim, x.dim);
+}
+
+bool hlo_conv(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+              struct hlo_tensor *out) {
+    struct conv v = op_conv_read(c);
+    zl_array like = call_first(c);
+    zl_dtype wide = wide_of((zl_dtype)like->dtype);
+    struct hlo_tensor x = hlo_cast(m, in[0], wide), w = hlo_cast(m, in[1], wide),
+                      y = hlo_type(wide, like->ndim, like->dim);
+    int64_t back[CONV_AXES];
+    for (int i = 0; i < v.axes; i++)
+        back[i] = i + 1;
+    w = hlo_reverse(m, w, v.flip ? v.axes : 0, back);
+    if (v.in_batch && v.groups > 1)
+        x = groups_to_channels(m, x, v.groups);
+    y.name = hlo_writer(m)->names++;
+    hlo_add(m, "%v = stablehlo.convolution(%v, %v) dim_numbers = ", &y, &x, &w);
+    add_places(m, "b", v.axes, "f");
+    hlo_add(m, "x");
+    add_places(m, "o", v.axes, "i");
+    hlo_add(m, "->");
+    add_places(m, "b", v.axes, "f");
+    hlo_add(m, ", window = {");
+    add_numbers(m, "stride", &v, offsetof(struct conv_axis, stride));
+    hlo_add(m, ", pad = [");
+    for (int i = 0; i < v.axes; i++)
+        hlo_add(m, i ? ", [%l]" : "[%l]", 2, (int64_t[]){v.axis[i].low, v.axis[i].high});
+    hlo_add(m, "], ");
+    add_numbers(m, "lhs_dilate", &v, offsetof(struct conv_axis, input_dilation));
+    hlo_add(m, ", ");
+    add_numbers(m, "rhs_dilate", &v, offsetof(struct conv_axis, dilation));
+    hlo_add(m,
+            "} {feature_group_count = %d : i64, batch_group_count = 1 : i64, precision_config = "
+            "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (%t, %t) -> %t\n",
+            (int)v.groups, &x, &w, &y);
+    out[0] = hlo_cast(m, y, (zl_dtype)like->dtype);
+    return true;
+}

@@ -1,0 +1,47 @@
+// pjrt.h - devices of a PJRT plugin: libtpu for TPUs, XLA's plugins for CUDA and the CPU. Between the files of this folder only.
+//
+//     pjrt_plugin.c   finds the plugin, opens it, its version, its client and its devices
+//     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
+//     pjrt_program.c  segments: rendered by hlo/, compiled once for a text, executed
+//     pjrt.c          the table of the device
+
+#ifndef PJRT_H
+#define PJRT_H
+
+#include "device/device.h"
+#include "device/hlo/hlo.h"
+#include "device/pjrt/pjrt_abi.h"
+
+// Calls a function of the plugin with zeroed arguments but for those that are named, which `var.a` has afterwards; var_ok: whether it was
+// good, else an error.
+#define PJRT_CALL(function, var, ...)                        \
+    struct {                                                 \
+        struct pjrt_##function a;                            \
+        char room[PJRT_ROOM];                                \
+    } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}; \
+    bool var##_ok =                                          \
+        pjrt_good(#function, PJRT_HAS(pjrt_api(), function) ? pjrt_api()->function(&var.a) : &pjrt_missing)
+
+extern struct pjrt_error pjrt_missing;                          // of a function that the plugin does not have
+bool pjrt_good(const char *function, struct pjrt_error *error); // false and an error, whose own is gone
+int pjrt_open(const char **reason);                             // units
+const struct pjrt_api *pjrt_api(void);
+struct pjrt_client *pjrt_client(void);
+struct pjrt_device *pjrt_device(int unit);
+const char *pjrt_platform(void);  // "cpu", "tpu", "cuda"
+const char *pjrt_model(int unit); // "TPU v6 lite"
+const char *pjrt_detail(void);    // the plugin and its versions
+
+void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
+bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);
+void pjrt_free(int unit, void *buffer);
+void pjrt_asked(int unit, struct pjrt_event *done); // takes the event of an execution over
+bool pjrt_record(int unit, int lane, int place);
+bool pjrt_wait(int unit, int lane, int place);
+
+struct program *pjrt_build(int unit, const struct segment *s);
+void pjrt_drop(struct program *p);
+void pjrt_run(int unit, struct program *p, struct binding *b);
+int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
+
+#endif

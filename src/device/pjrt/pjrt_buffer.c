@@ -1,0 +1,128 @@
+// pjrt_buffer.c - typed buffers of the units, and when what they were asked for is done.
+//
+// A buffer knows when it holds its values, and executions wait for those that they read. So nothing here orders work: the events of
+// executions are kept only for those who wait until all is done.
+
+#include "device/pjrt/pjrt.h"
+
+#include <pthread.h>
+
+enum { UNITS = 64, PLACES = 64 };
+
+static int type_of(zl_dtype dtype) {
+    static const int type[] = {
+        [ZL_BOOL] = PJRT_PRED,   [ZL_UINT8] = PJRT_U8,     [ZL_UINT16] = PJRT_U16,    [ZL_UINT32] = PJRT_U32,
+        [ZL_UINT64] = PJRT_U64,  [ZL_INT8] = PJRT_S8,      [ZL_INT16] = PJRT_S16,     [ZL_INT32] = PJRT_S32,
+        [ZL_INT64] = PJRT_S64,   [ZL_FLOAT16] = PJRT_F16,  [ZL_BFLOAT16] = PJRT_BF16, [ZL_FLOAT32] = PJRT_F32,
+        [ZL_FLOAT64] = PJRT_F64, [ZL_COMPLEX64] = PJRT_C64};
+    return type[dtype];
+}
+
+// Waits for an event, which is gone then.
+static bool await(struct pjrt_event *event) {
+    PJRT_CALL(Event_Await, wait, .event = event);
+    PJRT_CALL(Event_Destroy, end, .event = event);
+    return wait_ok && end_ok;
+}
+
+void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
+    PJRT_CALL(Client_BufferFromHostBuffer, make, .client = pjrt_client(), .data = from,
+              .type = type_of((zl_dtype)form->dtype), .dims = form->dim, .axes = (size_t)form->ndim,
+              .semantics = PJRT_COPY_IN_CALL, .device = pjrt_device(unit));
+    if (!make_ok)
+        return NULL;
+    if (make.a.done && !await(make.a.done)) {
+        pjrt_free(unit, make.a.buffer);
+        return NULL;
+    }
+    return make.a.buffer;
+}
+
+// Units may keep arrays in tiles: the host's layout is always said.
+bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) {
+    int64_t order[HLO_RANK];
+    struct pjrt_layout layout = {.struct_size = sizeof layout, .type = PJRT_LAYOUT_TILED};
+    (void)unit;
+    for (int i = 0; i < form->ndim; i++)
+        order[i] = form->ndim - 1 - i;
+    layout.tiled.struct_size = sizeof layout.tiled;
+    layout.tiled.minor_to_major = order;
+    layout.tiled.axes = (size_t)form->ndim;
+    PJRT_CALL(Buffer_ToHostBuffer, copy, .buffer = buffer, .layout = &layout, .to = to,
+              .bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype));
+    return copy_ok && await(copy.a.done);
+}
+
+void pjrt_free(int unit, void *buffer) {
+    bool had_error = zl_error();
+    PJRT_CALL(Buffer_Destroy, end, .buffer = buffer);
+    (void)unit;
+    if (!end_ok && !had_error)
+        zl_clear_error();
+}
+
+// What is under way -----------------------------------------------------------------------------------------------------
+
+static struct {
+    pthread_mutex_t lock;
+    struct pjrt_event **event; // executions that are not known to be done, in their order
+    int events, cap;
+    uint64_t done;          // executions before the first of them
+    uint64_t place[PLACES]; // executions before the mark
+} asked[UNITS];
+
+ZL_AT_LOAD {
+    for (int i = 0; i < UNITS; i++)
+        pthread_mutex_init(&asked[i].lock, NULL);
+}
+
+// Under the unit's lock.
+static bool wait_for_first(int unit) {
+    struct pjrt_event *event = asked[unit].event[0];
+    asked[unit].events--;
+    asked[unit].done++;
+    for (int i = 0; i < asked[unit].events; i++)
+        asked[unit].event[i] = asked[unit].event[i + 1];
+    return await(event);
+}
+
+static bool is_ready(struct pjrt_event *event) {
+    PJRT_CALL(Event_IsReady, ask, .event = event);
+    return ask_ok && ask.a.is_ready;
+}
+
+// What failed says so when its buffers are read.
+void pjrt_asked(int unit, struct pjrt_event *done) {
+    bool had_error = zl_error();
+    pthread_mutex_lock(&asked[unit].lock);
+    while (asked[unit].events && is_ready(asked[unit].event[0]))
+        wait_for_first(unit);
+    if (memory_grow(&asked[unit].event, &asked[unit].cap, asked[unit].events + 1,
+                    sizeof(struct pjrt_event *))) {
+        asked[unit].event[asked[unit].events++] = done;
+    } else {
+        await(done);
+        asked[unit].done++;
+    }
+    pthread_mutex_unlock(&asked[unit].lock);
+    if (!had_error)
+        zl_clear_error();
+}
+
+bool pjrt_record(int unit, int lane, int place) {
+    (void)lane;
+    pthread_mutex_lock(&asked[unit].lock);
+    asked[unit].place[place] = asked[unit].done + (uint64_t)asked[unit].events;
+    pthread_mutex_unlock(&asked[unit].lock);
+    return true;
+}
+
+bool pjrt_wait(int unit, int lane, int place) {
+    bool ok = true;
+    (void)lane;
+    pthread_mutex_lock(&asked[unit].lock);
+    while (asked[unit].events && asked[unit].done < asked[unit].place[place])
+        ok &= wait_for_first(unit);
+    pthread_mutex_unlock(&asked[unit].lock);
+    return ok;
+}

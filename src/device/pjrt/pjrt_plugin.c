@@ -1,0 +1,229 @@
+// pjrt_plugin.c - finds a PJRT plugin, opens it and its client. One plugin serves a process.
+
+#include "device/pjrt/pjrt.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { UNITS = 64, NAME = 96, PATH = 1024 };
+
+static const struct pjrt_api *api;
+static struct {
+    struct pjrt_client *client;
+    struct pjrt_device *device[UNITS];
+    char model[UNITS][NAME];
+    char platform[NAME], detail[PATH + 2 * NAME], path[PATH];
+    int units;
+    char why[PATH + 512]; // there are none
+} opened;
+
+struct pjrt_error {
+    char nothing;
+} pjrt_missing;
+
+// Finding -------------------------------------------------------------------------------------------------------------
+
+// Where Python's packages are, and what plugins are called in them: TPUs first, CPUs last.
+static const char *const folders[] = {"/usr/local/lib/python3*/site-packages",
+                                      "/usr/local/lib/python3*/dist-packages",
+                                      "/usr/lib/python3/dist-packages", "/usr/lib/python3*/site-packages"};
+static const char *const names[] = {"libtpu/libtpu.so", "jax_plugins/xla_cuda*/xla_cuda_plugin.so",
+                                    "xla_plugins/*/*.so"};
+
+static bool find_one(const char *pattern) {
+    glob_t list = {0};
+    bool found = glob(pattern, 0, NULL, &list) == 0;
+    if (found)
+        snprintf(opened.path, sizeof opened.path, "%s", list.gl_pathv[list.gl_pathc - 1]);
+    globfree(&list);
+    return found;
+}
+
+static bool find_plugin(void) {
+    const char *given = setting_text(SETTING_PJRT);
+    if (*given) {
+        snprintf(opened.path, sizeof opened.path, "%s", given);
+        return true;
+    }
+    for (size_t i = 0; i < COUNT(names); i++)
+        for (size_t k = 0; k < COUNT(folders); k++) {
+            char pattern[256];
+            snprintf(pattern, sizeof pattern, "%s/%s", folders[k], names[i]);
+            if (find_one(pattern))
+                return true;
+        }
+    snprintf(opened.why, sizeof opened.why,
+             "no PJRT plugin was found: pip install libtpu on a TPU VM (xla-cpu-pjrt anywhere), or set "
+             "ZL_PJRT to the path of one");
+    return false;
+}
+
+// LLVM takes a CPU by its part number for one with SVE, and XLA's CPU plugin uses it, also where the system does not offer SVE to this
+// machine: the process would end by an illegal instruction. The file is opened as LLVM does it, so that whoever shows LLVM another one shows it
+// here too.
+static bool would_trap(void) {
+#ifdef __aarch64__
+    static const char *const parts[] = {"0xd40", "0xd49", "0xd4f",
+                                        "0xd83", "0xd84", "0xd8e"}; // Neoverse V1, N2, V2, V3AE, V3, N3
+    static char text[1 << 16];
+    int file = open("/proc/cpuinfo", O_RDONLY);
+    ssize_t bytes = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    if (file >= 0)
+        close(file);
+    text[bytes > 0 ? bytes : 0] = 0;
+    const char *part = strstr(text, "CPU part");
+    for (size_t i = 0; part && !strstr(text, " sve") && i < COUNT(parts); i++)
+        if (!strncmp(part + strcspn(part, "0\n"), parts[i], strlen(parts[i])))
+            return true;
+#endif
+    return false;
+}
+
+// Opening -------------------------------------------------------------------------------------------------------------
+
+const struct pjrt_api *pjrt_api(void) {
+    return api;
+}
+
+bool pjrt_good(const char *function, struct pjrt_error *error) {
+    if (!error)
+        return true;
+    if (error == &pjrt_missing)
+        return error_false(ZL_ERROR_DEVICE, "the PJRT plugin %s has no %s: it is too old", opened.path,
+                           function);
+    struct pjrt_Error_Message m = {.struct_size = sizeof m, .error = error};
+    api->Error_Message(&m);
+    size_t most = 1500, size = MIN_OF(m.message_size, most);
+    bool is_memory = size >= 18 && memmem(m.message, size, "RESOURCE_EXHAUSTED", 18);
+    error_set(is_memory ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "%s of the PJRT plugin: %.*s", function,
+              (int)size, m.message);
+    struct pjrt_Error_Destroy d = {.struct_size = sizeof d, .error = error};
+    api->Error_Destroy(&d);
+    return false;
+}
+
+// The reason of the thread's error, which goes.
+static bool give_up(bool had_error) {
+    snprintf(opened.why, sizeof opened.why, "%s", zl_error() ? zl_error() : "the PJRT plugin fails");
+    if (!had_error)
+        zl_clear_error();
+    return false;
+}
+
+static bool load(void) {
+    void *library = dlopen(opened.path, RTLD_NOW | RTLD_LOCAL);
+    const struct pjrt_api *(*get)(void) = NULL;
+    if (library)
+        *(void **)(void *)&get = dlsym(library, "GetPjrtApi");
+    if (get)
+        api = get();
+    if (!library)
+        snprintf(opened.why, sizeof opened.why, "the PJRT plugin cannot be opened: %s", dlerror());
+    else if (!api)
+        snprintf(opened.why, sizeof opened.why, "%s is no PJRT plugin: it has no GetPjrtApi", opened.path);
+    else if (api->struct_size < offsetof(struct pjrt_api, Error_Destroy) ||
+             api->version.major != PJRT_MAJOR || api->version.minor < PJRT_MINOR_LEAST)
+        snprintf(opened.why, sizeof opened.why,
+                 "the PJRT plugin %s has interface %d.%d: %d.%d or later of the same major version is needed",
+                 opened.path, api->version.major, api->version.minor, PJRT_MAJOR, PJRT_MINOR_LEAST);
+    else
+        return true;
+    return false;
+}
+
+static void copy_text(char *out, size_t room, const char *text, size_t size) {
+    snprintf(out, room, "%.*s", (int)MIN_OF(size, room - 1), text ? text : "");
+}
+
+static bool make_client(void) {
+    PJRT_CALL(Plugin_Initialize, init);
+    if (!init_ok)
+        return false;
+    PJRT_CALL(Client_Create, create);
+    if (!create_ok)
+        return false;
+    opened.client = create.a.client;
+    PJRT_CALL(Client_PlatformName, name, .client = opened.client);
+    if (!name_ok)
+        return false;
+    copy_text(opened.platform, sizeof opened.platform, name.a.name, name.a.name_size);
+    PJRT_CALL(Client_PlatformVersion, version, .client = opened.client);
+    if (!version_ok)
+        return false;
+    char text[NAME];
+    copy_text(text, sizeof text, version.a.version, version.a.version_size);
+    text[strcspn(text, "\n")] = 0;
+    snprintf(opened.detail, sizeof opened.detail, "%s, PJRT %d.%d, %s", text, api->version.major,
+             api->version.minor, opened.path);
+    return true;
+}
+
+static bool find_units(void) {
+    PJRT_CALL(Client_AddressableDevices, all, .client = opened.client);
+    if (!all_ok)
+        return false;
+    opened.units = (int)MIN_OF(all.a.count, (size_t)UNITS);
+    for (int i = 0; i < opened.units; i++) {
+        opened.device[i] = all.a.devices[i];
+        PJRT_CALL(Device_GetDescription, about, .device = opened.device[i]);
+        if (!about_ok)
+            return false;
+        PJRT_CALL(DeviceDescription_Kind, kind, .description = about.a.description);
+        if (!kind_ok)
+            return false;
+        copy_text(opened.model[i], sizeof opened.model[i], kind.a.kind, kind.a.kind_size);
+    }
+    return true;
+}
+
+static void open_plugin(void) {
+    bool had_error = zl_error();
+    if (!find_plugin())
+        return;
+    if (would_trap() && strstr(opened.path, "cpu")) {
+        snprintf(opened.why, sizeof opened.why,
+                 "XLA's CPU plugin would use SVE, which this CPU's part number promises and the system does "
+                 "not offer: preload "
+                 "libcpuinfo.so (doc/tpu.md)");
+        return;
+    }
+    if (!load())
+        return;
+    if (!make_client() || !find_units()) {
+        opened.units = 0;
+        give_up(had_error);
+    }
+}
+
+int pjrt_open(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_plugin);
+    if (!opened.units && reason)
+        *reason = opened.why;
+    return opened.units;
+}
+
+struct pjrt_client *pjrt_client(void) {
+    return opened.client;
+}
+
+struct pjrt_device *pjrt_device(int unit) {
+    return opened.device[unit];
+}
+
+const char *pjrt_platform(void) {
+    return opened.platform;
+}
+
+const char *pjrt_model(int unit) {
+    return opened.model[unit];
+}
+
+const char *pjrt_detail(void) {
+    return opened.detail;
+}

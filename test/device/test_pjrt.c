@@ -1,0 +1,151 @@
+// test_pjrt.c - segments as StableHLO on a PJRT plugin. Where no plugin is found the tests are skipped; doc/tpu.md says how to get one.
+
+#define TEST_LACKS lacks_plugin
+
+static const char *lacks_plugin(void);
+
+#include "random_view.h"
+#include "test.h"
+
+#include "device/pjrt/pjrt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *lacks_plugin(void) {
+    const char *reason = NULL;
+    return pjrt_open(&reason) ? NULL : reason;
+}
+
+static int64_t counted(const char *name) {
+    return zl_counter(name);
+}
+
+// Whether two evaluated arrays have the same elements, byte by byte.
+static bool is_same(zl_array a, zl_array b) {
+    return zl_eval(a) && zl_eval(b) && zl_nbytes(a) == zl_nbytes(b) &&
+           !memcmp(zl_data(zl_contiguous(a, false)), zl_data(zl_contiguous(b, false)), zl_nbytes(a));
+}
+
+TEST(every_device_of_the_plugin_is_a_unit) {
+    int units = pjrt_open(NULL);
+    for (int unit = 0; unit < MIN_OF(units, 4); unit++) {
+        char name[16];
+        snprintf(name, sizeof name, "pjrt:%d", unit);
+        REQUIRE(zl_use_device(name));
+        CHECK_EQ_F64(zl_item(zl_sum(zl_add(zl_arange(0, 4, 1, ZL_FLOAT32), zl_scalar(1)))), 10);
+    }
+    CHECK(zl_use_device("tpu"));
+}
+
+// Of one structure, with other sizes, strides and offsets each time.
+TEST(a_program_is_of_its_sizes_strides_and_offsets) {
+    zl_array x = zl_arange(0, 60, 1, ZL_FLOAT32);
+    REQUIRE(zl_use_device("pjrt") && zl_eval(x));
+    for (int n = 2; n < 6; n++)
+        for (int at = 0; at < 3; at++) {
+            zl_array rows =
+                zl_reshape(zl_slice(x, ZL_SHAPE(at), ZL_SHAPE(at + 3 * n), ZL_SHAPE(1)), ZL_SHAPE(3, n));
+            zl_array sums = zl_sum_axis(rows, 1, false),
+                     columns = zl_sum_axis(zl_transpose(rows, ZL_AXES(1, 0)), 1, false);
+            REQUIRE(zl_eval(sums) && zl_eval(columns));
+            for (int i = 0; i < 3; i++)
+                CHECK_EQ_F64(zl_data_f32(sums)[i], n * (at + i * n) + n * (n - 1) / 2);
+            for (int i = 0; i < n; i++)
+                CHECK_EQ_F64(zl_data_f32(columns)[i], 3 * (at + i) + 3 * n);
+        }
+}
+
+// A result that lies as its transposed input does, with an axis of one element between.
+TEST(results_lie_as_they_are_recorded) {
+    REQUIRE(zl_use_device("pjrt"));
+    zl_array x =
+        zl_transpose(zl_reshape(zl_arange(0, 6, 1, ZL_FLOAT32), ZL_SHAPE(3, 1, 2)), ZL_AXES(2, 1, 0));
+    zl_array y = zl_add(x, zl_scalar(1));
+    REQUIRE(zl_eval(x) && zl_eval(y));
+    zl_array flat = zl_contiguous(y, false);
+    REQUIRE(zl_eval(flat));
+    for (int i = 0; i < 6; i++)
+        CHECK_EQ_F64(zl_data_f32(flat)[i], i % 3 * 2 + i / 3 + 1);
+}
+
+TEST(numbers_are_arguments) {
+    zl_array x = zl_arange(0, 8, 1, ZL_FLOAT32);
+    REQUIRE(zl_use_device("pjrt") && zl_eval(x));
+    int64_t before = counted("compiles");
+    for (int i = 0; i < 100; i++) {
+        zl_array y = zl_subtract(x, zl_multiply(zl_scalar(i * 0.5), x));
+        REQUIRE(zl_eval(y));
+        CHECK_EQ_F64(zl_data_f32(y)[7], 7 - i * 0.5 * 7);
+    }
+    CHECK(counted("compiles") - before <= 1);
+}
+
+// Ops that are composed of others, twice in one program, are each of their own inputs.
+TEST(composed_calls_do_not_mix) {
+    zl_array y[2][2];
+    for (int on = 0; on < 2; on++) {
+        REQUIRE(zl_use_device(on ? "pjrt" : "cpu"));
+        zl_array x = zl_reshape(zl_arange(0, 48, 1, ZL_FLOAT32), ZL_SHAPE(1, 2, 3, 8));
+        for (int k = 0; k < 2; k++)
+            y[on][k] =
+                zl_fast_rope(zl_multiply(x, zl_scalar(0.1)), 8, k, 10000, 1, zl_scalar_int(5 * k), NULL);
+        REQUIRE(zl_eval_all(2, y[on]));
+    }
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 48; i++)
+            CHECK_NEAR(zl_data_f32(y[0][k])[i], zl_data_f32(y[1][k])[i], 1e-5);
+}
+
+// One execution for all calls of an evaluation.
+TEST(a_segment_is_one_execution) {
+    REQUIRE(zl_use_device("pjrt"));
+    zl_array x = zl_full(ZL_SHAPE(4, 4), zl_scalar(0.5), ZL_FLOAT32);
+    int64_t before = counted("launches");
+    zl_array y = zl_softmax(zl_add(zl_matmul(x, zl_transpose(x, ZL_AXES(1, 0))), zl_exp(x)), -1, false);
+    REQUIRE(zl_eval(y));
+    CHECK_EQ_INT(counted("launches") - before, 1);
+    CHECK(zl_data_f32(y)[3] > 0.2499 && zl_data_f32(y)[3] < 0.2501);
+}
+
+// Views of arrays over foreign memory, and views of these, have the bytes that the CPU's have. Many of them are one program.
+TEST(views_are_those_of_the_cpu) {
+    enum { ROUNDS = 8, VIEWS = 12 };
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT16, ZL_UINT8, ZL_BOOL, ZL_FLOAT64, ZL_COMPLEX64};
+    for (int round = 0; round < ROUNDS; round++)
+        ZL_SCOPE {
+            zl_array here[VIEWS], there[VIEWS];
+            struct view v[VIEWS];
+            for (int i = 0; i < VIEWS; i++) {
+                int64_t dim[VIEW_AXES];
+                int ndim = view_shape(200, dim);
+                v[i] = view_random(dtypes[i % (int)COUNT(dtypes)], ndim, dim);
+            }
+            for (int on = 0; on < 2; on++) {
+                REQUIRE(zl_use_device(on ? "pjrt" : "cpu"));
+                for (int i = 0; i < VIEWS; i++) {
+                    zl_array x = v[i].array, y = x->ndim > 1 ? zl_swapaxes(x, 0, -1) : x;
+                    y = zl_contiguous(zl_flatten(y, 0, -1), false);
+                    (on ? there : here)[i] = zl_concatenate((zl_array[]){y, y}, 2, 0);
+                }
+                REQUIRE(zl_eval_all(VIEWS, on ? there : here));
+            }
+            for (int i = 0; i < VIEWS; i++)
+                CHECK(is_same(here[i], there[i]));
+        }
+}
+
+// What failed before fails what is made of it, and nothing else of the segment.
+TEST(a_failure_is_of_its_own_arrays) {
+    REQUIRE(zl_use_device("cpu"));
+    zl_array bad = zl_linalg_cholesky(zl_negative(zl_eye(2, 2, 0, ZL_FLOAT32)), false);
+    bool failed = !zl_eval(bad);
+    zl_clear_error();
+    if (!failed)
+        return;
+    REQUIRE(zl_use_device("pjrt"));
+    zl_array good = zl_add(zl_ones(ZL_SHAPE(2), ZL_FLOAT32), zl_scalar(1)), lost = zl_add(bad, zl_scalar(1));
+    CHECK(!zl_eval_all(2, (zl_array[]){good, lost}));
+    zl_clear_error();
+    CHECK(zl_eval(good) && zl_data_f32(good)[0] == 2);
+}
