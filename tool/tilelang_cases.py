@@ -174,8 +174,6 @@ TILE_IN_PARTS = ("its tiles are more than the 227 KiB of shared memory that a bl
                  "is not held in registers")
 UNWRITTEN = "it reads elements of a tile that it has not written, which the emulator refuses: {}"
 REASONS = {  # of a program, or of a program on one target
-    "deepseek_v32/sparse_mla_bwd.py:tpu": "the emulator finds that it reads elements of a tile that nothing has written; "
-                                          "whether that is the program's or ours has not been found out",
     "dsa_sparse_finetune/sparse_mla_bwd.py:tpu": "it looks at a tile under another shape, whose rows are not those that lie across the lanes",
     "flash_decoding/example_gqa_decode_varlen_logits.py:tpu": UNWRITTEN.format("the maxima of blocks that a short sequence does not have"),
     "gdn/example_chunk_delta_h.py:tpu": UNWRITTEN.format("the state before the first chunk, where there is no initial one"),

@@ -454,7 +454,33 @@ static bool map_points(struct lanes *l, const struct tile_stmt *s) {
     return good;
 }
 
+// A map all of which is under conditions that bound its variables is one over fewer points: the others may be outside of tiles. extent and
+// store have room for what it becomes.
+static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store) {
+    for (int i = 0; i < map->indices; i++)
+        extent[i] = map->extent[i];
+    map->extent = extent;
+    while (map->body && !map->body->next) {
+        struct tile_stmt *only = map->body;
+        expr mask = (only->kind == TILE_IF && !only->other) || only->kind == TILE_STORE ? only->mask : NULL;
+        int64_t limit = mask && mask->op == TILE_LT ? pass_number(mask->arg[1]) : -1;
+        int at = limit > 0 && mask->arg[0]->op == TILE_INDEX ? map->indices - 1 : -1;
+        while (at >= 0 && map->name[at] != mask->arg[0]->name)
+            at--;
+        if (at < 0 || pass_number(extent[at]) < 0)
+            return;
+        extent[at] = box_number(MIN_OF(limit, pass_number(extent[at])));
+        *store = *only;
+        store->mask = NULL;
+        map->body = only->kind == TILE_IF ? only->body : store;
+    }
+}
+
 bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
+    expr bounds[TILE_DIMS];
+    struct tile_stmt part = *s, store;
+    narrow(&part, bounds, &store);
+    s = &part;
     const struct tile_name *name[TILE_DIMS];
     expr extent[TILE_DIMS];
     struct tile_stmt rest = *s;

@@ -618,6 +618,9 @@ bool lanes_copy(struct lanes *l, const struct tile_stmt *s) {
         box_place(&s->region[0], &b, b.point, index);
         lane = lanes_is_local(s->region[1].buffer) ? -1 : lane_of(l, &b, &s->region[0], index);
     }
+    bool is_far = !lanes_is_local(s->region[0].buffer) && !lanes_is_local(s->region[1].buffer);
+    if (is_far && b.axes > 1 && !tile_type_equal(s->region[0].buffer->type, s->region[1].buffer->type))
+        lane = b.axes - 2; // converted in all lanes
     if (!lanes_open(l, b.axes, b.name, b.size, lane, &space))
         return false;
     l->is_ahead = s->is_async;

@@ -35,8 +35,8 @@ static const struct {
     const char *how; // it is computed
 } errors[] = {
     {TILE_SQRT, 4, 125, "command"},    {TILE_RSQRT, 4, 125, "command"},   {TILE_RECIP, 4, 125, "command"},
-    {TILE_DIV, 4, 125, "command"},     {TILE_FLOORDIV, 0, 62, "formula"}, {TILE_REM, 0, 125, "formula"},
-    {TILE_QUOT, 0, 62, "formula"},     {TILE_ATAN2, 4, 125, "formula"},   {TILE_EXP, 40, 0, "command"},
+    {TILE_DIV, 4, 125, "command"},     {TILE_FLOORDIV, 0, 62, "formula"}, {TILE_REM, 0, 62, "formula"},
+    {TILE_QUOT, 0, 62, "formula"},     {TILE_ATAN2, 4, 125, "formula"},   {TILE_EXP, 64, 0, "command"},
     {TILE_EXPM1, 2, 0, "formula"},     {TILE_LOG, 2, 0, "formula"},       {TILE_LOG2, 2, 0, "formula"},
     {TILE_LOG10, 2, 0, "formula"},     {TILE_LOG1P, 2, 0, "formula"},     {TILE_SIN, 2, 0, "formula"},
     {TILE_COS, 2, 0, "formula"},       {TILE_TAN, 5, 0, "formula"},       {TILE_ASIN, 4, 0, "formula"},
@@ -44,7 +44,7 @@ static const struct {
     {TILE_COSH, 4, 0, "formula"},      {TILE_TANH, 4, 0, "formula"},      {TILE_ASINH, 4, 0, "formula"},
     {TILE_ACOSH, 4, 0, "formula"},     {TILE_ATANH, 4, 0, "formula"},     {TILE_ERF, 3, 0, "formula"},
     {TILE_ERFINV, 3, 0, "formula"},    {TILE_SIGMOID, 5, 0, "formula"},   {TILE_POW, 2, 0, "formula"},
-    {TILE_LOGADDEXP, 3, 0, "formula"},
+    {TILE_LOGADDEXP, 5, 0, "formula"},
 };
 
 static double units_of(enum tile_op op) {

@@ -325,6 +325,24 @@ TEST(strips_are_moved_by_commands) {
                !strstr(zl_kernel_source_text(k), "_mem_addr")))
         test_note("%s", zl_error() ? zl_error() : zl_kernel_source_text(k));
     zl_kernel_release(k);
+// Maps with more points than the tiles that they store and read, the others under conditions; a conversion from device memory to device
+// memory that needs all lanes.
+TEST(points_outside_of_tiles_are_not_touched) {
+    tile_trial("kernel halves(x: f32[32, 48]) -> (y: f32[2, 16, 48], z: bf16[64, 576]) {\n"
+               "  grid b in 1 {\n"
+               "    shared all: f32[32, 48]\n"
+               "    shared half: f32[16, 48]\n"
+               "    copy x -> all\n"
+               "    for s in 2 {\n"
+               "      map i in 32, j in 48 { if i < 16 { half[i, j] = all[i + s * 16, j] * 2 } }\n"
+               "      map i in 16, j in 48 { y[s, i, j] = half[i, j] }\n"
+               "    }\n"
+               "  }\n"
+               "  grid b in 1 { map i in 64, j in 576 { z[i, j] = bf16(f32(i) * 3e38) where i < 60 } }\n"
+               "}",
+               "bm1690", (int64_t[]){0}, 0);
+    tile_trial("kernel converts(x: f32[64, 576]) -> (y: bf16[64, 576]) { grid b in 1 { copy x -> y } }",
+               "bm1690", (int64_t[]){0}, 0);
 }
 
 // Kernels of the manual, but for those that need what the chip lacks, and for one whose codes of 8 bits are rounded from quotients: where
