@@ -333,6 +333,22 @@ static bool is_odd_index(const struct odd *o, expr index) {
     return any;
 }
 
+// Whether a value, or a mask, is computed of elements in 64 bits: the control program does so, point by point. Indices are narrower.
+static bool is_wide(expr e) {
+    bool is_whole = tile_type_is_integer(e->type) && e->type.bits == 64 && e->args && e->op != TILE_CAST;
+    if (e->op != TILE_LOAD && is_whole && pass_any(e, is_load, NULL))
+        return true;
+    for (int i = 0; i < e->args; i++)
+        if (is_wide(e->arg[i]))
+            return true;
+    return false;
+}
+
+static bool has_wide(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return (s->value && is_wide(s->value)) || (s->mask && is_wide(s->mask));
+}
+
 // A load whose index is odd along one axis alone is a gather, if a command can do it.
 static bool mark_load(expr e, const void *data) {
     const struct odd *o = data;
@@ -342,7 +358,8 @@ static bool mark_load(expr e, const void *data) {
             axis = i;
             odd++;
         }
-    bool is_gather = odd == 1 && lanes_can_gather(o->rest, o->lane, e, axis);
+    bool is_gather =
+        odd == 1 && !pass_find(o->map->body, has_wide, NULL) && lanes_can_gather(o->rest, o->lane, e, axis);
     for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
         if (i != axis || !is_gather)
             mark(o, e->index[i], false);
