@@ -179,8 +179,8 @@ static expr rewrite(void *data, expr e) {
         at_stage(t, t->turn, e->buffer, result->index, at);
         result = tile_load(t->now[which], e->indices + 1, at, mask, mask ? result->arg[1] : NULL);
     }
-    if (result)
-        map_set(&t->g.rewritten, &e, sizeof e, (void *)result);
+    if (!result || !map_set(&t->g.rewritten, &e, sizeof e, (void *)result))
+        return NULL;
     return result;
 }
 
