@@ -1,7 +1,7 @@
 // test_bm1690_planted.c - faults planted in device C that our renderer wrote: each is reported, or the result is wrong.
 //
 // A text has all of its faults, and a variable that says which one is there: no command of a launch, this command dropped, its first
-// address off by 2 bytes, or in the last 64 bytes of its lane, one buffer in place of two.
+// address off by 2 bytes, downwards for fills, whose first bytes others write again, or in the last 64 bytes of its lane, one buffer in place of two.
 
 #include "on_chip.h"
 
@@ -47,6 +47,7 @@ static const struct planted matmul = {
     true,
 };
 
+// Sums of some rows are infinite: quotients have commands for these.
 static const struct planted softmax = {
     "softmax",
     "kernel softmax(x: f32[rows, n]) -> (y: f32[rows, n]) where n <= 128 {\n"
@@ -56,7 +57,7 @@ static const struct planted softmax = {
     "    fragment sum: f32[64]\n"
     "    copy x[b * 64, 0] -> t else -inf\n"
     "    reduce maximum t -> most axis 1\n"
-    "    map i in 64, j in 128 { t[i, j] = exp(t[i, j] - most[i]) }\n"
+    "    map i in 64, j in 128 { t[i, j] = exp(t[i, j] - most[i] * 0.5) }\n"
     "    reduce add t -> sum axis 1\n"
     "    map i in 64, j in 128 { t[i, j] = t[i, j] / sum[i] }\n"
     "    copy t -> y[b * 64, 0]\n"
@@ -120,9 +121,9 @@ static const char opening[] =
     "static int planted;\n"
     "int plant_kernel(const void *which) { planted = *(const int *)which; return 0; }\n"
     "TPUKERNEL_FUNC_REGISTER(plant_kernel)\n"
-    "static u64 at(int site, u64 address) {\n"
+    "static u64 at(int site, int off, u64 address) {\n"
     "    u64 end = address < 64 << 18 ? address | 0x3ffc0 : address + (1ull << 32);\n"
-    "    return planted == 2000 + site ? address + 2 : planted == 3000 + site ? end : address;\n"
+    "    return planted == 2000 + site ? address + off : planted == 3000 + site ? end : address;\n"
     "}\n";
 
 // A command's line: whether it is there, and its first address, depend on the fault.
@@ -130,8 +131,9 @@ static void plant_command(struct text *out, struct trial *t, const char *line, i
     char *command = t->command[t->sites];
     int name = (int)strcspn(line, "("), first = (int)strcspn(line, ",") - name - 1;
     snprintf(command, sizeof t->command[0], "%.*s", name, line);
-    text_add(out, "if (planted != %d) %s(at(%d, %.*s)%.*s\n", DROPPED + t->sites, command, t->sites, first,
-             line + name + 1, len - name - 1 - first, line + name + 1 + first);
+    int off = !strcmp(command, "tpu_gdma_set_C_local") ? -2 : 2;
+    text_add(out, "if (planted != %d) %s(at(%d, %d, %.*s)%.*s\n", DROPPED + t->sites, command, t->sites, off,
+             first, line + name + 1, len - name - 1 - first, line + name + 1 + first);
     t->sites++;
 }
 
@@ -166,12 +168,12 @@ static void plant(struct text *out, struct trial *t, const char *device_c) {
 
 // Runs ------------------------------------------------------------------------------------------------------------------
 
-// Some halves are so large that products of them are infinite: conversions have commands for these.
+// Some numbers are so large that products of halves, or exponentials, are infinite: conversions have commands for these.
 static char *random_bytes(int64_t count, bool is_half) {
     char *data = malloc((size_t)count * 4);
     for (int64_t i = 0; data && i < count; i++) {
-        float x = (float)test_between(-2048, 2048) / 1024;
-        uint16_t half = half_from_float(test_between(0, 31) ? x : 1000 * x);
+        float x = (float)test_between(-2048, 2048) / 1024 * (test_between(0, is_half ? 31 : 255) ? 1 : 1000);
+        uint16_t half = half_from_float(x);
         memcpy(data + i * (is_half ? 2 : 4), is_half ? (void *)&half : (void *)&x, is_half ? 2 : 4);
     }
     return data;

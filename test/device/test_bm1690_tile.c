@@ -325,6 +325,8 @@ TEST(strips_are_moved_by_commands) {
                !strstr(zl_kernel_source_text(k), "_mem_addr")))
         test_note("%s", zl_error() ? zl_error() : zl_kernel_source_text(k));
     zl_kernel_release(k);
+}
+
 // Maps with more points than the tiles that they store and read, the others under conditions; a conversion from device memory to device
 // memory that needs all lanes.
 TEST(points_outside_of_tiles_are_not_touched) {
