@@ -139,10 +139,8 @@ TEST(views_are_those_of_the_cpu) {
 TEST(a_failure_is_of_its_own_arrays) {
     REQUIRE(zl_use_device("cpu"));
     zl_array bad = zl_linalg_cholesky(zl_negative(zl_eye(2, 2, 0, ZL_FLOAT32)), false);
-    bool failed = !zl_eval(bad);
+    REQUIRE(!zl_eval(bad));
     zl_clear_error();
-    if (!failed)
-        return;
     REQUIRE(zl_use_device("pjrt"));
     zl_array good = zl_add(zl_ones(ZL_SHAPE(2), ZL_FLOAT32), zl_scalar(1)), lost = zl_add(bad, zl_scalar(1));
     CHECK(!zl_eval_all(2, (zl_array[]){good, lost}));
