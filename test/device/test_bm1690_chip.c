@@ -63,6 +63,15 @@ TEST(tools_are_found_without_running_a_script) {
     free(home);
 }
 
+// Builds for sanitizers and for other machines are of the tests alone.
+static bool has_program(void) {
+    return access(ZL_BUILD_DIR "/zellige", X_OK) == 0;
+}
+
+#define NEEDS_PROGRAM   \
+    if (!has_program()) \
+    SKIP("the program zellige is not part of this build")
+
 // Runs twice.tile, as another process: a runtime is opened once. Checks that a part is in what it says.
 static void check_run(const char *environment, const char *words, const char *part) {
     struct text command = {0};
@@ -94,6 +103,7 @@ static void write_twice(const char *name) {
 }
 
 TEST(kernels_run_on_a_chip) {
+    NEEDS_PROGRAM;
     char path[PATH_MAX], *words;
     REQUIRE(make_package());
     write_twice("twice");
@@ -111,6 +121,7 @@ TEST(kernels_run_on_a_chip) {
 }
 
 TEST(times_of_a_chip_are_measured) {
+    NEEDS_PROGRAM;
     struct text words = {0};
     REQUIRE(make_package());
     write_twice("twice");
@@ -121,6 +132,7 @@ TEST(times_of_a_chip_are_measured) {
 }
 
 TEST(calls_that_fail_are_errors) {
+    NEEDS_PROGRAM;
     REQUIRE(make_package());
     write_twice("twice");
     run_twice("FAKE_TPU_FAIL=tpuRtMalloc:5", "bm1690: tpuRtMalloc: the runtime's code 5");
@@ -132,6 +144,7 @@ TEST(calls_that_fail_are_errors) {
 }
 
 TEST(what_is_missing_is_told) {
+    NEEDS_PROGRAM;
     REQUIRE(make_package());
     write_twice("twice");
     check_run("ZL_BM1690=emulator", "devices", "on the emulator: ZL_BM1690 says so");
@@ -144,6 +157,7 @@ TEST(what_is_missing_is_told) {
 
 // The text for the host, compiled as the vendor's tools would, runs the kernel by the runtime.
 TEST(the_host_part_runs_a_kernel) {
+    NEEDS_PROGRAM;
     struct text command = {0};
     int status;
     REQUIRE(make_package());
