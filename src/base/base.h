@@ -244,6 +244,10 @@ bool library_bind(void *library, const struct library_symbol *symbols, int count
 // takes more than 60 s is ended. FAILED has an error with its message; NOT_STARTED has none, but the reason, an errno.
 enum process_end { PROCESS_DONE, PROCESS_FAILED, PROCESS_NOT_STARTED };
 enum process_end process_run(char *const *word, struct text *output, int *reason);
+// Writes a source to a file of a new folder, has `run` compile it to another, and appends what that holds to code. The folder is gone
+// afterwards. who: what errors begin with. False and an error.
+bool process_compile(const char *who, const struct text *source, const char *file, const char *result,
+                     bool (*run)(const char *from, const char *to), struct text *code);
 
 // setting.c ------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,4 +97,23 @@ enum process_end process_run(char *const *word, struct text *output, int *reason
         WEXITSTATUS(status) == 127) // how a child tells that the program is not there
         return *reason = ENOENT, PROCESS_NOT_STARTED;
     return has_ended_well(word[0], status, in_time, output) ? PROCESS_DONE : PROCESS_FAILED;
+}
+
+bool process_compile(const char *who, const struct text *source, const char *file, const char *result,
+                     bool (*run)(const char *from, const char *to), struct text *code) {
+    char folder[] = "/tmp/zellige-XXXXXX", from[64], to[64];
+    size_t bytes = 0;
+    if (!mkdtemp(folder))
+        return error_false(ZL_ERROR_IO, "%s: no folder to compile in: %s", who, strerror(errno));
+    snprintf(from, sizeof from, "%s/%s", folder, file);
+    snprintf(to, sizeof to, "%s/%s", folder, result);
+    bool done = file_write(from, source->data, (size_t)source->len) && run(from, to);
+    char *data = done ? file_read(to, &bytes) : NULL;
+    if (data)
+        text_bytes(code, data, (int)bytes);
+    memory_free(data);
+    unlink(from);
+    unlink(to);
+    rmdir(folder);
+    return data;
 }

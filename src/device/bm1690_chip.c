@@ -155,22 +155,8 @@ static bool run_compiler(const char *from, const char *to) {
 }
 
 static bool compile_text(const struct text *source, struct text *code, void *unused) {
-    char folder[] = "/tmp/zellige-XXXXXX", from[64], to[64];
-    size_t bytes = 0;
     (void)unused;
-    if (!mkdtemp(folder))
-        return error_false(ZL_ERROR_IO, "bm1690: no folder to compile in: %s", strerror(errno));
-    snprintf(from, sizeof from, "%s/kernel.c", folder);
-    snprintf(to, sizeof to, "%s/libkernel.so", folder);
-    bool done = file_write(from, source->data, (size_t)source->len) && run_compiler(from, to);
-    char *data = done ? file_read(to, &bytes) : NULL;
-    if (data)
-        text_bytes(code, data, (int)bytes);
-    memory_free(data);
-    unlink(from);
-    unlink(to);
-    rmdir(folder);
-    return data;
+    return process_compile("bm1690", source, "kernel.c", "libkernel.so", run_compiler, code);
 }
 
 static void *load_code(const char *code, size_t bytes, void *unused) {

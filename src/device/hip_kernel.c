@@ -223,22 +223,8 @@ static bool run_clang(const char *from, const char *to) {
 }
 
 static bool compile_text(const struct text *source, struct text *code, void *unused) {
-    char folder[] = "/tmp/zellige-XXXXXX", from[64], to[64];
-    size_t bytes = 0;
     (void)unused;
-    if (!mkdtemp(folder))
-        return error_false(ZL_ERROR_IO, "hip: no folder to compile in: %s", strerror(errno));
-    snprintf(from, sizeof from, "%s/kernel.hip", folder);
-    snprintf(to, sizeof to, "%s/kernel.hsaco", folder);
-    bool done = file_write(from, source->data, (size_t)source->len) && run_clang(from, to);
-    char *data = done ? file_read(to, &bytes) : NULL;
-    if (data)
-        text_bytes(code, data, (int)bytes);
-    memory_free(data);
-    unlink(from);
-    unlink(to);
-    rmdir(folder);
-    return data;
+    return process_compile("hip", source, "kernel.hip", "kernel.hsaco", run_clang, code);
 }
 
 static const struct module_target target = {.name = "hip",
