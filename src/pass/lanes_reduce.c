@@ -159,7 +159,9 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
         return false;
     int variable = dim_of_value(&p, space->value[axis_of(b, &s->region[0], s->axis)]);
     if (variable < 0)
-        return lanes_fail(l, "reduces axes whose sizes are known when a kernel is compiled");
+        return lanes_fail(l, "reduces at most 65535 elements of an axis in each lane, and '%s' has %lld",
+                          s->region[0].buffer->text,
+                          (long long)pass_number(b->size[axis_of(b, &s->region[0], s->axis)]));
     if (p.dim[variable] == LANE_C) { // across the lanes there is no sum
         if (!lanes_transposed(l, &p, &from, &transposed, &from))
             return false;
@@ -307,7 +309,9 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
         return false;
     int variable = dim_of_value(&p, space->value[axis_of(b, &s->region[0], s->axis)]);
     if (variable < 0)
-        return lanes_fail(l, "scans axes whose sizes are known when a kernel is compiled");
+        return lanes_fail(l, "scans at most 65535 elements of an axis in each lane, and '%s' has %lld",
+                          s->region[0].buffer->text,
+                          (long long)pass_number(b->size[axis_of(b, &s->region[0], s->axis)]));
     bool turns = p.dim[variable] == LANE_C;
     if (turns) {
         if (!lanes_transposed(l, &p, &from, &transposed, &from))
