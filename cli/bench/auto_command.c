@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "session.h"
+#include "zellige_tile.h"
 
 static const struct option options[] = {
     BENCH_SESSION_OPTIONS,
@@ -17,6 +18,8 @@ static const struct option options[] = {
 
 // Its kind decides: CPUs have the plain suites.
 static const char *suite_of(const struct bench_chip *chip, bool full) {
+    if (zl_kernel_runs_on(chip->device))
+        return "tile";
     if (!strcmp(chip->kind, "tpu"))
         return full ? "tpu_full" : "tpu_simple";
     if (!strcmp(chip->kind, "gpu"))

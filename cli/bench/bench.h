@@ -101,6 +101,7 @@ struct bench_chip {
     char device[16]; // device of Zellige that runs on it: "cpu", "cuda", "pjrt", ...
     int chips, devices;
     bool shared;    // part of a chip, as MIG makes: its peak is not the table's
+    bool is_modelled; // there is none: an emulator runs its kernels, and tells times of a model
     char evidence[BENCH_EVIDENCE]; // "matched 1ae0:006f x8 in sysfs; TPU_ACCELERATOR_TYPE=v6e-8"
 };
 
@@ -114,7 +115,7 @@ struct bench_cpu {
 struct bench_machine {
     char sysroot[256]; // "": this machine itself
     struct bench_cpu cpu;
-    struct bench_chip chip[BENCH_CHIPS_MOST]; // accelerators first, the CPU last
+    struct bench_chip chip[BENCH_CHIPS_MOST]; // accelerators first, then the CPU, then chips that are modelled
     int count;
 };
 
@@ -220,6 +221,8 @@ struct bench_work {
     bool zeros;          // data without entropy: chips are faster on it
     const char *device;  // that it runs on; NULL: cpu
     bool is_async;       // the device runs behind our back: evaluations are queued, then waited for
+    bool tells_seconds;  // the device runs tile kernels alone, and tells itself how long they take
+    bool is_modelled;    // by a model, which says the same each time
     bool is_absent;      // it could not be prepared since there is no such thing, which is no failure
     zl_array in[8];      // owned
     int inputs;
@@ -239,6 +242,8 @@ struct bench_work_kind {
     zl_array (*record)(struct bench_work *w);
     bool (*run)(struct bench_work *w, int count);
     bool (*verify)(struct bench_work *w); // the result is right, by a reference on samples; false: w->why
+    bool (*tell)(struct bench_work *w, double *seconds); // of one run, where w->tells_seconds; NULL: it needs a device of arrays
+    void (*finish)(struct bench_work *w); // frees what w->data holds, before that is freed; NULL: nothing
 };
 
 const struct bench_work_kind *bench_work_kind(int index); // NULL past the last
@@ -315,6 +320,7 @@ struct bench_row {
     struct bench_stats stats;   // of them
     int inner, warm;
     bool stable, slope;
+    bool is_modelled;           // the samples are a model's, not a clock's
     double start;               // seconds that starting takes, which are in no sample; 0: that is not known
     double rate;                // units a second, of the median
     double peak, utilisation;   // NaN: not known
@@ -334,6 +340,7 @@ struct bench_subject {
     double devices_per_chip;
     int threads;
     bool is_measured;        // peaks are this machine's own
+    bool is_modelled;        // there is no chip: times are a model's
 };
 void bench_subject_of_cpu(struct bench_subject *s, const struct bench_machine *machine, const struct bench_specs *specs,
                           const struct bench_cpu_peaks *peaks);

@@ -94,9 +94,14 @@ struct bench_comparison bench_compare_rows(const struct bench_row *before, const
     if (before->status != BENCH_OK || after->status != BENCH_OK)
         snprintf(c.why, sizeof c.why, "%s before, %s after: %.100s", bench_status_name(before->status),
                  bench_status_name(after->status), after->status != BENCH_OK ? after->note : before->note);
+    else if (before->is_modelled != after->is_modelled)
+        snprintf(c.why, sizeof c.why, "a clock's time and a model's");
     if (before->status == BENCH_OK && after->status == BENCH_FAILED)
         c.verdict = BENCH_BROKEN;
-    else if (!c.why[0])
+    else if (!c.why[0] && after->is_modelled) { // the same in every run: there is no noise
+        c.ratio = c.low = c.high = after->stats.median / before->stats.median;
+        c.verdict = judge(c.low, c.high, threshold);
+    } else if (!c.why[0])
         c = bench_compare_samples(before->second, before->stats.count, after->second, after->stats.count,
                                   threshold, false);
     snprintf(c.id, sizeof c.id, "%s", after->config.id);
@@ -113,6 +118,8 @@ void bench_compare_runs(const struct bench_run *before, const struct bench_run *
         snprintf(why, bytes, "other devices: %s and %s", b->device, a->device);
     else if (b->threads != a->threads)
         snprintf(why, bytes, "other numbers of threads: %d and %d", b->threads, a->threads);
+    else if (b->is_modelled != a->is_modelled)
+        snprintf(why, bytes, "times of a clock and of a model");
     else if (before->timing.zeros != after->timing.zeros)
         snprintf(why, bytes, "other data: zeros and random numbers");
     else if (before->timing.wipe != after->timing.wipe)

@@ -47,13 +47,13 @@ static void write_row(FILE *out, const struct bench_run *run, const struct bench
     write_text(out, row->unit);
     putc(',', out);
     write_text(out, row->note);
-    fputs("\r\n", out);
+    fprintf(out, ",%s\r\n", row->is_modelled ? "modelled" : "measured");
 }
 
 void bench_write_csv(FILE *out, const struct bench_run *run) {
     fputs("id,work,op,dtype,device,chip,status,samples,outliers,bimodal,median_s,low_s,high_s,mad_s,p5_s,p95_"
           "s,best_s,rate,"
-          "peak,utilisation,limit,flops,bytes,steal,unit,note\r\n",
+          "peak,utilisation,limit,flops,bytes,steal,unit,note,time\r\n",
           out);
     for (int i = 0; i < run->rows; i++)
         write_row(out, run, &run->row[i]);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "zellige_tile.h"
 
 // Reading ---------------------------------------------------------------------------------------------------
 
@@ -123,6 +124,22 @@ static void add_cpu(struct bench_machine *machine) {
     chip->chips = chip->devices = 1;
 }
 
+// Chips for which there are tile kernels, but no device of arrays: one that is here runs them, else an emulator does.
+static void add_tile_targets(struct bench_machine *machine, const struct bench_specs *specs) {
+    const char *target;
+    for (int i = 0; (target = zl_kernel_target(i)); i++) {
+        const char *how = zl_kernel_runs_on(target);
+        if (!how)
+            continue;
+        bool is_modelled = zl_kernel_is_modelled(target);
+        struct bench_chip *chip = is_modelled ? NULL : bench_machine_chip(machine, target);
+        chip = chip ? chip : bench_add_chip(machine, bench_chip_by_id(specs, target), target, "npu");
+        snprintf(chip->device, sizeof chip->device, "%s", target);
+        chip->is_modelled = is_modelled;
+        bench_add_evidence(chip->evidence, "tile kernels only, on the %s", how);
+    }
+}
+
 void bench_detect(struct bench_machine *machine, const struct bench_specs *specs, const char *sysroot) {
     *machine = (struct bench_machine){0};
     snprintf(machine->sysroot, sizeof machine->sysroot, "%s", sysroot ? sysroot : "");
@@ -134,4 +151,6 @@ void bench_detect(struct bench_machine *machine, const struct bench_specs *specs
     bench_detect_apple(machine, specs);
     bench_detect_cpu(machine, specs);
     add_cpu(machine);
+    if (!machine->sysroot[0])
+        add_tile_targets(machine, specs);
 }

@@ -31,6 +31,7 @@ static void print_json(const struct bench_machine *machine, const struct bench_s
         cli_json_int("chips", chip->chips);
         cli_json_int("devices", chip->devices);
         cli_json_bool("shared", chip->shared);
+        cli_json_bool("is_modelled", chip->is_modelled);
         cli_json_text("runs_as", chip->device[0] ? chip->device : NULL);
         cli_json_text("evidence", chip->evidence);
         cli_json_open("peak_tflops_per_device", '{');
@@ -47,7 +48,9 @@ static void print_chip(const struct bench_chip *chip, const struct bench_specs *
     bool is_cpu = !strcmp(chip->kind, "cpu");
     printf("%s%s%s%s  %s", cli_bold(), cli_green(), chip->id[0] ? chip->id : "unknown", cli_plain(),
            chip->name);
-    if (!is_cpu)
+    if (chip->is_modelled)
+        printf(", modelled");
+    else if (!is_cpu)
         printf(", %d chip%s, %d device%s", chip->chips, chip->chips == 1 ? "" : "s", chip->devices,
                chip->devices == 1 ? "" : "s");
     printf("\n    %s%s%s\n", cli_dim(), chip->evidence, cli_plain());

@@ -15,7 +15,9 @@ enum { CACHED_BYTES = 128 << 20 }; // less may come from caches
 
 // Some CPUs have more: 300 MiB were seen. -1 or 0: the system does not say.
 static double cached_bytes(const struct bench_subject *s) {
-    return fmax(CACHED_BYTES, s->is_measured ? 2.0 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE) : 0);
+    return s->is_modelled
+               ? 0
+               : fmax(CACHED_BYTES, s->is_measured ? 2.0 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE) : 0);
 }
 
 static void set_peak(struct bench_row *row, const struct bench_subject *s) {

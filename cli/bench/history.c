@@ -25,6 +25,7 @@ bool bench_history_add(const struct bench_run *run, const char *root) {
     cli_json_text("name", run->subject.name);
     cli_json_text("device", run->subject.device);
     cli_json_int("threads", run->subject.threads);
+    cli_json_bool("is_modelled", run->subject.is_modelled);
     cli_json_text("commit", run->commit);
     cli_json_close();
     cli_json_to(NULL, false);
@@ -37,6 +38,7 @@ static bool is_same_kind(const struct bench_run *run, bench_json line) {
            !strcmp(bench_json_text_of(line, "suite"), run->suite) &&
            !strcmp(bench_json_text_of(line, "name"), s->name) &&
            !strcmp(bench_json_text_of(line, "device"), s->device) &&
+           bench_json_true(bench_json_get(line, "is_modelled")) == s->is_modelled &&
            bench_json_number_of(line, "threads") == s->threads;
 }
 

@@ -103,8 +103,9 @@ static void write_fact(FILE *out, const char *name, const char *value) {
 static void write_facts(FILE *out, const struct bench_run *run) {
     char text[256], rate[32];
     const struct bench_subject *s = &run->subject;
-    fputs("<section><h2>What was measured</h2><dl>\n", out);
+    bench_html(out, "<section><h2>What was %s</h2><dl>\n", s->is_modelled ? "modelled" : "measured");
     write_fact(out, "chip", s->chip[0] ? s->chip : "unknown");
+    write_fact(out, "times", s->is_modelled ? "modelled: no chip ran this" : "measured");
     write_fact(out, "recognised by", run->evidence);
     for (int d = 0; d < BENCH_DTYPES; d++)
         if (isfinite(s->peak[d].rate)) {
@@ -149,7 +150,7 @@ static void write_row(FILE *out, const struct bench_row *row) {
                row->stats.count, row->stats.outliers, row->stats.outliers);
     if (row->status != BENCH_OK)
         bench_html(out, "%s: ", bench_status_name(row->status));
-    bench_html(out, "%s%s%s%s</td></tr>\n", row->note, row->path,
+    bench_html(out, "%s%s%s%s%s</td></tr>\n", row->is_modelled ? "modelled " : "", row->note, row->path,
                row->stats.bimodal ? " two groups of samples" : "",
                bench_row_is_unstable(row) ? " not stable" : "");
 }
@@ -202,8 +203,9 @@ void bench_write_html(FILE *out, const struct bench_run *run) {
     bench_html(out, "<title>%s: %s</title>\n<style>", run->subject.name, run->suite);
     fputs(bench_file_find("report.css"), out); // as it is: its hash is in the policy
     bench_html(out,
-               "</style></head><body>\n<h1>%s</h1>\n<p class=\"soft\">Suite %s, %s, %s. Zellige %s.</p>\n",
-               run->subject.name, run->suite, run->started, run->status, run->version);
+               "</style></head><body>\n<h1>%s</h1>\n<p class=\"soft\">Suite %s, %s, %s%s. Zellige %s.</p>\n",
+               run->subject.name, run->suite, run->started, run->status,
+               run->subject.is_modelled ? ". All times are modelled: no chip ran this" : "", run->version);
     write_tiles(out, run);
     bench_chart_bars(out, run);
     bench_chart_roofline(out, run);

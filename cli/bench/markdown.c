@@ -42,7 +42,7 @@ static void write_row(FILE *out, const struct bench_row *row) {
         fprintf(out, "%s: ", bench_status_name(row->status));
     bench_markdown(out, row->note);
     bench_markdown(out, row->path);
-    fprintf(out, "%s%s |\n", row->stats.bimodal ? " two groups" : "",
+    fprintf(out, "%s%s%s |\n", row->is_modelled ? " modelled" : "", row->stats.bimodal ? " two groups" : "",
             bench_row_is_unstable(row) ? " not stable" : "");
 }
 
@@ -53,7 +53,8 @@ void bench_write_markdown(FILE *out, const struct bench_run *run) {
     bench_markdown(out, run->subject.name);
     fputs("\n\n", out);
     bench_markdown(out, run->started);
-    fprintf(out, ", %d threads, ", run->subject.threads);
+    fprintf(out, ", %d threads, %s", run->subject.threads,
+            run->subject.is_modelled ? "modelled: no chip ran this, " : "");
     bench_markdown(out, run->status);
     fprintf(out, "%s, commit ", run->timing.zeros ? ", data of zeros" : "");
     bench_markdown(out, run->commit[0] ? run->commit : "unknown");

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zellige_tile.h"
+
 static const char *const status_names[BENCH_STATUSES] = {"ok", "suspect", "failed", "absent"};
 
 const char *bench_status_name(enum bench_status status) {
@@ -93,6 +95,7 @@ void bench_subject_of_chip(struct bench_subject *s, const struct bench_chip *chi
     snprintf(s->chip, sizeof s->chip, "%s", chip->id);
     snprintf(s->name, sizeof s->name, "%s", chip->name);
     snprintf(s->device, sizeof s->device, "%s", chip->device);
+    s->is_modelled = chip->is_modelled;
     s->devices_per_chip = fmax(1, bench_json_number_of(spec, "devices_per_chip"));
     s->bandwidth = bench_spec_bandwidth(spec);
     for (int d = 0; d < BENCH_DTYPES; d++)
@@ -129,13 +132,18 @@ static void take_samples(struct bench_row *row, struct bench_work *w, const stru
     row->stable = samples.stable;
     row->slope = samples.slope;
     row->start = samples.start;
+    row->is_modelled = w->is_modelled;
     bench_statistics(samples.second, samples.count, &row->stats);
 }
 
 void bench_measure_row(struct bench_row *row, const struct bench_config *config,
                        const struct bench_subject *subject, const struct bench_timing *timing) {
-    struct bench_work w = {
-        .zeros = timing->zeros, .device = subject->device, .is_async = strcmp(subject->device, "cpu") != 0};
+    bool tells = zl_kernel_runs_on(subject->device);
+    struct bench_work w = {.zeros = timing->zeros,
+                           .device = subject->device,
+                           .tells_seconds = tells,
+                           .is_modelled = subject->is_modelled,
+                           .is_async = !tells && strcmp(subject->device, "cpu") != 0};
     *row = (struct bench_row){.config = *config, .status = BENCH_OK, .load = bench_load()};
     row->before = bench_read_device(subject->device);
     bench_steal();
@@ -150,7 +158,7 @@ void bench_measure_row(struct bench_row *row, const struct bench_config *config,
         }
         if (!verified) {
             fail(row, &w, BENCH_FAILED);
-        } else if (bench_work_falls_back(&w)) {
+        } else if (!tells && bench_work_falls_back(&w)) {
             bench_fail(&w, "%s has no kernel for some of it yet: it would run on the CPU", subject->device);
             fail(row, &w, BENCH_ABSENT);
         } else {

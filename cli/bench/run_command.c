@@ -49,7 +49,7 @@ const struct command cli_bench_run = {
     .operands = "[SUITE]",
     .words = BENCH_SUITES,
     .summary = "Measure a suite: a table, and a run folder with all samples and reports",
-    .details = "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, or a file.\n"
+    .details = "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, tile, or a file.\n"
                "Exit codes: 0 done, 1 something failed, 2 wrong usage, 4 a result is suspect.\n"
                "  zellige bench run gemm --only bf16\n"
                "  zellige bench run --resume runs/20261115-190000",

@@ -62,6 +62,7 @@ static const struct member row_members[] = {
     OF_ROW(INTEGER, "warm", warm),
     OF_ROW(FLAG, "stable", stable),
     OF_ROW(FLAG, "slope", slope),
+    OF_ROW(FLAG, "is_modelled", is_modelled),
     OF_ROW(NUMBER, "start_s", start),
     OF_ROW(NUMBER, "steal", steal),
     OF_ROW(NUMBER, "load", load),
@@ -80,6 +81,7 @@ static const struct member subject_members[] = {
     OF_SUBJECT(NUMBER, bandwidth),
     OF_SUBJECT(NUMBER, devices_per_chip),
     OF_SUBJECT(FLAG, is_measured),
+    OF_SUBJECT(FLAG, is_modelled),
     {0},
 };
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zellige_tile.h"
+
 // Opening ---------------------------------------------------------------------------------------------------
 
 static int read_timing(struct bench_session *s) {
@@ -115,7 +117,7 @@ static int find_subject(struct bench_session *s) {
     const struct bench_chip *chip = bench_session_find_chip(s);
     if (!chip)
         return CLI_FAILED;
-    if (!zl_use_device(chip->device))
+    if (!zl_use_device(zl_kernel_runs_on(chip->device) ? "cpu" : chip->device)) // that has the arguments
         return cli_library_failed(s->call);
     snprintf(s->run.evidence, sizeof s->run.evidence, "%s", chip->evidence);
     if (!strcmp(chip->device, "cpu")) {

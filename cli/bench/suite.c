@@ -173,10 +173,10 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
     bench_json root = built_in ? bench_json_parse(built_in, file, error, error_bytes)
                                : bench_json_load(name, error, error_bytes);
     if (!root && !built_in && access(name, R_OK))
-        snprintf(
-            error, error_bytes,
-            "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, or give a file",
-            name);
+        snprintf(error, error_bytes,
+                 "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, and tile; or "
+                 "give a file",
+                 name);
     if (root && bench_json_text_of(root, "name")[0])
         bench_json_copy(root, "name", false, suite->name, sizeof suite->name);
     bool done = root && read_suite(suite, root, error, error_bytes);

@@ -60,8 +60,9 @@ static int name_width(void) {
 void bench_table_head(const struct bench_run *run) {
     char peak[32];
     const struct bench_subject *s = &run->subject;
-    printf("%s%s%s on %s, %d threads%s%s\n", cli_bold(), run->suite, cli_plain(), s->name, s->threads,
-           run->folder[0] ? ", into " : "", run->folder);
+    printf("%s%s%s on %s, %d threads%s%s%s\n", cli_bold(), run->suite, cli_plain(), s->name, s->threads,
+           s->is_modelled ? ", modelled: no chip ran this" : "", run->folder[0] ? ", into " : "",
+           run->folder);
     printf("%speaks:", cli_dim());
     for (int d = 0; d < BENCH_DTYPES; d++)
         if (isfinite(s->peak[d].rate))
@@ -76,6 +77,8 @@ void bench_table_head(const struct bench_run *run) {
 static void print_remarks(const struct bench_row *row) {
     if (row->status != BENCH_OK)
         printf("  %s%s: %s%s", cli_bold(), bench_status_name(row->status), row->note, cli_plain());
+    if (row->is_modelled)
+        printf("  modelled");
     if (row->path[0])
         printf("  %s", row->path);
     if (row->stats.bimodal)

@@ -46,6 +46,8 @@ bool bench_work_prepare(struct bench_work *w, const struct bench_config *config)
     if (!w->kind)
         return bench_fail(w, "no work '%s'", config->work);
     w->is_absent = true;
+    if (w->tells_seconds && !w->kind->tell)
+        return bench_fail(w, "%s runs tile kernels alone: the works tile and tile_rows", w->device);
     if (config->dtype == BENCH_FP8 && strcmp(w->kind->name, "gemm"))
         return bench_fail(w, "of fp8 there are only products: no %s", config->work);
     if (config->dtype == BENCH_TF32 && !has_tf32(w))
@@ -82,6 +84,8 @@ bool bench_work_falls_back(struct bench_work *w) {
 void bench_work_finish(struct bench_work *w) {
     for (int i = 0; i < w->inputs; i++)
         zl_release(w->in[i]);
+    if (w->kind && w->kind->finish && w->data)
+        w->kind->finish(w);
     free(w->data);
     w->inputs = 0;
     w->data = NULL;

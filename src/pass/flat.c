@@ -1,9 +1,11 @@
-// flat.c - tiles of one axis in rows across the lanes, where every statement takes their elements point by point.
+// flat.c - tiles of one axis, or of one row, in rows across the lanes, where every statement takes their elements point by point, or reduces
+// all of them.
 //
 //     shared t: f32[1024] ; copy a[b * 1024] -> t ; map i in 1024 { t[i] = t[i] * 2 } ; copy t -> y[b * 1024]
 //
-// In one lane of 64 such a tile has one of 64 at work. As t: f32[64, 16], element i is at [i // 16, i % 16]: maps go over both, and
-// copies are maps. Tiles that are copied at edges, reduced, or read at other places stay as they are.
+// In one lane of 64 such a tile has one of 64 at work, and room for 65536 elements of f32. As t: f32[64, 16], element i is at
+// [i // 16, i % 16]: maps go over both, copies are maps, and reductions are of rows, then of their results. Tiles that are copied at edges,
+// scanned, or read at other places stay as they are.
 
 #include "pass/lanes.h"
 
@@ -15,7 +17,7 @@ struct flat {
     int buffers;
     bool changed;
     // Of the map that is being made:
-    const struct tile_name *name;
+    const struct tile_name *name, *other; // along the tile, and of its one row; NULL: there is none
     expr row, column, point;
 };
 
@@ -46,22 +48,47 @@ struct use {
     bool is_plain;
 };
 
-static bool is_point(const struct tile_stmt *map, const struct tile_buffer *b, expr index) {
+static int64_t length_of(const struct tile_buffer *b) {
+    return pass_number(b->shape[b->ndim - 1]);
+}
+
+// The variable of a map over one line: its only one, or the second where the first has one point; -1: it is none.
+static int line_of(const struct tile_stmt *map) {
+    return !map ? -1 : map->indices == 1 ? 0 : map->indices == 2 && pass_number(map->extent[0]) == 1 ? 1 : -1;
+}
+
+static const struct tile_name *name_of(expr index) {
     while (index->op == TILE_CAST)
         index = index->arg[0];
-    return map && map->indices == 1 && index->op == TILE_INDEX && index->name == map->name[0] &&
-           pass_number(map->extent[0]) == pass_number(b->shape[0]);
+    return index->op == TILE_INDEX ? index->name : NULL;
+}
+
+static bool is_point(const struct tile_stmt *map, const struct tile_buffer *b, const expr *index) {
+    int line = line_of(map);
+    const struct tile_name *row = b->ndim == 2 ? name_of(index[0]) : NULL;
+    if (line < 0 ||
+        (b->ndim == 2 && pass_number(index[0]) != 0 && !(line == 1 && row && row == map->name[0])))
+        return false;
+    return name_of(index[b->ndim - 1]) == map->name[line] && pass_number(map->extent[line]) == length_of(b);
+}
+
+// Whether a name is in one index alone of an element, the last.
+static bool is_along_last(expr e, const struct tile_name *name) {
+    for (int i = 0; i + 1 < e->indices; i++)
+        if (pass_depends(e->index[i], name))
+            return false;
+    return true;
 }
 
 static bool find_use(expr e, const void *data) {
     struct use *u = (struct use *)data;
     if (e->op == TILE_LOAD && is_flat(u->f, tile_memory_of(e->buffer)) &&
-        (e->buffer->base || !is_point(u->map, e->buffer, e->index[0])))
+        (e->buffer->base || !is_point(u->map, e->buffer, e->index)))
         refuse(u->f, e->buffer);
-    bool depends = u->map && u->map->indices == 1 && e->op == TILE_LOAD;
-    for (int i = 0; depends && i < e->indices; i++)
-        u->is_plain &= is_flat(u->f, e->buffer) || !pass_depends(e->index[i], u->map->name[0]) ||
-                       (!lanes_is_local(e->buffer) && !e->args && e->indices == 1);
+    int line = e->op == TILE_LOAD ? line_of(u->map) : -1;
+    for (int i = 0; line >= 0 && i < e->indices; i++)
+        u->is_plain &= is_flat(u->f, e->buffer) || !pass_depends(e->index[i], u->map->name[line]) ||
+                       (!lanes_is_local(e->buffer) && !e->args && is_along_last(e, u->map->name[line]));
     return false;
 }
 
@@ -84,16 +111,40 @@ static void refuse_all(struct flat *f, const struct tile_stmt *body) {
     }
 }
 
+// Whether points along the last axis of a box are along that of a region, and all of these in its buffer, if any is.
+static bool has_whole_lines(const struct tile_region *far, const struct box *b) {
+    int last = far->buffer->ndim - 1;
+    const struct tile_name *name = b->name[b->axes - 1];
+    expr index[TILE_DIMS];
+    box_place(far, b, b->point, index);
+    for (int i = 0; i < last; i++)
+        if (pass_depends(index[i], name))
+            return false;
+    struct pass_range end = pass_range(index[last]), size = pass_range(box_index(far->buffer->shape[last]));
+    return pass_depends(index[last], name) && end.low >= 0 && end.high < size.low;
+}
+
 static bool is_copied(const struct flat *f, const struct tile_stmt *s) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     bool is_load = is_flat(f, to->buffer), is_store = is_flat(f, from->buffer);
     const struct tile_region *tile = is_load ? to : from, *far = is_load ? from : to;
     if (s->kind != TILE_COPY || s->is_async || is_load == is_store || tile->origin || tile->extent ||
-        lanes_is_local(far->buffer) || far->buffer->ndim != 1)
+        lanes_is_local(far->buffer))
         return false;
     struct box b = box_of(from, to);
-    return b.axes == 1 && pass_number(b.size[0]) == pass_number(tile->buffer->shape[0]) &&
-           !box_inside(far, &b);
+    for (int i = 0; i + 1 < b.axes; i++)
+        if (pass_number(b.size[i]) != 1)
+            return false;
+    if (b.axes == 0 || pass_number(b.size[b.axes - 1]) != length_of(tile->buffer))
+        return false;
+    return !box_inside(far, &b) || has_whole_lines(far, &b);
+}
+
+// Whether a tile is reduced along all of it, to one element of another.
+static bool is_reduced(const struct flat *f, const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    return s->kind == TILE_REDUCE && is_flat(f, from->buffer) && !is_flat(f, to->buffer) && !from->origin &&
+           !from->extent && s->axis == from->buffer->ndim - 1 && lanes_is_local(to->buffer);
 }
 
 static void look_at_map(struct flat *f, const struct tile_stmt *map) {
@@ -104,7 +155,7 @@ static void look_at_map(struct flat *f, const struct tile_stmt *map) {
         for (int i = 0; i < count; i++)
             pass_any(list[i], find_use, &u);
         bool stores = s->kind == TILE_STORE && !s->mask;
-        if (stores && is_flat(f, s->buffer) && !is_point(map, s->buffer, s->index[0]))
+        if (stores && is_flat(f, s->buffer) && !is_point(map, s->buffer, s->index))
             refuse(f, s->buffer);
         u.is_plain &=
             (stores && (is_flat(f, s->buffer) || !lanes_is_local(s->buffer))) || s->kind == TILE_ASSIGN;
@@ -122,7 +173,8 @@ static void look(struct flat *f, const struct tile_stmt *body, bool is_ahead) {
             pass_any(list[i], find_use, &outside);
         bool is_filled = s->kind == TILE_FILL && !s->region[1].origin && !s->region[1].extent,
              is_view = s->kind == TILE_ALLOC && s->buffer->base;
-        for (int i = 0; i < 3 && !is_filled && (is_ahead || !is_copied(f, s)); i++)
+        bool is_taken = is_filled || is_reduced(f, s) || (!is_ahead && is_copied(f, s));
+        for (int i = 0; i < 3 && !is_taken; i++)
             refuse(f, s->region[i].buffer);
         if (is_view || s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
             refuse(f, s->buffer);
@@ -139,7 +191,9 @@ static void look(struct flat *f, const struct tile_stmt *body, bool is_ahead) {
 static bool find_tiles(struct flat *f, const struct tile_stmt *body) {
     bool found = false;
     for (const struct tile_stmt *s = body; s; s = s->next) {
-        int64_t size = s->kind == TILE_ALLOC && s->buffer->ndim == 1 ? pass_number(s->buffer->shape[0]) : 0;
+        const struct tile_buffer *b = s->kind == TILE_ALLOC ? s->buffer : NULL;
+        bool is_line = b && (b->ndim == 1 || (b->ndim == 2 && pass_number(b->shape[0]) == 1)) && !b->stride;
+        int64_t size = is_line ? length_of(b) : 0;
         if (size >= 4 * MOST_ROWS && rows_of(size) >= LEAST_ROWS && lanes_is_local(s->buffer) &&
             !s->buffer->base) {
             f->is_flat[s->buffer->id] = true;
@@ -157,6 +211,8 @@ static expr in_rows(void *data, expr e) {
     struct flat *f = data;
     if (e->op == TILE_INDEX && e->name == f->name)
         return tile_cast(e->type, f->point);
+    if (e->op == TILE_INDEX && f->other && e->name == f->other)
+        return tile_const_int(e->type, 0);
     if (e->op == TILE_LOAD && is_flat(f, e->buffer))
         return tile_load(f->instead[e->buffer->id], 2, (expr[]){f->row, f->column}, NULL, NULL);
     return pass_rebuild(e, in_rows, data);
@@ -178,7 +234,9 @@ static void open_map(struct flat *f, struct tile_stmt map, const struct tile_nam
 }
 
 static void emit_map(struct flat *f, const struct tile_stmt *map) {
-    open_map(f, *map, map->name[0], pass_number(map->extent[0]));
+    int line = line_of(map);
+    f->other = line ? map->name[0] : NULL;
+    open_map(f, *map, map->name[line], pass_number(map->extent[line]));
     for (const struct tile_stmt *s = map->body; s; s = s->next) {
         expr index[2] = {f->row, f->column};
         struct tile_stmt next = *s;
@@ -197,14 +255,51 @@ static void emit_copy(struct flat *f, const struct tile_stmt *s) {
     bool is_load = is_flat(f, s->region[1].buffer);
     const struct tile_buffer *tile = s->region[is_load].buffer, *instead = f->instead[tile->id];
     const struct tile_region *far = &s->region[!is_load];
-    open_map(f, (struct tile_stmt){.place = s->place}, NULL, pass_number(tile->shape[0]));
-    expr at[1] = {ADD(box_origin(far, 0), f->point)}, own[2] = {f->row, f->column};
+    int axes = far->buffer->ndim;
+    struct box b = box_of(&s->region[0], &s->region[1]);
+    expr inside = box_inside(far, &b), at[TILE_DIMS];
+    if (inside) // all points are, or none
+        tile_open_if(inside);
+    open_map(f, (struct tile_stmt){.place = s->place}, NULL, length_of(tile));
+    expr own[2] = {f->row, f->column};
+    for (int i = 0; i < axes; i++)
+        at[i] = i + 1 < axes ? box_origin(far, i) : ADD(box_origin(far, i), f->point);
     if (is_load)
-        tile_store(instead, 2, own, tile_cast(tile->type, tile_load(far->buffer, 1, at, NULL, NULL)), NULL);
-    else
-        tile_store(far->buffer, 1, at, tile_cast(far->buffer->type, tile_load(instead, 2, own, NULL, NULL)),
+        tile_store(instead, 2, own, tile_cast(tile->type, tile_load(far->buffer, axes, at, NULL, NULL)),
                    NULL);
+    else
+        tile_store(far->buffer, axes, at,
+                   tile_cast(far->buffer->type, tile_load(instead, 2, own, NULL, NULL)), NULL);
     tile_close();
+    if (inside && is_load) {
+        tile_else();
+        tile_append((struct tile_stmt){.kind = TILE_FILL,
+                                       .place = s->place,
+                                       .region = {{NULL}, {.buffer = instead}},
+                                       .value = s->value ? tile_cast(tile->type, s->value)
+                                                         : tile_const(tile->type, 0)});
+    }
+    if (inside)
+        tile_close();
+}
+
+// Rows first, each to one element; then these. Sums and products of 16 bits stay f32 in between.
+static void emit_reduction(struct flat *f, const struct tile_stmt *s) {
+    const struct tile_buffer *instead = f->instead[s->region[0].buffer->id];
+    struct tile_type type = s->region[1].buffer->type;
+    if (tile_type_is_half(type) && (s->combine == TILE_ADD || s->combine == TILE_MUL))
+        type = (struct tile_type){TILE_FLOAT, 32, 1};
+    const struct tile_buffer *rows =
+        tile_alloc("rows", type, TILE_FRAGMENT, 2, (expr[]){instead->shape[0], box_number(1)});
+    struct tile_stmt inner = *s, outer = *s;
+    inner.region[0].buffer = instead;
+    inner.region[1] = (struct tile_region){.buffer = rows};
+    inner.axis = 1;
+    inner.clear = true;
+    outer.region[0] = (struct tile_region){.buffer = rows};
+    outer.axis = 0;
+    tile_append(inner);
+    tile_append(outer);
 }
 
 static bool is_flat_load(expr e, const void *flat) {
@@ -223,7 +318,7 @@ static bool uses_flat(const struct tile_stmt *s, const void *flat) {
 static bool emit(void *data, const struct tile_stmt *s) {
     struct flat *f = data;
     if (s->kind == TILE_ALLOC && is_flat(f, s->buffer)) {
-        int64_t size = pass_number(s->buffer->shape[0]), rows = rows_of(size);
+        int64_t size = length_of(s->buffer), rows = rows_of(size);
         f->instead[s->buffer->id] = tile_alloc(s->buffer->text, s->buffer->type, s->buffer->memory, 2,
                                                (expr[]){box_number(rows), box_number(size / rows)});
     } else if (s->kind == TILE_FILL && is_flat(f, s->region[1].buffer)) {
@@ -232,6 +327,8 @@ static bool emit(void *data, const struct tile_stmt *s) {
         tile_append(next);
     } else if (s->kind == TILE_COPY && (is_flat(f, s->region[0].buffer) || is_flat(f, s->region[1].buffer)))
         emit_copy(f, s);
+    else if (s->kind == TILE_REDUCE && is_flat(f, s->region[0].buffer))
+        emit_reduction(f, s);
     else if (s->kind == TILE_MAP && pass_find(s->body, uses_flat, f))
         emit_map(f, s);
     else

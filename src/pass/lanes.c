@@ -76,6 +76,11 @@ bool lanes_is_local(const struct tile_buffer *b) {
     return b->parameter < 0 && memory != TILE_GLOBAL && memory != TILE_CONSTANT && memory != TILE_TABLE;
 }
 
+static bool lacks_type(struct lanes *l, struct tile_type type) {
+    return lanes_fail(l, "has no commands for %s: they take real numbers of at most 32 bits",
+                      tile_type_name(type));
+}
+
 // How tiles lie -----------------------------------------------------------------------------------------------------
 
 void lanes_strides(const int64_t *size, int bytes, int64_t *stride) {
@@ -131,7 +136,7 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
         {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
     *out = (struct lane_tile){.lane = -1, .size = {1, 1, 1, 1}};
     if (lanes_dtype(b->type) < 0 || b->type.bits == 64)
-        return lanes_fail(l, "has no tiles of %s", tile_type_name(b->type));
+        return lacks_type(l, b->type);
     if (b->base)
         return tile_of_view(l, b, out);
     if (b->stride || b->ndim > 4)
@@ -318,7 +323,7 @@ bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_t
     int64_t size[LANE_DIMS], stride[LANE_DIMS];
     type = lanes_type(type);
     if (lanes_dtype(type) < 0)
-        return lanes_fail(l, "does not compute with %s", tile_type_name(type));
+        return lacks_type(l, type);
     for (int d = 0; d < LANE_DIMS; d++) {
         size[d] = !along || along[d] ? p->most[d] : 1;
         shape[d] = box_number(size[d]);

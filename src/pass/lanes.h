@@ -171,6 +171,9 @@ struct lane_work {
 // One command of an op of two operands, on the points.
 bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
                   const struct lane_operand *a, const struct lane_operand *b);
+// The maximum or minimum of two tiles of floats, which is a NaN where one of them is. `to` may be one of the two.
+bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
+                   const struct lane_operand *a, const struct lane_operand *b);
 // Corrects a conversion from f32 to 16 bits, which the chip ends at the largest number: beyond it is infinity.
 bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from);
 bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to); // a truth value

@@ -70,11 +70,25 @@ static bool convert(struct lanes *l, struct factor *f, struct tile_type type) {
     return true;
 }
 
-// Rows in batches, each of them in lane 0 and behind it: as the unit for f32 reads and writes matrices.
+// How many columns of a matrix of f32 are in each lane: a divisor, so that lanes are full, by which the busiest lane has the fewest vectors.
+static int64_t line_of(int64_t columns) {
+    int64_t best = columns, least = INT64_MAX;
+    for (int64_t line = columns; line; line--) {
+        int64_t groups = (columns / line + 63) / 64, vectors = (line + 15) / 16;
+        if (columns % line == 0 && groups * vectors < least) {
+            least = groups * vectors;
+            best = line;
+        }
+    }
+    return best;
+}
+
+// Rows in batches, so many columns of each in a lane, then the next lane: as the unit for f32 reads and writes matrices.
 static bool as_lines(struct lanes *l, const struct factor *f, struct lane_operand *out) {
     struct lane_points lines = f->points;
     lines.most[LANE_N] = f->rows;
-    lines.most[LANE_C] = 1;
+    lines.most[LANE_W] = line_of(f->columns);
+    lines.most[LANE_C] = f->columns / lines.most[LANE_W];
     return lanes_temporary(l, &lines, f->operand.type, NULL, out);
 }
 
@@ -92,8 +106,10 @@ static void reshape(const struct lane_operand *to, const struct lane_operand *fr
 }
 
 static void move_lines(const struct factor *f, const struct lane_operand *lines, bool to_lines) {
+    int64_t line = line_of(f->columns);
     expr one = lanes_number(1), rows = lanes_number(f->rows), columns = lanes_number(f->columns);
-    expr matrix[LANE_DIMS] = {one, rows, one, columns}, flat[LANE_DIMS] = {rows, one, one, columns};
+    expr matrix[LANE_DIMS] = {one, rows, one, columns},
+         flat[LANE_DIMS] = {rows, lanes_number(f->columns / line), one, lanes_number(line)};
     if (to_lines)
         reshape(lines, &f->operand, flat, matrix, lines->stride, f->operand.stride);
     else
@@ -118,8 +134,8 @@ static bool multiply_f32(struct lanes *l, struct factor *a, struct factor *b, st
     lanes_add(&c, lanes_number(a->rows));
     lanes_add(&c, lanes_number(a->columns));
     lanes_add(&c, lanes_number(b->columns));
-    lanes_add(&c, lanes_number(a->columns));
-    lanes_add(&c, lanes_number(b->columns));
+    lanes_add(&c, lanes_number(line_of(a->columns)));
+    lanes_add(&c, lanes_number(line_of(b->columns)));
     lanes_add(&c, lanes_code(0));
     lanes_add(&c, lanes_code(adds));
     lanes_call(&c, "tpu_bdc_fp32_mm");

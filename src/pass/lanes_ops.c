@@ -326,14 +326,62 @@ static bool exponential(struct lane_work *w, expr e, struct lane_operand x, stru
     return keep_above(w, x, &size, bits_of(x.type), infinity_bits(x.type), out);
 }
 
-// Roots of numbers that the chip's arithmetic takes for zero would be no numbers: they become zeros first, by a product. The chip's root is
-// x rsqrt(x), no number for infinity, which is its own root.
+// Shifts by a number: to the left by a positive one. Those of signed numbers to the right keep the sign.
+static bool shift_by(struct lane_work *w, const struct lane_operand *to, struct lane_operand a, int64_t by) {
+    struct lane_call c = {0};
+    lanes_add(&c, to->address);
+    lanes_add(&c, a.address);
+    lanes_add(&c, lanes_code((int)by));
+    lanes_add_four(&c, w->p->size);
+    lanes_add_four(&c, to->stride);
+    lanes_add_four(&c, a.stride);
+    lanes_add_dtype(&c, to->type);
+    lanes_add_dtype(&c, to->type);
+    lanes_add(&c, lanes_code(3));
+    lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift_C" : "tpu_bdc_logical_shift_C");
+    return true;
+}
+
+// The bits of x that a mask keeps, subtracted from others: a power of two for each x.
+static bool power_for(struct lane_work *w, const struct lane_points *p, const struct lane_operand *x,
+                      uint32_t mask, uint32_t from, const struct lane_operand *to) {
+    struct lane_operand bits = as_bits(*x), power = as_bits(*to);
+    struct lane_operand kept = {.type = bits.type, .scalar = tile_const_bits(bits.type, mask)},
+                        first = {.type = bits.type, .scalar = tile_const_bits(bits.type, from)};
+    return lanes_binary(w->l, p, TILE_AND, &power, &bits, &kept) &&
+           lanes_binary(w->l, p, TILE_SUB, &power, &first, &power);
+}
+
+// Roots of f32: the chip's go wrong below 2^-125, and its arithmetic takes numbers below 2^-126 for zeros. x below 2 is multiplied by 2^64,
+// others by 2^-64, and what the chip makes of that by the root of the opposite: the chip's bits elsewhere.
+static bool scaled_root(struct lane_work *w, const char *function, bool is_inverse, struct lane_operand *x,
+                        struct lane_operand *out) {
+    struct lane_operand scale, back, half;
+    if (!lanes_temporary(w->l, w->p, out->type, NULL, &scale) ||
+        !lanes_temporary(w->l, w->p, out->type, NULL, &back) ||
+        !power_for(w, w->p, x, 0x40000000, 0x5f800000, &scale))
+        return false;
+    // The exponent of the scale is 127 + 64 or 127 - 64; that of its root, or of the inverse of that, is half as far from 127.
+    half = as_bits(back);
+    shift_by(w, &half, as_bits(scale), -1);
+    struct lane_operand middle = bits_number(out->type, is_inverse ? 0x1fc00000 : 0x5f400000);
+    return lanes_binary(w->l, w->p, is_inverse ? TILE_ADD : TILE_SUB, &half, is_inverse ? &half : &middle,
+                        is_inverse ? &middle : &half) &&
+           lanes_binary(w->l, w->p, TILE_MUL, x, x, &scale) && function_of(w, function, *x, NULL, 0, out) &&
+           (is_inverse || keep_above(w, *x, x, with_sign(out->type), infinity_bits(out->type) - 1, out)) &&
+           lanes_binary(w->l, w->p, TILE_MUL, out, out, &back);
+}
+
+// The chip's root is x rsqrt(x), no number for infinity, which is its own root.
 static bool root(struct lane_work *w, enum tile_op op, struct lane_operand x, struct lane_operand *out) {
+    const char *function = op == TILE_SQRT ? "tpu_bdc_fp_sqrt" : "tpu_bdc_fp_rsqrt";
     struct lane_operand one = {.type = out->type, .scalar = tile_const(out->type, 1)}, normal;
-    return lanes_as_tile(w->l, w->p, &x, out->type) &&
-           lanes_temporary(w->l, w->p, out->type, NULL, &normal) &&
-           lanes_binary(w->l, w->p, TILE_MUL, &normal, &x, &one) &&
-           function_of(w, op == TILE_SQRT ? "tpu_bdc_fp_sqrt" : "tpu_bdc_fp_rsqrt", normal, NULL, 0, out) &&
+    if (!lanes_as_tile(w->l, w->p, &x, out->type) || !lanes_temporary(w->l, w->p, out->type, NULL, &normal) ||
+        !lanes_binary(w->l, w->p, TILE_MUL, &normal, &x, &one))
+        return false;
+    if (out->type.bits == 32)
+        return scaled_root(w, function, op == TILE_RSQRT, &normal, out);
+    return function_of(w, function, normal, NULL, 0, out) &&
            (op == TILE_RSQRT ||
             keep_above(w, normal, &normal, with_sign(out->type), infinity_bits(out->type) - 1, out));
 }
@@ -354,22 +402,6 @@ bool lanes_select(struct lane_work *w, struct lane_operand mask, struct lane_ope
     lanes_add_dtype(&c, u8);
     lanes_add_dtype(&c, out->type);
     lanes_call(&c, "tpu_bdc_greater_select");
-    return true;
-}
-
-// Shifts by a number: to the left by a positive one. Those of signed numbers to the right keep the sign.
-static bool shift_by(struct lane_work *w, const struct lane_operand *to, struct lane_operand a, int64_t by) {
-    struct lane_call c = {0};
-    lanes_add(&c, to->address);
-    lanes_add(&c, a.address);
-    lanes_add(&c, lanes_code((int)by));
-    lanes_add_four(&c, w->p->size);
-    lanes_add_four(&c, to->stride);
-    lanes_add_four(&c, a.stride);
-    lanes_add_dtype(&c, to->type);
-    lanes_add_dtype(&c, to->type);
-    lanes_add(&c, lanes_code(3));
-    lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift_C" : "tpu_bdc_logical_shift_C");
     return true;
 }
 
@@ -552,69 +584,103 @@ static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct la
 
 // Quotients of floats ------------------------------------------------------------------------------------------------------
 
-// One divided by b, at the points along which b varies: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y),
-// which makes those of powers of two exact. Where b y is no number, as of 0 and infinity, y stays.
-static bool inverse(struct lane_work *w, const struct lane_operand *b, struct lane_operand *out) {
-    struct lane_points some = *w->p;
-    bool along[LANE_DIMS];
-    struct lane_operand one = {.type = b->type, .scalar = tile_const(b->type, 1)}, two = one, half = one,
-                        step;
-    two.scalar = tile_const(b->type, 2);
-    half.scalar = tile_const(b->type, 0.5);
+// The points along which an operand varies.
+static struct lane_points points_of(const struct lane_points *p, const struct lane_operand *b, bool *along) {
+    struct lane_points some = *p;
     for (int d = 0; d < LANE_DIMS; d++)
         if (!(along[d] = d == LANE_C || pass_number(b->stride[d]) != 0)) {
             some.size[d] = lanes_number(1);
             some.most[d] = 1;
         }
-    return lanes_temporary(w->l, w->p, b->type, along, out) &&
-           lanes_temporary(w->l, w->p, b->type, along, &step) &&
-           lanes_binary(w->l, &some, TILE_DIV, out, &one, b) &&
-           lanes_binary(w->l, &some, TILE_MUL, &step, b, out) &&
-           lanes_binary(w->l, &some, TILE_SUB, &step, &two, &step) &&
-           lanes_binary(w->l, &some, TILE_MAX, &step, &step, &half) &&
-           lanes_binary(w->l, &some, TILE_MUL, out, out, &step);
+    return some;
 }
 
-// A product with the inverse, which the control program has of a number.
+// One divided by b: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y), which makes those of powers of two
+// exact. Where b y is no number, as of 0 and infinity, y stays.
+static bool inverse(struct lane_work *w, const struct lane_points *p, const bool *along,
+                    const struct lane_operand *b, struct lane_operand *out) {
+    struct lane_operand one = {.type = b->type, .scalar = tile_const(b->type, 1)}, two = one, half = one,
+                        step;
+    two.scalar = tile_const(b->type, 2);
+    half.scalar = tile_const(b->type, 0.5);
+    return lanes_temporary(w->l, w->p, b->type, along, out) &&
+           lanes_temporary(w->l, w->p, b->type, along, &step) &&
+           lanes_binary(w->l, p, TILE_DIV, out, &one, b) && lanes_binary(w->l, p, TILE_MUL, &step, b, out) &&
+           lanes_binary(w->l, p, TILE_SUB, &step, &two, &step) &&
+           lanes_binary(w->l, p, TILE_MAX, &step, &step, &half) &&
+           lanes_binary(w->l, p, TILE_MUL, out, out, &step);
+}
+
+// A power of two for each b, by which its inverse is in the range of f32 wherever b is: half the inverse of the power of two below b, and
+// 2^-126 at least. `by` is that of b, and what has been multiplied by it is divided by b with one product more.
+static bool normalised(struct lane_work *w, const struct lane_points *p, const bool *along,
+                       const struct lane_operand *b, struct lane_operand *scale, struct lane_operand *by) {
+    struct lane_operand least = {.type = i32, .scalar = tile_const_int(i32, 0x00800000)}, whole;
+    if (!lanes_temporary(w->l, w->p, b->type, along, scale) ||
+        !lanes_temporary(w->l, w->p, b->type, along, by) ||
+        !power_for(w, p, b, 0x7f800000, 0x7e800000, scale))
+        return false;
+    whole = *scale;
+    whole.type = i32;
+    return lanes_binary(w->l, p, TILE_MAX, &whole, &whole, &least) &&
+           lanes_binary(w->l, p, TILE_MUL, by, b, scale);
+}
+
+// By a number that the control program has: a product with the inverse, which would be too small for f32 of a large number; 2^-64 comes
+// first then.
+static bool divide_by_number(struct lane_work *w, const struct lane_operand *a, expr number,
+                             const struct lane_operand *to) {
+    struct tile_type type = to->type;
+    expr b = lanes_scalar(type, number), large = tile_const(type, 0x1p100), one = tile_const(type, 1);
+    struct lane_operand scale = {.type = type}, by = scale;
+    bool is_small = b->op == TILE_CONST && fabs(tile_value_of(type, b->bits).f) < 0x1p100;
+    if (is_small || type.bits != 32) {
+        by.scalar = tile_binary(TILE_DIV, one, b);
+        return lanes_binary(w->l, w->p, TILE_MUL, to, a, &by);
+    }
+    expr size = tile_unary(TILE_ABS, b);
+    scale.scalar =
+        tile_ternary(TILE_SELECT, tile_binary(TILE_LT, large, size), tile_const(type, 0x1p-64), one);
+    by.scalar = tile_binary(TILE_DIV, one, tile_binary(TILE_MUL, b, scale.scalar));
+    return lanes_binary(w->l, w->p, TILE_MUL, to, a, &scale) &&
+           lanes_binary(w->l, w->p, TILE_MUL, to, to, &by);
+}
+
+// A product with the inverse. Of f32 both sides are multiplied by a power of two before.
 static bool divide_floats(struct lane_work *w, const struct lane_operand *a, struct lane_operand b,
                           const struct lane_operand *to) {
-    struct lane_operand by = b;
+    bool along[LANE_DIMS];
+    struct lane_operand scale, scaled, by;
     if (b.scalar)
-        by.scalar = tile_binary(TILE_DIV, tile_const(to->type, 1), lanes_scalar(to->type, b.scalar));
-    else if (!inverse(w, &b, &by))
-        return false;
-    return lanes_binary(w->l, w->p, TILE_MUL, to, a, &by);
+        return divide_by_number(w, a, b.scalar, to);
+    struct lane_points some = points_of(w->p, &b, along);
+    if (b.type.bits != 32)
+        return inverse(w, &some, along, &b, &by) && lanes_binary(w->l, w->p, TILE_MUL, to, a, &by);
+    return normalised(w, &some, along, &b, &scale, &scaled) && inverse(w, &some, along, &scaled, &by) &&
+           lanes_binary(w->l, w->p, TILE_MUL, to, a, &scale) &&
+           lanes_binary(w->l, w->p, TILE_MUL, to, to, &by);
 }
 
 // Maximum and minimum ------------------------------------------------------------------------------------------------------
 
 // The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass a NaN on from one side alone, and the second of two zeros. In both
-// orders, they differ for these.
-static bool both_orders(struct lane_work *w, enum tile_op op, const struct lane_operand *a,
-                        const struct lane_operand *b, struct lane_operand *x, struct lane_operand *y) {
-    if (!lanes_temporary(w->l, w->p, a->type, NULL, x) || !lanes_temporary(w->l, w->p, a->type, NULL, y) ||
-        !lanes_binary(w->l, w->p, op, x, a, b) || !lanes_binary(w->l, w->p, op, y, b, a))
+// orders, they differ for these: one of the two is the result or a NaN, the other the result. All bits of both are the result, but for the
+// sign of a maximum that is zero, which a zero of the right sign corrects when it is added. `to` may be a or b.
+bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                   const struct lane_operand *to, const struct lane_operand *a,
+                   const struct lane_operand *b) {
+    struct lane_operand x = as_bits(*to), y, zero, sign = bits_number(to->type, sign_bit(to->type));
+    if (!lanes_temporary(l, p, to->type, NULL, &y) || !lanes_binary(l, p, op, &y, b, a) ||
+        !lanes_binary(l, p, op, to, a, b))
         return false;
-    *x = as_bits(*x);
-    *y = as_bits(*y);
-    return true;
-}
-
-// One of the two is the result or a NaN, the other the result: all bits of both are the result, but for the sign of a maximum that is
-// zero, which a zero of the right sign corrects when it is added.
-static bool extreme_of_tiles(struct lane_work *w, enum tile_op op, const struct lane_operand *a,
-                             const struct lane_operand *b, const struct lane_operand *to) {
-    const struct lane_points *p = w->p;
-    struct lane_operand x, y, bits = as_bits(*to), sign = bits_number(to->type, sign_bit(to->type)), zero;
-    if (!both_orders(w, op, a, b, &x, &y))
-        return false;
+    y = as_bits(y);
     if (op == TILE_MIN)
-        return lanes_binary(w->l, p, TILE_OR, &bits, &x, &y);
-    if (!lanes_temporary(w->l, p, x.type, NULL, &zero) || !lanes_binary(w->l, p, TILE_AND, &zero, &x, &y) ||
-        !lanes_binary(w->l, p, TILE_AND, &zero, &zero, &sign) || !lanes_binary(w->l, p, TILE_OR, &x, &x, &y))
+        return lanes_binary(l, p, TILE_OR, &x, &x, &y);
+    if (!lanes_temporary(l, p, x.type, NULL, &zero) || !lanes_binary(l, p, TILE_AND, &zero, &x, &y) ||
+        !lanes_binary(l, p, TILE_AND, &zero, &zero, &sign) || !lanes_binary(l, p, TILE_OR, &x, &x, &y))
         return false;
-    x.type = zero.type = to->type;
-    return lanes_binary(w->l, p, TILE_ADD, to, &x, &zero);
+    zero.type = to->type;
+    return lanes_binary(l, p, TILE_ADD, to, to, &zero);
 }
 
 // With a number that is known one order is right: then a NaN is passed on from the other side. -0 becomes 0 in max(x, 0).
@@ -634,7 +700,7 @@ static bool extreme(struct lane_work *w, enum tile_op op, struct lane_operand a,
     if (!lanes_as_tile(w->l, p, &number, to->type))
         return false;
     if (!is_number || op == TILE_MIN)
-        return extreme_of_tiles(w, op, &x, &number, to);
+        return lanes_extreme(w->l, p, op, to, &x, &number);
     return lanes_binary(w->l, p, op, to, &number, &x) &&
            (!is_zero || lanes_binary(w->l, p, TILE_ADD, to, to, &zero));
 }

@@ -24,6 +24,42 @@ static struct lane_points first_of(const struct lane_points *p, int dim, int64_t
     return some;
 }
 
+static bool is_extreme(struct tile_type type, enum tile_op op) {
+    return tile_type_is_float(type) && (op == TILE_MAX || op == TILE_MIN);
+}
+
+// to = -from, by the bits; `to` may be `from`.
+static bool negate(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                   const struct lane_operand *from) {
+    struct tile_type bits = {TILE_UINT, from->type.bits, 1};
+    struct lane_operand x = *from, y = *to,
+                        sign = {.type = bits,
+                                .scalar = tile_const_bits(bits, UINT64_C(1) << (bits.bits - 1))};
+    x.type = y.type = bits;
+    return lanes_binary(l, p, TILE_XOR, &y, &x, &sign);
+}
+
+enum {
+    PIECE_BYTES = 16384
+}; // of each lane, that a step needs for itself at most, as far as pieces of one axis go
+
+// The smaller of `to` and b, or of `to` and -b, goes to `to`: a command that keeps a NaN needs room, so pieces along a dimension are made.
+static bool take_smaller(struct lanes *l, const struct lane_points *p, int dim, const struct lane_operand *to,
+                         const struct lane_operand *b, bool is_negated) {
+    int64_t size = p->most[dim], groups = (p->most[LANE_C] + 63) / 64;
+    int64_t bytes = tile_type_bytes(to->type) * p->most[LANE_N] * groups * p->most[LANE_H] * p->most[LANE_W];
+    int64_t piece = dim == LANE_C ? size : MAX_OF(size / ((bytes + PIECE_BYTES - 1) / PIECE_BYTES), 1);
+    bool good = true;
+    for (int64_t at = 0; good && at < size; at += piece) {
+        struct lane_points some = first_of(p, dim, MIN_OF(piece, size - at));
+        struct lane_operand part = moved(to, dim, at), x = moved(b, dim, at), opposite;
+        good = !is_negated ||
+               (lanes_temporary(l, &some, x.type, NULL, &opposite) && negate(l, &some, &opposite, &x));
+        good = good && lanes_extreme(l, &some, TILE_MIN, &part, &part, is_negated ? &opposite : &x);
+    }
+    return good;
+}
+
 static int64_t power_below(int64_t size) { // the largest power of two below it
     int64_t power = 1;
     while (power * 2 < size)
@@ -31,12 +67,21 @@ static int64_t power_below(int64_t size) { // the largest power of two below it
     return power;
 }
 
+// Takes b into `to`. A maximum of floats is the opposite of the minimum of the opposites, which `to` holds.
+static bool take(struct lanes *l, const struct lane_points *p, enum tile_op op, int dim,
+                 const struct lane_operand *to, const struct lane_operand *b, bool is_negated) {
+    return is_extreme(to->type, op) ? take_smaller(l, p, dim, to, b, is_negated)
+                                    : lanes_binary(l, p, op, to, to, b);
+}
+
 // Folds a tile of `size` points along a dimension into the first; `out` is a tile of its own.
 static bool fold(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
                  const struct lane_operand *from, struct lane_operand *out) {
     int64_t size = p->most[dim], half = size > 1 ? power_below(size) : 1;
-    struct lane_points some = first_of(p, dim, half);
-    if (!lanes_temporary(l, &some, sum_type(s), NULL, out) || !lanes_move(l, &some, out, from))
+    bool negates = is_extreme(sum_type(s), s->combine) && s->combine == TILE_MAX;
+    struct lane_points some = first_of(p, dim, half), one = first_of(p, dim, 1);
+    if (!lanes_temporary(l, &some, sum_type(s), NULL, out) ||
+        !(negates ? negate(l, &some, out, from) : lanes_move(l, &some, out, from)))
         return false;
     if (size > half) {
         struct lane_points rest = first_of(p, dim, size - half);
@@ -44,16 +89,16 @@ static bool fold(struct lanes *l, const struct lane_points *p, const struct tile
         if (!tile_type_equal(second.type, out->type) &&
             (!lanes_temporary(l, &rest, out->type, NULL, &same) || !lanes_move(l, &rest, &same, &second)))
             return false;
-        if (!lanes_binary(l, &rest, s->combine, out, out, &same))
+        if (!take(l, &rest, s->combine, dim, out, &same, negates))
             return false;
     }
     for (half /= 2; half; half /= 2) {
         struct lane_points now = first_of(p, dim, half);
         struct lane_operand second = moved(out, dim, half);
-        if (!lanes_binary(l, &now, s->combine, out, out, &second))
+        if (!take(l, &now, s->combine, dim, out, &second, false))
             return false;
     }
-    return true;
+    return !negates || negate(l, &one, out, out);
 }
 
 static int axis_of(const struct box *b, const struct tile_region *r, int axis) {
@@ -97,8 +142,11 @@ static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct 
         return false;
     if (s->clear)
         return lanes_move(l, &points, &to, &from);
-    return lanes_temporary(l, &points, from.type, NULL, &old) && lanes_move(l, &points, &old, &to) &&
-           lanes_binary(l, &points, s->combine, &old, &old, &from) && lanes_move(l, &points, &to, &old);
+    if (!lanes_temporary(l, &points, from.type, NULL, &old) || !lanes_move(l, &points, &old, &to))
+        return false;
+    bool good = is_extreme(from.type, s->combine) ? lanes_extreme(l, &points, s->combine, &old, &old, &from)
+                                                  : lanes_binary(l, &points, s->combine, &old, &old, &from);
+    return good && lanes_move(l, &points, &to, &old);
 }
 
 static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
@@ -111,7 +159,9 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
         return false;
     int variable = dim_of_value(&p, space->value[axis_of(b, &s->region[0], s->axis)]);
     if (variable < 0)
-        return lanes_fail(l, "reduces axes whose sizes are known when a kernel is compiled");
+        return lanes_fail(l, "reduces at most 65535 elements of an axis in each lane, and '%s' has %lld",
+                          s->region[0].buffer->text,
+                          (long long)pass_number(b->size[axis_of(b, &s->region[0], s->axis)]));
     if (p.dim[variable] == LANE_C) { // across the lanes there is no sum
         if (!lanes_transposed(l, &p, &from, &transposed, &from))
             return false;
@@ -221,8 +271,10 @@ static bool run_scan(struct lanes *l, const struct lane_points *p, const struct 
             first = moved(tile, dim, size - by);
             first_to = moved(&next, dim, size - by);
         }
-        if (!lanes_binary(l, &rest, s->combine, &to, &early, &late) ||
-            !lanes_move(l, &kept, &first_to, &first))
+        bool good = is_extreme(tile->type, s->combine)
+                        ? lanes_extreme(l, &rest, s->combine, &to, &early, &late)
+                        : lanes_binary(l, &rest, s->combine, &to, &early, &late);
+        if (!good || !lanes_move(l, &kept, &first_to, &first))
             return false;
         *tile = next;
     }
@@ -257,7 +309,9 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
         return false;
     int variable = dim_of_value(&p, space->value[axis_of(b, &s->region[0], s->axis)]);
     if (variable < 0)
-        return lanes_fail(l, "scans axes whose sizes are known when a kernel is compiled");
+        return lanes_fail(l, "scans at most 65535 elements of an axis in each lane, and '%s' has %lld",
+                          s->region[0].buffer->text,
+                          (long long)pass_number(b->size[axis_of(b, &s->region[0], s->axis)]));
     bool turns = p.dim[variable] == LANE_C;
     if (turns) {
         if (!lanes_transposed(l, &p, &from, &transposed, &from))

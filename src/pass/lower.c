@@ -6,6 +6,7 @@
 #include "pass/pass.h"
 
 #include "tile/math.h"
+#include "tile/notation.h"
 
 // Integers divide as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never
 // reaches a whole number that it does not equal, so its floor is right. The least number by -1 wraps around
@@ -62,6 +63,37 @@ static bool needs_exact(expr e) {
     return (e->op == TILE_FLOORDIV || e->op == TILE_REM || e->op == TILE_QUOT) && tile_type_is_float(e->type);
 }
 
+// A quotient above 2^-150 in size is none that rounds to 0, which the chip gives below 2^-126: its floor is 0 or -1.
+static expr floor_of_small(expr a, expr b, expr floored) {
+    expr size = ABS(b), is_above = LT(MUL(size, F32(0x1p-75)), MUL(ABS(a), F32(0x1p75)));
+    expr is_less = AND(AND(LT(F32(0), ABS(a)), LT(ABS(a), size)), AND(is_above, LT(size, F32(1.0 / 0.0))));
+    expr differ = NE(LT(a, F32(0)), LT(b, F32(0)));
+    return SELECT(is_less, SELECT(differ, F32(-1), F32(0)), floored);
+}
+
+// Of f32. Products and differences lose no bits if both operands are far from the ends of the range: a small divisor, or two large
+// numbers, are multiplied by a power of two first. Quotients stay, and remainders are divided by it.
+static expr divide_exactly(enum tile_op op, expr a, expr b) {
+    expr is_small = AND(LT(ABS(a), F32(0x1p60)), LT(ABS(b), F32(0x1p-30)));
+    expr is_large = AND(LE(F32(0x1p120), ABS(a)), LE(F32(1), ABS(b)));
+    expr scale = SELECT(is_small, F32(0x1p64), SELECT(is_large, F32(0x1p-8), F32(1)));
+    struct exact x = {.a = MUL(a, scale), .b = MUL(b, scale)};
+    expr formula = x.a && x.b ? tile_lower(op, x.a, x.b, NULL) : NULL;
+    expr made = formula ? exactly(&x, formula) : NULL;
+    if (made && op == TILE_FLOORDIV)
+        made = floor_of_small(a, b, made);
+    if (made && op == TILE_REM)
+        made = MUL(made, SELECT(is_small, F32(0x1p-64), SELECT(is_large, F32(0x1p8), F32(1))));
+    return made;
+}
+
+// 16 bits divide as f32.
+static expr divide_on_lanes(enum tile_op op, expr a, expr b) {
+    struct tile_type f32 = {TILE_FLOAT, 32, 1};
+    expr made = divide_exactly(op, tile_cast(f32, a), tile_cast(f32, b));
+    return made ? tile_cast(a->type, made) : NULL;
+}
+
 static expr rule(const struct target *target, expr e) {
     if (e->op == TILE_EXP2 && !target_spells(target, e))
         return math_quick_exp2_f32(e->arg[0]);
@@ -69,9 +101,9 @@ static expr rule(const struct target *target, expr e) {
         return e;
     if (target->lanes && tile_type_is_integer(e->type) && (e->op == TILE_FLOORDIV || e->op == TILE_REM))
         return divide_narrow(e->op, e->arg[0], e->arg[1]);
-    expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
-    if (formula && target->lanes && needs_exact(e))
-        formula = exactly(&(struct exact){.a = e->arg[0], .b = e->arg[1]}, formula);
+    bool is_exact = target->lanes && needs_exact(e) && e->type.bits <= 32;
+    expr formula = is_exact ? divide_on_lanes(e->op, e->arg[0], e->arg[1])
+                            : tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
     if (!formula)
         formula = divide_integers(e->op, e->arg[0], e->arg[1]);
     return formula ? formula : e;

@@ -295,8 +295,11 @@ static struct pair exact_sum(expr a, expr b) {
     return (struct pair){s, ADD(SUB(a, SUB(s, t)), SUB(b, t))};
 }
 
-// For chips whose fma is rounded twice, and whose division is some units off.
+// For chips whose fma is rounded twice, and whose division is some units off. The halves of a small b would be lost: a takes its scale.
 expr math_exact_fma_f32(expr a, expr b, expr c) {
+    expr is_small = LT(ABS(b), F32(0x1p-60));
+    a = MUL(a, SELECT(is_small, F32(0x1p-64), F32(1)));
+    b = MUL(b, SELECT(is_small, F32(0x1p64), F32(1)));
     struct pair p = product(a, b), s = exact_sum(p.hi, c);
     return ADD(s.hi, ADD(s.lo, p.lo));
 }

@@ -37,7 +37,12 @@ static const char *const small =
     "2, 64, 32]]},"
     "{\"work\": \"spmv\", \"ops\": [\"random\", \"banded\"], \"sizes\": [[200, 10]]},"
     "{\"work\": \"structs\", \"sizes\": [1000]},"
-    "{\"work\": \"mlp\", \"sizes\": [[32, 16]]}]}";
+    "{\"work\": \"mlp\", \"sizes\": [[32, 16]]},"
+    "{\"work\": \"tile\", \"ops\": [\"matmul\"], \"dtypes\": [\"f32\", \"int8\"], \"sizes\": [[70, 40, 50]]},"
+    "{\"work\": \"tile\", \"ops\": [\"attention\"], \"dtypes\": [\"f16\"], \"sizes\": [[2, 70, 32]]},"
+    "{\"work\": \"tile_rows\", \"ops\": [\"add\"], \"sizes\": [1000]},"
+    "{\"work\": \"tile_rows\", \"ops\": [\"softmax\", \"rms_norm\", \"running_sum\"], \"sizes\": [[70, "
+    "100]]}]}";
 
 // A file of this test's folder with the text.
 static const char *file_of(const char *text) {

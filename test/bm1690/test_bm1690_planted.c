@@ -8,6 +8,7 @@
 #include "device/tile_trial.h"
 #include "tile/tile.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static const struct planted matmul = {
     true,
 };
 
-// Sums of some rows are infinite: quotients have commands for these.
+// Some sums, and products with them, are near the largest number or infinite, or a NaN: quotients and maxima have commands for these.
 static const struct planted softmax = {
     "softmax",
     "kernel softmax(x: f32[rows, n]) -> (y: f32[rows, n]) where n <= 128 {\n"
@@ -57,9 +58,9 @@ static const struct planted softmax = {
     "    fragment sum: f32[64]\n"
     "    copy x[b * 64, 0] -> t else -inf\n"
     "    reduce maximum t -> most axis 1\n"
-    "    map i in 64, j in 128 { t[i, j] = exp(t[i, j] - most[i] * 0.5) }\n"
+    "    map i in 64, j in 128 { t[i, j] = exp(where(abs(t[i, j]) < 1500, t[i, j], 0) - most[i] * 0.5) }\n"
     "    reduce add t -> sum axis 1\n"
-    "    map i in 64, j in 128 { t[i, j] = t[i, j] / sum[i] }\n"
+    "    map i in 64, j in 128 { t[i, j] = t[i, j] * 1e30 / (sum[i] * 4e36) }\n"
     "    copy t -> y[b * 64, 0]\n"
     "  }\n"
     "}",
@@ -168,11 +169,12 @@ static void plant(struct text *out, struct trial *t, const char *device_c) {
 
 // Runs ------------------------------------------------------------------------------------------------------------------
 
-// Some numbers are so large that products of halves, or exponentials, are infinite: conversions have commands for these.
+// Some numbers are so large that products of halves, or exponentials, are infinite, and some f32 are NaN: there are commands for these.
 static char *random_bytes(int64_t count, bool is_half) {
     char *data = malloc((size_t)count * 4);
     for (int64_t i = 0; data && i < count; i++) {
-        float x = (float)test_between(-2048, 2048) / 1024 * (test_between(0, is_half ? 31 : 255) ? 1 : 1000);
+        float x = (float)test_between(-2048, 2048) / 1024 * (test_between(0, is_half ? 31 : 127) ? 1 : 1000);
+        x = !is_half && test_between(0, 127) == 0 ? NAN : x;
         uint16_t half = half_from_float(x);
         memcpy(data + i * (is_half ? 2 : 4), is_half ? (void *)&half : (void *)&x, is_half ? 2 : 4);
     }

@@ -122,7 +122,7 @@ check "Gaudi 3" is_chip gaudi3 8 8
 machine bm1684x && pci 3 1f1c 1686
 check "BM1684X" is_chip bm1684x 3 3
 machine bm1690 && pci 1 1f1c 1690
-check "BM1690 is known, its peaks are not" gives "c['chip'] == 'bm1690' and all(v is None for v in peak.values())"
+check "BM1690 has the peaks of its model" gives "c['chip'] == 'bm1690' and not c['is_modelled'] and abs(peak['f16'] - 131.072) < 1e-9 and abs(peak['int8'] - 262.144) < 1e-9"
 machine trn2 && pci 16 1d0f 7364
 check "Trainium 2: eight cores a chip" is_chip trainium2 16 128
 machine m1 && printf 'apple,j274\0apple,t8103\0apple,arm-platform\0' >"$root/proc/device-tree-compatible" &&

@@ -44,6 +44,19 @@ check "the CSV has all columns in all lines" python3 -c "
 import csv, sys
 rows = list(csv.reader(open(sys.argv[1], newline='')))
 sys.exit(0 if len(rows) == 9 and len({len(r) for r in rows}) == 1 else repr(rows))" "$(last)/results.csv"
+modelled() { ZL_BM1690=emulator "$zellige" bench run tile --device bm1690 --only "$1" --out "$tmp/modelled"; }
+check "tile kernels run on a chip that is modelled, and the table says so" says '^tile.matmul/f16/1024 .*% +modelled$' modelled matmul/f16/1024
+check "its metrics say so too, and nothing is above a peak" python3 -c "
+import json, glob, sys
+d = json.load(open(sorted(glob.glob(sys.argv[1] + '/modelled/2*/metrics.json'))[-1]))
+row, s = d['rows'][0], d['subject']
+good = s['is_modelled'] and row['is_modelled'] and row['status'] == 'ok' and 0 < row['utilisation'] < 1 and row['rate'] <= row['limit'] and 'tpu_mlir' in s['peaks']['f16']['source']
+sys.exit(0 if good else repr((s, row)))" "$tmp"
+check "so do the page, the table and the CSV" bash -c "grep -q 'All times are modelled' '$tmp'/modelled/2*/report.html && grep -q 'modelled: no chip ran this' '$tmp'/modelled/2*/results.md && grep -q ',modelled' '$tmp'/modelled/2*/results.csv"
+printf '{"name": "small", "items": [{"work": "gemm", "sizes": [64]}, {"work": "tile", "ops": ["matmul"], "dtypes": ["f32"], "sizes": [64]}]}' >"$tmp/both.json"
+check "what needs a device of arrays is absent there" says 'gemm/f32/64 .*absent: bm1690 runs tile kernels alone' "$zellige" bench run "$tmp/both.json" --device bm1690 --out "$tmp/modelled"
+check "on the CPU the same work is measured" says '^tile.matmul/f32/64 .*FLOP/s' "$zellige" bench run "$tmp/both.json" "${quick[@]}" --device cpu --out "$tmp/measured"
+check "times of a model are not compared with a clock's" says 'other chips|of a clock and of a model' "$zellige" bench compare "$(find "$tmp/measured" -mindepth 1 -maxdepth 1 -type d)" "$(find "$tmp/modelled" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1)"
 check "the environment is kept" python3 -c "
 import json, sys
 d = json.load(open(sys.argv[1]))

@@ -162,6 +162,36 @@ kernel("""kernel gather(x: f32[table, 96], which: i32[n]) -> (y: f32[n, 96]) {
   }
 }""", limit="table", table=(1, 300), n=(1, 100))
 
+kernel("""kernel f32_product(A: f32[M, K], B: f32[N, K]) -> (C: f32[M, N]) {
+  grid bx in ceildiv(N, 40), by in ceildiv(M, 48) {
+    shared a: f32[48, 24]
+    shared b: f32[40, 24]
+    fragment sum: f32[48, 40] = 0
+    for k in ceildiv(K, 24) {
+      copy A[by * 48, k * 24] -> a
+      copy B[bx * 40, k * 24] -> b
+      gemm a, transpose b -> sum
+    }
+    copy sum -> C[by * 48, bx * 40]
+  }
+}""", M=(1, 100), N=(1, 100), K=(1, 100))
+
+kernel("""kernel extremes(x: f32[n, 70]) -> (y: f32[n, 3]) {
+  grid b in ceildiv(n, 32) {
+    shared t: f32[32, 70]
+    fragment most: f32[32]
+    fragment least: f32[32]
+    copy x[b * 32, 0] -> t
+    reduce maximum t -> most axis 1
+    reduce minimum t -> least axis 1
+    map i in 32 {
+      y[b * 32 + i, 0] = most[i] / least[i] where b * 32 + i < n
+      y[b * 32 + i, 1] = sqrt(abs(most[i])) where b * 32 + i < n
+      y[b * 32 + i, 2] = most[i] % (least[i] * 0.25) where b * 32 + i < n
+    }
+  }
+}""", n=(1, 100))
+
 kernel("""kernel int8_product(A: i8[M, K], B: i8[N, K]) -> (C: i32[M, N]) {
   grid bx in ceildiv(N, 64), by in ceildiv(M, 64) {
     shared a: i8[64, 64]
