@@ -1,131 +1,16 @@
-// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning lock, and kept by their text.
+// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning lock.
 
 #include "device/pjrt/pjrt.h"
 
-#include "pass/pass.h"
-
 #include <string.h>
-
-enum { CODES_MOST = 1024 }; // that are kept though no program has them
-
-// A compiled text. Programs of plans share it, and it outlives them.
-struct code {
-    int refs; // programs; under the lock
-    struct pjrt_executable *executable;
-    char *text;
-    int bytes;
-};
 
 struct program {
     struct lock lock; // what follows is made once
     struct hlo_program *hlo;
-    struct code *code; // NULL: there is nothing to compute
+    struct pjrt_code *code; // NULL: there is nothing to compute
     int calls;
     uint8_t needed[];
 };
-
-static struct lock lock; // guards codes
-static struct map codes;
-
-// Compiling -----------------------------------------------------------------------------------------------------------
-
-// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
-// runs on whichever device each execution names. Without options plugins abort.
-#define OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
-// Those of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with a truth value (2). Minima and
-// maxima of NaN are NaN.
-#define CPU_OPTION "xla_cpu_enable_fast_min_max"
-static const char options[] = OPTIONS,
-                  cpu_options[] = OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
-
-static struct pjrt_executable *compile(const struct hlo_program *hlo) {
-    struct pjrt_program program = {.struct_size = sizeof program,
-                                   .code = hlo->text,
-                                   .code_size = (size_t)hlo->bytes,
-                                   .format = "mlir",
-                                   .format_size = 4};
-    pass_dump("stablehlo", hlo->text);
-    counter_add(COUNTER_COMPILES, 1);
-    bool is_cpu = !strcmp(pjrt_platform(), "cpu");
-    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program,
-              .options = is_cpu ? cpu_options : options,
-              .options_size = is_cpu ? sizeof cpu_options - 1 : sizeof options - 1);
-    return make_ok ? make.a.executable : NULL;
-}
-
-static void free_code(struct code *c) {
-    bool had_error = zl_error();
-    PJRT_CALL(LoadedExecutable_Destroy, end, .executable = c->executable);
-    if (!end_ok && !had_error)
-        zl_clear_error();
-    memory_free(c->text);
-    memory_free(c);
-}
-
-static void list_unused(const void *key, size_t bytes, void *value, void *data) {
-    struct code ***to = data, *c = value;
-    (void)key, (void)bytes;
-    if (!c->refs)
-        *(*to)++ = c;
-}
-
-// Under the lock.
-static void forget_unused(void) {
-    struct code **list = memory_alloc(sizeof *list * (size_t)codes.count), **end = list;
-    if (!list)
-        return;
-    map_each(&codes, list_unused, &end);
-    for (struct code **c = list; c < end; c++) {
-        map_set(&codes, (*c)->text, (size_t)(*c)->bytes, NULL);
-        free_code(*c);
-    }
-    memory_free(list);
-}
-
-static struct code *find_code(const struct hlo_program *hlo) {
-    lock_take(&lock);
-    struct code *c = map_get(&codes, hlo->text, (size_t)hlo->bytes);
-    if (c)
-        c->refs++;
-    lock_give(&lock);
-    return c;
-}
-
-// Another thread may have compiled it meanwhile: either will do. Takes the executable over; NULL and an error.
-static struct code *keep_code(const struct hlo_program *hlo, struct pjrt_executable *executable) {
-    struct code *c = memory_zero(sizeof *c);
-    if (!c)
-        return NULL;
-    *c = (struct code){
-        .refs = 1, .executable = executable, .text = memory_copy_text(hlo->text), .bytes = hlo->bytes};
-    lock_take(&lock);
-    if (codes.count >= CODES_MOST)
-        forget_unused();
-    bool kept = c->text && !map_get(&codes, c->text, (size_t)c->bytes) &&
-                map_set(&codes, c->text, (size_t)c->bytes, c);
-    lock_give(&lock);
-    if (!kept) {
-        memory_free(c->text);
-        c->text = NULL; // it is one program's
-    }
-    return c;
-}
-
-static struct code *get_code(const struct hlo_program *hlo) {
-    struct code *c = find_code(hlo);
-    struct pjrt_executable *executable = c ? NULL : compile(hlo);
-    return executable ? keep_code(hlo, executable) : c;
-}
-
-static void release_code(struct code *c) {
-    if (!c)
-        return;
-    lock_take(&lock);
-    bool is_last = --c->refs == 0 && !c->text;
-    lock_give(&lock);
-    if (is_last)
-        free_code(c);
-}
 
 // Programs ------------------------------------------------------------------------------------------------------------
 
@@ -141,7 +26,7 @@ struct program *pjrt_build(int unit, const struct segment *s) {
 
 void pjrt_drop(struct program *p) {
     hlo_free(p->hlo);
-    release_code(p->code);
+    pjrt_code_release(p->code);
     memory_free(p);
 }
 
@@ -153,9 +38,9 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
 extern const struct device device_pjrt;
 
 static bool prepare_code(int unit, const struct segment *s, const uint8_t *skip, struct hlo_program **hlo,
-                         struct code **code) {
+                         struct pjrt_code **code) {
     *hlo = hlo_render(&device_pjrt, unit, s, skip);
-    *code = *hlo && (*hlo)->text ? get_code(*hlo) : NULL;
+    *code = *hlo && (*hlo)->text ? pjrt_code(*hlo) : NULL;
     if (*hlo && (*code || !(*hlo)->text))
         return true;
     hlo_free(*hlo);
@@ -238,14 +123,14 @@ static bool adopt(struct execution *e) {
     return ok;
 }
 
-static bool run_code(int unit, const struct hlo_program *hlo, const struct code *code, struct binding *b) {
+static bool run_code(int unit, const struct hlo_program *hlo, const struct pjrt_code *code, struct binding *b) {
     size_t room = (size_t)(hlo->arguments + 1 + hlo->results);
     struct pjrt_buffer **list = code ? memory_zero(sizeof *list * room) : NULL;
     struct execution e = {.unit = unit, .hlo = hlo, .b = b, .argument = list};
     if (!code)
         return true;
     e.output = list ? list + hlo->arguments + 1 : NULL;
-    bool ok = list && find_arguments(&e) && execute(&e, code->executable) && adopt(&e);
+    bool ok = list && find_arguments(&e) && execute(&e, pjrt_code_executable(code)) && adopt(&e);
     if (e.words)
         pjrt_free(unit, e.words);
     memory_free(list);
@@ -300,12 +185,12 @@ static void fail(struct binding *b, const uint8_t *skip) {
 static bool compute(int unit, struct program *p, struct binding *b, const uint8_t *skip, bool all) {
     struct segment s = {.calls = b->calls, .call = b->call, .needed = p->needed};
     struct hlo_program *hlo = NULL;
-    struct code *code = NULL;
+    struct pjrt_code *code = NULL;
     if (all)
         return make_ready(unit, p, &s) && run_code(unit, p->hlo, p->code, b);
     bool ok = prepare_code(unit, &s, skip, &hlo, &code) && run_code(unit, hlo, code, b);
     hlo_free(hlo);
-    release_code(code);
+    pjrt_code_release(code);
     return ok;
 }
 
