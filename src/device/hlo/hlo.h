@@ -1,6 +1,7 @@
 // hlo.h - a segment as one StableHLO module: what kernels/ is to devices with kernels, to devices that compile whole graphs.
 //
 //     calls of a segment ─▶ hlo_module.c: arguments, values, results; each call by its row of hlo_rows.def
+//                        ─▶ hlo_words.c:  numbers, all of which are in one argument
 //                        ─▶ hlo_view.c:   views as slices, reshapes, transposes of the dense array that lies below
 //                        ─▶ render/stablehlo.c: elementwise ops, from their tile expressions
 //
@@ -45,6 +46,8 @@ struct hlo_result {
     struct buffer_form *form;
 };
 
+// Numbers that say where or how much, such as the starts of slices, are words of the list as well: their values are in `word` from the
+// beginning. So programs that differ in nothing else have the same text.
 struct hlo_program {
     char *text; // with its end
     int bytes;
@@ -52,6 +55,7 @@ struct hlo_program {
     struct hlo_argument *argument;
     struct hlo_scalar *scalar;
     struct hlo_result *result;
+    uint32_t *word;
     int gathers; // views that only a gather could make
 };
 
@@ -65,6 +69,24 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
 void hlo_free(struct hlo_program *p);
 
 struct hlo_module;
+
+// hlo_words.c ----------------------------------------------------------------------------------------------------
+
+// Numbers of a module that is being written: each is one or two words of the last argument, which its head takes apart.
+struct hlo_words {
+    struct hlo_word_use {
+        int name, word;
+        zl_dtype dtype;
+    } *use;
+    int uses, use_cap, words, word_cap;
+    uint32_t *word;
+    bool is_open; // false: the module is only tried, and numbers are constants
+};
+struct hlo_words *hlo_words(struct hlo_module *m);
+// A number whose value is put into the words when the program runs. Returns its first word, or -1: memory is out.
+int hlo_word_later(struct hlo_module *m, zl_dtype dtype, struct hlo_tensor *out);
+void hlo_words_head(struct hlo_module *m, struct hlo_tensor list); // appends the statements that make the numbers of a list
+
 // A row: the outputs of a call from its inputs. False and an error.
 typedef bool hlo_row(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                      struct hlo_tensor *out);
@@ -110,6 +132,17 @@ struct hlo_tensor hlo_iota(struct hlo_module *m, zl_dtype dtype, int ndim, const
 struct hlo_tensor hlo_number(struct hlo_module *m, zl_dtype dtype, double value); // a constant without axes
 struct hlo_tensor hlo_bits(struct hlo_module *m, zl_dtype dtype, uint64_t bits);
 struct hlo_tensor hlo_same(struct hlo_module *m, zl_dtype dtype, double value, int ndim, const int64_t *dim);
+// hlo_words.c: the same as hlo_bits, but as an argument of the program, whose text does not have the value.
+struct hlo_tensor hlo_word(struct hlo_module *m, zl_dtype dtype, uint64_t bits);
+
+// Of each axis as many elements as `size` has, from a place that is a number of one dtype for all axes; and x with them replaced by u.
+struct hlo_tensor hlo_slice_at(struct hlo_module *m, struct hlo_tensor x, const struct hlo_tensor *start,
+                               const int64_t *size);
+struct hlo_tensor hlo_update_at(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor u,
+                                const struct hlo_tensor *start);
+// Places along the axes of x as arguments of the program; axes of which all is taken begin at a constant.
+void hlo_starts(struct hlo_module *m, struct hlo_tensor x, const int64_t *place, const int64_t *size,
+                struct hlo_tensor *start);
 
 // Elementwise, by the tile expressions of rows and casts: operands broadcast to the shape of the first that is largest.
 struct hlo_tensor hlo_cast(struct hlo_module *m, struct hlo_tensor x, zl_dtype dtype);

@@ -20,13 +20,17 @@ struct hlo_module {
     int call;          // of the segment that is being rendered; -1: one that another is composed of
     struct map values; // struct value *, by array
     struct arena arena;
-    struct hlo_tensor words;
+    struct hlo_words words;
     struct hlo_program *p;
     int argument_cap, scalar_cap, result_cap;
 };
 
 struct hlo_writer *hlo_writer(struct hlo_module *m) {
     return &m->writer;
+}
+
+struct hlo_words *hlo_words(struct hlo_module *m) {
+    return &m->words;
 }
 
 static bool render_call(struct hlo_module *m, const struct call *c);
@@ -61,21 +65,16 @@ static struct hlo_tensor empty(struct hlo_module *m, zl_array x) {
     return y;
 }
 
-// A number among the arguments, which is read as a dtype.
+// A number that a call is given, which is read as a dtype when the program runs.
 static struct hlo_tensor scalar(struct hlo_module *m, int input, zl_dtype dtype) {
     struct hlo_program *p = m->p;
-    if (!memory_grow(&p->scalar, &m->scalar_cap, p->scalars + 1, sizeof *p->scalar)) {
+    struct hlo_tensor x;
+    int word = hlo_word_later(m, dtype, &x);
+    if (word >= 0 && memory_grow(&p->scalar, &m->scalar_cap, p->scalars + 1, sizeof *p->scalar))
+        p->scalar[p->scalars++] = (struct hlo_scalar){m->call, input, word, dtype};
+    else
         m->writer.failed = true;
-        return hlo_type(dtype, 0, NULL);
-    }
-    int word = 2 * p->scalars;
-    p->scalar[p->scalars++] = (struct hlo_scalar){m->call, input, word, dtype};
-    int64_t one[] = {1}, zero[] = {0}, size = (int64_t)zl_dtype_size(dtype);
-    zl_dtype narrow = size == 1 ? ZL_UINT8 : size == 2 ? ZL_UINT16 : ZL_UINT32;
-    struct hlo_tensor x = hlo_cut(m, m->words, 0, word, word + (size == 8 ? 2 : 1));
-    if (size < 8)
-        x = hlo_cast(m, hlo_reshape(m, x, 0, zero), narrow);
-    return hlo_reshape(m, hlo_view(m, x, dtype, 1, one, zero, 0), 0, zero);
+    return x;
 }
 
 static struct hlo_tensor constant(struct hlo_module *m, zl_array x, zl_dtype dtype) {
@@ -323,6 +322,8 @@ static void close_module(struct hlo_module *m) {
     map_free(&m->values);
     arena_free(&m->arena);
     text_free(&m->writer.body);
+    memory_free(m->words.use);
+    memory_free(m->words.word);
 }
 
 // Trying --------------------------------------------------------------------------------------------------------------
@@ -352,14 +353,6 @@ bool hlo_can(const struct call *c) {
 }
 
 // Modules -------------------------------------------------------------------------------------------------------------
-
-static int count_numbers(const struct segment *s) {
-    int count = 0;
-    for (int i = 0; i < s->calls; i++)
-        for (int k = 0; k < s->call[i]->inputs; k++)
-            count += array_is(s->call[i]->in[k], ARRAY_INLINE);
-    return count;
-}
 
 // Marks calls whose outputs are kept: what is read after the segment, or what such a view is of.
 static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *stored) {
@@ -449,9 +442,17 @@ static bool finish(struct hlo_module *m, const struct text *types) {
         x.name = p->argument[i].name;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
     }
-    if (p->words)
-        hlo_add(m, p->arguments ? ", %v: %t" : "%v: %t", &m->words, &m->words);
-    text_add(&m->writer.body, ") -> (%s) {\n%s}\n}\n", types->data, body.data);
+    int64_t words = m->words.words;
+    struct hlo_tensor list = hlo_type(ZL_UINT32, 1, &words);
+    list.name = m->writer.names++;
+    if (words)
+        hlo_add(m, p->arguments ? ", %v: %t" : "%v: %t", &list, &list);
+    text_add(&m->writer.body, ") -> (%s) {\n", types->data);
+    hlo_words_head(m, list);
+    text_add(&m->writer.body, "%s}\n}\n", body.data);
+    p->words = m->words.words;
+    p->word = m->words.word;
+    m->words.word = NULL;
     p->bytes = m->writer.body.len;
     p->text = text_take(&m->writer.body);
     text_free(&body);
@@ -475,12 +476,8 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
                                const uint8_t *skip) {
     struct hlo_module m = {.device = d, .unit = unit, .segment = s, .p = memory_zero(sizeof *m.p)};
     uint8_t *stored = memory_zero((size_t)s->calls);
-    int64_t words = 2 * count_numbers(s);
     bool ok = m.p && stored && mark_stored(s, skip, stored);
-    m.words = hlo_type(ZL_UINT32, 1, &words);
-    m.words.name = m.writer.names++;
-    if (m.p)
-        m.p->words = (int)words;
+    m.words.is_open = true;
     ZL_SCOPE // what calls are composed of is known by its address until the end
         ok = ok && render_all(&m, skip, stored);
     if (m.p)
@@ -505,6 +502,7 @@ void hlo_free(struct hlo_program *p) {
     memory_free(p->argument);
     memory_free(p->scalar);
     memory_free(p->result);
+    memory_free(p->word);
     memory_free(p->text);
     memory_free(p);
 }

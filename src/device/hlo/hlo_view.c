@@ -89,32 +89,38 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
     return false;
 }
 
-// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order.
+// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order. Where slices
+// begin is an argument.
 static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, const struct view *v) {
-    int64_t dim[HLO_RANK], start[HLO_RANK], stop[HLO_RANK], step[HLO_RANK], left[HLO_RANK],
+    int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
         above = v->elements;
+    struct hlo_tensor start[HLO_RANK];
     int ndim = 0;
     for (int i = 0; i <= v->runs; i++) {
         const struct run *r = i < v->runs ? &v->run[i] : NULL;
         int64_t to = r ? r->above : 1;
         if (to != above) { // one element of what lies between
             dim[ndim] = above / to;
-            start[ndim] = v->offset % above / to;
-            stop[ndim] = start[ndim] + 1;
+            place[ndim] = v->offset % above / to;
+            span[ndim] = 1;
             step[ndim++] = 1;
         }
         if (!r)
             break;
         dim[ndim] = r->above / r->unit;
         step[ndim] = r->stride / r->unit;
-        start[ndim] = v->offset % r->above / r->unit;
-        stop[ndim] = start[ndim] + (r->size - 1) * step[ndim] + 1;
+        place[ndim] = v->offset % r->above / r->unit;
+        span[ndim] = (r->size - 1) * step[ndim] + 1;
         left[i] = r->size;
         ndim++;
         above = r->unit;
     }
-    struct hlo_tensor x = hlo_slice(m, hlo_reshape(m, base, ndim, dim), start, stop, step);
-    return hlo_reshape(m, x, v->runs, left);
+    struct hlo_tensor x = hlo_reshape(m, base, ndim, dim);
+    if (!shape_equal(ndim, dim, ndim, span)) {
+        hlo_starts(m, x, place, span, start);
+        x = hlo_slice_at(m, x, start, span);
+    }
+    return hlo_reshape(m, hlo_slice(m, x, none, span, step), v->runs, left);
 }
 
 // The runs as axes of the view, in its order, with those that do not move.
@@ -140,7 +146,8 @@ static struct hlo_tensor gather(struct hlo_module *m, struct hlo_tensor base, in
                                 const int64_t *stride, int64_t offset) {
     int64_t elements = hlo_size(&base), flat[] = {elements}, last[HLO_RANK];
     zl_dtype wide = elements > INT32_MAX ? ZL_INT64 : ZL_INT32;
-    struct hlo_tensor list = hlo_reshape(m, base, 1, flat), at = hlo_same(m, wide, (double)offset, ndim, dim);
+    struct hlo_tensor list = hlo_reshape(m, base, 1, flat);
+    struct hlo_tensor at = hlo_fit(m, hlo_word(m, wide, (uint64_t)offset), ndim, dim);
     for (int i = 0; i < ndim; i++)
         if (stride[i] && dim[i] > 1)
             at = hlo_binary(m, TILE_ADD, at,

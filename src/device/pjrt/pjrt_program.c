@@ -68,7 +68,9 @@ struct execution {
 static bool put_words(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     struct buffer_form *form = buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words});
-    uint32_t *word = memory_zero(sizeof *word * (size_t)h->words);
+    uint32_t *word = memory_alloc(sizeof *word * (size_t)h->words);
+    if (word)
+        memcpy(word, h->word, sizeof *word * (size_t)h->words);
     for (int i = 0; word && i < h->scalars; i++)
         scalar_write(e->b->call[h->scalar[i].call]->in[h->scalar[i].input], h->scalar[i].dtype,
                      word + h->scalar[i].word);
