@@ -28,9 +28,13 @@ struct hlo_tensor {
     int64_t dim[HLO_RANK];
 };
 
-// Where a run finds an argument: input `input` of call `call` of the segment, as the unit's buffer of this form.
+// Where a run finds an argument: input `input` of call `call` of the segment, as the unit's buffer of this form. It may be donated: then
+// its memory becomes that of a result.
 struct hlo_argument {
     int call, input, name;
+    int uses;      // by calls of the segment
+    bool is_shown; // by a view that is read after the segment
+    int result;    // whose memory it may become; -1: none
     struct buffer_form *form;
 };
 
@@ -63,10 +67,20 @@ struct hlo_program {
 
 // Whether calls like this can be rendered. No error.
 bool hlo_can(const struct call *c);
-// Renders those calls for which skip (or NULL: none) has 0, whose inputs are there. NULL and an error.
+// Renders those calls for which skip (or NULL: none) has 0, whose inputs are there. Arguments that may be donated now, or could in `before`
+// (or NULL), can be donated. NULL and an error.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
-                               const uint8_t *skip);
+                               const uint8_t *skip, const struct hlo_program *before);
 void hlo_free(struct hlo_program *p);
+
+// hlo_donate.c ---------------------------------------------------------------------------------------------------
+
+// Whether nothing but the calls of the segment reads an argument, which is x: its buffer may go when they run.
+bool hlo_may_donate(const struct hlo_argument *a, zl_array x);
+// Pairs arguments that may be donated with results of the same form.
+void hlo_pair(struct hlo_program *p, struct call *const *call, const struct hlo_program *before);
+// Whether rendering the program again would find an argument to donate that it keeps as it is.
+bool hlo_could_donate(const struct hlo_program *p, struct call *const *call);
 
 struct hlo_module;
 

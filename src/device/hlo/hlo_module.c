@@ -103,7 +103,13 @@ static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     m->writer.failed |= !form;
     struct hlo_tensor y = hlo_type(dtype, ndim, dim);
     y.name = m->writer.names++;
-    p->argument[p->arguments++] = (struct hlo_argument){m->call, input, y.name, form};
+    p->argument[p->arguments++] =
+        (struct hlo_argument){.call = m->call, .input = input, .name = y.name, .result = -1, .form = form};
+    struct value *v = add_value(m, x);
+    if (v) {
+        v->base = y;
+        v->has_base = true;
+    }
     return y;
 }
 
@@ -378,6 +384,28 @@ static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *s
     return ok;
 }
 
+// Who reads the arguments: each is one array, however many calls read it.
+static bool count_uses(struct hlo_module *m, const uint8_t *stored) {
+    struct map index = {0};
+    bool ok = true;
+    for (int i = 0; i < m->p->arguments && ok; i++) {
+        zl_array x = m->segment->call[m->p->argument[i].call]->in[m->p->argument[i].input];
+        ok = map_set(&index, &x, sizeof x, (void *)(intptr_t)(i + 1));
+    }
+    for (int i = 0; i < m->segment->calls && ok; i++) {
+        const struct call *c = m->segment->call[i];
+        for (int k = 0; k < c->inputs; k++) {
+            intptr_t at = (intptr_t)map_get(&index, &c->in[k], sizeof c->in[k]);
+            if (!at)
+                continue;
+            m->p->argument[at - 1].uses++;
+            m->p->argument[at - 1].is_shown |= c->kept || (stored[i] && c->op->kind == OP_VIEW);
+        }
+    }
+    map_free(&index);
+    return ok;
+}
+
 static bool add_result(struct hlo_module *m, int call, int output, struct hlo_tensor *last) {
     struct hlo_program *p = m->p;
     zl_array x = call_output(m->segment->call[call], output);
@@ -441,6 +469,8 @@ static bool finish(struct hlo_module *m, const struct text *types) {
                                        p->argument[i].form->dim);
         x.name = p->argument[i].name;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
+        if (p->argument[i].result >= 0)
+            hlo_add(m, " {tf.aliasing_output = %d : i32}", p->argument[i].result);
     }
     int64_t words = m->words.words;
     struct hlo_tensor list = hlo_type(ZL_UINT32, 1, &words);
@@ -459,27 +489,31 @@ static bool finish(struct hlo_module *m, const struct text *types) {
     return p->text;
 }
 
-static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t *stored) {
+static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t *stored,
+                       const struct hlo_program *before) {
     struct text types = {0};
     bool ok = true;
     for (int i = 0; i < m->segment->calls && ok; i++) {
         m->call = i;
         ok = (skip && skip[i]) || render_call(m, m->segment->call[i]);
     }
-    ok = ok && add_results(m, stored, &types) && (!m->p->results || finish(m, &types)) && !m->writer.failed;
+    ok = ok && add_results(m, stored, &types) && count_uses(m, stored);
+    if (ok)
+        hlo_pair(m->p, m->segment->call, before);
+    ok = ok && (!m->p->results || finish(m, &types)) && !m->writer.failed;
     text_free(&types);
     return ok;
 }
 
 // Without results there is nothing to compute, and no text.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
-                               const uint8_t *skip) {
+                               const uint8_t *skip, const struct hlo_program *before) {
     struct hlo_module m = {.device = d, .unit = unit, .segment = s, .p = memory_zero(sizeof *m.p)};
     uint8_t *stored = memory_zero((size_t)s->calls);
     bool ok = m.p && stored && mark_stored(s, skip, stored);
     m.words.is_open = true;
     ZL_SCOPE // what calls are composed of is known by its address until the end
-        ok = ok && render_all(&m, skip, stored);
+        ok = ok && render_all(&m, skip, stored, before);
     if (m.p)
         m.p->gathers = m.writer.gathers;
     close_module(&m);

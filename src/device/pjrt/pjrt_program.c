@@ -4,10 +4,19 @@
 
 #include <string.h>
 
-struct program {
-    struct lock lock; // what follows is made once
+// What a segment became: rendered again where arguments that were kept can be donated later.
+struct version {
     struct hlo_program *hlo;
     struct pjrt_code *code; // NULL: there is nothing to compute
+    struct version *older;  // other threads may be running it
+};
+
+enum { VERSIONS_MOST = 4 };
+
+struct program {
+    struct lock lock; // guards what follows
+    struct version *version;
+    int versions;
     int calls;
     uint8_t needed[];
 };
@@ -24,9 +33,18 @@ struct program *pjrt_build(int unit, const struct segment *s) {
     return p;
 }
 
+static void free_version(struct version *v) {
+    hlo_free(v->hlo);
+    pjrt_code_release(v->code);
+    memory_free(v);
+}
+
 void pjrt_drop(struct program *p) {
-    hlo_free(p->hlo);
-    pjrt_code_release(p->code);
+    while (p->version) {
+        struct version *older = p->version->older;
+        free_version(p->version);
+        p->version = older;
+    }
     memory_free(p);
 }
 
@@ -37,22 +55,33 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
 
 extern const struct device device_pjrt;
 
-static bool prepare_code(int unit, const struct segment *s, const uint8_t *skip, struct hlo_program **hlo,
-                         struct pjrt_code **code) {
-    *hlo = hlo_render(&device_pjrt, unit, s, skip);
-    *code = *hlo && (*hlo)->text ? pjrt_code(*hlo) : NULL;
-    if (*hlo && (*code || !(*hlo)->text))
-        return true;
-    hlo_free(*hlo);
-    *hlo = NULL;
-    return false;
+// NULL and an error.
+static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip,
+                                   struct version *older) {
+    struct version *v = memory_zero(sizeof *v);
+    if (!v)
+        return NULL;
+    v->hlo = hlo_render(&device_pjrt, unit, s, skip, older ? older->hlo : NULL);
+    v->code = v->hlo && v->hlo->text ? pjrt_code(v->hlo) : NULL;
+    v->older = older;
+    if (v->hlo && (v->code || !v->hlo->text))
+        return v;
+    free_version(v);
+    return NULL;
 }
 
-static bool make_ready(int unit, struct program *p, const struct segment *s) {
+// The newest version, made if there is none, or if another would donate more.
+static struct version *find_version(int unit, struct program *p, const struct segment *s) {
     lock_take(&p->lock);
-    bool ok = p->hlo || prepare_code(unit, s, NULL, &p->hlo, &p->code);
+    struct version *v = p->version;
+    if (!v || (p->versions < VERSIONS_MOST && hlo_could_donate(v->hlo, s->call)))
+        v = new_version(unit, s, NULL, p->version);
+    if (v && v != p->version) {
+        p->version = v;
+        p->versions++;
+    }
     lock_give(&p->lock);
-    return ok;
+    return v;
 }
 
 // Running -------------------------------------------------------------------------------------------------------------
@@ -63,6 +92,8 @@ struct execution {
     struct binding *b;
     struct pjrt_buffer **argument, **output;
     struct pjrt_buffer *words;
+    int64_t *kept; // arguments that the program may take over, and shall not
+    int kepts;
 };
 
 static bool put_words(struct execution *e) {
@@ -80,13 +111,19 @@ static bool put_words(struct execution *e) {
     return e->words;
 }
 
+static zl_array argument_of(const struct execution *e, int i) {
+    return e->b->call[e->hlo->argument[i].call]->in[e->hlo->argument[i].input];
+}
+
 static bool find_arguments(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     for (int i = 0; i < h->arguments; i++) {
-        zl_array x = e->b->call[h->argument[i].call]->in[h->argument[i].input];
+        zl_array x = argument_of(e, i);
         e->argument[i] = device_reach_form(&device_pjrt, e->unit, x->storage, h->argument[i].form);
         if (!e->argument[i])
             return false;
+        if (h->argument[i].result >= 0 && !hlo_may_donate(&h->argument[i], x))
+            e->kept[e->kepts++] = i;
     }
     if (h->words && !put_words(e))
         return false;
@@ -98,7 +135,7 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
     struct {
         struct pjrt_execute_options a;
         char room[PJRT_ROOM];
-    } how = {.a = {.struct_size = sizeof how}};
+    } how = {.a = {.struct_size = sizeof how, .kept = e->kept, .kept_count = (size_t)e->kepts}};
     struct pjrt_event *done = NULL;
     PJRT_CALL(LoadedExecutable_Execute, run, .executable = executable, .options = &how.a,
               .arguments = (struct pjrt_buffer *const *const[]){e->argument}, .devices = 1,
@@ -109,6 +146,20 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
     if (run_ok)
         pjrt_asked(e->unit, done);
     return run_ok;
+}
+
+// Storages of arguments whose memory the execution took over, or would have: nothing but its calls refers to them.
+static void give_arguments(struct execution *e) {
+    int donated = 0;
+    for (int i = 0, kept = 0; i < e->hlo->arguments; i++) {
+        bool is_kept = kept < e->kepts && e->kept[kept] == i;
+        kept += is_kept;
+        if (e->hlo->argument[i].result < 0 || is_kept)
+            continue;
+        storage_drop_replicas(argument_of(e, i)->storage, NULL);
+        donated++;
+    }
+    counter_add(COUNTER_DONATIONS, donated);
 }
 
 // Results become storages of their arrays; what is left after an error is freed.
@@ -125,17 +176,25 @@ static bool adopt(struct execution *e) {
     return ok;
 }
 
-static bool run_code(int unit, const struct hlo_program *hlo, const struct pjrt_code *code, struct binding *b) {
+static bool run_version(int unit, const struct version *v, struct binding *b) {
+    const struct hlo_program *hlo = v->hlo;
     size_t room = (size_t)(hlo->arguments + 1 + hlo->results);
-    struct pjrt_buffer **list = code ? memory_zero(sizeof *list * room) : NULL;
-    struct execution e = {.unit = unit, .hlo = hlo, .b = b, .argument = list};
-    if (!code)
+    struct execution e = {.unit = unit, .hlo = hlo, .b = b};
+    if (!v->code)
         return true;
-    e.output = list ? list + hlo->arguments + 1 : NULL;
-    bool ok = list && find_arguments(&e) && execute(&e, pjrt_code_executable(code)) && adopt(&e);
+    e.argument = memory_zero(sizeof *e.argument * room);
+    e.kept = memory_zero(sizeof *e.kept * room);
+    e.output = e.argument ? e.argument + hlo->arguments + 1 : NULL;
+    bool ok = e.argument && e.kept && find_arguments(&e);
+    if (ok) {
+        ok = execute(&e, pjrt_code_executable(v->code));
+        give_arguments(&e);
+        ok = ok && adopt(&e);
+    }
     if (e.words)
         pjrt_free(unit, e.words);
-    memory_free(list);
+    memory_free(e.argument);
+    memory_free(e.kept);
     return ok;
 }
 
@@ -186,13 +245,10 @@ static void fail(struct binding *b, const uint8_t *skip) {
 
 static bool compute(int unit, struct program *p, struct binding *b, const uint8_t *skip, bool all) {
     struct segment s = {.calls = b->calls, .call = b->call, .needed = p->needed};
-    struct hlo_program *hlo = NULL;
-    struct pjrt_code *code = NULL;
-    if (all)
-        return make_ready(unit, p, &s) && run_code(unit, p->hlo, p->code, b);
-    bool ok = prepare_code(unit, &s, skip, &hlo, &code) && run_code(unit, hlo, code, b);
-    hlo_free(hlo);
-    pjrt_code_release(code);
+    struct version *v = all ? find_version(unit, p, &s) : new_version(unit, &s, skip, NULL);
+    bool ok = v && run_version(unit, v, b);
+    if (v && !all)
+        free_version(v);
     return ok;
 }
 
