@@ -54,10 +54,10 @@ static bool add_form(zl_stream s, zl_array x) {
     return true;
 }
 
-// Which arrays from outside of a piece are the same one: each has a number, by its address.
+// Which arrays from outside of a piece lie in the same storage, or are the same one where that is not there yet: each has a number.
 static struct {
     struct slot {
-        zl_array array;
+        const void *what;
         int number;
     } *slot;
     int cap, count; // cap: a power of two, or 0
@@ -69,9 +69,9 @@ static bool grow_outside(void) {
     if (!slot)
         return false;
     for (int i = 0; i < outside.cap; i++) {
-        zl_array x = outside.slot[i].array;
+        const void *x = outside.slot[i].what;
         uint64_t at = x ? hash_bytes(&x, sizeof x, 0) : 0;
-        while (x && slot[at % (uint64_t)cap].array)
+        while (x && slot[at % (uint64_t)cap].what)
             at++;
         if (x)
             slot[at % (uint64_t)cap] = outside.slot[i];
@@ -87,20 +87,21 @@ static void forget_outside(void) {
     outside.count = 0;
 }
 
-// The number of an array in order of first use; -1: memory is out.
-static int number_outside(zl_array x) {
+// The number of what lies at an address in order of first use; -1: memory is out.
+static int number_outside(const void *x) {
     if (2 * outside.count >= outside.cap && !grow_outside())
         return -1;
     uint64_t at = hash_bytes(&x, sizeof x, 0), last = (uint64_t)outside.cap - 1;
-    while (outside.slot[at & last].array && outside.slot[at & last].array != x)
+    while (outside.slot[at & last].what && outside.slot[at & last].what != x)
         at++;
-    if (!outside.slot[at & last].array)
+    if (!outside.slot[at & last].what)
         outside.slot[at & last] = (struct slot){x, outside.count++};
     return outside.slot[at & last].number;
 }
 
 static bool add_number(zl_array x) {
-    int number = reserve(1) ? number_outside(x) : -1;
+    bool is_there = array_state(x) == ARRAY_READY && x->storage;
+    int number = reserve(1) ? number_outside(is_there ? (const void *)x->storage : x) : -1;
     if (number >= 0)
         key.word[key.len++] = number;
     return number >= 0;

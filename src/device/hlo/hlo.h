@@ -28,13 +28,18 @@ struct hlo_tensor {
     int64_t dim[HLO_RANK];
 };
 
-// Where a run finds an argument: input `input` of call `call` of the segment, as the unit's buffer of this form. It may be donated: then
-// its memory becomes that of a result.
-struct hlo_argument {
-    int call, input, name;
+// An array that lies in an argument: input `input` of call `call` of the segment.
+struct hlo_source {
+    int argument, call, input;
     int uses;      // by calls of the segment
     bool is_shown; // by a view that is read after the segment
-    int result;    // whose memory it may become; -1: none
+};
+
+// What a run gives to the module: the unit's buffer of this form of the storage of its sources. It may be donated: then its memory
+// becomes that of a result.
+struct hlo_argument {
+    int name, first, sources; // of the list of sources
+    int result;               // whose memory it may become; -1: none
     struct buffer_form *form;
 };
 
@@ -55,8 +60,9 @@ struct hlo_result {
 struct hlo_program {
     char *text; // with its end
     int bytes;
-    int arguments, scalars, results, words;
+    int arguments, sources, scalars, results, words;
     struct hlo_argument *argument;
+    struct hlo_source *source; // by argument
     struct hlo_scalar *scalar;
     struct hlo_result *result;
     uint32_t *word;
@@ -75,8 +81,15 @@ void hlo_free(struct hlo_program *p);
 
 // hlo_donate.c ---------------------------------------------------------------------------------------------------
 
-// Whether nothing but the calls of the segment reads an argument, which is x: its buffer may go when they run.
-bool hlo_may_donate(const struct hlo_argument *a, zl_array x);
+static inline zl_array hlo_source_array(const struct hlo_source *s, struct call *const *call) {
+    return call[s->call]->in[s->input];
+}
+// Counts who reads the sources, of a segment of which these calls are stored. False: memory is out.
+bool hlo_count_uses(struct hlo_program *p, const struct segment *s, const uint8_t *stored);
+// Whether the sources of each argument lie in one storage, as they did when the program was rendered.
+bool hlo_is_bound(const struct hlo_program *p, struct call *const *call);
+// Whether nothing but the calls of the segment reads argument number i: its buffer may go when they run.
+bool hlo_may_donate(const struct hlo_program *p, int i, struct call *const *call);
 // Pairs arguments that may be donated with results of the same form.
 void hlo_pair(struct hlo_program *p, struct call *const *call, const struct hlo_program *before);
 // Whether rendering the program again would find an argument to donate that it keeps as it is.

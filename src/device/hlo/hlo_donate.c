@@ -2,14 +2,80 @@
 
 #include "device/hlo/hlo.h"
 
-bool hlo_may_donate(const struct hlo_argument *a, zl_array x) {
-    uint32_t held = (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire);
-    return !a->is_shown && held == (uint32_t)a->uses && x->storage && !array_borrows(x) &&
-           storage_is_unique(x->storage);
+bool hlo_count_uses(struct hlo_program *p, const struct segment *s, const uint8_t *stored) {
+    struct map index = {0};
+    bool ok = true;
+    for (int i = 0; i < p->sources && ok; i++) {
+        zl_array x = hlo_source_array(&p->source[i], s->call);
+        ok = map_set(&index, &x, sizeof x, &p->source[i]);
+    }
+    for (int i = 0; i < s->calls && ok; i++) {
+        const struct call *c = s->call[i];
+        for (int k = 0; k < c->inputs; k++) {
+            struct hlo_source *from = map_get(&index, &c->in[k], sizeof c->in[k]);
+            if (!from)
+                continue;
+            from->uses++;
+            from->is_shown |= c->kept || (stored[i] && c->op->kind == OP_VIEW);
+        }
+    }
+    map_free(&index);
+    return ok;
 }
 
-static zl_array array_of(const struct hlo_argument *a, struct call *const *call) {
-    return call[a->call]->in[a->input];
+bool hlo_is_bound(const struct hlo_program *p, struct call *const *call) {
+    for (int i = 1; i < p->sources; i++)
+        if (p->source[i].argument == p->source[i - 1].argument &&
+            hlo_source_array(&p->source[i], call)->storage !=
+                hlo_source_array(&p->source[i - 1], call)->storage)
+            return false;
+    return true;
+}
+
+// Donating ------------------------------------------------------------------------------------------------------------
+
+static bool is_held(zl_array x, int times) {
+    return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == (uint32_t)times;
+}
+
+// What a view that borrows its storage is a view of: its call holds it.
+static zl_array lender(zl_array x) {
+    return array_borrows(x) && x->call && !x->call->detached ? x->call->in[x->index] : NULL;
+}
+
+// How many sources of an argument borrow from x, and so hold it.
+static int count_borrowers(const struct hlo_source *s, int sources, struct call *const *call, zl_array x) {
+    int count = 0;
+    for (int i = 0; i < sources; i++)
+        count += lender(hlo_source_array(&s[i], call)) == x;
+    return count;
+}
+
+static bool is_source(const struct hlo_source *s, int sources, struct call *const *call, zl_array x) {
+    for (int i = 0; i < sources; i++)
+        if (hlo_source_array(&s[i], call) == x)
+            return true;
+    return false;
+}
+
+bool hlo_may_donate(const struct hlo_program *p, int i, struct call *const *call) {
+    const struct hlo_source *s = &p->source[p->argument[i].first];
+    int sources = p->argument[i].sources, holders = 0;
+    for (int k = 0; k < sources; k++) {
+        zl_array x = hlo_source_array(&s[k], call), from = lender(x);
+        if (s[k].is_shown || !x->storage ||
+            !is_held(x, s[k].uses + count_borrowers(s, sources, call, x)) || (array_borrows(x) && !from))
+            return false;
+        if (!from)
+            holders++;
+        else if (is_source(s, sources, call, from))
+            continue;
+        else if (array_borrows(from) || !is_held(from, 1)) // by that view alone
+            return false;
+        else
+            holders++;
+    }
+    return storage_is_held(hlo_source_array(s, call)->storage, holders);
 }
 
 static bool is_taken(const struct hlo_program *p, int result) {
@@ -28,21 +94,16 @@ static int find_result(const struct hlo_program *p, const struct hlo_argument *a
 }
 
 void hlo_pair(struct hlo_program *p, struct call *const *call, const struct hlo_program *before) {
-    for (int i = 0; i < p->arguments; i++)
-        p->argument[i].result = -1;
     for (int i = 0; i < p->arguments; i++) {
-        struct hlo_argument *a = &p->argument[i];
         bool could = before && i < before->arguments && before->argument[i].result >= 0;
-        if (could || hlo_may_donate(a, array_of(a, call)))
-            a->result = find_result(p, a);
+        if (could || hlo_may_donate(p, i, call))
+            p->argument[i].result = find_result(p, &p->argument[i]);
     }
 }
 
 bool hlo_could_donate(const struct hlo_program *p, struct call *const *call) {
-    for (int i = 0; i < p->arguments; i++) {
-        const struct hlo_argument *a = &p->argument[i];
-        if (a->result < 0 && hlo_may_donate(a, array_of(a, call)) && find_result(p, a) >= 0)
+    for (int i = 0; i < p->arguments; i++)
+        if (p->argument[i].result < 0 && find_result(p, &p->argument[i]) >= 0 && hlo_may_donate(p, i, call))
             return true;
-    }
     return false;
 }

@@ -22,7 +22,8 @@ struct hlo_module {
     struct arena arena;
     struct hlo_words words;
     struct hlo_program *p;
-    int argument_cap, scalar_cap, result_cap;
+    struct map storages; // of arguments: their number, from 1
+    int argument_cap, source_cap, scalar_cap, result_cap;
 };
 
 struct hlo_writer *hlo_writer(struct hlo_module *m) {
@@ -87,29 +88,53 @@ static struct hlo_tensor inline_value(struct hlo_module *m, zl_array x, int inpu
     return m->call < 0 ? constant(m, x, dtype) : scalar(m, input, dtype);
 }
 
+static bool add_source(struct hlo_module *m, int argument, int input) {
+    struct hlo_program *p = m->p;
+    bool ok = memory_grow(&p->source, &m->source_cap, p->sources + 1, sizeof *p->source);
+    if (ok)
+        p->source[p->sources++] = (struct hlo_source){.argument = argument, .call = m->call, .input = input};
+    return ok;
+}
+
+// The argument that has a storage in this form, or a new one; -1: memory is out.
+static int find_argument(struct hlo_module *m, const struct storage *s, const struct hlo_tensor *y) {
+    struct hlo_program *p = m->p;
+    intptr_t at = (intptr_t)map_get(&m->storages, &s, sizeof s);
+    const struct buffer_form *form = at ? p->argument[at - 1].form : NULL;
+    if (form && form->dtype == y->dtype && shape_equal(form->ndim, form->dim, y->ndim, y->dim))
+        return (int)at - 1;
+    struct hlo_argument a = {.name = m->writer.names++,
+                             .result = -1,
+                             .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
+    if (!a.form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
+        !map_set(&m->storages, &s, sizeof s, (void *)(intptr_t)(p->arguments + 1))) {
+        memory_free(a.form);
+        return -1;
+    }
+    p->argument[p->arguments] = a;
+    return p->arguments++;
+}
+
 // What an array from outside of the segment lies in, as an argument.
 static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
-    struct hlo_program *p = m->p;
     zl_dtype dtype;
     int64_t dim[HLO_RANK];
-    if (m->call < 0 || !x->storage ||
-        !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument)) {
+    if (m->call < 0 || !x->storage) {
         hlo_refuse(m, "an array of shape %s that an op is composed of is not among its inputs",
                    array_text(x));
         return hlo_like(x);
     }
     int ndim = device_form(m->device, m->unit, x, &dtype, dim);
-    struct buffer_form *form = buffer_form_new(dtype, ndim, dim);
-    m->writer.failed |= !form;
     struct hlo_tensor y = hlo_type(dtype, ndim, dim);
-    y.name = m->writer.names++;
-    p->argument[p->arguments++] =
-        (struct hlo_argument){.call = m->call, .input = input, .name = y.name, .result = -1, .form = form};
-    struct value *v = add_value(m, x);
-    if (v) {
-        v->base = y;
-        v->has_base = true;
+    int at = find_argument(m, x->storage, &y);
+    struct value *v = at >= 0 && add_source(m, at, input) ? add_value(m, x) : NULL;
+    if (!v) {
+        m->writer.failed = true;
+        return y;
     }
+    y.name = m->p->argument[at].name;
+    v->base = y;
+    v->has_base = true;
     return y;
 }
 
@@ -326,6 +351,7 @@ static bool render_call(struct hlo_module *m, const struct call *c) {
 
 static void close_module(struct hlo_module *m) {
     map_free(&m->values);
+    map_free(&m->storages);
     arena_free(&m->arena);
     text_free(&m->writer.body);
     memory_free(m->words.use);
@@ -384,26 +410,19 @@ static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *s
     return ok;
 }
 
-// Who reads the arguments: each is one array, however many calls read it.
-static bool count_uses(struct hlo_module *m, const uint8_t *stored) {
-    struct map index = {0};
-    bool ok = true;
-    for (int i = 0; i < m->p->arguments && ok; i++) {
-        zl_array x = m->segment->call[m->p->argument[i].call]->in[m->p->argument[i].input];
-        ok = map_set(&index, &x, sizeof x, (void *)(intptr_t)(i + 1));
+// Puts the sources of each argument side by side, in the order in which they were found.
+static void order_sources(struct hlo_program *p) {
+    for (int i = 1; i < p->sources; i++) {
+        struct hlo_source s = p->source[i];
+        int at = i;
+        for (; at > 0 && p->source[at - 1].argument > s.argument; at--)
+            p->source[at] = p->source[at - 1];
+        p->source[at] = s;
     }
-    for (int i = 0; i < m->segment->calls && ok; i++) {
-        const struct call *c = m->segment->call[i];
-        for (int k = 0; k < c->inputs; k++) {
-            intptr_t at = (intptr_t)map_get(&index, &c->in[k], sizeof c->in[k]);
-            if (!at)
-                continue;
-            m->p->argument[at - 1].uses++;
-            m->p->argument[at - 1].is_shown |= c->kept || (stored[i] && c->op->kind == OP_VIEW);
-        }
+    for (int i = p->sources - 1; i >= 0; i--) {
+        p->argument[p->source[i].argument].first = i;
+        p->argument[p->source[i].argument].sources++;
     }
-    map_free(&index);
-    return ok;
 }
 
 static bool add_result(struct hlo_module *m, int call, int output, struct hlo_tensor *last) {
@@ -497,7 +516,10 @@ static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t 
         m->call = i;
         ok = (skip && skip[i]) || render_call(m, m->segment->call[i]);
     }
-    ok = ok && add_results(m, stored, &types) && count_uses(m, stored);
+    ok = ok && add_results(m, stored, &types);
+    if (ok)
+        order_sources(m->p);
+    ok = ok && hlo_count_uses(m->p, m->segment, stored);
     if (ok)
         hlo_pair(m->p, m->segment->call, before);
     ok = ok && (!m->p->results || finish(m, &types)) && !m->writer.failed;
@@ -534,6 +556,7 @@ void hlo_free(struct hlo_program *p) {
     for (int i = 0; i < p->results; i++)
         memory_free(p->result[i].form);
     memory_free(p->argument);
+    memory_free(p->source);
     memory_free(p->scalar);
     memory_free(p->result);
     memory_free(p->word);

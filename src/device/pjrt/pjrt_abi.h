@@ -20,7 +20,7 @@ struct pjrt_device;
 struct pjrt_description;
 struct pjrt_buffer;
 struct pjrt_executable; // a loaded one
-struct pjrt_serializable; // the same, not loaded
+struct pjrt_compiled;   // one that no device has loaded
 
 #define PJRT_STRUCT     \
     size_t struct_size; \
@@ -179,14 +179,14 @@ struct pjrt_LoadedExecutable_Destroy {
 struct pjrt_LoadedExecutable_GetExecutable {
     PJRT_STRUCT
     struct pjrt_executable *loaded;
-    struct pjrt_serializable *executable;
+    struct pjrt_compiled *executable;
 };
 struct pjrt_Executable_Destroy {
-    PJRT_STRUCT struct pjrt_serializable *executable;
+    PJRT_STRUCT struct pjrt_compiled *executable;
 };
 struct pjrt_Executable_Serialize {
     PJRT_STRUCT
-    const struct pjrt_serializable *executable;
+    const struct pjrt_compiled *executable;
     PJRT_TEXT(bytes)
     void *serialized; // what holds them
     void (*release)(void *serialized);

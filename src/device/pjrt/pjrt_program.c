@@ -111,18 +111,17 @@ static bool put_words(struct execution *e) {
     return e->words;
 }
 
-static zl_array argument_of(const struct execution *e, int i) {
-    return e->b->call[e->hlo->argument[i].call]->in[e->hlo->argument[i].input];
+static struct storage *storage_of(const struct execution *e, int i) {
+    return hlo_source_array(&e->hlo->source[e->hlo->argument[i].first], e->b->call)->storage;
 }
 
 static bool find_arguments(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     for (int i = 0; i < h->arguments; i++) {
-        zl_array x = argument_of(e, i);
-        e->argument[i] = device_reach_form(&device_pjrt, e->unit, x->storage, h->argument[i].form);
+        e->argument[i] = device_reach_form(&device_pjrt, e->unit, storage_of(e, i), h->argument[i].form);
         if (!e->argument[i])
             return false;
-        if (h->argument[i].result >= 0 && !hlo_may_donate(&h->argument[i], x))
+        if (h->argument[i].result >= 0 && !hlo_may_donate(h, i, e->b->call))
             e->kept[e->kepts++] = i;
     }
     if (h->words && !put_words(e))
@@ -156,7 +155,7 @@ static void give_arguments(struct execution *e) {
         kept += is_kept;
         if (e->hlo->argument[i].result < 0 || is_kept)
             continue;
-        storage_drop_replicas(argument_of(e, i)->storage, NULL);
+        storage_drop_replicas(storage_of(e, i), NULL);
         donated++;
     }
     counter_add(COUNTER_DONATIONS, donated);
@@ -245,9 +244,14 @@ static void fail(struct binding *b, const uint8_t *skip) {
 
 static bool compute(int unit, struct program *p, struct binding *b, const uint8_t *skip, bool all) {
     struct segment s = {.calls = b->calls, .call = b->call, .needed = p->needed};
-    struct version *v = all ? find_version(unit, p, &s) : new_version(unit, &s, skip, NULL);
+    struct version *v = all ? find_version(unit, p, &s) : NULL;
+    bool is_own = !v || !hlo_is_bound(v->hlo, b->call); // arrays that were not there when it was planned may lie otherwise
+    if (all && !v)
+        return false;
+    if (is_own)
+        v = new_version(unit, &s, skip, NULL);
     bool ok = v && run_version(unit, v, b);
-    if (v && !all)
+    if (v && is_own)
         free_version(v);
     return ok;
 }
