@@ -20,12 +20,14 @@ enum {
     HLO_OPERANDS = 16
 }; // axes of tensors, of arrays; inputs and outputs of a row
 
-// A value of the module that is being written.
+// A value of the module that is being written. An axis may be bounded: of its elements only the first are there, as many as a number of
+// the module says, and what lies behind them may be anything. Where that is not known to be right, a statement refuses such a value.
 struct hlo_tensor {
     int name;
     zl_dtype dtype;
     int ndim;
     int64_t dim[HLO_RANK];
+    int real[HLO_RANK]; // the number, an i32, of elements along a bounded axis: its name and 1; 0: all are there
 };
 
 // An array that lies in an argument: input `input` of call `call` of the segment.
@@ -126,6 +128,7 @@ struct hlo_writer {
     int names;
     bool failed;
     int gathers;
+    int bounded_ok; // statements that are written know about bounded axes
 };
 struct hlo_writer *hlo_writer(struct hlo_module *m);
 
@@ -137,6 +140,10 @@ void hlo_add(struct hlo_module *m, const char *format, ...); // the same as text
 struct hlo_tensor hlo_type(zl_dtype dtype, int ndim, const int64_t *dim); // a value to be
 struct hlo_tensor hlo_like(zl_array x); // the same of an array's dtype and shape
 int64_t hlo_size(const struct hlo_tensor *x);
+
+bool hlo_is_bounded(const struct hlo_tensor *x);
+// x with a value, without axes, instead of what lies behind the elements of a bounded axis.
+struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int axis, struct hlo_tensor value);
 
 struct hlo_tensor hlo_reshape(struct hlo_module *m, struct hlo_tensor x, int ndim, const int64_t *dim);
 struct hlo_tensor hlo_transpose(struct hlo_module *m, struct hlo_tensor x, const int64_t *axis);
@@ -201,6 +208,23 @@ void *hlo_refuse(struct hlo_module *m, const char *format, ...)
 // The elements of a view of base, which is dense: of this dtype and these sizes, strides and offset in elements of it.
 struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                            const int64_t *dim, const int64_t *stride, int64_t offset);
+// The same, where the sizes of some axes (bits of `varies`) are different from run to run: those that begin where an axis of the base begins
+// are bounded.
+struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
+                                   const int64_t *dim, const int64_t *stride, int64_t offset,
+                                   uint64_t varies);
+
+// hlo_sizes.c ----------------------------------------------------------------------------------------------------
+
+// Which sizes of a segment have been different in segments that were equal otherwise: kept for as long as the process lives.
+struct hlo_sizes {
+    struct map place; // of arrays: where their sizes are in the list, from 1
+    uint8_t *varied;  // NULL: they have taken fewer than three values
+};
+bool hlo_sizes_open(struct hlo_sizes *sizes, const struct segment *s); // false: memory is out
+uint64_t hlo_sizes_of(const struct hlo_sizes *sizes, zl_array x);      // axes that vary, by bit
+void hlo_sizes_close(struct hlo_sizes *sizes);
+int64_t hlo_step(int64_t size); // the size of the next step
 
 // Rows -----------------------------------------------------------------------------------------------------------
 

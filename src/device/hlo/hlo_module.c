@@ -21,6 +21,7 @@ struct hlo_module {
     struct map values; // struct value *, by array
     struct arena arena;
     struct hlo_words words;
+    struct hlo_sizes sizes;
     struct hlo_program *p;
     struct map storages; // of arguments: their number, from 1
     int argument_cap, source_cap, scalar_cap, result_cap;
@@ -192,7 +193,8 @@ static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, in
     v = find_value(m, x);
     if (v && v->has_tensor)
         return v->tensor;
-    struct hlo_tensor y = hlo_view(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x), x->offset);
+    struct hlo_tensor y = hlo_view_bounded(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x),
+                                           x->offset, hlo_sizes_of(&m->sizes, x));
     if (v) {
         v->tensor = y;
         v->has_tensor = true;
@@ -236,12 +238,15 @@ static struct hlo_tensor elementwise(struct hlo_module *m, const struct call *c)
     zl_dtype dtype = op_computes_in(c);
     zl_array y = call_first(c);
     struct hlo_tensor x[3];
+    bool is_bounded = false;
     for (int k = 0; k < c->inputs; k++) {
         x[k] = value_of(m, c, k, c->op->row == TILE_SELECT && k == 0 ? ZL_BOOL : dtype);
         if (c->op->row != TILE_SELECT || k)
             x[k] = hlo_cast(m, x[k], dtype); // a number without a dtype of its own that was computed
-        x[k] = hlo_fit(m, x[k], y->ndim, y->dim);
+        is_bounded |= hlo_is_bounded(&x[k]);
     }
+    for (int k = 0; k < c->inputs && !is_bounded; k++)
+        x[k] = hlo_fit(m, x[k], y->ndim, y->dim);
     return hlo_apply(m, c->op->row, c->inputs, x);
 }
 
@@ -352,6 +357,7 @@ static bool render_call(struct hlo_module *m, const struct call *c) {
 static void close_module(struct hlo_module *m) {
     map_free(&m->values);
     map_free(&m->storages);
+    hlo_sizes_close(&m->sizes);
     arena_free(&m->arena);
     text_free(&m->writer.body);
     memory_free(m->words.use);
@@ -431,6 +437,8 @@ static bool add_result(struct hlo_module *m, int call, int output, struct hlo_te
     struct value *v = find_value(m, x);
     if (!v || !memory_grow(&p->result, &m->result_cap, p->results + 1, sizeof *p->result))
         return false;
+    if (v->has_tensor && hlo_is_bounded(&v->tensor))
+        return hlo_refuse(m, "a result of which a size varies");
     *last = v->has_base ? v->base : in_memory_order(m, x, v->tensor);
     struct buffer_form *form = buffer_form_new(last->dtype, last->ndim, last->dim);
     p->result[p->results++] = (struct hlo_result){call, output, form};
@@ -527,25 +535,41 @@ static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t 
     return ok;
 }
 
-// Without results there is nothing to compute, and no text.
+static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip, const struct hlo_program *before) {
+    uint8_t *stored = memory_zero((size_t)m->segment->calls);
+    m->p = memory_zero(sizeof *m->p);
+    m->words.is_open = true;
+    bool ok = m->p && stored && mark_stored(m->segment, skip, stored);
+    ZL_SCOPE // what calls are composed of is known by its address until the end
+        ok = ok && render_all(m, skip, stored, before);
+    if (m->p)
+        m->p->gathers = m->writer.gathers;
+    memory_free(stored);
+    if (ok)
+        return m->p;
+    hlo_free(m->p);
+    return NULL;
+}
+
+// Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with bounds of them, the program is for
+// the sizes as they are.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
                                const uint8_t *skip, const struct hlo_program *before) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .p = memory_zero(sizeof *m.p)};
-    uint8_t *stored = memory_zero((size_t)s->calls);
-    bool ok = m.p && stored && mark_stored(s, skip, stored);
-    m.words.is_open = true;
-    ZL_SCOPE // what calls are composed of is known by its address until the end
-        ok = ok && render_all(&m, skip, stored, before);
-    if (m.p)
-        m.p->gathers = m.writer.gathers;
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain = m;
+    bool had_error = zl_error();
+    struct hlo_program *p = NULL;
+    if (hlo_sizes_open(&m.sizes, s) && m.sizes.varied)
+        p = render(&m, skip, before);
+    if (!p && !had_error)
+        zl_clear_error();
     close_module(&m);
-    memory_free(stored);
-    if (!ok && !zl_error())
+    if (!p) {
+        p = render(&plain, skip, before);
+        close_module(&plain);
+    }
+    if (!p && !zl_error())
         error_set(ZL_ERROR_MEMORY, "memory is out");
-    if (ok)
-        return m.p;
-    hlo_free(m.p);
-    return NULL;
+    return p;
 }
 
 void hlo_free(struct hlo_program *p) {

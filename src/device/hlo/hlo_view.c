@@ -17,6 +17,8 @@ struct run {
     int64_t size, stride;
     bool is_back;
     int64_t above, unit; // found: the axis of the list that it slices has above / unit elements, each of unit
+    bool varies;         // its size is another one in other runs
+    int64_t bound;       // found: that of a bounded axis; 0: it is none
 };
 
 struct view {
@@ -91,13 +93,13 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
 
 // The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order. Where slices
 // begin is an argument.
-static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, const struct view *v) {
+static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v) {
     int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
         above = v->elements;
     struct hlo_tensor start[HLO_RANK];
     int ndim = 0;
     for (int i = 0; i <= v->runs; i++) {
-        const struct run *r = i < v->runs ? &v->run[i] : NULL;
+        struct run *r = i < v->runs ? &v->run[i] : NULL;
         int64_t to = r ? r->above : 1;
         if (to != above) { // one element of what lies between
             dim[ndim] = above / to;
@@ -110,8 +112,10 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
         dim[ndim] = r->above / r->unit;
         step[ndim] = r->stride / r->unit;
         place[ndim] = v->offset % r->above / r->unit;
-        span[ndim] = (r->size - 1) * step[ndim] + 1;
-        left[i] = r->size;
+        if (r->varies && place[ndim] == 0 && step[ndim] == 1 && !r->is_back)
+            r->bound = MIN_OF(hlo_step(r->size), dim[ndim]);
+        span[ndim] = r->bound ? r->bound : (r->size - 1) * step[ndim] + 1;
+        left[i] = r->bound ? r->bound : r->size;
         ndim++;
         above = r->unit;
     }
@@ -126,8 +130,9 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
 // The runs as axes of the view, in its order, with those that do not move.
 static struct hlo_tensor order_runs(struct hlo_module *m, struct hlo_tensor x, const struct view *v, int ndim,
                                     const int64_t *dim) {
-    int64_t back[HLO_RANK], axis[HLO_RANK], to[HLO_RANK];
+    int64_t back[HLO_RANK], axis[HLO_RANK], to[HLO_RANK], bound[HLO_RANK];
     int backs = 0, count = 0;
+    memcpy(bound, dim, sizeof *dim * (size_t)ndim);
     for (int i = 0; i < v->runs; i++)
         if (v->run[i].is_back)
             back[backs++] = i;
@@ -137,8 +142,13 @@ static struct hlo_tensor order_runs(struct hlo_module *m, struct hlo_tensor x, c
             if (v->run[k].axis == i) {
                 to[count] = i;
                 axis[count++] = k;
+                bound[i] = v->run[k].bound ? v->run[k].bound : dim[i];
             }
-    return hlo_stretch(m, hlo_transpose(m, x, axis), to, ndim, dim);
+    struct hlo_tensor y = hlo_stretch(m, hlo_transpose(m, x, axis), to, ndim, bound);
+    for (int k = 0; k < v->runs; k++)
+        if (v->run[k].bound)
+            y.real[v->run[k].axis] = hlo_word(m, ZL_INT32, (uint64_t)v->run[k].size).name + 1;
+    return y;
 }
 
 // Each element by its number.
@@ -235,6 +245,16 @@ static struct hlo_tensor as_dtype(struct hlo_module *m, struct hlo_tensor base, 
 
 struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                            const int64_t *dim, const int64_t *stride, int64_t offset) {
+    return hlo_view_bounded(m, base, dtype, ndim, dim, stride, offset, 0);
+}
+
+struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
+                                   const int64_t *dim, const int64_t *stride, int64_t offset,
+                                   uint64_t varies) {
+    if (hlo_is_bounded(&base)) {
+        hlo_refuse(m, "a view of an array of which a size varies");
+        return hlo_type(dtype, ndim, dim);
+    }
     base = as_dtype(m, base, dtype);
     struct view v = {.offset = offset, .elements = hlo_size(&base)};
     int64_t first, last;
@@ -245,6 +265,8 @@ struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtyp
         return hlo_type(dtype, ndim, dim);
     }
     list_runs(&v, ndim, dim, stride);
+    for (int i = 0; i < v.runs; i++)
+        v.run[i].varies = varies >> v.run[i].axis & 1;
     list_cuts(&v, &base);
     if (find_cuts(&v, 0, v.elements))
         return order_runs(m, slice_runs(m, base, &v), &v, ndim, dim);
