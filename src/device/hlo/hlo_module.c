@@ -79,14 +79,15 @@ static struct hlo_tensor scalar(struct hlo_module *m, int input, zl_dtype dtype)
     return x;
 }
 
-static struct hlo_tensor constant(struct hlo_module *m, zl_array x, zl_dtype dtype) {
+// A number that an op is composed of: it may follow from an argument of the op, such as a position.
+static struct hlo_tensor own_number(struct hlo_module *m, zl_array x, zl_dtype dtype) {
     uint64_t bits = 0;
     scalar_write(x, dtype, &bits);
-    return hlo_bits(m, dtype, bits);
+    return hlo_word(m, dtype, bits);
 }
 
 static struct hlo_tensor inline_value(struct hlo_module *m, zl_array x, int input, zl_dtype dtype) {
-    return m->call < 0 ? constant(m, x, dtype) : scalar(m, input, dtype);
+    return m->call < 0 ? own_number(m, x, dtype) : scalar(m, input, dtype);
 }
 
 static bool add_source(struct hlo_module *m, int argument, int input) {

@@ -35,11 +35,16 @@ struct hlo_tensor hlo_word(struct hlo_module *m, zl_dtype dtype, uint64_t bits) 
     return y;
 }
 
-// One element of the dtype, as a list.
-static struct hlo_tensor take_apart(struct hlo_module *m, struct hlo_tensor list, const struct hlo_word_use *u) {
+// One element of the dtype, as a list. `as` has the list as each dtype of its size that was asked for.
+static struct hlo_tensor take_apart(struct hlo_module *m, struct hlo_tensor *as, const struct hlo_word_use *u) {
     int64_t one[] = {1}, zero[] = {0}, size = (int64_t)zl_dtype_size(u->dtype);
     zl_dtype narrow = size == 1 ? ZL_UINT8 : size == 2 ? ZL_UINT16 : ZL_UINT32;
-    struct hlo_tensor x = hlo_cut(m, list, 0, u->word, u->word + words_of(u->dtype));
+    if (size == 4) {
+        if (!as[u->dtype].ndim)
+            as[u->dtype] = hlo_reinterpret(m, as[ZL_UINT32], u->dtype);
+        return hlo_cut(m, as[u->dtype], 0, u->word, u->word + 1);
+    }
+    struct hlo_tensor x = hlo_cut(m, as[ZL_UINT32], 0, u->word, u->word + words_of(u->dtype));
     if (size < 8)
         x = hlo_cast(m, x, narrow);
     return hlo_view(m, x, u->dtype, 1, one, zero, 0);
@@ -47,8 +52,9 @@ static struct hlo_tensor take_apart(struct hlo_module *m, struct hlo_tensor list
 
 void hlo_words_head(struct hlo_module *m, struct hlo_tensor list) {
     const struct hlo_words *w = hlo_words(m);
+    struct hlo_tensor as[ZL_DTYPE_COUNT] = {[ZL_UINT32] = list};
     for (int i = 0; i < w->uses; i++) {
-        struct hlo_tensor x = take_apart(m, list, &w->use[i]), y = hlo_type(x.dtype, 0, NULL);
+        struct hlo_tensor x = take_apart(m, as, &w->use[i]), y = hlo_type(x.dtype, 0, NULL);
         y.name = w->use[i].name;
         hlo_add(m, "%v = stablehlo.reshape %v : (%t) -> %t\n", &y, &x, &x, &y);
     }
