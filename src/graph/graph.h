@@ -299,7 +299,8 @@ static inline struct storage *storage_retain(struct storage *s) {
     return s;
 }
 void storage_release(struct storage *s);
-bool storage_is_unique(struct storage *s); // one reference, memory of our own: may be written again
+bool storage_is_held(struct storage *s, int refs); // so many references, memory of our own: if they go, it may be written again
+bool storage_is_unique(struct storage *s);         // the same of one
 // One that only a device holds, in replica, which it takes over. NULL and an error; the replica is gone then.
 struct storage *storage_elsewhere(size_t bytes, struct replica *replica);
 void *storage_host_room(struct storage *s);  // memory for a host replica, not its data yet; NULL and an error

@@ -111,7 +111,11 @@ void storage_release(struct storage *s) {
 }
 
 // The references first: while there are others, what lies beside them is read by nobody, as compilers may read both at once.
-bool storage_is_unique(struct storage *s) {
-    return atomic_load_explicit(&s->refs, memory_order_acquire) == 1 &&
+bool storage_is_held(struct storage *s, int refs) {
+    return atomic_load_explicit(&s->refs, memory_order_acquire) == refs &&
            (s->owned || s->is_inline || (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed)));
+}
+
+bool storage_is_unique(struct storage *s) {
+    return storage_is_held(s, 1);
 }

@@ -54,6 +54,59 @@ static bool add_form(zl_stream s, zl_array x) {
     return true;
 }
 
+// Which arrays from outside of a piece lie in the same storage, or are the same one where that is not there yet: each has a number.
+static struct {
+    struct slot {
+        const void *what;
+        int number;
+    } *slot;
+    int cap, count; // cap: a power of two, or 0
+} outside;
+
+static bool grow_outside(void) {
+    int cap = MAX_OF(64, 2 * outside.cap);
+    struct slot *slot = memory_zero(sizeof *slot * (size_t)cap);
+    if (!slot)
+        return false;
+    for (int i = 0; i < outside.cap; i++) {
+        const void *x = outside.slot[i].what;
+        uint64_t at = x ? hash_bytes(&x, sizeof x, 0) : 0;
+        while (x && slot[at % (uint64_t)cap].what)
+            at++;
+        if (x)
+            slot[at % (uint64_t)cap] = outside.slot[i];
+    }
+    memory_free(outside.slot);
+    outside.slot = slot;
+    outside.cap = cap;
+    return true;
+}
+
+static void forget_outside(void) {
+    memset(outside.slot, 0, sizeof *outside.slot * (size_t)outside.cap);
+    outside.count = 0;
+}
+
+// The number of what lies at an address in order of first use; -1: memory is out.
+static int number_outside(const void *x) {
+    if (2 * outside.count >= outside.cap && !grow_outside())
+        return -1;
+    uint64_t at = hash_bytes(&x, sizeof x, 0), last = (uint64_t)outside.cap - 1;
+    while (outside.slot[at & last].what && outside.slot[at & last].what != x)
+        at++;
+    if (!outside.slot[at & last].what)
+        outside.slot[at & last] = (struct slot){x, outside.count++};
+    return outside.slot[at & last].number;
+}
+
+static bool add_number(zl_array x) {
+    bool is_there = array_state(x) == ARRAY_READY && x->storage;
+    int number = reserve(1) ? number_outside(is_there ? (const void *)x->storage : x) : -1;
+    if (number >= 0)
+        key.word[key.len++] = number;
+    return number >= 0;
+}
+
 // Of a call whose program is static.
 static bool add_extents(const struct tape *t, const struct call *c, int begin, zl_stream s) {
     if (!reserve(c->args))
@@ -66,7 +119,7 @@ static bool add_extents(const struct tape *t, const struct call *c, int begin, z
     for (int k = 0; k < c->inputs; k++) {
         zl_array x = c->in[k];
         bool is_inside = tape_slot(t, x) >= begin;
-        if (!is_inside && !array_is(x, ARRAY_INLINE) && (!add_places(x) || !add_form(s, x)))
+        if (!is_inside && !array_is(x, ARRAY_INLINE) && (!add_places(x) || !add_form(s, x) || !add_number(x)))
             return false;
     }
     return true;
@@ -101,6 +154,8 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
 static bool make_key(const struct tape *t, int begin, int end) {
     zl_stream stream = t->standard;
     key.len = 0;
+    if (UNLIKELY(outside.count))
+        forget_outside();
     if (!reserve(1))
         return false;
     key.word[key.len++] =

@@ -26,14 +26,30 @@ static void add_type(struct text *out, const struct hlo_tensor *x) {
     text_add(out, "%s>", render_stablehlo_type(x->dtype));
 }
 
-static void add_formatted(struct text *out, const char *format, va_list list) {
+bool hlo_is_bounded(const struct hlo_tensor *x) {
+    for (int i = 0; i < x->ndim; i++)
+        if (x->real[i])
+            return true;
+    return false;
+}
+
+// What a statement reads, or makes of what it read.
+static void add_value(struct hlo_module *m, const struct hlo_tensor *x) {
+    struct hlo_writer *w = hlo_writer(m);
+    if (!w->bounded_ok && !w->failed && hlo_is_bounded(x))
+        hlo_refuse(m, "a size that varies is read by an op that needs to know it");
+    text_add(&w->body, "%%%d", x->name);
+}
+
+static void add_formatted(struct hlo_module *m, const char *format, va_list list) {
+    struct text *out = &hlo_writer(m)->body;
     for (const char *at = format; *at; at++) {
         if (*at != '%') {
             text_bytes(out, at, 1);
             continue;
         }
         switch (*++at) {
-        case 'v': text_add(out, "%%%d", va_arg(list, const struct hlo_tensor *)->name); break;
+        case 'v': add_value(m, va_arg(list, const struct hlo_tensor *)); break;
         case 't': add_type(out, va_arg(list, const struct hlo_tensor *)); break;
         case 'e':
             text_add(out, "%s", render_stablehlo_type(va_arg(list, const struct hlo_tensor *)->dtype));
@@ -53,7 +69,7 @@ static void add_formatted(struct text *out, const char *format, va_list list) {
 void hlo_add(struct hlo_module *m, const char *format, ...) {
     va_list list;
     va_start(list, format);
-    add_formatted(&hlo_writer(m)->body, format, list);
+    add_formatted(m, format, list);
     va_end(list);
 }
 
@@ -63,7 +79,7 @@ void hlo_emit(struct hlo_module *m, struct hlo_tensor *out, const char *format, 
     out->name = w->names++;
     text_add(&w->body, "%%%d = ", out->name);
     va_start(list, format);
-    add_formatted(&w->body, format, list);
+    add_formatted(m, format, list);
     va_end(list);
     text_add(&w->body, "\n");
 }
@@ -99,11 +115,29 @@ int64_t hlo_size(const struct hlo_tensor *x) {
 
 // Moving --------------------------------------------------------------------------------------------------------------
 
+// Bounded axes that stay what they are, with as many elements before and behind them, stay bounded. False: some do not.
+static bool keep_bounds(const struct hlo_tensor *x, struct hlo_tensor *y) {
+    int64_t before = 1, size;
+    for (int i = 0; i < x->ndim; before *= x->dim[i++]) {
+        int k = 0;
+        for (size = 1; k < y->ndim && (size < before || y->dim[k] != x->dim[i]); k++)
+            size *= y->dim[k];
+        if (x->real[i] && (k == y->ndim || size != before))
+            return false;
+        if (x->real[i])
+            y->real[k] = x->real[i];
+    }
+    return true;
+}
+
 struct hlo_tensor hlo_reshape(struct hlo_module *m, struct hlo_tensor x, int ndim, const int64_t *dim) {
     struct hlo_tensor y = hlo_type(x.dtype, ndim, dim);
     if (shape_equal(x.ndim, x.dim, ndim, dim))
         return x;
+    bool is_bounded = hlo_is_bounded(&x) && keep_bounds(&x, &y);
+    hlo_writer(m)->bounded_ok += is_bounded;
     hlo_emit(m, &y, "stablehlo.reshape %v : (%t) -> %t", &x, &x, &y);
+    hlo_writer(m)->bounded_ok -= is_bounded;
     return y;
 }
 
@@ -112,10 +146,13 @@ struct hlo_tensor hlo_transpose(struct hlo_module *m, struct hlo_tensor x, const
     bool moves = false;
     for (int i = 0; i < x.ndim; i++) {
         y.dim[i] = x.dim[axis[i]];
+        y.real[i] = x.real[axis[i]];
         moves |= axis[i] != i;
     }
+    hlo_writer(m)->bounded_ok++;
     if (moves)
         hlo_emit(m, &y, "stablehlo.transpose %v, dims = [%l] : (%t) -> %t", &x, x.ndim, axis, &x, &y);
+    hlo_writer(m)->bounded_ok--;
     return y;
 }
 
@@ -188,7 +225,14 @@ struct hlo_tensor hlo_stretch(struct hlo_module *m, struct hlo_tensor x, const i
     struct hlo_tensor y = hlo_type(x.dtype, ndim, dim);
     if (shape_equal(x.ndim, x.dim, ndim, dim))
         return x;
+    for (int i = 0; i < x.ndim; i++)
+        y.real[axis[i]] = x.real[i];
+    for (int i = 0; i < x.ndim; i++)
+        if (x.real[i] && y.dim[axis[i]] != x.dim[i])
+            hlo_refuse(m, "a size that varies is stretched to another one");
+    hlo_writer(m)->bounded_ok++;
     hlo_emit(m, &y, "stablehlo.broadcast_in_dim %v, dims = [%l] : (%t) -> %t", &x, x.ndim, axis, &x, &y);
+    hlo_writer(m)->bounded_ok--;
     return y;
 }
 
@@ -248,10 +292,11 @@ struct hlo_tensor hlo_same(struct hlo_module *m, zl_dtype dtype, double value, i
 // Elements ------------------------------------------------------------------------------------------------------------
 
 // The value of a kernel of one map, which it frees, on these.
-static struct hlo_tensor render(struct hlo_module *m, struct tile_kernel *kernel, zl_dtype dtype, int ndim,
-                                const int64_t *dim, const int *operand) {
+static struct hlo_tensor render(struct hlo_module *m, struct tile_kernel *kernel, zl_dtype dtype,
+                                struct hlo_tensor like, const int *operand) {
     struct hlo_writer *w = hlo_writer(m);
-    struct hlo_tensor y = hlo_type(dtype, ndim, dim);
+    struct hlo_tensor y = like;
+    y.dtype = dtype;
     struct text shape = {0};
     add_dims(&shape, &y);
     text_bytes(&shape, "", 0);
@@ -264,23 +309,30 @@ static struct hlo_tensor render(struct hlo_module *m, struct tile_kernel *kernel
 }
 
 struct hlo_tensor hlo_cast(struct hlo_module *m, struct hlo_tensor x, zl_dtype dtype) {
-    return x.dtype == dtype ? x : render(m, tile_cast_kernel(dtype, x.dtype), dtype, x.ndim, x.dim, &x.name);
+    return x.dtype == dtype ? x : render(m, tile_cast_kernel(dtype, x.dtype), dtype, x, &x.name);
 }
 
 struct hlo_tensor hlo_apply(struct hlo_module *m, enum tile_op op, int count, const struct hlo_tensor *x) {
-    int64_t dim[HLO_RANK];
-    int operand[3], ndim = 0;
-    for (int i = 0; i < count; i++)
-        ndim = shape_broadcast(x[i].ndim, x[i].dim, ndim, dim, dim);
-    for (int i = 0; i < count; i++)
-        operand[i] = hlo_fit(m, x[i], ndim, dim).name;
+    struct hlo_tensor y = hlo_type(ZL_BOOL, 0, NULL), fitted;
+    int operand[3];
     zl_dtype dtype = x[count - 1].dtype;
+    for (int i = 0; i < count && y.ndim >= 0; i++)
+        y.ndim = shape_broadcast(x[i].ndim, x[i].dim, y.ndim, y.dim, y.dim);
+    if (y.ndim < 0) {
+        hlo_refuse(m, "%s of a size that varies and one that does not", tile_op_name(op));
+        return hlo_type(dtype, x[0].ndim, x[0].dim);
+    }
+    for (int i = 0; i < count; i++) {
+        fitted = hlo_fit(m, x[i], y.ndim, y.dim);
+        operand[i] = fitted.name;
+        for (int k = 0; k < y.ndim; k++)
+            y.real[k] = y.real[k] ? y.real[k] : fitted.real[k];
+    }
     if (dtype == ZL_COMPLEX64 &&
         (op == TILE_LOGADDEXP || op == TILE_LOG2 || op == TILE_LOG10 || op == TILE_RSQRT))
         hlo_refuse(m, "%s of complex numbers is a formula that XLA does not round as it is written",
                    tile_op_name(op));
-    return render(m, tile_row_kernel(op, dtype, &"vvv"[3 - count]), tile_row_gives(op, dtype), ndim, dim,
-                  operand);
+    return render(m, tile_row_kernel(op, dtype, &"vvv"[3 - count]), tile_row_gives(op, dtype), y, operand);
 }
 
 struct hlo_tensor hlo_unary(struct hlo_module *m, enum tile_op op, struct hlo_tensor x) {
@@ -305,6 +357,17 @@ struct hlo_tensor hlo_reinterpret(struct hlo_module *m, struct hlo_tensor x, zl_
     return y;
 }
 
+// Bounded sizes -------------------------------------------------------------------------------------------------------
+
+struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int axis, struct hlo_tensor value) {
+    struct hlo_tensor real = hlo_type(ZL_INT32, 0, NULL);
+    if (!x.real[axis])
+        return x;
+    real.name = x.real[axis] - 1;
+    struct hlo_tensor place = hlo_iota(m, ZL_INT32, x.ndim, x.dim, axis);
+    return hlo_choose(m, hlo_binary(m, TILE_LT, place, real), x, value);
+}
+
 // Reductions ----------------------------------------------------------------------------------------------------------
 
 void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype) {
@@ -324,16 +387,22 @@ struct hlo_tensor hlo_reduce(struct hlo_module *m, enum tile_op op, struct hlo_t
         hlo_refuse(m, "%s of %s reduces nothing", tile_op_name(op), zl_dtype_name(wide));
     struct hlo_tensor wider = hlo_cast(m, x, wide), init = hlo_bits(m, wide, bits),
                       y = hlo_type(wide, 0, NULL);
+    for (int i = 0; i < axes; i++)
+        wider = hlo_fill_axis(m, wider, (int)axis[i], init);
     for (int i = 0, k = 0; i < x.ndim; i++) {
-        if (k < axes && axis[k] == i)
+        if (k < axes && axis[k] == i) {
             k++;
-        else
-            y.dim[y.ndim++] = x.dim[i];
+            continue;
+        }
+        y.real[y.ndim] = x.real[i];
+        y.dim[y.ndim++] = x.dim[i];
     }
     y.name = hlo_writer(m)->names++;
+    hlo_writer(m)->bounded_ok++;
     hlo_add(m, "%v = \"stablehlo.reduce\"(%v, %v) ", &y, &wider, &init);
     hlo_combiner(m, op, wide);
     hlo_add(m, " {dimensions = array<i64%s%l>} : (%t, %t) -> %t\n", axes ? ": " : "", axes, axis, &wider,
             &init, &y);
+    hlo_writer(m)->bounded_ok--;
     return hlo_cast(m, y, dtype);
 }

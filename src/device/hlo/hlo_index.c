@@ -144,31 +144,53 @@ bool hlo_put_along(struct hlo_module *m, const struct call *c, const struct hlo_
     return true;
 }
 
-// The update, with room between its elements where the slice has steps, where it lies in x; and where that is.
+// Where the elements of a slice lie along an axis: the first, how many places they reach, and how far they are apart.
+struct places {
+    int64_t first[HLO_AXES], span[HLO_AXES], between[HLO_AXES], back[HLO_AXES];
+    int backs;
+    bool has_gaps;
+};
+
+static struct places places_of(const struct call *c, struct hlo_tensor x) {
+    struct places p = {0};
+    for (int i = 0; i < x.ndim; i++) {
+        const int64_t *at = call_args(c) + 1 + i;
+        struct slice_run run = op_slice_run(x.dim[i], at[0], at[x.ndim], at[2 * x.ndim]);
+        int64_t step = run.step < 0 ? -run.step : run.step;
+        p.first[i] = run.step < 0 ? run.start + (run.count - 1) * run.step : run.start;
+        p.span[i] = (run.count - 1) * step + 1;
+        p.between[i] = run.count > 1 ? step - 1 : 0;
+        p.has_gaps |= p.between[i] > 0;
+        if (run.step < 0)
+            p.back[p.backs++] = i;
+    }
+    return p;
+}
+
+// What the update reaches is taken out, changed where its elements lie, and put back: where it begins is an argument.
 bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                       struct hlo_tensor *out) {
-    const int64_t *arg = call_args(c);
-    struct hlo_tensor x = in[0], u = in[1];
-    int64_t low[HLO_AXES], high[HLO_AXES], between[HLO_AXES], back[HLO_AXES];
-    int backs = 0;
-    for (int i = 0; i < x.ndim; i++) {
-        const int64_t *at = arg + 1 + i;
-        struct slice_run run = op_slice_run(x.dim[i], at[0], at[x.ndim], at[2 * x.ndim]);
-        int64_t step = run.step < 0 ? -run.step : run.step,
-                first = run.step < 0 ? run.start + (run.count - 1) * run.step : run.start;
-        if (run.step < 0)
-            back[backs++] = i;
-        low[i] = first;
-        between[i] = step - 1;
-        high[i] = x.dim[i] - first - ((run.count - 1) * step + 1);
+    enum update how = (enum update)call_args(c)[0];
+    struct hlo_tensor x = in[0], u = in[1], start[HLO_AXES], old = x, here;
+    int64_t none[HLO_AXES] = {0};
+    out[0] = x;
+    if (hlo_size(&u) == 0)
+        return true;
+    struct places p = places_of(c, x);
+    hlo_starts(m, x, p.first, p.span, start);
+    if (p.has_gaps || how != UPDATE_SET)
+        old = hlo_slice_at(m, x, start, p.span);
+    u = hlo_reverse(m, u, p.backs, p.back);
+    if (p.has_gaps) {
+        here = hlo_pad(m, hlo_same(m, ZL_BOOL, 1, u.ndim, u.dim), hlo_number(m, ZL_BOOL, 0), none, none,
+                       p.between);
+        u = hlo_pad(m, u, hlo_number(m, u.dtype, 0), none, none, p.between);
     }
-    u = hlo_reverse(m, u, backs, back);
-    struct hlo_tensor here =
-        hlo_pad(m, hlo_same(m, ZL_BOOL, 1, u.ndim, u.dim), hlo_number(m, ZL_BOOL, 0), low, high, between);
-    u = hlo_pad(m, u, hlo_number(m, u.dtype, 0), low, high, between);
-    if (arg[0] != UPDATE_SET)
-        u = hlo_binary(m, op_update_row((enum update)arg[0]), x, u);
-    out[0] = hlo_choose(m, here, u, x);
+    if (how != UPDATE_SET)
+        u = hlo_binary(m, op_update_row(how), old, u);
+    if (p.has_gaps)
+        u = hlo_choose(m, here, u, old);
+    out[0] = hlo_update_at(m, x, u, start);
     return true;
 }
 
@@ -184,38 +206,21 @@ static void add_starts(struct hlo_module *m, struct hlo_tensor x, struct hlo_ten
     }
 }
 
-static void add_operands(struct hlo_module *m, int count, const struct hlo_tensor *x, const char *format) {
-    for (int i = 0; i < count; i++)
-        hlo_add(m, format, &x[i]);
-}
-
 bool hlo_dynamic_slice(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                        struct hlo_tensor *out) {
     const int64_t *arg = call_args(c), *axis = arg + 1, *size = axis + arg[0];
     struct hlo_tensor x = in[0], start[HLO_AXES];
     int64_t list[] = {arg[0]};
     add_starts(m, x, hlo_reshape(m, in[1], 1, list), (int)arg[0], axis, start);
-    out[0] = hlo_like(call_first(c));
-    out[0].name = hlo_writer(m)->names++;
-    hlo_add(m, "%v = stablehlo.dynamic_slice %v", &out[0], &x);
-    add_operands(m, x.ndim, start, ", %v");
-    hlo_add(m, ", sizes = [%l] : (%t", x.ndim, size, &x);
-    add_operands(m, x.ndim, start, ", %t");
-    hlo_add(m, ") -> %t\n", &out[0]);
+    out[0] = hlo_slice_at(m, x, start, size);
     return true;
 }
 
 bool hlo_dynamic_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                               struct hlo_tensor *out) {
-    struct hlo_tensor x = in[0], u = in[1], start[HLO_AXES];
+    struct hlo_tensor x = in[0], start[HLO_AXES];
     int64_t list[] = {c->args};
     add_starts(m, x, hlo_reshape(m, in[2], 1, list), c->args, call_args(c), start);
-    out[0] = x;
-    out[0].name = hlo_writer(m)->names++;
-    hlo_add(m, "%v = stablehlo.dynamic_update_slice %v, %v", &out[0], &x, &u);
-    add_operands(m, x.ndim, start, ", %v");
-    hlo_add(m, " : (%t, %t", &x, &u);
-    add_operands(m, x.ndim, start, ", %t");
-    hlo_add(m, ") -> %t\n", &out[0]);
+    out[0] = hlo_update_at(m, x, in[1], start);
     return true;
 }

@@ -30,7 +30,11 @@ static struct hlo_tensor hide(struct hlo_module *m, struct hlo_tensor scores, st
 static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *scores) {
     const int64_t *dim = scores->dim + 2;
     struct hlo_tensor query = hlo_iota(m, ZL_INT32, 2, dim, 0), key = hlo_iota(m, ZL_INT32, 2, dim, 1);
-    query = hlo_binary(m, TILE_ADD, query, hlo_number(m, ZL_INT32, (double)(dim[1] - dim[0])));
+    struct hlo_tensor keys = hlo_number(m, ZL_INT32, (double)dim[1]);
+    if (scores->real[3])
+        keys.name = scores->real[3] - 1;
+    keys = hlo_binary(m, TILE_SUB, keys, hlo_number(m, ZL_INT32, (double)dim[0]));
+    query = hlo_binary(m, TILE_ADD, query, keys);
     return hlo_binary(m, TILE_LE, key, query);
 }
 

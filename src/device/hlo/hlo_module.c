@@ -20,13 +20,19 @@ struct hlo_module {
     int call;          // of the segment that is being rendered; -1: one that another is composed of
     struct map values; // struct value *, by array
     struct arena arena;
-    struct hlo_tensor words;
+    struct hlo_words words;
+    struct hlo_sizes sizes;
     struct hlo_program *p;
-    int argument_cap, scalar_cap, result_cap;
+    struct map storages; // of arguments: their number, from 1
+    int argument_cap, source_cap, scalar_cap, result_cap;
 };
 
 struct hlo_writer *hlo_writer(struct hlo_module *m) {
     return &m->writer;
+}
+
+struct hlo_words *hlo_words(struct hlo_module *m) {
+    return &m->words;
 }
 
 static bool render_call(struct hlo_module *m, const struct call *c);
@@ -61,50 +67,76 @@ static struct hlo_tensor empty(struct hlo_module *m, zl_array x) {
     return y;
 }
 
-// A number among the arguments, which is read as a dtype.
+// A number that a call is given, which is read as a dtype when the program runs.
 static struct hlo_tensor scalar(struct hlo_module *m, int input, zl_dtype dtype) {
     struct hlo_program *p = m->p;
-    if (!memory_grow(&p->scalar, &m->scalar_cap, p->scalars + 1, sizeof *p->scalar)) {
+    struct hlo_tensor x;
+    int word = hlo_word_later(m, dtype, &x);
+    if (word >= 0 && memory_grow(&p->scalar, &m->scalar_cap, p->scalars + 1, sizeof *p->scalar))
+        p->scalar[p->scalars++] = (struct hlo_scalar){m->call, input, word, dtype};
+    else
         m->writer.failed = true;
-        return hlo_type(dtype, 0, NULL);
-    }
-    int word = 2 * p->scalars;
-    p->scalar[p->scalars++] = (struct hlo_scalar){m->call, input, word, dtype};
-    int64_t one[] = {1}, zero[] = {0}, size = (int64_t)zl_dtype_size(dtype);
-    zl_dtype narrow = size == 1 ? ZL_UINT8 : size == 2 ? ZL_UINT16 : ZL_UINT32;
-    struct hlo_tensor x = hlo_cut(m, m->words, 0, word, word + (size == 8 ? 2 : 1));
-    if (size < 8)
-        x = hlo_cast(m, hlo_reshape(m, x, 0, zero), narrow);
-    return hlo_reshape(m, hlo_view(m, x, dtype, 1, one, zero, 0), 0, zero);
+    return x;
 }
 
-static struct hlo_tensor constant(struct hlo_module *m, zl_array x, zl_dtype dtype) {
+// A number that an op is composed of: it may follow from an argument of the op, such as a position.
+static struct hlo_tensor own_number(struct hlo_module *m, zl_array x, zl_dtype dtype) {
     uint64_t bits = 0;
     scalar_write(x, dtype, &bits);
-    return hlo_bits(m, dtype, bits);
+    return hlo_word(m, dtype, bits);
 }
 
 static struct hlo_tensor inline_value(struct hlo_module *m, zl_array x, int input, zl_dtype dtype) {
-    return m->call < 0 ? constant(m, x, dtype) : scalar(m, input, dtype);
+    return m->call < 0 ? own_number(m, x, dtype) : scalar(m, input, dtype);
+}
+
+static bool add_source(struct hlo_module *m, int argument, int input) {
+    struct hlo_program *p = m->p;
+    bool ok = memory_grow(&p->source, &m->source_cap, p->sources + 1, sizeof *p->source);
+    if (ok)
+        p->source[p->sources++] = (struct hlo_source){.argument = argument, .call = m->call, .input = input};
+    return ok;
+}
+
+// The argument that has a storage in this form, or a new one; -1: memory is out.
+static int find_argument(struct hlo_module *m, const struct storage *s, const struct hlo_tensor *y) {
+    struct hlo_program *p = m->p;
+    intptr_t at = (intptr_t)map_get(&m->storages, &s, sizeof s);
+    const struct buffer_form *form = at ? p->argument[at - 1].form : NULL;
+    if (form && form->dtype == y->dtype && shape_equal(form->ndim, form->dim, y->ndim, y->dim))
+        return (int)at - 1;
+    struct hlo_argument a = {.name = m->writer.names++,
+                             .result = -1,
+                             .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
+    if (!a.form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
+        !map_set(&m->storages, &s, sizeof s, (void *)(intptr_t)(p->arguments + 1))) {
+        memory_free(a.form);
+        return -1;
+    }
+    p->argument[p->arguments] = a;
+    return p->arguments++;
 }
 
 // What an array from outside of the segment lies in, as an argument.
 static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
-    struct hlo_program *p = m->p;
     zl_dtype dtype;
     int64_t dim[HLO_RANK];
-    if (m->call < 0 || !x->storage ||
-        !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument)) {
+    if (m->call < 0 || !x->storage) {
         hlo_refuse(m, "an array of shape %s that an op is composed of is not among its inputs",
                    array_text(x));
         return hlo_like(x);
     }
     int ndim = device_form(m->device, m->unit, x, &dtype, dim);
-    struct buffer_form *form = buffer_form_new(dtype, ndim, dim);
-    m->writer.failed |= !form;
     struct hlo_tensor y = hlo_type(dtype, ndim, dim);
-    y.name = m->writer.names++;
-    p->argument[p->arguments++] = (struct hlo_argument){m->call, input, y.name, form};
+    int at = find_argument(m, x->storage, &y);
+    struct value *v = at >= 0 && add_source(m, at, input) ? add_value(m, x) : NULL;
+    if (!v) {
+        m->writer.failed = true;
+        return y;
+    }
+    y.name = m->p->argument[at].name;
+    v->base = y;
+    v->has_base = true;
     return y;
 }
 
@@ -162,7 +194,8 @@ static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, in
     v = find_value(m, x);
     if (v && v->has_tensor)
         return v->tensor;
-    struct hlo_tensor y = hlo_view(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x), x->offset);
+    struct hlo_tensor y = hlo_view_bounded(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x),
+                                           x->offset, hlo_sizes_of(&m->sizes, x));
     if (v) {
         v->tensor = y;
         v->has_tensor = true;
@@ -206,12 +239,15 @@ static struct hlo_tensor elementwise(struct hlo_module *m, const struct call *c)
     zl_dtype dtype = op_computes_in(c);
     zl_array y = call_first(c);
     struct hlo_tensor x[3];
+    bool is_bounded = false;
     for (int k = 0; k < c->inputs; k++) {
         x[k] = value_of(m, c, k, c->op->row == TILE_SELECT && k == 0 ? ZL_BOOL : dtype);
         if (c->op->row != TILE_SELECT || k)
             x[k] = hlo_cast(m, x[k], dtype); // a number without a dtype of its own that was computed
-        x[k] = hlo_fit(m, x[k], y->ndim, y->dim);
+        is_bounded |= hlo_is_bounded(&x[k]);
     }
+    for (int k = 0; k < c->inputs && !is_bounded; k++)
+        x[k] = hlo_fit(m, x[k], y->ndim, y->dim);
     return hlo_apply(m, c->op->row, c->inputs, x);
 }
 
@@ -321,8 +357,12 @@ static bool render_call(struct hlo_module *m, const struct call *c) {
 
 static void close_module(struct hlo_module *m) {
     map_free(&m->values);
+    map_free(&m->storages);
+    hlo_sizes_close(&m->sizes);
     arena_free(&m->arena);
     text_free(&m->writer.body);
+    memory_free(m->words.use);
+    memory_free(m->words.word);
 }
 
 // Trying --------------------------------------------------------------------------------------------------------------
@@ -353,14 +393,6 @@ bool hlo_can(const struct call *c) {
 
 // Modules -------------------------------------------------------------------------------------------------------------
 
-static int count_numbers(const struct segment *s) {
-    int count = 0;
-    for (int i = 0; i < s->calls; i++)
-        for (int k = 0; k < s->call[i]->inputs; k++)
-            count += array_is(s->call[i]->in[k], ARRAY_INLINE);
-    return count;
-}
-
 // Marks calls whose outputs are kept: what is read after the segment, or what such a view is of.
 static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *stored) {
     struct map index = {0};
@@ -385,12 +417,29 @@ static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *s
     return ok;
 }
 
+// Puts the sources of each argument side by side, in the order in which they were found.
+static void order_sources(struct hlo_program *p) {
+    for (int i = 1; i < p->sources; i++) {
+        struct hlo_source s = p->source[i];
+        int at = i;
+        for (; at > 0 && p->source[at - 1].argument > s.argument; at--)
+            p->source[at] = p->source[at - 1];
+        p->source[at] = s;
+    }
+    for (int i = p->sources - 1; i >= 0; i--) {
+        p->argument[p->source[i].argument].first = i;
+        p->argument[p->source[i].argument].sources++;
+    }
+}
+
 static bool add_result(struct hlo_module *m, int call, int output, struct hlo_tensor *last) {
     struct hlo_program *p = m->p;
     zl_array x = call_output(m->segment->call[call], output);
     struct value *v = find_value(m, x);
     if (!v || !memory_grow(&p->result, &m->result_cap, p->results + 1, sizeof *p->result))
         return false;
+    if (v->has_tensor && hlo_is_bounded(&v->tensor))
+        return hlo_refuse(m, "a result of which a size varies");
     *last = v->has_base ? v->base : in_memory_order(m, x, v->tensor);
     struct buffer_form *form = buffer_form_new(last->dtype, last->ndim, last->dim);
     p->result[p->results++] = (struct hlo_result){call, output, form};
@@ -448,51 +497,80 @@ static bool finish(struct hlo_module *m, const struct text *types) {
                                        p->argument[i].form->dim);
         x.name = p->argument[i].name;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
+        if (p->argument[i].result >= 0)
+            hlo_add(m, " {tf.aliasing_output = %d : i32}", p->argument[i].result);
     }
-    if (p->words)
-        hlo_add(m, p->arguments ? ", %v: %t" : "%v: %t", &m->words, &m->words);
-    text_add(&m->writer.body, ") -> (%s) {\n%s}\n}\n", types->data, body.data);
+    int64_t words = m->words.words;
+    struct hlo_tensor list = hlo_type(ZL_UINT32, 1, &words);
+    list.name = m->writer.names++;
+    if (words)
+        hlo_add(m, p->arguments ? ", %v: %t" : "%v: %t", &list, &list);
+    text_add(&m->writer.body, ") -> (%s) {\n", types->data);
+    hlo_words_head(m, list);
+    text_add(&m->writer.body, "%s}\n}\n", body.data);
+    p->words = m->words.words;
+    p->word = m->words.word;
+    m->words.word = NULL;
     p->bytes = m->writer.body.len;
     p->text = text_take(&m->writer.body);
     text_free(&body);
     return p->text;
 }
 
-static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t *stored) {
+static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t *stored,
+                       const struct hlo_program *before) {
     struct text types = {0};
     bool ok = true;
     for (int i = 0; i < m->segment->calls && ok; i++) {
         m->call = i;
         ok = (skip && skip[i]) || render_call(m, m->segment->call[i]);
     }
-    ok = ok && add_results(m, stored, &types) && (!m->p->results || finish(m, &types)) && !m->writer.failed;
+    ok = ok && add_results(m, stored, &types);
+    if (ok)
+        order_sources(m->p);
+    ok = ok && hlo_count_uses(m->p, m->segment, stored);
+    if (ok)
+        hlo_pair(m->p, m->segment->call, before);
+    ok = ok && (!m->p->results || finish(m, &types)) && !m->writer.failed;
     text_free(&types);
     return ok;
 }
 
-// Without results there is nothing to compute, and no text.
-struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
-                               const uint8_t *skip) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .p = memory_zero(sizeof *m.p)};
-    uint8_t *stored = memory_zero((size_t)s->calls);
-    int64_t words = 2 * count_numbers(s);
-    bool ok = m.p && stored && mark_stored(s, skip, stored);
-    m.words = hlo_type(ZL_UINT32, 1, &words);
-    m.words.name = m.writer.names++;
-    if (m.p)
-        m.p->words = (int)words;
+static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip, const struct hlo_program *before) {
+    uint8_t *stored = memory_zero((size_t)m->segment->calls);
+    m->p = memory_zero(sizeof *m->p);
+    m->words.is_open = true;
+    bool ok = m->p && stored && mark_stored(m->segment, skip, stored);
     ZL_SCOPE // what calls are composed of is known by its address until the end
-        ok = ok && render_all(&m, skip, stored);
-    if (m.p)
-        m.p->gathers = m.writer.gathers;
-    close_module(&m);
+        ok = ok && render_all(m, skip, stored, before);
+    if (m->p)
+        m->p->gathers = m->writer.gathers;
     memory_free(stored);
-    if (!ok && !zl_error())
-        error_set(ZL_ERROR_MEMORY, "memory is out");
     if (ok)
-        return m.p;
-    hlo_free(m.p);
+        return m->p;
+    hlo_free(m->p);
     return NULL;
+}
+
+// Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with bounds of them, the program is for
+// the sizes as they are.
+struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
+                               const uint8_t *skip, const struct hlo_program *before) {
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain = m;
+    bool had_error = zl_error();
+    struct hlo_program *p = NULL;
+    if (hlo_sizes_open(&m.sizes, s) && m.sizes.varied)
+        p = render(&m, skip, before);
+    if (!p && !had_error)
+        zl_clear_error();
+    close_module(&m);
+    if (!p) {
+        p = render(&plain, skip, before);
+        close_module(&plain);
+    }
+    if (!p && !zl_error())
+        error_set(ZL_ERROR_MEMORY, "memory is out");
+    return p;
 }
 
 void hlo_free(struct hlo_program *p) {
@@ -503,8 +581,10 @@ void hlo_free(struct hlo_program *p) {
     for (int i = 0; i < p->results; i++)
         memory_free(p->result[i].form);
     memory_free(p->argument);
+    memory_free(p->source);
     memory_free(p->scalar);
     memory_free(p->result);
+    memory_free(p->word);
     memory_free(p->text);
     memory_free(p);
 }

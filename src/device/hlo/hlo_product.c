@@ -14,11 +14,24 @@ struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct
     for (int i = 0; i < axes; i++)
         batch[i] = i;
     y.dim[y.ndim - 1] = b.dim[b.ndim - 1];
+    for (int i = 0; i < y.ndim; i++)
+        y.real[i] = i < y.ndim - 1 ? a.real[i] : b.real[i];
+    if (a.dim[a.ndim - 1] != b.dim[b.ndim - 2])
+        hlo_refuse(m, "a product over a size that varies and one that does not");
+    bool is_bounded = a.real[a.ndim - 1] || b.real[b.ndim - 2];
+    if (is_bounded && !b.real[b.ndim - 2])
+        b.real[b.ndim - 2] = a.real[a.ndim - 1];
+    if (is_bounded && !a.real[a.ndim - 1])
+        a.real[a.ndim - 1] = b.real[b.ndim - 2];
+    a = hlo_fill_axis(m, a, a.ndim - 1, hlo_number(m, a.dtype, 0));
+    b = hlo_fill_axis(m, b, b.ndim - 2, hlo_number(m, b.dtype, 0));
+    hlo_writer(m)->bounded_ok++;
     hlo_emit(m, &y,
              "stablehlo.dot_general %v, %v, batching_dims = [%l] x [%l], contracting_dims = [%l] x [%l], "
              "precision = [HIGHEST, HIGHEST] : "
              "(%t, %t) -> %t",
              &a, &b, axes, batch, axes, batch, 1, from_a, 1, from_b, &a, &b, &y);
+    hlo_writer(m)->bounded_ok--;
     return y;
 }
 

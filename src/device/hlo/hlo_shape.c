@@ -10,8 +10,8 @@ bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_ten
     const int64_t *arg = call_args(c);
     bool is_integer = c->op == &op_arange_int;
     zl_dtype wide = is_integer ? ZL_INT64 : ZL_FLOAT64;
-    struct hlo_tensor number = hlo_iota(m, wide, 1, y->dim, 0), step = hlo_bits(m, wide, (uint64_t)arg[STEP]),
-                      start = hlo_bits(m, wide, (uint64_t)arg[START]);
+    struct hlo_tensor number = hlo_iota(m, wide, 1, y->dim, 0), step = hlo_word(m, wide, (uint64_t)arg[STEP]),
+                      start = hlo_word(m, wide, (uint64_t)arg[START]);
     (void)in;
     out[0] = hlo_binary(m, TILE_ADD, start, hlo_binary(m, TILE_MUL, number, step));
     out[0] = hlo_cast(m, out[0], (zl_dtype)y->dtype);

@@ -17,6 +17,8 @@ struct run {
     int64_t size, stride;
     bool is_back;
     int64_t above, unit; // found: the axis of the list that it slices has above / unit elements, each of unit
+    bool varies;         // its size is another one in other runs
+    int64_t bound;       // found: that of a bounded axis; 0: it is none
 };
 
 struct view {
@@ -89,39 +91,48 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
     return false;
 }
 
-// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order.
-static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, const struct view *v) {
-    int64_t dim[HLO_RANK], start[HLO_RANK], stop[HLO_RANK], step[HLO_RANK], left[HLO_RANK],
+// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order. Where slices
+// begin is an argument.
+static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v) {
+    int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
         above = v->elements;
+    struct hlo_tensor start[HLO_RANK];
     int ndim = 0;
     for (int i = 0; i <= v->runs; i++) {
-        const struct run *r = i < v->runs ? &v->run[i] : NULL;
+        struct run *r = i < v->runs ? &v->run[i] : NULL;
         int64_t to = r ? r->above : 1;
         if (to != above) { // one element of what lies between
             dim[ndim] = above / to;
-            start[ndim] = v->offset % above / to;
-            stop[ndim] = start[ndim] + 1;
+            place[ndim] = v->offset % above / to;
+            span[ndim] = 1;
             step[ndim++] = 1;
         }
         if (!r)
             break;
         dim[ndim] = r->above / r->unit;
         step[ndim] = r->stride / r->unit;
-        start[ndim] = v->offset % r->above / r->unit;
-        stop[ndim] = start[ndim] + (r->size - 1) * step[ndim] + 1;
-        left[i] = r->size;
+        place[ndim] = v->offset % r->above / r->unit;
+        if (r->varies && place[ndim] == 0 && step[ndim] == 1 && !r->is_back)
+            r->bound = MIN_OF(hlo_step(r->size), dim[ndim]);
+        span[ndim] = r->bound ? r->bound : (r->size - 1) * step[ndim] + 1;
+        left[i] = r->bound ? r->bound : r->size;
         ndim++;
         above = r->unit;
     }
-    struct hlo_tensor x = hlo_slice(m, hlo_reshape(m, base, ndim, dim), start, stop, step);
-    return hlo_reshape(m, x, v->runs, left);
+    struct hlo_tensor x = hlo_reshape(m, base, ndim, dim);
+    if (!shape_equal(ndim, dim, ndim, span)) {
+        hlo_starts(m, x, place, span, start);
+        x = hlo_slice_at(m, x, start, span);
+    }
+    return hlo_reshape(m, hlo_slice(m, x, none, span, step), v->runs, left);
 }
 
 // The runs as axes of the view, in its order, with those that do not move.
 static struct hlo_tensor order_runs(struct hlo_module *m, struct hlo_tensor x, const struct view *v, int ndim,
                                     const int64_t *dim) {
-    int64_t back[HLO_RANK], axis[HLO_RANK], to[HLO_RANK];
+    int64_t back[HLO_RANK], axis[HLO_RANK], to[HLO_RANK], bound[HLO_RANK];
     int backs = 0, count = 0;
+    memcpy(bound, dim, sizeof *dim * (size_t)ndim);
     for (int i = 0; i < v->runs; i++)
         if (v->run[i].is_back)
             back[backs++] = i;
@@ -131,8 +142,13 @@ static struct hlo_tensor order_runs(struct hlo_module *m, struct hlo_tensor x, c
             if (v->run[k].axis == i) {
                 to[count] = i;
                 axis[count++] = k;
+                bound[i] = v->run[k].bound ? v->run[k].bound : dim[i];
             }
-    return hlo_stretch(m, hlo_transpose(m, x, axis), to, ndim, dim);
+    struct hlo_tensor y = hlo_stretch(m, hlo_transpose(m, x, axis), to, ndim, bound);
+    for (int k = 0; k < v->runs; k++)
+        if (v->run[k].bound)
+            y.real[v->run[k].axis] = hlo_word(m, ZL_INT32, (uint64_t)v->run[k].size).name + 1;
+    return y;
 }
 
 // Each element by its number.
@@ -140,7 +156,8 @@ static struct hlo_tensor gather(struct hlo_module *m, struct hlo_tensor base, in
                                 const int64_t *stride, int64_t offset) {
     int64_t elements = hlo_size(&base), flat[] = {elements}, last[HLO_RANK];
     zl_dtype wide = elements > INT32_MAX ? ZL_INT64 : ZL_INT32;
-    struct hlo_tensor list = hlo_reshape(m, base, 1, flat), at = hlo_same(m, wide, (double)offset, ndim, dim);
+    struct hlo_tensor list = hlo_reshape(m, base, 1, flat);
+    struct hlo_tensor at = hlo_fit(m, hlo_word(m, wide, (uint64_t)offset), ndim, dim);
     for (int i = 0; i < ndim; i++)
         if (stride[i] && dim[i] > 1)
             at = hlo_binary(m, TILE_ADD, at,
@@ -228,6 +245,16 @@ static struct hlo_tensor as_dtype(struct hlo_module *m, struct hlo_tensor base, 
 
 struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                            const int64_t *dim, const int64_t *stride, int64_t offset) {
+    return hlo_view_bounded(m, base, dtype, ndim, dim, stride, offset, 0);
+}
+
+struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
+                                   const int64_t *dim, const int64_t *stride, int64_t offset,
+                                   uint64_t varies) {
+    if (hlo_is_bounded(&base)) {
+        hlo_refuse(m, "a view of an array of which a size varies");
+        return hlo_type(dtype, ndim, dim);
+    }
     base = as_dtype(m, base, dtype);
     struct view v = {.offset = offset, .elements = hlo_size(&base)};
     int64_t first, last;
@@ -238,6 +265,8 @@ struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtyp
         return hlo_type(dtype, ndim, dim);
     }
     list_runs(&v, ndim, dim, stride);
+    for (int i = 0; i < v.runs; i++)
+        v.run[i].varies = varies >> v.run[i].axis & 1;
     list_cuts(&v, &base);
     if (find_cuts(&v, 0, v.elements))
         return order_runs(m, slice_runs(m, base, &v), &v, ndim, dim);

@@ -2,7 +2,8 @@
 //
 //     pjrt_plugin.c   finds the plugin, opens it, its version, its client and its devices
 //     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
-//     pjrt_program.c  segments: rendered by hlo/, compiled once for a text, executed
+//     pjrt_code.c     compiled texts, in memory and on disk
+//     pjrt_program.c  segments: rendered by hlo/, executed
 //     pjrt.c          the table of the device
 
 #ifndef PJRT_H
@@ -38,6 +39,11 @@ void pjrt_free(int unit, void *buffer);
 void pjrt_asked(int unit, struct pjrt_event *done); // takes the event of an execution over
 bool pjrt_record(int unit, int lane, int place);
 bool pjrt_wait(int unit, int lane, int place);
+
+// What a program's text was compiled to, found or made: pjrt_code_release lets it go. NULL and an error.
+struct pjrt_code *pjrt_code(const struct hlo_program *hlo);
+struct pjrt_executable *pjrt_code_executable(const struct pjrt_code *c);
+void pjrt_code_release(struct pjrt_code *c); // or NULL
 
 struct program *pjrt_build(int unit, const struct segment *s);
 void pjrt_drop(struct program *p);

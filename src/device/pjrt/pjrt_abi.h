@@ -20,6 +20,7 @@ struct pjrt_device;
 struct pjrt_description;
 struct pjrt_buffer;
 struct pjrt_executable; // a loaded one
+struct pjrt_compiled;   // one that no device has loaded
 
 #define PJRT_STRUCT     \
     size_t struct_size; \
@@ -174,6 +175,28 @@ struct pjrt_Client_Compile {
 };
 struct pjrt_LoadedExecutable_Destroy {
     PJRT_STRUCT struct pjrt_executable *executable;
+};
+struct pjrt_LoadedExecutable_GetExecutable {
+    PJRT_STRUCT
+    struct pjrt_executable *loaded;
+    struct pjrt_compiled *executable;
+};
+struct pjrt_Executable_Destroy {
+    PJRT_STRUCT struct pjrt_compiled *executable;
+};
+struct pjrt_Executable_Serialize {
+    PJRT_STRUCT
+    const struct pjrt_compiled *executable;
+    PJRT_TEXT(bytes)
+    void *serialized; // what holds them
+    void (*release)(void *serialized);
+};
+struct pjrt_Executable_DeserializeAndLoad {
+    PJRT_STRUCT
+    struct pjrt_client *client;
+    PJRT_TEXT(bytes)
+    struct pjrt_executable *executable;
+    PJRT_TEXT(options) // NULL: as it was compiled
 };
 struct pjrt_LoadedExecutable_Execute {
     PJRT_STRUCT

@@ -1,131 +1,25 @@
-// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning lock, and kept by their text.
+// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning lock.
 
 #include "device/pjrt/pjrt.h"
 
-#include "pass/pass.h"
-
 #include <string.h>
 
-enum { CODES_MOST = 1024 }; // that are kept though no program has them
-
-// A compiled text. Programs of plans share it, and it outlives them.
-struct code {
-    int refs; // programs; under the lock
-    struct pjrt_executable *executable;
-    char *text;
-    int bytes;
+// What a segment became: rendered again where arguments that were kept can be donated later.
+struct version {
+    struct hlo_program *hlo;
+    struct pjrt_code *code; // NULL: there is nothing to compute
+    struct version *older;  // other threads may be running it
 };
 
+enum { VERSIONS_MOST = 4 };
+
 struct program {
-    struct lock lock; // what follows is made once
-    struct hlo_program *hlo;
-    struct code *code; // NULL: there is nothing to compute
+    struct lock lock; // guards what follows
+    struct version *version;
+    int versions;
     int calls;
     uint8_t needed[];
 };
-
-static struct lock lock; // guards codes
-static struct map codes;
-
-// Compiling -----------------------------------------------------------------------------------------------------------
-
-// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
-// runs on whichever device each execution names. Without options plugins abort.
-#define OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
-// Those of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with a truth value (2). Minima and
-// maxima of NaN are NaN.
-#define CPU_OPTION "xla_cpu_enable_fast_min_max"
-static const char options[] = OPTIONS,
-                  cpu_options[] = OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
-
-static struct pjrt_executable *compile(const struct hlo_program *hlo) {
-    struct pjrt_program program = {.struct_size = sizeof program,
-                                   .code = hlo->text,
-                                   .code_size = (size_t)hlo->bytes,
-                                   .format = "mlir",
-                                   .format_size = 4};
-    pass_dump("stablehlo", hlo->text);
-    counter_add(COUNTER_COMPILES, 1);
-    bool is_cpu = !strcmp(pjrt_platform(), "cpu");
-    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program,
-              .options = is_cpu ? cpu_options : options,
-              .options_size = is_cpu ? sizeof cpu_options - 1 : sizeof options - 1);
-    return make_ok ? make.a.executable : NULL;
-}
-
-static void free_code(struct code *c) {
-    bool had_error = zl_error();
-    PJRT_CALL(LoadedExecutable_Destroy, end, .executable = c->executable);
-    if (!end_ok && !had_error)
-        zl_clear_error();
-    memory_free(c->text);
-    memory_free(c);
-}
-
-static void list_unused(const void *key, size_t bytes, void *value, void *data) {
-    struct code ***to = data, *c = value;
-    (void)key, (void)bytes;
-    if (!c->refs)
-        *(*to)++ = c;
-}
-
-// Under the lock.
-static void forget_unused(void) {
-    struct code **list = memory_alloc(sizeof *list * (size_t)codes.count), **end = list;
-    if (!list)
-        return;
-    map_each(&codes, list_unused, &end);
-    for (struct code **c = list; c < end; c++) {
-        map_set(&codes, (*c)->text, (size_t)(*c)->bytes, NULL);
-        free_code(*c);
-    }
-    memory_free(list);
-}
-
-static struct code *find_code(const struct hlo_program *hlo) {
-    lock_take(&lock);
-    struct code *c = map_get(&codes, hlo->text, (size_t)hlo->bytes);
-    if (c)
-        c->refs++;
-    lock_give(&lock);
-    return c;
-}
-
-// Another thread may have compiled it meanwhile: either will do. Takes the executable over; NULL and an error.
-static struct code *keep_code(const struct hlo_program *hlo, struct pjrt_executable *executable) {
-    struct code *c = memory_zero(sizeof *c);
-    if (!c)
-        return NULL;
-    *c = (struct code){
-        .refs = 1, .executable = executable, .text = memory_copy_text(hlo->text), .bytes = hlo->bytes};
-    lock_take(&lock);
-    if (codes.count >= CODES_MOST)
-        forget_unused();
-    bool kept = c->text && !map_get(&codes, c->text, (size_t)c->bytes) &&
-                map_set(&codes, c->text, (size_t)c->bytes, c);
-    lock_give(&lock);
-    if (!kept) {
-        memory_free(c->text);
-        c->text = NULL; // it is one program's
-    }
-    return c;
-}
-
-static struct code *get_code(const struct hlo_program *hlo) {
-    struct code *c = find_code(hlo);
-    struct pjrt_executable *executable = c ? NULL : compile(hlo);
-    return executable ? keep_code(hlo, executable) : c;
-}
-
-static void release_code(struct code *c) {
-    if (!c)
-        return;
-    lock_take(&lock);
-    bool is_last = --c->refs == 0 && !c->text;
-    lock_give(&lock);
-    if (is_last)
-        free_code(c);
-}
 
 // Programs ------------------------------------------------------------------------------------------------------------
 
@@ -139,9 +33,18 @@ struct program *pjrt_build(int unit, const struct segment *s) {
     return p;
 }
 
+static void free_version(struct version *v) {
+    hlo_free(v->hlo);
+    pjrt_code_release(v->code);
+    memory_free(v);
+}
+
 void pjrt_drop(struct program *p) {
-    hlo_free(p->hlo);
-    release_code(p->code);
+    while (p->version) {
+        struct version *older = p->version->older;
+        free_version(p->version);
+        p->version = older;
+    }
     memory_free(p);
 }
 
@@ -152,22 +55,33 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
 
 extern const struct device device_pjrt;
 
-static bool prepare_code(int unit, const struct segment *s, const uint8_t *skip, struct hlo_program **hlo,
-                         struct code **code) {
-    *hlo = hlo_render(&device_pjrt, unit, s, skip);
-    *code = *hlo && (*hlo)->text ? get_code(*hlo) : NULL;
-    if (*hlo && (*code || !(*hlo)->text))
-        return true;
-    hlo_free(*hlo);
-    *hlo = NULL;
-    return false;
+// NULL and an error.
+static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip,
+                                   struct version *older) {
+    struct version *v = memory_zero(sizeof *v);
+    if (!v)
+        return NULL;
+    v->hlo = hlo_render(&device_pjrt, unit, s, skip, older ? older->hlo : NULL);
+    v->code = v->hlo && v->hlo->text ? pjrt_code(v->hlo) : NULL;
+    v->older = older;
+    if (v->hlo && (v->code || !v->hlo->text))
+        return v;
+    free_version(v);
+    return NULL;
 }
 
-static bool make_ready(int unit, struct program *p, const struct segment *s) {
+// The newest version, made if there is none, or if another would donate more.
+static struct version *find_version(int unit, struct program *p, const struct segment *s) {
     lock_take(&p->lock);
-    bool ok = p->hlo || prepare_code(unit, s, NULL, &p->hlo, &p->code);
+    struct version *v = p->version;
+    if (!v || (p->versions < VERSIONS_MOST && hlo_could_donate(v->hlo, s->call)))
+        v = new_version(unit, s, NULL, p->version);
+    if (v && v != p->version) {
+        p->version = v;
+        p->versions++;
+    }
     lock_give(&p->lock);
-    return ok;
+    return v;
 }
 
 // Running -------------------------------------------------------------------------------------------------------------
@@ -178,12 +92,16 @@ struct execution {
     struct binding *b;
     struct pjrt_buffer **argument, **output;
     struct pjrt_buffer *words;
+    int64_t *kept; // arguments that the program may take over, and shall not
+    int kepts;
 };
 
 static bool put_words(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     struct buffer_form *form = buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words});
-    uint32_t *word = memory_zero(sizeof *word * (size_t)h->words);
+    uint32_t *word = memory_alloc(sizeof *word * (size_t)h->words);
+    if (word)
+        memcpy(word, h->word, sizeof *word * (size_t)h->words);
     for (int i = 0; word && i < h->scalars; i++)
         scalar_write(e->b->call[h->scalar[i].call]->in[h->scalar[i].input], h->scalar[i].dtype,
                      word + h->scalar[i].word);
@@ -193,13 +111,18 @@ static bool put_words(struct execution *e) {
     return e->words;
 }
 
+static struct storage *storage_of(const struct execution *e, int i) {
+    return hlo_source_array(&e->hlo->source[e->hlo->argument[i].first], e->b->call)->storage;
+}
+
 static bool find_arguments(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     for (int i = 0; i < h->arguments; i++) {
-        zl_array x = e->b->call[h->argument[i].call]->in[h->argument[i].input];
-        e->argument[i] = device_reach_form(&device_pjrt, e->unit, x->storage, h->argument[i].form);
+        e->argument[i] = device_reach_form(&device_pjrt, e->unit, storage_of(e, i), h->argument[i].form);
         if (!e->argument[i])
             return false;
+        if (h->argument[i].result >= 0 && !hlo_may_donate(h, i, e->b->call))
+            e->kept[e->kepts++] = i;
     }
     if (h->words && !put_words(e))
         return false;
@@ -211,7 +134,7 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
     struct {
         struct pjrt_execute_options a;
         char room[PJRT_ROOM];
-    } how = {.a = {.struct_size = sizeof how}};
+    } how = {.a = {.struct_size = sizeof how, .kept = e->kept, .kept_count = (size_t)e->kepts}};
     struct pjrt_event *done = NULL;
     PJRT_CALL(LoadedExecutable_Execute, run, .executable = executable, .options = &how.a,
               .arguments = (struct pjrt_buffer *const *const[]){e->argument}, .devices = 1,
@@ -222,6 +145,20 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
     if (run_ok)
         pjrt_asked(e->unit, done);
     return run_ok;
+}
+
+// Storages of arguments whose memory the execution took over, or would have: nothing but its calls refers to them.
+static void give_arguments(struct execution *e) {
+    int donated = 0;
+    for (int i = 0, kept = 0; i < e->hlo->arguments; i++) {
+        bool is_kept = kept < e->kepts && e->kept[kept] == i;
+        kept += is_kept;
+        if (e->hlo->argument[i].result < 0 || is_kept)
+            continue;
+        storage_drop_replicas(storage_of(e, i), NULL);
+        donated++;
+    }
+    counter_add(COUNTER_DONATIONS, donated);
 }
 
 // Results become storages of their arrays; what is left after an error is freed.
@@ -238,17 +175,25 @@ static bool adopt(struct execution *e) {
     return ok;
 }
 
-static bool run_code(int unit, const struct hlo_program *hlo, const struct code *code, struct binding *b) {
+static bool run_version(int unit, const struct version *v, struct binding *b) {
+    const struct hlo_program *hlo = v->hlo;
     size_t room = (size_t)(hlo->arguments + 1 + hlo->results);
-    struct pjrt_buffer **list = code ? memory_zero(sizeof *list * room) : NULL;
-    struct execution e = {.unit = unit, .hlo = hlo, .b = b, .argument = list};
-    if (!code)
+    struct execution e = {.unit = unit, .hlo = hlo, .b = b};
+    if (!v->code)
         return true;
-    e.output = list ? list + hlo->arguments + 1 : NULL;
-    bool ok = list && find_arguments(&e) && execute(&e, code->executable) && adopt(&e);
+    e.argument = memory_zero(sizeof *e.argument * room);
+    e.kept = memory_zero(sizeof *e.kept * room);
+    e.output = e.argument ? e.argument + hlo->arguments + 1 : NULL;
+    bool ok = e.argument && e.kept && find_arguments(&e);
+    if (ok) {
+        ok = execute(&e, pjrt_code_executable(v->code));
+        give_arguments(&e);
+        ok = ok && adopt(&e);
+    }
     if (e.words)
         pjrt_free(unit, e.words);
-    memory_free(list);
+    memory_free(e.argument);
+    memory_free(e.kept);
     return ok;
 }
 
@@ -299,13 +244,15 @@ static void fail(struct binding *b, const uint8_t *skip) {
 
 static bool compute(int unit, struct program *p, struct binding *b, const uint8_t *skip, bool all) {
     struct segment s = {.calls = b->calls, .call = b->call, .needed = p->needed};
-    struct hlo_program *hlo = NULL;
-    struct code *code = NULL;
-    if (all)
-        return make_ready(unit, p, &s) && run_code(unit, p->hlo, p->code, b);
-    bool ok = prepare_code(unit, &s, skip, &hlo, &code) && run_code(unit, hlo, code, b);
-    hlo_free(hlo);
-    release_code(code);
+    struct version *v = all ? find_version(unit, p, &s) : NULL;
+    bool is_own = !v || !hlo_is_bound(v->hlo, b->call); // arrays that were not there when it was planned may lie otherwise
+    if (all && !v)
+        return false;
+    if (is_own)
+        v = new_version(unit, &s, skip, NULL);
+    bool ok = v && run_version(unit, v, b);
+    if (v && is_own)
+        free_version(v);
     return ok;
 }
 

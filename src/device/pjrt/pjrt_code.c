@@ -1,0 +1,235 @@
+// pjrt_code.c - compiled texts: made once for a text, kept in memory beyond the plans that use them, and on disk for other processes.
+//
+// On disk an executable lies as the plugin serializes it, under a hash of its text, the options, the plugin and the chip. A plugin that
+// cannot serialize compiles in every process.
+
+#include "device/group_kernel.h"
+#include "device/pjrt/pjrt.h"
+#include "device/profile.h"
+#include "pass/pass.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { CODES_MOST = 1024 }; // that are kept though no program has them
+
+struct pjrt_code {
+    int refs; // programs; under the lock
+    struct pjrt_executable *executable;
+    char *text; // NULL: it is one program's
+    int bytes;
+};
+
+static struct lock lock; // guards codes
+static struct map codes;
+ZL_AT_LOAD {
+    fork_guard(&lock);
+}
+
+// Compiling -----------------------------------------------------------------------------------------------------------
+
+// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
+// runs on whichever device each execution names. Without options plugins abort.
+#define OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
+// Those of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with a truth value (2). Minima and
+// maxima of NaN are NaN.
+#define CPU_OPTION "xla_cpu_enable_fast_min_max"
+static const char options[] = OPTIONS,
+                  cpu_options[] = OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
+
+static bool is_cpu(void) {
+    return !strcmp(pjrt_platform(), "cpu");
+}
+
+static const char *options_bytes(size_t *size) {
+    *size = is_cpu() ? sizeof cpu_options - 1 : sizeof options - 1;
+    return is_cpu() ? cpu_options : options;
+}
+
+static struct pjrt_executable *compile(const char *text, int bytes) {
+    size_t size;
+    const char *how = options_bytes(&size);
+    struct pjrt_program program = {.struct_size = sizeof program,
+                                   .code = text,
+                                   .code_size = (size_t)bytes,
+                                   .format = "mlir",
+                                   .format_size = 4};
+    pass_dump("stablehlo", text);
+    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program, .options = how,
+              .options_size = size);
+    return make_ok ? make.a.executable : NULL;
+}
+
+static void destroy(struct pjrt_executable *executable) {
+    bool had_error = zl_error();
+    PJRT_CALL(LoadedExecutable_Destroy, end, .executable = executable);
+    if (!end_ok && !had_error)
+        zl_clear_error();
+}
+
+// On disk -------------------------------------------------------------------------------------------------------------
+
+static bool add_serialized(struct pjrt_executable *executable, struct text *out) {
+    PJRT_CALL(LoadedExecutable_GetExecutable, get, .loaded = executable);
+    if (!get_ok)
+        return false;
+    PJRT_CALL(Executable_Serialize, write, .executable = get.a.executable);
+    if (write_ok) {
+        text_bytes(out, write.a.bytes, (int)MIN_OF(write.a.bytes_size, (size_t)INT32_MAX));
+        write.a.release(write.a.serialized);
+    }
+    PJRT_CALL(Executable_Destroy, end, .executable = get.a.executable);
+    return write_ok && end_ok && !out->failed;
+}
+
+// What was compiled stays in context, whether or not the plugin can serialize it.
+static bool compile_and_serialize(const struct text *source, struct text *out, void *context) {
+    struct pjrt_executable **made = context;
+    *made = compile(source->data, source->len);
+    return *made && add_serialized(*made, out);
+}
+
+static void *load(const char *bytes, size_t size, void *context) {
+    struct pjrt_executable **made = context;
+    if (*made)
+        return *made;
+    PJRT_CALL(Executable_DeserializeAndLoad, read, .client = pjrt_client(), .bytes = bytes, .bytes_size = size);
+    return read_ok ? read.a.executable : NULL;
+}
+
+// The file of the plugin, which a newer one may have replaced.
+static bool add_plugin(struct text *out) {
+    Dl_info about;
+    struct stat file;
+    if (!dladdr(pjrt_api(), &about) || stat(about.dli_fname, &file) != 0)
+        return false;
+    text_add(out, "%s %lld %lld.%ld ", about.dli_fname, (long long)file.st_size, (long long)file.st_mtim.tv_sec,
+             file.st_mtim.tv_nsec);
+    return true;
+}
+
+// What the code of a CPU plugin is made for: this machine's CPU.
+static bool add_cpu(struct text *out) {
+    static const char *const words[] = {"model name", "CPU part", "flags", "Features"};
+    char line[8192];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (!file)
+        return false;
+    while (fgets(line, sizeof line, file) && *line != '\n') // of the first core
+        for (size_t i = 0; i < COUNT(words); i++)
+            if (!strncmp(line, words[i], strlen(words[i])))
+                text_add(out, "%s", line);
+    fclose(file);
+    return true;
+}
+
+static bool add_identity(struct text *out) {
+    size_t size;
+    const char *how = options_bytes(&size);
+    text_add(out, "pjrt 1, %s, %s, ", pjrt_detail(), pjrt_model(0));
+    for (size_t i = 0; i < size; i++)
+        text_add(out, "%02x", (unsigned char)how[i]);
+    return add_plugin(out) && (!is_cpu() || add_cpu(out)) && !out->failed;
+}
+
+// Found on disk or compiled. NULL and an error.
+static struct pjrt_executable *find_or_compile(const struct hlo_program *hlo) {
+    struct text source = {.data = hlo->text, .len = hlo->bytes}, identity = {0};
+    struct pjrt_executable *made = NULL, *found = NULL;
+    int64_t begin = clock_ns();
+    bool has_error = zl_error();
+    if (add_identity(&identity)) {
+        found = kernel_code_use(
+            &(struct kernel_code){identity.data, &source, compile_and_serialize, load, &made});
+        if (!found && made && !has_error)
+            zl_clear_error();
+        found = found ? found : made;
+    } else {
+        counter_add(COUNTER_COMPILES, 1);
+        found = compile(hlo->text, hlo->bytes);
+    }
+    text_free(&identity);
+    profile_compiled("load a program", begin);
+    return found;
+}
+
+// In memory -----------------------------------------------------------------------------------------------------------
+
+static void free_code(struct pjrt_code *c) {
+    destroy(c->executable);
+    memory_free(c->text);
+    memory_free(c);
+}
+
+static void list_unused(const void *key, size_t bytes, void *value, void *data) {
+    struct pjrt_code ***to = data, *c = value;
+    (void)key, (void)bytes;
+    if (!c->refs)
+        *(*to)++ = c;
+}
+
+// Under the lock.
+static void forget_unused(void) {
+    struct pjrt_code **list = memory_alloc(sizeof *list * (size_t)codes.count), **end = list;
+    if (!list)
+        return;
+    map_each(&codes, list_unused, &end);
+    for (struct pjrt_code **c = list; c < end; c++) {
+        map_set(&codes, (*c)->text, (size_t)(*c)->bytes, NULL);
+        free_code(*c);
+    }
+    memory_free(list);
+}
+
+static struct pjrt_code *find(const struct hlo_program *hlo) {
+    lock_take(&lock);
+    struct pjrt_code *c = map_get(&codes, hlo->text, (size_t)hlo->bytes);
+    if (c)
+        c->refs++;
+    lock_give(&lock);
+    return c;
+}
+
+// Another thread may have compiled it meanwhile: either will do. Takes the executable over; NULL and an error.
+static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executable *executable) {
+    struct pjrt_code *c = memory_zero(sizeof *c);
+    if (!c) {
+        destroy(executable);
+        return NULL;
+    }
+    *c = (struct pjrt_code){
+        .refs = 1, .executable = executable, .text = memory_copy_text(hlo->text), .bytes = hlo->bytes};
+    lock_take(&lock);
+    if (codes.count >= CODES_MOST)
+        forget_unused();
+    bool kept = c->text && !map_get(&codes, c->text, (size_t)c->bytes) &&
+                map_set(&codes, c->text, (size_t)c->bytes, c);
+    lock_give(&lock);
+    if (!kept) {
+        memory_free(c->text);
+        c->text = NULL;
+    }
+    return c;
+}
+
+struct pjrt_code *pjrt_code(const struct hlo_program *hlo) {
+    struct pjrt_code *c = find(hlo);
+    struct pjrt_executable *executable = c ? NULL : find_or_compile(hlo);
+    return executable ? keep(hlo, executable) : c;
+}
+
+struct pjrt_executable *pjrt_code_executable(const struct pjrt_code *c) {
+    return c->executable;
+}
+
+void pjrt_code_release(struct pjrt_code *c) {
+    if (!c)
+        return;
+    lock_take(&lock);
+    bool is_last = --c->refs == 0 && !c->text;
+    lock_give(&lock);
+    if (is_last)
+        free_code(c);
+}
