@@ -171,9 +171,14 @@ static void multiply_strip(const struct own *o, const struct part *t, const stru
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
             char *c = column + i * t->sum_row;
-            if (!u->fetches)
-                fetch(o, t, add ? c : NULL, b + panel + i * slice, u->rows * slice);
+            const char *next = b + panel + i * slice;
             bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
+            if (whole && dense && u->run_ahead) {
+                u->run_ahead(k, a, b, c, t->sum_row / o->sum_item, add, next);
+                continue;
+            }
+            if (!u->fetches)
+                fetch(o, t, add ? c : NULL, next, u->rows * slice);
             if (whole && dense)
                 u->run(k, a, b, c, t->sum_row / o->sum_item, add);
             else
