@@ -46,7 +46,7 @@ GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_
     for (int i = 0; ahead && p + GEMM_AHEAD_STEPS <= k; p += GEMM_AHEAD_STEPS, ahead += GEMM_LINE) {
         gemm_fetch_row(ahead, i < MICRO_ROWS ? c + i * c_row : NULL, MICRO_VECS * MICRO_BYTES);
         i++;
-#pragma GCC unroll 1
+#pragma GCC unroll 4
         for (int u = 0; u < GEMM_AHEAD_STEPS; u++, a += MICRO_ROWS, b += MICRO_VECS * LANES)
             MICRO_NAME(step)(a, b, sum);
     }
