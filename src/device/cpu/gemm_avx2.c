@@ -39,7 +39,7 @@
 #include "device/cpu/gemm_micro_dot.h"
 
 // As in gemm_avx512.c.
-enum { BLOCK_EIGHTHS = 12 };
+enum { BLOCK_EIGHTHS = 8 };
 
 const struct gemm_kernel gemm_kernels_avx2[] = {
     {"f32 avx2", "avx2", ZL_FLOAT32, ZL_FLOAT32, 6, 16, 1, 1, micro_f32_avx2, .run_ahead = ahead_f32_avx2,
