@@ -160,7 +160,7 @@ static double run_kind(int kind, struct peak *peak, const struct shape *shapes, 
                 nanosleep(&(struct timespec){.tv_nsec = 20000000},
                           NULL); // threads of libraries wait for more first
         }
-    printf("%s: %s %.1f GFLOP/s\n     m      n      k   GFLOP/s  ratio", zl_dtype_name(dtype), peak->name,
+    printf("%s: %s %.1f GFLOP/s\n     m      n      k   GFLOP/s  ratio", zl_dtype_name(dtype), peak->instruction->name,
            peak_rate(peak) * 1e-9);
     for (int l = 0; dtype == ZL_FLOAT32 && l < LIBRARIES; l++)
         printf("  %s", libraries[l].name);
@@ -220,10 +220,10 @@ int main(int argc, char **argv) {
     int count = choose_shapes(shapes);
     printf("%s, %d threads, seed %u\n", bench_model(), zl_threads(), options.seed);
     for (int k = 0; k < KINDS; k++) {
-        struct peak *peak = find_peak(kinds[k].dtype);
-        if (!peak || (options.only && strcmp(options.only, zl_dtype_name(kinds[k].dtype)) != 0))
+        struct peak peak = {bench_instruction_of_products(kinds[k].dtype), 0};
+        if (!peak.instruction || (options.only && strcmp(options.only, zl_dtype_name(kinds[k].dtype)) != 0))
             continue;
-        double median = run_kind(k, peak, shapes, count);
+        double median = run_kind(k, &peak, shapes, count);
         printf("  median %.3f  %s, bar %.2f\n", median, median >= kinds[k].bar ? "ok" : "LOW", kinds[k].bar);
     }
     return 0;

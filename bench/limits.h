@@ -83,9 +83,7 @@ static inline void start_limits(void) {
     copy_from = map_pages(limit_bytes);
     limits[0].work = 2.0 * (double)limit_bytes;
     limits[1].work = limits[2].work = (double)limit_bytes;
-    multiply_adds = bench_instruction_find("fmla f32");
-    multiply_adds = multiply_adds ? multiply_adds : bench_instruction_find("fma f32 256");
-    multiply_adds = multiply_adds && multiply_adds->is_here() ? multiply_adds : NULL;
+    multiply_adds = bench_instruction_of_products(ZL_FLOAT32);
     limits[3].work = multiply_adds ? FMA_LOOPS * multiply_adds->operations * zl_threads() : 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include "instructions.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -18,13 +19,14 @@ enum {
     HWCAP2_HAS_BF16 = 1 << 14
 };
 
-#define SUM_LIST(DO)                                                                                   \
-    DO(0)                                                                                              \
-    DO(1)                                                                                              \
-    DO(2)                                                                                              \
-    DO(3)                                                                                              \
-    DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) \
-        DO(19) DO(20) DO(21) DO(22) DO(23)
+#define SUM_LIST(DO)                                                                                    \
+    DO(0)                                                                                               \
+    DO(1)                                                                                               \
+    DO(2)                                                                                               \
+    DO(3)                                                                                               \
+    DO(4)                                                                                               \
+    DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) \
+        DO(20) DO(21) DO(22) DO(23)
 #define ZERO(r)      "movi v" #r ".4s, #0\n" // odd values cost half the speed
 #define FMLA_F32(r)  "fmla v" #r ".4s, v30.4s, v31.4s\n"
 #define FMLA_F64(r)  "fmla v" #r ".2d, v30.2d, v31.2d\n"
@@ -71,12 +73,12 @@ static bool has_i8mm(void) {
 }
 
 const struct bench_instruction bench_instructions[] = {
-    {"fmla f32", ZL_FLOAT32, BLOCK * 8, always, repeat_f32},
-    {"fmla f64", ZL_FLOAT64, BLOCK * 4, always, repeat_f64},
-    {"fmla f16", ZL_FLOAT16, BLOCK * 16, has_f16, repeat_f16},
-    {"fmlal f16", ZL_FLOAT16, BLOCK * 8, has_fmlal, repeat_fmlal},
-    {"bfmmla", ZL_BFLOAT16, BLOCK * 32, has_bf16, repeat_bf16},
-    {"smmla", ZL_INT8, BLOCK * 64, has_i8mm, repeat_i8},
+    {"fmla f32", ZL_FLOAT32, BLOCK * 8, always, repeat_f32, "neon neon_fp16 neon_bf16"},
+    {"fmla f64", ZL_FLOAT64, BLOCK * 4, always, repeat_f64, "neon neon_fp16 neon_bf16"},
+    {"fmla f16", ZL_FLOAT16, BLOCK * 16, has_f16, repeat_f16, "neon_fp16 neon_bf16"},
+    {"fmlal f16", ZL_FLOAT16, BLOCK * 8, has_fmlal, repeat_fmlal, "neon_bf16"},
+    {"bfmmla", ZL_BFLOAT16, BLOCK * 32, has_bf16, repeat_bf16, "neon_bf16"},
+    {"smmla", ZL_INT8, BLOCK * 64, has_i8mm, repeat_i8, "neon_bf16"},
     {0},
 };
 
@@ -188,15 +190,15 @@ static bool has_i8_tiles(void) {
 }
 
 const struct bench_instruction bench_instructions[] = {
-    {"fma f32 256", ZL_FLOAT32, BLOCK * 16, has_fma, repeat_f32_256},
-    {"fma f64 256", ZL_FLOAT64, BLOCK * 8, has_fma, repeat_f64_256},
-    {"fma f32 512", ZL_FLOAT32, BLOCK * 32, has_512, repeat_f32_512},
-    {"fma f64 512", ZL_FLOAT64, BLOCK * 16, has_512, repeat_f64_512},
-    {"fma f16 512", ZL_FLOAT16, BLOCK * 64, has_f16, repeat_f16_512},
-    {"dpbf16ps 512", ZL_BFLOAT16, BLOCK * 64, has_bf16, repeat_bf16_512},
-    {"dpbusd 512", ZL_INT8, BLOCK * 128, has_vnni, repeat_i8_512},
-    {"tdpbf16ps", ZL_BFLOAT16, TILE_BLOCK * 16384.0, has_bf16_tiles, repeat_bf16_tiles},
-    {"tdpbssd", ZL_INT8, TILE_BLOCK * 32768.0, has_i8_tiles, repeat_i8_tiles},
+    {"fma f32 256", ZL_FLOAT32, BLOCK * 16, has_fma, repeat_f32_256, "avx2 avx512"},
+    {"fma f64 256", ZL_FLOAT64, BLOCK * 8, has_fma, repeat_f64_256, "avx2 avx512"},
+    {"fma f32 512", ZL_FLOAT32, BLOCK * 32, has_512, repeat_f32_512, "avx512"},
+    {"fma f64 512", ZL_FLOAT64, BLOCK * 16, has_512, repeat_f64_512, "avx512"},
+    {"fma f16 512", ZL_FLOAT16, BLOCK * 64, has_f16, repeat_f16_512, NULL},
+    {"dpbf16ps 512", ZL_BFLOAT16, BLOCK * 64, has_bf16, repeat_bf16_512, NULL},
+    {"dpbusd 512", ZL_INT8, BLOCK * 128, has_vnni, repeat_i8_512, NULL},
+    {"tdpbf16ps", ZL_BFLOAT16, TILE_BLOCK * 16384.0, has_bf16_tiles, repeat_bf16_tiles, NULL},
+    {"tdpbssd", ZL_INT8, TILE_BLOCK * 32768.0, has_i8_tiles, repeat_i8_tiles, NULL},
     {0},
 };
 
@@ -216,9 +218,37 @@ void bench_chain(int64_t loops) {
 
 #endif
 
-const struct bench_instruction *bench_instruction_find(const char *name) {
+static const struct bench_instruction *find(const char *name) {
     for (const struct bench_instruction *i = bench_instructions; i->name; i++)
         if (!strcmp(i->name, name))
             return i;
+    return NULL;
+}
+
+// The fastest first.
+static const struct {
+    zl_dtype dtype;
+    const char *name;
+} of_products[] = {
+    {ZL_FLOAT32, "fmla f32"},     {ZL_FLOAT32, "fma f32 512"},  {ZL_FLOAT32, "fma f32 256"},
+    {ZL_BFLOAT16, "bfmmla"},      {ZL_BFLOAT16, "tdpbf16ps"},   {ZL_BFLOAT16, "dpbf16ps 512"},
+    {ZL_BFLOAT16, "fma f32 512"}, {ZL_BFLOAT16, "fma f32 256"}, {ZL_INT8, "smmla"},
+    {ZL_INT8, "tdpbssd"},         {ZL_INT8, "dpbusd 512"},      {ZL_FLOAT16, "fmlal f16"},
+    {ZL_FLOAT16, "fma f32 512"},  {ZL_FLOAT16, "fma f32 256"},  {ZL_FLOAT64, "fmla f64"},
+    {ZL_FLOAT64, "fma f64 512"},  {ZL_FLOAT64, "fma f64 256"},
+};
+
+static bool is_left(const struct bench_instruction *i) {
+    const char *level = getenv("ZL_ISA");
+    return !level || !*level || (i->levels && strstr(i->levels, level));
+}
+
+const struct bench_instruction *bench_instruction_of_products(zl_dtype dtype) {
+    for (size_t i = 0; i < sizeof of_products / sizeof of_products[0]; i++) {
+        const struct bench_instruction *found =
+            of_products[i].dtype == dtype ? find(of_products[i].name) : NULL;
+        if (found && found->is_here() && is_left(found))
+            return found;
+    }
     return NULL;
 }

@@ -15,10 +15,13 @@ struct bench_instruction {
     double operations;             // of one loop
     bool (*is_here)(void);         // whether this CPU has it, and the system allows it
     void (*repeat)(int64_t loops);
+    const char *levels;            // settings of ZL_ISA that leave it to the library; NULL: it needs more than a level
 };
 extern const struct bench_instruction bench_instructions[]; // the last has no name
 
-const struct bench_instruction *bench_instruction_find(const char *name); // NULL: not on this architecture
+// Returns what products of matrices of a dtype are measured by: the fastest instruction for them that the library may use on this CPU,
+// under ZL_ISA too; NULL: none. f16 and, where nothing multiplies it, bf16 are summed as f32.
+const struct bench_instruction *bench_instruction_of_products(zl_dtype dtype);
 
 // A chain of dependent instructions that takes BENCH_CHAIN_CYCLES a loop, whatever else the core could do besides.
 enum { BENCH_CHAIN_CYCLES = 48 };

@@ -19,8 +19,12 @@
 #define MICRO_TARGET         __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #include "device/cpu/gemm_micro_dot.h"
 
+// As in gemm_avx512.c.
+enum { BLOCK_EIGHTHS = 32 };
+
 const struct gemm_kernel gemm_kernels_avx512_bf16[] = {
-    {"bf16 avx512_bf16", "avx512_bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 48, 2, 2, micro_bf16_avx512},
+    {"bf16 avx512_bf16", "avx512_bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 48, 2, 2, micro_bf16_avx512,
+     .run_ahead = ahead_bf16_avx512, .l1_eighths = BLOCK_EIGHTHS},
     {NULL},
 };
 

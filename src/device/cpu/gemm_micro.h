@@ -3,41 +3,55 @@
 // MICRO(k, a, b, c, c_row, add) multiplies a panel of MICRO_ROWS rows, stored column by column, with one of MICRO_VECS
 // vectors of columns, stored row by row. All accumulators stay in registers. Products are added by fused operations:
 // this is no formula of the program, and it would be half as fast without.
+//
+// With MICRO_AHEAD there is AHEAD(k, a, b, c, c_row, add, ahead) too, as of struct gemm_kernel.
 
 typedef MICRO_TYPE MICRO_NAME(vector) __attribute__((vector_size(MICRO_BYTES)));
 typedef MICRO_NAME(vector) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_TYPE)), may_alias));
 
-GEMM_FUSED MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a_panel, const void *b_panel, void *c_tile,
-                                                      int64_t c_row, bool add) {
+// Adds what one element of k contributes to all sums.
+GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(step)(
+    const MICRO_TYPE *a, const MICRO_TYPE *b, MICRO_NAME(vector) sum[MICRO_ROWS][MICRO_VECS]) {
     GEMM_CONTRACT
     enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE) };
-    const MICRO_TYPE *a = a_panel, *b = b_panel;
-    MICRO_TYPE *c = c_tile;
+#ifdef MICRO_BY_LANE // instructions that multiply by one lane of a register: a's rows are loaded as vectors
+    MICRO_NAME(vector) rows[MICRO_ROWS / LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < MICRO_ROWS / LANES; i++)
+        rows[i] = *(const MICRO_NAME(memory) *)(a + i * LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < MICRO_ROWS; i++)
+#pragma GCC unroll 16
+        for (int j = 0; j < MICRO_VECS; j++)
+            sum[i][j] += rows[i / LANES][i % LANES] * *(const MICRO_NAME(memory) *)(b + j * LANES);
+#else
+#pragma GCC unroll 16
+    for (int i = 0; i < MICRO_ROWS; i++)
+#pragma GCC unroll 16
+        for (int j = 0; j < MICRO_VECS; j++)
+            sum[i][j] += a[i] * *(const MICRO_NAME(memory) *)(b + j * LANES);
+#endif
+}
+
+GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(multiply)(
+    int64_t k, const MICRO_TYPE *a, const MICRO_TYPE *b, MICRO_TYPE *c, int64_t c_row, bool add, const char *ahead) {
+    enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE) };
     MICRO_NAME(vector) sum[MICRO_ROWS][MICRO_VECS];
 #pragma GCC unroll 16
     for (int i = 0; i < MICRO_ROWS; i++)
 #pragma GCC unroll 16
         for (int j = 0; j < MICRO_VECS; j++)
             sum[i][j] = (MICRO_NAME(vector)){0};
-    for (int64_t p = 0; p < k; p++, a += MICRO_ROWS, b += MICRO_VECS * LANES) {
-#ifdef MICRO_BY_LANE // instructions that multiply by one lane of a register: a's rows are loaded as vectors
-        MICRO_NAME(vector) rows[MICRO_ROWS / LANES];
-#pragma GCC unroll 16
-        for (int i = 0; i < MICRO_ROWS / LANES; i++)
-            rows[i] = *(const MICRO_NAME(memory) *)(a + i * LANES);
-#pragma GCC unroll 16
-        for (int i = 0; i < MICRO_ROWS; i++)
-#pragma GCC unroll 16
-            for (int j = 0; j < MICRO_VECS; j++)
-                sum[i][j] += rows[i / LANES][i % LANES] * *(const MICRO_NAME(memory) *)(b + j * LANES);
-#else
-#pragma GCC unroll 16
-        for (int i = 0; i < MICRO_ROWS; i++)
-#pragma GCC unroll 16
-            for (int j = 0; j < MICRO_VECS; j++)
-                sum[i][j] += a[i] * *(const MICRO_NAME(memory) *)(b + j * LANES);
-#endif
+    int64_t p = 0;
+    for (int i = 0; ahead && p + GEMM_AHEAD_STEPS <= k; p += GEMM_AHEAD_STEPS, ahead += GEMM_LINE) {
+        gemm_fetch_row(ahead, i < MICRO_ROWS ? c + i * c_row : NULL, MICRO_VECS * MICRO_BYTES);
+        i++;
+#pragma GCC unroll 4
+        for (int u = 0; u < GEMM_AHEAD_STEPS; u++, a += MICRO_ROWS, b += MICRO_VECS * LANES)
+            MICRO_NAME(step)(a, b, sum);
     }
+    for (; p < k; p++, a += MICRO_ROWS, b += MICRO_VECS * LANES)
+        MICRO_NAME(step)(a, b, sum);
 #pragma GCC unroll 16
     for (int i = 0; i < MICRO_ROWS; i++, c += c_row)
 #pragma GCC unroll 16
@@ -48,6 +62,19 @@ GEMM_FUSED MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a_p
             *to = sum[i][j];
         }
 }
+
+GEMM_FUSED MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                                                      bool add) {
+    MICRO_NAME(multiply)(k, a, b, c, c_row, add, NULL);
+}
+
+#ifdef MICRO_AHEAD
+GEMM_FUSED MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                                                      bool add, const void *ahead) {
+    MICRO_NAME(multiply)(k, a, b, c, c_row, add, ahead);
+}
+#undef MICRO_AHEAD
+#endif
 
 #undef MICRO_NAME
 #undef MICRO_TYPE

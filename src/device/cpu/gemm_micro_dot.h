@@ -31,12 +31,25 @@ MICRO_TARGET static void MICRO_NAME(add_lines)(int64_t units, const char *a, int
 }
 #endif
 
-MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a_panel, const void *b_panel, void *c_tile, int64_t c_row,
-                                           bool add) {
+// Adds what one unit of each line contributes to all sums.
+MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(step)(
+    const MICRO_NAME(unit) *a, const MICRO_NAME(memory) *b, MICRO_NAME(sums) sum[MICRO_ROWS][MICRO_VECS]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < MICRO_ROWS; i++) {
+        MICRO_VECTOR one = MICRO_ALL(a[i]);
+#pragma GCC unroll 16
+        for (int j = 0; j < MICRO_VECS; j++)
+            sum[i][j] = (MICRO_NAME(sums))MICRO_DOT((MICRO_VECTOR)sum[i][j], (MICRO_VECTOR)b[j], one);
+    }
+}
+
+MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a_panel, const void *b_panel, void *c_tile,
+                                           int64_t c_row, bool add, const void *ahead) {
     enum { LANES = MICRO_BYTES / 4 };
     const int64_t units = k / MICRO_UNIT;
     const MICRO_NAME(unit) *a = a_panel;
     const MICRO_NAME(memory) *b = b_panel;
+    const char *next = ahead;
     MICRO_SUM *c = c_tile;
     MICRO_NAME(sums) sum[MICRO_ROWS][MICRO_VECS];
 #pragma GCC unroll 16
@@ -44,14 +57,16 @@ MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a_panel, const
 #pragma GCC unroll 16
         for (int j = 0; j < MICRO_VECS; j++)
             sum[i][j] = (MICRO_NAME(sums)){0};
-    for (int64_t p = 0; p < units; p++, a += MICRO_ROWS, b += MICRO_VECS)
-#pragma GCC unroll 16
-        for (int i = 0; i < MICRO_ROWS; i++) {
-            MICRO_VECTOR one = MICRO_ALL(a[i]);
-#pragma GCC unroll 16
-            for (int j = 0; j < MICRO_VECS; j++)
-                sum[i][j] = (MICRO_NAME(sums))MICRO_DOT((MICRO_VECTOR)sum[i][j], (MICRO_VECTOR)b[j], one);
-        }
+    int64_t p = 0;
+    for (int i = 0; next && p + GEMM_AHEAD_STEPS <= units; p += GEMM_AHEAD_STEPS, next += GEMM_LINE) {
+        gemm_fetch_row(next, i < MICRO_ROWS ? c + i * c_row : NULL, MICRO_VECS * MICRO_BYTES);
+        i++;
+#pragma GCC unroll 4
+        for (int u = 0; u < GEMM_AHEAD_STEPS; u++, a += MICRO_ROWS, b += MICRO_VECS)
+            MICRO_NAME(step)(a, b, sum);
+    }
+    for (; p < units; p++, a += MICRO_ROWS, b += MICRO_VECS)
+        MICRO_NAME(step)(a, b, sum);
 #if MICRO_UNSIGNED
     int32_t more[MICRO_ROWS];
     MICRO_NAME(add_lines)(units, a_panel, more);
@@ -68,6 +83,10 @@ MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a_panel, const
                 sum[i][j] += *to;
             *to = sum[i][j];
         }
+}
+
+MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) {
+    MICRO_NAME(ahead)(k, a, b, c, c_row, add, NULL);
 }
 
 #undef MICRO_NAME

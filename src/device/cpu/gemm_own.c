@@ -5,6 +5,7 @@
 // chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
 #include "device/cpu/gemm.h"
+#include "device/cpu/lanes.h"
 
 enum {
     FLOPS_LEAST = 1 << 20, // that are worth a second thread, where a unit is one element
@@ -51,9 +52,15 @@ static char *packed_b(const struct own *o, const struct gemm_chain *chain, int64
     return o->b + (chain->at * round_up(o->columns, o->u->cols) + col * chain->length) * o->item;
 }
 
+// count is a multiple of 16.
 static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
-    for (int64_t i = 0; i < count; i++)
-        bytes[i] = (char)(bytes[i] ^ bits);
+    const bytes16 turned = (bytes16){0} + bits;
+    for (int64_t i = 0; i < count; i += (int64_t)sizeof turned) {
+        bytes16 x;
+        memcpy(&x, bytes + i, sizeof x);
+        x ^= turned;
+        memcpy(bytes + i, &x, sizeof x);
+    }
 }
 
 // Piece `at` of `pieces`, all about as long and cut at multiples of `unit`.
@@ -171,9 +178,14 @@ static void multiply_strip(const struct own *o, const struct part *t, const stru
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
             char *c = column + i * t->sum_row;
-            if (!u->fetches)
-                fetch(o, t, add ? c : NULL, b + panel + i * slice, u->rows * slice);
+            const char *next = b + panel + i * slice;
             bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
+            if (whole && dense && u->run_ahead) {
+                u->run_ahead(k, a, b, c, t->sum_row / o->sum_item, add, next);
+                continue;
+            }
+            if (!u->fetches)
+                fetch(o, t, add ? c : NULL, next, u->rows * slice);
             if (whole && dense)
                 u->run(k, a, b, c, t->sum_row / o->sum_item, add);
             else

@@ -35,9 +35,14 @@
 #define MICRO_TARGET         __attribute__((target("avx2,avxvnni")))
 #include "device/cpu/gemm_micro_dot.h"
 
+// As in gemm_avx512.c.
+enum { BLOCK_EIGHTHS = 32 };
+
 const struct gemm_kernel gemm_kernels_vnni[] = {
-    {"i8 avx512_vnni", "avx512_vnni", ZL_INT8, ZL_INT32, 8, 48, 4, 32, micro_i8_avx512_vnni, .flip = 0x80},
-    {"i8 avx_vnni", "avx_vnni", ZL_INT8, ZL_INT32, 4, 24, 4, 32, micro_i8_avx_vnni, .flip = 0x80},
+    {"i8 avx512_vnni", "avx512_vnni", ZL_INT8, ZL_INT32, 8, 48, 4, 32, micro_i8_avx512_vnni, .flip = 0x80,
+     .run_ahead = ahead_i8_avx512_vnni, .l1_eighths = BLOCK_EIGHTHS},
+    {"i8 avx_vnni", "avx_vnni", ZL_INT8, ZL_INT32, 4, 24, 4, 32, micro_i8_avx_vnni, .flip = 0x80,
+     .run_ahead = ahead_i8_avx_vnni, .l1_eighths = BLOCK_EIGHTHS},
     {NULL},
 };
 
