@@ -90,6 +90,103 @@ static bool read_text(struct job *j, int first) {
     return j->text != NULL;
 }
 
+// Conversations ---------------------------------------------------------------------------------------------------------
+
+// What stands in a JSON file, checked, as text; to be freed.
+static char *json_text(struct job *j, const char *path, text_json *out) {
+    size_t bytes;
+    char *text = text_read_file(path, &bytes, j->error, sizeof j->error);
+    *out = text ? text_json_parse(text, bytes, path, j->error, sizeof j->error) : NULL;
+    if (*out && !text_json_is_list(*out) && !text_json_is_object(*out)) {
+        snprintf(j->error, sizeof j->error, "%.300s: a list, or an object, must stand here", path);
+        text_json_free(*out);
+        *out = NULL;
+    }
+    if (*out)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static void put_token(FILE *out, const char *name, const char *text) {
+    if (!text)
+        return;
+    fprintf(out, ", \"%s\": \"", name);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        fprintf(out, *at < ' ' || *at == '"' || *at == '\\' ? "\\u%04x" : "%c", *at);
+    putc('"', out);
+}
+
+// The variables that transformers gives to a template, as one JSON object.
+static text_json template_variables(struct job *j, const char *messages, const char *tools) {
+    char *data = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&data, &bytes);
+    if (!out) {
+        snprintf(j->error, sizeof j->error, "out of memory");
+        return NULL;
+    }
+    fprintf(out, "{\"messages\": %s, \"tools\": %s, \"documents\": null, \"add_generation_prompt\": %s", messages, tools ? tools : "null",
+            cli_option(j->call, "no-generation-prompt") ? "false" : "true");
+    put_token(out, "bos_token", text_tokenizer_bos(j->tokenizer));
+    put_token(out, "eos_token", text_tokenizer_eos(j->tokenizer));
+    putc('}', out);
+    fclose(out);
+    text_json variables = text_json_parse(data, bytes, "the template's variables", j->error, sizeof j->error);
+    free(data);
+    return variables;
+}
+
+static struct text_template *open_template(struct job *j) {
+    const char *path = cli_option(j->call, "chat-template-file"), *own = text_chat_template(j->tokenizer);
+    if (!path && !own) {
+        snprintf(j->error, sizeof j->error, "the model has no chat template: give one with --chat-template-file");
+        return NULL;
+    }
+    if (!path)
+        return text_template_new(own, strlen(own), "chat_template", j->error, sizeof j->error);
+    size_t bytes;
+    char *text = text_read_file(path, &bytes, j->error, sizeof j->error);
+    struct text_template *template = text ? text_template_new(text, bytes, path, j->error, sizeof j->error) : NULL;
+    free(text);
+    return template;
+}
+
+// Renders the conversation into j->text. A request, {"messages": [...], "tools": [...]}, also gives variables.
+static bool render_chat(struct job *j) {
+    const char *tools_path = cli_option(j->call, "tools"), *kwargs = cli_option(j->call, "chat-template-kwargs");
+    text_json messages = NULL, tools = NULL, more = NULL, variables = NULL;
+    char *messages_text = json_text(j, cli_option(j->call, "chat"), &messages), *tools_text = NULL;
+    struct text_template *template = messages ? open_template(j) : NULL;
+    bool ok = template != NULL;
+    if (ok && tools_path)
+        ok = (tools_text = json_text(j, tools_path, &tools)) != NULL;
+    if (ok && kwargs)
+        ok = (more = text_json_parse(kwargs, strlen(kwargs), "--chat-template-kwargs", j->error, sizeof j->error)) != NULL;
+    bool is_request = text_json_is_object(messages);
+    ok = ok && (variables = template_variables(j, is_request ? "[]" : messages_text, tools_text)) != NULL;
+    struct text_render_options how = {.variables = {variables, is_request ? messages : NULL, more}};
+    j->text = ok ? text_render(template, &how, &j->bytes, j->error, sizeof j->error) : NULL;
+    text_template_free(template);
+    text_json_free(messages);
+    text_json_free(tools);
+    text_json_free(more);
+    text_json_free(variables);
+    free(messages_text);
+    free(tools_text);
+    return j->text != NULL;
+}
+
+static bool print_text(const struct job *j) {
+    if (j->call->json) {
+        cli_json_open(NULL, '{');
+        cli_json_text("text", j->text);
+        cli_json_close();
+    } else
+        fwrite(j->text, 1, j->bytes, stdout);
+    return true;
+}
+
 // Encoding --------------------------------------------------------------------------------------------------------------
 
 static bool show_progress(void *context, size_t done, size_t all) {
@@ -245,8 +342,9 @@ static bool decode(struct job *j) {
 // The command -----------------------------------------------------------------------------------------------------------
 
 static int work(struct job *j, int first) {
-    bool ok = read_text(j, first);
-    ok = ok && (cli_option(j->call, "decode") ? decode(j) : encode(j));
+    bool is_chat = cli_option(j->call, "chat") != NULL;
+    bool ok = is_chat ? render_chat(j) : read_text(j, first);
+    ok = ok && (cli_option(j->call, "decode") ? decode(j) : is_chat && cli_option(j->call, "render") ? print_text(j) : encode(j));
     return ok ? CLI_OK : fail(j);
 }
 

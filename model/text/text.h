@@ -96,4 +96,19 @@ struct text_decoder {
 bool text_decode(struct text_decoder *d, int id, char **out, size_t *out_bytes, size_t *out_cap, char *error, size_t error_bytes);
 bool text_decode_end(struct text_decoder *d, char **out, size_t *out_bytes, size_t *out_cap, char *error, size_t error_bytes);
 
+// text_template.c: chat templates ---------------------------------------------------------------------------------------
+
+// A template in the part of Jinja that chat templates use, with the settings of transformers (doc/text.md lists it). NULL and an error,
+// which has NAME:LINE:COLUMN.
+struct text_template;
+struct text_template *text_template_new(const char *source, size_t bytes, const char *name, char *error, size_t error_bytes);
+void text_template_free(struct text_template *t);
+
+struct text_render_options {
+    text_json variables[4]; // objects whose members become variables, later ones last; NULL: none
+    int64_t most_steps;     // 0: ten million
+};
+// Returns the text, to be freed. Several threads may render with one template. NULL and an error.
+char *text_render(const struct text_template *t, const struct text_render_options *options, size_t *bytes, char *error, size_t error_bytes);
+
 #endif

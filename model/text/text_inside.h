@@ -71,6 +71,9 @@ int text_utf8_put(char *out, uint32_t code); // at most 4 bytes; returns how man
 #define TEXT_NO_CHARACTER 0xffffffffu
 int text_utf8_get(const unsigned char *at, const unsigned char *end, uint32_t *code);
 
+static inline bool text_is_digit(int c) { return c >= '0' && c <= '9'; }   // of ASCII
+static inline bool text_is_letter(int c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+
 static inline int text_class_of(uint32_t code) {
     return code < 0x110000 ? text_unicode_class[text_unicode_page[code >> 7]][code & 127] : 0;
 }
