@@ -100,7 +100,7 @@ uninstall: ## Remove what the last install wrote
 	@cmake -DMANIFEST=$(BUILD)/install_manifest.txt -P cmake/uninstall.cmake
 
 format: ## Format the C files with clang-format
-	@find include src cli test bench example tool -name '*.c' | xargs clang-format -i
+	@find include src model cli test bench example tool -name '*.c' | xargs clang-format -i
 
 clean: ## Remove everything that was built
 	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done

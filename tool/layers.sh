@@ -15,17 +15,20 @@ done
 
 # What both checks read of the rules: layer[folder], allowed[folder, folder or header], may_call[file, function].
 read_rules='
-    function read_rules(rules,    row, count, word, i) {
+    function read_rules(rules,    row, count, word, i, outside) {
         while ((getline row < rules) > 0) {
             sub(/#.*/, "", row)
+            outside = ""
+            if (sub(/^outside /, "", row)) { outside = row; sub(/:.*/, "", outside) }
             if (row !~ /^[a-z0-9_\/.]+:/ || row ~ /^public:/) continue
             count = split(row, word, /[: ]+/)
             for (i = 2; i <= count; i++) {
                 if (word[i] == "") continue
-                if (word[1] ~ /\//) may_call[word[1], word[i]] = 1
+                if (outside != "") may_see[outside, word[i]] = 1
+                else if (word[1] ~ /\//) may_call[word[1], word[i]] = 1
                 else allowed[word[1], word[i]] = 1
             }
-            if (word[1] !~ /\//) layer[word[1]] = 1
+            if (word[1] !~ /\// && outside == "") layer[word[1]] = 1
         }
     }'
 
@@ -48,6 +51,8 @@ check_includes() {
             own = $1
             sub(/[^\/]*$/, path, own) # a header beside it
             top = part[1] "/" path # or of its outermost folder
+            split(path, target, "/")
+            if (steps == 2 && (part[1], target[1]) in may_see && system("test -e \"model/" path "\"") == 0) next
             if (steps > 1 || (path !~ /^zellige[a-z_]*\.h$/ && system("test -e \"" own "\" || test -e \"" top "\"") != 0))
                 bad(part[1] "/ may include public headers only, not \"" path "\"")
             next

@@ -1,0 +1,220 @@
+// text_inside.h - what the files of model/text offer each other.
+
+#ifndef TEXT_INSIDE_H
+#define TEXT_INSIDE_H
+
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// text_memory.c -----------------------------------------------------------------------------------------------------------
+
+// Memory that is freed as a whole. Zero-initialised it is empty.
+struct text_arena {
+    struct text_arena_block *blocks;
+    size_t left; // bytes of the newest block that are free, at its end
+};
+void *text_arena_get(struct text_arena *a, size_t bytes); // aligned for anything; NULL: out of memory
+char *text_arena_copy(struct text_arena *a, const void *data, size_t bytes); // a NUL follows
+void  text_arena_free(struct text_arena *a);
+
+// Bytes that grow. Zero-initialised it is empty; free data.
+struct text_buffer {
+    char *data;
+    size_t bytes, cap;
+};
+bool text_buffer_add(struct text_buffer *b, const void *data, size_t bytes); // false: out of memory
+bool text_buffer_text(struct text_buffer *b, const char *text);
+bool text_buffer_room(struct text_buffer *b, size_t bytes); // for so many more
+
+// Writes the message; false, NULL.
+bool text_fail(char *error, size_t error_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+// A table from byte strings to numbers. Keys are not copied.
+struct text_map {
+    struct text_map_entry {
+        const void *key;
+        uint32_t bytes, value;
+    } *entry;
+    uint32_t *slot; // index of an entry, plus 1
+    size_t count, cap, slots;
+};
+enum { TEXT_NONE = -1 };
+uint64_t text_hash(const void *data, size_t bytes);
+bool    text_map_reserve(struct text_map *m, size_t count);                                    // false: out of memory
+bool    text_map_put(struct text_map *m, const void *key, size_t bytes, uint32_t value); // a key that is there: its value changes
+int64_t text_map_get(const struct text_map *m, const void *key, size_t bytes);           // TEXT_NONE: not there
+void    text_map_free(struct text_map *m);
+
+// text_unicode.c --------------------------------------------------------------------------------------------------------
+
+enum {
+    TEXT_LETTER = 1, // \p{L}
+    TEXT_MARK = 2,   // \p{M}
+    TEXT_NUMBER = 4, // \p{N}
+    TEXT_SPACE = 8,  // \s
+    TEXT_COMPOSES = 16, // NFC may change it, or join it with what is before
+    TEXT_WORD = 32,     // \w
+    TEXT_NEWER = 64,    // a normal form leaves it alone: the tokenizers that models were trained with do not know it
+    TEXT_UNICODE_PAGES = 0x110000 / 128,
+};
+extern const uint16_t text_unicode_page[TEXT_UNICODE_PAGES];
+extern const uint8_t text_unicode_class[][128];
+
+// Bytes of the character at `at`; 0: it is not UTF-8.
+int text_utf8_length(const unsigned char *at, const unsigned char *end);
+int text_utf8_put(char *out, uint32_t code); // at most 4 bytes; returns how many
+// Bytes of the character at `at` with its code; what is not UTF-8 is one byte of the code TEXT_NO_CHARACTER and of no class.
+#define TEXT_NO_CHARACTER 0xffffffffu
+int text_utf8_get(const unsigned char *at, const unsigned char *end, uint32_t *code);
+
+static inline bool text_is_digit(int c) { return c >= '0' && c <= '9'; }   // of ASCII
+static inline bool text_is_letter(int c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+
+static inline int text_class_of(uint32_t code) {
+    return code < 0x110000 ? text_unicode_class[text_unicode_page[code >> 7]][code & 127] : 0;
+}
+// Bytes and class of the character at `at`, which is before `end`.
+static inline int text_next(const unsigned char *at, const unsigned char *end, int *class) {
+    if (*at < 0x80) {
+        *class = text_unicode_class[0][*at];
+        return 1;
+    }
+    uint32_t code;
+    int bytes = text_utf8_get(at, end, &code);
+    *class = text_class_of(code);
+    return bytes;
+}
+
+enum text_form { TEXT_AS_IS, TEXT_NFC, TEXT_NFD, TEXT_NFKC, TEXT_NFKD };
+// Appends the text in that form, by utf8proc where characters may change. False and an error without the library.
+bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error, size_t error_bytes);
+// Whether text_normalize would leave it as it is, without looking closely: false for some texts that are.
+bool text_is_normal(enum text_form form, const char *data, size_t bytes);
+
+// text_regex.c: PCRE2, opened at run time --------------------------------------------------------------------------------
+
+struct text_regex;
+struct text_regex *text_regex_new(const char *pattern, char *error, size_t error_bytes);
+void text_regex_free(struct text_regex *r);
+// Finds the first match from `from` on. 1: found; 0: none; -1 and an error. *memory is of one thread, NULL at first.
+int  text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from, size_t *start,
+                     size_t *end, char *error, size_t error_bytes);
+void text_regex_free_memory(void *memory);
+
+// text_split.c: texts into the pieces that merges stay within ------------------------------------------------------------
+
+typedef size_t (*text_scan)(const unsigned char *at, const unsigned char *end); // bytes of the first piece
+struct text_pattern {
+    const char *name, *regex;
+    text_scan scan;
+};
+// The hand-coded pattern with that regular expression, or of that name; NULL: none.
+const struct text_pattern *text_pattern_find(const char *regex, const char *name);
+
+enum text_behavior { TEXT_ISOLATED, TEXT_REMOVED, TEXT_MERGED_WITH_PREVIOUS, TEXT_MERGED_WITH_NEXT, TEXT_CONTIGUOUS };
+struct text_stage {
+    text_scan scan;           // every piece that it finds; else
+    struct text_regex *regex; // matches and what is between them; else
+    const char *literal;      // occurrences and what is between them; else
+    size_t literal_bytes;     // 0: a space is put before a text that does not begin with one
+    enum text_behavior behavior;
+    bool invert;
+};
+size_t text_scan_digits(const unsigned char *at, const unsigned char *end);     // each number alone, what is between them
+size_t text_scan_digit_runs(const unsigned char *at, const unsigned char *end); // numbers in a row together
+
+// text_bpe.c ------------------------------------------------------------------------------------------------------------
+
+enum { TEXT_MOST_TOKENS = 1 << 24, TEXT_MOST_STAGES = 8 };
+
+struct text_pair { // two neighbours become a token
+    uint64_t key;  // left << 32 | right; all ones: free
+    uint32_t rank, id;
+};
+struct text_token {
+    const char *data; // what it decodes to
+    uint32_t bytes;
+    bool there, special, added;
+};
+struct text_added {
+    const char *text;
+    uint32_t bytes;
+    int id;
+    bool single_word, lstrip, rstrip, normalized, special;
+};
+struct text_added_list { // in the order of their bytes
+    const struct text_added **item;
+    int count;
+    bool first[256]; // whether one begins with that byte
+};
+
+struct text_tokenizer {
+    char *name; // the file
+    struct text_arena arena;
+    struct text_token *token; // by id
+    int count, room;          // ids are below count
+    struct text_pair *pair;
+    size_t pairs; // slots, a power of two
+    int byte_id[256];   // TEXT_NONE: no token is that byte
+    uint64_t *byte_pair; // rank << 32 | id of two bytes; all ones: none
+    struct text_map by_bytes; // filled if pieces that are tokens are not merged
+    bool whole_pieces;
+    int unknown; // TEXT_NONE: a byte without a token is left out
+    bool fuse_unknown;
+    enum text_form form;
+    struct text_stage stage[TEXT_MOST_STAGES];
+    int stages;
+    struct text_added *added;
+    int added_count;
+    struct text_added_list raw, normal; // looked for in the text, and in the normalised text
+    int *prefix, *suffix;               // ids around a text
+    int prefix_count, suffix_count;
+    const char *bos, *eos, *pad, *unk;  // texts of tokens; NULL: none
+    const char *chat_template;          // NULL: none
+};
+
+bool text_pairs_reserve(struct text_tokenizer *t, size_t count);
+void text_pairs_put(struct text_tokenizer *t, uint32_t left, uint32_t right, uint32_t rank, uint32_t id);
+bool text_bpe_finish(struct text_tokenizer *t); // after all pairs and tokens: false when memory is out
+// Pairs from ranks: whatever two tokens together are a token. Needs by_bytes.
+bool text_bpe_pairs_of_ranks(struct text_tokenizer *t);
+
+struct text_bpe_memory;
+struct text_bpe_memory *text_bpe_memory_new(void);
+void text_bpe_memory_free(struct text_bpe_memory *m);
+bool text_ids_room(struct text_ids *ids, size_t count);
+bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece, size_t bytes,
+              struct text_ids *out); // false: out of memory
+
+// text_added.c ----------------------------------------------------------------------------------------------------------
+
+bool text_added_index(struct text_tokenizer *t, char *error, size_t error_bytes); // fills raw and normal
+// Calls plain with each stretch between added tokens and token with each token, in order; false as soon as one gives false.
+struct text_added_visitor {
+    bool (*plain)(void *context, const char *data, size_t bytes);
+    bool (*token)(void *context, int id);
+    void *context;
+    bool keep_special; // special tokens are text
+};
+bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes, const struct text_added_visitor *v);
+
+// text_open.c, text_open_*.c ---------------------------------------------------------------------------------------------
+
+// As text_json_parse; takes the text, which malloc gave and a NUL ends.
+text_json text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
+bool text_open_json(struct text_tokenizer *t, text_json root, char *error, size_t error_bytes);
+bool text_open_gguf(struct text_tokenizer *t, const char *path, char *error, size_t error_bytes);
+bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern, char *error,
+                     size_t error_bytes);
+bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error, size_t error_bytes);
+// Adds a stage for a pattern: a hand-coded one, else PCRE2.
+bool text_add_pattern(struct text_tokenizer *t, const char *regex, char *error, size_t error_bytes);
+bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error, size_t error_bytes);
+// The bytes of a token written in the alphabet of byte-level tokenizers; false: it has other characters.
+bool text_bytes_of_alphabet(const char *text, size_t bytes, char *out, size_t *out_bytes);
+
+#endif

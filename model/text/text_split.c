@@ -1,0 +1,162 @@
+// text_split.c - the patterns by which texts are cut into pieces, written by hand: regular expressions of known tokenizers.
+//
+// Each finds the first piece of a text that is not empty. The alternatives of an expression are tried in its order; where one
+// backtracks, the code says what that gives.
+
+#include "text_inside.h"
+
+enum { LINE_END = 64 }; // a class of this file: \r or \n
+
+static int next(const unsigned char *at, const unsigned char *end, int *class) {
+    int bytes = text_next(at, end, class);
+    if (*at == '\r' || *at == '\n')
+        *class |= LINE_END;
+    return bytes;
+}
+
+// Past the characters of one of the classes, `most` of them at the most.
+static const unsigned char *run(const unsigned char *at, const unsigned char *end, int classes, int most) {
+    for (int class; at < end && most-- > 0;) {
+        int bytes = text_next(at, end, &class);
+        if (!(class & classes))
+            break;
+        at += bytes;
+    }
+    return at;
+}
+
+static const unsigned char *run_without(const unsigned char *at, const unsigned char *end, int classes) {
+    for (int class; at < end;) {
+        int bytes = text_next(at, end, &class);
+        if (class & classes)
+            break;
+        at += bytes;
+    }
+    return at;
+}
+
+// \s+(?!\S)|\s+ where a space is at `at`: all spaces of a text's end, else all but the last of a row.
+static size_t spaces(const unsigned char *at, const unsigned char *end) {
+    const unsigned char *last = at, *p = at;
+    for (int class; p < end;) {
+        int bytes = text_next(p, end, &class);
+        if (!(class & TEXT_SPACE))
+            return (size_t)((last > at ? last : p) - at);
+        last = p;
+        p += bytes;
+    }
+    return (size_t)(p - at);
+}
+
+// 's|'t|'re|'ve|'m|'ll|'d where ' is at `at`; 0: none of them. any_case also takes U+017F, which is an s in another case.
+static size_t contraction(const unsigned char *at, const unsigned char *end, bool any_case) {
+    unsigned char fold = any_case ? 32 : 0;
+    unsigned char a = end - at > 1 ? at[1] | fold : 0, b = end - at > 2 ? at[2] | fold : 0;
+    if (a == 's' || a == 't' || a == 'm' || a == 'd')
+        return 2;
+    if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l'))
+        return 3;
+    return any_case && end - at > 2 && at[1] == 0xc5 && at[2] == 0xbf ? 3 : 0;
+}
+
+// (?i:'s|…)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}| ?[^\s letters \p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// Where letters have marks, a mark is one whether or not it is also the optional first character.
+static inline size_t scan_lines(const unsigned char *at, const unsigned char *end, int letters, int digits) {
+    size_t short_word = *at == '\'' ? contraction(at, end, true) : 0;
+    if (short_word)
+        return short_word;
+    int class, second = 0;
+    const unsigned char *p = at + next(at, end, &class);
+    if (class & letters)
+        return (size_t)(run(p, end, letters, INT32_MAX) - at);
+    if (class & TEXT_NUMBER)
+        return (size_t)(run(p, end, TEXT_NUMBER, digits - 1) - at);
+    int second_bytes = p < end ? text_next(p, end, &second) : 0;
+    if (!(class & LINE_END) && second & letters)
+        return (size_t)(run(p + second_bytes, end, letters, INT32_MAX) - at);
+    int not_other = TEXT_SPACE | letters | TEXT_NUMBER;
+    if (!(class & TEXT_SPACE) || (*at == ' ' && p < end && !(second & not_other))) {
+        p = run_without(p, end, not_other);
+        while (p < end && (*p == '\r' || *p == '\n'))
+            p++;
+        return (size_t)(p - at);
+    }
+    // \s*[\r\n]+ takes a row of spaces up to its last end of line.
+    const unsigned char *after_line = class & LINE_END ? p : NULL;
+    for (; p < end; ) {
+        int bytes = next(p, end, &class);
+        if (!(class & TEXT_SPACE))
+            break;
+        p += bytes;
+        after_line = class & LINE_END ? p : after_line;
+    }
+    return after_line ? (size_t)(after_line - at) : spaces(at, end);
+}
+
+static size_t scan_qwen2(const unsigned char *at, const unsigned char *end) {
+    return scan_lines(at, end, TEXT_LETTER, 1);
+}
+
+static size_t scan_qwen35(const unsigned char *at, const unsigned char *end) {
+    return scan_lines(at, end, TEXT_LETTER | TEXT_MARK, 1);
+}
+
+static size_t scan_llama3(const unsigned char *at, const unsigned char *end) {
+    return scan_lines(at, end, TEXT_LETTER, 3);
+}
+
+static size_t scan_gpt2(const unsigned char *at, const unsigned char *end) {
+    size_t short_word = *at == '\'' ? contraction(at, end, false) : 0;
+    if (short_word)
+        return short_word;
+    int class;
+    const unsigned char *p = at + text_next(at, end, &class);
+    if (*at == ' ' && p < end) {
+        int second;
+        int bytes = text_next(p, end, &second);
+        if (!(second & TEXT_SPACE)) {
+            class = second;
+            p += bytes;
+        }
+    }
+    if (class & TEXT_SPACE)
+        return spaces(at, end);
+    int same = class & (TEXT_LETTER | TEXT_NUMBER);
+    p = same ? run(p, end, same, INT32_MAX) : run_without(p, end, TEXT_SPACE | TEXT_LETTER | TEXT_NUMBER);
+    return (size_t)(p - at);
+}
+
+static size_t scan_until_digit(const unsigned char *at, const unsigned char *end, int most) {
+    const unsigned char *p = run(at, end, TEXT_NUMBER, most);
+    return (size_t)((p > at ? p : run_without(at, end, TEXT_NUMBER)) - at);
+}
+
+size_t text_scan_digits(const unsigned char *at, const unsigned char *end) {
+    return scan_until_digit(at, end, 1);
+}
+
+size_t text_scan_digit_runs(const unsigned char *at, const unsigned char *end) {
+    return scan_until_digit(at, end, INT32_MAX);
+}
+
+#define LINES(letters, others, digits) \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?" letters "+|\\p{N}" digits \
+    "| ?[^\\s" others "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct text_pattern patterns[] = {
+    {"qwen2", LINES("\\p{L}", "\\p{L}", ""), scan_qwen2},
+    {"qwen35", LINES("[\\p{L}\\p{M}]", "\\p{L}\\p{M}", ""), scan_qwen35},
+    {"llama3", LINES("\\p{L}", "\\p{L}", "{1,3}"), scan_llama3},
+    {"gpt2", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", scan_gpt2},
+};
+
+const struct text_pattern *text_pattern_find(const char *regex, const char *name) {
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if ((regex && !strcmp(patterns[i].regex, regex)) || (name && !strcmp(patterns[i].name, name)))
+            return &patterns[i];
+    return NULL;
+}
+
+const char *text_pattern_name(int index) {
+    return index >= 0 && (size_t)index < sizeof patterns / sizeof *patterns ? patterns[index].name : NULL;
+}
