@@ -617,7 +617,7 @@ typedef struct {
     const char *name;     // "zl_sum_axes"
     const char *family;   // file or table that defines it: "reduce"
     const char *doc;      // one or more sentences
-    zl_param param[12];
+    zl_param param[18];
     int params;
     bool returns_bool;    // else zl_array
 } zl_op_info;

@@ -94,6 +94,8 @@ template <class T0, class T1, class T2>
 zl_if_number_<zl_array, T0, T1, T2> zl_where(T0 condition, T1 x, T2 y) = delete;
 template <class T0, class T1>
 zl_if_number_<zl_array, T0, T1> zl_fast_cross_entropy(T0 logits, T1 targets) = delete;
+template <class T0, class T1, class T2, class T3, class T4, class T5, class T6, class T7, class T8, class T9, class T10, class T11>
+zl_if_number_<bool, T0, T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11> zl_fast_delta_rule(const char *rule, T0 q, T1 k, T2 v, T3 g, T4 beta, T5 a, T6 b, T7 initial_state, T8 mask, T9 offsets, T10 A_log, T11 dt_bias, double scale, bool l2_norm, bool sigmoid, zl_array *out) = delete;
 template <class T0, class T1, class T2, class T3, class T4, class T5, class T6>
 zl_if_number_<bool, T0, T1, T2, T3, T4, T5, T6> zl_fast_gated_delta_update(T0 q, T1 k, T2 v, T3 gamma, T4 beta, T5 initial_state, T6 mask, zl_array *out) = delete;
 template <class T0, class T1, class T2>
@@ -473,6 +475,12 @@ zl_if_number_<zl_array, T0> zl_view(T0 a, zl_dtype dtype) = delete;
 #define ZL_IF_11_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
 #define ZL_IF_12_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
 #define ZL_IF_13_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
+#define ZL_IF_14_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
+#define ZL_IF_15_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
+#define ZL_IF_16_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
+#define ZL_IF_17_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
+#define ZL_IF_18_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
+#define ZL_IF_19_(checked, plain, ...) ZL_PICK_(__VA_ARGS__, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, checked, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain, plain)(__VA_ARGS__)
 
 #define zl_allclose(a, b, rtol, atol, equal_nan) zl_allclose(ZL_NOT_A_NUMBER_(a), ZL_NOT_A_NUMBER_(b), rtol, atol, equal_nan)
 #define zl_array_equal(a, b, equal_nan) zl_array_equal(ZL_NOT_A_NUMBER_(a), ZL_NOT_A_NUMBER_(b), equal_nan)
@@ -559,6 +567,8 @@ zl_if_number_<zl_array, T0> zl_view(T0 a, zl_dtype dtype) = delete;
 #define zl_trunc(a) zl_trunc(ZL_NOT_A_NUMBER_(a))
 #define zl_where(condition, x, y) zl_where(ZL_NOT_A_NUMBER_(condition), ZL_NOT_A_NUMBER_(x), ZL_NOT_A_NUMBER_(y))
 #define zl_fast_cross_entropy(logits, targets) zl_fast_cross_entropy(ZL_NOT_A_NUMBER_(logits), ZL_NOT_A_NUMBER_(targets))
+#define zl_fast_delta_rule_(rule, q, k, v, g, beta, a, b, initial_state, mask, offsets, A_log, dt_bias, scale, l2_norm, sigmoid, out) zl_fast_delta_rule(rule, ZL_NOT_A_NUMBER_(q), ZL_NOT_A_NUMBER_(k), ZL_NOT_A_NUMBER_(v), ZL_NULL_OR_ARRAY_(g), ZL_NULL_OR_ARRAY_(beta), ZL_NULL_OR_ARRAY_(a), ZL_NULL_OR_ARRAY_(b), ZL_NULL_OR_ARRAY_(initial_state), ZL_NULL_OR_ARRAY_(mask), ZL_NULL_OR_ARRAY_(offsets), ZL_NULL_OR_ARRAY_(A_log), ZL_NULL_OR_ARRAY_(dt_bias), scale, l2_norm, sigmoid, out)
+#define zl_fast_delta_rule(...) ZL_IF_17_(zl_fast_delta_rule_, zl_fast_delta_rule, __VA_ARGS__)
 #define zl_fast_gated_delta_update_(q, k, v, gamma, beta, initial_state, mask, out) zl_fast_gated_delta_update(ZL_NOT_A_NUMBER_(q), ZL_NOT_A_NUMBER_(k), ZL_NOT_A_NUMBER_(v), ZL_NOT_A_NUMBER_(gamma), ZL_NOT_A_NUMBER_(beta), ZL_NULL_OR_ARRAY_(initial_state), ZL_NULL_OR_ARRAY_(mask), out)
 #define zl_fast_gated_delta_update(...) ZL_IF_8_(zl_fast_gated_delta_update_, zl_fast_gated_delta_update, __VA_ARGS__)
 #define zl_fast_layer_norm(x, weight, bias, eps) zl_fast_layer_norm(ZL_NOT_A_NUMBER_(x), ZL_NULL_OR_ARRAY_(weight), ZL_NULL_OR_ARRAY_(bias), eps)

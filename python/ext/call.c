@@ -6,7 +6,7 @@
 #include "convert.h"
 #include "device.h"
 
-enum { PARAMS = 12, SEVERAL = 8 };
+enum { PARAMS = 18, SEVERAL = 8 };
 
 // What one argument points to while the op is called.
 struct held {

@@ -7,7 +7,7 @@
 
 #include "op/ops.h"
 
-enum { MOST = 16 }; // parameters of an op
+enum { MOST = 18 }; // parameters of an op
 
 struct again {
     atomic_int refs;

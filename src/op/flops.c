@@ -42,7 +42,7 @@ static double flops_of_other(const struct call *c) {
         return flops_of_attention(c, 1, 1);
     if (op == &op_attention_vjp)
         return flops_of_attention(c, 3, 2);
-    if (op == &op_gated_delta) // of each step and element of the state: it fades, is read twice and written
+    if (op == &op_delta_rule) // of each token and element of the state: it decays, is read twice and written
         return 7 * (double)c->in[2]->size * last_dim(c->in[0]);
     if (op == &op_rope) // of each element: two products and their sum
         return 3 * size;

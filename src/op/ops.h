@@ -102,6 +102,18 @@ struct rope {
 struct rope op_rope_read(const struct call *c, const zl_array *in);
 double op_rope_rate(const struct rope *r); // pair j turns by exp(-j * rate) per position, without freqs
 
+// delta.c: a call in parts, as ops.def has them; e and offsets are NULL where there are none.
+struct delta_rule {
+    zl_array q, w, x, g, state, e, offsets;
+    bool pre, factors;
+    double scale;
+};
+struct delta_rule op_delta_read(const struct call *c, const zl_array *in);
+// Records it. False and an error.
+bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y);
+// delta_chunks.c: the same, composed of other ops.
+bool op_delta_chunks(const struct delta_rule *r, zl_array *state, zl_array *y);
+
 // csr.c
 zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns);
 zl_array op_csr_entry_rows(const zl_array *in, int64_t columns);

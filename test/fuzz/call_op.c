@@ -121,7 +121,7 @@ enum { REGISTERS = 6, LATER_FIT = true }; // a word may take the register that a
 #else
 enum { REGISTERS = 8, LATER_FIT = false };
 #endif
-enum { STACK = 12, DOUBLES = 8 };
+enum { STACK = 18, DOUBLES = 8 };
 
 struct frame {
     uintptr_t word[REGISTERS], stack[STACK];
@@ -171,8 +171,10 @@ static void add_argument(struct frame *f, zl_param_type type, const union op_arg
 #define REAL_TYPES double, double, double, double, double, double, double, double
 #define REAL_VALUES \
     f->real[0], f->real[1], f->real[2], f->real[3], f->real[4], f->real[5], f->real[6], f->real[7]
-#define STACK_TYPES  uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
-#define STACK_VALUES f->stack[0], f->stack[1], f->stack[2], f->stack[3], f->stack[4], f->stack[5]
+#define STACK_TYPES  uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
+#define STACK_VALUES                                                                                            \
+    f->stack[0], f->stack[1], f->stack[2], f->stack[3], f->stack[4], f->stack[5], f->stack[6], f->stack[7],     \
+        f->stack[8], f->stack[9]
 
 typedef zl_array array_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);
 typedef bool bool_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);
@@ -192,7 +194,7 @@ bool call_op(const zl_op_info *op, op_function *function, const union op_argumen
     *result = NULL;
     for (int i = 0; i < op->params; i++)
         add_argument(&f, op->param[i].type, &argument[i]);
-    if (!CHECK(f.stacked <= 6))
+    if (!CHECK(f.stacked <= 10))
         return false; // STACK_TYPES must grow with it
     return call(function, op->returns_bool, &f, result);
 }

@@ -1,0 +1,271 @@
+// cpu_delta.c - the delta rule on the CPU: each thread takes heads through all tokens, some columns of the state at a time.
+//
+// Overrides src/kernel/delta.tile, whose threads have a part of a column each: here columns are the lanes of vectors, and those
+// at work lie in L1 for TILE tokens. FIGURES
+
+#include <inttypes.h>
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+enum { TILE = 16, VECTOR_MOST = 64, VECTORS = 2 };
+
+// What TILE tokens of a head have in common for all columns: lines of keys numbers, with the decays already in e and q.
+struct delta_tokens {
+    int64_t tokens, keys;
+    bool erases, by_column;
+    void *e, *q, *w, *decay, *wq;
+};
+typedef void delta_code(const struct delta_tokens *t, void *state, const void *x, void *y);
+
+#define CODE(name)  name##_f32_base
+#define CODE_TYPE   float
+#define CODE_BYTES  16
+#define CODE_TARGET
+#include "device/cpu/delta_micro.h"
+#define CODE(name)  name##_f64_base
+#define CODE_TYPE   double
+#define CODE_BYTES  16
+#define CODE_TARGET
+#include "device/cpu/delta_micro.h"
+#if defined(__x86_64__)
+#define CODE(name)  name##_f32_avx2
+#define CODE_TYPE   float
+#define CODE_BYTES  32
+#define CODE_TARGET __attribute__((target("avx2,fma")))
+#include "device/cpu/delta_micro.h"
+#define CODE(name)  name##_f64_avx2
+#define CODE_TYPE   double
+#define CODE_BYTES  32
+#define CODE_TARGET __attribute__((target("avx2,fma")))
+#include "device/cpu/delta_micro.h"
+#define CODE(name)  name##_f32_avx512
+#define CODE_TYPE   float
+#define CODE_BYTES  64
+#define CODE_TARGET __attribute__((target("avx512f")))
+#include "device/cpu/delta_micro.h"
+#define CODE(name)  name##_f64_avx512
+#define CODE_TYPE   double
+#define CODE_BYTES  64
+#define CODE_TARGET __attribute__((target("avx512f")))
+#include "device/cpu/delta_micro.h"
+#endif
+
+struct delta {
+    struct delta_rule r;
+    union scalar room[5 + 2];
+    const char *q, *w, *x, *g, *e;
+    const int32_t *offsets;
+    const char *state;
+    char *next, *y;
+    int64_t heads, keys, values, time, units, parts, cols; // of each head the columns are in so many parts; a block has cols
+    size_t item, wide;                                     // bytes
+    bool by_column;
+    row_fn *widen, *narrow, *exponential; // NULL: there is nothing to do
+    delta_code *code;
+    atomic_bool *failed;
+};
+
+static void choose_code(struct delta *d, bool is_double) {
+    d->code = is_double ? tokens_f64_base : tokens_f32_base;
+    size_t bytes = 16;
+#if defined(__x86_64__)
+    const char *level = cpu_level()->name;
+    if (!strncmp(level, "avx512", 6)) {
+        d->code = is_double ? tokens_f64_avx512 : tokens_f32_avx512;
+        bytes = 64;
+    } else if (!strncmp(level, "avx", 3)) {
+        d->code = is_double ? tokens_f64_avx2 : tokens_f32_avx2;
+        bytes = 32;
+    }
+#endif
+    d->cols = (int64_t)(VECTORS * bytes / d->wide);
+}
+
+// Tokens ------------------------------------------------------------------------------------------------------------
+
+// Numbers of an input as those that are computed with.
+static void widened(const struct delta *d, void *to, const char *from, int64_t count) {
+    if (d->widen)
+        cpu_call_row(d->widen, to, from, NULL, NULL, count);
+    else
+        memcpy(to, from, (size_t)count * d->item);
+}
+
+// The numbers of a key: head n of all those of x shares one of so many heads.
+static const char *key_at(const struct delta *d, const char *from, zl_array of, int64_t token, int64_t head) {
+    int64_t heads = of->dim[2], own = head / (d->heads / heads);
+    return from + (token * heads + own) * d->keys * (int64_t)d->item;
+}
+
+#define PREPARE(name, TYPE)                                                                                     \
+    static void name(const struct delta *d, const struct delta_tokens *t, int64_t s) {                          \
+        TYPE *e = (TYPE *)t->e + s * t->keys, *q = (TYPE *)t->q + s * t->keys, *w = (TYPE *)t->w + s * t->keys; \
+        const TYPE *decay = (const TYPE *)t->decay + (t->by_column ? s * t->keys : s);                          \
+        TYPE scale = (TYPE)d->r.scale, product = 0;                                                             \
+        for (int64_t i = 0; i < t->keys; i++)                                                                   \
+            product += q[i] * w[i];                                                                             \
+        ((TYPE *)t->wq)[s] = product * scale;                                                                   \
+        for (int64_t i = 0; i < t->keys; i++)                                                                   \
+            q[i] *= scale * decay[t->by_column ? i : 0];                                                        \
+        for (int64_t i = 0; t->erases && !d->r.pre && i < t->keys; i++)                                         \
+            e[i] *= decay[t->by_column ? i : 0];                                                                \
+    }
+PREPARE(prepare_f32, float)
+PREPARE(prepare_f64, double)
+
+// Reads tokens from `first` on.
+static void read_tokens(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head) {
+    int64_t line = d->keys * (int64_t)d->wide, gates = d->by_column ? d->keys : 1;
+    for (int64_t s = 0; s < t->tokens; s++) {
+        widened(d, (char *)t->q + s * line, key_at(d, d->q, d->r.q, first + s, head), d->keys);
+        widened(d, (char *)t->w + s * line, key_at(d, d->w, d->r.w, first + s, head), d->keys);
+        if (d->e)
+            widened(d, (char *)t->e + s * line, key_at(d, d->e, d->r.e, first + s, head), d->keys);
+        memcpy((char *)t->decay + s * gates * (int64_t)d->wide,
+               d->g + ((first + s) * d->heads + head) * gates * (int64_t)d->wide, (size_t)gates * d->wide);
+    }
+    if (d->exponential)
+        cpu_call_row(d->exponential, t->decay, t->decay, NULL, NULL, t->tokens * gates);
+    for (int64_t s = 0; s < t->tokens; s++)
+        (d->wide == sizeof(float) ? prepare_f32 : prepare_f64)(d, t, s);
+}
+
+// Columns ------------------------------------------------------------------------------------------------------------
+
+static void copy_lines(char *to, int64_t to_line, const char *from, int64_t from_line, int64_t lines, size_t bytes) {
+    for (int64_t i = 0; i < lines; i++)
+        memcpy(to + i * to_line, from + i * from_line, bytes);
+}
+
+// Where columns of x and of the result lie at a token.
+static int64_t value_at(const struct delta *d, int64_t token, int64_t head, int64_t col) {
+    return ((token * d->heads + head) * d->values + col) * (int64_t)d->item;
+}
+
+// Takes columns from `col` on through the tokens. block, x and y have room for d->cols of each key or token.
+static void run_block(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head, int64_t col,
+                      const char *from, char *to, char *block, char *x, char *y) {
+    int64_t wide = (int64_t)d->wide, cols = MIN_OF(d->cols, d->values - col), line = d->cols * wide;
+    size_t bytes = (size_t)(cols * wide);
+    copy_lines(block, line, from + col * wide, d->values * wide, d->keys, bytes);
+    for (int64_t s = 0; s < t->tokens; s++)
+        widened(d, x + s * line, d->x + value_at(d, first + s, head, col), cols);
+    d->code(t, block, x, y);
+    for (int64_t s = 0; s < t->tokens; s++) {
+        char *at = d->y + value_at(d, first + s, head, col);
+        if (d->narrow)
+            cpu_call_row(d->narrow, at, y + s * line, NULL, NULL, cols);
+        else
+            memcpy(at, y + s * line, bytes);
+    }
+    copy_lines(to + col * wide, d->values * wide, block, line, d->keys, bytes);
+}
+
+// Scratch of a thread: five lines of keys for each token, decays among them, then blocks of columns.
+struct scratch {
+    struct delta_tokens t;
+    char *block, *x, *y, *memory;
+};
+
+static bool scratch_open(const struct delta *d, struct scratch *s) {
+    size_t keys = (size_t)(TILE * d->keys) * d->wide, cols = (size_t)d->cols * d->wide;
+    char *at = s->memory = memory_zero(4 * keys + TILE * d->wide + (2 * TILE + (size_t)d->keys) * cols);
+    if (!at)
+        return false;
+    s->t = (struct delta_tokens){.keys = d->keys,
+                                 .erases = d->e != NULL,
+                                 .by_column = d->by_column,
+                                 .e = at,
+                                 .q = at + keys,
+                                 .w = at + 2 * keys,
+                                 .decay = at + 3 * keys,
+                                 .wq = at + 4 * keys};
+    s->x = at + 4 * keys + TILE * d->wide;
+    s->y = s->x + TILE * cols;
+    s->block = s->y + TILE * cols;
+    return true;
+}
+
+// A part of the columns of one head of one sequence.
+static void run_unit(const struct delta *d, struct scratch *s, int64_t unit) {
+    int64_t line = unit / d->parts, sequence = line / d->heads, head = line % d->heads;
+    int64_t first = d->offsets ? d->offsets[sequence] : sequence * d->time;
+    int64_t end = d->offsets ? d->offsets[sequence + 1] : first + d->time;
+    int64_t blocks = (d->values + d->cols - 1) / d->cols, part = unit % d->parts;
+    int64_t from = blocks * part / d->parts * d->cols, to = blocks * (part + 1) / d->parts * d->cols;
+    int64_t size = d->keys * d->values * (int64_t)d->wide;
+    const char *state = d->state + line * size;
+    char *next = d->next + line * size;
+    if (first >= end) { // no token
+        int64_t cols = MIN_OF(to, d->values) - from, wide = (int64_t)d->wide;
+        if (cols > 0 && state != next)
+            copy_lines(next + from * wide, d->values * wide, state + from * wide, d->values * wide, d->keys,
+                       (size_t)(cols * wide));
+        return;
+    }
+    for (int64_t at = first; at < end; at += TILE, state = next) {
+        s->t.tokens = MIN_OF(TILE, end - at);
+        read_tokens(d, &s->t, at, head);
+        for (int64_t col = from; col < to && col < d->values; col += d->cols)
+            run_block(d, &s->t, at, head, col, state, next, s->block, s->x, s->y);
+    }
+}
+
+static void run_units(const void *context, int64_t from, int64_t to) {
+    const struct delta *d = context;
+    struct scratch s;
+    if (!scratch_open(d, &s)) {
+        atomic_store(d->failed, true);
+        return;
+    }
+    for (; from < to; from++)
+        run_unit(d, &s, from);
+    memory_free(s.memory);
+}
+
+// Whether ascending offsets from 0 to the last token are what an op was given: it may have read them from a file.
+static bool offsets_ascend(const int32_t *offset, int64_t sequences, int64_t time) {
+    bool ok = offset[0] == 0 && offset[sequences] == time;
+    for (int64_t i = 0; i < sequences; i++)
+        ok = ok && offset[i] <= offset[i + 1];
+    return ok || error_false(ZL_ERROR_VALUE, "delta_rule: offsets of sequences must ascend from 0 to %" PRId64, time);
+}
+
+static void open_call(const struct call *c, struct delta *d) {
+    enum { UNITS_MOST = 32 };
+    d->r = op_delta_read(c, c->in);
+    zl_array x = d->r.x, state = d->r.state, given[] = {d->r.q, d->r.w, x, d->r.g, state, d->r.e, d->r.offsets};
+    const void *data[COUNT(given)] = {0};
+    for (size_t i = 0; i < COUNT(given); i++)
+        data[i] = given[i] ? array_data(given[i], &d->room[i]) : NULL;
+    d->q = data[0], d->w = data[1], d->x = data[2], d->g = data[3], d->state = data[4], d->e = data[5];
+    d->offsets = data[6];
+    d->next = cpu_data(call_output(c, 0));
+    d->y = cpu_data(call_output(c, 1));
+    d->heads = x->dim[2], d->keys = d->r.q->dim[3], d->values = x->dim[3], d->time = x->dim[1];
+    d->by_column = d->r.g->ndim == 4;
+    d->item = array_item(x), d->wide = array_item(state);
+    const struct row_table *rows = cpu_level()->rows;
+    bool same = x->dtype == state->dtype;
+    d->widen = same ? NULL : rows->cast[state->dtype][x->dtype];
+    d->narrow = same ? NULL : rows->cast[x->dtype][state->dtype];
+    d->exponential = d->r.factors ? NULL : rows->op[TILE_EXP][state->dtype][0];
+    choose_code(d, state->dtype == ZL_FLOAT64);
+    int64_t lines = state->dim[0] * d->heads, blocks = (d->values + d->cols - 1) / d->cols;
+    d->parts = MAX_OF(1, MIN_OF(blocks, UNITS_MOST / MAX_OF(lines, 1)));
+    d->units = lines * d->parts;
+}
+
+bool cpu_delta_rule(const struct call *c) {
+    struct delta d = {0};
+    atomic_bool failed = false;
+    open_call(c, &d);
+    d.failed = &failed;
+    if (d.offsets && !offsets_ascend(d.offsets, d.r.state->dim[0], d.time))
+        return false;
+    int64_t tokens = d.offsets ? d.time / d.r.state->dim[0] + 1 : d.time;
+    int64_t work = tokens * d.keys * d.values / d.parts * (int64_t)d.wide + 1;
+    cpu_split(d.units, CPU_SPLIT / 2 / work + 1, run_units, &d);
+    return !atomic_load(&failed) || error_false(ZL_ERROR_MEMORY, "delta_rule: no memory for its work");
+}

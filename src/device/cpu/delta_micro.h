@@ -1,0 +1,86 @@
+// delta_micro.h - tokens of the delta rule over some columns of a state, included once a type and vector size: CODE(name), CODE_TYPE,
+// CODE_BYTES, CODE_TARGET.
+
+typedef CODE_TYPE CODE(vector) __attribute__((vector_size(CODE_BYTES)));
+typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may_alias));
+#define VECTOR CODE(vector)
+#define AT(p)  (*(CODE(memory) *)(p))
+#define LANES  ((int)(CODE_BYTES / sizeof(CODE_TYPE)))
+#define COLS   (2 * LANES)
+#define INNER  GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
+
+// What the rows of the state, times the numbers of e and q, add up to. Even rows and odd ones have sums of their own, so that
+// additions need not wait for each other.
+INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE *q, int64_t keys, bool erases,
+                      VECTOR *by_e, VECTOR *by_q) {
+    GEMM_CONTRACT
+    VECTOR r0 = {0}, r1 = {0}, r2 = {0}, r3 = {0}, o0 = {0}, o1 = {0}, o2 = {0}, o3 = {0};
+    int64_t i = 0;
+    for (; i + 2 <= keys; i += 2, row += 2 * COLS) {
+        VECTOR a = *(const CODE(memory) *)row, b = *(const CODE(memory) *)(row + LANES);
+        VECTOR c = *(const CODE(memory) *)(row + COLS), d = *(const CODE(memory) *)(row + COLS + LANES);
+        if (erases) {
+            r0 += a * e[i];
+            r1 += b * e[i];
+            r2 += c * e[i + 1];
+            r3 += d * e[i + 1];
+        }
+        o0 += a * q[i];
+        o1 += b * q[i];
+        o2 += c * q[i + 1];
+        o3 += d * q[i + 1];
+    }
+    if (i < keys) {
+        VECTOR a = *(const CODE(memory) *)row, b = *(const CODE(memory) *)(row + LANES);
+        if (erases) {
+            r0 += a * e[i];
+            r1 += b * e[i];
+        }
+        o0 += a * q[i];
+        o1 += b * q[i];
+    }
+    by_e[0] = r0 + r2;
+    by_e[1] = r1 + r3;
+    by_q[0] = o0 + o2;
+    by_q[1] = o1 + o3;
+}
+
+// state: keys lines of COLS; x and y: a line of COLS for each token.
+INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE_TYPE *x, CODE_TYPE *y, bool erases) {
+    GEMM_CONTRACT
+    const CODE_TYPE *e = t->e, *q = t->q, *w = t->w, *decay = t->decay, *wq = t->wq;
+    for (int64_t s = 0; s < t->tokens; s++, x += COLS, y += COLS) {
+        VECTOR by_e[2], by_q[2];
+        CODE(read)(state, e, q, t->keys, erases, by_e, by_q);
+        VECTOR d0 = *(const CODE(memory) *)x - by_e[0], d1 = *(const CODE(memory) *)(x + LANES) - by_e[1];
+        AT(y) = by_q[0] + d0 * wq[s];
+        AT(y + LANES) = by_q[1] + d1 * wq[s];
+        CODE_TYPE *row = state;
+        for (int64_t i = 0; i < t->keys; i++, row += COLS) {
+            CODE_TYPE by = decay[t->by_column ? i : 0];
+            AT(row) = AT(row) * by + d0 * w[i];
+            AT(row + LANES) = AT(row + LANES) * by + d1 * w[i];
+        }
+        e += t->keys;
+        q += t->keys;
+        w += t->keys;
+        decay += t->by_column ? t->keys : 1;
+    }
+}
+
+CODE_TARGET static void CODE(tokens)(const struct delta_tokens *t, void *state, const void *x, void *y) {
+    if (t->erases)
+        CODE(walk)(t, state, x, y, true);
+    else
+        CODE(walk)(t, state, x, y, false);
+}
+
+#undef VECTOR
+#undef AT
+#undef LANES
+#undef COLS
+#undef INNER
+#undef CODE
+#undef CODE_TYPE
+#undef CODE_BYTES
+#undef CODE_TARGET

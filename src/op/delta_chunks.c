@@ -1,0 +1,241 @@
+// delta_chunks.c - the delta rule as other ops compute it: products and triangular inverses over chunks of tokens.
+//
+// The tokens of a chunk are taken at once (the WY form of their products): with L the products of their keys, decayed,
+// Delta = (I + L)^-1 (X - E S) of the state S before the chunk. The state after it is then P S + Q, where P and Q depend on the
+// chunk alone, so the states between chunks come from a tree of such pairs, whose depth is the logarithm of their number: the
+// graph has as many calls for a thousand chunks as for five hundred and a few more. Every decay that is formed is the product
+// of decays between two tokens; none is divided by another.
+
+#include "op/ops.h"
+
+enum { CHUNK = 64, CHUNK_BY_COLUMN = 16 };
+
+struct chunks {
+    const struct delta_rule *r;
+    zl_dtype wide;
+    int64_t batch, time, heads, keys, values, chunk, count;
+    bool by_column;
+    zl_array token, first, sequence, last, slot; // of packed sequences; see pack_sequences
+};
+
+static zl_array part(zl_array x, int axis, int64_t from, int64_t to) {
+    enum { MOST = 8 };
+    int64_t start[MOST] = {0}, stop[MOST], step[MOST];
+    if (!x)
+        return NULL;
+    for (int i = 0; i < x->ndim; i++) {
+        stop[i] = x->dim[i];
+        step[i] = 1;
+    }
+    start[axis] = from;
+    stop[axis] = to;
+    return zl_slice(x, (zl_shape){start, x->ndim}, (zl_shape){stop, x->ndim}, (zl_shape){step, x->ndim});
+}
+
+static zl_array turned(zl_array x) {
+    return zl_swapaxes(x, -1, -2);
+}
+
+static zl_array number(const struct chunks *c, double value) {
+    return op_number(c->wide, value);
+}
+
+static zl_array whole(int64_t value) {
+    return op_number(ZL_INT32, (double)value);
+}
+
+// Places of tokens ---------------------------------------------------------------------------------------------------
+
+// How many of the first `count` of sorted numbers are at most each of x (a line), less one: which sequence it is in.
+static zl_array sequence_of(zl_array x, zl_array begins) {
+    zl_array more = zl_greater_equal(zl_expand_dims(x, ZL_AXES(1)), zl_expand_dims(begins, ZL_AXES(0)));
+    zl_array met = op_reduce_axes("delta", REDUCE_SUM, zl_astype(more, ZL_INT32), ZL_AXES(1), false);
+    return zl_subtract(met, whole(1));
+}
+
+// Each sequence begins with a chunk of its own: that of sequence n is offset / chunk + n, and there are time / chunk + n of them
+// in all. token: of each place in them its token, `time` where there is none; slot: the place of each token.
+static bool pack_sequences(struct chunks *c) {
+    int64_t sequences = c->r->offsets->dim[0] - 1;
+    c->count = c->time / c->chunk + sequences;
+    zl_array offset = zl_astype(c->r->offsets, ZL_INT32);
+    zl_array begin = part(offset, 0, 0, sequences), end = part(offset, 0, 1, sequences + 1);
+    zl_array base = zl_add(zl_floor_divide(begin, whole(c->chunk)), zl_arange_int(0, sequences, 1, ZL_INT32));
+    zl_array chunk = zl_arange_int(0, c->count, 1, ZL_INT32);
+    c->sequence = sequence_of(chunk, base);
+    zl_array into = zl_subtract(chunk, zl_take(base, c->sequence, 0));
+    c->first = zl_equal(into, whole(0));
+    zl_array from = zl_add(zl_take(begin, c->sequence, 0), zl_multiply(into, whole(c->chunk)));
+    zl_array token = zl_add(zl_expand_dims(from, ZL_AXES(1)), zl_arange_int(0, c->chunk, 1, ZL_INT32));
+    zl_array inside = zl_less(token, zl_expand_dims(zl_take(end, c->sequence, 0), ZL_AXES(1)));
+    c->token = zl_flatten(zl_where(inside, token, whole(c->time)), 0, 1);
+    zl_array next = zl_concatenate((zl_array[]){part(base, 0, 1, sequences), zl_expand_dims(whole(c->count), ZL_AXES(0))}, 2, 0);
+    c->last = zl_subtract(next, whole(1));
+    zl_array each = zl_arange_int(0, c->time, 1, ZL_INT32), its = sequence_of(each, begin);
+    zl_array place = zl_subtract(each, zl_take(begin, its, 0));
+    c->slot = zl_add(zl_multiply(zl_take(base, its, 0), whole(c->chunk)), place);
+    return c->token && c->slot && c->first && c->last;
+}
+
+// x (B, T, H, D) as (B, heads, chunks, chunk, D); places without a token have `fill`.
+static zl_array pack(const struct chunks *c, zl_array x, double fill) {
+    x = zl_repeat(zl_astype(x, c->wide), c->heads / x->dim[2], 2);
+    int64_t more = c->token ? 1 : c->count * c->chunk - c->time;
+    if (more)
+        x = zl_pad(x, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(0, more, 0, 0), number(c, fill));
+    if (c->token)
+        x = zl_take(x, c->token, 1);
+    return zl_transpose(zl_unflatten(x, 1, ZL_SHAPE(c->count, c->chunk)), ZL_AXES(0, 3, 1, 2, 4));
+}
+
+static zl_array unpack(const struct chunks *c, zl_array y) {
+    y = zl_flatten(zl_transpose(y, ZL_AXES(0, 2, 3, 1, 4)), 1, 2);
+    return c->slot ? zl_take(y, c->slot, 1) : part(y, 1, 0, c->time);
+}
+
+// Decays -------------------------------------------------------------------------------------------------------------
+
+// Along an axis, the decay from its first token to each; without that of the token itself if `before`.
+static zl_array run(const struct chunks *c, zl_array g, int axis, bool before) {
+    return c->r->factors ? zl_cumprod(g, axis, false, !before, ZL_DTYPE_COUNT)
+                         : zl_exp(zl_cumsum(g, axis, false, !before, ZL_DTYPE_COUNT));
+}
+
+// Whether token t, a column, comes after token i, a row; with them too, if equal.
+static zl_array later(const struct chunks *c, bool equal) {
+    return zl_astype(zl_tri(c->chunk, c->chunk, equal ? 0 : -1, ZL_FLOAT32), ZL_BOOL);
+}
+
+// From after token i to token t, (..., t, i, 1 or keys); 0 where t comes before i, and where it is i if `strictly`.
+static zl_array between(const struct chunks *c, zl_array g, bool before, bool strictly) {
+    zl_array each = zl_where(zl_expand_dims(later(c, false), ZL_AXES(2)), zl_expand_dims(g, ZL_AXES(4)),
+                             number(c, c->r->factors ? 1 : 0));
+    zl_array all = run(c, each, 3, before);
+    return zl_where(zl_expand_dims(later(c, !strictly), ZL_AXES(2)), all, number(c, 0));
+}
+
+// The products of rows of a and b, each with the decay between them: (..., t, i).
+static zl_array scores(const struct chunks *c, zl_array a, zl_array b, zl_array decay) {
+    if (!c->by_column)
+        return zl_multiply(zl_matmul(a, turned(b)), zl_squeeze(decay, ZL_AXES(-1)));
+    zl_array both = zl_multiply(zl_expand_dims(a, ZL_AXES(4)), zl_expand_dims(b, ZL_AXES(3)));
+    return op_reduce_axes("delta", REDUCE_SUM, zl_multiply(both, decay), ZL_AXES(-1), false);
+}
+
+// States -------------------------------------------------------------------------------------------------------------
+
+// What a chunk makes of the state before it: keep S + add. A keep with one column is a diagonal.
+struct pair {
+    zl_array keep, add;
+};
+
+static zl_array apply(zl_array keep, zl_array state) {
+    return keep && keep->dim[4] == 1 ? zl_multiply(keep, state) : zl_matmul(keep, state);
+}
+
+static zl_array half(zl_array x, int which) {
+    return zl_squeeze(part(zl_unflatten(x, 2, ZL_SHAPE(-1, 2)), 3, which, which + 1), ZL_AXES(3));
+}
+
+// One more chunk, that changes nothing.
+static struct pair with_idle(struct pair p) {
+    zl_array like = part(p.keep, 2, 0, 1), zero = op_zeros_of(part(p.add, 2, 0, 1));
+    int64_t keys = p.keep->dim[3], cols = p.keep->dim[4];
+    zl_array one = cols == keys ? zl_eye(keys, keys, 0, (zl_dtype)p.keep->dtype)
+                                : zl_ones(ZL_SHAPE(keys, cols), (zl_dtype)p.keep->dtype);
+    zl_array idle = like ? zl_broadcast_to(one, (zl_shape){like->dim, like->ndim}) : NULL;
+    return (struct pair){zl_concatenate((zl_array[]){p.keep, idle}, 2, 2),
+                         zl_concatenate((zl_array[]){p.add, zero}, 2, 2)};
+}
+
+// The state before each chunk, (B, heads, chunks, keys, values), from that before the first, which has the same axes.
+static zl_array states(struct pair p, zl_array state) {
+    int64_t count = p.keep && p.add ? p.keep->dim[2] : 0;
+    if (count <= 1)
+        return count ? state : NULL;
+    if (count % 2)
+        p = with_idle(p);
+    if (!p.keep || !p.add)
+        return NULL;
+    zl_array keep[] = {half(p.keep, 0), half(p.keep, 1)}, add[] = {half(p.add, 0), half(p.add, 1)};
+    struct pair both = {apply(keep[1], keep[0]),
+                        zl_add(apply(keep[1], add[0]), add[1])};
+    zl_array even = states(both, state), odd = zl_add(apply(keep[0], even), add[0]);
+    return part(zl_flatten(zl_stack((zl_array[]){even, odd}, 2, 3), 2, 3), 2, 0, count);
+}
+
+static zl_array choose(zl_array first, zl_array x, zl_array y) {
+    return zl_where(zl_expand_dims(first, ZL_AXES(1, 2)), x, y);
+}
+
+// Of packed sequences the first chunk of each begins with a state of its own. *last becomes the states after them.
+static zl_array states_of_sequences(const struct chunks *c, struct pair p, zl_array *last) {
+    zl_array given = zl_take(zl_astype(c->r->state, c->wide), c->sequence, 0); // (chunks, heads, keys, values)
+    given = zl_expand_dims(zl_transpose(given, ZL_AXES(1, 0, 2, 3)), ZL_AXES(0));
+    zl_array after = zl_add(apply(p.keep, given), p.add);
+    struct pair fresh = {choose(c->first, number(c, 0), p.keep), choose(c->first, after, p.add)};
+    zl_array state = choose(c->first, given, states(fresh, part(given, 2, 0, 1)));
+    zl_array ends = zl_take(zl_add(apply(p.keep, state), p.add), c->last, 2);
+    *last = zl_transpose(zl_squeeze(ends, ZL_AXES(0)), ZL_AXES(1, 0, 2, 3));
+    return state;
+}
+
+static zl_array states_of(const struct chunks *c, struct pair p, zl_array *last) {
+    if (c->token)
+        return states_of_sequences(c, p, last);
+    zl_array state = states(p, zl_expand_dims(zl_astype(c->r->state, c->wide), ZL_AXES(2)));
+    int64_t n = c->count;
+    zl_array end = zl_add(apply(part(p.keep, 2, n - 1, n), part(state, 2, n - 1, n)), part(p.add, 2, n - 1, n));
+    *last = zl_squeeze(end, ZL_AXES(2));
+    return state;
+}
+
+// All of it ----------------------------------------------------------------------------------------------------------
+
+static void sizes_of(struct chunks *c, const struct delta_rule *r) {
+    *c = (struct chunks){.r = r,
+                         .wide = (zl_dtype)r->state->dtype,
+                         .batch = r->x->dim[0],
+                         .time = r->x->dim[1],
+                         .heads = r->x->dim[2],
+                         .keys = r->q->dim[3],
+                         .values = r->x->dim[3],
+                         .by_column = r->g->ndim == 4};
+    int64_t most = c->by_column ? CHUNK_BY_COLUMN : CHUNK;
+    for (c->chunk = 1; c->chunk < most && c->chunk < c->time; c->chunk *= 2)
+        ;
+    c->count = (c->time + c->chunk - 1) / c->chunk;
+}
+
+bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *y_out) {
+    struct chunks c;
+    sizes_of(&c, r);
+    if (r->offsets && !pack_sequences(&c))
+        return false;
+    zl_array q = zl_multiply(pack(&c, r->q, 0), number(&c, r->scale)), w = pack(&c, r->w, 0), x = pack(&c, r->x, 0);
+    zl_array g = pack(&c, c.by_column ? r->g : zl_expand_dims(r->g, ZL_AXES(3)), r->factors ? 1 : 0);
+    zl_array decay = between(&c, g, false, false), so_far = run(&c, g, 3, false);
+    zl_array rest = zl_squeeze(part(decay, 3, c.chunk - 1, c.chunk), ZL_AXES(3)); // from each token to the chunk's end
+    zl_array whole_chunk = turned(part(so_far, 3, c.chunk - 1, c.chunk));         // (..., 1 or keys, 1)
+    zl_array late = turned(zl_multiply(w, rest));
+    struct pair p = {NULL, zl_matmul(late, x)};
+    zl_array fixed = x, erased = NULL;
+    if (r->e) {
+        zl_array e = pack(&c, r->e, 0);
+        zl_array products = scores(&c, e, w, r->pre ? between(&c, g, true, true) : between(&c, g, false, true));
+        zl_array inverse = zl_linalg_tri_inv(zl_add(products, zl_eye(c.chunk, c.chunk, 0, c.wide)), false);
+        zl_array read = zl_multiply(e, r->pre ? run(&c, g, 3, true) : so_far);
+        fixed = zl_matmul(inverse, x);
+        erased = zl_matmul(inverse, read);
+        zl_array kept = zl_multiply(whole_chunk, zl_eye(c.keys, c.keys, 0, c.wide));
+        p = (struct pair){zl_subtract(kept, zl_matmul(late, erased)), zl_matmul(late, fixed)};
+    } else {
+        zl_array like = q ? zl_zeros(ZL_SHAPE(c.keys, 1), c.wide) : NULL;
+        p.keep = zl_add(whole_chunk, like);
+    }
+    zl_array state = states_of(&c, p, state_out);
+    zl_array delta = erased ? zl_subtract(fixed, zl_matmul(erased, state)) : x;
+    zl_array y = zl_add(zl_matmul(zl_multiply(q, so_far), state), zl_matmul(scores(&c, q, w, decay), delta));
+    *y_out = zl_astype(unpack(&c, y), (zl_dtype)r->x->dtype);
+    return *state_out && *y_out;
+}
