@@ -107,6 +107,15 @@ static bool lies_in_packs(const struct spirv_program *p, const struct tile_regio
     return lies;
 }
 
+// Where a region begins for this subgroup, in packs. Each matrix of it lies a known number of packs behind, which its instructions hold.
+static spirv_id begin_of(struct spirv_program *p, const struct product *m, int which, uint32_t row, int pack) {
+    const struct tile_region *r = &m->s->region[which];
+    spirv_id at = r->origin ? spirv_place(p, r->buffer, r->origin, -1) : spirv_u32(p, 0);
+    uint32_t step = m->s->transpose[which] != (which == 1) ? 1 : row;
+    at = spirv_op(p, SPIRV_IAdd, at, spirv_op_by(p, SPIRV_IMul, m->first[which], step));
+    return pack > 1 ? spirv_op_by(p, SPIRV_UDiv, at, (uint32_t)pack) : at;
+}
+
 // Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth. Drivers read packs of 16 bytes at once, and elements one by
 // one.
 static spirv_id factor(struct spirv_program *p, const struct product *m, int which, int64_t tile, int64_t k) {
@@ -118,11 +127,9 @@ static spirv_id factor(struct spirv_program *p, const struct product *m, int whi
     if (b->memory != TILE_SHARED || b->swizzle)
         spirv_fail(p, "matrices are read from shared memory without a swizzle, not from ", b->text);
     uint32_t row = (uint32_t)program_stride(b, b->ndim - 2), pack = lies_in_packs(p, r) ? PACK : 1;
-    spirv_id at = r->origin ? spirv_place(p, b, r->origin, -1) : spirv_u32(p, 0);
-    spirv_id first = spirv_op_by(p, SPIRV_IAdd, m->first[which], (uint32_t)tile * SIDE),
-             deep = spirv_u32(p, (uint32_t)k * SIDE);
-    spirv_id down = spirv_op_by(p, SPIRV_IMul, first_is_column ? deep : first, row);
-    at = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, at, down), first_is_column ? first : deep);
+    uint32_t down = (uint32_t)(first_is_column ? k : tile), across = (uint32_t)(first_is_column ? tile : k);
+    spirv_id at = begin_of(p, m, which, row, (int)pack);
+    at = spirv_op_by(p, SPIRV_IAdd, at, (down * row + across) * (SIDE / pack));
     return load_matrix(p, b->type, which == 0 ? USE_A : USE_B, spirv_pack_pointer(p, b, at, (int)pack),
                        is_transposed ? COLUMN_MAJOR : ROW_MAJOR, row / pack);
 }

@@ -148,7 +148,7 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
 // The same of several elements that lie behind each other, as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, spirv_id *word);
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, const spirv_id *word);
-// To so many elements of memory of the group at once, from one on.
+// To packs of so many elements of memory of the group whose layout is ours, from one on, which is counted in packs.
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int elements);
 // To an element of `exchange`, of so many bytes.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
