@@ -38,13 +38,6 @@ static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int 
 // Which thread has which element of a matrix is the unit's own affair. A subgroup writes a matrix, in rows of 16, to a part of the
 // group's memory that no other uses, and reads it from there.
 
-static void meet(struct spirv_program *p) {
-    enum { ACQUIRE_RELEASE = 0x8, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
-    spirv_id subgroup = spirv_u32(p, SPIRV_SUBGROUP);
-    spirv_do(&p->m, SPIRV_ControlBarrier, subgroup, subgroup,
-             spirv_u32(p, ACQUIRE_RELEASE | GROUP_MEMORY | EXCHANGE));
-}
-
 // Where the subgroup's own part begins, in elements of so many bytes.
 static spirv_id own_part(struct spirv_program *p, int bytes) {
     spirv_id subgroup = spirv_op_by(p, SPIRV_UDiv, p->thread, SUBGROUP);
@@ -71,14 +64,14 @@ static spirv_id load_matrix(struct spirv_program *p, struct tile_type type, int 
 // A matrix of eight registers of each thread, from the one at `first` on.
 static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first, int use) {
     int bytes = tile_type_bytes(b->type);
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     for (int e = 0; e < EACH; e++) {
         spirv_id to = exchanged(p, e, bytes), bits = spirv_read(p, b, spirv_u32(p, (uint32_t)(first + e)), 0);
         if (bytes == 2)
             bits = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), bits);
         spirv_do(&p->m, SPIRV_Store, to, bits, NON_PRIVATE);
     }
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     return load_matrix(p, b->type, use, spirv_exchange_pointer(p, own_part(p, bytes), bytes), ROW_MAJOR,
                        SIDE);
 }
@@ -86,10 +79,10 @@ static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer
 static void to_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first,
                          spirv_id matrix) {
     int bytes = tile_type_bytes(b->type);
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     spirv_id to = spirv_exchange_pointer(p, own_part(p, bytes), bytes), how = spirv_u32(p, ROW_MAJOR);
     spirv_do(&p->m, SPIRV_CooperativeMatrixStoreKHR, to, matrix, how, spirv_u32(p, SIDE), NON_PRIVATE);
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     for (int e = 0; e < EACH; e++) {
         spirv_id from = exchanged(p, e, bytes), at = spirv_u32(p, (uint32_t)(first + e));
         spirv_write(p, b, at, spirv_value(&p->m, SPIRV_Load, spirv_uint(&p->m, 32), from, NON_PRIVATE));

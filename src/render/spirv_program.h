@@ -163,6 +163,7 @@ spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assert
 // they become matrices before it and registers behind it. Returns how many of them there are, in buffer.
 enum { SPIRV_SUMS = 4 };
 void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
+void spirv_meet(struct spirv_program *p, uint32_t scope); // threads of the group or subgroup wait for each other
 int spirv_open_sums(struct spirv_program *p, const struct tile_stmt *loop, const struct tile_buffer **buffer);
 void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buffer *const *buffer);
 
