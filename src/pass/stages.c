@@ -11,7 +11,8 @@
 //       gemm a[k % 3], b -> c
 //     }
 //
-// Where copies do not run on by themselves, threads hold what comes next in registers while the turn computes:
+// Where copies do not run on by themselves, threads hold what comes next in registers while the turn computes. With room for one of a, they wait for
+// each other once more before they write it:
 //
 //     copy A[0] -> a[0]
 //     for k in n {
@@ -129,9 +130,10 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
             t->copy[t->copies++] = s;
         }
     int64_t rest = block_bytes(t->target, t->block) - copied;
-    int stages = target_most_stages(t->target, loop->stages);
+    int least = target_copies_ahead(t->target) ? 2 : 1;
     int64_t room = target_staged_bytes(t->target);
-    for (t->count = stages; t->count > 2 && rest + copied * t->count > room;)
+    t->count = target_most_stages(t->target, loop->stages);
+    while (t->count > least && rest + copied * t->count > room)
         t->count--;
     return t->copies && rest + copied * t->count <= room;
 }
@@ -230,7 +232,7 @@ static void begin_copies(struct stages *t, expr turn, int token, bool to_next) {
 static void end_copies(struct stages *t, expr turn) {
     for (int i = 0; i < t->copies; i++) {
         expr origin[TILE_DIMS + 1], extent[TILE_DIMS + 1];
-        struct tile_stmt copy = {.kind = TILE_COPY, .region[0] = {.buffer = t->next[i]}, .is_ahead = true};
+        struct tile_stmt copy = {.kind = TILE_COPY, .region[0] = {.buffer = t->next[i]}, .is_ahead = t->count > 1};
         copy.region[1] = region_at(t, turn, i, &t->copy[i]->region[1], origin, extent);
         copy.region[1].extent = extent;
         tile_append(copy);
@@ -264,8 +266,8 @@ static bool declare(struct stages *t, const struct tile_stmt *s) {
 static void make_loop(struct stages *t) {
     const struct tile_stmt *loop = t->loop;
     struct tile_kernel *kernel = tile_current();
-    int token = kernel ? ++kernel->tokens : 0, ahead = t->count - 1;
     bool by_registers = !target_copies_ahead(t->target);
+    int token = kernel ? ++kernel->tokens : 0, ahead = by_registers ? 1 : t->count - 1;
     for (const struct tile_stmt *s = loop->body; s; s = s->next)
         declare(t, s);
     for (int i = 0; by_registers && i < t->copies; i++) {

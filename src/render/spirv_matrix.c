@@ -38,13 +38,6 @@ static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int 
 // Which thread has which element of a matrix is the unit's own affair. A subgroup writes a matrix, in rows of 16, to a part of the
 // group's memory that no other uses, and reads it from there.
 
-static void meet(struct spirv_program *p) {
-    enum { ACQUIRE_RELEASE = 0x8, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
-    spirv_id subgroup = spirv_u32(p, SPIRV_SUBGROUP);
-    spirv_do(&p->m, SPIRV_ControlBarrier, subgroup, subgroup,
-             spirv_u32(p, ACQUIRE_RELEASE | GROUP_MEMORY | EXCHANGE));
-}
-
 // Where the subgroup's own part begins, in elements of so many bytes.
 static spirv_id own_part(struct spirv_program *p, int bytes) {
     spirv_id subgroup = spirv_op_by(p, SPIRV_UDiv, p->thread, SUBGROUP);
@@ -71,14 +64,14 @@ static spirv_id load_matrix(struct spirv_program *p, struct tile_type type, int 
 // A matrix of eight registers of each thread, from the one at `first` on.
 static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first, int use) {
     int bytes = tile_type_bytes(b->type);
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     for (int e = 0; e < EACH; e++) {
         spirv_id to = exchanged(p, e, bytes), bits = spirv_read(p, b, spirv_u32(p, (uint32_t)(first + e)), 0);
         if (bytes == 2)
             bits = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), bits);
         spirv_do(&p->m, SPIRV_Store, to, bits, NON_PRIVATE);
     }
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     return load_matrix(p, b->type, use, spirv_exchange_pointer(p, own_part(p, bytes), bytes), ROW_MAJOR,
                        SIDE);
 }
@@ -86,10 +79,10 @@ static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer
 static void to_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first,
                          spirv_id matrix) {
     int bytes = tile_type_bytes(b->type);
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     spirv_id to = spirv_exchange_pointer(p, own_part(p, bytes), bytes), how = spirv_u32(p, ROW_MAJOR);
     spirv_do(&p->m, SPIRV_CooperativeMatrixStoreKHR, to, matrix, how, spirv_u32(p, SIDE), NON_PRIVATE);
-    meet(p);
+    spirv_meet(p, SPIRV_SUBGROUP);
     for (int e = 0; e < EACH; e++) {
         spirv_id from = exchanged(p, e, bytes), at = spirv_u32(p, (uint32_t)(first + e));
         spirv_write(p, b, at, spirv_value(&p->m, SPIRV_Load, spirv_uint(&p->m, 32), from, NON_PRIVATE));
@@ -107,6 +100,15 @@ static bool lies_in_packs(const struct spirv_program *p, const struct tile_regio
     return lies;
 }
 
+// Where a region begins for this subgroup, in packs. Each matrix of it lies a known number of packs behind, which its instructions hold.
+static spirv_id begin_of(struct spirv_program *p, const struct product *m, int which, uint32_t row, int pack) {
+    const struct tile_region *r = &m->s->region[which];
+    spirv_id at = r->origin ? spirv_place(p, r->buffer, r->origin, -1) : spirv_u32(p, 0);
+    uint32_t step = m->s->transpose[which] != (which == 1) ? 1 : row;
+    at = spirv_op(p, SPIRV_IAdd, at, spirv_op_by(p, SPIRV_IMul, m->first[which], step));
+    return pack > 1 ? spirv_op_by(p, SPIRV_UDiv, at, (uint32_t)pack) : at;
+}
+
 // Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth. Drivers read packs of 16 bytes at once, and elements one by
 // one.
 static spirv_id factor(struct spirv_program *p, const struct product *m, int which, int64_t tile, int64_t k) {
@@ -118,11 +120,9 @@ static spirv_id factor(struct spirv_program *p, const struct product *m, int whi
     if (b->memory != TILE_SHARED || b->swizzle)
         spirv_fail(p, "matrices are read from shared memory without a swizzle, not from ", b->text);
     uint32_t row = (uint32_t)program_stride(b, b->ndim - 2), pack = lies_in_packs(p, r) ? PACK : 1;
-    spirv_id at = r->origin ? spirv_place(p, b, r->origin, -1) : spirv_u32(p, 0);
-    spirv_id first = spirv_op_by(p, SPIRV_IAdd, m->first[which], (uint32_t)tile * SIDE),
-             deep = spirv_u32(p, (uint32_t)k * SIDE);
-    spirv_id down = spirv_op_by(p, SPIRV_IMul, first_is_column ? deep : first, row);
-    at = spirv_op(p, SPIRV_IAdd, spirv_op(p, SPIRV_IAdd, at, down), first_is_column ? first : deep);
+    uint32_t down = (uint32_t)(first_is_column ? k : tile), across = (uint32_t)(first_is_column ? tile : k);
+    spirv_id at = begin_of(p, m, which, row, (int)pack);
+    at = spirv_op_by(p, SPIRV_IAdd, at, (down * row + across) * (SIDE / pack));
     return load_matrix(p, b->type, which == 0 ? USE_A : USE_B, spirv_pack_pointer(p, b, at, (int)pack),
                        is_transposed ? COLUMN_MAJOR : ROW_MAJOR, row / pack);
 }

@@ -522,11 +522,12 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
 
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                             int elements) {
-    int bytes = spirv_item(b) * elements;
-    struct access a = access_to(p, b, place, bytes, log_of(bytes));
-    if (1 << a.size != bytes)
-        spirv_fail(p, "memory that is read as matrices has no elements of another size: ", b->text);
-    return pointer(p, &a, a.first);
+    struct spirv_memory *m = memory_of(p, b);
+    if (!m->is_known)
+        declare(p, b);
+    struct access a = {.m = m, .size = log_of(spirv_item(b) * elements)};
+    a.variable = view_of(p, m, a.size);
+    return pointer(p, &a, place);
 }
 
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes) {

@@ -148,7 +148,7 @@ void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id 
 // The same of several elements that lie behind each other, as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, spirv_id *word);
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, const spirv_id *word);
-// To so many elements of memory of the group at once, from one on.
+// To packs of so many elements of memory of the group whose layout is ours, from one on, which is counted in packs.
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int elements);
 // To an element of `exchange`, of so many bytes.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
@@ -163,6 +163,7 @@ spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assert
 // they become matrices before it and registers behind it. Returns how many of them there are, in buffer.
 enum { SPIRV_SUMS = 4 };
 void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
+void spirv_meet(struct spirv_program *p, uint32_t scope); // threads of the group or subgroup wait for each other
 int spirv_open_sums(struct spirv_program *p, const struct tile_stmt *loop, const struct tile_buffer **buffer);
 void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buffer *const *buffer);
 

@@ -257,13 +257,14 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     close_if(p, behind);
 }
 
-static void barrier(struct spirv_program *p, const struct tile_stmt *s) {
+// A barrier orders accesses to memory that threads exchange, and no others. Drivers wait for all stores to buffers where it orders any.
+void spirv_meet(struct spirv_program *p, uint32_t scope) {
     enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
-    if (s->scope == TILE_CLUSTER)
-        spirv_fail(p, "the target has no clusters", "");
-    spirv_id group = spirv_u32(p, SPIRV_GROUP);
-    uint32_t of = ACQUIRE_RELEASE | BUFFERS | GROUP_MEMORY | (p->is_vulkan ? EXCHANGE : 0);
-    spirv_do(&p->m, SPIRV_ControlBarrier, group, group, spirv_u32(p, of));
+    uint32_t of = ACQUIRE_RELEASE | GROUP_MEMORY | (p->is_vulkan ? EXCHANGE : 0);
+    for (int i = 0; scope == SPIRV_GROUP && i < p->kernel->buffers; i++)
+        of |= p->memory[i].where == SPIRV_STORAGE && spirv_is_exchanged(p, &p->memory[i]) ? BUFFERS : 0;
+    spirv_id all = spirv_u32(p, scope);
+    spirv_do(&p->m, SPIRV_ControlBarrier, all, all, spirv_u32(p, of));
 }
 
 static spirv_id lane_of_source(struct spirv_program *p, const struct tile_stmt *s) {
@@ -319,7 +320,11 @@ static void one(struct spirv_program *p, const struct tile_stmt *s) {
     case TILE_FILL: copy(p, s); return;
     case TILE_ATOMIC: atomic(p, s); return;
     case TILE_WAIT: return; // no copy runs on
-    case TILE_BARRIER: barrier(p, s); return;
+    case TILE_BARRIER:
+        if (s->scope == TILE_CLUSTER)
+            spirv_fail(p, "the target has no clusters", "");
+        spirv_meet(p, SPIRV_GROUP);
+        return;
     case TILE_SHUFFLE: shuffle(p, s); return;
     case TILE_GEMM:
         compute_all(p, s);

@@ -185,7 +185,8 @@ static void choose(const struct kernel_place *p, struct lines *m) {
     m->r.packs = (int16_t)(held || groups > 1 ? packs_of(line, threads * groups, width) : 0);
     m->r.threads = (int16_t)threads;
     m->r.groups = (int16_t)groups;
-    m->r.full = (int64_t)m->r.packs * groups * threads * width == line;
+    m->r.full = m->r.packs ? (int64_t)m->r.packs * groups * threads * width == line
+                           : line % ((int64_t)LINE_DEEP * threads * width) == 0;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ enum { LINE_REDUCTIONS = 6 };
 // numbers and the rest each.
 enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256, LINE_CLUSTERS = 1280 };
 
+// Packs of a piece that a thread has, where one input is read and where several are: so many are under way at once.
+enum { LINE_DEEP = 4, LINE_SHALLOW = 2 };
+
 enum line_form { LINE_FLAT = FUSE_FORMS, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
 
 struct line_recipe {
@@ -18,7 +21,7 @@ struct line_recipe {
     int16_t rough;                      // all that varies along a line has 16 bits, as have results
     int16_t width, packs;               // elements of a pack; packs that a thread holds, 0: it goes along the line
     int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
-    int16_t full;                       // lines are as long as what all threads hold
+    int16_t full;                       // lines are as long as what all threads hold; of lines in pieces: they are whole pieces
     int16_t reduction[LINE_REDUCTIONS]; // rows
     struct fuse_recipe f;
 };

@@ -168,7 +168,8 @@ static void declare(struct building *b) {
     b->lines = fuse_symbol("lines", -1, 1, 1);
     b->packs = fuse_symbol("packs", -1, 1, 1);
     b->inner = fuse_symbol("inner", -1, 0, 1);
-    b->line = b->r->full ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
+    b->line =
+        b->r->full && b->r->packs ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
     for (int k = 0; k < f->inputs; k++)
         declare_input(b, k);
     b->s = fuse_table("s", f->inputs + 1, KERNEL_AXES);
@@ -295,7 +296,7 @@ static void open_parts(struct building *b, int stage) {
         zl_dtype from = (zl_dtype)line_row(b->r, b->r->reduction[k])->from;
         b->part[k] = tile(b, 'p', k, b->r->packs ? from : wide_of(b->r, k), false);
         b->sum[k] = tile(b, 's', k, wide_of(b->r, k), true);
-        if (!b->r->full && !is_cut(b, stage))
+        if ((!b->r->full || !b->r->packs) && !is_cut(b, stage))
             fill(b->part[k], combine_of(b->r, k));
     }
 }
@@ -361,10 +362,31 @@ static const struct tile_buffer *tile_for(const struct building *b, int row, int
     return tile(b, 'v', row, line_dtype(b->r, row), false);
 }
 
+// Opens the loop over the pieces of a line. Returns the first element of one.
+static expr open_pieces(const struct building *b, expr *columns) {
+    int64_t each = b->held / b->r->width;
+    expr packs = tile_number(each), all = FLOORDIV(b->line, tile_number(b->r->width));
+    expr pieces = FLOORDIV(ADD(all, tile_number(b->r->full ? 0 : each - 1)), packs);
+    const struct tile_name *piece = tile_index("piece", pieces);
+    tile_open_for(piece, NULL, pieces, NULL, TILE_SERIAL);
+    expr before = MUL(tile_name_value(piece, TILE_INDEX), packs);
+    *columns = b->r->full ? tile_number(b->held) : MUL(MIN(packs, SUB(all, before)), tile_number(b->r->width));
+    return MUL(before, tile_number(b->r->width));
+}
+
+// Elements of a piece, which may be others in each stage: what is read of several inputs needs more registers.
+static int64_t piece_of(const struct building *b, int stage) {
+    int inputs = 0;
+    for (int k = 0; k < b->r->f.inputs; k++)
+        inputs += b->plan.stage[stage].inputs >> k & 1 && line_input_varies(b->r, k);
+    return (int64_t)(inputs > 1 ? LINE_SHALLOW : LINE_DEEP) * b->r->threads * b->r->width;
+}
+
 static void build_stage(struct building *b, int stage) {
     bool is_last = stage == b->plan.levels;
     const struct tile_buffer *kept[FUSE_CALLS] = {NULL};
-    const struct tile_name *piece = NULL;
+    if (!b->r->packs)
+        b->held = piece_of(b, stage);
     expr rows = is_last ? lines_here(b) : tile_number(b->count),
          columns = is_cut(b, stage) ? tile_number(b->held) : b->line, first = NULL;
     if (!b->plan.stage[stage].count)
@@ -373,16 +395,8 @@ static void build_stage(struct building *b, int stage) {
     for (int row = 0; row < b->r->f.rows; row++)
         if (b->plan.kept >> row & 1 && b->plan.level[row] == stage)
             kept[row] = tile_for(b, row, stage);
-    if (!b->r->packs) { // a piece has as many packs as threads
-        expr packs = tile_number(b->r->threads), width = tile_number(b->r->width),
-             all = FLOORDIV(b->line, width);
-        expr pieces = FLOORDIV(ADD(all, tile_number(b->r->threads - 1)), packs);
-        piece = tile_index("piece", pieces);
-        tile_open_for(piece, NULL, pieces, NULL, TILE_SERIAL);
-        expr before = MUL(tile_name_value(piece, TILE_INDEX), packs);
-        columns = MUL(MIN(packs, SUB(all, before)), width);
-        first = MUL(before, width);
-    }
+    if (!b->r->packs)
+        first = open_pieces(b, &columns);
     open_elements(b, rows, columns, first);
     for (int k = 0; k < b->r->reductions; k++)
         if (reduces_in(b, k, stage))
@@ -393,7 +407,7 @@ static void build_stage(struct building *b, int stage) {
     if (is_last)
         put_results(b, false);
     tile_close();
-    if (piece)
+    if (!b->r->packs)
         tile_close();
     for (int row = 0; row < b->r->f.rows; row++)
         if (kept[row])

@@ -4,7 +4,7 @@
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-enum { PACK_BYTES = 16, LEAST = 32, TILE = 128, SMALL_TILE = 64, FEW_BLOCKS = 128 };
+enum { PACK_BYTES = 16, LEAST = 32, TILE = 128, SMALL_TILE = 64, FEW_BLOCKS = 128, DEEP_BYTES = 40 << 10 };
 
 // How a factor lies: lines of contiguous elements, which are its rows or its columns.
 struct factor {
@@ -62,6 +62,11 @@ bool product_fits(const struct kernel_place *p, const struct call *c) {
            y->size < KERNEL_NARROW / 2 && find_factor(a, &f) && find_factor(b, &f);
 }
 
+// Columns and rows that a turn multiplies. Halves take more where two tiles of them fit into the group's memory.
+static int depth_of(const struct target *unit, bool is_half) {
+    return !is_half ? 16 : unit->group->has_async || unit->group->shared_bytes >= DEEP_BYTES ? 64 : 32;
+}
+
 bool kernel_product(const struct kernel_place *p, const struct call *c) {
     zl_array in[2] = {c->in[0], c->in[1]}, y = call_first(c);
     int64_t m = y->dim[y->ndim - 2], n = y->dim[y->ndim - 1], products = y->size / (m * n);
@@ -90,5 +95,5 @@ bool kernel_product(const struct kernel_place *p, const struct call *c) {
     return WORK_FILE(
         &w, "product", "ITEM=%t,OUT=%t,PACK=%d,AT=%d,BT=%d,SCALED=%d,ADDS=%d,M=%d,N=%d,K=%d,THREADS=%d",
         y->dtype, y->dtype, pack, f[0].is_transposed, f[1].is_transposed, adds, beta != 0, side, side,
-        is_half ? (p->record->group->has_async ? 64 : 32) : 16, is_half || is_small ? 128 : 256);
+        depth_of(p->record, is_half), is_half || is_small ? 128 : 256);
 }
