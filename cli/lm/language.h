@@ -1,0 +1,113 @@
+// language.h - what `zellige generate`, `chat` and `perplexity` share: a model with its tokenizer, and options.
+
+#ifndef LANGUAGE_H
+#define LANGUAGE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli.h"
+#include "text/text.h"
+#include "zellige.h"
+#include "zellige_model.h"
+
+double language_now(void); // seconds, of a clock that does not jump
+
+// A checkpoint that is open for a command.
+struct language {
+    zl_model model;
+    zl_model_info info;
+    text_tokenizer tokenizer;
+    struct text_encoder *encoder;
+    double open_seconds;
+    char error[512];
+};
+
+// Opens what --model, or the first operand, names, on the device that --device names, and says so on standard error. Returns an exit
+// code after a message.
+int  language_open(struct language *l, const struct invocation *call);
+void language_close(struct language *l);
+bool language_is_end(const struct language *l, int32_t id);
+// Appends the ids of a text. False after a message in l->error.
+bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document, struct text_ids *ids);
+
+// Rows of options that the commands share.
+#define LANGUAGE_OPTIONS                                                                                                         \
+    {"model", 'm', "FOLDER", NULL, "the checkpoint: config.json, tokenizer.json and safetensors"},                             \
+    {"device", 0, "NAME", NULL, "device to run on"}
+
+#define LANGUAGE_SAMPLING                                                                                                        \
+    {"temp", 0, "X", NULL, "temperature (default 0: the most likely token each time)"},                                        \
+    {"top-k", 0, "N", NULL, "draw from the N most likely tokens only"},                                                        \
+    {"top-p", 0, "X", NULL, "draw from the most likely tokens that together have this probability"},                           \
+    {"min-p", 0, "X", NULL, "draw from tokens that are at least this share as likely as the most likely one"},                 \
+    {"xtc-probability", 0, "X", NULL, "how often all likely tokens but the least likely are left out"},                        \
+    {"xtc-threshold", 0, "X", NULL, "what makes a token likely for that (default 0.1)"},                                       \
+    {"repeat-penalty", 0, "X", NULL, "divide the logits of recent tokens by this"},                                            \
+    {"presence-penalty", 0, "X", NULL, "subtract this from the logits of recent tokens"},                                      \
+    {"frequency-penalty", 0, "X", NULL, "and this for each time that they occur"},                                             \
+    {"repeat-last-n", 0, "N", NULL, "how many tokens are recent (default 64)"},                                                \
+    {"logit-bias", 0, "LIST", NULL, "add to logits: ID+X or ID-X, with commas between"},                                       \
+    {"seed", 's', "N", NULL, "the same seed draws the same tokens (default: from the clock)"}
+
+enum { LANGUAGE_BIASES_MOST = 256 };
+
+struct language_sampling {
+    zl_sampling sampling;
+    int bias_id[LANGUAGE_BIASES_MOST];
+    double bias[LANGUAGE_BIASES_MOST];
+};
+// Fills out from the options; false after a message of wrong usage.
+bool language_sampling(const struct invocation *call, struct language_sampling *out);
+
+#define LANGUAGE_TEMPLATE                                                                                                        \
+    {"chat-template-file", 0, "FILE", "*", "use this chat template, not that of the model"},                                   \
+    {"chat-template-kwargs", 0, "JSON", NULL, "variables for the template: {\"enable_thinking\": false}"}
+
+// language_talk.c: a conversation, as a chat template writes it -------------------------------------------------
+
+struct language_message {
+    const char *role; // "system", "user", "assistant"
+    char *content;
+};
+
+struct language_talk {
+    const struct language *language;
+    struct text_template *template;
+    text_json more; // variables from the command line; NULL: none
+    struct language_message *message;
+    int messages;
+    char error[512];
+};
+// Takes the template that the options name, or the model's. False after a message in t->error.
+bool language_talk_new(struct language_talk *t, const struct language *l, const struct invocation *call);
+void language_talk_free(struct language_talk *t);
+bool language_talk_say(struct language_talk *t, const char *role, const char *content);
+void language_talk_forget(struct language_talk *t, int from); // messages from that one on
+// Returns the conversation as text that asks for an answer, to be freed. NULL after an error.
+char *language_talk_render(struct language_talk *t, size_t *bytes);
+
+// How generating goes on, and what it took.
+struct language_run {
+    struct language *language;
+    zl_sequence sequence;
+    int64_t most;             // tokens to draw
+    bool ignore_end;          // end tokens are tokens like others
+    const char *const *stop;  // texts that end it; they are not part of the answer
+    int stops;
+    bool (*give)(void *context, const char *text, size_t bytes); // whole characters, as they come; false ends it
+    void *context;
+    const volatile sig_atomic_t *stopped; // ends it as soon as it is set; NULL: only an interrupt does
+    // Results.
+    int64_t prompt, drawn;
+    int32_t *ids; // those drawn, to be freed
+    double prompt_seconds, draw_seconds;
+    const char *why; // "end", "length", "stop", "interrupt"
+};
+// Computes the prompt, with progress on standard error, and draws until something ends it. False after an error in language->error.
+bool language_generate(struct language_run *run);
+void language_report(const struct invocation *call, const struct language_run *run); // speeds and memory, on standard error
+
+#endif

@@ -1,0 +1,191 @@
+// lm.h - language models: configuration, weights, layers, caches, sampling. Uses the public headers and text.h only.
+//
+//     config.json ─▶ lm_config ─▶ lm_weights finds the tensors ─▶ lm_network: layers of arrays
+//     ids ─▶ lm_hidden (with a cache, or without) ─▶ lm_logits ─▶ lm_sample ─▶ ids
+//
+// Functions that read files return false and leave a message in struct lm_error, which names the file and the field or the
+// tensor. Functions that record ops return NULL after an error, which zl_error() tells. Arrays in structures are retained.
+
+#ifndef LM_H
+#define LM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "text/text.h"
+#include "zellige.h"
+#include "zellige_model.h"
+
+struct lm_error {
+    char text[512];
+};
+// Formats the message; returns false, for `return lm_fail(…)`.
+bool lm_fail(struct lm_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// lm_config.c ---------------------------------------------------------------------------------------------------
+
+enum { LM_EOS_MOST = 16 };
+
+// What the configurations of a model_type leave unsaid. A related architecture is one more row.
+struct lm_family {
+    const char *type;   // model_type of config.json
+    bool qkv_bias;      // q, k and v have a bias
+    bool qk_norm;       // q and k are normalised per head before their rotation
+    bool experts;       // MLPs are mixtures of experts, where the configuration does not except a layer
+    bool renormalise;   // the chosen experts' weights add up to 1
+    bool shared_expert; // one more expert, behind a sigmoid gate, takes every token
+};
+
+enum lm_rope_kind { LM_ROPE_DEFAULT, LM_ROPE_LINEAR, LM_ROPE_LLAMA3, LM_ROPE_YARN };
+
+// Rotary positions. Fields after `theta` are of the kinds that scale them.
+struct lm_rope {
+    enum lm_rope_kind kind;
+    int dims; // features of a head that are rotated, from the first
+    double theta, factor;
+    double low_frequency, high_frequency; // llama3
+    double beta_fast, beta_slow;          // YaRN
+    double magnitude;                     // YaRN: what q and k are multiplied by
+    int64_t original;                     // positions that the model was trained on
+};
+
+struct lm_config {
+    const struct lm_family *family;
+    int hidden, layers, heads, kv_heads, head_dim, ffn, vocabulary;
+    double eps;
+    int64_t positions; // that the model was made for
+    bool tied;         // the matrix of the logits is the embedding
+    bool qkv_bias, output_bias, mlp_bias;
+    struct lm_rope rope;
+    int64_t window; // keys that a query of a sliding layer sees; 0: all
+    bool *slides;   // per layer
+    bool *sparse;   // per layer: its MLP is a mixture of experts
+    int experts, experts_used, expert_ffn, shared_ffn;
+    bool renormalise;
+    int bos, eos[LM_EOS_MOST], eos_count; // bos -1: none
+    text_json root;         // the whole file, which quantisation is looked up in
+    text_json quantization; // of MLX's checkpoints; NULL: none
+};
+
+// Reads folder/config.json, of the hub's or transformers 5's dialect, and the end tokens of generation_config.json. Fields
+// that are unknown and set are refused: they could change what the model computes.
+bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error);
+void lm_config_free(struct lm_config *config);
+
+// lm_weights.c --------------------------------------------------------------------------------------------------
+
+// The tensors of a checkpoint: model.safetensors, or the parts that model.safetensors.index.json names. They are mapped.
+struct lm_weights;
+struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error); // NULL after an error
+void     lm_weights_free(struct lm_weights *weights);
+bool     lm_weights_has(const struct lm_weights *weights, const char *name);
+// Returns a tensor and marks it as used; NULL and an error if it is not there or has another shape, in which -1 fits all.
+zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape, struct lm_error *error);
+// Fails if a tensor was not taken that no architecture leaves out: the model would not be what its file says.
+bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
+zl_array lm_weights_at(const struct lm_weights *weights, int index, const char **name); // of those taken; NULL past the last
+size_t   lm_weights_bytes(const struct lm_weights *weights); // of the tensors that were taken
+
+// lm_linear.c ---------------------------------------------------------------------------------------------------
+
+// x W^T + bias, of a float matrix (outputs, inputs) or one that MLX quantised. A stack of experts has one axis more.
+struct lm_linear {
+    zl_array weight, scales, biases, bias; // scales: NULL for floats; bias: NULL for none
+    int group_size, bits;
+    const char *mode;
+};
+
+// Loads name.weight, and what quantisation added; experts 0: a matrix, else a stack of so many.
+bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config, const char *name,
+                    int experts, int outputs, int inputs, bool bias, struct lm_error *error);
+// Loads `part` of all experts of an MLP as one stack, which MLX's files have; those of the hub have them one by one.
+bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
+                            const char *mlp, const char *part, int outputs, int inputs, struct lm_error *error);
+void lm_linear_free(struct lm_linear *linear);
+zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x);
+// x (N, 1, 1, inputs) times the matrices that `chosen` (N, k) names: (N, k, 1, outputs).
+zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_array chosen);
+zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids); // rows of the matrix: an embedding
+
+// lm_cache.c ----------------------------------------------------------------------------------------------------
+
+enum { LM_CACHE_PAGE = 256 }; // positions by which a cache grows
+
+// Keys and values of what a sequence has seen: per layer (batch, kv_heads, capacity, head_dim).
+struct lm_cache {
+    int layers;
+    zl_array *keys, *values; // NULL: nothing yet
+    int64_t length, capacity; // in positions, of all layers
+};
+bool lm_cache_new(struct lm_cache *cache, int layers);
+void lm_cache_free(struct lm_cache *cache);
+// Appends k and v (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of the cache's arrays.
+// The cache's length stays until lm_cache_advance.
+bool lm_cache_append(struct lm_cache *cache, int layer, zl_array *k, zl_array *v);
+void lm_cache_advance(struct lm_cache *cache, int64_t count);
+// Forgets the positions from `length` on.
+void lm_cache_trim(struct lm_cache *cache, int64_t length);
+// Appends the arrays of the cache to `list`, to be evaluated together with a result.
+int  lm_cache_arrays(const struct lm_cache *cache, zl_array *list);
+
+// lm_network.c --------------------------------------------------------------------------------------------------
+
+struct lm_mlp {
+    struct lm_linear gate, up, down;
+};
+
+struct lm_layer {
+    zl_array attention_norm, mlp_norm;
+    struct lm_linear q, k, v, output;
+    zl_array q_norm, k_norm; // NULL: none
+    struct lm_mlp mlp;       // of a sparse layer, a stack of experts
+    struct lm_linear router, shared_gate;
+    struct lm_mlp shared; // its matrices are NULL where there is none
+};
+
+struct lm_network {
+    struct lm_config config;
+    struct lm_weights *weights;
+    struct lm_linear embedding, head; // head is empty where it is tied to the embedding
+    zl_array norm, frequencies;       // frequencies: NULL where theta says them
+    struct lm_layer *layer;
+};
+
+bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error);
+void lm_network_free(struct lm_network *network);
+
+// The input of layer `layers` from ids (batch, T) of int32: (batch, T, hidden). All layers give what the last norm takes. With
+// a cache the ids follow what it holds, and it advances.
+zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, struct lm_cache *cache);
+zl_array lm_logits(const struct lm_network *network, zl_array hidden); // (..., vocabulary)
+
+// lm_view.c -----------------------------------------------------------------------------------------------------
+
+zl_array lm_slice(zl_array a, int axis, int64_t start, int64_t stop); // of an axis counted from the first; all of the others
+
+// lm_model.c ----------------------------------------------------------------------------------------------------
+
+const struct lm_network *lm_network_of(zl_model model);
+
+// lm_rope.c -----------------------------------------------------------------------------------------------------
+
+// The wave lengths of scaled rotary positions, float32 (dims / 2), retained; NULL where theta and factor say all.
+zl_array lm_rope_frequencies(const struct lm_rope *rope);
+
+// lm_sampler.c --------------------------------------------------------------------------------------------------
+
+// What drawing the next id depends on, kept on the device.
+struct lm_sampler {
+    zl_sampling options;
+    zl_array key;     // of the next random number
+    zl_array history; // ids that penalties count, int32 (length); NULL: none
+    zl_array bias;    // float32 (vocabulary); NULL: none
+};
+bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary, struct lm_error *error);
+void lm_sampler_free(struct lm_sampler *sampler);
+void lm_sampler_see(struct lm_sampler *sampler, zl_array ids); // ids int32 (count), for penalties
+// The next id, int32 (1), drawn from logits (vocabulary); *log_probability its logarithm, before sampling changed anything.
+zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_probability);
+
+#endif

@@ -1,0 +1,315 @@
+// lm_config.c - config.json as a description of layers: the dialects of the hub and of transformers 5.
+//
+// Every field is either read here, or on the list of those that do not change what the model computes. A field that is on neither,
+// and is not null, false or an empty list or object, is refused by name.
+
+#include "lm.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool lm_fail(struct lm_error *error, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(error->text, sizeof error->text, format, list);
+    va_end(list);
+    return false;
+}
+
+static const struct lm_family families[] = {
+    {.type = "llama"},
+    {.type = "qwen2", .qkv_bias = true},
+    {.type = "qwen2_moe", .qkv_bias = true, .experts = true, .shared_expert = true},
+    {.type = "qwen3", .qk_norm = true},
+    {.type = "qwen3_moe", .qk_norm = true, .experts = true},
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+// Fields that say how a model was trained, stored or is served, not what it computes.
+static const char *const harmless[] = {
+    "_attn_implementation", "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id", "dtype",
+    "eos_token_id", "id2label", "initializer_range", "is_llama_config", "label2id", "max_window_layers", "model_type",
+    "output_router_logits", "pad_token_id", "pretraining_tp", "quantization", "quantization_config", "return_dict",
+    "rope_interleaved", "router_aux_loss_coef", "torch_dtype", "transformers.js_config", "transformers_version", "use_cache",
+};
+enum { HARMLESS = sizeof harmless / sizeof *harmless, READ_MOST = 64 };
+
+// What reads config.json: it notes the fields that were asked for, so that the others are known.
+struct reader {
+    text_json root;
+    const char *path;
+    struct lm_error *error;
+    const char *read[READ_MOST];
+    int reads;
+    bool failed;
+};
+
+static text_json field(struct reader *r, const char *name) {
+    if (r->reads < READ_MOST)
+        r->read[r->reads++] = name;
+    text_json value = text_json_get(r->root, name);
+    return text_json_is_null(value) ? NULL : value;
+}
+
+static void refuse(struct reader *r, const char *name, const char *why) {
+    if (!r->failed)
+        lm_fail(r->error, "%s: field '%s' %s", r->path, name, why);
+    r->failed = true;
+}
+
+// Numbers are checked here, so that no size overflows an int later. A fallback below `least` means that the field must be there.
+static int64_t integer(struct reader *r, const char *name, int64_t least, int64_t most, int64_t fallback) {
+    text_json value = field(r, name);
+    if (!value && fallback >= least)
+        return fallback;
+    if (!text_json_is_integer(value) || text_json_integer(value) < least || text_json_integer(value) > most) {
+        char why[96];
+        snprintf(why, sizeof why, "%s: wanted an integer from %lld to %lld", value ? "is not right" : "is missing",
+                 (long long)least, (long long)most);
+        refuse(r, name, why);
+        return least;
+    }
+    return text_json_integer(value);
+}
+
+static double number_in(struct reader *r, text_json object, const char *name, double fallback) {
+    text_json value = text_json_get(object, name);
+    if (!value || text_json_is_null(value))
+        return fallback;
+    double x = text_json_number(value);
+    if (!isfinite(x))
+        refuse(r, name, "is not a finite number");
+    return x;
+}
+
+static double number(struct reader *r, const char *name, double fallback) {
+    field(r, name);
+    return number_in(r, r->root, name, fallback);
+}
+
+static bool truth(struct reader *r, const char *name, bool fallback) {
+    text_json value = field(r, name);
+    if (value && !text_json_is_bool(value))
+        refuse(r, name, "is neither true nor false");
+    return value ? text_json_true(value) : fallback;
+}
+
+static const struct lm_family *find_family(const char *type) {
+    for (int i = 0; i < FAMILIES; i++)
+        if (!strcmp(families[i].type, type))
+            return &families[i];
+    return NULL;
+}
+
+static void list_families(char *out, size_t bytes) {
+    size_t used = 0;
+    for (int i = 0; i < FAMILIES && used < bytes; i++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", families[i].type);
+}
+
+static const struct {
+    const char *name;
+    enum lm_rope_kind kind;
+} rope_kinds[] = {
+    {"default", LM_ROPE_DEFAULT}, {"linear", LM_ROPE_LINEAR}, {"llama3", LM_ROPE_LLAMA3}, {"yarn", LM_ROPE_YARN},
+};
+
+static bool find_rope_kind(const char *name, enum lm_rope_kind *kind) {
+    for (size_t i = 0; i < sizeof rope_kinds / sizeof *rope_kinds; i++)
+        if (!strcmp(rope_kinds[i].name, name)) {
+            *kind = rope_kinds[i].kind;
+            return true;
+        }
+    return false;
+}
+
+// YaRN's attention factor, as its paper (arXiv 2309.00071) and transformers have it.
+static double yarn_magnitude(double factor, double scale) {
+    return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1;
+}
+
+// Hub files have rope_theta beside rope_scaling, transformers 5 has all of it in rope_parameters.
+static void read_rope(struct reader *r, struct lm_config *c) {
+    text_json nested = field(r, "rope_parameters"), scaling = field(r, "rope_scaling");
+    text_json all = nested ? nested : scaling;
+    struct lm_rope *rope = &c->rope;
+    const char *kind = text_json_text_of(all, "rope_type");
+    if (!*kind)
+        kind = text_json_text_of(all, "type");
+    if (all && !text_json_is_object(all))
+        refuse(r, nested ? "rope_parameters" : "rope_scaling", "is not an object");
+    if (!find_rope_kind(*kind ? kind : "default", &rope->kind))
+        refuse(r, "rope_type", "is none of default, linear, llama3, yarn");
+    double share = number_in(r, nested, "partial_rotary_factor", number(r, "partial_rotary_factor", 1));
+    rope->dims = (int)(c->head_dim * share);
+    rope->theta = number_in(r, nested, "rope_theta", number(r, "rope_theta", 10000));
+    rope->factor = number_in(r, all, "factor", 1);
+    rope->low_frequency = number_in(r, all, "low_freq_factor", 1);
+    rope->high_frequency = number_in(r, all, "high_freq_factor", 4);
+    rope->beta_fast = number_in(r, all, "beta_fast", 32);
+    rope->beta_slow = number_in(r, all, "beta_slow", 1);
+    rope->original = (int64_t)number_in(r, all, "original_max_position_embeddings", (double)c->positions);
+    double scale = number_in(r, all, "mscale", 0), scale_all = number_in(r, all, "mscale_all_dim", 0);
+    double magnitude = scale && scale_all ? yarn_magnitude(rope->factor, scale) / yarn_magnitude(rope->factor, scale_all)
+                                          : yarn_magnitude(rope->factor, 1);
+    rope->magnitude = rope->kind == LM_ROPE_YARN ? number_in(r, all, "attention_factor", magnitude) : 1;
+    if (!(share > 0 && share <= 1) || rope->dims < 2 || rope->dims % 2)
+        refuse(r, "partial_rotary_factor", "leaves no even number of features to rotate");
+    if (!(rope->theta > 1) || !(rope->factor > 0))
+        refuse(r, "rope_theta", "or its factor is out of range");
+    if (rope->kind == LM_ROPE_YARN && rope->dims != c->head_dim)
+        refuse(r, "rope_type", "is yarn, which needs that whole heads are rotated");
+}
+
+static bool list_has(text_json list, int value) {
+    for (int i = 0; i < text_json_count(list); i++)
+        if (text_json_integer(text_json_at(list, i)) == value)
+            return true;
+    return false;
+}
+
+// Which layers are sparse, and which see a window only.
+static void read_layers(struct reader *r, struct lm_config *c) {
+    text_json types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
+    bool windowed = truth(r, "use_sliding_window", false);
+    int64_t window = integer(r, "sliding_window", 0, INT32_MAX, 0);
+    int64_t first = text_json_integer(text_json_get(r->root, "max_window_layers"));
+    int64_t every = c->family->experts ? integer(r, "decoder_sparse_step", 1, INT32_MAX, 1) : 1;
+    c->slides = calloc((size_t)c->layers, sizeof *c->slides);
+    c->sparse = calloc((size_t)c->layers, sizeof *c->sparse);
+    if (!c->slides || !c->sparse)
+        return refuse(r, "num_hidden_layers", "is more than memory has room for");
+    if (types && text_json_count(types) != c->layers)
+        refuse(r, "layer_types", "does not name each layer");
+    for (int i = 0; i < c->layers && !r->failed; i++) {
+        const char *type = types ? text_json_text(text_json_at(types, i)) : NULL;
+        if (types && (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0)))
+            refuse(r, "layer_types", "names a layer that is neither full_attention nor sliding_attention");
+        c->slides[i] = type ? !strcmp(type, "sliding_attention") : windowed && i >= first;
+        c->sparse[i] = c->family->experts && c->experts > 0 && (i + 1) % every == 0 && !list_has(dense, i);
+        if (c->slides[i] && !window)
+            refuse(r, "sliding_window", "is missing, though a layer slides");
+    }
+    c->window = window;
+}
+
+static void read_experts(struct reader *r, struct lm_config *c) {
+    if (!c->family->experts)
+        return;
+    const char *count = text_json_get(r->root, "num_experts") ? "num_experts" : "num_local_experts";
+    c->experts = (int)integer(r, count, 1, 1 << 16, 0);
+    field(r, "num_experts"), field(r, "num_local_experts"); // a file may have both
+    c->experts_used = (int)integer(r, "num_experts_per_tok", 1, c->experts, 0);
+    c->expert_ffn = (int)integer(r, "moe_intermediate_size", 1, 1 << 24, 0);
+    c->renormalise = truth(r, "norm_topk_prob", c->family->renormalise);
+    if (c->family->shared_expert)
+        c->shared_ffn = (int)integer(r, "shared_expert_intermediate_size", 1, 1 << 24, 0);
+}
+
+static void read_ends(struct lm_config *c, text_json value) {
+    int count = text_json_is_list(value) ? text_json_count(value) : value && text_json_is_integer(value) ? 1 : 0;
+    for (int i = 0; i < count; i++) {
+        int id = (int)text_json_integer(text_json_is_list(value) ? text_json_at(value, i) : value);
+        bool known = false;
+        for (int j = 0; j < c->eos_count; j++)
+            known = known || c->eos[j] == id;
+        if (!known && c->eos_count < LM_EOS_MOST)
+            c->eos[c->eos_count++] = id;
+    }
+}
+
+static bool is_nothing(text_json value) {
+    return text_json_is_null(value) || (text_json_is_bool(value) && !text_json_true(value)) ||
+           ((text_json_is_list(value) || text_json_is_object(value)) && !text_json_count(value));
+}
+
+static bool is_known(const struct reader *r, const char *name) {
+    for (int i = 0; i < r->reads; i++)
+        if (!strcmp(r->read[i], name))
+            return true;
+    for (int i = 0; i < HARMLESS; i++)
+        if (!strcmp(harmless[i], name))
+            return true;
+    return false;
+}
+
+static void refuse_unknown(struct reader *r) {
+    const char *name;
+    for (int i = 0; i < text_json_count(r->root) && !r->failed; i++) {
+        text_json value = text_json_member(r->root, i, &name);
+        if (!is_known(r, name) && !is_nothing(value))
+            refuse(r, name, "is unknown, and may change what the model computes");
+    }
+}
+
+static void read_all(struct reader *r, struct lm_config *c) {
+    c->hidden = (int)integer(r, "hidden_size", 1, 1 << 20, 0);
+    c->layers = (int)integer(r, "num_hidden_layers", 1, 4096, 0);
+    c->heads = (int)integer(r, "num_attention_heads", 1, 4096, 0);
+    c->kv_heads = (int)integer(r, "num_key_value_heads", 1, 4096, c->heads);
+    c->head_dim = (int)integer(r, "head_dim", 1, 1 << 16, c->heads ? c->hidden / c->heads : 1);
+    c->ffn = (int)integer(r, "intermediate_size", 1, 1 << 24, 0);
+    c->vocabulary = (int)integer(r, "vocab_size", 1, 1 << 28, 0);
+    c->positions = integer(r, "max_position_embeddings", 1, INT32_MAX, 32768);
+    c->eps = number(r, "rms_norm_eps", 1e-6);
+    c->tied = truth(r, "tie_word_embeddings", false);
+    bool bias = truth(r, "attention_bias", truth(r, "qkv_bias", c->family->qkv_bias));
+    c->qkv_bias = bias;
+    c->output_bias = bias && !c->family->qkv_bias; // Qwen2 has none there
+    c->mlp_bias = truth(r, "mlp_bias", false);
+    text_json act = field(r, "hidden_act");
+    if (act && (!text_json_text(act) || strcmp(text_json_text(act), "silu") != 0))
+        refuse(r, "hidden_act", "is not silu");
+    if (c->heads % c->kv_heads)
+        refuse(r, "num_key_value_heads", "does not divide num_attention_heads");
+    read_rope(r, c);
+    read_experts(r, c);
+    if (!r->failed)
+        read_layers(r, c);
+    c->bos = -1;
+    text_json bos = text_json_get(r->root, "bos_token_id");
+    if (bos && text_json_is_integer(bos))
+        c->bos = (int)text_json_integer(bos);
+    read_ends(c, text_json_get(r->root, "eos_token_id"));
+    c->quantization = text_json_get(r->root, "quantization");
+    if (!c->quantization && text_json_get(text_json_get(r->root, "quantization_config"), "group_size"))
+        c->quantization = text_json_get(r->root, "quantization_config");
+    if (!c->quantization && text_json_is_object(text_json_get(r->root, "quantization_config")))
+        refuse(r, "quantization_config", "is of a method other than MLX's");
+    refuse_unknown(r);
+}
+
+bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error) {
+    char path[4096], names[256];
+    *config = (struct lm_config){0};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    config->root = text_json_load(path, error->text, sizeof error->text);
+    if (!config->root)
+        return false;
+    struct reader r = {.root = config->root, .path = path, .error = error};
+    const char *type = text_json_text_of(config->root, "model_type");
+    config->family = find_family(type);
+    if (!config->family) {
+        list_families(names, sizeof names);
+        return lm_fail(error, "%s: model_type '%.64s' is none of %s", path, type, names);
+    }
+    read_all(&r, config);
+    if (r.failed)
+        return false;
+    snprintf(path, sizeof path, "%s/generation_config.json", folder);
+    char unread[64]; // it is optional
+    text_json generation = text_json_load(path, unread, sizeof unread);
+    read_ends(config, text_json_get(generation, "eos_token_id"));
+    text_json_free(generation);
+    return true;
+}
+
+void lm_config_free(struct lm_config *config) {
+    text_json_free(config->root);
+    free(config->slides);
+    free(config->sparse);
+    *config = (struct lm_config){0};
+}

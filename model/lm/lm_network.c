@@ -1,0 +1,245 @@
+// lm_network.c - a decoder: embedding, layers of attention and MLP with norms before them, the last norm, the logits.
+
+#include "lm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Loading -------------------------------------------------------------------------------------------------------
+
+struct loader {
+    struct lm_network *network;
+    struct lm_error *error;
+    char layer[64]; // "model.layers.3"
+};
+
+static const char *tensor_name(const struct loader *l, const char *part, char out[static 192]) {
+    snprintf(out, 192, "%s.%s", l->layer, part);
+    return out;
+}
+
+static bool load_matrix(struct loader *l, struct lm_linear *matrix, const char *part, int outputs, int inputs, bool bias) {
+    char name[192];
+    return lm_linear_load(matrix, l->network->weights, &l->network->config, tensor_name(l, part, name), 0, outputs, inputs, bias,
+                          l->error);
+}
+
+static bool load_vector(struct loader *l, zl_array *vector, const char *part, int size) {
+    char name[192];
+    *vector = zl_retain(lm_weights_take(l->network->weights, tensor_name(l, part, name), ZL_SHAPE(size), l->error));
+    return *vector;
+}
+
+static bool load_attention(struct loader *l, struct lm_layer *layer) {
+    const struct lm_config *c = &l->network->config;
+    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    return load_vector(l, &layer->attention_norm, "input_layernorm.weight", c->hidden) &&
+           load_matrix(l, &layer->q, "self_attn.q_proj", q, c->hidden, c->qkv_bias) &&
+           load_matrix(l, &layer->k, "self_attn.k_proj", kv, c->hidden, c->qkv_bias) &&
+           load_matrix(l, &layer->v, "self_attn.v_proj", kv, c->hidden, c->qkv_bias) &&
+           load_matrix(l, &layer->output, "self_attn.o_proj", c->hidden, q, c->output_bias) &&
+           (!c->family->qk_norm || (load_vector(l, &layer->q_norm, "self_attn.q_norm.weight", c->head_dim) &&
+                                    load_vector(l, &layer->k_norm, "self_attn.k_norm.weight", c->head_dim)));
+}
+
+static bool load_mlp(struct loader *l, struct lm_mlp *mlp, const char *part, int ffn, bool bias) {
+    char gate[96], up[96], down[96];
+    snprintf(gate, sizeof gate, "%s.gate_proj", part);
+    snprintf(up, sizeof up, "%s.up_proj", part);
+    snprintf(down, sizeof down, "%s.down_proj", part);
+    int hidden = l->network->config.hidden;
+    return load_matrix(l, &mlp->gate, gate, ffn, hidden, bias) && load_matrix(l, &mlp->up, up, ffn, hidden, bias) &&
+           load_matrix(l, &mlp->down, down, hidden, ffn, bias);
+}
+
+static bool load_experts(struct loader *l, struct lm_layer *layer) {
+    const struct lm_config *c = &l->network->config;
+    struct lm_weights *w = l->network->weights;
+    char name[192];
+    tensor_name(l, "mlp", name);
+    return load_matrix(l, &layer->router, "mlp.gate", c->experts, c->hidden, false) &&
+           lm_linear_load_experts(&layer->mlp.gate, w, c, name, "gate_proj", c->expert_ffn, c->hidden, l->error) &&
+           lm_linear_load_experts(&layer->mlp.up, w, c, name, "up_proj", c->expert_ffn, c->hidden, l->error) &&
+           lm_linear_load_experts(&layer->mlp.down, w, c, name, "down_proj", c->hidden, c->expert_ffn, l->error) &&
+           (!c->shared_ffn || (load_mlp(l, &layer->shared, "mlp.shared_expert", c->shared_ffn, false) &&
+                               load_matrix(l, &layer->shared_gate, "mlp.shared_expert_gate", 1, c->hidden, false)));
+}
+
+static bool load_layer(struct loader *l, int index) {
+    const struct lm_config *c = &l->network->config;
+    struct lm_layer *layer = &l->network->layer[index];
+    snprintf(l->layer, sizeof l->layer, "model.layers.%d", index);
+    return load_attention(l, layer) && load_vector(l, &layer->mlp_norm, "post_attention_layernorm.weight", c->hidden) &&
+           (c->sparse[index] ? load_experts(l, layer) : load_mlp(l, &layer->mlp, "mlp", c->ffn, c->mlp_bias));
+}
+
+static bool load(struct lm_network *n, struct lm_error *error) {
+    const struct lm_config *c = &n->config;
+    struct loader l = {.network = n, .error = error, .layer = "model"};
+    n->layer = calloc((size_t)c->layers, sizeof *n->layer);
+    if (!n->layer)
+        return lm_fail(error, "out of memory");
+    if (!load_matrix(&l, &n->embedding, "embed_tokens", c->vocabulary, c->hidden, false) ||
+        !load_vector(&l, &n->norm, "norm.weight", c->hidden))
+        return false;
+    for (int i = 0; i < c->layers; i++)
+        if (!load_layer(&l, i))
+            return false;
+    if (!c->tied && !lm_linear_load(&n->head, n->weights, c, "lm_head", 0, c->vocabulary, c->hidden, false, error))
+        return false;
+    n->frequencies = lm_rope_frequencies(&c->rope);
+    return lm_weights_all_used(n->weights, c->tied, error);
+}
+
+bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error) {
+    *network = (struct lm_network){0};
+    if (lm_config_read(&network->config, folder, error) && (network->weights = lm_weights_open(folder, error)) &&
+        load(network, error))
+        return true;
+    lm_network_free(network);
+    return false;
+}
+
+static void free_mlp(struct lm_mlp *mlp) {
+    lm_linear_free(&mlp->gate);
+    lm_linear_free(&mlp->up);
+    lm_linear_free(&mlp->down);
+}
+
+static void free_layer(struct lm_layer *layer) {
+    zl_array single[] = {layer->attention_norm, layer->mlp_norm, layer->q_norm, layer->k_norm};
+    struct lm_linear *matrix[] = {&layer->q, &layer->k, &layer->v, &layer->output, &layer->router, &layer->shared_gate};
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++)
+        zl_release(single[i]);
+    for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++)
+        lm_linear_free(matrix[i]);
+    free_mlp(&layer->mlp);
+    free_mlp(&layer->shared);
+}
+
+void lm_network_free(struct lm_network *n) {
+    for (int i = 0; n->layer && i < n->config.layers; i++)
+        free_layer(&n->layer[i]);
+    free(n->layer);
+    lm_linear_free(&n->embedding);
+    lm_linear_free(&n->head);
+    zl_release(n->norm);
+    zl_release(n->frequencies);
+    lm_weights_free(n->weights);
+    lm_config_free(&n->config);
+    *n = (struct lm_network){0};
+}
+
+// Computing -----------------------------------------------------------------------------------------------------
+
+// One pass over ids: where they are in their sequence, and what all layers share.
+struct pass {
+    const struct lm_network *network;
+    struct lm_cache *cache; // NULL: none
+    int64_t start, count;   // positions of the ids
+    zl_array offset;        // start, on the device
+    zl_array window;        // mask of layers that slide, NULL: all keys are seen
+};
+
+// (batch, T, heads * head_dim) as (batch, heads, T, head_dim).
+static zl_array split_heads(zl_array x, int heads) {
+    zl_array parted = zl_unflatten(x, -1, ZL_SHAPE(heads, -1));
+    return zl_transpose(parted, ZL_AXES(0, 2, 1, 3));
+}
+
+static zl_array rotate(const struct pass *p, zl_array x) {
+    const struct lm_rope *rope = &p->network->config.rope;
+    zl_array lengths = p->network->frequencies;
+    double scale = rope->kind == LM_ROPE_LINEAR ? 1 / rope->factor : 1;
+    if (rope->magnitude != 1)
+        x = zl_multiply(x, zl_scalar(rope->magnitude));
+    return zl_fast_rope(x, rope->dims, false, lengths ? NAN : rope->theta, scale, p->offset, lengths);
+}
+
+static zl_array head_norm(const struct pass *p, zl_array x, zl_array weight) {
+    return weight ? zl_fast_rms_norm(x, weight, p->network->config.eps) : x;
+}
+
+static zl_array attention(const struct pass *p, const struct lm_layer *layer, int index, zl_array x) {
+    const struct lm_config *c = &p->network->config;
+    zl_array q = rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->q, x), c->heads), layer->q_norm));
+    zl_array k = rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm));
+    zl_array v = split_heads(lm_linear_apply(&layer->v, x), c->kv_heads);
+    if (p->cache && !lm_cache_append(p->cache, index, &k, &v))
+        return NULL;
+    zl_array mask = c->slides[index] ? p->window : NULL;
+    const char *mode = !mask && p->count > 1 ? "causal" : "";
+    zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1 / sqrt(c->head_dim), mask, NULL, mode);
+    return lm_linear_apply(&layer->output, zl_flatten(zl_transpose(y, ZL_AXES(0, 2, 1, 3)), 2, 3));
+}
+
+static zl_array gated(zl_array gate, zl_array up) {
+    return zl_multiply(zl_multiply(gate, zl_sigmoid(gate)), up);
+}
+
+static zl_array dense_mlp(const struct lm_mlp *mlp, zl_array x) {
+    return lm_linear_apply(&mlp->down, gated(lm_linear_apply(&mlp->gate, x), lm_linear_apply(&mlp->up, x)));
+}
+
+// x (N, hidden). Only the matrices of the chosen experts are read.
+static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *layer, zl_array x) {
+    int used = c->experts_used;
+    zl_array share = zl_softmax(zl_astype(lm_linear_apply(&layer->router, x), ZL_FLOAT32), -1, true);
+    zl_array order = zl_argpartition(zl_negative(share), used - 1, -1);
+    zl_array chosen = zl_stop_gradient(lm_slice(order, 1, 0, used));
+    zl_array weight = zl_take_along_axis(share, chosen, -1);
+    if (c->renormalise)
+        weight = zl_divide(weight, zl_sum_axes(weight, ZL_AXES(-1), true));
+    zl_array lone = zl_expand_dims(x, ZL_AXES(1, 2));
+    zl_array up = lm_linear_apply_chosen(&layer->mlp.up, lone, chosen);
+    zl_array gate = lm_linear_apply_chosen(&layer->mlp.gate, lone, chosen);
+    zl_array each = lm_linear_apply_chosen(&layer->mlp.down, gated(gate, up), chosen);
+    each = zl_multiply(zl_squeeze(each, ZL_AXES(2)), zl_astype(zl_expand_dims(weight, ZL_AXES(-1)), zl_dtype_of(x)));
+    zl_array all = zl_sum_axes(each, ZL_AXES(1), false);
+    if (!layer->shared_gate.weight)
+        return all;
+    return zl_add(all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)), dense_mlp(&layer->shared, x)));
+}
+
+static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, bool sparse, zl_array x) {
+    if (!sparse)
+        return dense_mlp(&layer->mlp, x);
+    return zl_reshape(mix_experts(c, layer, zl_flatten(x, 0, 1)), zl_shape_of(x));
+}
+
+// Which keys the queries of this pass see through the window: bool (T, S). NULL where it hides none.
+static zl_array window_mask(const struct pass *p) {
+    int64_t window = p->network->config.window, all = p->start + p->count;
+    if (!window || all <= window)
+        return NULL;
+    zl_array query = zl_expand_dims(zl_arange((double)p->start, (double)all, 1, ZL_INT32), ZL_AXES(1));
+    zl_array distance = zl_subtract(query, zl_arange(0, (double)all, 1, ZL_INT32));
+    return zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)), zl_less(distance, zl_scalar_int(window)));
+}
+
+zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, struct lm_cache *cache) {
+    const struct lm_config *c = &network->config;
+    if (!ids)
+        return NULL;
+    zl_scope scope = zl_scope_begin();
+    struct pass p = {.network = network, .cache = cache, .start = cache ? cache->length : 0, .count = zl_dim(ids, -1)};
+    p.offset = zl_scalar_int(p.start);
+    p.window = window_mask(&p);
+    zl_array x = lm_linear_rows(&network->embedding, ids);
+    for (int i = 0; x && i < layers; i++) {
+        const struct lm_layer *layer = &network->layer[i];
+        x = zl_add(x, attention(&p, layer, i, zl_fast_rms_norm(x, layer->attention_norm, c->eps)));
+        x = zl_add(x, mlp(c, layer, c->sparse[i], zl_fast_rms_norm(x, layer->mlp_norm, c->eps)));
+    }
+    if (cache && x)
+        lm_cache_advance(cache, p.count);
+    return zl_scope_leave(scope, x);
+}
+
+zl_array lm_logits(const struct lm_network *network, zl_array hidden) {
+    zl_scope scope = zl_scope_begin();
+    zl_array x = zl_fast_rms_norm(hidden, network->norm, network->config.eps);
+    return zl_scope_leave(scope, lm_linear_apply(network->config.tied ? &network->embedding : &network->head, x));
+}

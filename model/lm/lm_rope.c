@@ -1,0 +1,51 @@
+// lm_rope.c - the wave lengths of rotary positions that were stretched to more positions than a model was trained on.
+
+#include "lm.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double turn = 6.283185307179586;
+
+// Llama 3.1: long waves are stretched by the factor, short ones stay, those between go from one to the other.
+static double llama3_length(const struct lm_rope *rope, double length) {
+    double waves = (double)rope->original / (turn * length); // that fit the positions of the training
+    if (waves <= rope->low_frequency)
+        return length * rope->factor;
+    if (waves >= rope->high_frequency)
+        return length;
+    double smooth = (waves - rope->low_frequency) / (rope->high_frequency - rope->low_frequency);
+    return 1 / ((1 - smooth) / (rope->factor * length) + smooth / length);
+}
+
+// The pair of features whose wave goes round so many times in the positions of the training.
+static double yarn_pair(const struct lm_rope *rope, double turns) {
+    return rope->dims * log((double)rope->original / (turns * turn)) / (2 * log(rope->theta));
+}
+
+// YaRN (arXiv 2309.00071): pairs from `low` on are stretched more and more, those from `high` on wholly.
+static double yarn_length(const struct lm_rope *rope, int pair, double length) {
+    double low = fmax(floor(yarn_pair(rope, rope->beta_fast)), 0);
+    double high = fmin(ceil(yarn_pair(rope, rope->beta_slow)), rope->dims - 1);
+    double share = (pair - low) / (high == low ? 0.001 : high - low);
+    share = fmin(fmax(share, 0), 1);
+    return 1 / (share / (rope->factor * length) + (1 - share) / length);
+}
+
+zl_array lm_rope_frequencies(const struct lm_rope *rope) {
+    if (rope->kind == LM_ROPE_DEFAULT || rope->kind == LM_ROPE_LINEAR)
+        return NULL;
+    int pairs = rope->dims / 2;
+    float *length = malloc((size_t)pairs * sizeof *length);
+    zl_array all = NULL;
+    for (int i = 0; length && i < pairs; i++) {
+        double own = pow(rope->theta, 2.0 * i / rope->dims);
+        length[i] = (float)(rope->kind == LM_ROPE_YARN ? yarn_length(rope, i, own) : llama3_length(rope, own));
+    }
+    if (length)
+        ZL_SCOPE {
+            all = zl_retain(zl_from_f32(length, ZL_SHAPE(pairs)));
+        }
+    free(length);
+    return all;
+}

@@ -1,0 +1,186 @@
+// lm_weights.c - the tensors of a checkpoint by name, over all its parts.
+
+#include "lm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct tensor {
+    const char *name; // of the file
+    zl_array array;   // of the file
+    bool used;
+};
+
+struct lm_weights {
+    zl_file **part;
+    int parts, tensors;
+    struct tensor *tensor; // by name
+    char folder[4096];
+};
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+static struct tensor *find(const struct lm_weights *w, const char *name) {
+    struct tensor key = {.name = name};
+    return w->tensors ? bsearch(&key, w->tensor, (size_t)w->tensors, sizeof key, by_name) : NULL;
+}
+
+static bool open_part(struct lm_weights *w, const char *name, struct lm_error *error) {
+    char path[sizeof w->folder + 256];
+    snprintf(path, sizeof path, "%s/%s", w->folder, name);
+    zl_file **part = realloc(w->part, (size_t)(w->parts + 1) * sizeof *part);
+    if (!part)
+        return lm_fail(error, "%s: out of memory", path);
+    w->part = part;
+    w->part[w->parts] = zl_load_safetensors(path);
+    if (!w->part[w->parts]) {
+        lm_fail(error, "%s", zl_error());
+        zl_clear_error();
+        return false;
+    }
+    w->parts++;
+    return true;
+}
+
+// A part is a file of the same folder: a name with a slash would lead elsewhere.
+static bool open_parts(struct lm_weights *w, text_json index, const char *path, struct lm_error *error) {
+    text_json map = text_json_get(index, "weight_map");
+    const char **seen = calloc((size_t)text_json_count(map) + 1, sizeof *seen);
+    int count = 0;
+    bool opened = seen && text_json_count(map) > 0;
+    if (!opened)
+        lm_fail(error, "%s: field 'weight_map' names no tensor", path);
+    for (int i = 0; opened && i < text_json_count(map); i++) {
+        const char *tensor, *name = text_json_text(text_json_member(map, i, &tensor));
+        if (!name || !*name || strchr(name, '/')) {
+            opened = lm_fail(error, "%s: field 'weight_map': '%.64s' is in no file of this folder", path, tensor);
+            break;
+        }
+        bool known = false;
+        for (int j = count - 1; j >= 0 && !known; j--) // neighbours are mostly in one part
+            known = !strcmp(seen[j], name);
+        if (!known) {
+            seen[count++] = name;
+            opened = open_part(w, name, error);
+        }
+    }
+    free(seen);
+    return opened;
+}
+
+static bool list_tensors(struct lm_weights *w, struct lm_error *error) {
+    int count = 0, at = 0;
+    for (int p = 0; p < w->parts; p++)
+        count += zl_file_count(w->part[p]);
+    w->tensor = calloc((size_t)count + 1, sizeof *w->tensor);
+    if (!w->tensor)
+        return lm_fail(error, "%s: out of memory", w->folder);
+    for (int p = 0; p < w->parts; p++)
+        for (int i = 0; i < zl_file_count(w->part[p]); i++)
+            w->tensor[at++] = (struct tensor){zl_file_name(w->part[p], i), zl_file_array(w->part[p], i), false};
+    w->tensors = count;
+    qsort(w->tensor, (size_t)count, sizeof *w->tensor, by_name);
+    return true;
+}
+
+struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
+    struct lm_weights *w = calloc(1, sizeof *w);
+    char path[sizeof w->folder + 64];
+    struct stat status;
+    if (!w) {
+        lm_fail(error, "%s: out of memory", folder);
+        return NULL;
+    }
+    snprintf(w->folder, sizeof w->folder, "%s", folder);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    bool opened;
+    if (!stat(path, &status)) {
+        text_json index = text_json_load(path, error->text, sizeof error->text);
+        opened = index && open_parts(w, index, path, error);
+        text_json_free(index);
+    } else {
+        opened = open_part(w, "model.safetensors", error);
+    }
+    if (opened && list_tensors(w, error))
+        return w;
+    lm_weights_free(w);
+    return NULL;
+}
+
+void lm_weights_free(struct lm_weights *w) {
+    for (int p = 0; w && p < w->parts; p++)
+        zl_file_free(w->part[p]);
+    if (w)
+        free(w->part), free(w->tensor);
+    free(w);
+}
+
+bool lm_weights_has(const struct lm_weights *w, const char *name) {
+    return find(w, name);
+}
+
+static void write_shape(zl_shape shape, char *out, size_t bytes) {
+    size_t used = (size_t)snprintf(out, bytes, "(");
+    for (int i = 0; i < shape.ndim && used < bytes; i++)
+        used += (size_t)snprintf(out + used, bytes - used, shape.dim[i] < 0 ? "%sany" : "%s%lld", i ? ", " : "",
+                                 (long long)shape.dim[i]);
+    if (used < bytes)
+        snprintf(out + used, bytes - used, ")");
+}
+
+static bool fits(zl_shape is, zl_shape wanted) {
+    bool same = is.ndim == wanted.ndim;
+    for (int i = 0; same && i < is.ndim; i++)
+        same = wanted.dim[i] < 0 || wanted.dim[i] == is.dim[i];
+    return same;
+}
+
+zl_array lm_weights_take(struct lm_weights *w, const char *name, zl_shape shape, struct lm_error *error) {
+    struct tensor *t = find(w, name);
+    char is[128], wanted[128];
+    if (!t) {
+        lm_fail(error, "%s: tensor '%.128s' is missing", w->folder, name);
+        return NULL;
+    }
+    if (!fits(zl_shape_of(t->array), shape)) {
+        write_shape(zl_shape_of(t->array), is, sizeof is);
+        write_shape(shape, wanted, sizeof wanted);
+        lm_fail(error, "%s: tensor '%.128s' is %s, wanted %s", w->folder, name, is, wanted);
+        return NULL;
+    }
+    t->used = true;
+    return t->array;
+}
+
+// What checkpoints have beside the model: tables of rotary positions that old versions stored, and an output matrix that is
+// the embedding anyway.
+static bool may_be_left(const char *name, bool tied) {
+    return strstr(name, "rotary_emb.inv_freq") || (tied && !strncmp(name, "lm_head.", 8));
+}
+
+bool lm_weights_all_used(const struct lm_weights *w, bool tied, struct lm_error *error) {
+    for (int i = 0; i < w->tensors; i++)
+        if (!w->tensor[i].used && !may_be_left(w->tensor[i].name, tied))
+            return lm_fail(error, "%s: tensor '%.128s' has no place in this architecture", w->folder, w->tensor[i].name);
+    return true;
+}
+
+zl_array lm_weights_at(const struct lm_weights *w, int index, const char **name) {
+    for (int i = 0; index >= 0 && i < w->tensors; i++)
+        if (w->tensor[i].used && index-- == 0) {
+            *name = w->tensor[i].name;
+            return w->tensor[i].array;
+        }
+    return NULL;
+}
+
+size_t lm_weights_bytes(const struct lm_weights *w) {
+    size_t bytes = 0;
+    for (int i = 0; i < w->tensors; i++)
+        bytes += w->tensor[i].used ? zl_nbytes(w->tensor[i].array) : 0;
+    return bytes;
+}

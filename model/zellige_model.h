@@ -1,0 +1,101 @@
+// zellige_model.h - language models: open a checkpoint, compute its logits, generate text.
+//
+//     zl_model model = zl_model_open("Qwen3-0.6B", error, sizeof error);
+//     zl_sequence s = zl_sequence_start(model, ids, count, NULL, error, sizeof error);
+//     zl_token next;
+//     while (zl_sequence_next(s, &next, error, sizeof error))
+//         …
+//
+// A model may be shared by threads; a sequence belongs to one. Functions that may fail return NULL or false and leave a message in
+// `error`, which names the file, the field or the tensor where one is at fault.
+
+#ifndef ZELLIGE_MODEL_H
+#define ZELLIGE_MODEL_H
+
+#include "zellige.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zl_model_ *zl_model;
+typedef struct zl_sequence_ *zl_sequence;
+
+// Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it. The weights are mapped,
+// keep their dtype or quantisation, and are on the default device of the thread that first uses them. NULL after an error.
+ZL_API zl_model zl_model_open(const char *folder, char *error, size_t error_bytes);
+ZL_API void     zl_model_close(zl_model model); // after its sequences
+
+typedef struct {
+    const char *type;        // "qwen3"
+    int layers, hidden, vocabulary;
+    int64_t positions;       // that the model was made for
+    int64_t parameters;      // elements of its weights; of quantised ones, those that they stand for
+    size_t bytes;            // of its weights
+    int bos;                 // -1: none
+    const int *eos;          // any of these ends a text
+    int eos_count;
+} zl_model_info;
+ZL_API zl_model_info zl_model_about(zl_model model); // valid as long as the model
+
+// Logits of ids (batch, T), integers with nothing before them: (batch, T, vocabulary), lazy. NULL after an error: zl_error().
+ZL_API zl_array zl_model_logits(zl_model model, zl_array ids);
+// What goes into layer `layer` from such ids, (batch, T, hidden): 0 gives the embeddings, the number of layers what the last
+// norm takes.
+ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
+
+// The index-th tensor of the checkpoint that the model uses, with its name in the file; both are the model's. NULL past the last.
+ZL_API zl_array zl_model_parameter(zl_model model, int index, const char **name);
+
+// How ids are drawn. Of a zero structure: the most likely id each time.
+typedef struct {
+    double temperature;        // 0: the most likely id
+    int top_k;                 // only the k most likely; 0: all
+    double top_p;              // only the most likely that together have this probability; 0 or 1: all
+    double min_p;              // only those at least this share as likely as the most likely; 0: all
+    double xtc_probability;    // how often all likely ids but the least likely one are left out,
+    double xtc_threshold;      // of those that are at least this likely
+    double repetition_penalty; // logits of ids in the history are divided by it, or multiplied if negative; 0 or 1: none
+    double presence_penalty;   // subtracted once from logits of ids in the history,
+    double frequency_penalty;  // and for each time that they are there
+    int penalty_window;        // ids of the history, the prompt's included; 0: 64
+    const int *bias_id;        // ids whose logits have something added,
+    const double *bias;        // and what
+    int biases;
+    int64_t seed;              // the same seed gives the same ids; negative: from the clock
+} zl_sampling;
+
+// Starts a sequence behind a prompt of at least one id. NULL options: the most likely ids. chunk: ids of the prompt that are
+// computed at once (0: 2048). NULL after an error. Nothing of the prompt is computed yet.
+typedef struct {
+    const zl_sampling *sampling; // copied
+    int chunk;
+} zl_sequence_options;
+ZL_API zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count, const zl_sequence_options *options,
+                                     char *error, size_t error_bytes);
+ZL_API void        zl_sequence_close(zl_sequence sequence);
+
+// Computes the next chunk of the prompt and sets *done to how many of its ids are computed: all but the last one, which
+// zl_sequence_next computes. Returns false when there is nothing more to do, and after an error, which `error` then holds; it is
+// empty otherwise.
+ZL_API bool zl_sequence_prefill(zl_sequence sequence, int64_t *done, char *error, size_t error_bytes);
+
+typedef struct {
+    int32_t id;
+    float log_probability; // of the model itself, before sampling options changed anything
+} zl_token;
+// Draws the next id, computing first what is left of the prompt. The step after it is already under way when it returns. False
+// after an error.
+ZL_API bool zl_sequence_next(zl_sequence sequence, zl_token *token, char *error, size_t error_bytes);
+// Appends ids that follow what was drawn, such as the next question of a talk. The id that was drawn ahead is forgotten.
+ZL_API bool zl_sequence_append(zl_sequence sequence, const int32_t *ids, int64_t count, char *error, size_t error_bytes);
+// Forgets the ids from `length`, which is at least 1, on: what the model computed of those before stays. The last of them is not what
+// the next id is drawn from until something is appended. Penalties still count what was forgotten.
+ZL_API bool zl_sequence_trim(zl_sequence sequence, int64_t length, char *error, size_t error_bytes);
+ZL_API int64_t zl_sequence_length(zl_sequence sequence); // ids of the prompt and those drawn
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,329 @@
+// test_lm.c - language models against transformers and mlx-lm, on the tiny checkpoints that make_lm_cases.py wrote.
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "test.h"
+#include "zellige_model.h"
+
+#define CASES ZL_TEST_DIR "/model/lm"
+
+static const char *const dense[] = {"llama", "llama_linear", "llama_bias", "qwen2", "qwen2_window", "qwen3"};
+static const char *const mixed[] = {"qwen2_moe", "qwen3_moe"};
+enum { DENSE = sizeof dense / sizeof *dense, MIXED = sizeof mixed / sizeof *mixed };
+
+struct fixture {
+    zl_model model;
+    zl_file *expected;
+    zl_array ids;
+};
+
+static bool open_case(struct fixture *f, const char *name) {
+    char folder[512], path[600], error[512];
+    snprintf(folder, sizeof folder, "%s/%s", CASES, name);
+    snprintf(path, sizeof path, "%s/expected.npz", folder);
+    f->model = zl_model_open(folder, error, sizeof error);
+    f->expected = zl_load_npz(path);
+    f->ids = f->expected ? zl_file_find(f->expected, "ids") : NULL;
+    if (!f->model)
+        test_note("%s", error);
+    return CHECK(f->model) && CHECK(f->ids);
+}
+
+static void close_case(struct fixture *f) {
+    zl_file_free(f->expected);
+    zl_model_close(f->model);
+}
+
+// The largest difference, in standard deviations of what is expected.
+static double apart(zl_array is, zl_array expected) {
+    zl_array far = zl_max(zl_abs(zl_subtract(is, expected)));
+    return zl_item(zl_divide(far, zl_std(expected, 0)));
+}
+
+static void check_forward(const char *name) {
+    struct fixture f;
+    if (open_case(&f, name)) {
+        double far = apart(zl_model_logits(f.model, f.ids), zl_file_find(f.expected, "logits"));
+        if (!CHECK(far < 1e-5))
+            test_note("%s: logits are %g standard deviations apart", name, far);
+        for (int layer = 0; layer < zl_model_about(f.model).layers; layer++) {
+            char key[32];
+            snprintf(key, sizeof key, "hidden.%d", layer);
+            far = apart(zl_model_hidden(f.model, f.ids, layer), zl_file_find(f.expected, key));
+            if (!CHECK(far < 1e-5))
+                test_note("%s: the input of layer %d is %g standard deviations apart", name, layer, far);
+        }
+    }
+    close_case(&f);
+}
+
+TEST(logits_and_hidden_states_are_those_of_transformers) {
+    for (int i = 0; i < DENSE; i++)
+        ZL_SCOPE {
+            check_forward(dense[i]);
+        }
+    for (int i = 0; i < MIXED; i++)
+        ZL_SCOPE {
+            check_forward(mixed[i]);
+        }
+}
+
+static void check_gradients(const char *name) {
+    struct fixture f;
+    if (open_case(&f, name)) {
+        enum { MOST = 256 };
+        zl_array parameter[MOST], gradient[MOST];
+        const char *names[MOST];
+        int count = 0;
+        while (count < MOST && (parameter[count] = zl_model_parameter(f.model, count, &names[count])))
+            count++;
+        int64_t length = zl_dim(f.ids, 1);
+        zl_array logits = zl_model_logits(f.model, f.ids);
+        logits = zl_slice(logits, ZL_SHAPE(0, 0, 0), ZL_SHAPE(2, length - 1, INT64_MAX), ZL_SHAPE(1, 1, 1));
+        zl_array next = zl_slice(f.ids, ZL_SHAPE(0, 1), ZL_SHAPE(2, length), ZL_SHAPE(1, 1));
+        zl_array loss = zl_mean(zl_fast_cross_entropy(logits, next));
+        if (CHECK(zl_grad(loss, count, parameter, gradient)) && CHECK(zl_eval_all(count, gradient))) {
+            CHECK_NEAR(zl_item(loss), zl_item(zl_file_find(f.expected, "loss")), 1e-5);
+            for (int i = 0; i < count; i++) {
+                char key[160];
+                snprintf(key, sizeof key, "gradient.%s", names[i]);
+                zl_array expected = zl_file_find(f.expected, key);
+                if (!CHECK(expected))
+                    continue;
+                double most = zl_item(zl_max(zl_abs(expected)));
+                double far = zl_item(zl_max(zl_abs(zl_subtract(gradient[i], expected))));
+                if (!CHECK(far <= 2e-5 * most + 1e-7))
+                    test_note("%s: %s is %g apart, the largest is %g", name, key, far, most);
+            }
+        }
+    }
+    close_case(&f);
+}
+
+TEST(gradients_of_all_parameters_are_those_of_transformers) {
+    for (int i = 0; i < DENSE; i++)
+        ZL_SCOPE {
+            check_gradients(dense[i]);
+        }
+    for (int i = 0; i < MIXED; i++)
+        ZL_SCOPE {
+            check_gradients(mixed[i]);
+        }
+}
+
+// The most likely ids, with a prompt in chunks of some size.
+static void check_greedy(const char *name, int chunk) {
+    struct fixture f;
+    char error[256] = "";
+    if (open_case(&f, name)) {
+        zl_array all = zl_file_find(f.expected, "greedy");
+        const int32_t *id = zl_data_i32(all);
+        int64_t prompt = zl_dim(f.ids, 1), count = zl_dim(all, 1);
+        zl_sequence s = zl_sequence_start(f.model, id, prompt, &(zl_sequence_options){.chunk = chunk}, error, sizeof error);
+        zl_token token;
+        for (int64_t i = prompt; i < count && CHECK(zl_sequence_next(s, &token, error, sizeof error)); i++)
+            if (!CHECK_EQ_INT(token.id, id[i]) || !CHECK(token.log_probability <= 0))
+                break;
+        CHECK_STR(error, "");
+        CHECK_EQ_INT(zl_sequence_length(s), count);
+        zl_sequence_close(s);
+    }
+    close_case(&f);
+}
+
+TEST(greedy_ids_are_those_of_transformers_with_chunks_of_any_size) {
+    for (int i = 0; i < DENSE + MIXED; i++)
+        ZL_SCOPE {
+            check_greedy(i < DENSE ? dense[i] : mixed[i - DENSE], (int)test_between(1, 20));
+        }
+    ZL_SCOPE {
+        check_greedy("qwen3", 1);
+        check_greedy("qwen3", 1000);
+    }
+}
+
+TEST(quantised_matrices_are_those_of_mlx_lm) {
+    struct fixture f;
+    if (open_case(&f, "qwen3_quantized")) {
+        CHECK(apart(zl_model_logits(f.model, f.ids), zl_file_find(f.expected, "logits")) < 1e-5);
+        zl_model_info about = zl_model_about(f.model);
+        CHECK_EQ_INT(about.parameters, 40 * 64 + 64 + 2 * (64 + 64 + 32 + 32 + 64 * 64 * 2 + 32 * 64 * 2 + 3 * 64 * 64));
+        CHECK(about.bytes < (size_t)about.parameters);
+    }
+    close_case(&f);
+    check_greedy("qwen3_quantized", 7);
+}
+
+TEST(a_sequence_goes_on_after_ids_are_appended) {
+    struct fixture f;
+    char error[256] = "";
+    if (open_case(&f, "qwen3")) {
+        int32_t prompt[] = {3, 1, 4}, more[] = {1, 5}, whole[8];
+        zl_token token, expected;
+        zl_sequence s = zl_sequence_start(f.model, prompt, 3, NULL, error, sizeof error);
+        memcpy(whole, prompt, sizeof prompt);
+        for (int i = 3; i < 6 && CHECK(zl_sequence_next(s, &token, error, sizeof error)); i++)
+            whole[i] = token.id;
+        memcpy(whole + 6, more, sizeof more);
+        CHECK(zl_sequence_append(s, more, 2, error, sizeof error) && zl_sequence_next(s, &token, error, sizeof error));
+        zl_sequence fresh = zl_sequence_start(f.model, whole, 8, NULL, error, sizeof error);
+        CHECK(zl_sequence_next(fresh, &expected, error, sizeof error));
+        CHECK_EQ_INT(token.id, expected.id);
+        CHECK_NEAR(token.log_probability, expected.log_probability, 1e-5);
+        CHECK_EQ_INT(zl_sequence_length(s), 9);
+        zl_sequence_close(fresh);
+        zl_sequence_close(s);
+    }
+    close_case(&f);
+}
+
+// Sampling ------------------------------------------------------------------------------------------------------
+
+// How often ids are drawn first, of many sequences that differ in their seed.
+static int first_draws(zl_model model, zl_sampling how, int draws, int *count) {
+    int32_t prompt[] = {3, 1, 4, 1, 5};
+    char error[256];
+    zl_token token;
+    int drawn = 0;
+    for (int i = 0; i < draws; i++)
+        ZL_SCOPE {
+            how.seed = 1000 + i;
+            zl_sequence s =
+                zl_sequence_start(model, prompt, 5, &(zl_sequence_options){.sampling = &how}, error, sizeof error);
+            if (s && CHECK(zl_sequence_next(s, &token, error, sizeof error)))
+                count[token.id]++, drawn++;
+            zl_sequence_close(s);
+        }
+    return drawn;
+}
+
+// The ids behind that prompt with their probabilities, the most likely first.
+static void likely_ids(zl_model model, int *order, double *p) {
+    int32_t prompt[] = {3, 1, 4, 1, 5};
+    zl_array logits = zl_reshape(zl_model_logits(model, zl_from_i32(prompt, ZL_SHAPE(1, 5))), ZL_SHAPE(5, -1));
+    zl_array last = zl_take(logits, zl_scalar_int(4), 0), share = zl_softmax(last, -1, true);
+    zl_array down = zl_argsort(zl_negative(last), -1);
+    zl_eval_all(2, (zl_array[]){zl_retain(share), zl_retain(down)});
+    for (int i = 0; i < 40; i++) {
+        order[i] = (int)zl_item_int(zl_take(down, zl_scalar_int(i), 0));
+        p[i] = zl_item(zl_take(share, zl_scalar_int(order[i]), 0));
+    }
+    zl_release(share);
+    zl_release(down);
+}
+
+TEST(sampling_draws_from_the_ids_that_its_options_leave) {
+    struct fixture f;
+    int order[40];
+    double p[40];
+    if (open_case(&f, "qwen3")) {
+        likely_ids(f.model, order, p);
+        struct {
+            zl_sampling how;
+            int first, last; // of the order: what may be drawn
+        } cases[] = {
+            {{.temperature = 1, .top_k = 3}, 0, 2},
+            {{.temperature = 1, .top_p = p[0] + p[1] * 0.5}, 0, 1},
+            {{.temperature = 1, .min_p = p[2] / p[0] * 0.999}, 0, 2},
+            {{.temperature = 1e-3, .top_k = 20}, 0, 0},
+            {{.temperature = 1, .top_k = 1, .xtc_probability = 1, .xtc_threshold = p[1] * 0.999}, 1, 1},
+            {{.temperature = 0, .biases = 1, .bias_id = &order[7], .bias = (double[]){100}}, 7, 7},
+            {{.temperature = 0, .biases = 1, .bias_id = &order[0], .bias = (double[]){-INFINITY}}, 1, 1},
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            int count[40] = {0}, inside = 0;
+            int drawn = first_draws(f.model, cases[i].how, 24, count);
+            for (int k = cases[i].first; k <= cases[i].last; k++) {
+                inside += count[order[k]];
+                // Each of these has a share of a fifth or more, or is the only one.
+                if (cases[i].last == cases[i].first && !CHECK(count[order[k]] > 0))
+                    test_note("case %zu never draws its %d-th id", i, k);
+            }
+            if (!CHECK_EQ_INT(inside, drawn))
+                test_note("case %zu draws what its options leave out", i);
+        }
+    }
+    close_case(&f);
+}
+
+TEST(penalties_change_logits_of_ids_that_were_seen) {
+    struct fixture f;
+    char error[256] = "";
+    if (open_case(&f, "qwen3")) {
+        int order[40];
+        double p[40];
+        likely_ids(f.model, order, p);
+        // The most likely id is in the prompt or not; a penalty without bound on seen ids never draws one of them again.
+        zl_sampling how = {.presence_penalty = 1e5, .penalty_window = 100};
+        int32_t prompt[] = {3, 1, 4, 1, 5};
+        bool seen[40] = {[3] = true, [1] = true, [4] = true, [5] = true};
+        zl_sequence s =
+            zl_sequence_start(f.model, prompt, 5, &(zl_sequence_options){.sampling = &how}, error, sizeof error);
+        zl_token token;
+        for (int i = 0; i < 20 && CHECK(zl_sequence_next(s, &token, error, sizeof error)); i++) {
+            CHECK(!seen[token.id]);
+            seen[token.id] = true;
+        }
+        zl_sequence_close(s);
+    }
+    close_case(&f);
+}
+
+// Errors --------------------------------------------------------------------------------------------------------
+
+// Copies a case with one text of its config.json replaced, and opens it.
+static zl_model open_changed(const char *name, const char *old, const char *new, char *error, size_t error_bytes) {
+    char command[2048];
+    int status;
+    snprintf(command, sizeof command, "cp %s/%s/*s* %s/ && chmod u+w %s/* && sed -i 's|%s|%s|' %s/config.json", CASES, name,
+             test_folder(), test_folder(), old, new, test_folder());
+    free(test_shell(command, &status));
+    return CHECK_EQ_INT(status, 0) ? zl_model_open(test_folder(), error, error_bytes) : NULL;
+}
+
+TEST(fields_and_tensors_that_do_not_fit_are_named) {
+    static const struct {
+        const char *name, *old, *new, *says;
+    } cases[] = {
+        {"qwen3", "\"use_cache\": true", "\"logit_cap\": 30.0", "field 'logit_cap' is unknown"},
+        {"qwen3", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "field 'hidden_act' is not silu"},
+        {"qwen3", "\"hidden_size\": 16", "\"hidden_size\": 32", "model.embed_tokens.weight' is (40, 16), wanted (40, 32)"},
+        {"qwen3", "\"hidden_size\": 16", "\"hidden_size\": -1", "field 'hidden_size' is not right: wanted an integer"},
+        {"llama", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2", "has no place in this architecture"},
+        {"llama", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4", "model.layers.3.input_layernorm.weight' is missing"},
+        {"qwen3", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "field 'num_key_value_heads' does not divide"},
+        {"qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"gpt2\"", "model_type 'gpt2' is none of llama"},
+        {"qwen3", "\"vocab_size\": 40", "\"vocab_size\": 1e99", "field 'vocab_size' is not right"},
+    };
+    char error[512];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        zl_model model = open_changed(cases[i].name, cases[i].old, cases[i].new, error, sizeof error);
+        if (CHECK(!model))
+            CHECK_HAS(error, cases[i].says);
+        zl_model_close(model);
+    }
+    CHECK(!zl_model_open("/nonexistent", error, sizeof error));
+    CHECK_HAS(error, "/nonexistent/config.json");
+}
+
+TEST(ids_and_options_out_of_range_are_errors) {
+    struct fixture f;
+    char error[512];
+    if (open_case(&f, "qwen3")) {
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3, 40}, 2, NULL, error, sizeof error));
+        CHECK_STR(error, "zl_sequence_start: id 40 at position 1: the model has ids from 0 to 39");
+        CHECK(!zl_sequence_start(f.model, NULL, 0, NULL, error, sizeof error));
+        CHECK_STR(error, "zl_sequence_start: wanted at least one id");
+        zl_sampling how = {.temperature = NAN};
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error, sizeof error));
+        CHECK_HAS(error, "temperature");
+        how = (zl_sampling){.biases = 1, .bias_id = (int[]){99}, .bias = (double[]){1}};
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error, sizeof error));
+        CHECK_HAS(error, "id 99");
+    }
+    close_case(&f);
+}
