@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -185,9 +186,11 @@ class Namespaces(unittest.TestCase):
     """Each rank has a network namespace of its own, connected by a bridge."""
 
     SIZE = 4
+    made = 0
 
     def setUp(self):
-        self.tag = f"zl{os.getpid() % 10000}"
+        Namespaces.made += 1  # names are free again only a while after they were removed
+        self.tag = f"zl{os.getpid() % 10000}{'abcdefgh'[Namespaces.made]}"
         self.addCleanup(self.remove)
         self.run_ip("link", "add", self.tag, "type", "bridge")
         self.run_ip("link", "set", self.tag, "up")
@@ -252,7 +255,7 @@ class Mpi(unittest.TestCase):
     def agree(self, case, size, **more):
         code, out = self.run_case(case, size, **more)
         self.assertEqual(code, 0, out)
-        results = [json.loads(line)["result"] for line in out.splitlines() if line.startswith("{")]
+        results = [json.loads(text)["result"] for text in re.findall(r'\{"rank".*?\}', out)]  # mpirun joins lines
         self.assertEqual(len(results), size, out)
         self.assertEqual(len(set(results)), 1, results)
         return results[0]
