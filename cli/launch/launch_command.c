@@ -140,7 +140,8 @@ static char *script(const struct job *j, int rank) {
     const char *folder = cli_option(j->call, "cwd");
     if (!f)
         return NULL;
-    fprintf(f, "exec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n", j->ring);
+    // A function, so that the shell has read all of it before anything else reads the same input.
+    fprintf(f, "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n", j->ring);
     fprintf(f, "export MLX_HOSTFILE=\"$hosts\" MLX_RANK=%d ZL_GROUP_TOKEN=%s\n", rank, j->token);
     for (int i = 0; i < j->pairs; i++) {
         size_t name = strcspn(j->pair[i], "=");
@@ -159,7 +160,7 @@ static char *script(const struct job *j, int rank) {
         fputc(' ', f);
     }
     fputs("</dev/null 3<&- &\nprogram=$!\n(cat <&3 >/dev/null; kill -TERM -$program; sleep 5; kill -KILL -$program) 2>/dev/null &\nwatch=$!\n"
-          "wait $program\ncode=$?\nkill -TERM -$watch 2>/dev/null\nrm -f \"$hosts\"\nexit $code\n",
+          "wait $program\ncode=$?\nkill -TERM -$watch 2>/dev/null\nrm -f \"$hosts\"\nexit $code\n}\nrun\n",
           f);
     return fclose(f) == 0 ? out : NULL;
 }

@@ -101,6 +101,9 @@ static PyObject *init(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO&$O:init", names, &strict, ext_utf8_read, &backend, &factory))
         return NULL;
+    if (factory != Py_None && !PyCallable_Check(factory))
+        return PyErr_Format(PyExc_TypeError, "distributed.init: all_gather_factory must be a function, not %.100s",
+                            Py_TYPE(factory)->tp_name);
     if (factory != Py_None && strcmp(backend, "jaccl"))
         return PyErr_Format(PyExc_ValueError, "distributed.init: all_gather_factory is for the backend jaccl, not %.100s", backend);
     Py_BEGIN_ALLOW_THREADS
