@@ -131,17 +131,6 @@ zl_group zl_group_init(bool strict, const char *engine) {
     return g;
 }
 
-zl_group zl_group_retain(zl_group g) {
-    if (g)
-        atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
-    return g;
-}
-
-void zl_group_release(zl_group g) {
-    if (g && atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1)
-        g->close(g);
-}
-
 int zl_group_rank(zl_group g) {
     return g ? g->rank : -1;
 }

@@ -16,6 +16,19 @@ struct ticket {
 static atomic_llong numbers;
 static _Thread_local int64_t shift; // from recorded numbers to those of the same function done again; 0: it is not
 
+// Groups: who holds them. The other functions of theirs are in src/group/. ---------------------------------------------
+
+zl_group zl_group_retain(zl_group g) {
+    if (g)
+        atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+    return g;
+}
+
+void zl_group_release(zl_group g) {
+    if (g && atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1)
+        g->close(g);
+}
+
 // Tickets --------------------------------------------------------------------------------------------------------
 
 static void release_ticket(void *context) {
