@@ -52,9 +52,12 @@ static const struct op {
     double (*share)(int n); // of the bytes of the buffer, what a rank must send
     bool whole;             // x is the buffer; else the result is
 } ops[] = {
-    {"all_sum", zl_all_sum, share_of_sum, true},          {"all_gather", zl_all_gather, share_of_parts, false},
-    {"sum_scatter", zl_sum_scatter, share_of_parts, true}, {"all_to_all", zl_all_to_all, share_of_parts, true},
-    {"broadcast", broadcast, share_of_all, true},          {"send_recv", pass_on, share_of_all, true},
+    {"all_sum", zl_all_sum, share_of_sum, true},
+    {"all_gather", zl_all_gather, share_of_parts, false},
+    {"sum_scatter", zl_sum_scatter, share_of_parts, true},
+    {"all_to_all", zl_all_to_all, share_of_parts, true},
+    {"broadcast", broadcast, share_of_all, true},
+    {"send_recv", pass_on, share_of_all, true},
 };
 
 static double now(void) {
@@ -98,11 +101,13 @@ struct row {
 static void show(const struct row *r, int n, bool json, const char *engine) {
     double algorithm = (double)r->bytes / r->seconds * 1e-9, bus = algorithm * r->op->share(n);
     if (json)
-        printf("{\"op\": \"%s\", \"engine\": \"%s\", \"ranks\": %d, \"bytes\": %lld, \"calls\": %d, \"latency_us\": %.3f, "
+        printf("{\"op\": \"%s\", \"engine\": \"%s\", \"ranks\": %d, \"bytes\": %lld, \"calls\": %d, "
+               "\"latency_us\": %.3f, "
                "\"algorithm_gb_s\": %.5g, \"bus_gb_s\": %.5g}\n",
                r->op->name, engine, n, (long long)r->bytes, r->calls, r->seconds * 1e6, algorithm, bus);
     else
-        printf("%-12s %11lld %7d %12.2f %12.4g %12.4g\n", r->op->name, (long long)r->bytes, r->calls, r->seconds * 1e6, algorithm, bus);
+        printf("%-12s %11lld %7d %12.2f %12.4g %12.4g\n", r->op->name, (long long)r->bytes, r->calls,
+               r->seconds * 1e6, algorithm, bus);
     fflush(stdout);
 }
 
@@ -146,11 +151,12 @@ int bench_collectives(const struct invocation *call) {
         return cli_library_failed(call);
     if (zl_group_size(g) < 2) {
         zl_group_release(g);
-        return cli_usage(call, "collectives need several processes: zellige launch -n 4 zellige bench run collectives");
+        return cli_usage(
+            call, "collectives need several processes: zellige launch -n 4 zellige bench run collectives");
     }
     if (zl_group_rank(g) == 0 && !call->json)
-        printf("%-12s %11s %7s %12s %12s %12s   %d ranks, %s\n", "op", "bytes", "calls", "latency us", "algo GB/s", "bus GB/s",
-               zl_group_size(g), zl_group_engine(g));
+        printf("%-12s %11s %7s %12s %12s %12s   %d ranks, %s\n", "op", "bytes", "calls", "latency us",
+               "algo GB/s", "bus GB/s", zl_group_size(g), zl_group_engine(g));
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof ops / sizeof *ops; i++)
         if (!only || strstr(ops[i].name, only)) {

@@ -16,7 +16,8 @@ void launch_free_hosts(struct launch_hosts *h) {
 }
 
 static struct launch_rank *add(struct launch_hosts *h) {
-    struct launch_rank *more = h->count < LAUNCH_RANKS ? realloc(h->rank, sizeof *more * (size_t)(h->count + 1)) : NULL;
+    struct launch_rank *more =
+        h->count < LAUNCH_RANKS ? realloc(h->rank, sizeof *more * (size_t)(h->count + 1)) : NULL;
     if (!more)
         return NULL;
     h->rank = more;
@@ -66,7 +67,8 @@ static const char *addresses(const char *at, struct launch_rank *r) {
     if (*(at = skip(at)) != '[')
         return NULL;
     for (at = skip(at + 1); at && *at != ']';) {
-        if (r->addresses == LAUNCH_ADDRESSES || !(at = text(at, r->address[r->addresses++], sizeof *r->address)))
+        if (r->addresses == LAUNCH_ADDRESSES ||
+            !(at = text(at, r->address[r->addresses++], sizeof *r->address)))
             return NULL;
         at = *at == ',' ? skip(at + 1) : at;
     }
@@ -81,7 +83,9 @@ static const char *host(const char *at, struct launch_rank *r) {
         if (!(at = text(at, name, sizeof name)) || *at != ':')
             return NULL;
         at = skip(at + 1);
-        at = !strcmp(name, "ssh") ? text(at, r->ssh, sizeof r->ssh) : !strcmp(name, "ips") ? addresses(at, r) : step_over(at);
+        at = !strcmp(name, "ssh")   ? text(at, r->ssh, sizeof r->ssh)
+             : !strcmp(name, "ips") ? addresses(at, r)
+                                    : step_over(at);
         at = at && *at == ',' ? skip(at + 1) : at;
     }
     return at ? skip(at + 1) : NULL;
@@ -109,10 +113,16 @@ static bool from_file(const struct invocation *call, const char *file, struct la
         return cli_fail(call, "the file of hosts '%s' cannot be read", file), false;
     bool ok = parse(data, out);
     free(data);
-    return ok || (cli_fail(call, "'%s' is no file of hosts: [{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...] is expected", file), false);
+    return ok ||
+           (cli_fail(
+                call,
+                "'%s' is no file of hosts: [{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...] is expected",
+                file),
+            false);
 }
 
-bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times, struct launch_hosts *out) {
+bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times,
+                       struct launch_hosts *out) {
     *out = (struct launch_hosts){0};
     if (file)
         return from_file(call, file, out);
@@ -121,7 +131,9 @@ bool launch_read_hosts(const struct invocation *call, const char *hosts, const c
         for (int i = 0; i < times; i++) {
             struct launch_rank *r = len && len < sizeof r->address[0] ? add(out) : NULL;
             if (!r)
-                return cli_usage(call, "--hosts: names with commas between them, for at most %d ranks", LAUNCH_RANKS), false;
+                return cli_usage(call, "--hosts: names with commas between them, for at most %d ranks",
+                                 LAUNCH_RANKS),
+                       false;
             memcpy(r->ssh, at, len);
             memcpy(r->address[0], at, len);
             r->addresses = 1;

@@ -22,7 +22,8 @@ static const struct option options[] = {
     {"repeat-hosts", 0, "COUNT", NULL, "as --n, under mlx.launch's name"},
     {"hosts", 0, "LIST", NULL, "names or addresses with commas between them (default 127.0.0.1)"},
     {"hostfile", 0, "FILE", "*.json", "[{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...]"},
-    {"backend", 0, "NAME", "ring mpi srun", "what connects the ranks: ring (default), mpi by mpirun, or srun"},
+    {"backend", 0, "NAME", "ring mpi srun",
+     "what connects the ranks: ring (default), mpi by mpirun, or srun"},
     {"starting-port", 'p', "PORT", NULL, "first port of the ring (default 32323)"},
     {"connections-per-ip", 0, "COUNT", NULL, "connections between neighbours for each address (default 1)"},
     {"env", 0, "NAME=VALUE,...", NULL, "more variables for the program"},
@@ -87,9 +88,11 @@ static bool read_options(struct job *j) {
     const struct invocation *call = j->call;
     j->times = j->links = 1;
     j->port = FIRST_PORT;
-    return cli_integer(call, "repeat-hosts", 1, LAUNCH_RANKS, &j->times) && cli_integer(call, "n", 1, LAUNCH_RANKS, &j->times) &&
+    return cli_integer(call, "repeat-hosts", 1, LAUNCH_RANKS, &j->times) &&
+           cli_integer(call, "n", 1, LAUNCH_RANKS, &j->times) &&
            cli_integer(call, "starting-port", 1, PORT_LAST, &j->port) &&
-           cli_integer(call, "connections-per-ip", 1, LAUNCH_ADDRESSES, &j->links) && read_pairs(j, cli_option(call, "env"));
+           cli_integer(call, "connections-per-ip", 1, LAUNCH_ADDRESSES, &j->links) &&
+           read_pairs(j, cli_option(call, "env"));
 }
 
 // The ring -------------------------------------------------------------------------------------------------------
@@ -141,7 +144,10 @@ static char *script(const struct job *j, int rank) {
     if (!f)
         return NULL;
     // A function, so that the shell has read all of it before anything else reads the same input.
-    fprintf(f, "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n", j->ring);
+    fprintf(
+        f,
+        "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n",
+        j->ring);
     fprintf(f, "export MLX_HOSTFILE=\"$hosts\" MLX_RANK=%d ZL_GROUP_TOKEN=%s\n", rank, j->token);
     for (int i = 0; i < j->pairs; i++) {
         size_t name = strcspn(j->pair[i], "=");
@@ -159,7 +165,8 @@ static char *script(const struct job *j, int rank) {
         quote(f, j->call->operands[i]);
         fputc(' ', f);
     }
-    fputs("</dev/null 3<&- &\nprogram=$!\n(cat <&3 >/dev/null; kill -TERM -$program; sleep 5; kill -KILL -$program) 2>/dev/null &\nwatch=$!\n"
+    fputs("</dev/null 3<&- &\nprogram=$!\n(cat <&3 >/dev/null; kill -TERM -$program; sleep 5; kill -KILL "
+          "-$program) 2>/dev/null &\nwatch=$!\n"
           "wait $program\ncode=$?\nkill -TERM -$watch 2>/dev/null\nrm -f \"$hosts\"\nexit $code\n}\nrun\n",
           f);
     return fclose(f) == 0 ? out : NULL;
@@ -175,7 +182,8 @@ static bool set_local(struct job *j, struct launch_process *p, int rank) {
     variable[n++] = format("ZL_GROUP_TOKEN=%s", j->token);
     for (int i = 0; i < j->pairs; i++)
         variable[n++] = strdup(j->pair[i]);
-    *p = (struct launch_process){.argv = j->call->operands, .variable = variable, .folder = cli_option(j->call, "cwd")};
+    *p = (struct launch_process){
+        .argv = j->call->operands, .variable = variable, .folder = cli_option(j->call, "cwd")};
     return true;
 }
 
@@ -198,7 +206,8 @@ static int run_ring(struct job *j) {
     struct launch_process *p = calloc((size_t)j->hosts.count, sizeof *p);
     bool ok = p && make_token(j) && write_ring(j);
     if (!ok)
-        return free(p), cli_fail(j->call, "the ring cannot be prepared: ports from %lld on", (long long)j->port);
+        return free(p),
+               cli_fail(j->call, "the ring cannot be prepared: ports from %lld on", (long long)j->port);
     ok = write_file(j);
     for (int i = 0; ok && i < j->hosts.count; i++)
         ok = (launch_is_local(&j->hosts.rank[i]) ? set_local : set_remote)(j, &p[i], i);
@@ -240,7 +249,8 @@ static void add_hosts(struct words *w, const struct job *j) {
     char *list = NULL;
     FILE *f = open_memstream(&list, &bytes);
     for (int i = 0; f && i < j->hosts.count; i++)
-        fprintf(f, "%s%s:1", i ? "," : "", launch_is_local(&j->hosts.rank[i]) ? "localhost" : j->hosts.rank[i].ssh);
+        fprintf(f, "%s%s:1", i ? "," : "",
+                launch_is_local(&j->hosts.rank[i]) ? "localhost" : j->hosts.rank[i].ssh);
     if (f && fclose(f) == 0) {
         add(w, strdup("--host"));
         add(w, list);
@@ -290,8 +300,8 @@ static int run(const struct invocation *call) {
     if (!mpi && !srun && strcmp(backend, "ring") && strcmp(backend, "any"))
         return cli_usage(call, "--backend is ring, mpi or srun, not '%s'", backend);
     int code = CLI_USAGE;
-    if (read_options(&j) &&
-        launch_read_hosts(call, cli_option(call, "hosts"), cli_option(call, "hostfile"), (int)j.times, &j.hosts))
+    if (read_options(&j) && launch_read_hosts(call, cli_option(call, "hosts"), cli_option(call, "hostfile"),
+                                              (int)j.times, &j.hosts))
         code = mpi || srun ? hand_over(&j, srun) : run_ring(&j);
     launch_free_hosts(&j.hosts);
     for (int i = 0; i < j.pairs; i++)
@@ -304,7 +314,8 @@ const struct command cli_launch = {
     .name = "launch",
     .operands = "PROGRAM [ARG...]",
     .summary = "Start a program several times, here or on other machines, as ranks of one group",
-    .details = "Each line of output has its rank before it. The first rank that fails ends all others, and its exit code is that of the\n"
+    .details = "Each line of output has its rank before it. The first rank that fails ends all others, and "
+               "its exit code is that of the\n"
                "command. Ranks find each other by zl_group_init, or mlx's distributed.init (doc/scale.md).\n"
                "  zellige launch -n 4 ./train\n"
                "  zellige launch --hostfile hosts.json --cwd /data python3 train.py\n"

@@ -193,7 +193,8 @@ static int follow(struct child *c, int count, bool plain, struct pollfd *p) {
         bool fails = rank >= 0 || stopped_by;
         if (fails && left && !ended) {
             if (rank >= 0 && left < count)
-                fprintf(stderr, "zellige launch: rank %d ended with code %d: the others are ended\n", rank, code);
+                fprintf(stderr, "zellige launch: rank %d ended with code %d: the others are ended\n", rank,
+                        code);
             end_all(c, count, SIGTERM);
             ended = now_ms();
         } else if (fails && left && now_ms() > ended + GRACE_MS) {

@@ -8,8 +8,7 @@
 #include "ext.h"
 
 struct group {
-    PyObject_HEAD
-    zl_group value; // retained
+    PyObject_HEAD zl_group value; // retained
 };
 static PyTypeObject group_type;
 
@@ -50,22 +49,22 @@ static PyObject *group_split(PyObject *self, PyObject *args, PyObject *kwargs) {
     zl_group part;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|i:split", names, &color, &key))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    part = zl_group_split(((struct group *)self)->value, color, key);
-    Py_END_ALLOW_THREADS
-    return wrap(part);
+    Py_BEGIN_ALLOW_THREADS part = zl_group_split(((struct group *)self)->value, color, key);
+    Py_END_ALLOW_THREADS return wrap(part);
 }
 
 static PyObject *group_repr(PyObject *self) {
     zl_group g = ((struct group *)self)->value;
-    return PyUnicode_FromFormat("Group(rank=%d, size=%d, backend='%s')", zl_group_rank(g), zl_group_size(g), zl_group_engine(g));
+    return PyUnicode_FromFormat("Group(rank=%d, size=%d, backend='%s')", zl_group_rank(g), zl_group_size(g),
+                                zl_group_engine(g));
 }
 
 static PyMethodDef group_methods[] = {
     {"rank", group_rank, METH_NOARGS, PyDoc_STR("rank()\n--\n\nThe number of this process in the group.")},
     {"size", group_size, METH_NOARGS, PyDoc_STR("size()\n--\n\nHow many processes the group has.")},
     {"split", KEYWORDS(group_split),
-     PyDoc_STR("split(color, key=-1)\n--\n\nThe group of those processes that give this color, ordered by key.")},
+     PyDoc_STR(
+         "split(color, key=-1)\n--\n\nThe group of those processes that give this color, ordered by key.")},
     {0},
 };
 
@@ -99,17 +98,19 @@ static PyObject *init(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject *factory = Py_None;
     zl_group g;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO&$O:init", names, &strict, ext_utf8_read, &backend, &factory))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO&$O:init", names, &strict, ext_utf8_read, &backend,
+                                     &factory))
         return NULL;
     if (factory != Py_None && !PyCallable_Check(factory))
-        return PyErr_Format(PyExc_TypeError, "distributed.init: all_gather_factory must be a function, not %.100s",
+        return PyErr_Format(PyExc_TypeError,
+                            "distributed.init: all_gather_factory must be a function, not %.100s",
                             Py_TYPE(factory)->tp_name);
     if (factory != Py_None && strcmp(backend, "jaccl"))
-        return PyErr_Format(PyExc_ValueError, "distributed.init: all_gather_factory is for the backend jaccl, not %.100s", backend);
-    Py_BEGIN_ALLOW_THREADS
-    g = zl_group_init(strict, backend);
-    Py_END_ALLOW_THREADS
-    return wrap(g);
+        return PyErr_Format(PyExc_ValueError,
+                            "distributed.init: all_gather_factory is for the backend jaccl, not %.100s",
+                            backend);
+    Py_BEGIN_ALLOW_THREADS g = zl_group_init(strict, backend);
+    Py_END_ALLOW_THREADS return wrap(g);
 }
 
 // Collectives ----------------------------------------------------------------------------------------------------
@@ -119,7 +120,8 @@ static bool read_group(const char *function, PyObject *o, zl_group *out) {
     *out = Py_TYPE(o) == &group_type ? ((struct group *)o)->value : NULL;
     if (*out || o == Py_None)
         return true;
-    PyErr_Format(PyExc_TypeError, "distributed.%s: the group must be a Group or None, not %.100s", function, Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "distributed.%s: the group must be a Group or None, not %.100s", function,
+                 Py_TYPE(o)->tp_name);
     return false;
 }
 
@@ -129,11 +131,8 @@ static bool begin(const char *function, PyObject *group, PyObject *stream, zl_gr
         return false;
     if (!*g) {
         zl_group all;
-        Py_BEGIN_ALLOW_THREADS
-        all = zl_group_init(false, "any");
-        Py_END_ALLOW_THREADS
-        if (!all)
-            return ext_raise(), false;
+        Py_BEGIN_ALLOW_THREADS all = zl_group_init(false, "any");
+        Py_END_ALLOW_THREADS if (!all) return ext_raise(), false;
         *g = all;
     } else {
         zl_group_retain(*g);
@@ -151,7 +150,8 @@ static PyObject *finish(zl_array y, zl_group g, zl_scope scope) {
     return result;
 }
 
-static PyObject *together(PyObject *args, PyObject *kwargs, const char *form, zl_array (*call)(zl_array x, zl_group g)) {
+static PyObject *together(PyObject *args, PyObject *kwargs, const char *form,
+                          zl_array (*call)(zl_array x, zl_group g)) {
     static char *names[] = {"x", "group", "stream", NULL};
     PyObject *x, *group = Py_None, *stream = Py_None;
     zl_group g;
@@ -218,7 +218,8 @@ static PyObject *recv(PyObject *module, PyObject *args, PyObject *kwargs) {
     zl_group g;
     zl_scope scope;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOi|$OO:recv", names, &shape, &dtype, &src, &group, &stream) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOi|$OO:recv", names, &shape, &dtype, &src, &group,
+                                     &stream) ||
         !ext_dtype_read(dtype, &type) || !ext_list_read(shape, &list))
         return NULL;
     PyObject *result = NULL;
@@ -234,40 +235,55 @@ static PyObject *barrier(PyObject *module, PyObject *args, PyObject *kwargs) {
     zl_group g;
     bool ok;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:barrier", names, &group) || !read_group("barrier", group, &g))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:barrier", names, &group) ||
+        !read_group("barrier", group, &g))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    ok = zl_group_barrier(g);
-    Py_END_ALLOW_THREADS
-    return ok ? Py_NewRef(Py_None) : ext_raise();
+    Py_BEGIN_ALLOW_THREADS ok = zl_group_barrier(g);
+    Py_END_ALLOW_THREADS return ok ? Py_NewRef(Py_None) : ext_raise();
 }
 
 static PyMethodDef functions[] = {
     {"is_available", KEYWORDS(is_available),
-     PyDoc_STR("is_available(backend='any')\n--\n\nWhether this machine has what a backend needs: any, ring or mpi.")},
+     PyDoc_STR("is_available(backend='any')\n--\n\nWhether this machine has what a backend needs: any, ring "
+               "or mpi.")},
     {"init", KEYWORDS(init),
-     PyDoc_STR("init(strict=False, backend='any', *, all_gather_factory=None)\n--\n\nThe group of all processes that a launcher "
-               "started together. Where there is none: a group of this process alone, or an error if strict.")},
-    {"all_sum", KEYWORDS(all_sum), PyDoc_STR("all_sum(x, *, group=None, stream=None)\n--\n\nThe sum over all processes.")},
-    {"all_max", KEYWORDS(all_max), PyDoc_STR("all_max(x, *, group=None, stream=None)\n--\n\nThe largest of all processes.")},
-    {"all_min", KEYWORDS(all_min), PyDoc_STR("all_min(x, *, group=None, stream=None)\n--\n\nThe smallest of all processes.")},
+     PyDoc_STR(
+         "init(strict=False, backend='any', *, all_gather_factory=None)\n--\n\nThe group of all processes "
+         "that a launcher "
+         "started together. Where there is none: a group of this process alone, or an error if strict.")},
+    {"all_sum", KEYWORDS(all_sum),
+     PyDoc_STR("all_sum(x, *, group=None, stream=None)\n--\n\nThe sum over all processes.")},
+    {"all_max", KEYWORDS(all_max),
+     PyDoc_STR("all_max(x, *, group=None, stream=None)\n--\n\nThe largest of all processes.")},
+    {"all_min", KEYWORDS(all_min),
+     PyDoc_STR("all_min(x, *, group=None, stream=None)\n--\n\nThe smallest of all processes.")},
     {"all_gather", KEYWORDS(all_gather),
-     PyDoc_STR("all_gather(x, *, group=None, stream=None)\n--\n\nWhat all processes have, along the first axis.")},
+     PyDoc_STR(
+         "all_gather(x, *, group=None, stream=None)\n--\n\nWhat all processes have, along the first axis.")},
     {"sum_scatter", KEYWORDS(sum_scatter),
-     PyDoc_STR("sum_scatter(x, *, group=None, stream=None)\n--\n\nThis process's part of the sum, along the first axis.")},
+     PyDoc_STR("sum_scatter(x, *, group=None, stream=None)\n--\n\nThis process's part of the sum, along the "
+               "first axis.")},
     {"all_to_all", KEYWORDS(all_to_all),
-     PyDoc_STR("all_to_all(x, *, group=None, stream=None)\n--\n\nPart k of the first axis goes to process k; the result has a part of each.")},
+     PyDoc_STR("all_to_all(x, *, group=None, stream=None)\n--\n\nPart k of the first axis goes to process k; "
+               "the result has a part of each.")},
     {"broadcast", KEYWORDS(broadcast),
-     PyDoc_STR("broadcast(x, root, *, group=None, stream=None)\n--\n\nWhat process root has, on all of them.")},
-    {"send", KEYWORDS(send), PyDoc_STR("send(x, dst, *, group=None, stream=None)\n--\n\nSends x to a process when it is evaluated; gives x.")},
-    {"recv", KEYWORDS(recv), PyDoc_STR("recv(shape, dtype, src, *, group=None, stream=None)\n--\n\nAn array of a process.")},
+     PyDoc_STR(
+         "broadcast(x, root, *, group=None, stream=None)\n--\n\nWhat process root has, on all of them.")},
+    {"send", KEYWORDS(send),
+     PyDoc_STR("send(x, dst, *, group=None, stream=None)\n--\n\nSends x to a process when it is evaluated; "
+               "gives x.")},
+    {"recv", KEYWORDS(recv),
+     PyDoc_STR("recv(shape, dtype, src, *, group=None, stream=None)\n--\n\nAn array of a process.")},
     {"recv_like", KEYWORDS(recv_like),
-     PyDoc_STR("recv_like(x, src, *, group=None, stream=None)\n--\n\nAn array of a process, with the shape and dtype of x.")},
-    {"barrier", KEYWORDS(barrier), PyDoc_STR("barrier(*, group=None)\n--\n\nWaits until all processes have come to it.")},
+     PyDoc_STR("recv_like(x, src, *, group=None, stream=None)\n--\n\nAn array of a process, with the shape "
+               "and dtype of x.")},
+    {"barrier", KEYWORDS(barrier),
+     PyDoc_STR("barrier(*, group=None)\n--\n\nWaits until all processes have come to it.")},
     {0},
 };
 
 bool ext_add_distributed(PyObject *core) {
     PyObject *module = ext_submodule(core, "distributed", "Communication between processes.");
-    return module && PyModule_AddFunctions(module, functions) == 0 && PyModule_AddType(module, &group_type) == 0;
+    return module && PyModule_AddFunctions(module, functions) == 0 &&
+           PyModule_AddType(module, &group_type) == 0;
 }

@@ -24,7 +24,8 @@ bool group_read_number(const char *name, int *out) {
 }
 
 bool group_is_under_mpi(void) {
-    return group_variable("OMPI_COMM_WORLD_SIZE") || (group_variable("PMIX_RANK") && group_variable("PMIX_NAMESPACE"));
+    return group_variable("OMPI_COMM_WORLD_SIZE") ||
+           (group_variable("PMIX_RANK") && group_variable("PMIX_NAMESPACE"));
 }
 
 // "node[3-5,8],other" names node3 first.
@@ -59,8 +60,8 @@ static bool by_slurm(struct group_invitation *i) {
     const char *nodes = group_variable("SLURM_STEP_NODELIST");
     int job, step = 0;
     i->launcher = "srun";
-    if (!nodes || !group_read_number("SLURM_PROCID", &i->rank) || !group_read_number("SLURM_STEP_NUM_TASKS", &i->size) ||
-        !group_read_number("SLURM_JOB_ID", &job))
+    if (!nodes || !group_read_number("SLURM_PROCID", &i->rank) ||
+        !group_read_number("SLURM_STEP_NUM_TASKS", &i->size) || !group_read_number("SLURM_JOB_ID", &job))
         return false;
     group_read_number("SLURM_STEP_ID", &step);
     first_node(nodes, i->host, sizeof i->host);

@@ -49,7 +49,8 @@ static enum moved send_some(struct flow *f) {
         bool is_head = has_head_to_send(f);
         const struct flow_span *s = is_head ? NULL : &f->send[f->send_at];
         const char *from = is_head ? (const char *)f->say + f->said : s->at + f->send_done;
-        size_t most = is_head ? sizeof *f->say - f->said : MIN_OF(s->bytes - f->send_done, f->lead + f->came - f->sent);
+        size_t most =
+            is_head ? sizeof *f->say - f->said : MIN_OF(s->bytes - f->send_done, f->lead + f->came - f->sent);
         bool more = is_head && f->send_at < f->sends && f->lead;
         ssize_t n = send(f->out, from, most, MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
         enum moved now = judge(n);
@@ -105,7 +106,8 @@ static enum moved get_data(struct flow *f, const struct op_transfer *t) {
 }
 
 // One piece, so that what came is sent on soon.
-static enum moved get_some(struct flow *f, const struct op_transfer *t, const struct flow_watch *w, bool *refused) {
+static enum moved get_some(struct flow *f, const struct op_transfer *t, const struct flow_watch *w,
+                           bool *refused) {
     if (!wants_to_get(f))
         return MOVED_NOTHING;
     if (!f->hear || f->heard == sizeof *f->hear)
@@ -133,14 +135,19 @@ static void sleep_on(const struct flow *f, int count, const struct flow_watch *w
     poll(p, (nfds_t)n, (int)MIN_OF(w->pause_ns / 1000000 + 1, LONGEST_PAUSE_MS));
 }
 
-static enum flow_end step(struct flow *f, const struct op_transfer *t, const struct flow_watch *w, bool *moved) {
+static enum flow_end step(struct flow *f, const struct op_transfer *t, const struct flow_watch *w,
+                          bool *moved) {
     bool refused = false;
     enum moved out = send_some(f), in = out == MOVED_LOST ? MOVED_NOTHING : get_some(f, t, w, &refused);
     *moved |= out == MOVED_SOME || in == MOVED_SOME;
-    return refused ? FLOW_OTHER : out == MOVED_LOST ? FLOW_LOST_OUT : in == MOVED_LOST ? FLOW_LOST_IN : FLOW_DONE;
+    return refused             ? FLOW_OTHER
+           : out == MOVED_LOST ? FLOW_LOST_OUT
+           : in == MOVED_LOST  ? FLOW_LOST_IN
+                               : FLOW_DONE;
 }
 
-enum flow_end flow_run(struct flow *f, int count, const struct op_transfer *t, const struct flow_watch *w, int *which) {
+enum flow_end flow_run(struct flow *f, int count, const struct op_transfer *t, const struct flow_watch *w,
+                       int *which) {
     int64_t moved_at = 0;
     for (int i = 0; i < count; i++)
         skip_empty(&f[i]);

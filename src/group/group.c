@@ -25,7 +25,8 @@ ZL_AT_LOAD {
 
 static zl_group refuse_split(zl_group g, int color, int key) {
     (void)color, (void)key;
-    return error_set(ZL_ERROR_STATE, "zl_group_split: a group of one process (%s) cannot be split", g->engine);
+    return error_set(ZL_ERROR_STATE, "zl_group_split: a group of one process (%s) cannot be split",
+                     g->engine);
 }
 
 static void close_alone(zl_group g) {
@@ -54,7 +55,8 @@ bool group_fail(const struct group_place *at, const char *format, ...) {
     vsnprintf(why, sizeof why, format, list);
     va_end(list);
     return error_false(ZL_ERROR_DEVICE, "%s number %llu in a group of %d (%s), rank %d: %s", at->name,
-                       (unsigned long long)at->number, at->group->size, at->group->engine, at->group->rank, why);
+                       (unsigned long long)at->number, at->group->size, at->group->engine, at->group->rank,
+                       why);
 }
 
 int64_t group_timeout_ns(void) {
@@ -71,9 +73,11 @@ static int find_engine(const char *name) {
 
 // The names that MLX knows too, of which some are not here.
 static bool check_name(const char *function, const char *name) {
-    if (name && (!strcmp(name, "any") || !strcmp(name, "jaccl") || !strcmp(name, "nccl") || find_engine(name) >= 0))
+    if (name &&
+        (!strcmp(name, "any") || !strcmp(name, "jaccl") || !strcmp(name, "nccl") || find_engine(name) >= 0))
         return true;
-    return error_false(ZL_ERROR_VALUE, "%s: the engine is any, ring, mpi, nccl or jaccl, not '%s'", function, name ? name : "NULL");
+    return error_false(ZL_ERROR_VALUE, "%s: the engine is any, ring, mpi, nccl or jaccl, not '%s'", function,
+                       name ? name : "NULL");
 }
 
 bool zl_group_available(const char *engine) {
@@ -113,8 +117,11 @@ static zl_group find_group(bool strict, const char *name) {
         return open_engine(which); // of one that is not prepared, it says what is missing
     if (!strict)
         return make_alone();
-    return error_set(ZL_ERROR_STATE, "zl_group_init: %s%s%s: start the program with `zellige launch`, mlx.launch, mpirun, srun or torchrun",
-                     any ? "no launcher prepared an engine" : "the engine '", any ? "" : name, any ? "" : "' is not available here");
+    return error_set(ZL_ERROR_STATE,
+                     "zl_group_init: %s%s%s: start the program with `zellige launch`, mlx.launch, mpirun, "
+                     "srun or torchrun",
+                     any ? "no launcher prepared an engine" : "the engine '", any ? "" : name,
+                     any ? "" : "' is not available here");
 }
 
 zl_group zl_group_init(bool strict, const char *engine) {
@@ -164,7 +171,9 @@ static zl_group meant(zl_group g) {
     g = g ? zl_group_retain(g) : zl_group_init(false, "any");
     if (g && g->size > 1 && era != atomic_load(&fork_era)) {
         zl_group_release(g);
-        return error_set(ZL_ERROR_STATE, "a group of processes cannot be used in the child of a fork: the parent has its connections");
+        return error_set(
+            ZL_ERROR_STATE,
+            "a group of processes cannot be used in the child of a fork: the parent has its connections");
     }
     return g;
 }
@@ -179,12 +188,15 @@ static zl_array collect(const char *function, enum collective kind, zl_array x, 
     if (dim) {
         for (int i = 0; i < x->ndim; i++)
             dim[i] = x->dim[i];
-        bool gathers = kind == COLLECTIVE_ALL_GATHER, divides = kind == COLLECTIVE_SUM_SCATTER || kind == COLLECTIVE_ALL_TO_ALL;
+        bool gathers = kind == COLLECTIVE_ALL_GATHER,
+             divides = kind == COLLECTIVE_SUM_SCATTER || kind == COLLECTIVE_ALL_TO_ALL;
         int ndim = x->ndim + (gathers && !x->ndim);
         if (gathers)
             dim[0] = (x->ndim ? dim[0] : 1) * g->size;
         if (divides && g->size > 1 && (!ndim || dim[0] % g->size))
-            error_set(ZL_ERROR_SHAPE, "%s: the first axis of an array of shape %s must be divisible by the %d processes of the group",
+            error_set(ZL_ERROR_SHAPE,
+                      "%s: the first axis of an array of shape %s must be divisible by the %d processes of "
+                      "the group",
                       function, array_text(x), g->size);
         else if ((kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_SEND) && (peer < 0 || peer >= g->size))
             error_set(ZL_ERROR_VALUE, "%s: there is no rank %d in a group of %d", function, peer, g->size);
@@ -255,7 +267,8 @@ zl_array zl_recv(zl_shape shape, zl_dtype dtype, int from, zl_group group) {
 
 bool zl_group_barrier(zl_group group) {
     zl_scope s = zl_scope_begin();
-    zl_array y = collect("zl_group_barrier", COLLECTIVE_BARRIER, zl_from_i32((int32_t[]){1}, ZL_SHAPE(1)), group, 0);
+    zl_array y =
+        collect("zl_group_barrier", COLLECTIVE_BARRIER, zl_from_i32((int32_t[]){1}, ZL_SHAPE(1)), group, 0);
     bool ok = zl_eval(y);
     zl_scope_end(s);
     return ok;

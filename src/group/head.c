@@ -34,8 +34,8 @@ static const char *kind_name(int kind) {
 }
 
 static void describe(const struct group_head *h, char *out, size_t bytes) {
-    snprintf(out, bytes, "rank %d calls %s number %llu of %lld elements of %s", (int)h->rank, kind_name(h->kind),
-             (unsigned long long)h->number, (long long)h->count,
+    snprintf(out, bytes, "rank %d calls %s number %llu of %lld elements of %s", (int)h->rank,
+             kind_name(h->kind), (unsigned long long)h->number, (long long)h->count,
              h->dtype < ZL_DTYPE_COUNT ? zl_dtype_name((zl_dtype)h->dtype) : "?");
 }
 

@@ -20,7 +20,8 @@ static bool peer_of(int socket, struct wire_address *out) {
            error_false(ZL_ERROR_IO, "group: the address of a rank cannot be found out");
 }
 
-static bool gather(const struct group_invitation *i, struct wire_address *all, int *socket, int64_t deadline) {
+static bool gather(const struct group_invitation *i, struct wire_address *all, int *socket,
+                   int64_t deadline) {
     struct wire_address at = {.host = "0.0.0.0"};
     snprintf(at.port, sizeof at.port, "%d", i->port);
     int listener = wire_listen(&at);
@@ -68,7 +69,8 @@ static bool follow(const struct group_invitation *i, struct wire_address *all, i
     snprintf(at.port, sizeof at.port, "%d", i->port);
     int s = wire_connect(&at, deadline);
     bool ok = s >= 0 && wire_say_hello(s, &self, nonce, deadline) && wire_hear_answer(s, nonce, deadline) &&
-              wire_put(s, port, sizeof port, deadline) && wire_get(s, all, sizeof *all * (size_t)i->size, deadline);
+              wire_put(s, port, sizeof port, deadline) &&
+              wire_get(s, all, sizeof *all * (size_t)i->size, deadline);
     if (s >= 0)
         close(s);
     for (int k = 0; ok && k < i->size; k++) { // from outside: they end somewhere
@@ -83,7 +85,8 @@ static bool list(const struct wire_address *all, int size, struct wire_host **ho
     for (int k = 0; h && k < size; k++) {
         char text[sizeof all->host + sizeof all->port + 4];
         bool is_six = strchr(all[k].host, ':');
-        snprintf(text, sizeof text, "%s%s%s:%s", is_six ? "[" : "", all[k].host, is_six ? "]" : "", all[k].port);
+        snprintf(text, sizeof text, "%s%s%s:%s", is_six ? "[" : "", all[k].host, is_six ? "]" : "",
+                 all[k].port);
         if (!wire_add_address(&h[k], text)) {
             wire_free_hosts(h, size);
             return *hosts = NULL, false;

@@ -34,15 +34,19 @@ static struct {
     int (*Comm_set_errhandler)(mpi_handle comm, mpi_handle handler);
     int (*Op_create)(mpi_function *f, int commutes, mpi_handle *op);
     int (*Allreduce)(const void *in, void *out, int count, mpi_handle type, mpi_handle op, mpi_handle comm);
-    int (*Reduce)(const void *in, void *out, int count, mpi_handle type, mpi_handle op, int root, mpi_handle comm);
-    int (*Reduce_scatter_block)(const void *in, void *out, int count, mpi_handle type, mpi_handle op, mpi_handle comm);
-    int (*Allgather)(const void *in, int count, mpi_handle type, void *out, int out_count, mpi_handle out_type, mpi_handle comm);
-    int (*Alltoall)(const void *in, int count, mpi_handle type, void *out, int out_count, mpi_handle out_type, mpi_handle comm);
+    int (*Reduce)(const void *in, void *out, int count, mpi_handle type, mpi_handle op, int root,
+                  mpi_handle comm);
+    int (*Reduce_scatter_block)(const void *in, void *out, int count, mpi_handle type, mpi_handle op,
+                                mpi_handle comm);
+    int (*Allgather)(const void *in, int count, mpi_handle type, void *out, int out_count,
+                     mpi_handle out_type, mpi_handle comm);
+    int (*Alltoall)(const void *in, int count, mpi_handle type, void *out, int out_count, mpi_handle out_type,
+                    mpi_handle comm);
     int (*Bcast)(void *data, int count, mpi_handle type, int root, mpi_handle comm);
     int (*Send)(const void *data, int count, mpi_handle type, int to, int tag, mpi_handle comm);
     int (*Recv)(void *data, int count, mpi_handle type, int from, int tag, mpi_handle comm, void *status);
-    int (*Sendrecv)(const void *out, int count, mpi_handle type, int to, int tag, void *in, int in_count, mpi_handle in_type, int from,
-                    int in_tag, mpi_handle comm, void *status);
+    int (*Sendrecv)(const void *out, int count, mpi_handle type, int to, int tag, void *in, int in_count,
+                    mpi_handle in_type, int from, int in_tag, mpi_handle comm, void *status);
     mpi_handle world, errors_return, item[4]; // item: unsigned integers of 1, 2, 4 and 8 bytes
     mpi_handle combine;
     char version[VERSION_LONGEST];
@@ -50,17 +54,37 @@ static struct {
 
 // The library ----------------------------------------------------------------------------------------------------
 
-#define FUNCTION(name) {"MPI_" #name, (void **)&mpi.name}
+#define FUNCTION(name) \
+    { "MPI_" #name, (void **)&mpi.name }
 static bool bind(void *library, const char **missing) {
     const struct library_symbol symbols[] = {
-        FUNCTION(Initialized), FUNCTION(Finalized),   FUNCTION(Init_thread),         FUNCTION(Finalize),
-        FUNCTION(Abort),       FUNCTION(Error_string), FUNCTION(Comm_rank),          FUNCTION(Comm_size),
-        FUNCTION(Comm_dup),    FUNCTION(Comm_split),  FUNCTION(Comm_free),           FUNCTION(Comm_set_errhandler),
-        FUNCTION(Op_create),   FUNCTION(Allreduce),   FUNCTION(Reduce),              FUNCTION(Reduce_scatter_block),
-        FUNCTION(Allgather),   FUNCTION(Alltoall),    FUNCTION(Bcast),               FUNCTION(Send),
-        FUNCTION(Recv),        FUNCTION(Sendrecv),    {"ompi_mpi_comm_world", &mpi.world},
-        {"ompi_mpi_errors_return", &mpi.errors_return}, {"ompi_mpi_uint8_t", &mpi.item[0]},
-        {"ompi_mpi_uint16_t", &mpi.item[1]},            {"ompi_mpi_uint32_t", &mpi.item[2]},
+        FUNCTION(Initialized),
+        FUNCTION(Finalized),
+        FUNCTION(Init_thread),
+        FUNCTION(Finalize),
+        FUNCTION(Abort),
+        FUNCTION(Error_string),
+        FUNCTION(Comm_rank),
+        FUNCTION(Comm_size),
+        FUNCTION(Comm_dup),
+        FUNCTION(Comm_split),
+        FUNCTION(Comm_free),
+        FUNCTION(Comm_set_errhandler),
+        FUNCTION(Op_create),
+        FUNCTION(Allreduce),
+        FUNCTION(Reduce),
+        FUNCTION(Reduce_scatter_block),
+        FUNCTION(Allgather),
+        FUNCTION(Alltoall),
+        FUNCTION(Bcast),
+        FUNCTION(Send),
+        FUNCTION(Recv),
+        FUNCTION(Sendrecv),
+        {"ompi_mpi_comm_world", &mpi.world},
+        {"ompi_mpi_errors_return", &mpi.errors_return},
+        {"ompi_mpi_uint8_t", &mpi.item[0]},
+        {"ompi_mpi_uint16_t", &mpi.item[1]},
+        {"ompi_mpi_uint32_t", &mpi.item[2]},
         {"ompi_mpi_uint64_t", &mpi.item[3]},
     };
     return library_bind(library, symbols, COUNT(symbols), missing);
@@ -70,11 +94,15 @@ static bool bind(void *library, const char **missing) {
 static bool is_supported(void *library) {
     int len = 0;
     if (!library_bind(library, &(struct library_symbol)FUNCTION(Get_library_version), 1, NULL))
-        return error_false(ZL_ERROR_DEVICE, "zl_group_init: libmpi has no MPI_Get_library_version: Open MPI 4.1 or 5 is needed");
+        return error_false(
+            ZL_ERROR_DEVICE,
+            "zl_group_init: libmpi has no MPI_Get_library_version: Open MPI 4.1 or 5 is needed");
     mpi.Get_library_version(mpi.version, &len);
     mpi.version[strcspn(mpi.version, ",\n")] = 0;
     return !strncmp(mpi.version, "Open MPI v4.1", 13) || !strncmp(mpi.version, "Open MPI v5.", 12) ||
-           error_false(ZL_ERROR_DEVICE, "zl_group_init: the MPI library is '%s': Open MPI 4.1 or 5 is needed (ZL_MPI names its libmpi.so)",
+           error_false(ZL_ERROR_DEVICE,
+                       "zl_group_init: the MPI library is '%s': Open MPI 4.1 or 5 is needed (ZL_MPI names "
+                       "its libmpi.so)",
                        mpi.version);
 }
 
@@ -83,10 +111,13 @@ static bool load(void) {
     const char *own = setting_text(SETTING_MPI), *missing = NULL;
     if (state)
         return true;
-    const char *const names[] = {*own ? own : "libmpi.so.40", *own ? NULL : "libmpi.so", *own ? NULL : "libmpi.so.12", NULL};
+    const char *const names[] = {*own ? own : "libmpi.so.40", *own ? NULL : "libmpi.so",
+                                 *own ? NULL : "libmpi.so.12", NULL};
     void *library = library_open(names);
     if (!library)
-        return error_false(ZL_ERROR_DEVICE, "zl_group_init: %s cannot be opened: the engine mpi needs Open MPI 4.1 or 5", names[0]);
+        return error_false(ZL_ERROR_DEVICE,
+                           "zl_group_init: %s cannot be opened: the engine mpi needs Open MPI 4.1 or 5",
+                           names[0]);
     if (!is_supported(library))
         return false;
     if (!bind(library, &missing))
@@ -113,7 +144,9 @@ static void *watch(void *unused) {
         int64_t begin = atomic_load(&call.begin);
         if (!begin || clock_ns() - begin < timeout)
             continue;
-        log_line(ZL_LOG_ERROR, "%s number %llu (mpi), rank %d: some rank did not come in %.3g s (ZL_GROUP_TIMEOUT): the job is ended",
+        log_line(ZL_LOG_ERROR,
+                 "%s number %llu (mpi), rank %d: some rank did not come in %.3g s (ZL_GROUP_TIMEOUT): the "
+                 "job is ended",
                  atomic_load(&call.name), atomic_load(&call.number), call.rank, (double)timeout * 1e-9);
         mpi.Abort(mpi.world, 1);
         _exit(1);
@@ -149,7 +182,8 @@ static bool is_fine(struct mpi_group *g, int code) {
         return true;
     mpi.Error_string(code, text, &len);
     g->is_broken = any_broken = true;
-    return group_fail(&(struct group_place){&g->base, current->name, g->number}, "%s: ranks may call different things (ZL_GROUP_CHECK=1 shows it)", text);
+    return group_fail(&(struct group_place){&g->base, current->name, g->number},
+                      "%s: ranks may call different things (ZL_GROUP_CHECK=1 shows it)", text);
 }
 
 // Pieces of calls that are too long for one. -----------------------------------------------------------------------
@@ -163,7 +197,8 @@ static int reduce_all(struct mpi_group *g, const struct op_transfer *t) {
     for (int64_t at = 0, n; !code && at < t->in_count; at += n) {
         n = MIN_OF(t->in_count - at, most);
         void *out = (void *)(uintptr_t)element(t->out, at, t->dtype);
-        code = mpi.Allreduce(t->in == t->out ? in_place : element(t->in, at, t->dtype), out, (int)n, item_of(t->dtype), mpi.combine, g->comm);
+        code = mpi.Allreduce(t->in == t->out ? in_place : element(t->in, at, t->dtype), out, (int)n,
+                             item_of(t->dtype), mpi.combine, g->comm);
     }
     return code;
 }
@@ -205,7 +240,8 @@ static int scatter_sum(struct mpi_group *g, const struct op_transfer *t) {
         for (int64_t at = 0, n; !code && at < t->out_count; at += n) {
             n = MIN_OF(t->out_count - at, most);
             void *out = (void *)(uintptr_t)element(t->out, at, t->dtype);
-            code = mpi.Reduce(element(t->in, k * t->out_count + at, t->dtype), out, (int)n, type, mpi.combine, k, g->comm);
+            code = mpi.Reduce(element(t->in, k * t->out_count + at, t->dtype), out, (int)n, type, mpi.combine,
+                              k, g->comm);
         }
     return code;
 }
@@ -221,7 +257,8 @@ static int exchange(struct mpi_group *g, const struct op_transfer *t) {
         for (int64_t at = 0, n; !code && at < part; at += n) {
             n = MIN_OF(part - at, most);
             code = mpi.Sendrecv(element(t->in, to * part + at, t->dtype), (int)n, type, to, 0,
-                                (void *)(uintptr_t)element(t->out, from * part + at, t->dtype), (int)n, type, from, 0, g->comm, NULL);
+                                (void *)(uintptr_t)element(t->out, from * part + at, t->dtype), (int)n, type,
+                                from, 0, g->comm, NULL);
         }
     }
     return code;
@@ -233,7 +270,8 @@ static int between(struct mpi_group *g, const struct op_transfer *t) {
     for (int64_t at = 0, n; !code && (at < t->out_count || at == 0); at += n) {
         n = MIN_OF(t->out_count - at, most);
         code = sends ? mpi.Send(element(t->in, at, t->dtype), (int)n, item_of(t->dtype), t->peer, 0, g->comm)
-                     : mpi.Recv((void *)(uintptr_t)element(t->out, at, t->dtype), (int)n, item_of(t->dtype), t->peer, 0, g->comm, NULL);
+                     : mpi.Recv((void *)(uintptr_t)element(t->out, at, t->dtype), (int)n, item_of(t->dtype),
+                                t->peer, 0, g->comm, NULL);
         if (!t->out_count)
             break;
     }
@@ -264,7 +302,8 @@ static bool check(struct mpi_group *g, const struct op_transfer *t) {
         return true;
     struct group_head own = head_of(&g->base, t, g->number);
     struct group_head *all = memory_alloc(sizeof *all * (size_t)g->base.size);
-    bool ok = all && is_fine(g, mpi.Allgather(&own, sizeof own, mpi.item[0], all, sizeof own, mpi.item[0], g->comm));
+    bool ok = all &&
+              is_fine(g, mpi.Allgather(&own, sizeof own, mpi.item[0], all, sizeof own, mpi.item[0], g->comm));
     for (int k = 1; ok && k < g->base.size; k++)
         if (!head_is_same(&all[0], &all[k])) {
             head_difference(&all[0], &all[k], text, sizeof text);
@@ -279,7 +318,8 @@ static bool run(zl_group base, const struct op_transfer *t) {
     struct mpi_group *g = (struct mpi_group *)base;
     g->number += !group_is_between_ranks(t->kind);
     if (g->is_broken)
-        return group_fail(&(struct group_place){base, t->name, g->number}, "an earlier collective of this group failed");
+        return group_fail(&(struct group_place){base, t->name, g->number},
+                          "an earlier collective of this group failed");
     current = t;
     atomic_store_explicit(&call.name, t->name, memory_order_relaxed);
     atomic_store_explicit(&call.number, g->number, memory_order_relaxed);
@@ -316,7 +356,8 @@ static zl_group wrap(mpi_handle comm) {
 static zl_group split(zl_group base, int color, int key) {
     mpi_handle comm;
     int code = mpi.Comm_split(((struct mpi_group *)base)->comm, color, key, &comm);
-    return code ? error_set(ZL_ERROR_DEVICE, "zl_group_split: MPI_Comm_split failed with code %d", code) : wrap(comm);
+    return code ? error_set(ZL_ERROR_DEVICE, "zl_group_split: MPI_Comm_split failed with code %d", code)
+                : wrap(comm);
 }
 
 // Who ends without it ends the whole job with an error. After one, others may be gone, and it would wait for them.
@@ -333,10 +374,12 @@ static bool start(void) {
     if (!begun && mpi.Init_thread(NULL, NULL, MPI_SERIALIZED, &given))
         return error_false(ZL_ERROR_DEVICE, "zl_group_init: MPI_Init_thread failed");
     if (!begun && given < MPI_SERIALIZED)
-        return error_false(ZL_ERROR_DEVICE, "zl_group_init: %s does not let several threads take turns", mpi.version);
+        return error_false(ZL_ERROR_DEVICE, "zl_group_init: %s does not let several threads take turns",
+                           mpi.version);
     if (!begun)
         atexit(finish);
-    return !mpi.Op_create(combine, 1, &mpi.combine) || error_false(ZL_ERROR_DEVICE, "zl_group_init: MPI_Op_create failed");
+    return !mpi.Op_create(combine, 1, &mpi.combine) ||
+           error_false(ZL_ERROR_DEVICE, "zl_group_init: MPI_Op_create failed");
 }
 
 static zl_group open_mpi(void) {

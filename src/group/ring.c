@@ -49,8 +49,12 @@ static struct ring *make(int rank, int size, int links) {
     struct ring *r = memory_zero(sizeof *r);
     if (!r)
         return NULL;
-    r->base = (struct zl_group_){
-        .rank = rank, .size = size, .engine = "ring", .run = ring_run, .split = refuse_split, .close = close_ring};
+    r->base = (struct zl_group_){.rank = rank,
+                                 .size = size,
+                                 .engine = "ring",
+                                 .run = ring_run,
+                                 .split = refuse_split,
+                                 .close = close_ring};
     atomic_init(&r->base.refs, 1);
     r->links = links;
     r->name = "zl_group_init";
@@ -106,7 +110,8 @@ static bool accept_left(struct ring *r, const int *listener, int64_t deadline) {
 static bool connect_all(struct ring *r, const struct wire_host *hosts, const int *listener) {
     char nonce[RING_LINKS + 1][16];
     int64_t deadline = clock_ns() + group_timeout_ns();
-    if (!reach_right(r, &hosts[ring_neighbour(r, RING_RIGHT)], nonce, deadline) || !accept_left(r, listener, deadline))
+    if (!reach_right(r, &hosts[ring_neighbour(r, RING_RIGHT)], nonce, deadline) ||
+        !accept_left(r, listener, deadline))
         return false;
     for (int link = 0; link <= r->links; link++)
         if (!wire_hear_answer(*socket_of(r, link, RING_RIGHT), nonce[link], deadline))
@@ -128,12 +133,15 @@ static zl_group open_hostfile(void) {
     int size = 0, rank, listener[RING_LINKS], opened = 0;
     zl_group g = NULL;
     if (!group_read_number("MLX_RANK", &rank)) {
-        error_set(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is '%s': a rank is a number from 0", group_variable("MLX_RANK"));
+        error_set(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is '%s': a rank is a number from 0",
+                  group_variable("MLX_RANK"));
     } else if (wire_read_hosts(group_variable("MLX_HOSTFILE"), &hosts, &size)) {
-        bool ok = rank < size || error_false(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is %d, and %s has %d ranks", rank,
-                                             group_variable("MLX_HOSTFILE"), size);
-        ok = ok && (hosts[0].addresses <= RING_LINKS || error_false(ZL_ERROR_VALUE, "zl_group_init: a rank has %d addresses: %d are possible",
-                                                                    hosts[0].addresses, RING_LINKS));
+        bool ok =
+            rank < size || error_false(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is %d, and %s has %d ranks",
+                                       rank, group_variable("MLX_HOSTFILE"), size);
+        ok = ok && (hosts[0].addresses <= RING_LINKS ||
+                    error_false(ZL_ERROR_VALUE, "zl_group_init: a rank has %d addresses: %d are possible",
+                                hosts[0].addresses, RING_LINKS));
         for (; ok && size > 1 && opened < hosts[rank].addresses; opened += ok)
             ok = (listener[opened] = wire_listen(&hosts[rank].address[opened])) >= 0;
         g = ok ? open_with(rank, size, hosts, listener) : NULL;
@@ -151,7 +159,8 @@ static zl_group open_ring(void) {
     if (has_hostfile())
         return open_hostfile();
     if (!group_is_invited(&i))
-        return error_set(ZL_ERROR_STATE, "zl_group_init: the engine ring needs MLX_HOSTFILE and MLX_RANK, or the variables of torchrun or srun");
+        return error_set(ZL_ERROR_STATE, "zl_group_init: the engine ring needs MLX_HOSTFILE and MLX_RANK, or "
+                                         "the variables of torchrun or srun");
     if (!meeting_hold(&i, &hosts, &listener))
         return NULL;
     zl_group g = open_with(i.rank, i.size, hosts, &listener);

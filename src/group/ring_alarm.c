@@ -43,7 +43,8 @@ static void hang_up(struct ring *r) {
 }
 
 static bool fail(const struct ring *r) {
-    return group_fail(&(struct group_place){(zl_group)(uintptr_t)&r->base, r->name, r->number}, "%s", r->broken);
+    return group_fail(&(struct group_place){(zl_group)(uintptr_t)&r->base, r->name, r->number}, "%s",
+                      r->broken);
 }
 
 static bool end(struct ring *r, const char *why) {
@@ -95,7 +96,8 @@ static bool hear_all(struct ring *r) {
             if (!hear(r, &a, side))
                 return false;
         if (found < 0)
-            return ring_break(r, "rank %d has ended: its connection to rank %d was closed", ring_neighbour(r, side), r->base.rank);
+            return ring_break(r, "rank %d has ended: its connection to rank %d was closed",
+                              ring_neighbour(r, side), r->base.rank);
     }
     return true;
 }
@@ -114,11 +116,13 @@ static bool give_up(struct ring *r, int64_t still_ns) {
     int missing = list_missing(r, &list);
     double seconds = (double)still_ns * 1e-9;
     if (missing)
-        ring_break(r, "rank%s %s did not come to %s number %llu in %.3g s (ZL_GROUP_TIMEOUT)", missing > 1 ? "s" : "",
-                   list.data ? list.data : "?", r->name, (unsigned long long)r->number, seconds);
+        ring_break(r, "rank%s %s did not come to %s number %llu in %.3g s (ZL_GROUP_TIMEOUT)",
+                   missing > 1 ? "s" : "", list.data ? list.data : "?", r->name,
+                   (unsigned long long)r->number, seconds);
     else
-        ring_break(r, "all ranks wait in %s number %llu, but nothing came from rank %d in %.3g s (ZL_GROUP_TIMEOUT)", r->name,
-                   (unsigned long long)r->number, ring_neighbour(r, RING_LEFT), seconds);
+        ring_break(
+            r, "all ranks wait in %s number %llu, but nothing came from rank %d in %.3g s (ZL_GROUP_TIMEOUT)",
+            r->name, (unsigned long long)r->number, ring_neighbour(r, RING_LEFT), seconds);
     text_free(&list);
     return false;
 }
@@ -150,5 +154,6 @@ bool ring_lost(struct ring *r, int side) {
         if (!hear_all(r))
             return false;
     }
-    return ring_break(r, "rank %d has ended: its connection to rank %d was lost", ring_neighbour(r, side), r->base.rank);
+    return ring_break(r, "rank %d has ended: its connection to rank %d was lost", ring_neighbour(r, side),
+                      r->base.rank);
 }

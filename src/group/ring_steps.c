@@ -79,8 +79,10 @@ static bool run_flows(struct ring *r, int count, const struct op_transfer *t) {
     r->said = false;
     switch (flow_run(r->flow, count, t, &watch, &which)) {
     case FLOW_DONE: return true;
-    case FLOW_LOST_IN: return ring_lost(r, r->flow[which].in == r->data[which][RING_LEFT] ? RING_LEFT : RING_RIGHT);
-    case FLOW_LOST_OUT: return ring_lost(r, r->flow[which].out == r->data[which][RING_RIGHT] ? RING_RIGHT : RING_LEFT);
+    case FLOW_LOST_IN:
+        return ring_lost(r, r->flow[which].in == r->data[which][RING_LEFT] ? RING_LEFT : RING_RIGHT);
+    case FLOW_LOST_OUT:
+        return ring_lost(r, r->flow[which].out == r->data[which][RING_RIGHT] ? RING_RIGHT : RING_LEFT);
     default: return false; // the error is set
     }
 }
@@ -106,8 +108,8 @@ static struct stripe stripe_of(const struct ring *r, int link, int64_t count, si
 
 // The sum of parts that go round: this rank has its own in `to` then, which lies to_begin bytes from the beginning of the data, and others on
 // the way in `way`. Part `part_of(r, 1)` is sent first.
-static void add_reduction(struct ring *r, struct flow *f, int link, const struct op_transfer *t, size_t item, char *to,
-                          size_t to_begin, char *way) {
+static void add_reduction(struct ring *r, struct flow *f, int link, const struct op_transfer *t, size_t item,
+                          char *to, size_t to_begin, char *way) {
     const char *in = t->in;
     struct stripe s = stripe_of(r, link, t->in_count, item, part_of(r, 1));
     add_send(f, in + s.at, s.bytes);
@@ -123,7 +125,8 @@ static void add_reduction(struct ring *r, struct flow *f, int link, const struct
 }
 
 // What every rank has of its own part goes round. lead: it is there from the beginning.
-static void add_round(struct ring *r, struct flow *f, int link, int64_t count, size_t item, char *all, bool leads) {
+static void add_round(struct ring *r, struct flow *f, int link, int64_t count, size_t item, char *all,
+                      bool leads) {
     for (int k = 0; k < r->base.size; k++) {
         struct stripe s = stripe_of(r, link, count, item, part_of(r, k));
         if (k)
@@ -146,7 +149,8 @@ static bool reduce_all(struct ring *r, const struct op_transfer *t) {
 }
 
 // Blocks of the size of the input, of all ranks, into `all`.
-static bool gather_into(struct ring *r, const struct op_transfer *t, const void *own, size_t bytes, char *all) {
+static bool gather_into(struct ring *r, const struct op_transfer *t, const void *own, size_t bytes,
+                        char *all) {
     int n = r->base.size;
     copy(all + (size_t)r->base.rank * bytes, own, bytes);
     for (int link = 0; link < r->links; link++)
@@ -196,15 +200,18 @@ static bool broadcast(struct ring *r, const struct op_transfer *t) {
 }
 
 // Step s: n - s blocks go to the right, of which the first is for the neighbour and the others for ranks beyond.
-static bool exchange_step(struct ring *r, const struct op_transfer *t, int s, size_t block, const char *from, char *to) {
+static bool exchange_step(struct ring *r, const struct op_transfer *t, int s, size_t block, const char *from,
+                          char *to) {
     int blocks = r->base.size - s, source = part_of(r, s);
     for (int link = 0; link < r->links; link++) {
         struct flow *f = open_flow(r, link, true, true);
-        size_t at = cut_at((int64_t)block, 1, link, r->links), part = cut_at((int64_t)block, 1, link + 1, r->links) - at;
+        size_t at = cut_at((int64_t)block, 1, link, r->links),
+               part = cut_at((int64_t)block, 1, link + 1, r->links) - at;
         f->lead = part * (size_t)blocks;
         for (int k = 0; k < blocks; k++) {
             add_send(f, from + (size_t)k * block + at, part);
-            add_get(f, (k ? to + (size_t)(k - 1) * block : (char *)t->out + (size_t)source * block) + at, NULL, part);
+            add_get(f, (k ? to + (size_t)(k - 1) * block : (char *)t->out + (size_t)source * block) + at,
+                    NULL, part);
         }
     }
     return run_flows(r, r->links, t);
@@ -217,8 +224,10 @@ static bool exchange(struct ring *r, const struct op_transfer *t) {
         return false;
     char *from = r->spare, *to = from + block * (size_t)n;
     for (int k = 1; k < n; k++)
-        copy(from + (size_t)(k - 1) * block, (const char *)t->in + (size_t)((r->base.rank + k) % n) * block, block);
-    copy((char *)t->out + (size_t)r->base.rank * block, (const char *)t->in + (size_t)r->base.rank * block, block);
+        copy(from + (size_t)(k - 1) * block, (const char *)t->in + (size_t)((r->base.rank + k) % n) * block,
+             block);
+    copy((char *)t->out + (size_t)r->base.rank * block, (const char *)t->in + (size_t)r->base.rank * block,
+         block);
     for (int s = 1; s < n; s++) {
         if (!exchange_step(r, t, s, block, from, to))
             return false;
@@ -235,8 +244,10 @@ static bool between(struct ring *r, const struct op_transfer *t) {
     int right = ring_neighbour(r, RING_RIGHT), left = ring_neighbour(r, RING_LEFT);
     if (t->peer != left && t->peer != right)
         return group_fail(&(struct group_place){&r->base, t->name, r->number},
-                          "rank %d is no neighbour: in a ring, ranks send to and receive from %d and %d", t->peer, left, right);
-    int side = sends ? (t->peer == right ? RING_RIGHT : RING_LEFT) : (t->peer == left ? RING_LEFT : RING_RIGHT);
+                          "rank %d is no neighbour: in a ring, ranks send to and receive from %d and %d",
+                          t->peer, left, right);
+    int side =
+        sends ? (t->peer == right ? RING_RIGHT : RING_LEFT) : (t->peer == left ? RING_LEFT : RING_RIGHT);
     int64_t bytes = t->out_count * (int64_t)zl_dtype_size(t->dtype);
     for (int link = 0; link < r->links; link++) {
         struct flow *f = open_flow(r, link, sends, !sends);

@@ -26,7 +26,8 @@ enum { PAUSE_MS = 50, HELLO_NS = 2000000000, BACKLOG = 64, NONCE = 16, PROOF = 6
 
 bool wire_add_address(struct wire_host *host, const char *text) {
     const char *colon = strrchr(text, ':');
-    struct wire_address *address = memory_resize(host->address, sizeof *address * (size_t)(host->addresses + 1));
+    struct wire_address *address =
+        memory_resize(host->address, sizeof *address * (size_t)(host->addresses + 1));
     if (!address)
         return false;
     host->address = address;
@@ -77,8 +78,10 @@ bool wire_read_hosts(const char *path, struct wire_host **hosts, int *count) {
         ok = error_false(ZL_ERROR_VALUE, "group: %s names no hosts", path);
     for (int i = 1; ok && i < r.count; i++)
         if (r.host[i].addresses != r.host[0].addresses)
-            ok = error_false(ZL_ERROR_VALUE, "group: in %s rank 0 has %d addresses and rank %d has %d: all ranks need the same number",
-                             path, r.host[0].addresses, i, r.host[i].addresses);
+            ok = error_false(
+                ZL_ERROR_VALUE,
+                "group: in %s rank 0 has %d addresses and rank %d has %d: all ranks need the same number",
+                path, r.host[0].addresses, i, r.host[i].addresses);
     memory_free(text);
     if (b)
         blob_release(b);
@@ -144,7 +147,8 @@ bool wire_get(int socket, void *data, size_t bytes, int64_t deadline) {
 // Connections ----------------------------------------------------------------------------------------------------
 
 static struct addrinfo *look_up(const struct wire_address *a, int flags) {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags}, *found = NULL;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags},
+                    *found = NULL;
     int code = getaddrinfo(a->host, a->port, &hints, &found);
     return code ? error_set(ZL_ERROR_IO, "group: %s:%s: %s", a->host, a->port, gai_strerror(code)) : found;
 }
@@ -160,9 +164,11 @@ int wire_listen(const struct wire_address *at) {
     int one = 1, s = found ? socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
     if (s >= 0)
         setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    bool ok = s >= 0 && !bind(s, found->ai_addr, found->ai_addrlen) && !listen(s, BACKLOG) && !fcntl(s, F_SETFL, O_NONBLOCK);
+    bool ok = s >= 0 && !bind(s, found->ai_addr, found->ai_addrlen) && !listen(s, BACKLOG) &&
+              !fcntl(s, F_SETFL, O_NONBLOCK);
     if (found && !ok)
-        error_set(ZL_ERROR_IO, "group: this process cannot listen at %s:%s: %s", at->host, at->port, strerror(errno));
+        error_set(ZL_ERROR_IO, "group: this process cannot listen at %s:%s: %s", at->host, at->port,
+                  strerror(errno));
     if (found)
         freeaddrinfo(found);
     if (!ok && s >= 0)
@@ -175,7 +181,8 @@ int wire_port(int listener) {
     socklen_t len = sizeof a;
     if (getsockname(listener, (struct sockaddr *)&a, &len))
         return -1;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
 }
 
 // One try; errno says why it failed.
@@ -186,7 +193,8 @@ static int try_connect(const struct addrinfo *a, int64_t deadline) {
         return -1;
     if (!connect(s, a->ai_addr, a->ai_addrlen))
         return s;
-    if (errno == EINPROGRESS && wait_for(s, POLLOUT, deadline) && !getsockopt(s, SOL_SOCKET, SO_ERROR, &why, &len) && !why)
+    if (errno == EINPROGRESS && wait_for(s, POLLOUT, deadline) &&
+        !getsockopt(s, SOL_SOCKET, SO_ERROR, &why, &len) && !why)
         return s;
     why = why ? why : errno;
     close(s);
@@ -203,7 +211,9 @@ int wire_connect(const struct wire_address *to, int64_t deadline) {
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
     freeaddrinfo(found);
     if (s < 0)
-        return error_set(ZL_ERROR_IO, "group: nobody answers at %s:%s: %s", to->host, to->port, strerror(errno)), -1;
+        return error_set(ZL_ERROR_IO, "group: nobody answers at %s:%s: %s", to->host, to->port,
+                         strerror(errno)),
+               -1;
     set_options(s);
     return s;
 }
@@ -257,7 +267,8 @@ bool wire_hear_answer(int socket, const char nonce[16], int64_t deadline) {
     char proof[PROOF];
     return wire_get(socket, proof, PROOF, deadline) &&
            (is_proof('A', nonce, NONCE, proof) ||
-            error_false(ZL_ERROR_STATE, "group: who listens there does not know the token of this job (ZL_GROUP_TOKEN)"));
+            error_false(ZL_ERROR_STATE,
+                        "group: who listens there does not know the token of this job (ZL_GROUP_TOKEN)"));
 }
 
 // Whether it is one of us; it is answered then. Errors are its own affair.
@@ -266,8 +277,9 @@ static bool welcome(int socket, uint32_t size, struct wire_name *who) {
     char proof[PROOF];
     int64_t deadline = clock_ns() + HELLO_NS;
     bool had_error = zl_error();
-    bool ok = wire_get(socket, &h, sizeof h, deadline) && !memcmp(h.magic, magic, sizeof magic) && h.name.size == size &&
-              h.name.rank < size && is_proof('C', &h, offsetof(struct hello, proof), h.proof) &&
+    bool ok = wire_get(socket, &h, sizeof h, deadline) && !memcmp(h.magic, magic, sizeof magic) &&
+              h.name.size == size && h.name.rank < size &&
+              is_proof('C', &h, offsetof(struct hello, proof), h.proof) &&
               prove('A', h.nonce, NONCE, proof) && wire_put(socket, proof, PROOF, deadline);
     *who = h.name;
     if (!ok && !had_error)

@@ -14,7 +14,8 @@ struct ticket {
 };
 
 static atomic_llong numbers;
-static _Thread_local int64_t shift; // from recorded numbers to those of the same function done again; 0: it is not
+static _Thread_local int64_t
+    shift; // from recorded numbers to those of the same function done again; 0: it is not
 
 // Groups: who holds them. The other functions of theirs are in src/group/. ---------------------------------------------
 
@@ -64,19 +65,21 @@ void op_collective_again(int64_t first, int64_t last) {
 
 // Recording ------------------------------------------------------------------------------------------------------
 
-static zl_array record_call(enum collective kind, zl_group group, int64_t number, zl_array x, int peer, zl_dtype dtype, int ndim,
-                            const int64_t *dim) {
+static zl_array record_call(enum collective kind, zl_group group, int64_t number, zl_array x, int peer,
+                            zl_dtype dtype, int ndim, const int64_t *dim) {
     zl_array in[2] = {x ? zl_contiguous(x, false) : NULL, make_ticket(group, number)};
     if ((x && !in[0]) || !in[1])
         return NULL;
     zl_stream caller = recorder.stream;
     recorder.stream = group->stream;
-    zl_array y = op_dense(&op_collectives[kind], x ? 2 : 1, x ? in : in + 1, 1, (int64_t[]){peer}, dtype, ndim, dim);
+    zl_array y =
+        op_dense(&op_collectives[kind], x ? 2 : 1, x ? in : in + 1, 1, (int64_t[]){peer}, dtype, ndim, dim);
     recorder.stream = caller;
     return y;
 }
 
-zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim, const int64_t *dim) {
+zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim,
+                       const int64_t *dim) {
     return record_call(kind, group, atomic_fetch_add(&numbers, 1) + 1, x, peer, dtype, ndim, dim);
 }
 
@@ -130,7 +133,8 @@ static zl_array own_rows(const struct call *c, zl_array g) {
         stop[i] = i ? g->dim[i] : start[0] + rows;
         step[i] = 1;
     }
-    zl_array part = zl_slice(g, (zl_shape){start, g->ndim}, (zl_shape){stop, g->ndim}, (zl_shape){step, g->ndim});
+    zl_array part =
+        zl_slice(g, (zl_shape){start, g->ndim}, (zl_shape){stop, g->ndim}, (zl_shape){step, g->ndim});
     return x->ndim ? part : zl_squeeze(part, ZL_AXES(0));
 }
 
@@ -161,7 +165,9 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     if (c->inputs < 2 || !tangent[0])
         return true;
     bool is_extreme = kind == COLLECTIVE_ALL_MAX || kind == COLLECTIVE_ALL_MIN;
-    out[0] = kind == COLLECTIVE_SEND ? tangent[0] : is_extreme ? tangent_of_extreme(c, tangent[0]) : like(c, kind, tangent[0]);
+    out[0] = kind == COLLECTIVE_SEND ? tangent[0]
+             : is_extreme            ? tangent_of_extreme(c, tangent[0])
+                                     : like(c, kind, tangent[0]);
     return out[0];
 }
 
@@ -170,7 +176,8 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 // Ops that take the first axis apart get the batch as the last one.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     enum collective kind = kind_of(c);
-    bool by_rows = kind == COLLECTIVE_ALL_GATHER || kind == COLLECTIVE_SUM_SCATTER || kind == COLLECTIVE_ALL_TO_ALL;
+    bool by_rows =
+        kind == COLLECTIVE_ALL_GATHER || kind == COLLECTIVE_SUM_SCATTER || kind == COLLECTIVE_ALL_TO_ALL;
     zl_array x = in[0];
     out_axis[0] = axis[0];
     if (c->inputs < 2 || axis[0] < 0)
@@ -187,15 +194,15 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 static const struct op_field peer_field[] = {{"peer", FIELD_INT}};
 
 const struct op op_collectives[COLLECTIVE_COUNT] = {
-#define COLLECTIVE(NAME, text, in_place_)    \
-    [COLLECTIVE_##NAME] = {.name = text,     \
-                           .kind = OP_OTHER, \
-                           .fields = 1,      \
+#define COLLECTIVE(NAME, text, in_place_)       \
+    [COLLECTIVE_##NAME] = {.name = text,        \
+                           .kind = OP_OTHER,    \
+                           .fields = 1,         \
                            .field = peer_field, \
-                           .record = record, \
-                           .vjp = vjp,       \
-                           .jvp = jvp,       \
-                           .vmap = vmap,     \
+                           .record = record,    \
+                           .vjp = vjp,          \
+                           .jvp = jvp,          \
+                           .vmap = vmap,        \
                            .in_place = in_place_},
 #include "op/collective.def"
 };
@@ -203,7 +210,8 @@ const struct op op_collectives[COLLECTIVE_COUNT] = {
 // Running --------------------------------------------------------------------------------------------------------
 
 bool op_collective_run(const struct call *c, const void *in, void *out, const void *row,
-                       void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n)) {
+                       void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b,
+                                       int64_t n)) {
     zl_array y = call_first(c), x = c->inputs > 1 ? c->in[0] : NULL;
     zl_group g = ticket_of(c)->group;
     return g->run(g, &(struct op_transfer){.kind = kind_of(c),

@@ -25,5 +25,6 @@ bool cpu_collective(const struct call *c) {
     zl_array y = call_first(c);
     union scalar room;
     row_fn *row = cpu_update_row(update_of(c->op, (zl_dtype)y->dtype), (zl_dtype)y->dtype);
-    return op_collective_run(c, c->inputs > 1 ? array_data(c->in[0], &room) : NULL, cpu_data(y), &row, row ? combine : NULL);
+    return op_collective_run(c, c->inputs > 1 ? array_data(c->in[0], &room) : NULL, cpu_data(y), &row,
+                             row ? combine : NULL);
 }
