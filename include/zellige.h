@@ -568,7 +568,7 @@ typedef struct zl_group_ *zl_group;
 // Returns the group of all processes, retained, by an engine: "ring", "mpi", or "any" or NULL for what the launcher prepared. If there is none: a
 // group of this process alone, or, if strict, NULL and an error.
 ZL_API zl_group    zl_group_init(bool strict, const char *engine);
-ZL_API bool        zl_group_available(const char *engine); // whether a launcher prepared it, and what it needs is here
+ZL_API bool        zl_group_available(const char *engine); // whether this machine has what it needs
 ZL_API zl_group    zl_group_retain(zl_group group);
 ZL_API void        zl_group_release(zl_group group);
 ZL_API int         zl_group_rank(zl_group group); // from 0; -1 for NULL
