@@ -124,7 +124,7 @@ struct flow_watch {
     bool (*idle)(void *context, int64_t still_ns);
     bool (*heard)(void *context, const struct flow *f);
     void *context;
-    int socket[2];
+    const int *socket; // two, of which some may be -1
     int64_t pause_ns; // the longest time between two calls of idle
 };
 enum flow_end flow_run(struct flow *f, int count, const struct op_transfer *t, const struct flow_watch *watch, int *which);

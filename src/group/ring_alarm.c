@@ -39,7 +39,8 @@ static void hang_up(struct ring *r) {
         for (int side = 0; side < 2; side++)
             shutdown(r->data[i][side], SHUT_RDWR);
     for (int side = 0; side < 2; side++)
-        shutdown(r->alarm[side], SHUT_WR);
+        if (r->alarm[side] >= 0)
+            shutdown(r->alarm[side], SHUT_WR);
 }
 
 static bool fail(const struct ring *r) {
@@ -80,25 +81,25 @@ static bool hear(struct ring *r, struct alarm *a, int side) {
     return true;
 }
 
-// Reads what lies there; 0: nothing, 1: a message, -1: the neighbour is gone.
-static int look(const struct ring *r, int side, struct alarm *a) {
-    ssize_t n = recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT | MSG_PEEK);
+// Reads a message that lies there; false: there is none. A neighbour that has closed its end may have come to the end of its program, with
+// all that it was to send on its way: only who needs more of it finds out that it is lost.
+static bool look(struct ring *r, int side, struct alarm *a) {
+    ssize_t n = r->alarm[side] < 0 ? 0 : recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT | MSG_PEEK);
     if (n == (ssize_t)sizeof *a)
-        return recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT) == (ssize_t)sizeof *a ? 1 : -1;
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)) ? 0 : -1;
+        return recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT) == n;
+    if (r->alarm[side] >= 0 && n <= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR))) {
+        close(r->alarm[side]);
+        r->alarm[side] = -1;
+    }
+    return false;
 }
 
 static bool hear_all(struct ring *r) {
-    for (int side = 0; side < 2; side++) {
-        struct alarm a;
-        int found;
-        while ((found = look(r, side, &a)) > 0)
+    struct alarm a;
+    for (int side = 0; side < 2; side++)
+        while (look(r, side, &a))
             if (!hear(r, &a, side))
                 return false;
-        if (found < 0)
-            return ring_break(r, "rank %d has ended: its connection to rank %d was closed",
-                              ring_neighbour(r, side), r->base.rank);
-    }
     return true;
 }
 
@@ -146,14 +147,16 @@ bool ring_idle(void *context, int64_t still_ns) {
     return true;
 }
 
-// A rank that gives up says so before it closes anything.
+// A rank that gives up says so before it closes anything: one that closed everything and said nothing has ended.
 bool ring_lost(struct ring *r, int side) {
     for (int64_t deadline = clock_ns() + (int64_t)PATIENCE_MS * 1000000; clock_ns() < deadline;) {
         struct pollfd p[2] = {{r->alarm[0], POLLIN, 0}, {r->alarm[1], POLLIN, 0}};
-        poll(p, 2, PATIENCE_MS / 4);
         if (!hear_all(r))
             return false;
+        if (r->alarm[side] < 0)
+            break;
+        poll(p, 2, PATIENCE_MS / 4);
     }
-    return ring_break(r, "rank %d has ended: its connection to rank %d was lost", ring_neighbour(r, side),
+    return ring_break(r, "rank %d has ended: its connection to rank %d was closed", ring_neighbour(r, side),
                       r->base.rank);
 }

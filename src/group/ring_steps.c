@@ -73,7 +73,7 @@ static bool run_flows(struct ring *r, int count, const struct op_transfer *t) {
     struct flow_watch watch = {.idle = ring_idle,
                                .heard = heard,
                                .context = r,
-                               .socket = {r->alarm[0], r->alarm[1]},
+                               .socket = r->alarm,
                                .pause_ns = group_timeout_ns() / 8};
     int which = 0;
     r->said = false;

@@ -253,6 +253,16 @@ def case_split(g, seed):
     assert x.item() == n
 
 
+def case_ends(g, seed):
+    """The first rank to have sent its part ends, while the others still pass it on."""
+    x = mx.full((200000 + seed,), 3.0)
+    y = mx.distributed.broadcast(x if g.rank() == 0 else x * 0, 0, group=g)
+    mx.eval(y)
+    if g.rank() == 0:
+        os._exit(0)
+    assert mx.all(y == 3.0).item()
+
+
 def case_unequal(g, seed):
     y = mx.distributed.all_sum(mx.zeros((3 + (g.rank() == 1),)), group=g)
     mx.eval(y)
