@@ -557,6 +557,39 @@ typedef struct {
 // bring have no bits. False past the last, and after an error.
 ZL_API bool zl_device_support(const char *device, int index, zl_op_support *out);
 
+// Groups of processes -------------------------------------------------------------------------------------------
+
+// The processes that a launcher started together (`zellige launch`, mlx.launch, mpirun, srun, torchrun). What they do together are ops:
+// lazy, differentiable, batched and compiled as others are. They run on a stream of their own, and those that an evaluation needs run in
+// the order in which they were recorded, which must be the same on all ranks. A rank that does not come, or calls something else, is an
+// error on the others that names it (ZL_GROUP_TIMEOUT, ZL_GROUP_CHECK); the group cannot be used any more then. doc/scale.md has more.
+typedef struct zl_group_ *zl_group;
+
+// Returns the group of all processes, retained, by an engine: "ring", "mpi", or "any" or NULL for what the launcher prepared. If there is none: a
+// group of this process alone, or, if strict, NULL and an error.
+ZL_API zl_group    zl_group_init(bool strict, const char *engine);
+ZL_API bool        zl_group_available(const char *engine); // whether this machine has what it needs
+ZL_API zl_group    zl_group_retain(zl_group group);
+ZL_API void        zl_group_release(zl_group group);
+ZL_API int         zl_group_rank(zl_group group); // from 0; -1 for NULL
+ZL_API int         zl_group_size(zl_group group);
+ZL_API const char *zl_group_engine(zl_group group); // "ring"; "none" of a process alone
+// Returns the group of those ranks that give the same color, ordered by key; a negative key stands for the rank. All ranks of the group must call it.
+// NULL and an error, as with engines that cannot split.
+ZL_API zl_group    zl_group_split(zl_group group, int color, int key);
+ZL_API bool        zl_group_barrier(zl_group group); // returns when all ranks have come to it, after the collectives that were evaluated
+
+// Of a group of one they give x. group NULL: the group of all processes.
+ZL_API zl_array zl_all_sum(zl_array x, zl_group group); // over all ranks, the same bits on each of them
+ZL_API zl_array zl_all_max(zl_array x, zl_group group);
+ZL_API zl_array zl_all_min(zl_array x, zl_group group);
+ZL_API zl_array zl_all_gather(zl_array x, zl_group group);      // of all ranks, along the first axis
+ZL_API zl_array zl_sum_scatter(zl_array x, zl_group group);     // of the sum, this rank's part of the first axis
+ZL_API zl_array zl_all_to_all(zl_array x, zl_group group);      // part k of the first axis goes to rank k
+ZL_API zl_array zl_broadcast(zl_array x, int root, zl_group group); // what rank root has; x is of its shape and dtype on all ranks
+ZL_API zl_array zl_send(zl_array x, int to, zl_group group);    // x, when it was sent: evaluate it
+ZL_API zl_array zl_recv(zl_shape shape, zl_dtype dtype, int from, zl_group group);
+
 // Memory --------------------------------------------------------------------------------------------------------
 
 // On the host and on devices together.

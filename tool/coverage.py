@@ -19,7 +19,6 @@ REASONS = {
     "cuda.*": "MLX's CUDA back end: it says that it is not here",
     "fast.metal_kernel": "Metal is Apple's: it raises an error that says so",
     "fast.*cuda_kernel": "MLX's CUDA back end: it raises an error that says so",
-    "distributed.*": "a group of processes is this one alone",
     "core._gc_func": "private to MLX",
     "_gc_func.*": "private to MLX",
 }

@@ -54,6 +54,8 @@ test  | vulkan-validationlayers | has_vulkan_layer
 test  | spirv-tools          | has_command spirv-val
 test  | rsync                | has_command rsync
 test  | ccache               | has_command ccache
+test  | openmpi-bin          | has_command mpirun
+test  | iproute2             | has_command ip
 test  | dataset-fashion-mnist | has_folder /usr/share/datasets/fashion-mnist
 matrix | qemu-user           | has_command qemu-$other
 matrix | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc

@@ -29,6 +29,8 @@ static const char *choose_suite(const struct invocation *call, struct bench_run 
 static int run(const struct invocation *call) {
     struct bench_session session;
     struct bench_run before = {0};
+    if (call->operand_count && !strcmp(call->operands[0], "collectives"))
+        return bench_collectives(call); // by several processes at once: no run of this one
     int code = bench_session_open(&session, call, choose_suite(call, &before));
     bench_run_free(&before);
     if (code != CLI_OK)
@@ -47,11 +49,13 @@ static int run(const struct invocation *call) {
 const struct command cli_bench_run = {
     .name = "bench run",
     .operands = "[SUITE]",
-    .words = BENCH_SUITES,
+    .words = BENCH_SUITES " collectives",
     .summary = "Measure a suite: a table, and a run folder with all samples and reports",
     .details = "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, tile, or a file.\n"
+               "collectives measures a group of processes: latency, and bandwidths as nccl-tests defines them.\n"
                "Exit codes: 0 done, 1 something failed, 2 wrong usage, 4 a result is suspect.\n"
                "  zellige bench run gemm --only bf16\n"
+               "  zellige launch -n 4 zellige bench run collectives --only all_sum\n"
                "  zellige bench run --resume runs/20261115-190000",
     .operands_most = 1,
     .options = options,

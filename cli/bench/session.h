@@ -43,4 +43,7 @@ bool bench_session_write(struct bench_session *s); // the folder's files and the
 int bench_session_finish(struct bench_session *s); // the same, and the exit code
 void bench_session_close(struct bench_session *s);
 
+// collectives.c: `bench run collectives`, on each rank of a group; the exit code.
+int bench_collectives(const struct invocation *call);
+
 #endif

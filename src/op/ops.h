@@ -208,6 +208,56 @@ extern const struct op op_load;
 zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype, zl_shape shape);
 bool op_load_run(const struct call *c, void *out); // for devices
 
+// collective.c ---------------------------------------------------------------------------------------------------
+
+// What the processes of a group do together. Inputs: x, row-major, which RECV has not, then the ticket: a leaf that holds the group and
+// tells in which order collectives were recorded. args: the peer. They are calls of the group's stream, and the schedule runs those of an
+// evaluation in that order.
+enum collective {
+#define COLLECTIVE(NAME, ...) COLLECTIVE_##NAME,
+#include "op/collective.def"
+    COLLECTIVE_COUNT
+};
+extern const struct op op_collectives[COLLECTIVE_COUNT]; // by enum collective
+static inline bool op_is_collective(const struct op *op) {
+    return (uintptr_t)op - (uintptr_t)op_collectives < sizeof(struct op) * COLLECTIVE_COUNT;
+}
+
+// One collective that a group is to run. in and out hold so many elements of dtype, and may be the same memory where the row says so.
+struct op_transfer {
+    enum collective kind;
+    const char *name;
+    zl_dtype dtype;
+    int peer;
+    const void *in;
+    void *out;
+    int64_t in_count, out_count;
+    // Writes to n elements what a and b combine to: of sums, and of the largest and smallest. NULL for the others.
+    void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n);
+    const void *row; // for combine
+};
+
+// The processes that communicate. Who makes one fills it in; the last who lets go of it calls close, which frees it.
+struct zl_group_ {
+    atomic_int refs;
+    int rank, size;
+    const char *engine;
+    zl_stream stream; // of its collectives
+    bool (*run)(zl_group g, const struct op_transfer *t); // false and an error
+    zl_group (*split)(zl_group g, int color, int key);    // NULL and an error
+    void (*close)(zl_group g);
+};
+
+// Records a collective of x, or of nothing for RECV, whose result has a dtype and shape. What it is given was checked. Lent.
+zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim, const int64_t *dim);
+int64_t op_collective_number(const struct call *c); // later ones have larger numbers
+// While a function is done again, its collectives get numbers in the order in which it recorded them, of which the first and last are given: after
+// those of all that was recorded so far. Ends with 0, 0.
+void op_collective_again(int64_t first, int64_t last);
+// Runs a call whose output has its memory; row combines two elements. False and an error.
+bool op_collective_run(const struct call *c, const void *in, void *out, const void *row,
+                       void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n));
+
 // again.c --------------------------------------------------------------------------------------------------------
 
 // The value of a parameter; which member it is follows from its type. number: of INT, BOOL and DTYPE; of OUTPUT, how many

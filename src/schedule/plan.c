@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "op/ops.h"
 #include "schedule/schedule.h"
 
 enum { PLANS_MOST = 4096 }; // then all are forgotten and made again as they are needed
@@ -195,9 +196,24 @@ static bool build(const struct tape *t, int begin, struct plan_segment *s) {
     return s->program != NULL;
 }
 
-// Cuts calls into segments of one stream and device. Fills out when it is given; returns their number, or -1.
+// Whether a call waits for a collective of another stream that lies in [from, slot): what is before it need not.
+static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
+    const struct call *c = t->call[slot];
+    int last = -1;
+    for (int i = 0; i < c->inputs; i++) {
+        int maker = tape_slot(t, c->in[i]);
+        if (maker >= begin && maker >= *from && op_is_collective(t->call[maker]->op))
+            last = MAX_OF(last, maker);
+    }
+    if (last < 0 || op_is_collective(c->op))
+        return false;
+    *from = last + 1;
+    return true;
+}
+
+// Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited for. Fills out when it is given; returns their number, or -1.
 static int cut(const struct tape *t, int begin, int end, struct plan_segment *out) {
-    int count = 0;
+    int count = 0, from = begin;
     zl_stream stream = NULL;
     const struct device *device = NULL;
     for (int i = begin; i < end; i++) {
@@ -205,7 +221,8 @@ static int cut(const struct tape *t, int begin, int end, struct plan_segment *ou
         const struct device *d = place(t->call[i], s, out != NULL);
         if (!d)
             return -1;
-        if (s != stream || d != device) {
+        bool waits = UNLIKELY(t->collectives) && waits_anew(t, i, begin, &from);
+        if (s != stream || d != device || waits) {
             if (out)
                 out[count] = (struct plan_segment){.begin = i - begin, .device = d, .unit = d == s->device ? s->unit : 0};
             count++;

@@ -38,6 +38,8 @@ struct zl_stream_ {
 // error. stream_known returns NULL as long as it was not called.
 zl_stream stream_standard(void);
 zl_stream stream_known(void);
+// A stream that belongs to no thread and lives as long as the process. NULL and an error.
+zl_stream stream_shared(const char *device);
 bool stream_try_begin(zl_stream s); // takes an idle stream for the calling thread; under the planning lock
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
@@ -62,6 +64,7 @@ struct tape {
     uint32_t *last;   // the last call that reads an output of this one
     bool looks; // nothing will be computed: what is lent may still be asked for by a gradient
     bool has_slices; // of which narrow_tape may make something
+    int collectives; // how many it has
     bool waits; // some inputs are being computed by other evaluations
     bool has_depths; // dies holds the depths that the walk of epoch of_depths found
     uint32_t epoch, of_depths; // epoch: of its walk

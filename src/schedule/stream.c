@@ -119,6 +119,15 @@ static zl_stream make_watched(const struct device *d, int unit) {
     return make(d, unit);
 }
 
+zl_stream stream_shared(const char *device) {
+    int unit;
+    const struct device *d = device_find_unit(device, &unit);
+    zl_stream s = d ? make(d, unit) : NULL;
+    if (s)
+        mine.first = s->next; // make put it there: the end of this thread must not give it to another
+    return s;
+}
+
 zl_stream zl_new_stream(const char *device) {
     int unit;
     const struct device *d = device ? device_find_unit(device, &unit) : find_standard(&unit);

@@ -3,6 +3,8 @@
 //
 // What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several arrays, those come first that fewer calls one after the other lead to: a
 // step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
+// Collectives run in the order in which they were recorded, as on the other ranks: they come first, each with what it needs, and what reads
+// them last, so that other work runs while they do.
 // On devices that make one kernel of them, reductions of the same axes follow each other where nothing but elementwise calls is before them.
 
 #include "op/ops.h"
@@ -70,6 +72,7 @@ static bool place(struct tape *t, struct call *c) {
     t->call[slot] = c;
     if (UNLIKELY(c->op == &op_slice))
         t->has_slices |= narrow_begins(c);
+    t->collectives += op_is_collective(c->op);
     c->epoch = epoch;
     c->slot = (uint32_t)slot & 0x1fffffff;
     t->needed[slot] = 0;
@@ -320,7 +323,7 @@ static int walk_one(struct tape *t, zl_array a) {
 }
 
 static void begin(struct tape *t) {
-    t->calls = 0;
+    t->calls = t->collectives = 0;
     if (++epoch == 0)
         epoch = 1;
     t->epoch = epoch;
@@ -491,6 +494,54 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     return ok;
 }
 
+// Collectives -------------------------------------------------------------------------------------------------------
+
+// Into t->root, in the order in which they were recorded.
+static bool list_collectives(struct tape *t) {
+    int count = 0;
+    if (!memory_grow(&t->root, &t->root_cap, t->collectives, sizeof *t->root))
+        return false;
+    for (int i = 0; i < t->calls; i++)
+        if (op_is_collective(t->call[i]->op))
+            t->root[count++] = (struct tape_root){t->call[i], (uint64_t)op_collective_number(t->call[i]), i};
+    qsort(t->root, (size_t)count, sizeof *t->root, compare_roots);
+    return true;
+}
+
+// For each call, into t->dies, the place in t->root of the last collective that it follows from, counted from 1.
+static void find_levels(struct tape *t, int collectives) {
+    for (int i = 0; i < t->calls; i++)
+        t->dies[i] = 0;
+    for (int i = 0; i < collectives; i++)
+        t->dies[t->root[i].place] = (uint64_t)i + 1;
+    for (int i = 0; i < t->calls; i++)
+        for (int k = 0; k < t->call[i]->inputs; k++) {
+            zl_array x = t->call[i]->in[k];
+            if (on_tape(x))
+                t->dies[i] = MAX_OF(t->dies[i], t->dies[x->call->slot]);
+        }
+}
+
+// Walks again: first collectives with what they need, then what follows from none of them, from the first one, and so on.
+static bool walk_collectives(struct tape *t) {
+    int calls = t->calls, collectives = t->collectives;
+    struct tape_root *rest = memory_alloc(sizeof *rest * (size_t)calls);
+    if (!rest || !list_collectives(t)) {
+        memory_free(rest);
+        return false;
+    }
+    find_levels(t, collectives);
+    for (int i = 0; i < calls; i++)
+        rest[i] = (struct tape_root){t->call[i], t->dies[i], i};
+    qsort(rest, (size_t)calls, sizeof *rest, compare_roots);
+    begin(t);
+    bool ok = visit_roots(t, 0, collectives);
+    for (int i = 0; ok && i < calls; i++)
+        ok = rest[i].call->epoch == epoch || append(t, rest[i].call);
+    memory_free(rest);
+    return ok;
+}
+
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
     tape->waits = false;
     tape->has_slices = false;
@@ -504,6 +555,8 @@ bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
         if (is_wanted(arrays[i]) && !visit(tape, arrays[i]->call))
             return false;
     if (count > 1 && tape->calls >= ORDERED_LEAST && !walk_by_depth(tape, count, arrays))
+        return false;
+    if (UNLIKELY(tape->collectives) && !walk_collectives(tape))
         return false;
     for (int i = 0; i < count; i++)
         if (on_tape(arrays[i]))

@@ -132,7 +132,12 @@ static int append(struct build *b, struct call *c) {
         !replay_hold(c))
         return -1;
     r->step[r->steps++] = (struct step){c, c->stream == b->stream, r->ins, r->slots};
-    r->thread = c->stream == b->stream ? r->thread : &recorder;
+    r->thread = c->stream == b->stream || op_is_collective(c->op) ? r->thread : &recorder;
+    if (op_is_collective(c->op)) {
+        int64_t number = op_collective_number(c);
+        r->first = r->first ? MIN_OF(r->first, number) : number;
+        r->last = MAX_OF(r->last, number);
+    }
     r->ins += c->inputs;
     r->widest = MAX_OF(r->widest, c->inputs);
     r->slots += c->outputs;
@@ -347,6 +352,8 @@ static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
     zl_stream stream = recorder.stream;
     bool ok = true, outer = recorder.compiled;
     recorder.compiled = zl_get_compile_mode() == ZL_COMPILE_ENABLED;
+    if (r->last)
+        op_collective_again(r->first, r->last);
     for (int i = 0; ok && i < r->steps; i++) {
         const struct step *s = &r->step[i];
         for (int k = 0; k < s->call->inputs; k++)
@@ -356,6 +363,8 @@ static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
     }
     recorder.stream = stream;
     recorder.compiled = outer;
+    if (r->last)
+        op_collective_again(0, 0);
     return ok;
 }
 

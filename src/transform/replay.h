@@ -30,6 +30,7 @@ struct replay {
     int results;
     int64_t tag;
     bool foreign;       // it uses arrays of a transform around it
+    int64_t first, last; // numbers of its collectives; 0, 0: it has none
     const void *thread; // whose streams it names; NULL: it names none
 };
 

@@ -105,8 +105,9 @@ static bool hold_siblings(struct call *c) {
     return true;
 }
 
+// What other processes send is new each time that a function is done again.
 static bool append(struct walk *w, struct call *c) {
-    bool depends = depends_on_any(w, c);
+    bool depends = depends_on_any(w, c) || (w->kind == WALK_ALL && op_is_collective(c->op));
     if (depends && !hold_siblings(c))
         return false;
     if (!memory_grow(&w->call, &w->call_cap, w->calls + 1, sizeof *w->call) ||

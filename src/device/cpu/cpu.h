@@ -270,6 +270,9 @@ void cpu_slice_plan(struct slice_move *s, zl_dtype dtype, int update, int ndim, 
 void cpu_slice_strided(const struct slice_move *s, char *to, const char *from);
 row_fn *cpu_update_row(int update, zl_dtype dtype); // what combines two elements; NULL: the second one stays
 
+// cpu_collective.c: runs one; its output has memory.
+bool cpu_collective(const struct call *c);
+
 static inline void cpu_slice_run(char *to, const char *from, size_t bytes) {
     switch (bytes) { // elements: sizes that are one load and one store
     case 1: *to = *from; return;

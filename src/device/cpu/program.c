@@ -151,6 +151,18 @@ static bool run_other(const struct step *s, const struct call *c) {
     return (call_output(c, 0)->size == 0 && c->op != &op_cpu_kernel) || s->other(c);
 }
 
+// Also of empty arrays: the other ranks of the group may have more.
+static bool run_collective(const struct step *s, const struct call *c) {
+    (void)s;
+    return cpu_collective(c);
+}
+
+static bool set_collective(struct step *s, const struct op *op) {
+    s->run = run_collective;
+    s->in_place = op->in_place;
+    return true;
+}
+
 // False when there is none.
 static bool set_override(struct step *s, const struct op *op) {
     s->run = run_other;
@@ -223,7 +235,7 @@ static bool set_step(struct step *s, const struct call *c) {
         s->item[0] = (uint8_t)array_item(call_output(c, 0));
         s->in_place = UINT64_MAX;
         return true;
-    default: return set_override(s, c->op);
+    default: return op_is_collective(c->op) ? set_collective(s, c->op) : set_override(s, c->op);
     }
 }
 

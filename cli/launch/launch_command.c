@@ -1,0 +1,327 @@
+// launch_command.c - `zellige launch PROGRAM`: starts a rank per host, or several here, that find each other.
+//
+// Ranks of the engine ring get a file of hosts, their rank and a token in their environment. On other machines they get these through
+// the standard input of ssh, which no list of processes shows. mpirun and srun are handed the program as it is.
+
+#include "launch.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "zellige.h"
+
+enum { FIRST_PORT = 32323, PORT_LAST = 65535, TOKEN_BYTES = 16, PAIRS_MOST = 64, WORDS = 64 };
+
+static const struct option options[] = {
+    {"n", 'n', "COUNT", NULL, "ranks on each host (default 1); --repeat-hosts is the same"},
+    {"repeat-hosts", 0, "COUNT", NULL, "as --n, under mlx.launch's name"},
+    {"hosts", 0, "LIST", NULL, "names or addresses with commas between them (default 127.0.0.1)"},
+    {"hostfile", 0, "FILE", "*.json", "[{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...]"},
+    {"backend", 0, "NAME", "ring mpi srun",
+     "what connects the ranks: ring (default), mpi by mpirun, or srun"},
+    {"starting-port", 'p', "PORT", NULL, "first port of the ring (default 32323)"},
+    {"connections-per-ip", 0, "COUNT", NULL, "connections between neighbours for each address (default 1)"},
+    {"env", 0, "NAME=VALUE,...", NULL, "more variables for the program"},
+    {"cwd", 0, "FOLDER", NULL, "folder to run in, also on other machines"},
+    {"mpi-arg", 0, "ARG,...", NULL, "more arguments for mpirun or srun, with commas between them"},
+    {"plain", 0, NULL, NULL, "output as it is, without the rank before each line"},
+    {0},
+};
+
+// What ranks share.
+struct job {
+    const struct invocation *call;
+    struct launch_hosts hosts;
+    int64_t times, port, links;
+    char token[2 * TOKEN_BYTES + 1];
+    char file[64], *pair[PAIRS_MOST + 1];
+    int pairs;
+    char *ring; // the file of hosts of the ring, as JSON
+};
+
+static bool make_token(struct job *j) {
+    unsigned char random[TOKEN_BYTES];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return false;
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(j->token + 2 * i, 3, "%02x", random[i]);
+    return true;
+}
+
+static char *format(const char *form, ...) __attribute__((format(printf, 1, 2)));
+static char *format(const char *form, ...) {
+    char *out = NULL;
+    va_list list;
+    va_start(list, form);
+    int n = vasprintf(&out, form, list);
+    va_end(list);
+    return n < 0 ? NULL : out;
+}
+
+// Options --------------------------------------------------------------------------------------------------------
+
+static bool add_pair(struct job *j, char *pair) {
+    if (!pair || j->pairs == PAIRS_MOST)
+        return free(pair), false;
+    j->pair[j->pairs++] = pair;
+    return true;
+}
+
+static bool read_pairs(struct job *j, const char *list) {
+    for (const char *at = list; at && *at;) {
+        size_t len = strcspn(at, ",");
+        if (!memchr(at, '=', len) || *at == '=')
+            return cli_usage(j->call, "--env: NAME=VALUE is expected, not '%.*s'", (int)len, at), false;
+        if (!add_pair(j, strndup(at, len)))
+            return cli_fail(j->call, "--env: more than %d variables", PAIRS_MOST), false;
+        at += len + (at[len] == ',');
+    }
+    return true;
+}
+
+static bool read_options(struct job *j) {
+    const struct invocation *call = j->call;
+    j->times = j->links = 1;
+    j->port = FIRST_PORT;
+    return cli_integer(call, "repeat-hosts", 1, LAUNCH_RANKS, &j->times) &&
+           cli_integer(call, "n", 1, LAUNCH_RANKS, &j->times) &&
+           cli_integer(call, "starting-port", 1, PORT_LAST, &j->port) &&
+           cli_integer(call, "connections-per-ip", 1, LAUNCH_ADDRESSES, &j->links) &&
+           read_pairs(j, cli_option(call, "env"));
+}
+
+// The ring -------------------------------------------------------------------------------------------------------
+
+// Ports count up over all ranks, so that ranks of one machine have different ones.
+static bool write_ring(struct job *j) {
+    size_t bytes;
+    FILE *f = open_memstream(&j->ring, &bytes);
+    int64_t port = j->port;
+    if (!f)
+        return false;
+    for (int i = 0; i < j->hosts.count; i++) {
+        const struct launch_rank *r = &j->hosts.rank[i];
+        fprintf(f, "%s[", i ? ", " : "[");
+        for (int64_t k = 0; k < r->addresses * j->links; k++)
+            fprintf(f, "%s\"%s:%lld\"", k ? ", " : "", r->address[k % r->addresses], (long long)port++);
+        fprintf(f, "]");
+    }
+    fprintf(f, "]\n");
+    return fclose(f) == 0 && port <= PORT_LAST + 1;
+}
+
+static bool write_file(struct job *j) {
+    strcpy(j->file, "/tmp/zellige-hosts-XXXXXX");
+    int f = mkstemp(j->file);
+    bool ok = f >= 0 && write(f, j->ring, strlen(j->ring)) == (ssize_t)strlen(j->ring);
+    if (f >= 0)
+        close(f);
+    return ok || (cli_fail(j->call, "the file of hosts cannot be written: %s", strerror(errno)), false);
+}
+
+// A word for a shell.
+static void quote(FILE *f, const char *word) {
+    fputc('\'', f);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", f);
+        else
+            fputc(*word, f);
+    fputc('\'', f);
+}
+
+// What a shell on the other machine reads. It ends the program when its input ends: with the launcher, however that ends.
+static char *script(const struct job *j, int rank) {
+    char *out = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&out, &bytes);
+    const char *folder = cli_option(j->call, "cwd");
+    if (!f)
+        return NULL;
+    // A function, so that the shell has read all of it before anything else reads the same input.
+    fprintf(
+        f,
+        "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n",
+        j->ring);
+    fprintf(f, "export MLX_HOSTFILE=\"$hosts\" MLX_RANK=%d ZL_GROUP_TOKEN=%s\n", rank, j->token);
+    for (int i = 0; i < j->pairs; i++) {
+        size_t name = strcspn(j->pair[i], "=");
+        fprintf(f, "export %.*s=", (int)name, j->pair[i]);
+        quote(f, j->pair[i] + name + 1);
+        fputc('\n', f);
+    }
+    if (folder) {
+        fputs("cd ", f);
+        quote(f, folder);
+        fputs(" || exit 1\n", f);
+    }
+    fputs("set -m\n", f);
+    for (int i = 0; i < j->call->operand_count; i++) {
+        quote(f, j->call->operands[i]);
+        fputc(' ', f);
+    }
+    fputs("</dev/null 3<&- &\nprogram=$!\n(cat <&3 >/dev/null; kill -TERM -$program; sleep 5; kill -KILL "
+          "-$program) 2>/dev/null &\nwatch=$!\n"
+          "wait $program\ncode=$?\nkill -TERM -$watch 2>/dev/null\nrm -f \"$hosts\"\nexit $code\n}\nrun\n",
+          f);
+    return fclose(f) == 0 ? out : NULL;
+}
+
+static bool set_local(struct job *j, struct launch_process *p, int rank) {
+    char **variable = calloc((size_t)j->pairs + 4, sizeof *variable);
+    if (!variable)
+        return false;
+    int n = 0;
+    variable[n++] = format("MLX_HOSTFILE=%s", j->file);
+    variable[n++] = format("MLX_RANK=%d", rank);
+    variable[n++] = format("ZL_GROUP_TOKEN=%s", j->token);
+    for (int i = 0; i < j->pairs; i++)
+        variable[n++] = strdup(j->pair[i]);
+    *p = (struct launch_process){
+        .argv = j->call->operands, .variable = variable, .folder = cli_option(j->call, "cwd")};
+    return true;
+}
+
+static bool set_remote(struct job *j, struct launch_process *p, int rank) {
+    const char *words[] = {"ssh", "-T", "-o", "BatchMode=yes", j->hosts.rank[rank].ssh, "bash", NULL};
+    char **argv = calloc(sizeof words / sizeof *words, sizeof *argv);
+    for (int i = 0; argv && words[i]; i++)
+        argv[i] = strdup(words[i]);
+    *p = (struct launch_process){.argv = argv, .input = script(j, rank)};
+    return argv && p->input;
+}
+
+static void free_words(char *const *words) {
+    for (char *const *w = words; w && *w; w++)
+        free(*w);
+    free((void *)words);
+}
+
+static int run_ring(struct job *j) {
+    struct launch_process *p = calloc((size_t)j->hosts.count, sizeof *p);
+    bool ok = p && make_token(j) && write_ring(j);
+    if (!ok)
+        return free(p),
+               cli_fail(j->call, "the ring cannot be prepared: ports from %lld on", (long long)j->port);
+    ok = write_file(j);
+    for (int i = 0; ok && i < j->hosts.count; i++)
+        ok = (launch_is_local(&j->hosts.rank[i]) ? set_local : set_remote)(j, &p[i], i);
+    int code = ok ? launch_run(p, j->hosts.count, cli_option(j->call, "plain")) : CLI_FAILED;
+    unlink(j->file);
+    for (int i = 0; i < j->hosts.count; i++) {
+        free_words(p[i].variable);
+        if (p[i].input) {
+            free_words(p[i].argv);
+            free((void *)(uintptr_t)p[i].input);
+        }
+    }
+    free(p);
+    return code;
+}
+
+// mpirun and srun ------------------------------------------------------------------------------------------------
+
+struct words {
+    char *at[WORDS * 4];
+    int count;
+};
+
+static void add(struct words *w, char *word) {
+    if (w->count + 1 < (int)(sizeof w->at / sizeof *w->at))
+        w->at[w->count++] = word;
+}
+
+static void add_list(struct words *w, const char *list) {
+    for (const char *at = list; at && *at;) {
+        size_t len = strcspn(at, ",");
+        add(w, strndup(at, len));
+        at += len + (at[len] == ',');
+    }
+}
+
+static void add_hosts(struct words *w, const struct job *j) {
+    size_t bytes;
+    char *list = NULL;
+    FILE *f = open_memstream(&list, &bytes);
+    for (int i = 0; f && i < j->hosts.count; i++)
+        fprintf(f, "%s%s:1", i ? "," : "",
+                launch_is_local(&j->hosts.rank[i]) ? "localhost" : j->hosts.rank[i].ssh);
+    if (f && fclose(f) == 0) {
+        add(w, strdup("--host"));
+        add(w, list);
+    }
+}
+
+// Their own: how they find hosts, and how each line gets its rank.
+static int hand_over(struct job *j, bool srun) {
+    struct words w = {.count = 0};
+    bool plain = cli_option(j->call, "plain");
+    add(&w, strdup(srun ? "srun" : "mpirun"));
+    add(&w, strdup(srun ? "--ntasks" : "-np"));
+    add(&w, format("%d", j->hosts.count));
+    if (!plain)
+        add(&w, strdup(srun ? "--label" : "--tag-output"));
+    if (!srun)
+        add_hosts(&w, j);
+    else
+        add(&w, strdup("--kill-on-bad-exit=1"));
+    if (cli_option(j->call, "cwd")) {
+        add(&w, strdup(srun ? "--chdir" : "-wdir"));
+        add(&w, strdup(cli_option(j->call, "cwd")));
+    }
+    for (int i = 0; i < j->pairs; i++) {
+        putenv(j->pair[i]);
+        if (!srun) { // srun gives on the whole environment
+            add(&w, strdup("-x"));
+            add(&w, strndup(j->pair[i], strcspn(j->pair[i], "=")));
+        }
+    }
+    if (srun && make_token(j))
+        setenv("ZL_GROUP_TOKEN", j->token, 1);
+    add_list(&w, cli_option(j->call, "mpi-arg"));
+    for (int i = 0; i < j->call->operand_count; i++)
+        add(&w, j->call->operands[i]);
+    w.at[w.count] = NULL;
+    execvp(w.at[0], w.at);
+    return cli_fail(j->call, "'%s' cannot be run: %s", w.at[0], strerror(errno));
+}
+
+static int run(const struct invocation *call) {
+    struct job j = {.call = call};
+    const char *backend = cli_option(call, "backend") ? cli_option(call, "backend") : "ring";
+    bool mpi = !strcmp(backend, "mpi"), srun = !strcmp(backend, "srun");
+    if (!call->operand_count)
+        return cli_usage(call, "a program is needed: zellige launch -n 4 ./train");
+    if (!mpi && !srun && strcmp(backend, "ring") && strcmp(backend, "any"))
+        return cli_usage(call, "--backend is ring, mpi or srun, not '%s'", backend);
+    int code = CLI_USAGE;
+    if (read_options(&j) && launch_read_hosts(call, cli_option(call, "hosts"), cli_option(call, "hostfile"),
+                                              (int)j.times, &j.hosts))
+        code = mpi || srun ? hand_over(&j, srun) : run_ring(&j);
+    launch_free_hosts(&j.hosts);
+    for (int i = 0; i < j.pairs; i++)
+        free(j.pair[i]);
+    free(j.ring);
+    return code;
+}
+
+const struct command cli_launch = {
+    .name = "launch",
+    .operands = "PROGRAM [ARG...]",
+    .summary = "Start a program several times, here or on other machines, as ranks of one group",
+    .details = "Each line of output has its rank before it. The first rank that fails ends all others, and "
+               "its exit code is that of the\n"
+               "command. Ranks find each other by zl_group_init, or mlx's distributed.init (doc/scale.md).\n"
+               "  zellige launch -n 4 ./train\n"
+               "  zellige launch --hostfile hosts.json --cwd /data python3 train.py\n"
+               "  zellige launch --backend mpi -n 8 ./train",
+    .operands_most = INT_MAX,
+    .takes_program = true,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,172 @@
+// ring.c - an engine of sockets: each rank is connected to the next one, in a ring, as MLX's is.
+//
+// MLX_HOSTFILE names a JSON file with a list of "address:port" for each rank, MLX_RANK this one. torchrun and srun name a place to meet
+// instead. Groups are not split, and ranks send to neighbours only.
+
+#include "group/ring.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static bool has_hostfile(void) {
+    return group_variable("MLX_HOSTFILE") && group_variable("MLX_RANK");
+}
+
+static bool is_available(void) {
+    return true;
+}
+
+static bool is_prepared(void) {
+    struct group_invitation i;
+    return has_hostfile() || (!group_is_under_mpi() && group_is_invited(&i));
+}
+
+static zl_group refuse_split(zl_group g, int color, int key) {
+    (void)g, (void)color, (void)key;
+    return error_set(ZL_ERROR_STATE, "zl_group_split: the engine ring cannot split groups: mpi and nccl can");
+}
+
+static void close_ring(zl_group g) {
+    struct ring *r = (struct ring *)g;
+    for (int side = 0; side < 2; side++) {
+        for (int i = 0; i < r->links; i++)
+            if (r->data[i][side] >= 0)
+                close(r->data[i][side]);
+        if (r->alarm[side] >= 0)
+            close(r->alarm[side]);
+    }
+    if (r->spare)
+        memory_free_pages(r->spare, r->spare_bytes);
+    memory_free(r->waiting);
+    memory_free(r->span);
+    memory_free(r->stage);
+    memory_free(r->heads);
+    memory_free(r->broken);
+    memory_free(r);
+}
+
+static struct ring *make(int rank, int size, int links) {
+    struct ring *r = memory_zero(sizeof *r);
+    if (!r)
+        return NULL;
+    r->base = (struct zl_group_){.rank = rank,
+                                 .size = size,
+                                 .engine = "ring",
+                                 .run = ring_run,
+                                 .split = refuse_split,
+                                 .close = close_ring};
+    atomic_init(&r->base.refs, 1);
+    r->links = links;
+    r->name = "zl_group_init";
+    memset(r->data, -1, sizeof r->data);
+    memset(r->alarm, -1, sizeof r->alarm);
+    r->waiting = memory_zero(sizeof *r->waiting * (size_t)size);
+    r->span = memory_zero(sizeof *r->span * 4 * (size_t)size * (size_t)links);
+    r->stage = memory_alloc((size_t)FLOW_STAGE * (size_t)links);
+    r->heads = memory_zero(sizeof *r->heads * (size_t)size);
+    if (r->waiting && r->span && r->stage && r->heads)
+        return r;
+    close_ring(&r->base);
+    return NULL;
+}
+
+// Connecting: everybody listens, then connects to the right without waiting for an answer, then accepts from the left. -------------
+
+// The last link is that of alarms; it goes to the first address.
+static int *socket_of(struct ring *r, int link, int side) {
+    return link < r->links ? &r->data[link][side] : &r->alarm[side];
+}
+
+static bool reach_right(struct ring *r, const struct wire_host *right, char (*nonce)[16], int64_t deadline) {
+    for (int link = 0; link <= r->links; link++) {
+        struct wire_name self = {(uint32_t)r->base.rank, (uint32_t)r->base.size, (uint32_t)link};
+        int s = wire_connect(&right->address[link % r->links], deadline);
+        *socket_of(r, link, RING_RIGHT) = s;
+        if (s < 0 || !wire_say_hello(s, &self, nonce[link], deadline))
+            return false;
+    }
+    return true;
+}
+
+static bool accept_left(struct ring *r, const int *listener, int64_t deadline) {
+    for (int link = 0; link <= r->links;) {
+        struct wire_name who;
+        int s = wire_accept(listener[link % r->links], (uint32_t)r->base.size, &who, deadline);
+        if (s < 0)
+            return false;
+        // Links of one address may come in any order.
+        bool fits = (int)who.rank == ring_neighbour(r, RING_LEFT) && who.link <= (uint32_t)r->links &&
+                    *socket_of(r, (int)who.link, RING_LEFT) < 0;
+        if (!fits) {
+            close(s);
+            continue;
+        }
+        *socket_of(r, (int)who.link, RING_LEFT) = s;
+        link++;
+    }
+    return true;
+}
+
+static bool connect_all(struct ring *r, const struct wire_host *hosts, const int *listener) {
+    char nonce[RING_LINKS + 1][16];
+    int64_t deadline = clock_ns() + group_timeout_ns();
+    if (!reach_right(r, &hosts[ring_neighbour(r, RING_RIGHT)], nonce, deadline) ||
+        !accept_left(r, listener, deadline))
+        return false;
+    for (int link = 0; link <= r->links; link++)
+        if (!wire_hear_answer(*socket_of(r, link, RING_RIGHT), nonce[link], deadline))
+            return false;
+    return true;
+}
+
+static zl_group open_with(int rank, int size, const struct wire_host *hosts, int *listener) {
+    struct ring *r = make(rank, size, hosts[0].addresses);
+    if (r && size > 1 && !connect_all(r, hosts, listener)) {
+        close_ring(&r->base);
+        r = NULL;
+    }
+    return r ? &r->base : NULL;
+}
+
+static zl_group open_hostfile(void) {
+    struct wire_host *hosts = NULL;
+    int size = 0, rank, listener[RING_LINKS], opened = 0;
+    zl_group g = NULL;
+    if (!group_read_number("MLX_RANK", &rank)) {
+        error_set(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is '%s': a rank is a number from 0",
+                  group_variable("MLX_RANK"));
+    } else if (wire_read_hosts(group_variable("MLX_HOSTFILE"), &hosts, &size)) {
+        bool ok =
+            rank < size || error_false(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is %d, and %s has %d ranks",
+                                       rank, group_variable("MLX_HOSTFILE"), size);
+        ok = ok && (hosts[0].addresses <= RING_LINKS ||
+                    error_false(ZL_ERROR_VALUE, "zl_group_init: a rank has %d addresses: %d are possible",
+                                hosts[0].addresses, RING_LINKS));
+        for (; ok && size > 1 && opened < hosts[rank].addresses; opened += ok)
+            ok = (listener[opened] = wire_listen(&hosts[rank].address[opened])) >= 0;
+        g = ok ? open_with(rank, size, hosts, listener) : NULL;
+    }
+    while (opened > 0)
+        close(listener[--opened]);
+    wire_free_hosts(hosts, size);
+    return g;
+}
+
+static zl_group open_ring(void) {
+    struct group_invitation i;
+    struct wire_host *hosts;
+    int listener;
+    if (has_hostfile())
+        return open_hostfile();
+    if (!group_is_invited(&i))
+        return error_set(ZL_ERROR_STATE, "zl_group_init: the engine ring needs MLX_HOSTFILE and MLX_RANK, or "
+                                         "the variables of torchrun or srun");
+    if (!meeting_hold(&i, &hosts, &listener))
+        return NULL;
+    zl_group g = open_with(i.rank, i.size, hosts, &listener);
+    close(listener);
+    wire_free_hosts(hosts, i.size);
+    return g;
+}
+
+const struct group_engine group_ring = {"ring", is_available, is_prepared, open_ring};

@@ -1,0 +1,162 @@
+// ring_alarm.c - what ranks of a ring tell each other when something is wrong, so that each can name who is missing.
+//
+// Two kinds of messages go both ways round on connections of their own: "I wait at number N", said when nothing has come for half of the
+// timeout, and "it is over, because ...". Who waits passes them on. At the timeout those are missing that did not say that they wait.
+
+#include "group/ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "schedule/schedule.h"
+
+enum { PATIENCE_MS = 1000 };
+
+enum alarm_kind { ALARM_WAITS = 1, ALARM_OVER };
+struct alarm {
+    uint32_t kind, rank;
+    uint64_t number;
+    char text[496];
+};
+
+static void tell(const struct ring *r, const struct alarm *a, int side) {
+    if (r->alarm[side] >= 0)
+        send(r->alarm[side], a, sizeof *a, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void tell_both(const struct ring *r, const struct alarm *a) {
+    tell(r, a, RING_LEFT);
+    tell(r, a, RING_RIGHT);
+}
+
+// Others learn from it that this rank has gone. What they were told before, they still read.
+static void hang_up(struct ring *r) {
+    for (int i = 0; i < r->links; i++)
+        for (int side = 0; side < 2; side++)
+            shutdown(r->data[i][side], SHUT_RDWR);
+    for (int side = 0; side < 2; side++)
+        if (r->alarm[side] >= 0)
+            shutdown(r->alarm[side], SHUT_WR);
+}
+
+static bool fail(const struct ring *r) {
+    return group_fail(&(struct group_place){(zl_group)(uintptr_t)&r->base, r->name, r->number}, "%s",
+                      r->broken);
+}
+
+static bool end(struct ring *r, const char *why) {
+    if (!r->broken) {
+        r->broken = memory_copy_text(why);
+        hang_up(r);
+    }
+    return r->broken && fail(r);
+}
+
+bool ring_break(struct ring *r, const char *format, ...) {
+    struct alarm a = {.kind = ALARM_OVER, .rank = (uint32_t)r->base.rank, .number = r->number};
+    va_list list;
+    va_start(list, format);
+    vsnprintf(a.text, sizeof a.text, format, list);
+    va_end(list);
+    if (!r->broken)
+        tell_both(r, &a);
+    return end(r, a.text);
+}
+
+// False: it is over.
+static bool hear(struct ring *r, struct alarm *a, int side) {
+    a->text[sizeof a->text - 1] = 0;
+    if (a->kind == ALARM_OVER) {
+        tell(r, a, 1 - side);
+        return end(r, a->text);
+    }
+    if (a->kind == ALARM_WAITS && a->rank < (uint32_t)r->base.size && r->waiting[a->rank] < a->number) {
+        r->waiting[a->rank] = a->number;
+        tell(r, a, 1 - side);
+    }
+    return true;
+}
+
+// Reads a message that lies there; false: there is none. A neighbour that has closed its end may have come to the end of its program, with
+// all that it was to send on its way: only who needs more of it finds out that it is lost.
+static bool look(struct ring *r, int side, struct alarm *a) {
+    ssize_t n = r->alarm[side] < 0 ? 0 : recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT | MSG_PEEK);
+    if (n == (ssize_t)sizeof *a)
+        return recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT) == n;
+    if (r->alarm[side] >= 0 && n <= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR))) {
+        close(r->alarm[side]);
+        r->alarm[side] = -1;
+    }
+    return false;
+}
+
+static bool hear_all(struct ring *r) {
+    struct alarm a;
+    for (int side = 0; side < 2; side++)
+        while (look(r, side, &a))
+            if (!hear(r, &a, side))
+                return false;
+    return true;
+}
+
+// "ranks 2, 3"; those that did not say that they wait here.
+static int list_missing(const struct ring *r, struct text *out) {
+    int missing = 0;
+    for (int i = 0; i < r->base.size; i++)
+        if (i != r->base.rank && r->waiting[i] < r->number)
+            text_add(out, "%s%d", missing++ ? ", " : "", i);
+    return missing;
+}
+
+static bool give_up(struct ring *r, int64_t still_ns) {
+    struct text list = {0};
+    int missing = list_missing(r, &list);
+    double seconds = (double)still_ns * 1e-9;
+    if (missing)
+        ring_break(r, "rank%s %s did not come to %s number %llu in %.3g s (ZL_GROUP_TIMEOUT)",
+                   missing > 1 ? "s" : "", list.data ? list.data : "?", r->name,
+                   (unsigned long long)r->number, seconds);
+    else
+        ring_break(
+            r, "all ranks wait in %s number %llu, but nothing came from rank %d in %.3g s (ZL_GROUP_TIMEOUT)",
+            r->name, (unsigned long long)r->number, ring_neighbour(r, RING_LEFT), seconds);
+    text_free(&list);
+    return false;
+}
+
+bool ring_idle(void *context, int64_t still_ns) {
+    struct ring *r = context;
+    int64_t timeout = group_timeout_ns();
+    if (!hear_all(r))
+        return false;
+    if (still_ns > timeout)
+        return give_up(r, still_ns);
+    if (still_ns > timeout / 2 && !r->said) {
+        struct alarm a = {.kind = ALARM_WAITS, .rank = (uint32_t)r->base.rank, .number = r->number};
+        r->said = true;
+        tell_both(r, &a);
+    }
+    if (interrupt_wanted()) {
+        zl_clear_error();
+        return ring_break(r, "rank %d was interrupted", r->base.rank);
+    }
+    return true;
+}
+
+// A rank that gives up says so before it closes anything: one that closed everything and said nothing has ended.
+bool ring_lost(struct ring *r, int side) {
+    for (int64_t deadline = clock_ns() + (int64_t)PATIENCE_MS * 1000000; clock_ns() < deadline;) {
+        struct pollfd p[2] = {{r->alarm[0], POLLIN, 0}, {r->alarm[1], POLLIN, 0}};
+        if (!hear_all(r))
+            return false;
+        if (r->alarm[side] < 0)
+            break;
+        poll(p, 2, PATIENCE_MS / 4);
+    }
+    return ring_break(r, "rank %d has ended: its connection to rank %d was closed", ring_neighbour(r, side),
+                      r->base.rank);
+}
