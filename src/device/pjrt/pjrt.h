@@ -12,13 +12,17 @@
 #include "device/hlo/hlo.h"
 #include "device/pjrt/pjrt_abi.h"
 
+// A struct that a plugin reads, with what is named and room for members that newer ones add: `var.a`.
+#define PJRT_MAKE(name, var, ...) \
+    struct {                      \
+        struct pjrt_##name a;     \
+        char room[PJRT_ROOM];     \
+    } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}
+
 // Calls a function of the plugin with zeroed arguments but for those that are named, which `var.a` has afterwards; var_ok: whether it was
 // good, else an error.
 #define PJRT_CALL(function, var, ...)                        \
-    struct {                                                 \
-        struct pjrt_##function a;                            \
-        char room[PJRT_ROOM];                                \
-    } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}; \
+    PJRT_MAKE(function, var, __VA_ARGS__);                   \
     bool var##_ok =                                          \
         pjrt_good(#function, PJRT_HAS(pjrt_api(), function) ? pjrt_api()->function(&var.a) : &pjrt_missing)
 

@@ -39,15 +39,12 @@ static const char options[] = OPTIONS,
                   cpu_options[] = OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
 
 static struct pjrt_executable *compile(const struct hlo_program *hlo) {
-    struct pjrt_program program = {.struct_size = sizeof program,
-                                   .code = hlo->text,
-                                   .code_size = (size_t)hlo->bytes,
-                                   .format = "mlir",
-                                   .format_size = 4};
+    PJRT_MAKE(program, program, .code = hlo->text, .code_size = (size_t)hlo->bytes, .format = "mlir",
+              .format_size = 4);
     pass_dump("stablehlo", hlo->text);
     counter_add(COUNTER_COMPILES, 1);
     bool is_cpu = !strcmp(pjrt_platform(), "cpu");
-    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program,
+    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program.a,
               .options = is_cpu ? cpu_options : options,
               .options_size = is_cpu ? sizeof cpu_options - 1 : sizeof options - 1);
     return make_ok ? make.a.executable : NULL;
@@ -208,10 +205,7 @@ static bool find_arguments(struct execution *e) {
 }
 
 static bool execute(struct execution *e, struct pjrt_executable *executable) {
-    struct {
-        struct pjrt_execute_options a;
-        char room[PJRT_ROOM];
-    } how = {.a = {.struct_size = sizeof how}};
+    PJRT_MAKE(execute_options, how);
     struct pjrt_event *done = NULL;
     PJRT_CALL(LoadedExecutable_Execute, run, .executable = executable, .options = &how.a,
               .arguments = (struct pjrt_buffer *const *const[]){e->argument}, .devices = 1,
