@@ -524,8 +524,13 @@ FUNCTION(Executable_GetCostAnalysis) {
 }
 
 FUNCTION(Executable_OptimizedProgram) {
-    static const char text[] = "HloModule fake\nROOT %fusion = f32[8]{0} fusion(), "
-                               "backend_config={\"estimated_cycles\":\"1234\"}\n";
+    // HloModuleProto: its name, a computation `main` of one instruction, f32[8], with the compiler's remark.
+    static const char text[] = "\x0a\x04"
+                               "fake\x1a\x44\x0a\x04"
+                               "main\x12\x38\x0a\x06"
+                               "fusion\x12\x06"
+                               "fusion\x1a\x05\x10\x0b\x1a\x01\x08\x98\x02\x01\xda\x02\x1b"
+                               "{\"estimated_cycles\":\"1234\"}\x28\x07\x30\x01\x30\x07";
     check(a->executable, "compiled", "Executable_OptimizedProgram");
     a->program->format = "hlo";
     a->program->format_size = 3;
