@@ -7,6 +7,7 @@ static const char *lacks_fake(void);
 #include "test.h"
 
 #include "device/pjrt/pjrt.h"
+#include "zellige_ahead.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -192,4 +193,70 @@ TEST(a_compiler_may_refuse) {
         CHECK_HAS(test_last_error(), "stablehlo.exponential");
     }
     check_nothing_is_left();
+}
+
+// Compiling ahead -----------------------------------------------------------------------------------------------------
+
+// Whether it was done; then what is said of it is right.
+static bool compile_ahead(void) {
+    zl_ahead *a = zl_ahead_open("v6e:1x1");
+    zl_ahead_program p = {0};
+    bool good = false;
+    ZL_SCOPE {
+        zl_array y = a ? twice(from_host(), 3) : NULL;
+        good = a && zl_ahead_compile(a, 1, &y, &p);
+    }
+    if (good) {
+        CHECK_HAS(p.program, "stablehlo.multiply");
+        CHECK_HAS(p.optimized, "ROOT %fusion = f32[8] fusion(), estimated_cycles=1234");
+        CHECK_EQ_F64(p.cycles, 1234);
+        CHECK_EQ_INT(p.code_bytes, 4096);
+        CHECK_EQ_INT(p.temporary_bytes, 0);
+    }
+    zl_ahead_program_free(&p);
+    zl_ahead_close(a);
+    return good;
+}
+
+TEST(compiles_ahead) {
+    REQUIRE(zl_use_device("cpu"));
+    CHECK(compile_ahead());
+    zl_ahead *a = zl_ahead_open("v6e:1x1");
+    zl_ahead_program p;
+    zl_array doubles = zl_add(zl_ones(ZL_SHAPE(2), ZL_FLOAT64), zl_scalar(1)), ready = from_host();
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &doubles, &p));
+    CHECK_HAS(test_last_error(), "of float64 runs on the CPU");
+    zl_ahead_program_free(&p);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_ahead_compile(a, 1, &ready, &p));
+    CHECK_HAS(test_last_error(), "nothing is to be computed");
+    zl_ahead_program_free(&p);
+    zl_array unknown = zl_exp(from_host());
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &unknown, &p));
+    CHECK_HAS(test_last_error(), "stablehlo.exponential");
+    zl_ahead_program_free(&p);
+    zl_ahead_close(a);
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_open("x9"));
+    CHECK_HAS(test_last_error(), "unknown topology x9");
+    CHECK_EQ_INT(fake.alive("topology"), 0);
+    CHECK_EQ_INT(fake.alive("compiled"), 0);
+}
+
+// What destroys may fail behind the result's back; what only estimates may be missing.
+TEST(any_call_may_fail_ahead) {
+    REQUIRE(zl_use_device("cpu"));
+    int failures = 0, more = 1;
+    for (int at = 1; more && at < 100; at++) {
+        int64_t calls = fake.calls();
+        fake.fail("", at, INTERNAL);
+        bool good = compile_ahead();
+        more = fake.calls() - calls >= at;
+        fake.heal();
+        failures += !good;
+        CHECK(good == !zl_error());
+        zl_clear_error();
+        CHECK_EQ_INT(fake.alive("topology"), 0);
+        CHECK_EQ_INT(fake.alive("compiled"), 0);
+        CHECK_EQ_INT(fake.alive("error"), 0);
+    }
+    CHECK(failures >= 4);
 }

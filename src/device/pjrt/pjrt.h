@@ -3,6 +3,8 @@
 //     pjrt_plugin.c   finds the plugin, opens it, its version, its client and its devices
 //     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
 //     pjrt_program.c  segments: rendered by hlo/, compiled once for a text, executed
+//     pjrt_ahead.c    programs compiled for chips that need not be here
+//     pjrt_hlo.c      what a compiler made of them, as text
 //     pjrt.c          the table of the device
 
 #ifndef PJRT_H
@@ -28,6 +30,7 @@
 
 extern struct pjrt_error pjrt_missing;                          // of a function that the plugin does not have
 bool pjrt_good(const char *function, struct pjrt_error *error); // false and an error, whose own is gone
+bool pjrt_load(const char **reason);                            // the plugin, without a client: no chip is taken
 int pjrt_open(const char **reason);                             // units
 const struct pjrt_api *pjrt_api(void);
 struct pjrt_client *pjrt_client(void);
@@ -35,6 +38,13 @@ struct pjrt_device *pjrt_device(int unit);
 const char *pjrt_platform(void);  // "cpu", "tpu", "cuda"
 const char *pjrt_model(int unit); // "TPU v6 lite"
 const char *pjrt_detail(void);    // the plugin and its versions
+
+// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
+// runs on whichever device each execution names. Without options plugins abort.
+#define PJRT_OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
+
+// pjrt_hlo.c: a compiled module, as a plugin gives it, in lines; *cycles is the sum of what its compiler estimates. NULL and an error.
+char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles);
 
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);

@@ -21,6 +21,7 @@ static struct {
     char model[UNITS][NAME];
     char platform[NAME], detail[PATH + 2 * NAME], path[PATH];
     int units;
+    bool is_loaded;
     char why[PATH + 512]; // there are none
 } opened;
 
@@ -186,9 +187,6 @@ static void copy_text(char *out, size_t room, const char *text, size_t size) {
 }
 
 static bool make_client(void) {
-    PJRT_CALL(Plugin_Initialize, init);
-    if (!init_ok)
-        return false;
     PJRT_CALL(Client_Create, create);
     if (!create_ok)
         return false;
@@ -237,24 +235,38 @@ static bool find_units(void) {
     return true;
 }
 
-static void open_plugin(void) {
+static bool initialize(void) {
     bool had_error = zl_error();
+    PJRT_CALL(Plugin_Initialize, init);
+    return init_ok || give_up(had_error);
+}
+
+static void load_plugin(void) {
     if (!find_plugin())
         return;
-    if (would_trap() && strstr(opened.path, "cpu")) {
+    if (would_trap() && strstr(opened.path, "cpu"))
         snprintf(opened.why, sizeof opened.why,
                  "XLA's CPU plugin would use SVE, which this CPU's part number promises and the system does "
-                 "not offer: preload "
-                 "libcpuinfo.so (doc/tpu.md)");
+                 "not offer: preload libcpuinfo.so (doc/tpu.md)");
+    else
+        opened.is_loaded = load() && initialize();
+}
+
+bool pjrt_load(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_plugin);
+    *reason = opened.why;
+    return opened.is_loaded;
+}
+
+static void open_plugin(void) {
+    const char *why;
+    bool had_error = zl_error();
+    if (!pjrt_load(&why) || (make_client() && find_units()))
         return;
-    }
-    if (!load())
-        return;
-    if (!make_client() || !find_units()) {
-        opened.units = 0;
-        give_up(had_error);
-        drop_client();
-    }
+    opened.units = 0;
+    give_up(had_error);
+    drop_client();
 }
 
 int pjrt_open(const char **reason) {
