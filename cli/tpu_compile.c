@@ -61,11 +61,11 @@ static void show_json(const struct run *r, const struct subject *s, const zl_ahe
         cli_json_number("estimated_flops", p->flops);
         cli_json_number("estimated_bytes", p->bytes);
         cli_json_number("estimated_share_of_peak", share_of_peak(r, s, p));
-        if (cli_option(r->call, "program"))
-            cli_json_text("stablehlo", p->program);
         if (cli_option(r->call, "hlo"))
             cli_json_text("hlo", p->optimized);
     }
+    if (p->program && cli_option(r->call, "program"))
+        cli_json_text("stablehlo", p->program); // also what the compiler refuses
     cli_json_close();
 }
 

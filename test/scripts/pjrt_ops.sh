@@ -7,7 +7,6 @@
 if ! python=$(tool/python.sh "$build" xla-cpu-pjrt==0.0.1 2>"$tmp/why"); then
     skip "the device pjrt" "PyPI's package xla-cpu-pjrt cannot be installed: $(tail -n 1 "$tmp/why")"
     finish
-    exit
 fi
 package=$("$python" -c 'import xla_plugins, os; print(os.path.join(list(xla_plugins.__path__)[0], "xla_cpu_pjrt"))')
 export ZL_PJRT=$package/xla_cpu_pjrt.so
@@ -21,7 +20,6 @@ fi
 if ! ZL_DEVICE=cpu "$build/zellige" devices | grep -q '^pjrt *0'; then
     skip "programs" "$(ZL_DEVICE=cpu "$build/zellige" devices | grep '^pjrt')"
     finish
-    exit
 fi
 check "its devices have a kind" says '^cpu$' "$build/zellige" bench kinds "$ZL_PJRT"
 
@@ -31,8 +29,9 @@ add "$build/test" "${jobs[@]}" device/test_pjrt:
 # 2,500 evaluations or more: each compiles for some 100 ms on one core.
 sample=${SAMPLE:-24:1}
 [ -z "${ZL_LONG:-}" ] || sample=${SAMPLE:-1}
-add env ZL_DEVICE=pjrt ZL_SAMPLE="$sample" ZL_DUMP=stablehlo "$build/test" --brief "${jobs[@]}" op/ 2>"$tmp/programs"
-programs=$(grep -c '^module @zl' "$tmp/programs")
+env ZL_DEVICE=pjrt ZL_SAMPLE="$sample" ZL_DUMP=stablehlo "$build/test" --brief "${jobs[@]}" op/ >"$tmp/programs" 2>&1
+add grep -aE '^(  [^ ]|FAILED|skipped|op/|[0-9]+ passed)' "$tmp/programs"
+programs=$(grep -ac '^module @zl' "$tmp/programs")
 echo "$programs programs were compiled (sample $sample)"
 check "a sample large enough was compiled" test "$programs" -ge "${LEAST:-1500}"
 finish

@@ -2,6 +2,7 @@
 # tpu_compile.sh BUILD - pairs of op and dtype by Google's compiler for TPUs, without one: 24 by seed over five chips (SEED=N), and all of them for
 # v6e and v7 in the long test, where 95 % have to compile. Its library, libtpu, has 205 MB to load and exists for x86_64 alone: where it is
 # not installed (ZL_LIBTPU is its path), only the long test installs it.
+# shellcheck disable=SC2317 # finish comes back to nobody, but not always is it reached
 . "$(dirname "$0")/lib.sh"
 
 libtpu=${ZL_LIBTPU:-$(ls "$build"/venv/lib/python3*/site-packages/libtpu/libtpu.so 2>/dev/null)}

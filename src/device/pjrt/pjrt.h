@@ -30,6 +30,8 @@
 
 extern struct pjrt_error pjrt_missing;                          // of a function that the plugin does not have
 bool pjrt_good(const char *function, struct pjrt_error *error); // false and an error, whose own is gone
+const char *pjrt_path(const char **reason);                     // of the plugin; NULL: there is none
+bool pjrt_is_open(void);
 bool pjrt_load(const char **reason);                            // the plugin, without a client: no chip is taken
 int pjrt_open(const char **reason);                             // units
 const struct pjrt_api *pjrt_api(void);

@@ -9,6 +9,7 @@
 #include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,23 +48,28 @@ static bool find_one(const char *pattern) {
     return found;
 }
 
-static bool find_plugin(void) {
+// Names one in opened.path, or says why there is none.
+static void find_plugin(void) {
     const char *given = setting_text(SETTING_PJRT);
     if (*given) {
         snprintf(opened.path, sizeof opened.path, "%s", given);
-        return true;
+        return;
     }
-    for (size_t i = 0; i < COUNT(names); i++)
+    const char *venv = getenv("VIRTUAL_ENV"); // of the shell that activated one
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char pattern[PATH];
+        snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/%s", venv ? venv : "", names[i]);
+        if (venv && *venv && find_one(pattern))
+            return;
         for (size_t k = 0; k < COUNT(folders); k++) {
-            char pattern[256];
             snprintf(pattern, sizeof pattern, "%s/%s", folders[k], names[i]);
             if (find_one(pattern))
-                return true;
+                return;
         }
+    }
     snprintf(opened.why, sizeof opened.why,
              "no PJRT plugin was found: pip install libtpu on a TPU VM (xla-cpu-pjrt anywhere), or set "
              "ZL_PJRT to the path of one");
-    return false;
 }
 
 // LLVM takes a CPU by its part number for one with SVE, and XLA's CPU plugin uses it, also where the system does not offer SVE to this
@@ -241,8 +247,16 @@ static bool initialize(void) {
     return init_ok || give_up(had_error);
 }
 
+const char *pjrt_path(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_plugin);
+    *reason = opened.why;
+    return opened.path[0] ? opened.path : NULL;
+}
+
 static void load_plugin(void) {
-    if (!find_plugin())
+    const char *why;
+    if (!pjrt_path(&why))
         return;
     if (would_trap() && strstr(opened.path, "cpu"))
         snprintf(opened.why, sizeof opened.why,
@@ -275,6 +289,10 @@ int pjrt_open(const char **reason) {
     if (!opened.units && reason)
         *reason = opened.why;
     return opened.units;
+}
+
+bool pjrt_is_open(void) {
+    return opened.client;
 }
 
 struct pjrt_client *pjrt_client(void) {
