@@ -38,6 +38,9 @@ test-cloud: build ## The scripts for TPUs on a private Slurm of two nodes, by Sk
 	@tool/setup.sh cloud
 	@test/cloud/rehearse.sh $(BUILD)
 
+test-tpu: build ## The tests of ops and the suite tpu_simple on the TPUs of scripts/launch_tpu.sh, whose run is pulled; WORDS are those of tests
+	@ZELLIGE=$(BUILD)/zellige scripts/test_tpu.sh $(WORDS)
+
 test-bm1690-vendor: build ## The emulator of the BM1690 against the vendor's model, from the wheel tpu_mlir (300 MB), with a new seed
 	@python=$$(tool/python.sh $(BUILD) numpy) && tool/bm1690/vendor.sh $(BUILD) "$$python"
 
@@ -105,4 +108,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done
 
-.PHONY: help demo test test-matrix test-quick test-long test-cloud test-bm1690-vendor build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-matrix test-quick test-long test-cloud test-tpu test-bm1690-vendor build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean

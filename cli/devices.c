@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "zellige.h"
@@ -26,13 +27,22 @@ void cli_remark_cpu(const char *device, const char *indent) {
                indent, cli_dim(), device, cli_plain());
 }
 
-// Whether ops run there unless a program says otherwise.
+// Whether ops run there unless a program says otherwise: on what ZL_DEVICE names, else the first GPU, else the CPU. Found out without opening it,
+// which may take it from other processes.
 static bool is_default(const zl_device_info *info) {
+    const char *name = getenv("ZL_DEVICE");
     int unit = 0;
-    zl_stream s = zl_default_stream();
-    if (!s)
-        zl_clear_error(); // of ZL_DEVICE: none is the default
-    return s && !strcmp(zl_stream_device(s, &unit), info->device) && unit == info->unit;
+    if (name && *name) {
+        zl_stream s = zl_default_stream();
+        if (!s)
+            zl_clear_error(); // none is the default
+        return s && !strcmp(zl_stream_device(s, &unit), info->device) && unit == info->unit;
+    }
+    zl_device_info other;
+    for (int i = 0; zl_device(i, &other); i++)
+        if (other.is_gpu)
+            return !strcmp(other.device, info->device) && other.unit == info->unit;
+    return !strcmp(info->device, "cpu");
 }
 
 // What a unit runs itself ------------------------------------------------------------------------------------------

@@ -50,12 +50,12 @@ suite=${suite:-tpu_simple}
 # Fills in the template. A value stands between double quotes in YAML, and scripts read it from the environment: no value
 # is ever a part of a command.
 render() {
-    local resources packages='jax[tpu]' line
+    local resources packages=libtpu line
     if [ "${infra%%/*}" = gcp ]; then
         resources="  accelerators: \"$accelerator\""$'\n'"  use_spot: true"
     else # a rehearsal without TPUs
         resources='  cpus: 1+'
-        packages=pip
+        packages='xla-cpu-pjrt==0.0.1'
     fi
     tail -n +2 scripts/tpu_resource.sky.yaml | while IFS= read -r line; do
         line=${line//@EXPERIMENT@/"$experiment"}

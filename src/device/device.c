@@ -202,10 +202,14 @@ static bool is_of_another(int index, int unit) {
     return false;
 }
 
-// A device without units is listed once, with the reason.
+static int count_units(int index, const char **reason) {
+    return devices[index]->count ? devices[index]->count(reason) : device_units(index, reason);
+}
+
+// A device without units is listed once, with the reason. One that lists do not open is a GPU only where it could be the default device.
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
-    int units = device_units(index, &reason);
+    int units = count_units(index, &reason);
     *info = (zl_device_info){.device = devices[index]->name,
                              .unit = unit,
                              .model = "",
@@ -214,7 +218,8 @@ static bool describe(int index, int unit, zl_device_info *info) {
                              .reason = units ? "" : reason};
     if (units && devices[index]->describe)
         devices[index]->describe(unit, info);
-    info->is_gpu = units && device_is_gpu(devices[index], unit) && !is_of_another(index, unit);
+    bool is_known = !devices[index]->count || devices[index]->has_hardware();
+    info->is_gpu = units && is_known && device_is_gpu(devices[index], unit) && !is_of_another(index, unit);
     return true;
 }
 
@@ -222,7 +227,8 @@ bool zl_device(int index, zl_device_info *info) {
     if (index < 0 || !info)
         return false;
     for (int i = 0; i < device_count(); i++) {
-        int rows = MAX_OF(device_units(i, NULL), 1);
+        const char *reason;
+        int rows = MAX_OF(count_units(i, &reason), 1);
         if (index < rows)
             return describe(i, index, info);
         index -= rows;

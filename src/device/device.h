@@ -26,6 +26,8 @@ struct device {
     const char *alias; // another name by which it is found; NULL: none
     bool is_static; // its programs depend on sizes, strides and arguments: these are part of a plan's key. put and get are there
     int  (*open)(const char **reason);              // units there are; 0 with the reason
+    // The same without taking the units from other processes, for lists of devices; NULL: open takes nothing. describe has to do with that.
+    int  (*count)(const char **reason);
     bool (*describe)(int unit, zl_device_info *out);
     // Whether the machine has hardware that could be a GPU of this device, found out without its driver, which is opened for the choice of
     // the default device only if so. NULL: the driver tells at little cost.

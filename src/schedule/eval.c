@@ -272,13 +272,20 @@ static bool has_storage(zl_array a) {
     return array_state(a) == ARRAY_READY && !array_is(a, ARRAY_INLINE) && a->storage;
 }
 
+// What a device says of memory is said of the op that made the array. Returns ok.
+static bool report_array(zl_array a, bool ok) {
+    if (!ok)
+        error_name(a->call ? a->call->op->name : "array");
+    return ok;
+}
+
 // A device publishes an array when its computation is under way.
 static bool settle(zl_array a) {
-    return LIKELY(!device_has_memory()) || !has_storage(a) || device_settle(a->storage);
+    return LIKELY(!device_has_memory()) || !has_storage(a) || report_array(a, device_settle(a->storage));
 }
 
 static bool fetch(zl_array a) {
-    return LIKELY(!device_has_memory()) || !has_storage(a) || device_fetch(a->storage);
+    return LIKELY(!device_has_memory()) || !has_storage(a) || report_array(a, device_fetch(a->storage));
 }
 
 static bool evaluate(const char *function, int count, const zl_array *arrays, bool wait) {

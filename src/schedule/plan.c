@@ -216,9 +216,12 @@ static int cut(const struct tape *t, int begin, int end, struct plan_segment *ou
     int count = 0, from = begin;
     zl_stream stream = NULL;
     const struct device *device = NULL;
+    bool leaves = sample_leaves_out(end - begin, t->call + begin);
     for (int i = begin; i < end; i++) {
         zl_stream s = tape_stream(t, i);
-        const struct device *d = place(t->call[i], s, out != NULL);
+        int units;
+        const struct device *d =
+            leaves && s->device->is_static ? device_find("cpu", &units) : place(t->call[i], s, out != NULL);
         if (!d)
             return -1;
         bool waits = UNLIKELY(t->collectives) && waits_anew(t, i, begin, &from);

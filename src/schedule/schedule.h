@@ -108,6 +108,11 @@ bool narrow_begins(const struct call *c);
 // Records calls anew for what slices take of them. changed: the tape must be walked again. False and an error; then all is as it was.
 bool narrow_tape(const struct tape *tape, bool *changed);
 
+// sample.c -------------------------------------------------------------------------------------------------------
+
+// Whether ZL_SAMPLE keeps an evaluation of these calls from a device that is static.
+bool sample_leaves_out(int count, struct call *const *calls);
+
 // plan.c ---------------------------------------------------------------------------------------------------------
 
 enum { PLAN_LARGEST = 4096 }; // calls in one plan: one changing tail must not cost all its plan

@@ -2,6 +2,8 @@
 
 #include "schedule/schedule.h"
 
+#include "zellige_ahead.h"
+
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
@@ -74,8 +76,9 @@ static const struct call *find_call(zl_array a, const struct op *op, int depth) 
     return found;
 }
 
+enum { DEPTH = 6 }; // calls between a sample and the call of its op
+
 static void ask(const struct device *d, int unit, const struct op *op, zl_dtype t, zl_op_support *out) {
-    enum { DEPTH = 6 };
     bool had_error = zl_error();
     ZL_SCOPE {
         const struct call *c = find_call(make_sample(op, t), op, DEPTH);
@@ -102,4 +105,18 @@ bool zl_device_support(const char *device, int index, zl_op_support *out) {
                       : out->native ? "the device lacks these dtypes, or a kernel of them"
                                     : "the device lacks what its kernel needs";
     return true;
+}
+
+zl_array zl_op_sample(int index, zl_dtype dtype, const char **name) {
+    bool had_error = zl_error();
+    const struct op *op = index >= 0 ? op_at(index) : NULL;
+    *name = op ? op->name : NULL;
+    zl_array out = op && dtype >= 0 && dtype < ZL_DTYPE_COUNT ? make_sample(op, dtype) : NULL;
+    const struct call *c = find_call(out, op, DEPTH);
+    for (int i = 0; c && i < c->inputs; i++) // arrays, not numbers that a compiler would fold
+        if (!array_is(c->in[i], ARRAY_INLINE) && !zl_eval(c->in[i]))
+            c = NULL;
+    if (!had_error)
+        zl_clear_error();
+    return c ? out : NULL;
 }

@@ -71,6 +71,7 @@ there() { timeout 300 sky exec "$cluster" "source .venv/bin/activate && $1"; }
 check "the edit is there" says 'an edit' there 'cat edited.txt'
 check "a Python script runs there" says '2.0, 2.0, 2.0. tiny' there \
     "python -c 'import zellige.core as mx, zellige.bench; print((mx.ones(3) + 1).tolist(), zellige.bench.history()[0].suite)'"
+check "the device pjrt is there" says '^pjrt *0' there 'zellige devices'
 check "what fails there fails here" exits 100 there 'exit 3'
 
 # Home again --------------------------------------------------------------------------------------------------------
@@ -82,6 +83,10 @@ check "and nothing twice" says '^0 new runs' in_tree "$zellige" bench pull
 check "the history has them" sh -c "[ \$(grep -c '\"suite\": \"tiny\"' '$tree/runs/index.jsonl') = 2 ]"
 pulled() { "$zellige" bench report --format markdown "$(find "$tree/runs" -mindepth 1 -type d | head -n 1)"; }
 check "a pulled run has its report" says '^\| gemm/bf16/128 ' pulled
+on_pjrt() { ZELLIGE=$zellige in_tree scripts/test_tpu.sh device/test_pjrt: op/test_take: >"$tmp/on_pjrt" 2>&1; }
+check "test_tpu.sh: tests and a suite on the device pjrt" on_pjrt
+check "its tests passed" grep -E '[1-9][0-9]* passed, 0 failed' "$tmp/on_pjrt"
+check "its run is here" grep '^1 new run' "$tmp/on_pjrt"
 check "the cluster goes down" timeout 300 sky down -y "$cluster"
 on_two() { timeout 600 sky launch -y -c zl-two --infra "$ZL_SKY_INFRA" --cpus 1+ --num-nodes 2 -- "echo rank \$SKYPILOT_NODE_RANK of \$SKYPILOT_NUM_NODES"; }
 check "two nodes at once" says 'rank 1 of 2' on_two

@@ -170,8 +170,8 @@ check "TPU_SKIP_MDS_QUERY leaves it alone" gives "len(d) == 1"
 # A PJRT plugin ------------------------------------------------------------------------------------------------------
 
 plugin() { # KIND DEVICES: in the last machine, which names it
-    cc -shared -fPIC -DKIND="\"$1\"" -DDEVICES="$2" -o "$root/libtpu.so" test/scripts/pjrt_plugin.c &&
-        echo TPU_LIBRARY_PATH=/libtpu.so >>"$root/etc/environment"
+    export FAKE_PJRT="kind=$1,units=$2"
+    cp "$build/fake/libpjrt.so" "$root/libtpu.so" && echo TPU_LIBRARY_PATH=/libtpu.so >>"$root/etc/environment"
 }
 machine pjrt-v6e && plugin "TPU v6 lite" 4
 check "a PJRT plugin names the TPU" is_chip tpu-v6e 4 4

@@ -3,10 +3,17 @@
 #include "device/pjrt/pjrt.h"
 
 #include <glob.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool describe(int unit, zl_device_info *out) {
     bool had_error = zl_error();
+    if (!pjrt_is_open()) {
+        out->model = "TPU";
+        out->detail = "not opened, since that takes the chip: `zellige bench devices` asks for its kind";
+        out->cores = 1;
+        return true;
+    }
     out->model = pjrt_model(unit);
     out->detail = pjrt_detail();
     out->cores = 1;
@@ -21,12 +28,41 @@ static bool describe(int unit, zl_device_info *out) {
     return true;
 }
 
-// To open a plugin takes the chip: it is done for the default device only where there is a TPU.
-static bool has_hardware(void) {
+static int count_files(const char *pattern) {
     glob_t list = {0};
-    bool found = glob("/dev/accel[0-9]*", GLOB_NOSORT, NULL, &list) == 0;
+    int found = glob(pattern, GLOB_NOSORT, NULL, &list) == 0 ? (int)list.gl_pathc : 0;
     globfree(&list);
     return found;
+}
+
+// Whether a PCI device is Google's: files of vfio may be anybody's.
+static bool has_google_chip(void) {
+    glob_t list = {0};
+    bool found = false;
+    glob("/sys/bus/pci/devices/*/vendor", GLOB_NOSORT, NULL, &list);
+    for (size_t i = 0; i < list.gl_pathc && !found; i++) {
+        char vendor[16] = "";
+        FILE *file = fopen(list.gl_pathv[i], "r");
+        found = file && fgets(vendor, sizeof vendor, file) && !strncmp(vendor, "0x1ae0", 6);
+        if (file)
+            fclose(file);
+    }
+    globfree(&list);
+    return found;
+}
+
+// To open a plugin takes the chip: it is done for the default device only where there is a TPU. Up to v4 there is one file for a chip, and later ones
+// are vfio's.
+static bool has_hardware(void) {
+    return count_files("/dev/accel[0-9]*") || (count_files("/dev/vfio/[0-9]*") && has_google_chip());
+}
+
+// A client of libtpu has the chip for itself: the files of the kernel's driver say how many there are.
+static int count(const char **reason) {
+    const char *path = pjrt_path(reason);
+    if (!path || pjrt_is_open() || !has_hardware() || !strstr(path, "libtpu"))
+        return path ? pjrt_open(reason) : 0;
+    return count_files("/dev/accel[0-9]*") + count_files("/dev/vfio/[0-9]*");
 }
 
 static bool is_host(int unit) {
@@ -56,6 +92,7 @@ const struct device device_pjrt = {
     .alias = "tpu",
     .is_static = true,
     .open = pjrt_open,
+    .count = count,
     .describe = describe,
     .has_hardware = has_hardware,
     .is_host = is_host,

@@ -4,6 +4,8 @@
 //     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
 //     pjrt_code.c     compiled texts, in memory and on disk
 //     pjrt_program.c  segments: rendered by hlo/, executed
+//     pjrt_ahead.c    programs compiled for chips that need not be here
+//     pjrt_hlo.c      what a compiler made of them, as text
 //     pjrt.c          the table of the device
 
 #ifndef PJRT_H
@@ -13,18 +15,25 @@
 #include "device/hlo/hlo.h"
 #include "device/pjrt/pjrt_abi.h"
 
+// A struct that a plugin reads, with what is named and room for members that newer ones add: `var.a`.
+#define PJRT_MAKE(name, var, ...) \
+    struct {                      \
+        struct pjrt_##name a;     \
+        char room[PJRT_ROOM];     \
+    } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}
+
 // Calls a function of the plugin with zeroed arguments but for those that are named, which `var.a` has afterwards; var_ok: whether it was
 // good, else an error.
 #define PJRT_CALL(function, var, ...)                        \
-    struct {                                                 \
-        struct pjrt_##function a;                            \
-        char room[PJRT_ROOM];                                \
-    } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}; \
+    PJRT_MAKE(function, var, __VA_ARGS__);                   \
     bool var##_ok =                                          \
         pjrt_good(#function, PJRT_HAS(pjrt_api(), function) ? pjrt_api()->function(&var.a) : &pjrt_missing)
 
 extern struct pjrt_error pjrt_missing;                          // of a function that the plugin does not have
 bool pjrt_good(const char *function, struct pjrt_error *error); // false and an error, whose own is gone
+const char *pjrt_path(const char **reason);                     // of the plugin; NULL: there is none
+bool pjrt_is_open(void);
+bool pjrt_load(const char **reason);                            // the plugin, without a client: no chip is taken
 int pjrt_open(const char **reason);                             // units
 const struct pjrt_api *pjrt_api(void);
 struct pjrt_client *pjrt_client(void);
@@ -32,6 +41,13 @@ struct pjrt_device *pjrt_device(int unit);
 const char *pjrt_platform(void);  // "cpu", "tpu", "cuda"
 const char *pjrt_model(int unit); // "TPU v6 lite"
 const char *pjrt_detail(void);    // the plugin and its versions
+
+// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
+// runs on whichever device each execution names. Without options plugins abort.
+#define PJRT_OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
+
+// pjrt_hlo.c: a compiled module, as a plugin gives it, in lines; *cycles is the sum of what its compiler estimates. NULL and an error.
+char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles);
 
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);

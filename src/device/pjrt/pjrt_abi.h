@@ -21,6 +21,7 @@ struct pjrt_description;
 struct pjrt_buffer;
 struct pjrt_executable; // a loaded one
 struct pjrt_compiled;   // one that no device has loaded
+struct pjrt_topology;
 
 #define PJRT_STRUCT     \
     size_t struct_size; \
@@ -111,6 +112,11 @@ struct pjrt_Error_Message {
     PJRT_STRUCT const struct pjrt_error *error;
     PJRT_TEXT(message)
 };
+enum { PJRT_RESOURCE_EXHAUSTED = 8 };
+struct pjrt_Error_GetCode {
+    PJRT_STRUCT const struct pjrt_error *error;
+    int code;
+};
 struct pjrt_Plugin_Initialize {
     PJRT_STRUCT
 };
@@ -135,6 +141,9 @@ struct pjrt_Client_Create {
     void *get, *get_data, *put, *put_data;
     struct pjrt_client *client;
     void *try_get, *try_get_data;
+};
+struct pjrt_Client_Destroy {
+    PJRT_STRUCT struct pjrt_client *client;
 };
 struct pjrt_Client_PlatformName {
     PJRT_STRUCT struct pjrt_client *client;
@@ -233,6 +242,46 @@ struct pjrt_Buffer_ToHostBuffer {
 };
 struct pjrt_Buffer_Destroy {
     PJRT_STRUCT struct pjrt_buffer *buffer;
+};
+
+// Compiling for devices that need not be here.
+struct pjrt_TopologyDescription_Create {
+    PJRT_STRUCT
+    PJRT_TEXT(name)
+    const struct pjrt_named_value *options;
+    size_t option_count;
+    struct pjrt_topology *topology;
+};
+struct pjrt_TopologyDescription_Destroy {
+    PJRT_STRUCT struct pjrt_topology *topology;
+};
+struct pjrt_TopologyDescription_GetDeviceDescriptions {
+    PJRT_STRUCT const struct pjrt_topology *topology;
+    struct pjrt_description *const *descriptions;
+    size_t count;
+};
+struct pjrt_Compile {
+    PJRT_STRUCT
+    const struct pjrt_topology *topology;
+    const struct pjrt_program *program;
+    PJRT_TEXT(options)
+    struct pjrt_client *client; // NULL: none
+    struct pjrt_compiled *executable;
+};
+struct pjrt_Executable_GetCostAnalysis {
+    PJRT_STRUCT struct pjrt_compiled *executable;
+    size_t count;
+    const struct pjrt_named_value *properties;
+};
+struct pjrt_Executable_OptimizedProgram {
+    PJRT_STRUCT struct pjrt_compiled *executable;
+    struct pjrt_program *program; // first without `code`, which gives its size
+};
+struct pjrt_Executable_GetCompiledMemoryStats {
+    PJRT_STRUCT
+    struct pjrt_compiled *executable;
+    int64_t code, argument, output, alias, temporary; // bytes of the device
+    int64_t host_code, host_argument, host_output, host_alias, host_temporary, peak;
 };
 
 struct pjrt_api {

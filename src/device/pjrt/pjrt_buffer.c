@@ -41,14 +41,14 @@ void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
 // Units may keep arrays in tiles: the host's layout is always said.
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) {
     int64_t order[HLO_RANK];
-    struct pjrt_layout layout = {.struct_size = sizeof layout, .type = PJRT_LAYOUT_TILED};
+    PJRT_MAKE(layout, layout, .type = PJRT_LAYOUT_TILED);
     (void)unit;
     for (int i = 0; i < form->ndim; i++)
         order[i] = form->ndim - 1 - i;
-    layout.tiled.struct_size = sizeof layout.tiled;
-    layout.tiled.minor_to_major = order;
-    layout.tiled.axes = (size_t)form->ndim;
-    PJRT_CALL(Buffer_ToHostBuffer, copy, .buffer = buffer, .layout = &layout, .to = to,
+    layout.a.tiled.struct_size = sizeof layout.a.tiled;
+    layout.a.tiled.minor_to_major = order;
+    layout.a.tiled.axes = (size_t)form->ndim;
+    PJRT_CALL(Buffer_ToHostBuffer, copy, .buffer = buffer, .layout = &layout.a, .to = to,
               .bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype));
     return copy_ok && await(copy.a.done);
 }

@@ -30,14 +30,11 @@ ZL_AT_LOAD {
 
 // Compiling -----------------------------------------------------------------------------------------------------------
 
-// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
-// runs on whichever device each execution names. Without options plugins abort.
-#define OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
-// Those of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with a truth value (2). Minima and
+// Options of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with a truth value (2). Minima and
 // maxima of NaN are NaN.
 #define CPU_OPTION "xla_cpu_enable_fast_min_max"
-static const char options[] = OPTIONS,
-                  cpu_options[] = OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
+static const char options[] = PJRT_OPTIONS,
+                  cpu_options[] = PJRT_OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
 
 static bool is_cpu(void) {
     return !strcmp(pjrt_platform(), "cpu");
@@ -51,13 +48,9 @@ static const char *options_bytes(size_t *size) {
 static struct pjrt_executable *compile(const char *text, int bytes) {
     size_t size;
     const char *how = options_bytes(&size);
-    struct pjrt_program program = {.struct_size = sizeof program,
-                                   .code = text,
-                                   .code_size = (size_t)bytes,
-                                   .format = "mlir",
-                                   .format_size = 4};
+    PJRT_MAKE(program, program, .code = text, .code_size = (size_t)bytes, .format = "mlir", .format_size = 4);
     pass_dump("stablehlo", text);
-    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program, .options = how,
+    PJRT_CALL(Client_Compile, make, .client = pjrt_client(), .program = &program.a, .options = how,
               .options_size = size);
     return make_ok ? make.a.executable : NULL;
 }

@@ -3,10 +3,13 @@
 #include "device/pjrt/pjrt.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@ static struct {
     char model[UNITS][NAME];
     char platform[NAME], detail[PATH + 2 * NAME], path[PATH];
     int units;
+    bool is_loaded;
     char why[PATH + 512]; // there are none
 } opened;
 
@@ -44,23 +48,28 @@ static bool find_one(const char *pattern) {
     return found;
 }
 
-static bool find_plugin(void) {
+// Names one in opened.path, or says why there is none.
+static void find_plugin(void) {
     const char *given = setting_text(SETTING_PJRT);
     if (*given) {
         snprintf(opened.path, sizeof opened.path, "%s", given);
-        return true;
+        return;
     }
-    for (size_t i = 0; i < COUNT(names); i++)
+    const char *venv = getenv("VIRTUAL_ENV"); // of the shell that activated one
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char pattern[PATH];
+        snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/%s", venv ? venv : "", names[i]);
+        if (venv && *venv && find_one(pattern))
+            return;
         for (size_t k = 0; k < COUNT(folders); k++) {
-            char pattern[256];
             snprintf(pattern, sizeof pattern, "%s/%s", folders[k], names[i]);
             if (find_one(pattern))
-                return true;
+                return;
         }
+    }
     snprintf(opened.why, sizeof opened.why,
              "no PJRT plugin was found: pip install libtpu on a TPU VM (xla-cpu-pjrt anywhere), or set "
              "ZL_PJRT to the path of one");
-    return false;
 }
 
 // LLVM takes a CPU by its part number for one with SVE, and XLA's CPU plugin uses it, also where the system does not offer SVE to this
@@ -84,6 +93,18 @@ static bool would_trap(void) {
     return false;
 }
 
+static bool read_head(const char *path, Elf64_Ehdr *out) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 ? read(file, out, sizeof *out) : 0;
+    if (file >= 0)
+        close(file);
+    return got == sizeof *out && !memcmp(out->e_ident, ELFMAG, SELFMAG);
+}
+
+static const char *machine_name(int machine) {
+    return machine == EM_X86_64 ? "x86_64" : machine == EM_AARCH64 ? "aarch64" : "another architecture";
+}
+
 // Opening -------------------------------------------------------------------------------------------------------------
 
 const struct pjrt_api *pjrt_api(void) {
@@ -97,11 +118,14 @@ bool pjrt_good(const char *function, struct pjrt_error *error) {
         return error_false(ZL_ERROR_DEVICE, "the PJRT plugin %s has no %s: it is too old", opened.path,
                            function);
     struct pjrt_Error_Message m = {.struct_size = sizeof m, .error = error};
+    struct pjrt_Error_GetCode c = {.struct_size = sizeof c, .error = error};
     api->Error_Message(&m);
+    if (PJRT_HAS(api, Error_GetCode))
+        api->Error_GetCode(&c);
     size_t most = 1500, size = MIN_OF(m.message_size, most);
-    bool is_memory = size >= 18 && memmem(m.message, size, "RESOURCE_EXHAUSTED", 18);
-    error_set(is_memory ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "%s of the PJRT plugin: %.*s", function,
-              (int)size, m.message);
+    error_set(c.code == PJRT_RESOURCE_EXHAUSTED ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE,
+              "%s of the PJRT plugin: %.*s", function, size ? (int)size : 40,
+              size ? m.message : "it failed, and does not say why");
     struct pjrt_Error_Destroy d = {.struct_size = sizeof d, .error = error};
     api->Error_Destroy(&d);
     return false;
@@ -109,13 +133,40 @@ bool pjrt_good(const char *function, struct pjrt_error *error) {
 
 // The reason of the thread's error, which goes.
 static bool give_up(bool had_error) {
-    snprintf(opened.why, sizeof opened.why, "%s", zl_error() ? zl_error() : "the PJRT plugin fails");
+    const char *why = zl_error() ? zl_error() : "the PJRT plugin fails";
+    bool is_taken = strstr(why, "already in use") || strstr(why, "lockfile");
+    snprintf(opened.why, sizeof opened.why,
+             is_taken
+                 ? "another process has the TPU, which serves one at a time: end it or wait for it (fuser -v "
+                   "/dev/accel* /dev/vfio/* names it). %s"
+                 : "%s",
+             why);
     if (!had_error)
         zl_clear_error();
     return false;
 }
 
+// Whether the file is there and made for this machine: the loader's own message on another one says that no such file exists.
+static bool fits_machine(void) {
+    Elf64_Ehdr own, other;
+    if (strchr(opened.path, '/') && access(opened.path, R_OK)) {
+        snprintf(opened.why, sizeof opened.why, "the PJRT plugin %s cannot be read: %s", opened.path,
+                 strerror(errno));
+        return false;
+    }
+    if (!read_head("/proc/self/exe", &own) || !read_head(opened.path, &other) ||
+        own.e_machine == other.e_machine)
+        return true;
+    snprintf(opened.why, sizeof opened.why,
+             "the PJRT plugin %s is for %s, and this is %s: install the package for this machine (libtpu is "
+             "for x86_64 alone)",
+             opened.path, machine_name(other.e_machine), machine_name(own.e_machine));
+    return false;
+}
+
 static bool load(void) {
+    if (!fits_machine())
+        return false;
     void *library = dlopen(opened.path, RTLD_NOW | RTLD_LOCAL);
     const struct pjrt_api *(*get)(void) = NULL;
     if (library)
@@ -125,8 +176,9 @@ static bool load(void) {
     if (!library)
         snprintf(opened.why, sizeof opened.why, "the PJRT plugin cannot be opened: %s", dlerror());
     else if (!api)
-        snprintf(opened.why, sizeof opened.why, "%s is no PJRT plugin: it has no GetPjrtApi", opened.path);
-    else if (api->struct_size < offsetof(struct pjrt_api, Error_Destroy) ||
+        snprintf(opened.why, sizeof opened.why, "%s is no PJRT plugin: %s", opened.path,
+                 get ? "its GetPjrtApi returns nothing" : "it has no GetPjrtApi");
+    else if (!PJRT_HAS(api, Error_Destroy) || !PJRT_HAS(api, Error_Message) ||
              api->version.major != PJRT_MAJOR || api->version.minor < PJRT_MINOR_LEAST)
         snprintf(opened.why, sizeof opened.why,
                  "the PJRT plugin %s has interface %d.%d: %d.%d or later of the same major version is needed",
@@ -141,9 +193,6 @@ static void copy_text(char *out, size_t room, const char *text, size_t size) {
 }
 
 static bool make_client(void) {
-    PJRT_CALL(Plugin_Initialize, init);
-    if (!init_ok)
-        return false;
     PJRT_CALL(Client_Create, create);
     if (!create_ok)
         return false;
@@ -161,6 +210,17 @@ static bool make_client(void) {
     snprintf(opened.detail, sizeof opened.detail, "%s, PJRT %d.%d, %s", text, api->version.major,
              api->version.minor, opened.path);
     return true;
+}
+
+// Gives the chip back.
+static void drop_client(void) {
+    bool had_error = zl_error();
+    if (opened.client) {
+        PJRT_CALL(Client_Destroy, end, .client = opened.client);
+        if (!end_ok && !had_error)
+            zl_clear_error();
+    }
+    opened.client = NULL;
 }
 
 static bool find_units(void) {
@@ -181,23 +241,46 @@ static bool find_units(void) {
     return true;
 }
 
-static void open_plugin(void) {
+static bool initialize(void) {
     bool had_error = zl_error();
-    if (!find_plugin())
+    PJRT_CALL(Plugin_Initialize, init);
+    return init_ok || give_up(had_error);
+}
+
+const char *pjrt_path(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_plugin);
+    *reason = opened.why;
+    return opened.path[0] ? opened.path : NULL;
+}
+
+static void load_plugin(void) {
+    const char *why;
+    if (!pjrt_path(&why))
         return;
-    if (would_trap() && strstr(opened.path, "cpu")) {
+    if (would_trap() && strstr(opened.path, "cpu"))
         snprintf(opened.why, sizeof opened.why,
                  "XLA's CPU plugin would use SVE, which this CPU's part number promises and the system does "
-                 "not offer: preload "
-                 "libcpuinfo.so (doc/tpu.md)");
+                 "not offer: preload libcpuinfo.so (doc/tpu.md)");
+    else
+        opened.is_loaded = load() && initialize();
+}
+
+bool pjrt_load(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_plugin);
+    *reason = opened.why;
+    return opened.is_loaded;
+}
+
+static void open_plugin(void) {
+    const char *why;
+    bool had_error = zl_error();
+    if (!pjrt_load(&why) || (make_client() && find_units()))
         return;
-    }
-    if (!load())
-        return;
-    if (!make_client() || !find_units()) {
-        opened.units = 0;
-        give_up(had_error);
-    }
+    opened.units = 0;
+    give_up(had_error);
+    drop_client();
 }
 
 int pjrt_open(const char **reason) {
@@ -206,6 +289,10 @@ int pjrt_open(const char **reason) {
     if (!opened.units && reason)
         *reason = opened.why;
     return opened.units;
+}
+
+bool pjrt_is_open(void) {
+    return opened.client;
 }
 
 struct pjrt_client *pjrt_client(void) {

@@ -131,10 +131,7 @@ static bool find_arguments(struct execution *e) {
 }
 
 static bool execute(struct execution *e, struct pjrt_executable *executable) {
-    struct {
-        struct pjrt_execute_options a;
-        char room[PJRT_ROOM];
-    } how = {.a = {.struct_size = sizeof how, .kept = e->kept, .kept_count = (size_t)e->kepts}};
+    PJRT_MAKE(execute_options, how, .kept = e->kept, .kept_count = (size_t)e->kepts);
     struct pjrt_event *done = NULL;
     PJRT_CALL(LoadedExecutable_Execute, run, .executable = executable, .options = &how.a,
               .arguments = (struct pjrt_buffer *const *const[]){e->argument}, .devices = 1,

@@ -1,0 +1,262 @@
+// test_pjrt_fake.c - what the pjrt device does when its plugin fails: each call in turn, at once or later, or for want of memory. Under the
+// plugin of test/fake, which counts what it does not get back.
+
+static const char *lacks_fake(void);
+#define TEST_LACKS lacks_fake
+
+#include "test.h"
+
+#include "device/pjrt/pjrt.h"
+#include "zellige_ahead.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ELEMENTS = 6, INVALID = 3, INTERNAL = 13 };
+
+static struct {
+    void (*fail)(const char *function, int after, int code);
+    void (*heal)(void);
+    int64_t (*calls)(void);
+    int64_t (*alive)(const char *kind);
+    void (*memory)(size_t bytes);
+    const char *(*disorder)(void);
+} fake;
+
+// The plugin may be loaded without being the one that is used.
+static const char *lacks_fake(void) {
+    static const char *const names[] = {ZL_BUILD_DIR "/fake/libpjrt.so", NULL};
+    void *library = library_open(names);
+    const struct library_symbol symbols[] = {
+        {"fake_fail", (void **)(void *)&fake.fail},     {"fake_heal", (void **)(void *)&fake.heal},
+        {"fake_calls", (void **)(void *)&fake.calls},   {"fake_alive", (void **)(void *)&fake.alive},
+        {"fake_memory", (void **)(void *)&fake.memory}, {"fake_disorder", (void **)(void *)&fake.disorder}};
+    return library && library_bind(library, symbols, COUNT(symbols), NULL) && pjrt_open(NULL) &&
+                   !strcmp(pjrt_platform(), "fake")
+               ? NULL
+               : "its plugin is that of test/fake: device/test_pjrt_open:under_the_fake_plugin runs it so";
+}
+
+static const float numbers[ELEMENTS] = {1, -2, 3, 0.5F, 8, 0};
+
+static zl_array from_host(void) {
+    return zl_from_f32(numbers, ZL_SHAPE(2, 3));
+}
+
+// What an evaluation leaves with the plugin: programs outlive plans, and executions are waited for when the next ones come. Nobody used
+// anything that was gone.
+static void check_nothing_is_left(void) {
+    zl_synchronize();
+    CHECK(pjrt_record(0, 0, 0) && pjrt_wait(0, 0, 0));
+    zl_clear_error();
+    CHECK_EQ_INT(fake.alive("buffer"), 0);
+    CHECK_EQ_INT(fake.alive("error"), 0);
+    CHECK_EQ_INT(fake.alive("event"), 0);
+    if (!CHECK(!fake.disorder()))
+        test_note("%s", fake.disorder());
+}
+
+// 2 x + round of what lies on the host, in another program for every round: all of it is asked of the plugin.
+static zl_array twice(zl_array x, int round) {
+    zl_array y = zl_add(zl_multiply(x, zl_scalar(2)), zl_scalar(round));
+    for (int i = 0; i < round % 7; i++)
+        y = zl_negative(zl_negative(y));
+    return y;
+}
+
+static bool is_twice(zl_array y, int round) {
+    const float *at = zl_data_f32(y);
+    for (int i = 0; at && i < ELEMENTS; i++)
+        CHECK_EQ_F64(at[i], 2 * numbers[i] + round);
+    return at;
+}
+
+TEST(computes) {
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        zl_array y = twice(from_host(), 3);
+        CHECK(zl_eval(y) && is_twice(y, 3));
+        CHECK_EQ_INT(zl_counter("fallbacks"), 0);
+    }
+    check_nothing_is_left();
+}
+
+// The message of an array, which names an op of its own and what failed.
+static void check_message(const char *part) {
+    const char *message = zl_error();
+    REQUIRE(message);
+    bool names = strstr(message, "add") || strstr(message, "multiply") || strstr(message, "negative");
+    if (!CHECK(names && strstr(message, part)))
+        test_note("%s", message);
+    zl_clear_error();
+}
+
+// Whichever call fails, there is an error on what could not be computed, and on what is made of it, and nothing else: an array that was there
+// before stays, and the same is computed once the plugin works again.
+TEST(any_call_may_fail) {
+    int failures = 0, more = 1;
+    for (int at = 1; more && at < 1000; at++) {
+        ZL_SCOPE {
+            REQUIRE(zl_use_device("pjrt"));
+            zl_array before = twice(from_host(), 1), x = from_host();
+            REQUIRE(zl_eval(before));
+            int64_t calls = fake.calls();
+            fake.fail("", at, INTERNAL);
+            zl_array y = twice(x, at);
+            bool good = zl_eval(y) && is_twice(y, at);
+            more = fake.calls() - calls >= at;
+            fake.heal();
+            failures += !good;
+            if (!good) {
+                check_message("of the PJRT plugin: INTERNAL");
+                zl_array z = zl_add(y, zl_scalar(1));
+                if (!zl_eval(y)) // else reading it failed alone
+                    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(z));
+                zl_clear_error();
+            }
+            CHECK(!zl_error());
+            CHECK(is_twice(before, 1));
+            zl_array again = twice(x, at);
+            CHECK(zl_eval(again) && is_twice(again, at));
+        }
+        check_nothing_is_left();
+    }
+    CHECK(failures >= 5);
+}
+
+// Only what has to do with the call that failed: two arrays of two evaluations.
+TEST(a_failure_stays_with_its_arrays) {
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        zl_array x = from_host(), bad = zl_multiply(x, zl_scalar(5)), good = twice(x, 2);
+        fake.fail("LoadedExecutable_Execute", 1, INVALID);
+        CHECK(!zl_eval(bad));
+        CHECK_HAS(zl_error(), "multiply on the pjrt device");
+        zl_clear_error();
+        CHECK(zl_eval(good) && is_twice(good, 2));
+        CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_add(good, bad)));
+        CHECK_HAS(test_last_error(), "multiply");
+    }
+    check_nothing_is_left();
+}
+
+// The plugin takes an execution, and tells of its failure when its results are read: there is an error then, and no numbers.
+TEST(an_execution_may_fail_later) {
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        zl_array x = from_host(), y = twice(x, 4);
+        fake.fail("Execution", 1, INTERNAL);
+        CHECK(!zl_eval(y) || !zl_data_f32(y));
+        CHECK(zl_error());
+        zl_clear_error();
+        fake.heal();
+        zl_array again = twice(x, 4);
+        CHECK(zl_eval(again) && is_twice(again, 4));
+    }
+    check_nothing_is_left();
+}
+
+// What fits is computed, and what does not is an error of memory; when that went, there is room again.
+TEST(memory_may_run_out) {
+    enum { LARGE = 4096 };
+    fake.memory(3 * LARGE * sizeof(float));
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        zl_array kept[6];
+        int made = 0;
+        for (bool good = true; good && made < 6; made += good) {
+            kept[made] = zl_add(zl_zeros(ZL_SHAPE(LARGE), ZL_FLOAT32), zl_scalar(made));
+            good = zl_eval(kept[made]);
+        }
+        CHECK(made > 0 && made < 6);
+        CHECK_EQ_INT(zl_error_which(), ZL_ERROR_MEMORY);
+        check_message("add");
+        for (int i = 0; i < made; i++)
+            CHECK(zl_data_f32(kept[i]) && zl_data_f32(kept[i])[LARGE - 1] == i);
+    }
+    check_nothing_is_left();
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        CHECK(zl_eval(zl_add(zl_zeros(ZL_SHAPE(LARGE), ZL_FLOAT32), zl_scalar(1))));
+    }
+    fake.memory(SIZE_MAX / 2);
+    check_nothing_is_left();
+}
+
+// Ops that the plugin's compiler refuses: its words reach the array.
+TEST(a_compiler_may_refuse) {
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        zl_array y = zl_exp(from_host());
+        CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(y));
+        CHECK_HAS(test_last_error(), "exp on the pjrt device: Client_Compile of the PJRT plugin");
+        CHECK_HAS(test_last_error(), "stablehlo.exponential");
+    }
+    check_nothing_is_left();
+}
+
+// Compiling ahead -----------------------------------------------------------------------------------------------------
+
+// Whether it was done; then what is said of it is right.
+static bool compile_ahead(void) {
+    zl_ahead *a = zl_ahead_open("v6e:1x1");
+    zl_ahead_program p = {0};
+    bool good = false;
+    ZL_SCOPE {
+        zl_array y = a ? twice(from_host(), 3) : NULL;
+        good = a && zl_ahead_compile(a, 1, &y, &p);
+    }
+    if (good) {
+        CHECK_HAS(p.program, "stablehlo.multiply");
+        CHECK_HAS(p.optimized, "ROOT %fusion = f32[8] fusion(), estimated_cycles=1234");
+        CHECK_EQ_F64(p.cycles, 1234);
+        CHECK_EQ_INT(p.code_bytes, 4096);
+        CHECK_EQ_INT(p.temporary_bytes, 0);
+    }
+    zl_ahead_program_free(&p);
+    zl_ahead_close(a);
+    return good;
+}
+
+TEST(compiles_ahead) {
+    REQUIRE(zl_use_device("cpu"));
+    CHECK(compile_ahead());
+    zl_ahead *a = zl_ahead_open("v6e:1x1");
+    zl_ahead_program p;
+    zl_array doubles = zl_add(zl_ones(ZL_SHAPE(2), ZL_FLOAT64), zl_scalar(1)), ready = from_host();
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &doubles, &p));
+    CHECK_HAS(test_last_error(), "of float64 runs on the CPU");
+    zl_ahead_program_free(&p);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_ahead_compile(a, 1, &ready, &p));
+    CHECK_HAS(test_last_error(), "nothing is to be computed");
+    zl_ahead_program_free(&p);
+    zl_array unknown = zl_exp(from_host());
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &unknown, &p));
+    CHECK_HAS(test_last_error(), "stablehlo.exponential");
+    zl_ahead_program_free(&p);
+    zl_ahead_close(a);
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_open("x9"));
+    CHECK_HAS(test_last_error(), "unknown topology x9");
+    CHECK_EQ_INT(fake.alive("topology"), 0);
+    CHECK_EQ_INT(fake.alive("compiled"), 0);
+}
+
+// What destroys may fail behind the result's back; what only estimates may be missing.
+TEST(any_call_may_fail_ahead) {
+    REQUIRE(zl_use_device("cpu"));
+    int failures = 0, more = 1;
+    for (int at = 1; more && at < 100; at++) {
+        int64_t calls = fake.calls();
+        fake.fail("", at, INTERNAL);
+        bool good = compile_ahead();
+        more = fake.calls() - calls >= at;
+        fake.heal();
+        failures += !good;
+        CHECK(good == !zl_error());
+        zl_clear_error();
+        CHECK_EQ_INT(fake.alive("topology"), 0);
+        CHECK_EQ_INT(fake.alive("compiled"), 0);
+        CHECK_EQ_INT(fake.alive("error"), 0);
+    }
+    CHECK(failures >= 4);
+}
