@@ -80,8 +80,10 @@ static bool fold(struct lanes *l, const struct lane_points *p, const struct tile
     int64_t size = p->most[dim], half = size > 1 ? power_below(size) : 1;
     bool negates = is_extreme(sum_type(s), s->combine) && s->combine == TILE_MAX;
     struct lane_points some = first_of(p, dim, half), one = first_of(p, dim, 1);
+    bool is_negated = negates && tile_type_equal(from->type, sum_type(s)); // on the way there
     if (!lanes_temporary(l, &some, sum_type(s), NULL, out) ||
-        !(negates ? negate(l, &some, out, from) : lanes_move(l, &some, out, from)))
+        !(is_negated ? negate(l, &some, out, from) : lanes_move(l, &some, out, from)) ||
+        (negates && !is_negated && !negate(l, &some, out, out)))
         return false;
     if (size > half) {
         struct lane_points rest = first_of(p, dim, size - half);

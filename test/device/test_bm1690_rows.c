@@ -370,7 +370,7 @@ static void reduce_with_nan(zl_dtype dtype) {
                                "    shared t: %s[%d, %d]\n"
                                "    fragment high: %s[%d]\n"
                                "    fragment low: %s[%d]\n"
-                               "    fragment over: %s[%d]\n"
+                               "    fragment over: f32[%d]\n"
                                "    fragment under: %s[%d] = 1000\n"
                                "    copy x -> t\n"
                                "    reduce maximum t -> high axis 1\n"
@@ -378,7 +378,7 @@ static void reduce_with_nan(zl_dtype dtype) {
                                "    reduce maximum t -> over axis 0\n"
                                "    reduce minimum t -> under axis 0 accumulate\n"
                                "    map i in %d { y[i, 0] = high[i] ; y[i, 1] = low[i] }\n"
-                               "    map j in %d { z[0, j] = over[j] ; z[1, j] = under[j] }\n"
+                               "    map j in %d { z[0, j] = %s(over[j]) ; z[1, j] = under[j] }\n"
                                "    scan maximum t -> t axis 1\n"
                                "    copy t -> s\n"
                                "  }\n"
@@ -390,7 +390,7 @@ static void reduce_with_nan(zl_dtype dtype) {
     char text[2000];
     zl_kernel_buffer buffer[4];
     snprintf(text, sizeof text, form, t, ROWS, COLUMNS, t, ROWS, t, COLUMNS, t, ROWS, COLUMNS, t, ROWS,
-             COLUMNS, t, ROWS, t, ROWS, t, COLUMNS, t, COLUMNS, ROWS, COLUMNS);
+             COLUMNS, t, ROWS, t, ROWS, COLUMNS, t, COLUMNS, ROWS, COLUMNS, t);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         double value = test_uniform(-100, 100);
         store(type, x, i, test_between(0, 299) ? value : test_between(0, 1) ? NAN : 0 * value);

@@ -518,6 +518,8 @@ static const struct {
 } refused[] = {
     {SAMPLE_WAVES,
      "line 2: map: target bm1690 has no commands for c64: they take real numbers of at most 32 bits"},
+    {SAMPLE_PIECES,
+     "line 11: store: target bm1690 has no commands for c64: they take real numbers of at most 32 bits"},
     {SAMPLE_SCANS,
      "line 8: map: target bm1690 has no commands for i64: they take real numbers of at most 32 bits"},
     {SAMPLE_TABLES, "has no commands for f64: they take real numbers of at most 32 bits"},
