@@ -1,6 +1,7 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads, or by each part if they are few. Then parts of the result, blocks of rows, are
+// Columns of b are packed once, for all threads, or by each part if they are few; one thread alone packs each panel when it comes
+// to it, some kernels while they multiply. Then parts of the result, blocks of rows, are
 // taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the
 // chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
@@ -89,7 +90,8 @@ static int64_t groups_of(const struct own *o) {
 // Columns [col, col + cols) of what is packed, of a span.
 static void pack_columns(const struct own *o, int64_t span, int64_t col, int64_t cols) {
     const struct gemm *g = o->g;
-    const int64_t item = o->packing.from_item, at = o->first + col, part = o->u->b_cols ? o->u->b_cols : o->u->cols;
+    const int64_t item = o->packing.from_item, at = o->first + col,
+                  part = o->u->b_cols ? o->u->b_cols : o->u->cols;
     const int64_t whole = round_up(cols, o->u->cols), packed = round_up(cols, part);
     char *panels[GEMM_CHAINS];
     int64_t line[GEMM_CHAINS];
@@ -145,7 +147,8 @@ struct part {
 // A tile at the edge, or of a result that is not contiguous, goes through one of full size.
 // packing: b is packed meanwhile; NULL: it is.
 static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c,
-                      struct stride2 place, int64_t rows, int64_t cols, bool add, const struct gemm_ahead *packing) {
+                      struct stride2 place, int64_t rows, int64_t cols, bool add,
+                      const struct gemm_ahead *packing) {
     _Alignas(64) char tile[GEMM_ROWS_MOST * GEMM_COLS_MOST * 8];
     int64_t item = o->sum_item, width = o->u->cols;
     struct stride2 dense = {width * item, item};
@@ -189,7 +192,8 @@ static const char *unpacked_b(const struct own *o, const struct gemm_chain *chai
 }
 
 // What comes after the panel of columns from j on: a piece of it per tile.
-static struct gemm_ahead ahead_of(const struct own *o, const struct part *t, const struct gemm_chain *chain, int64_t j) {
+static struct gemm_ahead ahead_of(const struct own *o, const struct part *t, const struct gemm_chain *chain,
+                                  int64_t j) {
     const int64_t col = t->col + j + o->u->cols;
     if (packs_meanwhile(o, t, j + o->u->cols))
         return (struct gemm_ahead){unpacked_b(o, chain, col), o->g->b_row * o->item, 0, NULL};
@@ -197,7 +201,8 @@ static struct gemm_ahead ahead_of(const struct own *o, const struct part *t, con
 }
 
 // One panel of b, times all rows of a part, by a kernel that fetches the next one meanwhile.
-static void multiply_panel(const struct own *o, const struct part *t, const struct gemm_chain *chain, int64_t j) {
+static void multiply_panel(const struct own *o, const struct part *t, const struct gemm_chain *chain,
+                           int64_t j) {
     const struct gemm_kernel *u = o->u;
     const int64_t k = chain->length, tiles = divide_up(t->rows, u->rows), width = t->sum_row / o->sum_item;
     const int64_t pieces = divide_up(k / u->unit, tiles);
@@ -214,8 +219,9 @@ static void multiply_panel(const struct own *o, const struct part *t, const stru
         if (o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols))
             (packs ? u->run_packing : u->run_ahead)(k, a, from, c, width, add, packs ? &packing : &ahead);
         else
-            edge_tile(o, k, a, from, c, (struct stride2){t->sum_row, t->sum_col}, MIN_OF(u->rows, t->rows - i),
-                      MIN_OF(u->cols, t->cols - j), add, packs ? &packing : NULL);
+            edge_tile(o, k, a, from, c, (struct stride2){t->sum_row, t->sum_col},
+                      MIN_OF(u->rows, t->rows - i), MIN_OF(u->cols, t->cols - j), add,
+                      packs ? &packing : NULL);
     }
 }
 
