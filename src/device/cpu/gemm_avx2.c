@@ -42,9 +42,9 @@
 enum { BLOCK_EIGHTHS = 8 };
 
 const struct gemm_kernel gemm_kernels_avx2[] = {
-    {"f32 avx2", "avx2", ZL_FLOAT32, ZL_FLOAT32, 6, 16, 1, 1, micro_f32_avx2, .run_ahead = ahead_f32_avx2, .run_packing = packing_f32_avx2,
+    {"f32 avx2", "avx2", ZL_FLOAT32, ZL_FLOAT32, 6, 16, 1, 1, micro_f32_avx2, .run_ahead = ahead_f32_avx2,
      .l1_eighths = BLOCK_EIGHTHS},
-    {"f64 avx2", "avx2", ZL_FLOAT64, ZL_FLOAT64, 6, 8, 1, 1, micro_f64_avx2, .run_ahead = ahead_f64_avx2, .run_packing = packing_f64_avx2,
+    {"f64 avx2", "avx2", ZL_FLOAT64, ZL_FLOAT64, 6, 8, 1, 1, micro_f64_avx2, .run_ahead = ahead_f64_avx2,
      .l1_eighths = BLOCK_EIGHTHS},
     {"i16 avx2", "avx2", ZL_INT16, ZL_INT32, 4, 16, 2, 2, micro_i16_avx2, .run_ahead = ahead_i16_avx2,
      .l1_eighths = BLOCK_EIGHTHS},

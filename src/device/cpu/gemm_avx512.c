@@ -12,6 +12,7 @@
 #define MICRO_ROWS       8
 #define MICRO_VECS       3
 #define MICRO_AHEAD
+#define MICRO_PACKING
 #define MICRO_TARGET     __attribute__((target("avx512f")))
 #include "device/cpu/gemm_micro.h"
 
@@ -21,6 +22,7 @@
 #define MICRO_ROWS       8
 #define MICRO_VECS       3
 #define MICRO_AHEAD
+#define MICRO_PACKING
 #define MICRO_TARGET     __attribute__((target("avx512f")))
 #include "device/cpu/gemm_micro.h"
 

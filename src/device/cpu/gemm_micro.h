@@ -4,7 +4,7 @@
 // vectors of columns, stored row by row. All accumulators stay in registers. Products are added by fused operations:
 // this is no formula of the program, and it would be half as fast without.
 //
-// With MICRO_AHEAD there are `ahead` and `packing` too, as of struct gemm_kernel.
+// With MICRO_AHEAD there is `ahead` too, with MICRO_PACKING `packing`, as of struct gemm_kernel.
 
 typedef MICRO_TYPE MICRO_NAME(vector) __attribute__((vector_size(MICRO_BYTES)));
 typedef MICRO_NAME(vector) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_TYPE)), may_alias));
@@ -92,12 +92,15 @@ GEMM_FUSED MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a, 
                                                       bool add, const struct gemm_ahead *ahead) {
     MICRO_NAME(multiply)(k, a, b, c, c_row, add, false, ahead);
 }
+#undef MICRO_AHEAD
+#endif
 
+#ifdef MICRO_PACKING
 GEMM_FUSED MICRO_TARGET static void MICRO_NAME(packing)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
                                                         bool add, const struct gemm_ahead *ahead) {
     MICRO_NAME(multiply)(k, a, b, c, c_row, add, true, ahead);
 }
-#undef MICRO_AHEAD
+#undef MICRO_PACKING
 #endif
 
 #undef INNER

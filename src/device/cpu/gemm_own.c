@@ -321,9 +321,10 @@ static bool multiply_rows(const struct own *o, struct part t) {
     return true;
 }
 
-// Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then.
+// Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then. Short pieces of rows are
+// better read for several panels at once.
 static bool packs_late(const struct own *o) {
-    return o->threads == 1 && o->u->run_ahead && o->order.chains == 1;
+    return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 && (o->u->run_packing || o->g->b_row == 1);
 }
 
 // Its columns of b are packed for this part alone, as if they were all that there is.
