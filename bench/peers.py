@@ -68,7 +68,7 @@ def processor_time(run, calls):
 
 
 def serve(library):
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:int(os.environ["ZL_THREADS"])])
     out, state = os.fdopen(os.dup(1), "w"), {}
     os.dup2(2, 1)  # libraries print what they like
     for line in sys.stdin:

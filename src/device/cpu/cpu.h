@@ -345,6 +345,7 @@ bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g); // which is bett
 gemm_fn cpu_thin_gemm;            // of a few rows or columns: if cpu_is_thin
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_few_gemm;             // of more rows, but not many: if cpu_is_few
+bool cpu_is_packed_late(zl_dtype dtype, const struct gemm *g); // by cpu_own_gemm, from a second factor that L2 holds: it is best then
 bool cpu_is_dots(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_dots_gemm;            // of a few rows or columns, by wide vectors of x86_64: if cpu_is_dots
 gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny

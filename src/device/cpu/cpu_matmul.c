@@ -81,6 +81,8 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
         return cpu_dots_gemm;
     if ((g->m == 1 || g->n == 1) && dtype != ZL_COMPLEX64)
         return cpu_gemv;
+    if (cpu_is_packed_late(dtype, g))
+        return cpu_own_gemm;
     if (cpu_has_thin_kernel(dtype, g))
         return cpu_thin_gemm;
     if (cpu_is_few(dtype, g))

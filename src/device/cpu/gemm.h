@@ -12,9 +12,18 @@ typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int
 // least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
 typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles, bool add);
 enum { GEMM_SLACK = 256 };
-// The same, which meanwhile fetches the tile of c, and what lies from `ahead` on: a line per GEMM_AHEAD_STEPS steps along k.
-typedef void gemm_ahead_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add, const void *ahead);
+// What a kernel fetches while it multiplies: the tile of c, into L1, and pieces as long as a row of that, into L2, one per
+// GEMM_AHEAD_STEPS steps along k: the first is at `from`, the next `apart` bytes behind it. And where a panel of b is packed
+// meanwhile, if `pack`: `b` are rows of a matrix then, b_row bytes from each other, and the kernel's unit and step are 1.
+struct gemm_ahead {
+    const char *from;
+    int64_t apart;
+    int64_t b_row;
+    void *pack;
+};
 enum { GEMM_AHEAD_STEPS = 8, GEMM_LINE = 64 };
+typedef void gemm_ahead_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add,
+                           const struct gemm_ahead *ahead);
 // What happens to the sums that c holds: they are overwritten, added to, or the sums go on from them, product by product.
 enum gemm_sums { GEMM_SET, GEMM_ADD, GEMM_CONTINUE };
 // c (GEMM_LINES rows of the sums' dtype, c_row elements apart) is made of as many lines of k elements, where they lie, times a
@@ -47,6 +56,7 @@ struct gemm_kernel {
     bool fetches;           // what it needs next by itself
     gemm_tiles_fn *run_tiles; // NULL: it has none
     gemm_ahead_fn *run_ahead; // the same
+    gemm_ahead_fn *run_packing; // the same; it packs
     // Where it has them, NULL else: the same, which with a k of 128 fetches GEMM_AHEAD bytes behind each of the addresses;
     void (*fetching)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add, const char *const *ahead);
     // and the first four rows of a panel times two panels of b.
@@ -111,9 +121,10 @@ static inline __attribute__((always_inline)) void gemm_fetch(const void *from, i
     __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)bytes), 0, 2);
 }
 
-// A line from `ahead` on, into L2, and a row of a tile of sums, if there is one, into L1.
-static inline __attribute__((always_inline)) void gemm_fetch_row(const void *ahead, const void *row, int64_t bytes) {
-    __builtin_prefetch(ahead, 0, 2);
+// A piece of what is ahead, and a row of the tile of c, if there is one.
+static inline __attribute__((always_inline)) void gemm_fetch_row(const char *ahead, const void *row, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += GEMM_LINE)
+        __builtin_prefetch(ahead + at, 0, 2);
     for (int64_t at = 0; row && at < bytes; at += GEMM_LINE)
         __builtin_prefetch((const char *)row + at, 1, 3);
 }

@@ -12,6 +12,7 @@
 #define MICRO_ROWS       8
 #define MICRO_VECS       3
 #define MICRO_AHEAD
+#define MICRO_PACKING
 #define MICRO_TARGET     __attribute__((target("avx512f")))
 #include "device/cpu/gemm_micro.h"
 
@@ -21,6 +22,7 @@
 #define MICRO_ROWS       8
 #define MICRO_VECS       3
 #define MICRO_AHEAD
+#define MICRO_PACKING
 #define MICRO_TARGET     __attribute__((target("avx512f")))
 #include "device/cpu/gemm_micro.h"
 
@@ -43,9 +45,9 @@ enum { BLOCK_EIGHTHS = 32 };
 
 const struct gemm_kernel gemm_kernels_avx512[] = {
     {"f32 avx512", "avx512", ZL_FLOAT32, ZL_FLOAT32, 8, 48, 1, 1, micro_f32_avx512,
-     .run_ahead = ahead_f32_avx512, .l1_eighths = BLOCK_EIGHTHS},
+     .run_ahead = ahead_f32_avx512, .run_packing = packing_f32_avx512, .l1_eighths = BLOCK_EIGHTHS},
     {"f64 avx512", "avx512", ZL_FLOAT64, ZL_FLOAT64, 8, 24, 1, 1, micro_f64_avx512,
-     .run_ahead = ahead_f64_avx512, .l1_eighths = BLOCK_EIGHTHS},
+     .run_ahead = ahead_f64_avx512, .run_packing = packing_f64_avx512, .l1_eighths = BLOCK_EIGHTHS},
     {"i16 avx512", "avx512", ZL_INT16, ZL_INT32, 8, 48, 2, 2, micro_i16_avx512,
      .run_ahead = ahead_i16_avx512, .l1_eighths = BLOCK_EIGHTHS},
     {NULL},

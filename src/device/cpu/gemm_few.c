@@ -7,6 +7,7 @@ enum {
     ROWS_LEAST = 13,       // with fewer it is better not to pack (gemm_thin.c),
     ROWS_LEAST_SHORT = 12, // of a short k,
     ROWS_LEAST_ALONG = 17, // of a matrix along k,
+    ROWS_LEAST_WIDE = 8,   // by kernels of vectors that are longer than those of gemm_thin.c,
     ROWS_LEAST_HALF = 2,   // of f16 and bf16, which are packed as float32
     K_SHORT = 1024,
     ROWS_MOST = 48,
@@ -42,6 +43,8 @@ static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
         return ROWS_LEAST_HALF;
     if (g->b_row == 1)
         return ROWS_LEAST_ALONG;
+    if (gemm_kernel_for(dtype)->run_packing)
+        return ROWS_LEAST_WIDE;
     return g->k <= K_SHORT && gemm_kernel_for(dtype)->four ? ROWS_LEAST_SHORT : ROWS_LEAST;
 }
 

@@ -4,7 +4,7 @@
 // vectors of columns, stored row by row. All accumulators stay in registers. Products are added by fused operations:
 // this is no formula of the program, and it would be half as fast without.
 //
-// With MICRO_AHEAD there is AHEAD(k, a, b, c, c_row, add, ahead) too, as of struct gemm_kernel.
+// With MICRO_AHEAD there is `ahead` too, with MICRO_PACKING `packing`, as of struct gemm_kernel.
 
 typedef MICRO_TYPE MICRO_NAME(vector) __attribute__((vector_size(MICRO_BYTES)));
 typedef MICRO_NAME(vector) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_TYPE)), may_alias));
@@ -33,9 +33,23 @@ GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_
 #endif
 }
 
-GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(multiply)(
-    int64_t k, const MICRO_TYPE *a, const MICRO_TYPE *b, MICRO_TYPE *c, int64_t c_row, bool add, const char *ahead) {
+#define INNER GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline))
+
+// A row of b, copied to a panel.
+INNER void MICRO_NAME(pack)(const char *b, MICRO_TYPE *to) {
     enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE) };
+#pragma GCC unroll 4
+    for (int j = 0; j < MICRO_VECS; j++)
+        *(MICRO_NAME(memory) *)(to + j * LANES) = *(const MICRO_NAME(memory) *)(const void *)(b + j * MICRO_BYTES);
+}
+
+// ahead: NULL: nothing is fetched.
+INNER void MICRO_NAME(multiply)(int64_t k, const MICRO_TYPE *a, const void *b_from, MICRO_TYPE *c, int64_t c_row, bool add,
+                                bool packs, const struct gemm_ahead *ahead) {
+    enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE), PANEL_ROW = MICRO_VECS * MICRO_BYTES };
+    const char *b = b_from, *next = ahead ? ahead->from : NULL;
+    const int64_t b_row = packs ? ahead->b_row : PANEL_ROW, apart = ahead ? ahead->apart : 0;
+    MICRO_TYPE *to = packs ? ahead->pack : NULL;
     MICRO_NAME(vector) sum[MICRO_ROWS][MICRO_VECS];
 #pragma GCC unroll 16
     for (int i = 0; i < MICRO_ROWS; i++)
@@ -43,39 +57,53 @@ GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_
         for (int j = 0; j < MICRO_VECS; j++)
             sum[i][j] = (MICRO_NAME(vector)){0};
     int64_t p = 0;
-    for (int i = 0; ahead && p + GEMM_AHEAD_STEPS <= k; p += GEMM_AHEAD_STEPS, ahead += GEMM_LINE) {
-        gemm_fetch_row(ahead, i < MICRO_ROWS ? c + i * c_row : NULL, MICRO_VECS * MICRO_BYTES);
-        i++;
-#pragma GCC unroll 4
-        for (int u = 0; u < GEMM_AHEAD_STEPS; u++, a += MICRO_ROWS, b += MICRO_VECS * LANES)
-            MICRO_NAME(step)(a, b, sum);
+    for (int i = 0; ahead && p + GEMM_AHEAD_STEPS <= k; p += GEMM_AHEAD_STEPS, next += apart, i++) {
+        gemm_fetch_row(next, i < MICRO_ROWS ? c + i * c_row : NULL, PANEL_ROW);
+#pragma GCC unroll 1
+        for (int u = 0; u < GEMM_AHEAD_STEPS; u++, a += MICRO_ROWS, b += b_row) {
+            MICRO_NAME(step)(a, (const MICRO_TYPE *)(const void *)b, sum);
+            if (packs)
+                MICRO_NAME(pack)(b, to), to += MICRO_VECS * LANES;
+        }
     }
-    for (; p < k; p++, a += MICRO_ROWS, b += MICRO_VECS * LANES)
-        MICRO_NAME(step)(a, b, sum);
+    for (; p < k; p++, a += MICRO_ROWS, b += b_row) {
+        MICRO_NAME(step)(a, (const MICRO_TYPE *)(const void *)b, sum);
+        if (packs)
+            MICRO_NAME(pack)(b, to), to += MICRO_VECS * LANES;
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < MICRO_ROWS; i++, c += c_row)
 #pragma GCC unroll 16
         for (int j = 0; j < MICRO_VECS; j++) {
-            MICRO_NAME(memory) *to = (MICRO_NAME(memory) *)(c + j * LANES);
+            MICRO_NAME(memory) *row = (MICRO_NAME(memory) *)(c + j * LANES);
             if (add)
-                sum[i][j] += *to;
-            *to = sum[i][j];
+                sum[i][j] += *row;
+            *row = sum[i][j];
         }
 }
 
 GEMM_FUSED MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
                                                       bool add) {
-    MICRO_NAME(multiply)(k, a, b, c, c_row, add, NULL);
+    MICRO_NAME(multiply)(k, a, b, c, c_row, add, false, NULL);
 }
 
 #ifdef MICRO_AHEAD
 GEMM_FUSED MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                                                      bool add, const void *ahead) {
-    MICRO_NAME(multiply)(k, a, b, c, c_row, add, ahead);
+                                                      bool add, const struct gemm_ahead *ahead) {
+    MICRO_NAME(multiply)(k, a, b, c, c_row, add, false, ahead);
 }
 #undef MICRO_AHEAD
 #endif
 
+#ifdef MICRO_PACKING
+GEMM_FUSED MICRO_TARGET static void MICRO_NAME(packing)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                                                        bool add, const struct gemm_ahead *ahead) {
+    MICRO_NAME(multiply)(k, a, b, c, c_row, add, true, ahead);
+}
+#undef MICRO_PACKING
+#endif
+
+#undef INNER
 #undef MICRO_NAME
 #undef MICRO_TYPE
 #undef MICRO_BYTES

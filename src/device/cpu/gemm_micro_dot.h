@@ -44,12 +44,13 @@ MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(step)(
 }
 
 MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a_panel, const void *b_panel, void *c_tile,
-                                           int64_t c_row, bool add, const void *ahead) {
+                                           int64_t c_row, bool add, const struct gemm_ahead *ahead) {
     enum { LANES = MICRO_BYTES / 4 };
     const int64_t units = k / MICRO_UNIT;
     const MICRO_NAME(unit) *a = a_panel;
     const MICRO_NAME(memory) *b = b_panel;
-    const char *next = ahead;
+    const char *next = ahead ? ahead->from : NULL;
+    const int64_t apart = ahead ? ahead->apart : 0;
     MICRO_SUM *c = c_tile;
     MICRO_NAME(sums) sum[MICRO_ROWS][MICRO_VECS];
 #pragma GCC unroll 16
@@ -58,9 +59,8 @@ MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a_panel, const
         for (int j = 0; j < MICRO_VECS; j++)
             sum[i][j] = (MICRO_NAME(sums)){0};
     int64_t p = 0;
-    for (int i = 0; next && p + GEMM_AHEAD_STEPS <= units; p += GEMM_AHEAD_STEPS, next += GEMM_LINE) {
+    for (int i = 0; next && p + GEMM_AHEAD_STEPS <= units; p += GEMM_AHEAD_STEPS, next += apart, i++) {
         gemm_fetch_row(next, i < MICRO_ROWS ? c + i * c_row : NULL, MICRO_VECS * MICRO_BYTES);
-        i++;
 #pragma GCC unroll 4
         for (int u = 0; u < GEMM_AHEAD_STEPS; u++, a += MICRO_ROWS, b += MICRO_VECS)
             MICRO_NAME(step)(a, b, sum);

@@ -2,7 +2,8 @@
 //
 // Spans are as long as panels of both factors fit the first cache side by side. Where columns of b are lines along k, and k is
 // long enough, the lanes of a vector sum every fourth element each: so does a dot product of vectors, which is the fastest
-// way to multiply one row, and packing can bring elements into this order for the kernels of many rows.
+// way to multiply one row, and packing can bring elements into this order for the kernels of many rows. On x86_64, where few rows have
+// an order of their own, that would only cost time: there is one chain.
 
 #include "device/cpu/gemm.h"
 
@@ -43,7 +44,7 @@ struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool alo
     const int64_t item = (int64_t)zl_dtype_size(u->dtype), eighths = u->l1_eighths ? u->l1_eighths : 4;
     const int64_t most = cpu_cache_bytes(1) * eighths / 8 / ((u->rows + u->cols) * item);
     struct gemm_order o = {.k = k, .step = u->step, .chains = 1, .spans = 1};
-    if (along && k >= CHAINED_LEAST && can_chain(u))
+    if (along && k >= CHAINED_LEAST && can_chain(u) && gemm_ways_agree())
         o.chains = GEMM_CHAINS;
     const int64_t least = (int64_t)u->step * o.chains;
     o.span = round_up(MAX_OF(k, 1), least);

@@ -1,6 +1,7 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads, or by each part if they are few. Then parts of the result, blocks of rows, are
+// Columns of b are packed once, for all threads, or by each part if they are few; one thread alone packs each panel when it comes
+// to it, some kernels while they multiply. Then parts of the result, blocks of rows, are
 // taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the
 // chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
@@ -33,6 +34,8 @@ struct own {
     int64_t first, columns;       // of b that are packed
     int threads;
     char *b;             // its columns, packed; NULL: parts pack theirs
+    bool late;           // the part of the first rows packs a panel of b when it comes to it,
+    bool one_panel;      // which no other part needs, so that the next one takes its place
     char *a;             // all of it, packed; NULL: parts pack theirs
     atomic_bool *failed; // memory ran out
 };
@@ -44,11 +47,15 @@ static int64_t divide_up(int64_t count, int64_t by) {
 // Packing --------------------------------------------------------------------------------------------------------
 
 static size_t packed_bytes(const struct own *o, int64_t columns) {
+    if (o->one_panel)
+        return (size_t)(o->u->cols * MIN_OF(o->order.span, o->k_padded) * o->item + GEMM_SLACK);
     return (size_t)(round_up(columns, o->u->cols) * o->k_padded * o->item + GEMM_SLACK);
 }
 
 // Panels of b are contiguous, those of a chain before those of the next.
 static char *packed_b(const struct own *o, const struct gemm_chain *chain, int64_t col) {
+    if (o->one_panel)
+        return o->b;
     return o->b + (chain->at * round_up(o->columns, o->u->cols) + col * chain->length) * o->item;
 }
 
@@ -80,31 +87,36 @@ static int64_t groups_of(const struct own *o) {
     return groups;
 }
 
+// Columns [col, col + cols) of what is packed, of a span.
+static void pack_columns(const struct own *o, int64_t span, int64_t col, int64_t cols) {
+    const struct gemm *g = o->g;
+    const int64_t item = o->packing.from_item, at = o->first + col,
+                  part = o->u->b_cols ? o->u->b_cols : o->u->cols;
+    const int64_t whole = round_up(cols, o->u->cols), packed = round_up(cols, part);
+    char *panels[GEMM_CHAINS];
+    int64_t line[GEMM_CHAINS];
+    for (int c = 0; c < o->order.chains; c++) {
+        struct gemm_chain chain = gemm_chain_at(&o->order, span * o->order.chains + c);
+        panels[c] = packed_b(o, &chain, col);
+        line[c] = chain.length * o->item;
+    }
+    gemm_pack_span(&o->packing, &o->order, span, panels, part, g->b + at * g->b_col * item, g->b_row * item,
+                   g->b_col * item, cols, g->n - at - cols);
+    for (int c = 0; c < o->order.chains; c++) {
+        memset(panels[c] + packed * line[c], 0, (size_t)((whole - packed) * line[c]));
+        if (o->u->flip)
+            flip_bytes(panels[c], whole * line[c], o->u->flip);
+    }
+}
+
 // Groups of panels of a span.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
-    const struct gemm *g = o->g;
-    const int64_t item = o->packing.from_item, groups = groups_of(o);
+    const int64_t groups = groups_of(o);
     for (; from < to; from++) {
-        int64_t span = from / groups, col, cols;
+        int64_t col, cols;
         set_range(from % groups, groups, o->columns, o->u->cols, &col, &cols);
-        int64_t at = o->first + col;
-        int64_t part = o->u->b_cols ? o->u->b_cols : o->u->cols;
-        int64_t whole = round_up(cols, o->u->cols), packed = round_up(cols, part);
-        char *panels[GEMM_CHAINS];
-        int64_t line[GEMM_CHAINS];
-        for (int c = 0; c < o->order.chains; c++) {
-            struct gemm_chain chain = gemm_chain_at(&o->order, span * o->order.chains + c);
-            panels[c] = packed_b(o, &chain, col);
-            line[c] = chain.length * o->item;
-        }
-        gemm_pack_span(&o->packing, &o->order, span, panels, part, g->b + at * g->b_col * item,
-                       g->b_row * item, g->b_col * item, cols, g->n - at - cols);
-        for (int c = 0; c < o->order.chains; c++) {
-            memset(panels[c] + packed * line[c], 0, (size_t)((whole - packed) * line[c]));
-            if (o->u->flip)
-                flip_bytes(panels[c], whole * line[c], o->u->flip);
-        }
+        pack_columns(o, from / groups, col, cols);
     }
 }
 
@@ -133,8 +145,10 @@ struct part {
 };
 
 // A tile at the edge, or of a result that is not contiguous, goes through one of full size.
+// packing: b is packed meanwhile; NULL: it is.
 static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c,
-                      struct stride2 place, int64_t rows, int64_t cols, bool add) {
+                      struct stride2 place, int64_t rows, int64_t cols, bool add,
+                      const struct gemm_ahead *packing) {
     _Alignas(64) char tile[GEMM_ROWS_MOST * GEMM_COLS_MOST * 8];
     int64_t item = o->sum_item, width = o->u->cols;
     struct stride2 dense = {width * item, item};
@@ -142,7 +156,10 @@ static void edge_tile(const struct own *o, int64_t k, const char *a, const char 
         memset(tile, 0, (size_t)(o->u->rows * width * item));
         cpu_move((size_t)item, tile, dense, c, place, rows, cols);
     }
-    o->u->run(k, a, b, tile, width, add);
+    if (packing)
+        o->u->run_packing(k, a, b, tile, width, add, packing);
+    else
+        o->u->run(k, a, b, tile, width, add);
     cpu_move((size_t)item, c, place, tile, dense, rows, cols);
 }
 
@@ -163,6 +180,51 @@ static void call(void (*function)(void)) {
         function();
 }
 
+// Whether the kernel packs a panel of b while it multiplies it with the first rows.
+static bool packs_meanwhile(const struct own *o, const struct part *t, int64_t from) {
+    return o->late && t->row == 0 && o->u->run_packing && !o->packing.widen && o->g->b_col == 1 &&
+           o->order.chains == 1 && t->sum_col == o->sum_item && from + o->u->cols <= t->cols;
+}
+
+// Where columns of b lie that are not packed yet.
+static const char *unpacked_b(const struct own *o, const struct gemm_chain *chain, int64_t col) {
+    return o->g->b + (chain->first * o->g->b_row + (o->first + col) * o->g->b_col) * o->packing.from_item;
+}
+
+// What comes after the panel of columns from j on: a piece of it per tile.
+static struct gemm_ahead ahead_of(const struct own *o, const struct part *t, const struct gemm_chain *chain,
+                                  int64_t j) {
+    const int64_t col = t->col + j + o->u->cols;
+    if (packs_meanwhile(o, t, j + o->u->cols))
+        return (struct gemm_ahead){unpacked_b(o, chain, col), o->g->b_row * o->item, 0, NULL};
+    return (struct gemm_ahead){packed_b(o, chain, col), o->u->cols * o->u->unit * o->item, 0, NULL};
+}
+
+// One panel of b, times all rows of a part, by a kernel that fetches the next one meanwhile.
+static void multiply_panel(const struct own *o, const struct part *t, const struct gemm_chain *chain,
+                           int64_t j) {
+    const struct gemm_kernel *u = o->u;
+    const int64_t k = chain->length, tiles = divide_up(t->rows, u->rows), width = t->sum_row / o->sum_item;
+    const int64_t pieces = divide_up(k / u->unit, tiles);
+    const bool add = chain->first > 0 || o->g->add, meanwhile = packs_meanwhile(o, t, j);
+    char *b = packed_b(o, chain, t->col + j), *column = t->sum + j % t->sum_width * t->sum_col;
+    struct gemm_ahead ahead = ahead_of(o, t, chain, j);
+    if (o->late && t->row == 0 && !meanwhile)
+        pack_columns(o, chain->first / o->order.span, t->col + j, MIN_OF(u->cols, t->cols - j));
+    struct gemm_ahead packing = {ahead.from, ahead.apart, o->g->b_row * o->item, b};
+    for (int64_t i = 0; i < t->rows; i += u->rows, ahead.from += pieces * ahead.apart) {
+        const bool packs = meanwhile && i == 0;
+        const char *a = t->a + i * k * o->item, *from = packs ? unpacked_b(o, chain, t->col + j) : b;
+        char *c = column + i * t->sum_row;
+        if (o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols))
+            (packs ? u->run_packing : u->run_ahead)(k, a, from, c, width, add, packs ? &packing : &ahead);
+        else
+            edge_tile(o, k, a, from, c, (struct stride2){t->sum_row, t->sum_col},
+                      MIN_OF(u->rows, t->rows - i), MIN_OF(u->cols, t->cols - j), add,
+                      packs ? &packing : NULL);
+    }
+}
+
 // Columns [from, to) of a part, for one chain of k.
 static void multiply_strip(const struct own *o, const struct part *t, const struct gemm_chain *chain,
                            int64_t from, int64_t to) {
@@ -171,26 +233,27 @@ static void multiply_strip(const struct own *o, const struct part *t, const stru
     struct stride2 place = {t->sum_row, t->sum_col};
     int64_t panel = k * u->cols * o->item, slice = panel / t->rows;
     bool dense = t->sum_col == o->sum_item, add = chain->first > 0 || o->g->add;
+    for (int64_t j = from; u->run_ahead && dense && j < to; j += u->cols)
+        multiply_panel(o, t, chain, j);
+    if (u->run_ahead && dense)
+        return;
     call(u->open);
     for (int64_t j = from; j < to; j += u->cols) {
+        if (o->late && t->row == 0)
+            pack_columns(o, chain->first / o->order.span, t->col + j, MIN_OF(u->cols, t->cols - j));
         const char *b = packed_b(o, chain, t->col + j);
         char *column = t->sum + j % t->sum_width * t->sum_col;
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
             char *c = column + i * t->sum_row;
-            const char *next = b + panel + i * slice;
-            bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
-            if (whole && dense && u->run_ahead) {
-                u->run_ahead(k, a, b, c, t->sum_row / o->sum_item, add, next);
-                continue;
-            }
             if (!u->fetches)
-                fetch(o, t, add ? c : NULL, next, u->rows * slice);
+                fetch(o, t, add ? c : NULL, b + panel + i * slice, u->rows * slice);
+            bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
             if (whole && dense)
                 u->run(k, a, b, c, t->sum_row / o->sum_item, add);
             else
                 edge_tile(o, k, a, b, c, place, MIN_OF(u->rows, t->rows - i), MIN_OF(u->cols, t->cols - j),
-                          add);
+                          add, NULL);
         }
     }
     call(u->close);
@@ -258,17 +321,25 @@ static bool multiply_rows(const struct own *o, struct part t) {
     return true;
 }
 
+// Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then. Short pieces of rows are
+// better read for several panels at once.
+static bool packs_late(const struct own *o) {
+    return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 && (o->u->run_packing || o->g->b_row == 1);
+}
+
 // Its columns of b are packed for this part alone, as if they were all that there is.
 static bool multiply_alone(const struct own *o, struct part t) {
     struct own mine = *o;
     mine.threads = 1;
     mine.first += t.col;
     mine.columns = t.cols;
+    mine.late = mine.one_panel = packs_late(&mine) && t.rows == mine.g->m;
     mine.b = cpu_scratch(SCRATCH_SHARED, packed_bytes(&mine, t.cols));
     t.col = 0;
     if (!mine.b)
         return false;
-    pack_b_range(&mine, 0, groups_of(&mine) * mine.order.spans);
+    if (!mine.late)
+        pack_b_range(&mine, 0, groups_of(&mine) * mine.order.spans);
     return multiply_rows(&mine, t);
 }
 
@@ -319,10 +390,12 @@ static bool packs_alone(const struct own *o) {
 // For all parts. False when memory is out.
 static bool pack_b(struct own *o) {
     const int64_t groups = groups_of(o) * o->order.spans;
+    o->late = packs_late(o);
+    o->one_panel = o->late && o->row_parts == 1;
     o->b = cpu_scratch(SCRATCH_SHARED, packed_bytes(o, o->columns));
     if (o->b && o->threads > 1)
         cpu_split(groups, 1, pack_b_range, o);
-    else if (o->b)
+    else if (o->b && !o->late)
         pack_b_range(o, 0, groups);
     return o->b;
 }
@@ -447,6 +520,13 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
     for (int i = 0; i < o.row_parts * o.col_parts; i++)
         multiply_part(&o, i);
     return !atomic_load(&failed);
+}
+
+bool cpu_is_packed_late(zl_dtype dtype, const struct gemm *g) {
+    const int64_t bytes = g->n * g->k * (int64_t)zl_dtype_size(dtype);
+    return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && gemm_kernel_for(dtype)->run_packing && g->m > 1 &&
+           g->n >= gemm_kernel_for(dtype)->cols && g->b_col == 1 && bytes <= cpu_cache_bytes(2) &&
+           cpu_blas()->multiply == cpu_own_gemm;
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {
