@@ -58,7 +58,7 @@ static zl_array sequence_of(zl_array x, zl_array begins) {
 static bool pack_sequences(struct chunks *c) {
     int64_t sequences = c->r->offsets->dim[0] - 1;
     c->count = c->time / c->chunk + sequences;
-    zl_array offset = zl_astype(c->r->offsets, ZL_INT32);
+    zl_array offset = zl_stop_gradient(zl_astype(c->r->offsets, ZL_INT32));
     zl_array begin = part(offset, 0, 0, sequences), end = part(offset, 0, 1, sequences + 1);
     zl_array base = zl_add(zl_floor_divide(begin, whole(c->chunk)), zl_arange_int(0, sequences, 1, ZL_INT32));
     zl_array chunk = zl_arange_int(0, c->count, 1, ZL_INT32);

@@ -8,7 +8,7 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-enum { TILE = 16, VECTOR_MOST = 64, VECTORS = 2 };
+enum { TILE = 16, LINE = 64 };
 
 // What TILE tokens of a head have in common for all columns: lines of keys numbers, with the decays already in e and q.
 struct delta_tokens {
@@ -16,7 +16,11 @@ struct delta_tokens {
     bool erases, by_column;
     void *e, *q, *w, *decay, *wq;
 };
-typedef void delta_code(const struct delta_tokens *t, void *state, const void *x, void *y);
+struct delta_code {
+    void (*prepare)(const struct delta_tokens *t, double scale, bool pre);
+    void (*tokens)(const struct delta_tokens *t, void *state, const void *x, void *y);
+    int64_t cols; // that it takes at once
+};
 
 #define CODE(name)  name##_f32_base
 #define CODE_TYPE   float
@@ -62,24 +66,19 @@ struct delta {
     size_t item, wide;                                     // bytes
     bool by_column;
     row_fn *widen, *narrow, *exponential; // NULL: there is nothing to do
-    delta_code *code;
+    const struct delta_code *code;
     atomic_bool *failed;
 };
 
-static void choose_code(struct delta *d, bool is_double) {
-    d->code = is_double ? tokens_f64_base : tokens_f32_base;
-    size_t bytes = 16;
+static const struct delta_code *choose_code(bool is_double) {
 #if defined(__x86_64__)
     const char *level = cpu_level()->name;
-    if (!strncmp(level, "avx512", 6)) {
-        d->code = is_double ? tokens_f64_avx512 : tokens_f32_avx512;
-        bytes = 64;
-    } else if (!strncmp(level, "avx", 3)) {
-        d->code = is_double ? tokens_f64_avx2 : tokens_f32_avx2;
-        bytes = 32;
-    }
+    if (!strncmp(level, "avx512", 6))
+        return is_double ? &code_f64_avx512 : &code_f32_avx512;
+    if (!strncmp(level, "avx", 3))
+        return is_double ? &code_f64_avx2 : &code_f32_avx2;
 #endif
-    d->cols = (int64_t)(VECTORS * bytes / d->wide);
+    return is_double ? &code_f64_base : &code_f32_base;
 }
 
 // Tokens ------------------------------------------------------------------------------------------------------------
@@ -98,22 +97,6 @@ static const char *key_at(const struct delta *d, const char *from, zl_array of, 
     return from + (token * heads + own) * d->keys * (int64_t)d->item;
 }
 
-#define PREPARE(name, TYPE)                                                                                     \
-    static void name(const struct delta *d, const struct delta_tokens *t, int64_t s) {                          \
-        TYPE *e = (TYPE *)t->e + s * t->keys, *q = (TYPE *)t->q + s * t->keys, *w = (TYPE *)t->w + s * t->keys; \
-        const TYPE *decay = (const TYPE *)t->decay + (t->by_column ? s * t->keys : s);                          \
-        TYPE scale = (TYPE)d->r.scale, product = 0;                                                             \
-        for (int64_t i = 0; i < t->keys; i++)                                                                   \
-            product += q[i] * w[i];                                                                             \
-        ((TYPE *)t->wq)[s] = product * scale;                                                                   \
-        for (int64_t i = 0; i < t->keys; i++)                                                                   \
-            q[i] *= scale * decay[t->by_column ? i : 0];                                                        \
-        for (int64_t i = 0; t->erases && !d->r.pre && i < t->keys; i++)                                         \
-            e[i] *= decay[t->by_column ? i : 0];                                                                \
-    }
-PREPARE(prepare_f32, float)
-PREPARE(prepare_f64, double)
-
 // Reads tokens from `first` on.
 static void read_tokens(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head) {
     int64_t line = d->keys * (int64_t)d->wide, gates = d->by_column ? d->keys : 1;
@@ -127,8 +110,7 @@ static void read_tokens(const struct delta *d, const struct delta_tokens *t, int
     }
     if (d->exponential)
         cpu_call_row(d->exponential, t->decay, t->decay, NULL, NULL, t->tokens * gates);
-    for (int64_t s = 0; s < t->tokens; s++)
-        (d->wide == sizeof(float) ? prepare_f32 : prepare_f64)(d, t, s);
+    d->code->prepare(t, d->r.scale, d->r.pre);
 }
 
 // Columns ------------------------------------------------------------------------------------------------------------
@@ -151,7 +133,7 @@ static void run_block(const struct delta *d, const struct delta_tokens *t, int64
     copy_lines(block, line, from + col * wide, d->values * wide, d->keys, bytes);
     for (int64_t s = 0; s < t->tokens; s++)
         widened(d, x + s * line, d->x + value_at(d, first + s, head, col), cols);
-    d->code(t, block, x, y);
+    d->code->tokens(t, block, x, y);
     for (int64_t s = 0; s < t->tokens; s++) {
         char *at = d->y + value_at(d, first + s, head, col);
         if (d->narrow)
@@ -170,9 +152,10 @@ struct scratch {
 
 static bool scratch_open(const struct delta *d, struct scratch *s) {
     size_t keys = (size_t)(TILE * d->keys) * d->wide, cols = (size_t)d->cols * d->wide;
-    char *at = s->memory = memory_zero(4 * keys + TILE * d->wide + (2 * TILE + (size_t)d->keys) * cols);
-    if (!at)
+    s->memory = memory_zero(4 * keys + TILE * d->wide + (2 * TILE + (size_t)d->keys) * cols + 2 * LINE);
+    if (!s->memory)
         return false;
+    char *at = s->memory;
     s->t = (struct delta_tokens){.keys = d->keys,
                                  .erases = d->e != NULL,
                                  .by_column = d->by_column,
@@ -182,6 +165,7 @@ static bool scratch_open(const struct delta *d, struct scratch *s) {
                                  .decay = at + 3 * keys,
                                  .wq = at + 4 * keys};
     s->x = at + 4 * keys + TILE * d->wide;
+    s->x += -(uintptr_t)s->x % LINE; // vectors cross no line of the cache
     s->y = s->x + TILE * cols;
     s->block = s->y + TILE * cols;
     return true;
@@ -233,7 +217,7 @@ static bool offsets_ascend(const int32_t *offset, int64_t sequences, int64_t tim
 }
 
 static void open_call(const struct call *c, struct delta *d) {
-    enum { UNITS_MOST = 32 };
+    enum { UNITS_MOST = 8 }; // each part prepares the tokens for itself
     d->r = op_delta_read(c, c->in);
     zl_array x = d->r.x, state = d->r.state, given[] = {d->r.q, d->r.w, x, d->r.g, state, d->r.e, d->r.offsets};
     const void *data[COUNT(given)] = {0};
@@ -251,7 +235,8 @@ static void open_call(const struct call *c, struct delta *d) {
     d->widen = same ? NULL : rows->cast[state->dtype][x->dtype];
     d->narrow = same ? NULL : rows->cast[x->dtype][state->dtype];
     d->exponential = d->r.factors ? NULL : rows->op[TILE_EXP][state->dtype][0];
-    choose_code(d, state->dtype == ZL_FLOAT64);
+    d->code = choose_code(state->dtype == ZL_FLOAT64);
+    d->cols = d->code->cols;
     int64_t lines = state->dim[0] * d->heads, blocks = (d->values + d->cols - 1) / d->cols;
     d->parts = MAX_OF(1, MIN_OF(blocks, UNITS_MOST / MAX_OF(lines, 1)));
     d->units = lines * d->parts;
