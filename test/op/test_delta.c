@@ -7,6 +7,7 @@
 #include "op/op_test.h"
 
 OP_RULES_HERE(zl_fast_delta_rule);
+OP_FITTING_WORD(zl_fast_delta_rule, rule, "gated_delta");
 OP_FITTING(zl_fast_delta_rule, q, ZL_FLOAT32, 2, 3, 1, 4);
 OP_FITTING(zl_fast_delta_rule, k, ZL_FLOAT32, 2, 3, 1, 4);
 OP_FITTING(zl_fast_delta_rule, v, ZL_FLOAT32, 2, 3, 2, 5);
@@ -14,6 +15,11 @@ OP_FITTING(zl_fast_delta_rule, g, ZL_FLOAT32, 2, 3, 2);
 OP_FITTING(zl_fast_delta_rule, beta, ZL_FLOAT32, 2, 3, 2);
 OP_FITTING(zl_fast_delta_rule, initial_state, ZL_FLOAT32, 2, 2, 4, 5);
 OP_FITTING(zl_fast_delta_rule, mask, ZL_BOOL, 2, 3);
+OP_FITTING_NONE(zl_fast_delta_rule, a);
+OP_FITTING_NONE(zl_fast_delta_rule, b);
+OP_FITTING_NONE(zl_fast_delta_rule, offsets);
+OP_FITTING(zl_fast_delta_rule, A_log, ZL_FLOAT32, 2);
+OP_FITTING(zl_fast_delta_rule, dt_bias, ZL_FLOAT32, 2);
 
 // Numbers of x from *at on, in a shape.
 static zl_array part_of(zl_array x, int64_t *at, zl_shape shape) {

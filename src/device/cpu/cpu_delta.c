@@ -1,14 +1,14 @@
 // cpu_delta.c - the delta rule on the CPU: each thread takes heads through all tokens, some columns of the state at a time.
 //
 // Overrides src/kernel/delta.tile, whose threads have a part of a column each: here columns are the lanes of vectors, and those
-// at work lie in L1 for TILE tokens. FIGURES
+// at work lie in L1 for TILE tokens.
 
 #include <inttypes.h>
 
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-enum { TILE = 16, LINE = 64 };
+enum { TILE = 32, LINE = 64 };
 
 // What TILE tokens of a head have in common for all columns: lines of keys numbers, with the decays already in e and q.
 struct delta_tokens {
