@@ -62,7 +62,8 @@ struct delta {
     const int32_t *offsets;
     const char *state;
     char *next, *y;
-    int64_t heads, keys, values, time, units, parts, cols; // of each head the columns are in so many parts; a block has cols
+    int64_t heads, keys, values, time, units, cols;
+    int64_t parts, blocks; // of each head the columns are in so many parts, of at most so many blocks of cols
     size_t item, wide;                                     // bytes
     bool by_column;
     row_fn *widen, *narrow, *exponential; // NULL: there is nothing to do
@@ -125,12 +126,10 @@ static int64_t value_at(const struct delta *d, int64_t token, int64_t head, int6
     return ((token * d->heads + head) * d->values + col) * (int64_t)d->item;
 }
 
-// Takes columns from `col` on through the tokens. block, x and y have room for d->cols of each key or token.
-static void run_block(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head, int64_t col,
-                      const char *from, char *to, char *block, char *x, char *y) {
+// Takes columns from `col` on through the tokens. x and y have room for d->cols of each token.
+static void run_block(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head, int64_t col, char *block,
+                      char *x, char *y) {
     int64_t wide = (int64_t)d->wide, cols = MIN_OF(d->cols, d->values - col), line = d->cols * wide;
-    size_t bytes = (size_t)(cols * wide);
-    copy_lines(block, line, from + col * wide, d->values * wide, d->keys, bytes);
     for (int64_t s = 0; s < t->tokens; s++)
         widened(d, x + s * line, d->x + value_at(d, first + s, head, col), cols);
     d->code->tokens(t, block, x, y);
@@ -139,12 +138,11 @@ static void run_block(const struct delta *d, const struct delta_tokens *t, int64
         if (d->narrow)
             cpu_call_row(d->narrow, at, y + s * line, NULL, NULL, cols);
         else
-            memcpy(at, y + s * line, bytes);
+            memcpy(at, y + s * line, (size_t)(cols * wide));
     }
-    copy_lines(to + col * wide, d->values * wide, block, line, d->keys, bytes);
 }
 
-// Scratch of a thread: five lines of keys for each token, decays among them, then blocks of columns.
+// Scratch of a thread: five lines of keys for each token, decays among them, then the state, block by block of columns.
 struct scratch {
     struct delta_tokens t;
     char *block, *x, *y, *memory;
@@ -152,7 +150,7 @@ struct scratch {
 
 static bool scratch_open(const struct delta *d, struct scratch *s) {
     size_t keys = (size_t)(TILE * d->keys) * d->wide, cols = (size_t)d->cols * d->wide;
-    s->memory = memory_zero(4 * keys + TILE * d->wide + (2 * TILE + (size_t)d->keys) * cols + 2 * LINE);
+    s->memory = memory_zero(4 * keys + TILE * d->wide + (2 * TILE + (size_t)(d->keys * d->blocks)) * cols + LINE);
     if (!s->memory)
         return false;
     char *at = s->memory;
@@ -177,23 +175,22 @@ static void run_unit(const struct delta *d, struct scratch *s, int64_t unit) {
     int64_t first = d->offsets ? d->offsets[sequence] : sequence * d->time;
     int64_t end = d->offsets ? d->offsets[sequence + 1] : first + d->time;
     int64_t blocks = (d->values + d->cols - 1) / d->cols, part = unit % d->parts;
-    int64_t from = blocks * part / d->parts * d->cols, to = blocks * (part + 1) / d->parts * d->cols;
-    int64_t size = d->keys * d->values * (int64_t)d->wide;
-    const char *state = d->state + line * size;
-    char *next = d->next + line * size;
-    if (first >= end) { // no token
-        int64_t cols = MIN_OF(to, d->values) - from, wide = (int64_t)d->wide;
-        if (cols > 0 && state != next)
-            copy_lines(next + from * wide, d->values * wide, state + from * wide, d->values * wide, d->keys,
-                       (size_t)(cols * wide));
-        return;
-    }
-    for (int64_t at = first; at < end; at += TILE, state = next) {
+    int64_t from = blocks * part / d->parts * d->cols, to = MIN_OF(blocks * (part + 1) / d->parts * d->cols, d->values);
+    int64_t wide = (int64_t)d->wide, row = d->values * wide, block = d->cols * wide * d->keys;
+    const char *state = d->state + line * d->keys * row;
+    char *next = d->next + line * d->keys * row;
+    for (int64_t col = from, i = 0; col < to; col += d->cols, i++)
+        copy_lines(s->block + i * block, d->cols * wide, state + col * wide, row, d->keys,
+                   (size_t)(MIN_OF(d->cols, to - col) * wide));
+    for (int64_t at = first; at < end; at += TILE) {
         s->t.tokens = MIN_OF(TILE, end - at);
         read_tokens(d, &s->t, at, head);
-        for (int64_t col = from; col < to && col < d->values; col += d->cols)
-            run_block(d, &s->t, at, head, col, state, next, s->block, s->x, s->y);
+        for (int64_t col = from, i = 0; col < to; col += d->cols, i++)
+            run_block(d, &s->t, at, head, col, s->block + i * block, s->x, s->y);
     }
+    for (int64_t col = from, i = 0; col < to; col += d->cols, i++)
+        copy_lines(next + col * wide, row, s->block + i * block, d->cols * wide, d->keys,
+                   (size_t)(MIN_OF(d->cols, to - col) * wide));
 }
 
 static void run_units(const void *context, int64_t from, int64_t to) {
@@ -239,6 +236,7 @@ static void open_call(const struct call *c, struct delta *d) {
     d->cols = d->code->cols;
     int64_t lines = state->dim[0] * d->heads, blocks = (d->values + d->cols - 1) / d->cols;
     d->parts = MAX_OF(1, MIN_OF(blocks, UNITS_MOST / MAX_OF(lines, 1)));
+    d->blocks = (blocks + d->parts - 1) / d->parts;
     d->units = lines * d->parts;
 }
 
