@@ -34,7 +34,7 @@ struct op_fitting {
 };
 #define OP_FITTING(function, parameter, dtype_, ...)                                                              \
     static const struct op_fitting fitting_##function##_##parameter = {                                           \
-        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}};        \
+        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}, NULL};  \
     static const struct op_fitting *const fits_##function##_##parameter                                           \
         __attribute__((used, section("op_fittings"))) = &fitting_##function##_##parameter
 // The same for a text, and for an array that is left out.

@@ -39,8 +39,8 @@ static zl_array of_line(zl_array x, const char *rule, bool by_channel, bool pack
     zl_array state = packed ? part_of(x, &at, ZL_SHAPE(2, 2, 2, 2)) : part_of(x, &at, ZL_SHAPE(1, 2, 2, 2));
     zl_array offsets = packed ? zl_from_i32((int32_t[]){0, 1, 3}, ZL_SHAPE(3)) : NULL;
     bool has_a = !strcmp(rule, "comba");
-    if (!zl_fast_delta_rule(rule, q, k, v, zl_negative(g), beta, has_a ? zl_sin(k) : NULL, NULL, state, NULL, offsets, NULL, NULL,
-                            0.5, false, false, out))
+    if (!zl_fast_delta_rule(rule, q, k, v, zl_negative(g), beta, has_a ? zl_sin(k) : NULL, NULL, state, NULL,
+                            offsets, NULL, NULL, 0.5, false, false, out))
         return NULL;
     return zl_concatenate((zl_array[]){zl_flatten(out[0], 0, -1), zl_flatten(out[1], 0, -1)}, 2, 0);
 }
@@ -52,7 +52,7 @@ RULES_IN(delta_of_values, ZL_SHAPE(50), 0.1, 0.7, of_line(x, "gated_oja", true, 
 
 TEST(delta_rules_have_names) {
     zl_array out[2], x = zl_zeros(ZL_SHAPE(1, 2, 1, 3), ZL_FLOAT32);
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_delta_rule("hebb", x, x, x, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, false,
-                                                   false, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_delta_rule("hebb", x, x, x, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                                   NULL, NULL, 1, false, false, out));
     CHECK_HAS(test_last_error(), "zl_fast_delta_rule: no rule 'hebb'; there are linear");
 }
