@@ -92,7 +92,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     if (!record(c, all, out))
         return false;
     out[0] = zl_unflatten(out[0], 0, ZL_SHAPE(batch, c->in[STATE]->dim[0]));
-    out[1] = packed ? zl_expand_dims(zl_unflatten(zl_squeeze(out[1], ZL_AXES(0)), 0, ZL_SHAPE(batch, -1)), ZL_AXES(1))
+    out[1] = packed ? zl_expand_dims(zl_unflatten(zl_squeeze(out[1], ZL_AXES(0)), 0, ZL_SHAPE(batch, -1)),
+                                     ZL_AXES(1))
                     : zl_unflatten(out[1], 0, ZL_SHAPE(batch, c->in[X]->dim[0]));
     return out[0] && out[1];
 }
@@ -118,7 +119,8 @@ static bool fits(const struct call *c, const zl_array *in) {
         return false;
     int64_t keys = r.q->dim[3], batch = r.x->dim[0];
     const int64_t gates[] = {batch, r.x->dim[1], r.x->dim[2], keys};
-    if (r.offsets && (r.offsets->ndim != 1 || r.offsets->dtype != ZL_INT32 || r.offsets->dim[0] < 2 || batch != 1))
+    if (r.offsets &&
+        (r.offsets->ndim != 1 || r.offsets->dtype != ZL_INT32 || r.offsets->dim[0] < 2 || batch != 1))
         return false;
     const int64_t state[] = {r.offsets ? r.offsets->dim[0] - 1 : batch, r.x->dim[2], keys, r.x->dim[3]};
     return fits_key(r.q, r.x, keys) && fits_key(r.w, r.x, keys) && (!r.e || fits_key(r.e, r.x, keys)) &&
@@ -131,10 +133,13 @@ static void kernel(const struct call *c, struct op_kernel *k) {
     enum { LANES = 4, HELD_MOST = 64 };
     struct delta_rule r = op_delta_read(c, c->in);
     int64_t keys = r.q->dim[3], values = r.x->dim[3], held = (keys + LANES - 1) / LANES;
-    op_kernel_set(k, "delta", "ITEM=%s,WIDE=%s,PLACE=%s,HELD=%d,BY_COLUMN=%d,PRE=%d,FACTORS=%d,ERASES=%d,PACKED=%d", op_kernel_type(r.x),
-                  op_kernel_type(r.state), op_kernel_type(r.offsets ? r.offsets : r.g), held > HELD_MOST ? 0 : (int)held, r.g->ndim == 4, r.pre, r.factors, r.e != NULL, r.offsets != NULL);
-    const int64_t sizes[] = {r.x->dim[1], r.x->dim[2],  r.q->dim[2],     r.w->dim[2], r.e ? r.e->dim[2] : 1,
-                             keys,        values, r.state->dim[0], r.x->dim[0] * r.x->dim[1]};
+    op_kernel_set(
+        k, "delta", "ITEM=%s,WIDE=%s,PLACE=%s,HELD=%d,BY_COLUMN=%d,PRE=%d,FACTORS=%d,ERASES=%d,PACKED=%d",
+        op_kernel_type(r.x), op_kernel_type(r.state), op_kernel_type(r.offsets ? r.offsets : r.g),
+        held > HELD_MOST ? 0 : (int)held, r.g->ndim == 4, r.pre, r.factors, r.e != NULL, r.offsets != NULL);
+    const int64_t sizes[] = {r.x->dim[1], r.x->dim[2],           r.q->dim[2],
+                             r.w->dim[2], r.e ? r.e->dim[2] : 1, keys,
+                             values,      r.state->dim[0],       r.x->dim[0] * r.x->dim[1]};
     for (size_t i = 0; i < COUNT(sizes); i++)
         op_kernel_size(k, sizes[i]);
     k->inputs = LEAST_INPUTS;

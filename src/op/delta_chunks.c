@@ -58,7 +58,7 @@ static zl_array sequence_of(zl_array x, zl_array begins) {
 static bool pack_sequences(struct chunks *c) {
     int64_t sequences = c->r->offsets->dim[0] - 1;
     c->count = c->time / c->chunk + sequences;
-    zl_array offset = zl_astype(c->r->offsets, ZL_INT32);
+    zl_array offset = zl_stop_gradient(zl_astype(c->r->offsets, ZL_INT32));
     zl_array begin = part(offset, 0, 0, sequences), end = part(offset, 0, 1, sequences + 1);
     zl_array base = zl_add(zl_floor_divide(begin, whole(c->chunk)), zl_arange_int(0, sequences, 1, ZL_INT32));
     zl_array chunk = zl_arange_int(0, c->count, 1, ZL_INT32);
@@ -69,7 +69,8 @@ static bool pack_sequences(struct chunks *c) {
     zl_array token = zl_add(zl_expand_dims(from, ZL_AXES(1)), zl_arange_int(0, c->chunk, 1, ZL_INT32));
     zl_array inside = zl_less(token, zl_expand_dims(zl_take(end, c->sequence, 0), ZL_AXES(1)));
     c->token = zl_flatten(zl_where(inside, token, whole(c->time)), 0, 1);
-    zl_array next = zl_concatenate((zl_array[]){part(base, 0, 1, sequences), zl_expand_dims(whole(c->count), ZL_AXES(0))}, 2, 0);
+    zl_array next = zl_concatenate(
+        (zl_array[]){part(base, 0, 1, sequences), zl_expand_dims(whole(c->count), ZL_AXES(0))}, 2, 0);
     c->last = zl_subtract(next, whole(1));
     zl_array each = zl_arange_int(0, c->time, 1, ZL_INT32), its = sequence_of(each, begin);
     zl_array place = zl_subtract(each, zl_take(begin, its, 0));
@@ -158,8 +159,7 @@ static zl_array states(struct pair p, zl_array state) {
     if (!p.keep || !p.add)
         return NULL;
     zl_array keep[] = {half(p.keep, 0), half(p.keep, 1)}, add[] = {half(p.add, 0), half(p.add, 1)};
-    struct pair both = {apply(keep[1], keep[0]),
-                        zl_add(apply(keep[1], add[0]), add[1])};
+    struct pair both = {apply(keep[1], keep[0]), zl_add(apply(keep[1], add[0]), add[1])};
     zl_array even = states(both, state), odd = zl_add(apply(keep[0], even), add[0]);
     return part(zl_flatten(zl_stack((zl_array[]){even, odd}, 2, 3), 2, 3), 2, 0, count);
 }
@@ -170,7 +170,8 @@ static zl_array choose(zl_array first, zl_array x, zl_array y) {
 
 // Of packed sequences the first chunk of each begins with a state of its own. *last becomes the states after them.
 static zl_array states_of_sequences(const struct chunks *c, struct pair p, zl_array *last) {
-    zl_array given = zl_take(zl_astype(c->r->state, c->wide), c->sequence, 0); // (chunks, heads, keys, values)
+    zl_array given =
+        zl_take(zl_astype(c->r->state, c->wide), c->sequence, 0); // (chunks, heads, keys, values)
     given = zl_expand_dims(zl_transpose(given, ZL_AXES(1, 0, 2, 3)), ZL_AXES(0));
     zl_array after = zl_add(apply(p.keep, given), p.add);
     struct pair fresh = {choose(c->first, number(c, 0), p.keep), choose(c->first, after, p.add)};
@@ -185,7 +186,8 @@ static zl_array states_of(const struct chunks *c, struct pair p, zl_array *last)
         return states_of_sequences(c, p, last);
     zl_array state = states(p, zl_expand_dims(zl_astype(c->r->state, c->wide), ZL_AXES(2)));
     int64_t n = c->count;
-    zl_array end = zl_add(apply(part(p.keep, 2, n - 1, n), part(state, 2, n - 1, n)), part(p.add, 2, n - 1, n));
+    zl_array end =
+        zl_add(apply(part(p.keep, 2, n - 1, n), part(state, 2, n - 1, n)), part(p.add, 2, n - 1, n));
     *last = zl_squeeze(end, ZL_AXES(2));
     return state;
 }
@@ -212,17 +214,20 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
     sizes_of(&c, r);
     if (r->offsets && !pack_sequences(&c))
         return false;
-    zl_array q = zl_multiply(pack(&c, r->q, 0), number(&c, r->scale)), w = pack(&c, r->w, 0), x = pack(&c, r->x, 0);
+    zl_array q = zl_multiply(pack(&c, r->q, 0), number(&c, r->scale)), w = pack(&c, r->w, 0),
+             x = pack(&c, r->x, 0);
     zl_array g = pack(&c, c.by_column ? r->g : zl_expand_dims(r->g, ZL_AXES(3)), r->factors ? 1 : 0);
     zl_array decay = between(&c, g, false, false), so_far = run(&c, g, 3, false);
-    zl_array rest = zl_squeeze(part(decay, 3, c.chunk - 1, c.chunk), ZL_AXES(3)); // from each token to the chunk's end
-    zl_array whole_chunk = turned(part(so_far, 3, c.chunk - 1, c.chunk));         // (..., 1 or keys, 1)
+    zl_array rest =
+        zl_squeeze(part(decay, 3, c.chunk - 1, c.chunk), ZL_AXES(3)); // from each token to the chunk's end
+    zl_array whole_chunk = turned(part(so_far, 3, c.chunk - 1, c.chunk)); // (..., 1 or keys, 1)
     zl_array late = turned(zl_multiply(w, rest));
     struct pair p = {NULL, zl_matmul(late, x)};
     zl_array fixed = x, erased = NULL;
     if (r->e) {
         zl_array e = pack(&c, r->e, 0);
-        zl_array products = scores(&c, e, w, r->pre ? between(&c, g, true, true) : between(&c, g, false, true));
+        zl_array products =
+            scores(&c, e, w, r->pre ? between(&c, g, true, true) : between(&c, g, false, true));
         zl_array inverse = zl_linalg_tri_inv(zl_add(products, zl_eye(c.chunk, c.chunk, 0, c.wide)), false);
         zl_array read = zl_multiply(e, r->pre ? run(&c, g, 3, true) : so_far);
         fixed = zl_matmul(inverse, x);

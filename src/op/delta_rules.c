@@ -82,10 +82,16 @@ static zl_array preconditioned(const struct given *d) {
     if (by_channel)
         square = column(zl_flatten(square, 2, 3));
     zl_array one = zl_ones(ZL_SHAPE(d->batch, d->time, 1, 1), d->wide);
-    zl_array start = square ? zl_zeros(ZL_SHAPE(d->sequences, square->dim[2], 1, square->dim[3]), d->wide) : NULL;
+    zl_array start =
+        square ? zl_zeros(ZL_SHAPE(d->sequences, square->dim[2], 1, square->dim[3]), d->wide) : NULL;
     zl_array g = by_channel ? zl_flatten(d->a, 2, 3) : d->a;
-    struct delta_rule r = {.q = one, .w = seen(d, one, 0), .x = square, .g = seen(d, g, 0), .state = start,
-                           .offsets = d->offsets, .scale = 1};
+    struct delta_rule r = {.q = one,
+                           .w = seen(d, one, 0),
+                           .x = square,
+                           .g = seen(d, g, 0),
+                           .state = start,
+                           .offsets = d->offsets,
+                           .scale = 1};
     if (!start || !r.w || !r.g || !op_delta(&r, &state, &y))
         return NULL;
     y = by_channel ? zl_unflatten(zl_squeeze(y, ZL_AXES(3)), 2, ZL_SHAPE(heads, d->keys)) : y;
@@ -144,8 +150,8 @@ static zl_array spread(zl_array x, int64_t place, int64_t count) {
     if (!x || count == 1)
         return x;
     int64_t low[] = {0, 0, place, 0, 0}, high[] = {0, 0, count - 1 - place, 0, 0};
-    zl_array all = zl_pad(zl_expand_dims(x, ZL_AXES(2)), (zl_shape){low, x->ndim + 1}, (zl_shape){high, x->ndim + 1},
-                          op_number((zl_dtype)x->dtype, 0));
+    zl_array all = zl_pad(zl_expand_dims(x, ZL_AXES(2)), (zl_shape){low, x->ndim + 1},
+                          (zl_shape){high, x->ndim + 1}, op_number((zl_dtype)x->dtype, 0));
     return zl_flatten(all, 1, 2);
 }
 
@@ -155,7 +161,9 @@ static zl_array in_turn(zl_array first, zl_array second) {
 
 // What is read after the last of the updates of each token.
 static zl_array last_of(zl_array y, int64_t count) {
-    return count == 1 ? y : zl_squeeze(slice_axis(zl_unflatten(y, 1, ZL_SHAPE(-1, count)), 2, count - 1, count), ZL_AXES(2));
+    return count == 1 ? y
+                      : zl_squeeze(slice_axis(zl_unflatten(y, 1, ZL_SHAPE(-1, count)), 2, count - 1, count),
+                                   ZL_AXES(2));
 }
 
 static bool run_updates(const struct given *d, struct delta_rule *r, int64_t updates, zl_array *out) {
@@ -211,7 +219,8 @@ static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) 
                               .scale = 1};
     if (dual.offsets)
         dual.offsets = zl_multiply(dual.offsets, op_number(ZL_INT32, 2));
-    if (!dual.q || !dual.e || !dual.w || !dual.x || !dual.g || !dual.state || !op_delta(&dual, &found[1], &found[0]))
+    if (!dual.q || !dual.e || !dual.w || !dual.x || !dual.g || !dual.state ||
+        !op_delta(&dual, &found[1], &found[0]))
         return false;
     zl_array first = zl_squeeze(slice_axis(zl_unflatten(found[0], 1, ZL_SHAPE(-1, 2)), 2, 0, 1), ZL_AXES(2));
     struct delta_rule read = {.q = r->q,
@@ -261,11 +270,13 @@ static const struct rule *find_rule(const char *name) {
 }
 
 static bool bad_shape(const char *what, zl_array x, const char *needed) {
-    return error_false(ZL_ERROR_SHAPE, "%s: %s of shape %s: %s is needed", function, what, array_text(x), needed);
+    return error_false(ZL_ERROR_SHAPE, "%s: %s of shape %s: %s is needed", function, what, array_text(x),
+                       needed);
 }
 
 // x is (B, T, heads that divide N[, last]).
-static bool check_heads(const struct given *d, const char *what, zl_array x, int64_t time, int64_t last, const char *needed) {
+static bool check_heads(const struct given *d, const char *what, zl_array x, int64_t time, int64_t last,
+                        const char *needed) {
     bool ok = x->ndim == (last < 0 ? 3 : 4) && x->dim[0] == d->batch && x->dim[1] == time && x->dim[2] > 0 &&
               d->heads % x->dim[2] == 0 && (last < 0 || x->dim[3] == last);
     return ok || bad_shape(what, x, needed);
@@ -274,32 +285,42 @@ static bool check_heads(const struct given *d, const char *what, zl_array x, int
 static bool check_given(const char *what, zl_array x, bool wanted) {
     if ((x != NULL) == wanted)
         return true;
-    return error_false(ZL_ERROR_VALUE, "%s: this rule %s %s", function, wanted ? "needs" : "does not take", what);
+    return error_false(ZL_ERROR_VALUE, "%s: this rule %s %s", function, wanted ? "needs" : "does not take",
+                       what);
 }
 
 static bool uses(const struct rule *r, enum factor a, enum factor b, enum factor c) {
-    return r->e == a || r->x == a || r->e == b || r->x == b || r->w == b || r->e == c || r->w == c || r->x == c;
+    return r->e == a || r->x == a || r->e == b || r->x == b || r->w == b || r->e == c || r->w == c ||
+           r->x == c;
 }
 
 static bool check_inputs(const struct given *d) {
     const struct rule *r = d->rule;
     bool by_beta = uses(r, BETA_KEY, BETA_V, BETA_A), scaled = r->w == SCALED;
     int64_t updates = d->time * d->updates;
-    if (!check_given("g", d->g, r->gate != NONE && r->gate != RETENTION) || !check_given("beta", d->beta, by_beta) ||
+    if (!check_given("g", d->g, r->gate != NONE && r->gate != RETENTION) ||
+        !check_given("beta", d->beta, by_beta) ||
         !check_given("a", d->a, scaled || uses(r, A_KEY, BETA_A, MINUS_A)) ||
         !check_given("b", d->b, scaled || uses(r, B_V, OF_B, OF_B)))
         return false;
-    if (d->g && (d->g->ndim != (r->gate == HEAD ? 3 : 4) || d->g->dim[0] != d->batch || d->g->dim[1] != d->time ||
-                 d->g->dim[2] != d->heads || (r->gate == CHANNEL && d->g->dim[3] != d->keys) ||
-                 (r->gate == VALUE_CHANNEL && d->g->dim[3] != d->values)))
-        return bad_shape("g", d->g, r->gate == HEAD ? "(B, T, N)" : r->gate == CHANNEL ? "(B, T, N, K)" : "(B, T, N, V)");
+    if (d->g &&
+        (d->g->ndim != (r->gate == HEAD ? 3 : 4) || d->g->dim[0] != d->batch || d->g->dim[1] != d->time ||
+         d->g->dim[2] != d->heads || (r->gate == CHANNEL && d->g->dim[3] != d->keys) ||
+         (r->gate == VALUE_CHANNEL && d->g->dim[3] != d->values)))
+        return bad_shape("g", d->g,
+                         r->gate == HEAD      ? "(B, T, N)"
+                         : r->gate == CHANNEL ? "(B, T, N, K)"
+                                              : "(B, T, N, V)");
     if (d->beta && !(d->beta->ndim == 3 && d->beta->dim[0] == d->batch && d->beta->dim[1] == updates &&
                      d->beta->dim[2] == d->heads))
         return bad_shape("beta", d->beta, "(B, T, N)");
     if (scaled)
-        return check_heads(d, "a", d->a, d->time, d->a->ndim == 4 ? d->keys : -1, "(B, T, H) or (B, T, H, K)") &&
+        return check_heads(d, "a", d->a, d->time, d->a->ndim == 4 ? d->keys : -1,
+                           "(B, T, H) or (B, T, H, K)") &&
                check_heads(d, "b", d->b, d->time, -1, "(B, T, H)") &&
-               (d->a->dim[2] == d->b->dim[2] && d->a->dim[2] == d->k->dim[2] ? true : bad_shape("a", d->a, "the heads of k"));
+               (d->a->dim[2] == d->b->dim[2] && d->a->dim[2] == d->k->dim[2]
+                    ? true
+                    : bad_shape("a", d->a, "the heads of k"));
     return (!d->a || check_heads(d, "a", d->a, d->time, d->keys, "(B, T, H, K)")) &&
            (!d->b || check_heads(d, "b", d->b, d->time, r->x == B_V ? d->values : d->keys,
                                  r->x == B_V ? "(B, T, N, V)" : "(B, T, H, K)"));
@@ -319,18 +340,19 @@ static bool check_sequences(const struct given *d) {
 
 static bool read_sizes(struct given *d) {
     zl_array q = d->q, k = d->k, v = d->v;
-    bool ok = q->ndim == 4 && k->ndim == 4 && v->ndim == 4 && q->dim[0] == v->dim[0] && k->dim[0] == v->dim[0] &&
-              k->dim[1] == v->dim[1] && k->dim[3] == q->dim[3] && q->dim[3] > 0 && q->dim[2] > 0 && k->dim[2] > 0 &&
-              v->dim[2] % q->dim[2] == 0 && v->dim[2] % k->dim[2] == 0;
+    bool ok = q->ndim == 4 && k->ndim == 4 && v->ndim == 4 && q->dim[0] == v->dim[0] &&
+              k->dim[0] == v->dim[0] && k->dim[1] == v->dim[1] && k->dim[3] == q->dim[3] && q->dim[3] > 0 &&
+              q->dim[2] > 0 && k->dim[2] > 0 && v->dim[2] % q->dim[2] == 0 && v->dim[2] % k->dim[2] == 0;
     int64_t time = ok ? q->dim[1] : 0;
     bool product = d->rule->way == PRODUCT;
     ok = ok && (product && time ? k->dim[1] > 0 && k->dim[1] % time == 0 : k->dim[1] == time);
     if (!ok)
-        return error_false(ZL_ERROR_SHAPE,
-                           "%s: q %s, k %s and v %s: (B, T, H, K), (B, T, H, K) and (B, T, N, V) are needed, N a multiple "
-                           "of H, and H and K not 0%s",
-                           function, array_text(q), array_text(k), array_text(v),
-                           product ? "; k and v may have several tokens for each of q" : "");
+        return error_false(
+            ZL_ERROR_SHAPE,
+            "%s: q %s, k %s and v %s: (B, T, H, K), (B, T, H, K) and (B, T, N, V) are needed, N a multiple "
+            "of H, and H and K not 0%s",
+            function, array_text(q), array_text(k), array_text(v),
+            product ? "; k and v may have several tokens for each of q" : "");
     d->batch = v->dim[0], d->time = time, d->heads = v->dim[2], d->keys = q->dim[3], d->values = v->dim[3];
     d->updates = time ? k->dim[1] / time : 1;
     d->sequences = d->offsets && d->offsets->ndim == 1 ? d->offsets->dim[0] - 1 : d->batch;
@@ -402,7 +424,8 @@ static bool check_raw_gate(const struct given *d, zl_array A_log, zl_array dt_bi
            bad_shape("dt_bias", dt_bias, "(N), or (N * K) of gates of channels,");
 }
 
-static bool run(struct given *d, zl_array A_log, zl_array dt_bias, bool l2_norm, bool sigmoid, zl_array *out) {
+static bool run(struct given *d, zl_array A_log, zl_array dt_bias, bool l2_norm, bool sigmoid,
+                zl_array *out) {
     if (!read_sizes(d) || !check_raw_gate(d, A_log, dt_bias) || !cast_all(d))
         return false;
     if (A_log || dt_bias)
@@ -424,34 +447,55 @@ static bool run(struct given *d, zl_array A_log, zl_array dt_bias, bool l2_norm,
     return d->q && d->k && run_rule(d, out) && (out[0] = zl_astype(out[0], d->result));
 }
 
-bool zl_fast_delta_rule(const char *rule, zl_array q, zl_array k, zl_array v, zl_array g, zl_array beta, zl_array a,
-                        zl_array b, zl_array initial_state, zl_array mask, zl_array offsets, zl_array A_log,
-                        zl_array dt_bias, double scale, bool l2_norm, bool sigmoid, zl_array *out) {
+bool zl_fast_delta_rule(const char *rule, zl_array q, zl_array k, zl_array v, zl_array g, zl_array beta,
+                        zl_array a, zl_array b, zl_array initial_state, zl_array mask, zl_array offsets,
+                        zl_array A_log, zl_array dt_bias, double scale, bool l2_norm, bool sigmoid,
+                        zl_array *out) {
     zl_array optional[] = {g, beta, a, b, initial_state, mask, offsets, A_log, dt_bias};
     if (!op_check_out(function, 2, out) || !q || !k || !v)
         return false;
     for (size_t i = 0; i < COUNT(optional); i++)
         if (!op_check_optional(optional[i]))
             return false;
-    struct given d = {.rule = find_rule(rule), .q = q, .k = k, .v = v, .g = g, .beta = beta, .a = a, .b = b,
-                      .state = initial_state, .mask = mask, .offsets = offsets};
+    struct given d = {.rule = find_rule(rule),
+                      .q = q,
+                      .k = k,
+                      .v = v,
+                      .g = g,
+                      .beta = beta,
+                      .a = a,
+                      .b = b,
+                      .state = initial_state,
+                      .mask = mask,
+                      .offsets = offsets};
     d.scale = isnan(scale) && q->ndim == 4 && q->dim[3] > 0 ? 1 / sqrt((double)q->dim[3]) : scale;
     return d.rule && run(&d, A_log, dt_bias, l2_norm, sigmoid, out);
 }
-OP_SIGNATURE_BOOL(
-    zl_fast_delta_rule, "fast",
-    "Linear attention with a state, of the delta rule and its relatives. Each of N heads has a state S of K rows and V columns. At "
-    "every token S becomes Diag(exp(g)) S, then S + w (x - S^T e) where w, x and e are made of k, v, beta, a and b as `rule` "
-    "says, and out[0] is scale * S^T q. Rules: linear, linear_normalized, retention, simple_gla, gla, delta, gated_delta, kda, gdn2, "
-    "precond_gated_delta, precond_kda, comba, dplr, iplr, gated_delta_product, gated_oja. q and k are (B, T, H, K), v is (B, T, N, V), "
-    "N / H heads share one of q and k; g, logarithms of the decay, is (B, T, N), or (B, T, N, K) of gla, kda, gdn2 and dplr, (B, T, N, "
-    "V) of gated_oja; beta is (B, T, N). a and b: of gdn2 the gates that erase (B, T, N, K) and write (B, T, N, V); of comba a is "
-    "the key that erases; of dplr and iplr they are the vectors of the low rank; of precond rules the gate and weight of the "
-    "preconditioner, (B, T, H). k, v and beta of gated_delta_product have some updates for each token of q. initial_state, zeros if "
-    "there is none, is (B, N, K, V); out[1] is that after the last token, float32, or float64 if the inputs are. A token whose mask "
-    "(B, T) is false changes nothing and gives 0. With offsets, S + 1 numbers from 0 to T, a batch of 1 holds S sequences after each "
-    "other, each with a state. With A_log (N) or dt_bias, g is -exp(A_log) * softplus(g + dt_bias); l2_norm divides q and k by "
-    "their lengths, and sigmoid takes that of beta. scale is 1 / sqrt(K) if it is not given.",
-    P_STRING(rule, NULL), P_ARRAY(q), P_ARRAY(k), P_ARRAY(v), P_OPTIONAL(g), P_OPTIONAL(beta), P_OPTIONAL(a), P_OPTIONAL(b),
-    P_OPTIONAL(initial_state), P_OPTIONAL(mask), P_OPTIONAL(offsets), P_OPTIONAL(A_log), P_OPTIONAL(dt_bias),
-    P_DOUBLE(scale, "None"), P_BOOL(l2_norm, "False"), P_BOOL(sigmoid, "False"), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(zl_fast_delta_rule, "fast",
+                  "Linear attention with a state, of the delta rule and its relatives. Each of N heads has a "
+                  "state S of K rows and V columns. At "
+                  "every token S becomes Diag(exp(g)) S, then S + w (x - S^T e) where w, x and e are made of "
+                  "k, v, beta, a and b as `rule` "
+                  "says, and out[0] is scale * S^T q. Rules: linear, linear_normalized, retention, "
+                  "simple_gla, gla, delta, gated_delta, kda, gdn2, "
+                  "precond_gated_delta, precond_kda, comba, dplr, iplr, gated_delta_product, gated_oja. q "
+                  "and k are (B, T, H, K), v is (B, T, N, V), "
+                  "N / H heads share one of q and k; g, logarithms of the decay, is (B, T, N), or (B, T, N, "
+                  "K) of gla, kda, gdn2 and dplr, (B, T, N, "
+                  "V) of gated_oja; beta is (B, T, N). a and b: of gdn2 the gates that erase (B, T, N, K) "
+                  "and write (B, T, N, V); of comba a is "
+                  "the key that erases; of dplr and iplr they are the vectors of the low rank; of precond "
+                  "rules the gate and weight of the "
+                  "preconditioner, (B, T, H). k, v and beta of gated_delta_product have some updates for "
+                  "each token of q. initial_state, zeros if "
+                  "there is none, is (B, N, K, V); out[1] is that after the last token, float32, or float64 "
+                  "if the inputs are. A token whose mask "
+                  "(B, T) is false changes nothing and gives 0. With offsets, S + 1 numbers from 0 to T, a "
+                  "batch of 1 holds S sequences after each "
+                  "other, each with a state. With A_log (N) or dt_bias, g is -exp(A_log) * softplus(g + "
+                  "dt_bias); l2_norm divides q and k by "
+                  "their lengths, and sigmoid takes that of beta. scale is 1 / sqrt(K) if it is not given.",
+                  P_STRING(rule, NULL), P_ARRAY(q), P_ARRAY(k), P_ARRAY(v), P_OPTIONAL(g), P_OPTIONAL(beta),
+                  P_OPTIONAL(a), P_OPTIONAL(b), P_OPTIONAL(initial_state), P_OPTIONAL(mask),
+                  P_OPTIONAL(offsets), P_OPTIONAL(A_log), P_OPTIONAL(dt_bias), P_DOUBLE(scale, "None"),
+                  P_BOOL(l2_norm, "False"), P_BOOL(sigmoid, "False"), P_OUTPUTS(out, "2"));

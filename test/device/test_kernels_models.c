@@ -1,5 +1,7 @@
 // test_kernels_models.c - what models are trained with, on every device that runs kernels, against the CPU.
 
+#include <string.h>
+
 #include "on_devices.h"
 
 struct losses {
@@ -78,6 +80,57 @@ static void check_rules(void) {
 
 TEST(the_gated_delta_rule) {
     on_devices(check_rules);
+}
+
+struct member {
+    const char *rule;
+    int64_t keys;
+    zl_dtype dtype;
+    bool packed;
+};
+
+// Sequences of 0, 3 and 4 tokens, or two of 7, by a rule of delta.def.
+static zl_array member(void *data) {
+    const struct member *m = data;
+    enum { T = 7, H = 2, N = 4, V = 3 };
+    int64_t batch = m->packed ? 1 : 2, states = m->packed ? 3 : 2;
+    zl_array small = zl_scalar(0.05), out[2], offsets = NULL, g = NULL, beta = NULL, a = NULL, b = NULL;
+    zl_array key[3];
+    for (int i = 0; i < 3; i++)
+        key[i] = zl_multiply(values(ZL_SHAPE(batch, T, H, m->keys), m->dtype, 1 + i), small);
+    bool low_rank = !strcmp(m->rule, "dplr"), erases = low_rank || !strcmp(m->rule, "comba");
+    if (low_rank || !strcmp(m->rule, "kda") || !strcmp(m->rule, "gla"))
+        g = values(ZL_SHAPE(batch, T, N, m->keys), m->dtype, 4);
+    else if (strcmp(m->rule, "linear") != 0)
+        g = values(ZL_SHAPE(batch, T, N), m->dtype, 4);
+    if (!low_rank && strcmp(m->rule, "gla") != 0 && strcmp(m->rule, "linear") != 0)
+        beta = zl_sigmoid(values(ZL_SHAPE(batch, T, N), m->dtype, 5));
+    if (erases)
+        a = key[2];
+    if (low_rank)
+        b = zl_negative(key[2]);
+    if (m->packed)
+        offsets = zl_from_i32((int32_t[]){0, 0, 3, T}, ZL_SHAPE(4));
+    zl_array state = values(ZL_SHAPE(states, N, m->keys, V), m->dtype, 6);
+    g = g ? zl_negative(zl_abs(g)) : NULL;
+    bool done = zl_fast_delta_rule(m->rule, key[0], key[1], values(ZL_SHAPE(batch, T, N, V), m->dtype, 3), g, beta, a, b, state,
+                                   NULL, offsets, NULL, NULL, 1, false, false, out);
+    return done ? zl_concatenate((zl_array[]){zl_flatten(out[0], 0, -1), zl_flatten(out[1], 0, -1)}, 2, 0)
+                : NULL;
+}
+
+static void check_members(void) {
+    static const struct member cases[] = {{"gated_delta", 64, ZL_FLOAT32, true}, {"kda", 33, ZL_FLOAT32, true},
+                                          {"comba", 300, ZL_FLOAT32, false},     {"dplr", 5, ZL_FLOAT64, true},
+                                          {"gla", 260, ZL_FLOAT32, true},        {"linear", 16, ZL_FLOAT16, false}};
+    int64_t fallbacks = zl_counter("fallbacks");
+    for (size_t i = 0; i < COUNT(cases); i++)
+        agree(cases[i].rule, member, (void *)(uintptr_t)&cases[i], cases[i].dtype == ZL_FLOAT16 ? 2e-3 : 2e-5);
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(the_delta_family) {
+    on_devices(check_members);
 }
 
 // Products of matrices that indices choose: one of them counts from the end, one is far behind it. b is turned.

@@ -108,7 +108,10 @@ bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_a
         return choose_quantized(op, param, out);
     for (const struct op_fitting *const *f = __start_op_fittings; f < __stop_op_fittings; f++)
         if (!strcmp((*f)->op, op->name) && !strcmp((*f)->param, param->name)) {
-            out->array = zl_zeros((zl_shape){(*f)->dim, (*f)->ndim}, (*f)->dtype);
+            if (param->type == ZL_PARAM_STRING)
+                out->string = (*f)->word;
+            else
+                out->array = (*f)->dtype == ZL_DTYPE_COUNT ? NULL : zl_zeros((zl_shape){(*f)->dim, (*f)->ndim}, (*f)->dtype);
             return true;
         }
     return false;

@@ -30,12 +30,20 @@ struct op_fitting {
     zl_dtype dtype;
     int ndim;
     int64_t dim[4];
+    const char *word; // of a text; NULL and no dtype: no array
 };
 #define OP_FITTING(function, parameter, dtype_, ...)                                                              \
     static const struct op_fitting fitting_##function##_##parameter = {                                           \
-        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}};        \
+        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}, NULL};  \
     static const struct op_fitting *const fits_##function##_##parameter                                           \
         __attribute__((used, section("op_fittings"))) = &fitting_##function##_##parameter
+// The same for a text, and for an array that is left out.
+#define OP_FITTING_WORD(function, parameter, word_)                                                               \
+    static const struct op_fitting fitting_##function##_##parameter = {                                           \
+        .op = #function, .param = #parameter, .dtype = ZL_DTYPE_COUNT, .word = word_};                            \
+    static const struct op_fitting *const fits_##function##_##parameter                                           \
+        __attribute__((used, section("op_fittings"))) = &fitting_##function##_##parameter
+#define OP_FITTING_NONE(function, parameter) OP_FITTING_WORD(function, parameter, NULL)
 // Such an argument, or one of an op on quantised matrices; false, and nothing, of another op.
 bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_argument *out);
 

@@ -1,6 +1,7 @@
 """fast.delta_rule: every rule against its recurrence, token by token in float64, with states, gradients, masks, packed sequences, batches;
 and against FLA's reference recurrences (delta_vectors.npz, which delta_vectors.py made)."""
 
+import os
 import pathlib
 import unittest
 
@@ -8,7 +9,7 @@ import numpy as np
 
 import zellige.core as mx
 
-LONG = __import__("os").environ.get("ZL_LONG")
+LONG = bool(os.environ.get("ZL_LONG"))
 TOKEN, CHUNK = 2e-6, 2e-5  # relative rms errors in float32: of the token kernel, and of derivatives, which are taken by chunks
 
 
@@ -58,7 +59,7 @@ def precond(s, t):
     t.gathered = mx.exp(t.a) * t.gathered + t.b * t.k * t.k
     r = mx.log(t.gathered + 1e-6) + 0.2
     s = decayed(s, t.g)
-    return s + outer(t.k * 1.5 ** (-r / (1 + mx.abs(r))), (t.v - read(s, t.k)) * t.beta)
+    return s + outer(t.k * mx.exp(-r / (1 + mx.abs(r)) * float(np.log(1.5))), (t.v - read(s, t.k)) * t.beta)
 
 
 def comba(s, t):
@@ -105,7 +106,7 @@ def reference(rule, x, updates=1, scale=None):
     full = lambda a: mx.repeat(a, heads // a.shape[2], 2)  # noqa: E731
     every = {name: full(a) if name not in ("initial_state", "mask") else a for name, a in x.items()}
     s, t, out = x["initial_state"], Token(), []
-    t.gathered, keys = 0, s * 0
+    t.gathered = 0
     normal = mx.zeros_like(s[..., 0])
     for i in range(x["q"].shape[1]):
         for name, a in every.items():
@@ -132,7 +133,7 @@ def reference(rule, x, updates=1, scale=None):
             seen = x["mask"][:, i]
             keep = lambda a, b: mx.where(seen.reshape(-1, *[1] * (a.ndim - 1)), a, b)  # noqa: E731, B023
             s, normal, y = keep(s, before[0]), keep(normal, before[2]), keep(y, y * 0)
-            t.gathered = keep(t.gathered, before[1]) if t.gathered is not 0 else 0  # noqa: F632
+            t.gathered = keep(t.gathered, before[1]) if isinstance(t.gathered, mx.array) else 0
         out.append(y)
     return mx.stack(out, 1), s
 
@@ -206,6 +207,116 @@ class Delta(unittest.TestCase):
                 self.compare(rule, case(rule, i, B=1, T=1, updates=updates), updates)
                 self.compare(rule, case(rule, i, T=21, K=5, V=7, mask=True, updates=updates), updates)
                 self.compare(rule, case(rule, i, T=6, dtype="float64", updates=updates), updates, (1e-13, 1e-12))
+
+    def test_sizes_drawn_by_seed(self):
+        for seed in range(60 if LONG else 12):
+            random = np.random.default_rng(100 + seed)
+            rule = random.choice(list(RULES))
+            updates = 2 if rule == "gated_delta_product" else 1
+            heads = int(random.choice([1, 2]))
+            sizes = dict(B=int(random.integers(1, 3)), T=int(random.choice([1, 16, 17, 63, 64, 65, 75])), H=heads,
+                         N=heads * int(random.choice([1, 2])), K=int(random.choice([4, 15, 32])), V=int(random.choice([3, 16, 33])),
+                         gates=float(random.choice([0, 0.01, 1, 10])), mask=bool(random.integers(2)), updates=updates)
+            with self.subTest(seed=seed, rule=rule, **sizes):
+                self.compare(rule, case(rule, seed, **sizes), updates, gradients=LONG or sizes["T"] < 20)
+
+    def test_long_lines(self):
+        for rule, T, D in [("gated_delta", 500, 60), ("kda", 130, 100)] + LONG * [("gated_delta", 1000, 128), ("comba", 1000, 60)]:
+            x = case(rule, T, B=1, T=T, H=1, N=1, K=D, V=D)
+            self.compare(rule, x, bounds=(TOKEN, CHUNK), gradients=False)
+
+    def test_chunks_of_long_lines(self):
+        # Derivatives are those of chunks: of a loss that is the sum of the outputs, the tangent along x is their difference.
+        for rule in ("gated_delta", "kda", "dplr", "gla"):
+            x = case(rule, 3, B=1, T=150, H=1, N=2, K=16, V=8, dtype="float64")
+            names = sorted(x)
+            f = lambda *a, rule=rule, names=names: sum(y.sum() for y in mx.fast.delta_rule(rule, **dict(zip(names, a))))  # noqa: E731
+            base, step = [x[n] for n in names], [mx.array(np.random.default_rng(4).standard_normal(x[n].shape)) for n in names]
+            slope = mx.jvp(f, base, step)[1][0].item()
+            grads = mx.grad(f, argnums=list(range(len(names))))(*base)
+            self.assertAlmostEqual(sum((g * d).sum().item() for g, d in zip(grads, step)) / slope, 1, 9)
+            far = [f(*(b + h * d for b, d in zip(base, step))).item() for h in (1e-6, -1e-6)]
+            self.assertAlmostEqual((far[0] - far[1]) / 2e-6 / slope, 1, 5)
+
+    def test_packed_sequences(self):
+        for rule in RULES:
+            updates = 2 if rule == "gated_delta_product" else 1
+            x = case(rule, 5, B=1, T=40, updates=updates)
+            ends = [0, 3, 3, 20, 40]
+            x["initial_state"] = mx.array(np.random.default_rng(6).standard_normal((4, *x["initial_state"].shape[1:])).astype("float32"))
+            f = lambda d, rule=rule: mx.fast.delta_rule(rule, **d)  # noqa: E731
+            def parts(d, f=f, updates=updates, ends=ends):
+                out = []
+                for i, (a, b) in enumerate(zip(ends, ends[1:])):
+                    some = lambda n: d[n][i:i + 1] if n == "initial_state" else (  # noqa: E731
+                        d[n][:, a * d[n].shape[1] // 40:b * d[n].shape[1] // 40])
+                    out.append(f({n: some(n) for n in d}))
+                return mx.concatenate([o[0] for o in out], 1), mx.concatenate([o[1] for o in out], 0)
+            offsets = mx.array(ends)
+            whole = lambda d, f=f: f({**d, "offsets": offsets})  # noqa: E731
+            weights = [mx.array(np.random.default_rng(7).standard_normal(a.shape)) for a in whole(x)]
+            for a, b in zip(whole(x), parts(x)):
+                self.assertTrue(mx.array_equal(a, b).item(), rule)
+            grads = [mx.grad(lambda d, f=f: loss(f(d), weights))(x) for f in (whole, parts)]
+            for name in x:
+                self.assertLess(error(grads[0][name], grads[1][name]), CHUNK, f"{rule} d{name}")
+
+    def test_batches(self):
+        for rule in ("gated_delta", "kda", "dplr"):
+            x = [case(rule, seed) for seed in (1, 2, 3)]
+            stacked = {name: mx.stack([a[name] for a in x]) for name in x[0]}
+            got = mx.vmap(lambda d, rule=rule: mx.fast.delta_rule(rule, **d))(stacked)
+            for i, one in enumerate(x):
+                for a, b in zip(got, mx.fast.delta_rule(rule, **one)):
+                    self.assertTrue(mx.array_equal(a[i], b).item())
+
+    def test_reference_recurrences(self):
+        file = np.load(pathlib.Path(__file__).with_name("delta_vectors.npz"))
+        for rule in sorted({name.split("/")[0] for name in file}):
+            kept = {name.split("/")[1]: mx.array(file[name]) for name in file if name.startswith(rule + "/")}
+            x = {n: kept[n] for n in ("q", "k", "v", "initial_state", "g", "beta", "a", "b") if n in kept}
+            norm = rule.startswith("precond")  # that recurrence divides by lengths itself
+            out = mx.fast.delta_rule(rule, **x, l2_norm=norm)
+            for name, got in zip(("o", "state"), out):
+                self.assertLess(error(got, kept[name]), TOKEN, f"{rule} {name}")
+            weights = [kept["y_o"].astype(mx.float64), kept["y_state"].astype(mx.float64)]
+            grads = mx.grad(lambda d, rule=rule, norm=norm, weights=weights: loss(mx.fast.delta_rule(rule, **d, l2_norm=norm), weights))(x)
+            for name in x:
+                self.assertLess(error(grads[name], kept["d" + name]), CHUNK, f"{rule} d{name}")
+
+    def test_gates_in_the_call(self):
+        x = case("kda", 8)
+        raw = {**x, "q": x["q"] * 3, "k": x["k"] * 0.5, "beta": mx.log(x["beta"] / (1 - x["beta"]))}
+        rate = mx.array([0.1, -1, 0.5, 0.2])
+        bias = mx.array(np.random.default_rng(9).standard_normal(32).astype("float32"))
+        raw["g"] = mx.array(np.random.default_rng(9).standard_normal(x["g"].shape).astype("float32"))
+        g = -mx.exp(rate)[:, None] * mx.logaddexp(raw["g"] + bias.reshape(4, 8), 0)
+        want = mx.fast.delta_rule("kda", **{**x, "q": unit(raw["q"]), "k": unit(raw["k"]), "g": g})
+        got = mx.fast.delta_rule("kda", **raw, A_log=rate, dt_bias=bias, l2_norm=True, sigmoid=True)
+        for a, b in zip(got, want):
+            self.assertLess(error(a, b), TOKEN)
+
+    def test_half_floats(self):
+        for rule in RULES:
+            x = case(rule, 9, T=30)
+            for dtype, bound in ((mx.bfloat16, 5e-3), (mx.float16, 1e-3)):
+                half = {name: a.astype(dtype) for name, a in x.items()}
+                got = mx.fast.delta_rule(rule, **half)
+                want = mx.fast.delta_rule(rule, **{name: a.astype(mx.float32) for name, a in half.items()})
+                self.assertEqual((got[0].dtype, got[1].dtype), (dtype, mx.float32))
+                self.assertLess(error(got[0], want[0]), bound, rule)
+                self.assertLess(error(got[1], want[1]), TOKEN, rule)
+
+    def test_what_does_not_fit(self):
+        x = case("kda", 1)
+        for change, text in (({"g": x["beta"]}, r"g of shape \(2, 9, 4\): \(B, T, N, K\) is needed"), ({"beta": None}, "needs beta"),
+                             ({"a": x["k"]}, "does not take a"), ({"initial_state": x["v"]}, "initial_state of shape"),
+                             ({"k": x["v"]}, "are needed, N a multiple"), ({"offsets": mx.array([0, 9])}, "offsets of shape"),
+                             ({"mask": x["beta"]}, "mask of shape"), ({"A_log": x["beta"]}, "A_log of shape")):
+            with self.assertRaisesRegex(ValueError, "delta_rule: .*" + text):
+                mx.fast.delta_rule("kda", **{**x, **change})
+        with self.assertRaisesRegex(ValueError, "no rule 'kd'; there are linear .* kda"):
+            mx.fast.delta_rule("kd", **x)
 
 
 if __name__ == "__main__":

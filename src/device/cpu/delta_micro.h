@@ -49,31 +49,71 @@ INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE 
 INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE_TYPE *x, CODE_TYPE *y, bool erases) {
     GEMM_CONTRACT
     const CODE_TYPE *e = t->e, *q = t->q, *w = t->w, *decay = t->decay, *wq = t->wq;
-    for (int64_t s = 0; s < t->tokens; s++, x += COLS, y += COLS) {
+    const int64_t tokens = t->tokens, keys = t->keys, step = t->by_column; // which stores might change
+    for (int64_t s = 0; s < tokens; s++, x += COLS, y += COLS) {
         VECTOR by_e[2], by_q[2];
-        CODE(read)(state, e, q, t->keys, erases, by_e, by_q);
+        CODE(read)(state, e, q, keys, erases, by_e, by_q);
         VECTOR d0 = *(const CODE(memory) *)x - by_e[0], d1 = *(const CODE(memory) *)(x + LANES) - by_e[1];
         AT(y) = by_q[0] + d0 * wq[s];
         AT(y + LANES) = by_q[1] + d1 * wq[s];
         CODE_TYPE *row = state;
-        for (int64_t i = 0; i < t->keys; i++, row += COLS) {
-            CODE_TYPE by = decay[t->by_column ? i : 0];
+        for (int64_t i = 0; i < keys; i++, row += COLS) {
+            CODE_TYPE by = decay[i * step];
             AT(row) = AT(row) * by + d0 * w[i];
             AT(row + LANES) = AT(row + LANES) * by + d1 * w[i];
         }
-        e += t->keys;
-        q += t->keys;
-        w += t->keys;
-        decay += t->by_column ? t->keys : 1;
+        e += keys;
+        q += keys;
+        w += keys;
+        decay += step ? keys : 1;
     }
 }
 
-CODE_TARGET static void CODE(tokens)(const struct delta_tokens *t, void *state, const void *x, void *y) {
+// a[i] *= number * by[i], or by[0] where step is 0.
+INNER void CODE(scale)(CODE_TYPE *a, const CODE_TYPE *by, int64_t step, CODE_TYPE number, int64_t keys) {
+    int64_t i = 0;
+    VECTOR all = number * by[0] - (VECTOR){0};
+    for (; i + LANES <= keys; i += LANES) {
+        if (step)
+            all = number * *(const CODE(memory) *)(by + i);
+        AT(a + i) *= all;
+    }
+    for (; i < keys; i++)
+        a[i] *= number * by[i * step];
+}
+
+// Brings the decay and the scale into e and q of each token, and finds the products of q and w.
+GEMM_FUSED CODE_TARGET static void CODE(prepare)(const struct delta_tokens *t, double scale, bool pre) {
+    GEMM_CONTRACT
+    CODE_TYPE *e = t->e, *q = t->q, *wq = t->wq;
+    const CODE_TYPE *w = t->w, *decay = t->decay;
+    const int64_t tokens = t->tokens, keys = t->keys, step = t->by_column;
+    for (int64_t s = 0; s < tokens; s++, e += keys, q += keys, w += keys, decay += step ? keys : 1) {
+        VECTOR sum = {0};
+        CODE_TYPE product = 0;
+        int64_t i = 0;
+        for (; i + LANES <= keys; i += LANES)
+            sum += AT(q + i) * *(const CODE(memory) *)(w + i);
+        for (; i < keys; i++)
+            product += q[i] * w[i];
+        for (i = 0; i < LANES; i++)
+            product += sum[i];
+        wq[s] = product * (CODE_TYPE)scale;
+        CODE(scale)(q, decay, step, (CODE_TYPE)scale, keys);
+        if (t->erases && !pre)
+            CODE(scale)(e, decay, step, 1, keys);
+    }
+}
+
+GEMM_FUSED CODE_TARGET static void CODE(tokens)(const struct delta_tokens *t, void *state, const void *x, void *y) {
+    GEMM_CONTRACT
     if (t->erases)
         CODE(walk)(t, state, x, y, true);
     else
         CODE(walk)(t, state, x, y, false);
 }
+
+static const struct delta_code CODE(code) = {CODE(prepare), CODE(tokens), COLS};
 
 #undef VECTOR
 #undef AT
