@@ -1,0 +1,162 @@
+// test_group.c - groups of processes: one alone, refusals, and rings whose ranks are children of the test.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "group/group.h"
+#include "test.h"
+
+enum { RANKS = 3 };
+
+static const char *const variables[] = {"MLX_HOSTFILE", "MLX_RANK", "RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"};
+
+static void forget_launchers(void) {
+    for (size_t i = 0; i < COUNT(variables); i++)
+        unsetenv(variables[i]);
+}
+
+TEST(one_process_gives_back_what_it_has) {
+    forget_launchers();
+    zl_group g = zl_group_init(false, "any");
+    REQUIRE(g);
+    CHECK_EQ_INT(zl_group_rank(g), 0);
+    CHECK_EQ_INT(zl_group_size(g), 1);
+    CHECK_STR(zl_group_engine(g), "none");
+    ZL_SCOPE {
+        zl_array x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2));
+        CHECK(zl_all_sum(x, g) == x && zl_all_gather(x, g) == x && zl_sum_scatter(x, g) == x && zl_broadcast(x, 0, g) == x);
+        CHECK_ERROR(ZL_ERROR_VALUE, zl_send(x, 0, g));
+        CHECK_ERROR(ZL_ERROR_VALUE, zl_recv(ZL_SHAPE(2), ZL_FLOAT32, 0, g));
+        CHECK_ERROR(ZL_ERROR_VALUE, zl_broadcast(x, 1, g));
+    }
+    CHECK(zl_group_barrier(g));
+    CHECK_ERROR(ZL_ERROR_STATE, zl_group_split(g, 0, 0));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_group_split(g, -1, 0));
+    zl_group_release(g);
+}
+
+TEST(engines_that_nothing_prepared_are_refused) {
+    forget_launchers();
+    CHECK_ERROR(ZL_ERROR_STATE, zl_group_init(true, "any"));
+    CHECK_ERROR(ZL_ERROR_STATE, zl_group_init(true, "ring"));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_group_init(true, "smoke"));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_group_available("smoke"));
+    CHECK(zl_group_available("ring") && zl_group_available("any"));
+}
+
+TEST(addresses_are_read_or_refused) {
+    struct wire_host h = {0};
+    CHECK(wire_add_address(&h, "10.0.0.1:5000") && wire_add_address(&h, "[::1]:7"));
+    REQUIRE(h.addresses == 2);
+    CHECK_STR(h.address[0].host, "10.0.0.1");
+    CHECK_STR(h.address[1].host, "::1");
+    CHECK_STR(h.address[1].port, "7");
+    static const char *const wrong[] = {"", "host", "host:", ":5", "host:x", "host:123456789"};
+    for (size_t i = 0; i < COUNT(wrong); i++)
+        CHECK_ERROR(ZL_ERROR_VALUE, wire_add_address(&h, wrong[i]));
+    memory_free(h.address);
+}
+
+// Ranks ----------------------------------------------------------------------------------------------------------
+
+static char path[] = "/tmp/zellige-test-hosts-XXXXXX";
+
+// Ports that were free a moment ago.
+static bool write_hosts(void) {
+    char place[] = "/tmp/zellige-test-hosts-XXXXXX";
+    int listener[RANKS], file = mkstemp(place);
+    memcpy(path, place, sizeof path);
+    FILE *f = file < 0 ? NULL : fdopen(file, "w");
+    if (!f)
+        return false;
+    for (int i = 0; i < RANKS; i++) {
+        listener[i] = wire_listen(&(struct wire_address){"127.0.0.1", "0"});
+        fprintf(f, "%s[\"127.0.0.1:%d\"]", i ? ", " : "[", wire_port(listener[i]));
+    }
+    for (int i = 0; i < RANKS; i++)
+        close(listener[i]);
+    fprintf(f, "]\n");
+    return fclose(f) == 0;
+}
+
+// What a rank finds wrong; 0: nothing.
+static int sum_and_gather(zl_group g) {
+    int rank = zl_group_rank(g), wrong = zl_group_size(g) != RANKS;
+    ZL_SCOPE {
+        zl_array x = zl_full(ZL_SHAPE(5000), zl_scalar(rank + 1), ZL_FLOAT32);
+        zl_array sum = zl_all_sum(x, g), all = zl_all_gather(zl_scalar(rank), g), most = zl_all_max(zl_multiply(x, x), g);
+        zl_array in[] = {most, zl_add(sum, zl_scalar(0)), all, sum}; // not in the order in which they were recorded
+        wrong += !zl_eval_all(4, in);
+        for (int i = 0; !wrong && i < 5000; i += 499)
+            wrong += zl_data_f32(sum)[i] != 6 || zl_data_f32(most)[i] != 9;
+        for (int i = 0; !wrong && i < RANKS; i++)
+            wrong += zl_data_f32(all)[i] != (float)i;
+    }
+    return wrong;
+}
+
+static int call_differently(zl_group g) {
+    int wrong = 0;
+    ZL_SCOPE {
+        zl_array x = zl_ones(ZL_SHAPE(3 + (zl_group_rank(g) == 1)), ZL_FLOAT32);
+        wrong += zl_eval(zl_all_sum(x, g)) || !strstr(zl_error(), "ranks do not call the same");
+        zl_clear_error();
+        wrong += zl_eval(zl_all_sum(zl_scalar(1), g)) || !strstr(zl_error(), "all_sum number 2");
+    }
+    return wrong;
+}
+
+static int leave(zl_group g) {
+    int wrong = 0;
+    if (zl_group_rank(g) == 1)
+        return 0;
+    ZL_SCOPE {
+        wrong += zl_eval(zl_all_sum(zl_scalar(1), g)) || !strstr(zl_error(), "rank 1 has ended");
+    }
+    return wrong;
+}
+
+static int be_rank(int rank, int (*what)(zl_group g)) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", rank);
+    forget_launchers();
+    setenv("MLX_HOSTFILE", path, 1);
+    setenv("MLX_RANK", text, 1);
+    setenv("ZL_GROUP_TIMEOUT", "20", 1);
+    zl_group g = zl_group_init(true, "ring");
+    int wrong = g ? what(g) : 99;
+    if (wrong)
+        fprintf(stderr, "rank %d: %d wrong: %s\n", rank, wrong, zl_error() ? zl_error() : "no error");
+    zl_group_release(g);
+    return wrong;
+}
+
+static bool run_ranks(int (*what)(zl_group g)) {
+    pid_t id[RANKS] = {0};
+    bool ok = write_hosts();
+    for (int i = 0; ok && i < RANKS; i++)
+        if ((id[i] = fork()) == 0)
+            _exit(be_rank(i, what));
+    for (int i = 0, status; i < RANKS && id[i]; i++)
+        ok &= waitpid(id[i], &status, 0) == id[i] && WIFEXITED(status) && !WEXITSTATUS(status);
+    unlink(path);
+    return ok;
+}
+
+TEST(ranks_compute_together) {
+#ifdef UNDER_TSAN
+    SKIP("a child of fork() may start no threads here");
+#endif
+    CHECK(run_ranks(sum_and_gather));
+}
+
+TEST(ranks_that_call_different_things_are_told) {
+    CHECK(run_ranks(call_differently));
+}
+
+TEST(a_rank_that_has_gone_is_named) {
+    CHECK(run_ranks(leave));
+}
