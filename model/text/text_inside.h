@@ -205,8 +205,8 @@ bool text_added_split(const struct text_added_list *list, const char *data, size
 // text_open.c, text_open_*.c ---------------------------------------------------------------------------------------------
 
 // As text_json_parse; takes the text, which malloc gave and a NUL ends.
-text_json text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
-bool text_open_json(struct text_tokenizer *t, text_json root, char *error, size_t error_bytes);
+text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
+bool text_open_json(struct text_tokenizer *t, text_json_value root, char *error, size_t error_bytes);
 bool text_open_gguf(struct text_tokenizer *t, const char *path, char *error, size_t error_bytes);
 bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern, char *error,
                      size_t error_bytes);
