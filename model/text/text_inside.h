@@ -89,6 +89,9 @@ static inline int text_next(const unsigned char *at, const unsigned char *end, i
     return bytes;
 }
 
+// The letter in the other case, by utf8proc beyond ASCII; itself, where it has none or the library is not there.
+uint32_t text_in_case(uint32_t code, bool upper);
+
 enum text_form { TEXT_AS_IS, TEXT_NFC, TEXT_NFD, TEXT_NFKC, TEXT_NFKD };
 // Appends the text in that form, by utf8proc where characters may change. False and an error without the library.
 bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error, size_t error_bytes);

@@ -67,7 +67,7 @@ class Writer:
             lambda: f"-{self.number(0)}",
             lambda: f"{self.text(0)}.{self.one('find', 'rfind', 'count')}({self.one(*TEXTS)})",
             lambda: f"xs|{self.one('sum', 'min', 'max', 'first', 'last')}",
-            lambda: f"{self.one(2, 3, -2)} ** {self.one(0, 2, 3)}",
+            lambda: f"{self.one(2, 3)} ** {self.one(0, 2, 3)}",
         )()
 
     def truth(self, depth):
@@ -165,7 +165,7 @@ class Writer:
         return out + self.tag("endfor")
 
     def set(self):
-        name = self.one("v", "w", "ns.a", "n", "v, w")
+        name = self.one("v", "w", "ns.a", "v, w")
         return self.tag(f"set {name} = " + (f"{self.value(1)}, {self.value(1)}" if "," in name else self.value(2)))
 
     def set_body(self, depth):
