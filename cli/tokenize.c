@@ -93,7 +93,7 @@ static bool read_text(struct job *j, int first) {
 // Conversations ---------------------------------------------------------------------------------------------------------
 
 // What stands in a JSON file, checked, as text; to be freed.
-static char *json_text(struct job *j, const char *path, text_json *out) {
+static char *json_text(struct job *j, const char *path, text_json_value *out) {
     size_t bytes;
     char *text = text_read_file(path, &bytes, j->error, sizeof j->error);
     *out = text ? text_json_parse(text, bytes, path, j->error, sizeof j->error) : NULL;
@@ -118,7 +118,7 @@ static void put_token(FILE *out, const char *name, const char *text) {
 }
 
 // The variables that transformers gives to a template, as one JSON object.
-static text_json template_variables(struct job *j, const char *messages, const char *tools) {
+static text_json_value template_variables(struct job *j, const char *messages, const char *tools) {
     char *data = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&data, &bytes);
@@ -132,7 +132,7 @@ static text_json template_variables(struct job *j, const char *messages, const c
     put_token(out, "eos_token", text_tokenizer_eos(j->tokenizer));
     putc('}', out);
     fclose(out);
-    text_json variables = text_json_parse(data, bytes, "the template's variables", j->error, sizeof j->error);
+    text_json_value variables = text_json_parse(data, bytes, "the template's variables", j->error, sizeof j->error);
     free(data);
     return variables;
 }
@@ -155,7 +155,7 @@ static struct text_template *open_template(struct job *j) {
 // Renders the conversation into j->text. A request, {"messages": [...], "tools": [...]}, also gives variables.
 static bool render_chat(struct job *j) {
     const char *tools_path = cli_option(j->call, "tools"), *kwargs = cli_option(j->call, "chat-template-kwargs");
-    text_json messages = NULL, tools = NULL, more = NULL, variables = NULL;
+    text_json_value messages = NULL, tools = NULL, more = NULL, variables = NULL;
     char *messages_text = json_text(j, cli_option(j->call, "chat"), &messages), *tools_text = NULL;
     struct text_template *template = messages ? open_template(j) : NULL;
     bool ok = template != NULL;

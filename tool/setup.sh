@@ -35,7 +35,8 @@ build | cmake                | has_cmake
 build | ninja-build          | has_command ninja
 build | libopenblas0-pthread | has_library libopenblas.so.0
 build | zlib1g               | has_library libz.so.1
-build | libjansson4          | has_library libjansson.so.4
+build | libutf8proc2         | has_library libutf8proc.so.2
+build | libpcre2-8-0         | has_library libpcre2-8.so.0
 test  | g++                  | has_command g++
 test  | clang                | has_command clang
 test  | libclang-rt-dev      | has_clang_sanitizers

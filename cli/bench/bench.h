@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "text/text.h"
 #include "zellige.h"
 
 // Files that the program carries in itself ----------------------------------------------------------------------
@@ -24,27 +25,10 @@ const char *bench_file_hash(const char *name); // NULL: none
 
 // json.c --------------------------------------------------------------------------------------------------------
 
-typedef struct json_t *bench_json; // NULL: nothing there; every function takes that
-
-bool bench_json_available(void);
-bench_json bench_json_parse(const char *text, const char *name, char *error, size_t error_bytes);
-bench_json bench_json_load(const char *path, char *error, size_t error_bytes);
-void bench_json_free(bench_json root); // of what parse or load gave; the values inside go with it
-bench_json bench_json_get(bench_json object, const char *key);
-bench_json bench_json_member(bench_json object, int index, const char **key); // NULL past the last
-int bench_json_count(bench_json array);
-bench_json bench_json_at(bench_json array, int index);
-bool bench_json_is_list(bench_json value);
-bool bench_json_true(bench_json value);
-int64_t bench_json_integer(bench_json value);   // 0: it is no number, or too large
-const char *bench_json_text(bench_json value);  // NULL: it is no text
-double bench_json_number(bench_json value);     // NaN: it is no number
-const char *bench_json_text_of(bench_json object, const char *key); // "": none
-double bench_json_number_of(bench_json object, const char *key);
 // Copies a text of an object, "" if there is none, as far as there is room for whole characters. Files come from other
 // machines: what terminals would take for commands is taken out, as cli_clean says.
-void bench_json_copy(bench_json object, const char *key, bool lines, char *out, size_t bytes);
-bool bench_json_lists(bench_json list, const char *word);
+void bench_json_copy(text_json_value object, const char *key, bool lines, char *out, size_t bytes);
+bool bench_json_lists(text_json_value list, const char *word);
 
 // specs.c -------------------------------------------------------------------------------------------------------
 
@@ -64,7 +48,7 @@ enum bench_dtype bench_dtype_find(const char *name);  // BENCH_DTYPES: unknown
 zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype); // float32 of tf32, uint8 of fp8
 
 struct bench_specs {
-    bench_json root;
+    text_json_value root;
     char source[256];                // "built in", or the file
     double override[BENCH_DTYPES];   // --peak, in operations a second; NaN: none
 };
@@ -74,11 +58,11 @@ bool bench_specs_open(struct bench_specs *specs, const char *path, char *error, 
 bool bench_specs_override(struct bench_specs *specs, const char *list, char *error, size_t error_bytes); // "bf16=918,f32=459"
 void bench_specs_close(struct bench_specs *specs);
 
-bench_json bench_chip_by_id(const struct bench_specs *specs, const char *id);
-bench_json bench_chip_by_pci(const struct bench_specs *specs, unsigned vendor, unsigned device);
+text_json_value bench_chip_by_id(const struct bench_specs *specs, const char *id);
+text_json_value bench_chip_by_pci(const struct bench_specs *specs, unsigned vendor, unsigned device);
 // By a word of its list `detect.<list>`: "nvml_names", "pjrt_device_kind", "sysctl_brand", "hip_names". Whole words only.
-bench_json bench_chip_by_name(const struct bench_specs *specs, const char *list, const char *name);
-bench_json bench_chip_by_accelerator_type(const struct bench_specs *specs, const char *type); // "v6e-8"
+text_json_value bench_chip_by_name(const struct bench_specs *specs, const char *list, const char *name);
+text_json_value bench_chip_by_accelerator_type(const struct bench_specs *specs, const char *type); // "v6e-8"
 
 // What one device of a chip can do at most. A chip that shows itself as two devices has half of it for each.
 struct bench_peak {
@@ -87,8 +71,8 @@ struct bench_peak {
     char source[96];
     double clock_mhz; // that the figure assumes; NaN: not said
 };
-struct bench_peak bench_spec_peak(const struct bench_specs *specs, bench_json chip, enum bench_dtype dtype);
-double bench_spec_bandwidth(bench_json chip); // bytes a second of one device; NaN: unknown
+struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip, enum bench_dtype dtype);
+double bench_spec_bandwidth(text_json_value chip); // bytes a second of one device; NaN: unknown
 
 // detect.c and detect_*.c ---------------------------------------------------------------------------------------
 
@@ -129,7 +113,7 @@ void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *
 void bench_detect_nvidia(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_apple(struct bench_machine *machine, const struct bench_specs *specs);
 
-struct bench_chip *bench_add_chip(struct bench_machine *machine, bench_json spec, const char *name, const char *kind);
+struct bench_chip *bench_add_chip(struct bench_machine *machine, text_json_value spec, const char *name, const char *kind);
 struct bench_chip *bench_machine_chip(struct bench_machine *machine, const char *id); // NULL: none
 void bench_add_evidence(char evidence[BENCH_EVIDENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
 // First line of a file below the sysroot, without its end; false: not there.
@@ -378,7 +362,7 @@ void bench_measure_row(struct bench_row *row, const struct bench_config *config,
 void bench_write_run(FILE *out, const struct bench_run *run);  // metrics.json
 void bench_write_row(FILE *out, const struct bench_row *row);  // a line of the journal
 bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t error_bytes); // a folder or a file
-bool bench_read_row(struct bench_row *row, bench_json object);
+bool bench_read_row(struct bench_row *row, text_json_value object);
 
 // Output: table.c, csv.c, markdown.c ----------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ static void choose_device(struct bench_chip *chip, const char *vendor) {
     }
 }
 
-struct bench_chip *bench_add_chip(struct bench_machine *machine, bench_json spec, const char *name,
+struct bench_chip *bench_add_chip(struct bench_machine *machine, text_json_value spec, const char *name,
                                   const char *kind) {
     static struct bench_chip nowhere;
     if (machine->count == BENCH_CHIPS_MOST)
@@ -112,7 +112,7 @@ struct bench_chip *bench_add_chip(struct bench_machine *machine, bench_json spec
         cli_clean(chip->name, false);
     }
     if (!machine->sysroot[0])
-        choose_device(chip, bench_json_text_of(spec, "vendor"));
+        choose_device(chip, text_json_text_of(spec, "vendor"));
     return chip;
 }
 

@@ -22,8 +22,8 @@ void bench_detect_amd(struct bench_machine *machine, const struct bench_specs *s
         if (!bench_read_text(machine, text, sizeof text, "/sys/class/kfd/kfd/topology/nodes/%d/properties",
                              node))
             break;
-        bench_json spec = bench_chip_by_pci(specs, 0x1002, (unsigned)property(text, "device_id"));
-        struct bench_chip *chip = spec ? bench_machine_chip(machine, bench_json_text_of(spec, "id")) : NULL;
+        text_json_value spec = bench_chip_by_pci(specs, 0x1002, (unsigned)property(text, "device_id"));
+        struct bench_chip *chip = spec ? bench_machine_chip(machine, text_json_text_of(spec, "id")) : NULL;
         if (chip && property(text, "simd_count") > 0)
             nodes[chip - machine->chip]++;
     }

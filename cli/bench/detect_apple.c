@@ -18,7 +18,7 @@ void bench_detect_apple(struct bench_machine *machine, const struct bench_specs 
     for (const char *word = words; *word && word < words + sizeof words; word += strlen(word) + 1)
         for (size_t i = 0; i < sizeof socs / sizeof *socs; i++)
             if (!strcmp(word, socs[i].soc)) {
-                bench_json spec = bench_chip_by_name(specs, "sysctl_brand", socs[i].name);
+                text_json_value spec = bench_chip_by_name(specs, "sysctl_brand", socs[i].name);
                 struct bench_chip *chip = bench_add_chip(machine, spec, socs[i].name, "gpu");
                 chip->chips = chip->devices = 1;
                 bench_add_evidence(chip->evidence, "device tree has %s", word);

@@ -34,27 +34,27 @@ static bool has_word(const char *text, const char *word) {
 
 // What it is ------------------------------------------------------------------------------------------------
 
-static bool has_flags(bench_json flags, const char *features) {
-    for (int i = 0; i < bench_json_count(flags); i++)
-        if (!has_word(features, bench_json_text(bench_json_at(flags, i))))
+static bool has_flags(text_json_value flags, const char *features) {
+    for (int i = 0; i < text_json_count(flags); i++)
+        if (!has_word(features, text_json_text(text_json_at(flags, i))))
             return false;
     return true;
 }
 
 // "6/0x8f" in "6/0x8f, 6/0xcf"; "0x41/0xd40"; family "0x19" with all flags.
-static bool is_cpu(bench_json detect, const char *midr, const char *family, const char *model,
+static bool is_cpu(text_json_value detect, const char *midr, const char *family, const char *model,
                    const char *features) {
     char key[32];
-    const char *wanted_midr = bench_json_text_of(detect, "midr"),
-               *cpuid = bench_json_text_of(detect, "cpuid");
+    const char *wanted_midr = text_json_text_of(detect, "midr"),
+               *cpuid = text_json_text_of(detect, "cpuid");
     if (midr[0])
         return !strcmp(wanted_midr, midr);
     snprintf(key, sizeof key, "%ld/0x%lx", strtol(family, NULL, 10), strtol(model, NULL, 10));
     if (family[0] && cpuid[0])
-        return strstr(cpuid, key) && has_flags(bench_json_get(detect, "flags"), features);
-    const char *wanted_family = bench_json_text_of(detect, "cpuid_family");
+        return strstr(cpuid, key) && has_flags(text_json_get(detect, "flags"), features);
+    const char *wanted_family = text_json_text_of(detect, "cpuid_family");
     return family[0] && wanted_family[0] && strtol(wanted_family, NULL, 16) == strtol(family, NULL, 10) &&
-           has_flags(bench_json_get(detect, "flags"), features);
+           has_flags(text_json_get(detect, "flags"), features);
 }
 
 static void identify(struct bench_cpu *cpu, const struct bench_specs *specs) {
@@ -70,10 +70,10 @@ static void identify(struct bench_cpu *cpu, const struct bench_specs *specs) {
     } else if (family[0]) {
         bench_add_evidence(cpu->evidence, "cpuid family %s, model %s", family, model);
     }
-    bench_json cpus = bench_json_get(specs->root, "cpus");
-    for (int i = 0; i < bench_json_count(cpus) && !cpu->id[0]; i++) {
-        bench_json known = bench_json_at(cpus, i);
-        if (!is_cpu(bench_json_get(known, "detect"), midr, family, model, cpu->features))
+    text_json_value cpus = text_json_get(specs->root, "cpus");
+    for (int i = 0; i < text_json_count(cpus) && !cpu->id[0]; i++) {
+        text_json_value known = text_json_at(cpus, i);
+        if (!is_cpu(text_json_get(known, "detect"), midr, family, model, cpu->features))
             continue;
         bench_json_copy(known, "id", false, cpu->id, sizeof cpu->id);
         bench_json_copy(known, "name", false, cpu->model, sizeof cpu->model);

@@ -39,8 +39,8 @@ static bool is_split(const struct bench_machine *machine) {
 
 // A name is worth more than a PCI id: boards of one id are sold under several. The PCI row becomes the named one.
 static void rename_chip(struct bench_machine *machine, const struct bench_specs *specs, const char *model) {
-    bench_json spec = bench_chip_by_name(specs, "nvml_names", model);
-    struct bench_chip *chip = spec ? bench_machine_chip(machine, bench_json_text_of(spec, "id")) : NULL;
+    text_json_value spec = bench_chip_by_name(specs, "nvml_names", model);
+    struct bench_chip *chip = spec ? bench_machine_chip(machine, text_json_text_of(spec, "id")) : NULL;
     if (chip) {
         bench_add_evidence(chip->evidence, "the driver calls it %s", model);
         return;

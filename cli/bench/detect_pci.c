@@ -52,11 +52,11 @@ static bool is_unknown_compute(const struct function *f) {
     return f->class >> 16 == CLASS_ACCELERATOR || (f->class >> 16 == CLASS_DISPLAY && makes_gpus);
 }
 
-static void add_known(struct bench_machine *machine, bench_json spec, const struct function *f,
+static void add_known(struct bench_machine *machine, text_json_value spec, const struct function *f,
                       int functions) {
-    double each = bench_json_number_of(bench_json_get(spec, "detect"), "pci_functions_per_chip");
-    double devices = bench_json_number_of(spec, "devices_per_chip");
-    struct bench_chip *chip = bench_machine_chip(machine, bench_json_text_of(spec, "id"));
+    double each = text_json_number_of(text_json_get(spec, "detect"), "pci_functions_per_chip");
+    double devices = text_json_number_of(spec, "devices_per_chip");
+    struct bench_chip *chip = bench_machine_chip(machine, text_json_text_of(spec, "id"));
     chip = chip ? chip : bench_add_chip(machine, spec, "", "");
     int chips = each > 1 ? (functions + (int)each - 1) / (int)each : functions;
     chip->chips += chips;
@@ -90,7 +90,7 @@ void bench_detect_pci(struct bench_machine *machine, const struct bench_specs *s
         const struct function *f = &function[i];
         for (same = 1; i + same < count && !compare_functions(f, f + same);)
             same++;
-        bench_json spec = bench_chip_by_pci(specs, f->vendor, f->device);
+        text_json_value spec = bench_chip_by_pci(specs, f->vendor, f->device);
         if (spec)
             add_known(machine, spec, f, same);
         else if (is_unknown_compute(f))

@@ -73,16 +73,16 @@ void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *
     if (!find_plugin(machine, path, sizeof path) || !read_kind(path, kind, sizeof kind, &count) ||
         !strcmp(kind, "cpu"))
         return;
-    bench_json spec = bench_chip_by_name(specs, "pjrt_device_kind", kind);
+    text_json_value spec = bench_chip_by_name(specs, "pjrt_device_kind", kind);
     spec = spec ? spec : bench_chip_by_name(specs, "nvml_names", kind);
-    struct bench_chip *chip = spec ? bench_machine_chip(machine, bench_json_text_of(spec, "id")) : NULL;
+    struct bench_chip *chip = spec ? bench_machine_chip(machine, text_json_text_of(spec, "id")) : NULL;
     if (chip) {
         bench_add_evidence(chip->evidence, "PJRT calls its %d devices %s", count, kind);
     } else if ((chip = other_accelerator(machine))) {
         bench_add_evidence(chip->evidence, "PJRT calls its %d devices %s, which does not fit: ignored", count,
                            kind);
     } else {
-        double each = fmax(1, bench_json_number_of(spec, "devices_per_chip"));
+        double each = fmax(1, text_json_number_of(spec, "devices_per_chip"));
         chip = bench_add_chip(machine, spec, kind, "tpu");
         chip->devices = count;
         chip->chips = (int)ceil(count / each);

@@ -105,8 +105,8 @@ static bool is_found_by_pci(const struct bench_machine *machine) {
 
 static void add_type(struct bench_machine *machine, const struct bench_specs *specs, const char *type,
                      const char *told_by) {
-    bench_json spec = bench_chip_by_accelerator_type(specs, type);
-    struct bench_chip *chip = spec ? bench_machine_chip(machine, bench_json_text_of(spec, "id")) : NULL;
+    text_json_value spec = bench_chip_by_accelerator_type(specs, type);
+    struct bench_chip *chip = spec ? bench_machine_chip(machine, text_json_text_of(spec, "id")) : NULL;
     if (chip) {
         bench_add_evidence(chip->evidence, "%s says %s", told_by, type);
     } else if (is_found_by_pci(machine)) {
@@ -117,7 +117,7 @@ static void add_type(struct bench_machine *machine, const struct bench_specs *sp
     } else {
         char name[96];
         snprintf(name, sizeof name, "unknown TPU %.60s", type);
-        double devices = bench_json_number_of(spec, "devices_per_chip");
+        double devices = text_json_number_of(spec, "devices_per_chip");
         chip = bench_add_chip(machine, spec, name, "tpu");
         chip->chips = strchr(type, '-') ? chips_of_type(type) : 1;
         chip->devices = chip->chips * (devices > 1 ? (int)devices : 1);

@@ -16,7 +16,7 @@ static const struct option options[] = {
 
 static double peak_of(const struct bench_specs *specs, const struct bench_chip *chip,
                       enum bench_dtype dtype) {
-    bench_json spec = bench_chip_by_id(specs, chip->id);
+    text_json_value spec = bench_chip_by_id(specs, chip->id);
     return spec && !chip->shared ? bench_spec_peak(specs, spec, dtype).rate : (double)NAN;
 }
 

@@ -32,14 +32,14 @@ bool bench_history_add(const struct bench_run *run, const char *root) {
     return !fclose(out);
 }
 
-static bool is_same_kind(const struct bench_run *run, bench_json line) {
+static bool is_same_kind(const struct bench_run *run, text_json_value line) {
     const struct bench_subject *s = &run->subject;
-    return !strcmp(bench_json_text_of(line, "status"), "complete") &&
-           !strcmp(bench_json_text_of(line, "suite"), run->suite) &&
-           !strcmp(bench_json_text_of(line, "name"), s->name) &&
-           !strcmp(bench_json_text_of(line, "device"), s->device) &&
-           bench_json_true(bench_json_get(line, "is_modelled")) == s->is_modelled &&
-           bench_json_number_of(line, "threads") == s->threads;
+    return !strcmp(text_json_text_of(line, "status"), "complete") &&
+           !strcmp(text_json_text_of(line, "suite"), run->suite) &&
+           !strcmp(text_json_text_of(line, "name"), s->name) &&
+           !strcmp(text_json_text_of(line, "device"), s->device) &&
+           text_json_true(text_json_get(line, "is_modelled")) == s->is_modelled &&
+           text_json_number_of(line, "threads") == s->threads;
 }
 
 // A run is a folder beside the index: a name that leads elsewhere is none.
@@ -54,9 +54,9 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
     snprintf(path, sizeof path, "%s/index.jsonl", root);
     char *text = rest = access(path, R_OK) ? NULL : cli_read_all(path);
     while (text && (line = strsep(&rest, "\n"))) {
-        bench_json object = line[0] ? bench_json_parse(line, path, error, sizeof error) : NULL;
-        snprintf(path, sizeof path, "%.300s/%.200s", root, bench_json_text_of(object, "folder"));
-        bool wanted = object && is_folder_name(bench_json_text_of(object, "folder")) &&
+        text_json_value object = line[0] ? text_json_parse(line, strlen(line), path, error, sizeof error) : NULL;
+        snprintf(path, sizeof path, "%.300s/%.200s", root, text_json_text_of(object, "folder"));
+        bool wanted = object && is_folder_name(text_json_text_of(object, "folder")) &&
                       is_same_kind(run, object) && strcmp(path, run->folder) != 0;
         for (int i = 0; i < count && wanted; i++)
             wanted = strcmp(path, (*folders)[i]) != 0; // one that was resumed has several lines
@@ -65,7 +65,7 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
             *folders = more;
             (*folders)[count++] = strdup(path);
         }
-        bench_json_free(object);
+        text_json_free(object);
     }
     free(text);
     return count;

@@ -16,10 +16,10 @@ static const struct option options[] = {
 // Operations a cycle and core that the table of specs has for this CPU; NaN: it does not know it.
 static double in_table(const struct bench_machine *machine, const struct bench_specs *specs,
                        enum bench_dtype dtype) {
-    bench_json cpus = bench_json_get(specs->root, "cpus");
-    for (int i = 0; i < bench_json_count(cpus); i++)
-        if (!strcmp(bench_json_text_of(bench_json_at(cpus, i), "id"), machine->cpu.id))
-            return bench_json_number_of(bench_json_get(bench_json_at(cpus, i), "ops_per_cycle_per_core"),
+    text_json_value cpus = text_json_get(specs->root, "cpus");
+    for (int i = 0; i < text_json_count(cpus); i++)
+        if (!strcmp(text_json_text_of(text_json_at(cpus, i), "id"), machine->cpu.id))
+            return text_json_number_of(text_json_get(text_json_at(cpus, i), "ops_per_cycle_per_core"),
                                         bench_dtype_name(dtype));
     return NAN;
 }

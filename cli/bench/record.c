@@ -39,17 +39,17 @@ bool bench_record_add(const char *path, const struct bench_comparisons *list) {
     return !fclose(out);
 }
 
-static double *read_samples(bench_json list, int count) {
+static double *read_samples(text_json_value list, int count) {
     double *second = malloc((size_t)(count ? count : 1) * sizeof *second);
     for (int i = 0; second && i < count; i++)
-        second[i] = bench_json_number(bench_json_at(list, i)) * picosecond;
+        second[i] = text_json_number(text_json_at(list, i)) * picosecond;
     return second;
 }
 
-static bool replay_pair(struct bench_comparisons *list, bench_json pair, double threshold) {
-    bench_json before = bench_json_get(pair, "before_ps"), after = bench_json_get(pair, "after_ps");
-    int count = bench_json_count(before);
-    if (bench_json_count(after) != count)
+static bool replay_pair(struct bench_comparisons *list, text_json_value pair, double threshold) {
+    text_json_value before = text_json_get(pair, "before_ps"), after = text_json_get(pair, "after_ps");
+    int count = text_json_count(before);
+    if (text_json_count(after) != count)
         return false;
     double *first = read_samples(before, count), *second = read_samples(after, count);
     bool done = first && second;
@@ -64,12 +64,12 @@ static bool replay_pair(struct bench_comparisons *list, bench_json pair, double 
 
 bool bench_record_replay(struct bench_comparisons *list, const char *line, double threshold) {
     char error[256];
-    bench_json root = bench_json_parse(line, "a recorded check", error, sizeof error);
-    bench_json pairs = bench_json_get(root, "pairs");
-    bool done = bench_json_is_list(pairs);
+    text_json_value root = text_json_parse(line, strlen(line), "a recorded check", error, sizeof error);
+    text_json_value pairs = text_json_get(root, "pairs");
+    bool done = text_json_is_list(pairs);
     list->in_turns = true;
-    for (int i = 0; done && i < bench_json_count(pairs); i++)
-        done = replay_pair(list, bench_json_at(pairs, i), threshold);
-    bench_json_free(root);
+    for (int i = 0; done && i < text_json_count(pairs); i++)
+        done = replay_pair(list, text_json_at(pairs, i), threshold);
+    text_json_free(root);
     return done;
 }

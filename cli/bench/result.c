@@ -90,13 +90,13 @@ void bench_subject_of_cpu(struct bench_subject *s, const struct bench_machine *m
 
 void bench_subject_of_chip(struct bench_subject *s, const struct bench_chip *chip,
                            const struct bench_specs *specs) {
-    bench_json spec = chip->shared ? NULL : bench_chip_by_id(specs, chip->id);
+    text_json_value spec = chip->shared ? NULL : bench_chip_by_id(specs, chip->id);
     *s = (struct bench_subject){.threads = zl_threads(), .clock_hz = NAN};
     snprintf(s->chip, sizeof s->chip, "%s", chip->id);
     snprintf(s->name, sizeof s->name, "%s", chip->name);
     snprintf(s->device, sizeof s->device, "%s", chip->device);
     s->is_modelled = chip->is_modelled;
-    s->devices_per_chip = fmax(1, bench_json_number_of(spec, "devices_per_chip"));
+    s->devices_per_chip = fmax(1, text_json_number_of(spec, "devices_per_chip"));
     s->bandwidth = bench_spec_bandwidth(spec);
     for (int d = 0; d < BENCH_DTYPES; d++)
         s->peak[d] = bench_spec_peak(specs, spec, (enum bench_dtype)d);

@@ -140,14 +140,14 @@ int bench_journal_read(struct bench_run *run) {
     if (!text)
         return -1;
     while ((line = strsep(&rest, "\n"))) {
-        bench_json object = line[0] ? bench_json_parse(line, path, error, sizeof error) : NULL;
+        text_json_value object = line[0] ? text_json_parse(line, strlen(line), path, error, sizeof error) : NULL;
         struct bench_row row;
         if (object && bench_read_row(&row, object)) {
             struct bench_row *kept = bench_run_add(run);
             if (kept)
                 *kept = row;
         }
-        bench_json_free(object);
+        text_json_free(object);
     }
     free(text);
     return run->rows;

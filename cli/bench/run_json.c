@@ -187,25 +187,25 @@ void bench_write_run(FILE *out, const struct bench_run *run) {
 
 // Reading ---------------------------------------------------------------------------------------------------
 
-static void read_sizes(struct bench_config *config, bench_json list) {
-    config->dims = bench_json_count(list) < 4 ? bench_json_count(list) : 4;
+static void read_sizes(struct bench_config *config, text_json_value list) {
+    config->dims = text_json_count(list) < 4 ? text_json_count(list) : 4;
     for (int i = 0; i < config->dims; i++)
-        config->dim[i] = bench_json_integer(bench_json_at(list, i));
+        config->dim[i] = text_json_integer(text_json_at(list, i));
 }
 
-static void read_members(const struct member *m, void *into, bench_json from) {
+static void read_members(const struct member *m, void *into, text_json_value from) {
     for (; m->name; m++) {
         void *at = (char *)into + m->at;
-        bench_json value = bench_json_get(from, m->name);
-        double number = bench_json_number(value);
+        text_json_value value = text_json_get(from, m->name);
+        double number = text_json_number(value);
         switch (m->kind) {
         case TEXT:
         case LINES: bench_json_copy(from, m->name, m->kind == LINES, at, m->bytes); break;
         case NUMBER: *(double *)at = number; break;
         case INTEGER: *(int *)at = fabs(number) < INT32_MAX ? (int)number : 0; break;
-        case FLAG: *(bool *)at = bench_json_true(value); break;
-        case DTYPE: *(enum bench_dtype *)at = bench_dtype_find(bench_json_text_of(from, m->name)); break;
-        case STATUS: *(enum bench_status *)at = bench_status_find(bench_json_text_of(from, m->name)); break;
+        case FLAG: *(bool *)at = text_json_true(value); break;
+        case DTYPE: *(enum bench_dtype *)at = bench_dtype_find(text_json_text_of(from, m->name)); break;
+        case STATUS: *(enum bench_status *)at = bench_status_find(text_json_text_of(from, m->name)); break;
         case SIZES: read_sizes(at, value); break;
         case READING: read_members(reading_members, at, value);
         }
@@ -213,31 +213,31 @@ static void read_members(const struct member *m, void *into, bench_json from) {
 }
 
 // The statistics are those of the samples, whatever the file has besides.
-static bool read_samples(struct bench_row *row, bench_json samples) {
-    int count = bench_json_count(samples);
+static bool read_samples(struct bench_row *row, text_json_value samples) {
+    int count = text_json_count(samples);
     row->second = malloc((size_t)(count ? count : 1) * sizeof *row->second);
     for (int i = 0; row->second && i < count; i++)
-        row->second[i] = bench_json_number(bench_json_at(samples, i));
+        row->second[i] = text_json_number(text_json_at(samples, i));
     if (row->second)
         bench_statistics(row->second, count, &row->stats);
     return row->second;
 }
 
-bool bench_read_row(struct bench_row *row, bench_json from) {
+bool bench_read_row(struct bench_row *row, text_json_value from) {
     *row = (struct bench_row){0};
     read_members(row_members, row, from);
     bool known = row->config.id[0] && row->config.dtype < BENCH_DTYPES && row->status < BENCH_STATUSES;
-    return known && read_samples(row, bench_json_get(from, "samples_s"));
+    return known && read_samples(row, text_json_get(from, "samples_s"));
 }
 
-static void read_head(struct bench_run *run, bench_json root) {
-    bench_json subject = bench_json_get(root, "subject"), peaks = bench_json_get(subject, "peaks");
+static void read_head(struct bench_run *run, text_json_value root) {
+    text_json_value subject = text_json_get(root, "subject"), peaks = text_json_get(subject, "peaks");
     read_members(run_members, run, root);
     read_members(subject_members, &run->subject, subject);
     for (int d = 0; d < BENCH_DTYPES; d++)
         read_members(peak_members, &run->subject.peak[d],
-                     bench_json_get(peaks, bench_dtype_name((enum bench_dtype)d)));
-    read_members(timing_members, &run->timing, bench_json_get(root, "timing"));
+                     text_json_get(peaks, bench_dtype_name((enum bench_dtype)d)));
+    read_members(timing_members, &run->timing, text_json_get(root, "timing"));
 }
 
 // The folder is where the file is, whatever it says itself: it may have been moved, or come from elsewhere.
@@ -252,21 +252,21 @@ bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t
     bool is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
     snprintf(file, sizeof file, "%s%s", path, is_folder ? "/metrics.json" : "");
     *run = (struct bench_run){0};
-    bench_json root = bench_json_load(file, error, error_bytes), rows = bench_json_get(root, "rows");
-    bool done = root && bench_json_is_list(rows);
+    text_json_value root = text_json_load(file, error, error_bytes), rows = text_json_get(root, "rows");
+    bool done = root && text_json_is_list(rows);
     if (root && !done)
         snprintf(error, error_bytes, "%s: has no list `rows`", file);
     if (done) {
         read_head(run, root);
         take_folder(run, file);
     }
-    for (int i = 0; done && i < bench_json_count(rows); i++) {
+    for (int i = 0; done && i < text_json_count(rows); i++) {
         struct bench_row *row = bench_run_add(run);
-        done = row && bench_read_row(row, bench_json_at(rows, i));
+        done = row && bench_read_row(row, text_json_at(rows, i));
         if (!done)
             snprintf(error, error_bytes, "%s: row %d is damaged", file, i);
     }
-    bench_json_free(root);
+    text_json_free(root);
     if (!done)
         bench_run_free(run);
     return done;

@@ -86,7 +86,7 @@ static const struct bench_chip *add_device(struct bench_session *s, const char *
     for (int i = 0; zl_device(i, &info); i++) {
         if (strcmp(info.device, device) || !info.available)
             continue;
-        bench_json spec = bench_chip_by_name(&s->specs, "nvml_names", info.model);
+        text_json_value spec = bench_chip_by_name(&s->specs, "nvml_names", info.model);
         struct bench_chip *chip = bench_add_chip(&s->machine, spec, info.model, "gpu");
         chip->chips = chip->devices = 1;
         snprintf(chip->device, sizeof chip->device, "%s", device);

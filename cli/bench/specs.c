@@ -55,9 +55,9 @@ bool bench_specs_open(struct bench_specs *specs, const char *path, char *error, 
         specs->override[i] = NAN;
     snprintf(specs->source, sizeof specs->source, "%s", path ? path : "built in");
     specs->root =
-        path ? bench_json_load(path, error, error_bytes)
-             : bench_json_parse(bench_file_find("hw_specs.json"), "hw_specs.json", error, error_bytes);
-    if (specs->root && !bench_json_is_list(bench_json_get(specs->root, "chips"))) {
+        path ? text_json_load(path, error, error_bytes)
+             : text_json_parse(bench_file_find("hw_specs.json"), strlen(bench_file_find("hw_specs.json")), "hw_specs.json", error, error_bytes);
+    if (specs->root && !text_json_is_list(text_json_get(specs->root, "chips"))) {
         snprintf(error, error_bytes, "%s: has no list `chips`", specs->source);
         bench_specs_close(specs);
     }
@@ -65,7 +65,7 @@ bool bench_specs_open(struct bench_specs *specs, const char *path, char *error, 
 }
 
 void bench_specs_close(struct bench_specs *specs) {
-    bench_json_free(specs->root);
+    text_json_free(specs->root);
     specs->root = NULL;
 }
 
@@ -98,31 +98,31 @@ bool bench_specs_override(struct bench_specs *specs, const char *list, char *err
 
 // Finding a chip: always the whole name, since "A10" is in "A100" ---------------------------------------------
 
-bench_json bench_chip_by_id(const struct bench_specs *specs, const char *id) {
-    bench_json chips = bench_json_get(specs->root, "chips");
-    for (int i = 0; i < bench_json_count(chips); i++)
-        if (!strcmp(bench_json_text_of(bench_json_at(chips, i), "id"), id))
-            return bench_json_at(chips, i);
+text_json_value bench_chip_by_id(const struct bench_specs *specs, const char *id) {
+    text_json_value chips = text_json_get(specs->root, "chips");
+    for (int i = 0; i < text_json_count(chips); i++)
+        if (!strcmp(text_json_text_of(text_json_at(chips, i), "id"), id))
+            return text_json_at(chips, i);
     return NULL;
 }
 
-bench_json bench_chip_by_name(const struct bench_specs *specs, const char *list, const char *name) {
-    bench_json chips = bench_json_get(specs->root, "chips");
-    for (int i = 0; i < bench_json_count(chips); i++) {
-        bench_json chip = bench_json_at(chips, i);
-        if (bench_json_lists(bench_json_get(bench_json_get(chip, "detect"), list), name))
+text_json_value bench_chip_by_name(const struct bench_specs *specs, const char *list, const char *name) {
+    text_json_value chips = text_json_get(specs->root, "chips");
+    for (int i = 0; i < text_json_count(chips); i++) {
+        text_json_value chip = text_json_at(chips, i);
+        if (bench_json_lists(text_json_get(text_json_get(chip, "detect"), list), name))
             return chip;
     }
     return NULL;
 }
 
-bench_json bench_chip_by_pci(const struct bench_specs *specs, unsigned vendor, unsigned device) {
+text_json_value bench_chip_by_pci(const struct bench_specs *specs, unsigned vendor, unsigned device) {
     char name[16];
     snprintf(name, sizeof name, "%04x:%04x", vendor, device);
     return bench_chip_by_name(specs, "pci", name);
 }
 
-bench_json bench_chip_by_accelerator_type(const struct bench_specs *specs, const char *type) {
+text_json_value bench_chip_by_accelerator_type(const struct bench_specs *specs, const char *type) {
     char prefix[32];
     const char *dash = strrchr(type, '-');
     if (!dash)
@@ -133,21 +133,21 @@ bench_json bench_chip_by_accelerator_type(const struct bench_specs *specs, const
 
 // Peaks -----------------------------------------------------------------------------------------------------
 
-static double devices_per_chip(bench_json chip) {
-    double count = bench_json_number_of(chip, "devices_per_chip");
+static double devices_per_chip(text_json_value chip) {
+    double count = text_json_number_of(chip, "devices_per_chip");
     return count >= 1 ? count : 1;
 }
 
-static double table_peak(bench_json chip, enum bench_dtype dtype) {
-    double tflops = bench_json_number_of(bench_json_get(chip, "peak_tflops"), bench_dtype_name(dtype));
+static double table_peak(text_json_value chip, enum bench_dtype dtype) {
+    double tflops = text_json_number_of(text_json_get(chip, "peak_tflops"), bench_dtype_name(dtype));
     return tflops * 1e12 / devices_per_chip(chip);
 }
 
 // Products may run on other units than the dtype's own: XLA multiplies f32 as bf16 unless told otherwise, and some GPUs have
 // matrix units for f64.
-static void choose_path(struct bench_peak *peak, bench_json chip, enum bench_dtype dtype) {
-    bool is_tpu = !strcmp(bench_json_text_of(chip, "kind"), "tpu");
-    double matrix = bench_json_number_of(bench_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 /
+static void choose_path(struct bench_peak *peak, text_json_value chip, enum bench_dtype dtype) {
+    bool is_tpu = !strcmp(text_json_text_of(chip, "kind"), "tpu");
+    double matrix = text_json_number_of(text_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 /
                     devices_per_chip(chip);
     if (dtype == BENCH_F32 && is_tpu && isnan(peak->rate)) {
         peak->rate = table_peak(chip, BENCH_BF16);
@@ -158,10 +158,10 @@ static void choose_path(struct bench_peak *peak, bench_json chip, enum bench_dty
     }
 }
 
-struct bench_peak bench_spec_peak(const struct bench_specs *specs, bench_json chip, enum bench_dtype dtype) {
+struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip, enum bench_dtype dtype) {
     struct bench_peak peak = {.rate = table_peak(chip, dtype),
-                              .clock_mhz = bench_json_number_of(chip, "clock_mhz")};
-    const char *own = bench_json_text_of(chip, "peak_source"); // of figures that nobody published
+                              .clock_mhz = text_json_number_of(chip, "clock_mhz")};
+    const char *own = text_json_text_of(chip, "peak_source"); // of figures that nobody published
     snprintf(peak.source, sizeof peak.source, "%.90s", own[0] ? own : specs->source);
     choose_path(&peak, chip, dtype);
     if (!isnan(specs->override[dtype])) {
@@ -172,7 +172,7 @@ struct bench_peak bench_spec_peak(const struct bench_specs *specs, bench_json ch
     return peak;
 }
 
-double bench_spec_bandwidth(bench_json chip) {
-    double gbs = bench_json_number_of(bench_json_get(chip, "memory"), "bandwidth_gbs");
+double bench_spec_bandwidth(text_json_value chip) {
+    double gbs = text_json_number_of(text_json_get(chip, "memory"), "bandwidth_gbs");
     return gbs * 1e9 / devices_per_chip(chip);
 }

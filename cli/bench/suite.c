@@ -41,11 +41,11 @@ enum { CONFIGURATIONS_MOST = 10000 };
 static const int64_t size_most = INT64_C(1) << 50;
 
 // 16384, "16K", "64M"; 0: none of these, or larger than any array.
-static int64_t size_of(bench_json value) {
-    const char *text = bench_json_text(value);
+static int64_t size_of(text_json_value value) {
+    const char *text = text_json_text(value);
     char *end = NULL;
     if (!text) {
-        int64_t size = bench_json_integer(value);
+        int64_t size = text_json_integer(value);
         return size <= size_most ? size : 0;
     }
     int64_t size = strtoll(text, &end, 10);
@@ -55,12 +55,12 @@ static int64_t size_of(bench_json value) {
     return is_size ? size << bits : 0;
 }
 
-static bool add_size(struct bench_suite *suite, struct bench_config config, bench_json size) {
-    config.dims = bench_json_is_list(size) ? bench_json_count(size) : 1;
+static bool add_size(struct bench_suite *suite, struct bench_config config, text_json_value size) {
+    config.dims = text_json_is_list(size) ? text_json_count(size) : 1;
     if (config.dims < 1 || config.dims > 4)
         return false;
     for (int i = 0; i < config.dims; i++) {
-        config.dim[i] = size_of(bench_json_is_list(size) ? bench_json_at(size, i) : size);
+        config.dim[i] = size_of(text_json_is_list(size) ? text_json_at(size, i) : size);
         if (config.dim[i] < 1)
             return false;
     }
@@ -68,10 +68,10 @@ static bool add_size(struct bench_suite *suite, struct bench_config config, benc
 }
 
 // A number, a list of them, or {"from": 1024, "to": 8192, "times": 2}.
-static bool add_sizes(struct bench_suite *suite, struct bench_config config, bench_json size) {
-    double from = bench_json_number_of(size, "from"), to = bench_json_number_of(size, "to");
-    double times = bench_json_number_of(size, "times");
-    if (bench_json_is_list(size) || isnan(from))
+static bool add_sizes(struct bench_suite *suite, struct bench_config config, text_json_value size) {
+    double from = text_json_number_of(size, "from"), to = text_json_number_of(size, "to");
+    double times = text_json_number_of(size, "times");
+    if (text_json_is_list(size) || isnan(from))
         return add_size(suite, config, size);
     config.dims = 1;
     if (!(from >= 1 && to >= from && to <= (double)size_most && times > 1))
@@ -92,23 +92,23 @@ static bool wrong(char *error, size_t bytes, const struct bench_suite *suite, co
     return false;
 }
 
-static bool add_dtype(struct bench_suite *suite, bench_json item, struct bench_config config, char *error,
+static bool add_dtype(struct bench_suite *suite, text_json_value item, struct bench_config config, char *error,
                       size_t bytes) {
-    bench_json sizes = bench_json_get(item, "sizes");
-    if (bench_json_count(sizes) == 0)
+    text_json_value sizes = text_json_get(item, "sizes");
+    if (text_json_count(sizes) == 0)
         return bench_suite_add(suite, &config);
-    for (int i = 0; i < bench_json_count(sizes); i++)
-        if (!add_sizes(suite, config, bench_json_at(sizes, i)))
+    for (int i = 0; i < text_json_count(sizes); i++)
+        if (!add_sizes(suite, config, text_json_at(sizes, i)))
             return wrong(error, bytes, suite,
                          "a size is not a number, a list of at most four, or a range, in", config.work);
     return true;
 }
 
-static bool add_op(struct bench_suite *suite, bench_json item, struct bench_config config, char *error,
+static bool add_op(struct bench_suite *suite, text_json_value item, struct bench_config config, char *error,
                    size_t bytes) {
-    bench_json list = bench_json_get(item, "dtypes");
-    for (int i = 0; i < bench_json_count(list) || (i == 0 && !list); i++) {
-        const char *name = list ? bench_json_text(bench_json_at(list, i)) : "f32";
+    text_json_value list = text_json_get(item, "dtypes");
+    for (int i = 0; i < text_json_count(list) || (i == 0 && !list); i++) {
+        const char *name = list ? text_json_text(text_json_at(list, i)) : "f32";
         config.dtype = bench_dtype_find(name ? name : "");
         if (config.dtype == BENCH_DTYPES)
             return wrong(error, bytes, suite, "no dtype", name);
@@ -118,15 +118,15 @@ static bool add_op(struct bench_suite *suite, bench_json item, struct bench_conf
     return true;
 }
 
-static bool add_item(struct bench_suite *suite, bench_json item, char *error, size_t bytes) {
+static bool add_item(struct bench_suite *suite, text_json_value item, char *error, size_t bytes) {
     struct bench_config config = {0};
-    const char *work = bench_json_text_of(item, "work");
-    bench_json ops = bench_json_get(item, "ops");
+    const char *work = text_json_text_of(item, "work");
+    text_json_value ops = text_json_get(item, "ops");
     if (!bench_work_find(work))
         return wrong(error, bytes, suite, "no work", work);
     snprintf(config.work, sizeof config.work, "%s", work);
-    for (int i = 0; i < bench_json_count(ops) || (i == 0 && !ops); i++) {
-        const char *op = bench_json_text(bench_json_at(ops, i));
+    for (int i = 0; i < text_json_count(ops) || (i == 0 && !ops); i++) {
+        const char *op = text_json_text(text_json_at(ops, i));
         snprintf(config.op, sizeof config.op, "%s", op ? op : "");
         cli_clean(config.op, false);
         if (!add_op(suite, item, config, error, bytes))
@@ -135,28 +135,28 @@ static bool add_item(struct bench_suite *suite, bench_json item, char *error, si
     return true;
 }
 
-static double number_or(bench_json root, const char *key, double fallback) {
-    double value = bench_json_number_of(root, key);
+static double number_or(text_json_value root, const char *key, double fallback) {
+    double value = text_json_number_of(root, key);
     return isnan(value) ? fallback : value;
 }
 
-static int count_or(bench_json root, const char *key, int fallback) {
+static int count_or(text_json_value root, const char *key, int fallback) {
     double value = number_or(root, key, fallback);
     return value >= 0 && value < INT32_MAX ? (int)value : fallback;
 }
 
-static bool read_suite(struct bench_suite *suite, bench_json root, char *error, size_t bytes) {
-    bench_json items = bench_json_get(root, "items");
+static bool read_suite(struct bench_suite *suite, text_json_value root, char *error, size_t bytes) {
+    text_json_value items = text_json_get(root, "items");
     suite->timing = (struct bench_timing){
         .seconds = number_or(root, "seconds", 0.5),
         .warm_seconds = number_or(root, "warm_seconds", 0.3),
         .least = count_or(root, "samples_least", 5),
         .most = count_or(root, "samples_most", 200),
     };
-    if (bench_json_count(items) == 0)
+    if (text_json_count(items) == 0)
         return wrong(error, bytes, suite, "has no list", "items");
-    for (int i = 0; i < bench_json_count(items); i++)
-        if (!add_item(suite, bench_json_at(items, i), error, bytes))
+    for (int i = 0; i < text_json_count(items); i++)
+        if (!add_item(suite, text_json_at(items, i), error, bytes))
             return false;
     if (suite->count <= CONFIGURATIONS_MOST)
         return true;
@@ -170,17 +170,17 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
     snprintf(suite->name, sizeof suite->name, "%.63s", name);
     snprintf(file, sizeof file, "%.60s.json", name);
     const char *built_in = bench_file_find(file);
-    bench_json root = built_in ? bench_json_parse(built_in, file, error, error_bytes)
-                               : bench_json_load(name, error, error_bytes);
+    text_json_value root = built_in ? text_json_parse(built_in, strlen(built_in), file, error, error_bytes)
+                               : text_json_load(name, error, error_bytes);
     if (!root && !built_in && access(name, R_OK))
         snprintf(error, error_bytes,
                  "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, and tile; or "
                  "give a file",
                  name);
-    if (root && bench_json_text_of(root, "name")[0])
+    if (root && text_json_text_of(root, "name")[0])
         bench_json_copy(root, "name", false, suite->name, sizeof suite->name);
     bool done = root && read_suite(suite, root, error, error_bytes);
-    bench_json_free(root);
+    text_json_free(root);
     if (!done)
         bench_suite_close(suite);
     return done;

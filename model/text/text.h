@@ -10,33 +10,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// text_json.c: the one reader of JSON outside src/ ----------------------------------------------------------------------
+// text_json_value.c: the one reader of JSON outside src/ ----------------------------------------------------------------------
 
-typedef const struct text_json_ *text_json; // a value; NULL: nothing there, and every function takes that
+typedef const struct text_json_ *text_json_value; // a value; NULL: nothing there, and every function takes that
 
 // Reads a strict document of UTF-8; `name` is what errors begin with. NULL and an error. Free it with text_json_free.
-text_json text_json_parse(const char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
-text_json text_json_load(const char *path, char *error, size_t error_bytes);
-void      text_json_free(text_json root); // of what parse or load gave; the values inside go with it
+text_json_value text_json_parse(const char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
+text_json_value text_json_load(const char *path, char *error, size_t error_bytes);
+void      text_json_free(text_json_value root); // of what parse or load gave; the values inside go with it
 
-text_json   text_json_get(text_json object, const char *key);                 // the last of that name
-text_json   text_json_member(text_json object, int index, const char **key); // NULL past the last
-int         text_json_count(text_json value);                                 // of a list or an object; 0 for others
-text_json   text_json_at(text_json list, int index);
-bool        text_json_is_list(text_json value);
-bool        text_json_is_object(text_json value);
-bool        text_json_is_bool(text_json value);
-bool        text_json_is_null(text_json value); // the word null, not an absent value
-bool        text_json_true(text_json value);
-bool        text_json_is_integer(text_json value); // written without a fraction or an exponent, and fits
-int64_t     text_json_integer(text_json value);    // 0: it is no number, or too large
-double      text_json_number(text_json value);     // NaN: it is no number
-const char *text_json_text(text_json value);       // NULL: it is no text
-size_t      text_json_bytes(text_json value);      // of a text, which may have NULs inside
-size_t      text_json_key_bytes(text_json member);
-const char *text_json_text_of(text_json object, const char *key); // "": none
-double      text_json_number_of(text_json object, const char *key);
-int         text_json_line(text_json value); // where it begins
+text_json_value   text_json_get(text_json_value object, const char *key);                 // the last of that name
+text_json_value   text_json_member(text_json_value object, int index, const char **key); // NULL past the last
+int         text_json_count(text_json_value value);                                 // of a list or an object; 0 for others
+text_json_value   text_json_at(text_json_value list, int index);
+bool        text_json_is_list(text_json_value value);
+bool        text_json_is_object(text_json_value value);
+bool        text_json_is_bool(text_json_value value);
+bool        text_json_is_null(text_json_value value); // the word null, not an absent value
+bool        text_json_true(text_json_value value);
+bool        text_json_is_integer(text_json_value value); // written without a fraction or an exponent, and fits
+int64_t     text_json_integer(text_json_value value);    // 0: it is no number, or too large
+double      text_json_number(text_json_value value);     // NaN: it is no number
+const char *text_json_text(text_json_value value);       // NULL: it is no text
+size_t      text_json_bytes(text_json_value value);      // of a text, which may have NULs inside
+size_t      text_json_key_bytes(text_json_value member);
+const char *text_json_text_of(text_json_value object, const char *key); // "": none
+double      text_json_number_of(text_json_value object, const char *key);
+int         text_json_line(text_json_value value); // where it begins
 
 // The whole file, NUL-terminated, to be freed. NULL and an error. "-" is standard input.
 char *text_read_file(const char *path, size_t *bytes, char *error, size_t error_bytes);
@@ -105,7 +105,7 @@ struct text_template *text_template_new(const char *source, size_t bytes, const 
 void text_template_free(struct text_template *t);
 
 struct text_render_options {
-    text_json variables[4]; // objects whose members become variables, later ones last; NULL: none
+    text_json_value variables[4]; // objects whose members become variables, later ones last; NULL: none
     int64_t most_steps;     // 0: ten million
 };
 // Returns the text, to be freed. Several threads may render with one template. NULL and an error.

@@ -146,7 +146,7 @@ bool text_value_contains(struct run *r, struct value where, struct value what);
 bool text_value_print(struct run *r, struct text_buffer *out, struct value v, bool quoted); // str, or repr
 struct value text_value_string(struct run *r, struct value v);
 bool text_value_json(struct run *r, struct text_buffer *out, struct value v, const struct arguments *args);
-struct value text_value_of_json(struct run *r, text_json json);
+struct value text_value_of_json(struct run *r, text_json_value json);
 struct value text_value_items(struct run *r, struct value v); // a list of what a loop over it sees
 const char *text_value_kind(struct value v);
 size_t text_utf8_count(const char *data, size_t bytes);

@@ -177,6 +177,8 @@ static struct value unique(struct run *r, struct value v, const struct arguments
     struct value from = text_value_items(r, v), out = text_value_list(r, VALUE_LIST), seen = text_value_list(r, VALUE_LIST);
     for (size_t i = 0; !r->failed && i < from.as.list->count; i++) {
         struct value item = from.as.list->item[i], key = folded(r, attribute ? by_path(r, item, *attribute) : item, sensitive);
+        if (key.kind == VALUE_LIST || key.kind == VALUE_DICT)
+            return text_value_fail(r, "unique does not take a '%s'", text_value_kind(key));
         if (r->failed || text_value_contains(r, seen, key))
             continue;
         text_value_append(r, seen.as.list, key);
@@ -278,6 +280,17 @@ static struct value tojson(struct run *r, struct value v, const struct arguments
     struct value text = ok && !r->failed ? text_value_text(r, out.data, out.bytes) : text_value_fail(r, "out of memory");
     free(out.data);
     return text;
+}
+
+static struct value from_json(struct run *r, struct value v, const struct arguments *args) {
+    (void)args;
+    char error[300];
+    text_json_value json = v.kind == VALUE_TEXT ? text_json_parse(v.as.text.data, v.as.text.bytes, "from_json", error, sizeof error) : NULL;
+    if (!json)
+        return text_value_fail(r, "%s", v.kind == VALUE_TEXT ? error : "from_json needs a text");
+    struct value out = text_value_of_json(r, json);
+    text_json_free(json);
+    return out;
 }
 
 static struct value string(struct run *r, struct value v, const struct arguments *args) {
@@ -451,7 +464,7 @@ static const struct {
     {"abs", absolute},    {"round", rounded},         {"reverse", reversed},  {"sort", sort},       {"dictsort", dictsort},
     {"unique", unique},   {"map", map},               {"select", select_items}, {"reject", reject}, {"selectattr", selectattr},
     {"rejectattr", rejectattr}, {"min", least},       {"max", greatest},      {"sum", sum},         {"indent", indent},
-    {"escape", escape},   {"e", escape},
+    {"escape", escape},   {"e", escape},               {"from_json", from_json},
 };
 
 bool text_is_filter(const char *name) {
@@ -470,13 +483,16 @@ struct value text_filter(struct run *r, const char *name, struct value in, const
 
 // Tests -----------------------------------------------------------------------------------------------------------------
 
-static bool whole_of(struct run *r, struct value v, int64_t *out) {
-    if (v.kind != VALUE_INTEGER && v.kind != VALUE_BOOL) {
-        text_value_fail(r, "this test needs a whole number, not '%s'", text_value_kind(v));
-        return false;
-    }
-    *out = text_value_whole(v);
-    return true;
+// The rest of a division, of the sign of the divisor.
+static double rest_of(struct run *r, struct value v, double by) {
+    if (!text_value_is_number(v))
+        text_value_fail(r, "this test needs a number, not '%s'", text_value_kind(v));
+    else if (by == 0)
+        text_value_fail(r, "division by zero");
+    if (r->failed)
+        return 0;
+    double rest = v.kind == VALUE_REAL ? fmod(v.as.real, by) : (double)(text_value_whole(v) % (fabs(by) < 9e18 && by == floor(by) ? (int64_t)by : 1));
+    return rest != 0 && (rest < 0) != (by < 0) ? rest + by : rest;
 }
 
 enum test { TEST_DEFINED, TEST_UNDEFINED, TEST_NONE, TEST_STRING, TEST_MAPPING, TEST_ITERABLE, TEST_SEQUENCE, TEST_TRUE, TEST_FALSE,
@@ -504,17 +520,14 @@ bool text_is_test(const char *name) {
 }
 
 static bool one_argument(struct run *r, enum test test, struct value v, struct value other) {
-    int64_t a, b;
     if (test == TEST_IN)
         return text_value_contains(r, other, v);
     if (test == TEST_EQUAL || test == TEST_NOT_EQUAL)
         return text_value_equal(r, v, other) == (test == TEST_EQUAL);
     if (test == TEST_DIVISIBLE) {
-        if (!whole_of(r, v, &a) || !whole_of(r, other, &b))
-            return false;
-        if (!b)
-            text_value_fail(r, "division by zero");
-        return b && (b == -1 || a % b == 0);
+        if (!text_value_is_number(other))
+            text_value_fail(r, "divisibleby needs a number, not '%s'", text_value_kind(other));
+        return !r->failed && rest_of(r, v, text_value_real(other)) == 0 && !r->failed;
     }
     int order = text_value_order(r, v, other);
     return test == TEST_LESS ? order < 0 : test == TEST_GREATER ? order > 0 : test == TEST_LESS_EQUAL ? order <= 0 : order >= 0;
@@ -522,7 +535,6 @@ static bool one_argument(struct run *r, enum test test, struct value v, struct v
 
 bool text_test(struct run *r, const char *name, struct value v, const struct arguments *args) {
     size_t i = 0;
-    int64_t whole;
     while (strcmp(tests[i].name, name) != 0)
         i++;
     if (args->count != tests[i].arguments || args->named_count) {
@@ -544,9 +556,9 @@ bool text_test(struct run *r, const char *name, struct value v, const struct arg
     case TEST_INTEGER: return v.kind == VALUE_INTEGER;
     case TEST_FLOAT: return v.kind == VALUE_REAL;
     case TEST_NUMBER: return text_value_is_number(v);
-    case TEST_ODD: return whole_of(r, v, &whole) && whole % 2 != 0;
-    case TEST_EVEN: return whole_of(r, v, &whole) && whole % 2 == 0;
-    case TEST_CALLABLE: return v.kind >= VALUE_MACRO;
+    case TEST_ODD: return rest_of(r, v, 2) == 1;
+    case TEST_EVEN: return rest_of(r, v, 2) == 0 && !r->failed;
+    case TEST_CALLABLE: return v.kind >= VALUE_MACRO || v.kind == VALUE_UNDEFINED; // as Jinja has it
     case TEST_LOWER:
     case TEST_UPPER:
         v = text_value_string(r, v);

@@ -302,7 +302,7 @@ bool text_chat_lex(struct text_template *t) {
         bool ok = true;
         if (second == '#')
             ok = read_comment(t, begin, &at);
-        else if (second == '%' && is_word_block(t, at, "raw", &end, &behind)) {
+        else if (second == '%' && is_word_block(t, at, "raw", &end, &behind) && behind != '+') {
             at = end;
             ok = read_raw(t, begin, &at, behind);
         } else

@@ -203,19 +203,24 @@ static struct value replace(struct run *r, struct value v, const struct argument
 
 enum { TO_LOWER, TO_UPPER, TO_TITLE, TO_CAPITAL };
 
-// ASCII letters change their case; texts with letters beyond it are refused where they would have to.
 static struct value change_case(struct run *r, struct value v, int how) {
-    struct value out = text_value_text(r, v.as.text.data, v.as.text.bytes);
-    bool inside = false;
-    for (size_t i = 0; !r->failed && i < v.as.text.bytes; i++) {
-        unsigned char c = (unsigned char)v.as.text.data[i];
-        bool letter = text_is_letter(c);
-        bool upper = how == TO_UPPER || (how == TO_TITLE && !inside) || (how == TO_CAPITAL && i == 0);
-        if (letter)
-            ((char *)(uintptr_t)out.as.text.data)[i] = (char)(upper ? c & ~32 : c | 32);
-        inside = letter || (inside && c >= 0x80);
+    struct text_buffer out = {0};
+    const unsigned char *at = (const unsigned char *)v.as.text.data, *end = at + v.as.text.bytes;
+    bool inside = false, first = true, ok = text_buffer_add(&out, "", 0);
+    while (ok && at < end) {
+        uint32_t code;
+        char put[4];
+        int length = text_utf8_get(at, end, &code);
+        bool letter = code != TEXT_NO_CHARACTER && text_class_of(code) & TEXT_LETTER;
+        bool upper = how == TO_UPPER || (how == TO_TITLE && !inside) || (how == TO_CAPITAL && first);
+        ok = code == TEXT_NO_CHARACTER ? text_buffer_add(&out, at, 1) : text_buffer_add(&out, put, (size_t)text_utf8_put(put, text_in_case(code, upper)));
+        inside = letter;
+        first = false;
+        at += length;
     }
-    return out;
+    struct value text = ok ? text_value_text(r, out.data, out.bytes) : text_value_fail(r, "out of memory");
+    free(out.data);
+    return text;
 }
 
 static struct value find(struct run *r, struct value v, const struct arguments *args, bool from_right, bool must) {
@@ -288,10 +293,13 @@ static struct value only(struct value v, int classes) {
 
 static struct value has_case(struct value v, bool upper) {
     bool some = false, other = false;
-    for (size_t i = 0; i < v.as.text.bytes; i++) {
-        unsigned char c = (unsigned char)v.as.text.data[i];
-        some = some || (upper ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z');
-        other = other || (upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z');
+    const unsigned char *at = (const unsigned char *)v.as.text.data, *end = at + v.as.text.bytes;
+    while (at < end) {
+        uint32_t code;
+        at += text_utf8_get(at, end, &code);
+        bool is_lower = text_in_case(code, true) != code, is_upper = text_in_case(code, false) != code;
+        some = some || (upper ? is_upper : is_lower);
+        other = other || (upper ? is_lower : is_upper);
     }
     return text_value_bool(some && !other);
 }

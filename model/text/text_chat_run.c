@@ -594,18 +594,20 @@ static void for_loop(struct run *r, const struct node *n) {
     if (!l)
         return;
     *l = (struct loop){.items = items.as.list, .depth = 1};
+    bool completed = false;
     r->scope.frame = outer;
     for (; l->index < l->items->count && text_run_step(r); l->index++) {
         bind(r, "loop", (struct value){VALUE_LOOP, .as.loop = l});
         set(r, n->a, l->items->item[l->index]);
         run(r, n->c);
         r->scope.count = outer;
+        completed = completed || (!r->breaks && !r->continues);
         r->continues = false;
         if (r->breaks || r->failed)
             break;
     }
     r->breaks = false;
-    if (l->items->count == 0 && n->d)
+    if (!completed && n->d) // as Jinja has it: also if every iteration ended early
         run(r, n->d);
     r->scope.count = outer;
     r->scope.frame = frame;

@@ -116,7 +116,7 @@ bool text_value_set(struct run *r, struct value_dict *dict, struct value key, st
     return true;
 }
 
-struct value text_value_of_json(struct run *r, text_json json) {
+struct value text_value_of_json(struct run *r, text_json_value json) {
     struct value out = {VALUE_NONE};
     const char *key;
     if (text_json_text(json))
@@ -132,7 +132,7 @@ struct value text_value_of_json(struct run *r, text_json json) {
     } else if (text_json_is_object(json)) {
         out = text_value_dict(r);
         for (int i = 0; !r->failed && i < text_json_count(json); i++) {
-            text_json member = text_json_member(json, i, &key);
+            text_json_value member = text_json_member(json, i, &key);
             struct value name = text_value_text(r, key, text_json_key_bytes(member));
             if (!r->failed)
                 text_value_set(r, out.as.dict, name, text_value_of_json(r, member));

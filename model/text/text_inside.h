@@ -89,6 +89,9 @@ static inline int text_next(const unsigned char *at, const unsigned char *end, i
     return bytes;
 }
 
+// The letter in the other case, by utf8proc beyond ASCII; itself, where it has none or the library is not there.
+uint32_t text_in_case(uint32_t code, bool upper);
+
 enum text_form { TEXT_AS_IS, TEXT_NFC, TEXT_NFD, TEXT_NFKC, TEXT_NFKD };
 // Appends the text in that form, by utf8proc where characters may change. False and an error without the library.
 bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error, size_t error_bytes);
@@ -205,8 +208,8 @@ bool text_added_split(const struct text_added_list *list, const char *data, size
 // text_open.c, text_open_*.c ---------------------------------------------------------------------------------------------
 
 // As text_json_parse; takes the text, which malloc gave and a NUL ends.
-text_json text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
-bool text_open_json(struct text_tokenizer *t, text_json root, char *error, size_t error_bytes);
+text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
+bool text_open_json(struct text_tokenizer *t, text_json_value root, char *error, size_t error_bytes);
 bool text_open_gguf(struct text_tokenizer *t, const char *path, char *error, size_t error_bytes);
 bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern, char *error,
                      size_t error_bytes);

@@ -1,4 +1,4 @@
-// text_json.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document itself, unescaped in place.
+// text_json_value.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document itself, unescaped in place.
 //
 // Strict: RFC 8259 in UTF-8, nothing after the value, at most MOST_DEPTH levels. A tokenizer of 7 MB is 450,000 nodes.
 
@@ -306,7 +306,7 @@ static bool read_value(struct parser *p, struct text_json_ *out) {
 
 // Documents -------------------------------------------------------------------------------------------------------------
 
-text_json text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes) {
+text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes) {
     struct document *d = calloc(1, sizeof *d);
     if (!d) {
         free(text);
@@ -328,7 +328,7 @@ text_json text_json_take(char *text, size_t bytes, const char *name, char *error
     return &d->root;
 }
 
-text_json text_json_parse(const char *text, size_t bytes, const char *name, char *error, size_t error_bytes) {
+text_json_value text_json_parse(const char *text, size_t bytes, const char *name, char *error, size_t error_bytes) {
     char *copy = malloc(bytes + 1);
     if (!copy) {
         snprintf(error, error_bytes, "%.300s: out of memory", name);
@@ -371,13 +371,13 @@ char *text_read_file(const char *path, size_t *bytes, char *error, size_t error_
     return text;
 }
 
-text_json text_json_load(const char *path, char *error, size_t error_bytes) {
+text_json_value text_json_load(const char *path, char *error, size_t error_bytes) {
     size_t bytes;
     char *text = text_read_file(path, &bytes, error, error_bytes);
     return text ? text_json_take(text, bytes, path, error, error_bytes) : NULL;
 }
 
-void text_json_free(text_json root) {
+void text_json_free(text_json_value root) {
     struct document *d = (struct document *)(uintptr_t)root;
     if (!d)
         return;
@@ -391,88 +391,88 @@ void text_json_free(text_json root) {
 
 // Values ----------------------------------------------------------------------------------------------------------------
 
-text_json text_json_get(text_json object, const char *key) {
+text_json_value text_json_get(text_json_value object, const char *key) {
     for (int i = text_json_is_object(object) ? (int)object->count : 0; i-- > 0;)
         if (!strcmp(object->as.item[i].key, key))
             return &object->as.item[i];
     return NULL;
 }
 
-text_json text_json_member(text_json object, int index, const char **key) {
-    text_json item = text_json_is_object(object) && index >= 0 && (uint32_t)index < object->count
+text_json_value text_json_member(text_json_value object, int index, const char **key) {
+    text_json_value item = text_json_is_object(object) && index >= 0 && (uint32_t)index < object->count
                          ? &object->as.item[index]
                          : NULL;
     *key = item ? item->key : NULL;
     return item;
 }
 
-int text_json_count(text_json value) {
+int text_json_count(text_json_value value) {
     return text_json_is_list(value) || text_json_is_object(value) ? (int)value->count : 0;
 }
 
-text_json text_json_at(text_json list, int index) {
+text_json_value text_json_at(text_json_value list, int index) {
     bool inside = text_json_is_list(list) && index >= 0 && (uint32_t)index < list->count;
     return inside ? &list->as.item[index] : NULL;
 }
 
-bool text_json_is_list(text_json value) {
+bool text_json_is_list(text_json_value value) {
     return value && value->kind == KIND_LIST;
 }
 
-bool text_json_is_object(text_json value) {
+bool text_json_is_object(text_json_value value) {
     return value && value->kind == KIND_OBJECT;
 }
 
-bool text_json_is_bool(text_json value) {
+bool text_json_is_bool(text_json_value value) {
     return value && (value->kind == KIND_TRUE || value->kind == KIND_FALSE);
 }
 
-bool text_json_is_null(text_json value) {
+bool text_json_is_null(text_json_value value) {
     return value && value->kind == KIND_NULL;
 }
 
-bool text_json_true(text_json value) {
+bool text_json_true(text_json_value value) {
     return value && value->kind == KIND_TRUE;
 }
 
-bool text_json_is_integer(text_json value) {
+bool text_json_is_integer(text_json_value value) {
     return value && value->kind == KIND_INTEGER;
 }
 
-double text_json_number(text_json value) {
+double text_json_number(text_json_value value) {
     if (text_json_is_integer(value))
         return (double)value->as.integer;
     return value && value->kind == KIND_REAL ? value->as.real : (double)NAN;
 }
 
-int64_t text_json_integer(text_json value) {
+int64_t text_json_integer(text_json_value value) {
     double number = text_json_number(value);
     if (!(fabs(number) < 9e15))
         return 0;
     return text_json_is_integer(value) ? value->as.integer : (int64_t)number;
 }
 
-const char *text_json_text(text_json value) {
+const char *text_json_text(text_json_value value) {
     return value && value->kind == KIND_TEXT ? value->as.text : NULL;
 }
 
-size_t text_json_bytes(text_json value) {
+size_t text_json_bytes(text_json_value value) {
     return value && value->kind == KIND_TEXT ? value->count : 0;
 }
 
-size_t text_json_key_bytes(text_json member) {
+size_t text_json_key_bytes(text_json_value member) {
     return member ? member->key_bytes : 0;
 }
 
-const char *text_json_text_of(text_json object, const char *key) {
+const char *text_json_text_of(text_json_value object, const char *key) {
     const char *text = text_json_text(text_json_get(object, key));
     return text ? text : "";
 }
 
-double text_json_number_of(text_json object, const char *key) {
+double text_json_number_of(text_json_value object, const char *key) {
     return text_json_number(text_json_get(object, key));
 }
 
-int text_json_line(text_json value) {
+int text_json_line(text_json_value value) {
     return value ? (int)value->line : 0;
 }

@@ -84,8 +84,8 @@ bool text_add_pattern(struct text_tokenizer *t, const char *regex, char *error, 
 
 // What lies beside a tokenizer.json -------------------------------------------------------------------------------------
 
-static const char *keep(struct text_tokenizer *t, text_json value) {
-    text_json text = text_json_is_object(value) ? text_json_get(value, "content") : value;
+static const char *keep(struct text_tokenizer *t, text_json_value value) {
+    text_json_value text = text_json_is_object(value) ? text_json_get(value, "content") : value;
     return text_json_text(text) ? text_arena_copy(&t->arena, text_json_text(text), text_json_bytes(text)) : NULL;
 }
 
@@ -95,7 +95,7 @@ static bool is_file(const char *path) {
 }
 
 // A list of templates has names: the default one is taken.
-static text_json default_template(text_json value) {
+static text_json_value default_template(text_json_value value) {
     for (int i = 0; i < text_json_count(value); i++)
         if (!strcmp(text_json_text_of(text_json_at(value, i), "name"), "default"))
             return text_json_get(text_json_at(value, i), "template");
@@ -107,7 +107,7 @@ static bool read_config(struct text_tokenizer *t, const char *folder, char *erro
     snprintf(path, sizeof path, "%stokenizer_config.json", folder);
     if (!is_file(path))
         return true;
-    text_json config = text_json_load(path, error, error_bytes);
+    text_json_value config = text_json_load(path, error, error_bytes);
     if (!config)
         return false;
     t->bos = keep(t, text_json_get(config, "bos_token"));
@@ -134,7 +134,7 @@ static bool read_template(struct text_tokenizer *t, const char *folder, char *er
 // Opening ---------------------------------------------------------------------------------------------------------------
 
 static bool open_text(struct text_tokenizer *t, const char *path, const char *pattern, char *error, size_t error_bytes) {
-    text_json root = NULL;
+    text_json_value root = NULL;
     size_t bytes;
     char *text = text_read_file(path, &bytes, error, error_bytes);
     if (!text)

@@ -20,19 +20,19 @@ static bool refuse(const struct reading *r, const char *format, ...) {
     return text_fail(r->error, r->error_bytes, "%.300s: %s", r->t->name, what);
 }
 
-static bool absent(text_json value) {
+static bool absent(text_json_value value) {
     return !value || text_json_is_null(value);
 }
 
 // Whether a flag is set; one that is absent is `otherwise`.
-static bool flag(text_json object, const char *key, bool otherwise) {
-    text_json value = text_json_get(object, key);
+static bool flag(text_json_value object, const char *key, bool otherwise) {
+    text_json_value value = text_json_get(object, key);
     return text_json_is_bool(value) ? text_json_true(value) : otherwise;
 }
 
 // The model -------------------------------------------------------------------------------------------------------------
 
-static bool read_vocabulary(struct reading *r, text_json vocabulary) {
+static bool read_vocabulary(struct reading *r, text_json_value vocabulary) {
     int count = text_json_count(vocabulary);
     if (!text_json_is_object(vocabulary) || count == 0)
         return refuse(r, "model.vocab must be an object with a token or more");
@@ -40,7 +40,7 @@ static bool read_vocabulary(struct reading *r, text_json vocabulary) {
         return refuse(r, "out of memory");
     for (int i = 0; i < count; i++) {
         const char *key;
-        text_json value = text_json_member(vocabulary, i, &key);
+        text_json_value value = text_json_member(vocabulary, i, &key);
         size_t bytes = text_json_key_bytes(value);
         if (!text_json_is_integer(value))
             return refuse(r, "model.vocab['%.60s'] must be a whole number", key);
@@ -66,7 +66,7 @@ static bool read_vocabulary(struct reading *r, text_json vocabulary) {
 }
 
 // The two halves of a merge, written "a b" or ["a", "b"].
-static bool read_halves(text_json merge, const char *half[2], size_t bytes[2]) {
+static bool read_halves(text_json_value merge, const char *half[2], size_t bytes[2]) {
     if (text_json_is_list(merge)) {
         for (int k = 0; k < 2; k++) {
             half[k] = text_json_text(text_json_at(merge, k));
@@ -85,7 +85,7 @@ static bool read_halves(text_json merge, const char *half[2], size_t bytes[2]) {
     return true;
 }
 
-static bool read_merges(struct reading *r, text_json merges) {
+static bool read_merges(struct reading *r, text_json_value merges) {
     int count = text_json_count(merges);
     if (!text_json_is_list(merges))
         return refuse(r, "model.merges must be a list");
@@ -116,8 +116,8 @@ static bool read_merges(struct reading *r, text_json merges) {
     return ok;
 }
 
-static bool read_unknown(struct reading *r, text_json model) {
-    text_json unknown = text_json_get(model, "unk_token");
+static bool read_unknown(struct reading *r, text_json_value model) {
+    text_json_value unknown = text_json_get(model, "unk_token");
     if (absent(unknown))
         return true;
     int64_t id = text_map_get(&r->vocabulary, text_json_text_of(model, "unk_token"), text_json_bytes(unknown));
@@ -128,7 +128,7 @@ static bool read_unknown(struct reading *r, text_json model) {
     return true;
 }
 
-static bool read_model(struct reading *r, text_json model) {
+static bool read_model(struct reading *r, text_json_value model) {
     static const char *const known[] = {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                                         "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"};
     const char *type = text_json_text_of(model, "type"), *key;
@@ -157,14 +157,14 @@ static bool read_model(struct reading *r, text_json model) {
 
 // Added tokens ----------------------------------------------------------------------------------------------------------
 
-static bool read_added(struct reading *r, text_json list) {
+static bool read_added(struct reading *r, text_json_value list) {
     int count = text_json_count(list);
     struct text_tokenizer *t = r->t;
     t->added = text_arena_get(&t->arena, sizeof *t->added * (size_t)(count + 1));
     if (!t->added)
         return refuse(r, "out of memory");
     for (int i = 0; i < count; i++) {
-        text_json item = text_json_at(list, i), content = text_json_get(item, "content"), id = text_json_get(item, "id");
+        text_json_value item = text_json_at(list, i), content = text_json_get(item, "content"), id = text_json_get(item, "id");
         const char *text = text_json_text(content);
         size_t bytes = text_json_bytes(content);
         if (!text || !text_json_is_integer(id))
@@ -195,13 +195,13 @@ static bool read_added(struct reading *r, text_json list) {
 
 // Steps before and after ------------------------------------------------------------------------------------------------
 
-static bool read_normalizer(struct reading *r, text_json n) {
+static bool read_normalizer(struct reading *r, text_json_value n) {
     static const char *const forms[] = {[TEXT_NFC] = "NFC", [TEXT_NFD] = "NFD", [TEXT_NFKC] = "NFKC", [TEXT_NFKD] = "NFKD"};
     if (absent(n))
         return true;
     const char *type = text_json_text_of(n, "type");
     if (!strcmp(type, "Sequence")) {
-        text_json list = text_json_get(n, "normalizers");
+        text_json_value list = text_json_get(n, "normalizers");
         for (int i = 0; i < text_json_count(list); i++)
             if (!read_normalizer(r, text_json_at(list, i)))
                 return false;
@@ -217,7 +217,7 @@ static bool read_normalizer(struct reading *r, text_json n) {
     return refuse(r, "normalizer.type is '%.60s': NFC, NFD, NFKC, NFKD and Sequence are known", type);
 }
 
-static bool read_behavior(struct reading *r, text_json step, enum text_behavior *out) {
+static bool read_behavior(struct reading *r, text_json_value step, enum text_behavior *out) {
     static const char *const names[] = {[TEXT_ISOLATED] = "Isolated",
                                         [TEXT_REMOVED] = "Removed",
                                         [TEXT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
@@ -232,11 +232,11 @@ static bool read_behavior(struct reading *r, text_json step, enum text_behavior 
     return refuse(r, "pre_tokenizer: behavior '%.60s' is not known", name);
 }
 
-static bool read_split(struct reading *r, text_json step) {
+static bool read_split(struct reading *r, text_json_value step) {
     struct text_stage stage = {.invert = flag(step, "invert", false)};
-    text_json pattern = text_json_get(step, "pattern");
+    text_json_value pattern = text_json_get(step, "pattern");
     const char *regex = text_json_text(text_json_get(pattern, "Regex"));
-    text_json literal = text_json_get(pattern, "String");
+    text_json_value literal = text_json_get(pattern, "String");
     if (!read_behavior(r, step, &stage.behavior))
         return false;
     if (regex) {
@@ -262,19 +262,19 @@ static bool read_split(struct reading *r, text_json step) {
     return stage.literal ? text_add_stage(r->t, &stage, r->error, r->error_bytes) : refuse(r, "out of memory");
 }
 
-static bool read_byte_level(struct reading *r, text_json step) {
+static bool read_byte_level(struct reading *r, text_json_value step) {
     if (flag(step, "add_prefix_space", true) && !text_add_stage(r->t, &(struct text_stage){0}, r->error, r->error_bytes))
         return false;
     return !flag(step, "use_regex", true) ||
            text_add_stage(r->t, &(struct text_stage){.scan = text_pattern_find(NULL, "gpt2")->scan}, r->error, r->error_bytes);
 }
 
-static bool read_steps(struct reading *r, text_json step, int *byte_levels) {
+static bool read_steps(struct reading *r, text_json_value step, int *byte_levels) {
     const char *type = text_json_text_of(step, "type");
     if (*byte_levels > 0)
         return refuse(r, "pre_tokenizer: ByteLevel must be the last step");
     if (!strcmp(type, "Sequence")) {
-        text_json list = text_json_get(step, "pretokenizers");
+        text_json_value list = text_json_get(step, "pretokenizers");
         for (int i = 0; i < text_json_count(list); i++)
             if (!read_steps(r, text_json_at(list, i), byte_levels))
                 return false;
@@ -292,7 +292,7 @@ static bool read_steps(struct reading *r, text_json step, int *byte_levels) {
     return read_byte_level(r, step);
 }
 
-static bool read_pre_tokenizer(struct reading *r, text_json step) {
+static bool read_pre_tokenizer(struct reading *r, text_json_value step) {
     int byte_levels = 0;
     if (absent(step))
         return refuse(r, "pre_tokenizer is missing: a byte-level tokenizer has a ByteLevel there");
@@ -301,8 +301,8 @@ static bool read_pre_tokenizer(struct reading *r, text_json step) {
 }
 
 // The ids of a special token, of which a template has the name.
-static bool read_special(struct reading *r, text_json tokens, const char *name, int *ids, int *count, int most) {
-    text_json list = text_json_get(text_json_get(tokens, name), "ids");
+static bool read_special(struct reading *r, text_json_value tokens, const char *name, int *ids, int *count, int most) {
+    text_json_value list = text_json_get(text_json_get(tokens, name), "ids");
     if (text_json_count(list) == 0)
         return refuse(r, "post_processor.special_tokens['%.60s'] has no ids", name);
     for (int i = 0; i < text_json_count(list); i++) {
@@ -314,9 +314,9 @@ static bool read_special(struct reading *r, text_json tokens, const char *name, 
     return true;
 }
 
-static bool read_template(struct reading *r, text_json step) {
+static bool read_template(struct reading *r, text_json_value step) {
     enum { MOST = 16 };
-    text_json single = text_json_get(step, "single"), tokens = text_json_get(step, "special_tokens");
+    text_json_value single = text_json_get(step, "single"), tokens = text_json_get(step, "special_tokens");
     struct text_tokenizer *t = r->t;
     bool behind = false;
     t->prefix = text_arena_get(&t->arena, sizeof *t->prefix * MOST);
@@ -324,7 +324,7 @@ static bool read_template(struct reading *r, text_json step) {
     if (!t->prefix || !t->suffix)
         return refuse(r, "out of memory");
     for (int i = 0; i < text_json_count(single); i++) {
-        text_json item = text_json_at(single, i), special = text_json_get(item, "SpecialToken");
+        text_json_value item = text_json_at(single, i), special = text_json_get(item, "SpecialToken");
         if (special) {
             if (!read_special(r, tokens, text_json_text_of(special, "id"), behind ? t->suffix : t->prefix,
                               behind ? &t->suffix_count : &t->prefix_count, MOST))
@@ -337,13 +337,13 @@ static bool read_template(struct reading *r, text_json step) {
     return behind || refuse(r, "post_processor.single has no Sequence A");
 }
 
-static bool read_post_processor(struct reading *r, text_json step) {
+static bool read_post_processor(struct reading *r, text_json_value step) {
     const char *type = text_json_text_of(step, "type");
     if (absent(step) || !strcmp(type, "ByteLevel")) // which is about offsets
         return true;
     if (!strcmp(type, "TemplateProcessing"))
         return r->t->prefix ? refuse(r, "post_processor: more than one TemplateProcessing") : read_template(r, step);
-    text_json list = text_json_get(step, "processors");
+    text_json_value list = text_json_get(step, "processors");
     if (strcmp(type, "Sequence") != 0)
         return refuse(r, "post_processor.type is '%.60s': ByteLevel, TemplateProcessing and Sequence are known", type);
     for (int i = 0; i < text_json_count(list); i++)
@@ -352,7 +352,7 @@ static bool read_post_processor(struct reading *r, text_json step) {
     return true;
 }
 
-static bool read_decoder(struct reading *r, text_json step) {
+static bool read_decoder(struct reading *r, text_json_value step) {
     const char *type = text_json_text_of(step, "type");
     return !strcmp(type, "ByteLevel") || refuse(r, "decoder.type is '%.60s': only ByteLevel is known", type);
 }
@@ -368,7 +368,7 @@ static bool fill_by_bytes(struct reading *r) {
     return ok || refuse(r, "out of memory");
 }
 
-bool text_open_json(struct text_tokenizer *t, text_json root, char *error, size_t error_bytes) {
+bool text_open_json(struct text_tokenizer *t, text_json_value root, char *error, size_t error_bytes) {
     struct reading r = {.t = t, .error = error, .error_bytes = error_bytes};
     bool ok = read_model(&r, text_json_get(root, "model")) && read_added(&r, text_json_get(root, "added_tokens")) &&
               read_normalizer(&r, text_json_get(root, "normalizer")) &&

@@ -46,10 +46,10 @@ void text_template_free(struct text_template *t) {
     free(t);
 }
 
-static bool add_variables(struct run *r, text_json object) {
+static bool add_variables(struct run *r, text_json_value object) {
     const char *key;
     for (int i = 0; !r->failed && i < text_json_count(object); i++) {
-        text_json member = text_json_member(object, i, &key);
+        text_json_value member = text_json_member(object, i, &key);
         text_chat_define(r, key, text_value_of_json(r, member));
     }
     return !r->failed;

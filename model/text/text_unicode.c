@@ -43,13 +43,17 @@ enum { OPTION_STABLE = 2, OPTION_COMPAT = 4, OPTION_COMPOSE = 8, OPTION_DECOMPOS
 typedef ptrdiff_t (*map_function)(const uint8_t *text, ptrdiff_t bytes, uint8_t **out, int options);
 
 static map_function map;
+static int32_t (*lower_case)(int32_t), (*upper_case)(int32_t);
 
 static void open_once(void) {
     static const char *const names[] = {"libutf8proc.so.3", "libutf8proc.so.2", "libutf8proc.so"};
     for (size_t i = 0; !map && i < sizeof names / sizeof *names; i++) {
         void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        if (library)
+        if (library) {
             *(void **)&map = dlsym(library, "utf8proc_map");
+            *(void **)&lower_case = dlsym(library, "utf8proc_tolower");
+            *(void **)&upper_case = dlsym(library, "utf8proc_toupper");
+        }
     }
 }
 
@@ -57,6 +61,13 @@ static bool open_library(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, open_once);
     return map != NULL;
+}
+
+uint32_t text_in_case(uint32_t code, bool upper) {
+    if (code < 0x80)
+        return text_is_letter((int)code) ? (upper ? code & ~32u : code | 32u) : code;
+    bool known = code < 0x110000 && text_class_of(code) & (TEXT_LETTER | TEXT_NUMBER | TEXT_WORD) && open_library() && lower_case && upper_case;
+    return known ? (uint32_t)(upper ? upper_case : lower_case)((int32_t)code) : code;
 }
 
 static bool normalize_stretch(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error,

@@ -1,18 +1,11 @@
 // test_guard.c - rates above a peak are suspect, with the likely cause; unknown peaks give no utilisation.
 
-#define TEST_LACKS lacks_json
-static const char *lacks_json(void);
-
 #include "test.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "bench.h"
-
-static const char *lacks_json(void) {
-    return bench_json_available() ? NULL : "no libjansson.so.4";
-}
 
 // A chip of the table, with peaks that are given instead.
 static struct bench_subject subject_of(const char *chip, const char *peaks) {

@@ -1,9 +1,6 @@
 // test_works.c - every kind of work: small sizes are right and can be measured, wrong arguments say what is right, wrong
 // results are no times. Runs survive JSON.
 
-#define TEST_LACKS lacks_json
-static const char *lacks_json(void);
-
 #include "test.h"
 
 #include <stdio.h>
@@ -13,10 +10,6 @@ static const char *lacks_json(void);
 
 #include "bench.h"
 #include "zellige_matrix_ops.h"
-
-static const char *lacks_json(void) {
-    return bench_json_available() ? NULL : "no libjansson.so.4";
-}
 
 static const char *const small =
     "{\"name\": \"small\", \"items\": ["

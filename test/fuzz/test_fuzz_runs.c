@@ -5,9 +5,6 @@
 // or no numbers. Each file is refused or read; what is read is written as HTML, Markdown, CSV and JSON, and compared. The
 // page must have no tags and attributes but the report's own, the table no formulas, and no output a control character.
 
-#define TEST_LACKS lacks_json
-static const char *lacks_json(void);
-
 #include "test.h"
 
 #include <stdio.h>
@@ -17,10 +14,6 @@ static const char *lacks_json(void);
 
 #include "base/base.h"
 #include "bench.h"
-
-static const char *lacks_json(void) {
-    return bench_json_available() ? NULL : "no libjansson.so.4";
-}
 
 // Files -----------------------------------------------------------------------------------------------------
 
@@ -269,10 +262,10 @@ static void check_outputs(const struct bench_run *run) {
     CHECK(is_own_page(page));
     CHECK(!has_control(page) && !has_control(markdown) && !has_control(table) && !has_control(json));
     CHECK(!has_formula(table));
-    bench_json again = bench_json_parse(json, "again", error, sizeof error);
+    text_json_value again = text_json_parse(json, strlen(json), "again", error, sizeof error);
     if (!CHECK(again))
         test_note("%s", error);
-    bench_json_free(again);
+    text_json_free(again);
     free(page), free(markdown), free(table), free(json);
 }
 
