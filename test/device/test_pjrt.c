@@ -38,6 +38,21 @@ TEST(every_device_of_the_plugin_is_a_unit) {
     CHECK(zl_use_device("tpu"));
 }
 
+// What one unit made is read by another, and the host never has it.
+TEST(units_copy_without_the_host) {
+    REQUIRE(zl_use_device("pjrt:0"));
+    if (pjrt_open(NULL) < 2)
+        SKIP("the plugin has one device");
+    zl_array x = zl_multiply(zl_arange(0, 1000, 1, ZL_FLOAT32), zl_scalar(2));
+    REQUIRE(zl_eval(x) && zl_use_device("pjrt:1"));
+    int64_t uploads = counted("uploads"), downloads = counted("downloads");
+    zl_array y = zl_add(x, zl_scalar(1));
+    REQUIRE(zl_eval(y));
+    CHECK_EQ_INT(counted("uploads") - uploads, 0);
+    CHECK_EQ_INT(counted("downloads") - downloads, 0);
+    CHECK_EQ_F64(zl_data_f32(y)[999], 1999);
+}
+
 // Of one structure, with other sizes, strides and offsets each time.
 TEST(a_program_is_of_its_sizes_strides_and_offsets) {
     zl_array x = zl_arange(0, 60, 1, ZL_FLOAT32);

@@ -35,6 +35,7 @@ const char *pjrt_detail(void);    // the plugin and its versions
 
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);
+void *pjrt_carry(int unit, void *buffer);
 void pjrt_free(int unit, void *buffer);
 void pjrt_asked(int unit, struct pjrt_event *done); // takes the event of an execution over
 bool pjrt_record(int unit, int lane, int place);
