@@ -52,6 +52,8 @@ struct device {
     // `from`, which may be used again when it returns, and get writes one there; free lets it go. NULL, or false, and an error.
     void *(*put)(int unit, const struct buffer_form *form, const void *from);
     bool (*get)(int unit, void *buffer, const struct buffer_form *form, void *to);
+    // Makes a copy of another unit's buffer on this one, without the host. NULL and an error. NULL: the host takes part.
+    void *(*carry)(int unit, void *buffer);
     // Pins pages of the host, so that the unit's copies to them need nothing else, and lets go of them; pin returns false, with or without
     // an error, if it cannot. receive is copy to such pages. All NULL: there is no such memory.
     bool (*pin)(int unit, void *pages, size_t bytes);

@@ -705,14 +705,32 @@ static struct replica *replica_of_form(const struct device *d, int unit, const s
     return r;
 }
 
+// A buffer of this form on another unit of the device, of a storage that the host does not have; NULL: there is none.
+static const struct replica *replica_beside(const struct device *d, const struct storage *s,
+                                            const struct buffer_form *form) {
+    const struct replica *r = d->carry && !host_of(s) ? atomic_load_explicit(&s->replica, memory_order_acquire) : NULL;
+    while (r && (r->device != d || !r->form || !buffer_form_is_equal(r->form, form)))
+        r = r->next;
+    return r && replica_is_sound(r) ? r : NULL;
+}
+
+// From another unit, or else by way of the host. NULL and an error.
+static void *new_copy(const struct device *d, int unit, struct storage *s, const struct buffer_form *form) {
+    const struct replica *from = replica_beside(d, s, form);
+    if (from)
+        return d->carry(unit, from->memory);
+    void *buffer = copy_to_host(s) ? d->put(unit, form, s->data) : NULL;
+    counter_add(COUNTER_UPLOADS, buffer != NULL);
+    return buffer;
+}
+
 // Under the lock. A form may have fewer elements than the storage, never more.
 static struct replica *put_form(const struct device *d, int unit, struct storage *s,
                                 const struct buffer_form *form) {
     struct replica *r = replica_of_form(d, unit, s, form);
-    void *buffer = r || !copy_to_host(s) ? NULL : d->put(unit, form, s->data);
+    void *buffer = r ? NULL : new_copy(d, unit, s, form);
     if (!buffer || !(r = new_buffer(d, unit, 0, form, buffer)))
         return r;
-    counter_add(COUNTER_UPLOADS, 1);
     r->next = atomic_load_explicit(&s->replica, memory_order_relaxed);
     atomic_store_explicit(&s->replica, r, memory_order_release);
     return r;

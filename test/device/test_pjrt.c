@@ -38,6 +38,21 @@ TEST(every_device_of_the_plugin_is_a_unit) {
     CHECK(zl_use_device("tpu"));
 }
 
+// What one unit made is read by another, and the host never has it.
+TEST(units_copy_without_the_host) {
+    REQUIRE(zl_use_device("pjrt:0"));
+    if (pjrt_open(NULL) < 2)
+        SKIP("the plugin has one device");
+    zl_array x = zl_multiply(zl_arange(0, 1000, 1, ZL_FLOAT32), zl_scalar(2));
+    REQUIRE(zl_eval(x) && zl_use_device("pjrt:1"));
+    int64_t uploads = counted("uploads"), downloads = counted("downloads");
+    zl_array y = zl_add(x, zl_scalar(1));
+    REQUIRE(zl_eval(y));
+    CHECK_EQ_INT(counted("uploads") - uploads, 0);
+    CHECK_EQ_INT(counted("downloads") - downloads, 0);
+    CHECK_EQ_F64(zl_data_f32(y)[999], 1999);
+}
+
 // Of one structure, with other sizes, strides and offsets each time.
 TEST(a_program_is_of_its_sizes_strides_and_offsets) {
     zl_array x = zl_arange(0, 60, 1, ZL_FLOAT32);
@@ -146,4 +161,105 @@ TEST(a_failure_is_of_its_own_arrays) {
     CHECK(!zl_eval_all(2, (zl_array[]){good, lost}));
     zl_clear_error();
     CHECK(zl_eval(good) && zl_data_f32(good)[0] == 2);
+}
+
+// Chains of views ------------------------------------------------------------------------------------------------------
+
+static uint64_t drawn; // both devices draw the same numbers
+
+static int64_t draw(int64_t lo, int64_t hi) {
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    return lo + (int64_t)((drawn >> 33) % (uint64_t)(hi - lo + 1));
+}
+
+static zl_array random_order(zl_array x) {
+    int axis[VIEW_AXES + 2];
+    for (int i = 0; i < x->ndim; i++)
+        axis[i] = i;
+    for (int i = x->ndim - 1; i > 0; i--) {
+        int other = (int)draw(0, i), held = axis[i];
+        axis[i] = axis[other];
+        axis[other] = held;
+    }
+    return zl_transpose(x, (zl_axes){axis, x->ndim});
+}
+
+// Part of each axis, also backwards and with steps.
+static zl_array random_part(zl_array x) {
+    int64_t start[VIEW_AXES + 2], stop[VIEW_AXES + 2], step[VIEW_AXES + 2];
+    for (int i = 0; i < x->ndim; i++) {
+        int64_t n = x->dim[i], a = draw(0, n - 1), b = draw(0, n - 1);
+        bool is_back = draw(0, 2) == 0;
+        start[i] = is_back ? MAX_OF(a, b) : MIN_OF(a, b);
+        stop[i] = is_back ? MIN_OF(a, b) - 1 : MAX_OF(a, b) + 1;
+        step[i] = (is_back ? -1 : 1) * draw(1, 3);
+        if (stop[i] < 0)
+            stop[i] = -n - 1;
+    }
+    zl_shape at = {start, x->ndim}, to = {stop, x->ndim}, by = {step, x->ndim};
+    return zl_slice(x, at, to, by);
+}
+
+static zl_array random_stretch(zl_array x) {
+    int64_t dim[VIEW_AXES + 2];
+    if (x->ndim > VIEW_AXES || x->size > 300)
+        return x;
+    dim[0] = draw(1, 3);
+    for (int i = 0; i < x->ndim; i++)
+        dim[i + 1] = x->dim[i];
+    return zl_broadcast_to(x, (zl_shape){dim, x->ndim + 1});
+}
+
+static zl_array random_step(zl_array x) {
+    switch (draw(0, 5)) {
+    case 0: return random_order(x);
+    case 1: return random_part(x);
+    case 2: return random_stretch(x);
+    case 3: return x->ndim > 1 ? zl_flatten(x, 0, 1) : zl_reshape(x, ZL_SHAPE(1, x->size));
+    case 4: return x->ndim > VIEW_AXES ? x : zl_expand_dims(x, ZL_AXES((int)draw(0, x->ndim)));
+    default: return zl_squeeze(x, (zl_axes){0});
+    }
+}
+
+static zl_array random_chain(zl_array x) {
+    for (int64_t steps = draw(1, 6); steps > 0 && x; steps--)
+        x = random_step(x);
+    return zl_contiguous(zl_flatten(x, 0, -1), false);
+}
+
+// Many chains are one program. They need no gather: only windows that overlap do, which as_strided makes.
+TEST(chains_of_views_are_those_of_the_cpu) {
+    enum { TOGETHER = 50, DTYPES = 4 };
+    static const zl_dtype dtypes[DTYPES] = {ZL_FLOAT32, ZL_INT16, ZL_UINT8, ZL_BOOL};
+    int rounds = (test_long() ? 10000 : test_quick() ? 200 : 1000) / TOGETHER;
+    for (int round = 0; round < rounds; round++)
+        ZL_SCOPE {
+            zl_array chain[2][TOGETHER];
+            int64_t gathers = counted("gathers");
+            uint64_t state = test_random();
+            for (int on = 0; on < 2; on++) {
+                REQUIRE(zl_use_device(on ? "pjrt" : "cpu"));
+                drawn = state;
+                for (int i = 0; i < TOGETHER; i++) {
+                    int64_t dim[] = {draw(1, 5), draw(1, 6), draw(1, 7)}, size = dim[0] * dim[1] * dim[2];
+                    zl_array x = zl_reshape(zl_arange(0, (double)size, 1, ZL_INT32), ZL_SHAPE(dim[0], dim[1], dim[2]));
+                    chain[on][i] = random_chain(zl_astype(x, dtypes[i % DTYPES]));
+                }
+                REQUIRE(zl_eval_all(TOGETHER, chain[on]));
+            }
+            CHECK_EQ_INT(counted("gathers") - gathers, 0);
+            for (int i = 0; i < TOGETHER; i++)
+                CHECK(is_same(chain[0][i], chain[1][i]));
+        }
+}
+
+TEST(windows_that_overlap_are_gathered) {
+    REQUIRE(zl_use_device("pjrt"));
+    int64_t before = counted("gathers");
+    zl_array y = zl_as_strided(zl_arange(0, 20, 1, ZL_FLOAT32), ZL_SHAPE(5, 4), (zl_shape){(int64_t[]){3, 2}, 2}, 1);
+    zl_array z = zl_contiguous(y, false);
+    REQUIRE(zl_eval(z));
+    for (int i = 0; i < 20; i++)
+        CHECK_EQ_F64(zl_data_f32(z)[i], 1 + i / 4 * 3 + i % 4 * 2);
+    CHECK_EQ_INT(counted("gathers") - before, 1);
 }

@@ -15,7 +15,7 @@ static const char *lacks_plugin(void) {
     return pjrt_open(&reason) ? NULL : reason;
 }
 
-enum { WORDS = 48, WIDE = 32, HEADS = 4, SHARED = 2, HEAD = 8, LAYERS = 2, TOKENS = 300, STEP = 256, MATRICES = 6 };
+enum { WORDS = 24, WIDE = 16, HEADS = 2, SHARED = 1, HEAD = 8, LAYERS = 1, TOKENS = 300, STEP = 256, MATRICES = 6 };
 
 struct model {
     uint32_t random; // the state of the numbers that it is made of

@@ -208,8 +208,8 @@ void *hlo_refuse(struct hlo_module *m, const char *format, ...)
 // The elements of a view of base, which is dense: of this dtype and these sizes, strides and offset in elements of it.
 struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                            const int64_t *dim, const int64_t *stride, int64_t offset);
-// The same, where the sizes of some axes (bits of `varies`) are different from run to run: those that begin where an axis of the base begins
-// are bounded.
+// The same, where the sizes of some axes (bits of `varies`) are different from run to run: those that are the first part of an axis of the
+// base are bounded.
 struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                                    const int64_t *dim, const int64_t *stride, int64_t offset,
                                    uint64_t varies);

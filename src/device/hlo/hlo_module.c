@@ -570,6 +570,7 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
     }
     if (!p && !zl_error())
         error_set(ZL_ERROR_MEMORY, "memory is out");
+    counter_add(COUNTER_GATHERS, p ? p->gathers : 0);
     return p;
 }
 

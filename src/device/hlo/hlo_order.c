@@ -169,3 +169,20 @@ bool hlo_argpartition(struct hlo_module *m, const struct call *c, const struct h
                       struct hlo_tensor *out) {
     return partition(m, c, in[0], true, out);
 }
+
+// How many of the sorted list come before each value: all of them are compared.
+bool hlo_searchsorted(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                      struct hlo_tensor *out) {
+    zl_array y = call_first(c);
+    int64_t row[] = {1, hlo_size(&in[0])}, column[] = {hlo_size(&in[1]), 1}, last = 1;
+    struct hlo_tensor list, value;
+    if (!order_of(m, c, in[0], &list) || !order_of(m, c, in[1], &value))
+        return false;
+    list = hlo_reshape(m, list, 2, row);
+    value = hlo_reshape(m, value, 2, column);
+    struct hlo_tensor before =
+        call_args(c)[0] ? hlo_unary(m, TILE_NOT, comes_before(m, value, list)) : comes_before(m, list, value);
+    out[0] = hlo_reduce(m, TILE_ADD, hlo_cast(m, before, ZL_UINT32), 1, &last);
+    out[0] = hlo_reshape(m, out[0], y->ndim, y->dim);
+    return true;
+}

@@ -112,7 +112,7 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
         dim[ndim] = r->above / r->unit;
         step[ndim] = r->stride / r->unit;
         place[ndim] = v->offset % r->above / r->unit;
-        if (r->varies && place[ndim] == 0 && step[ndim] == 1 && !r->is_back)
+        if (r->varies && r->size < dim[ndim] && place[ndim] == 0 && step[ndim] == 1 && !r->is_back)
             r->bound = MIN_OF(hlo_step(r->size), dim[ndim]);
         span[ndim] = r->bound ? r->bound : (r->size - 1) * step[ndim] + 1;
         left[i] = r->bound ? r->bound : r->size;

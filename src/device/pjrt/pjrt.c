@@ -104,6 +104,7 @@ const struct device device_pjrt = {
     .free = pjrt_free,
     .put = pjrt_put,
     .get = pjrt_get,
+    .carry = pjrt_carry,
     .record = pjrt_record,
     .wait = pjrt_wait,
 };

@@ -51,6 +51,7 @@ char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles);
 
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);
+void *pjrt_carry(int unit, void *buffer);
 void pjrt_free(int unit, void *buffer);
 void pjrt_asked(int unit, struct pjrt_event *done); // takes the event of an execution over
 bool pjrt_record(int unit, int lane, int place);

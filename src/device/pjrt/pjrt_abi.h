@@ -240,6 +240,12 @@ struct pjrt_Buffer_ToHostBuffer {
     size_t bytes;
     struct pjrt_event *done;
 };
+struct pjrt_Buffer_CopyToDevice {
+    PJRT_STRUCT
+    struct pjrt_buffer *buffer;
+    struct pjrt_device *device;
+    struct pjrt_buffer *copy;
+};
 struct pjrt_Buffer_Destroy {
     PJRT_STRUCT struct pjrt_buffer *buffer;
 };

@@ -53,6 +53,11 @@ bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) 
     return copy_ok && await(copy.a.done);
 }
 
+void *pjrt_carry(int unit, void *buffer) {
+    PJRT_CALL(Buffer_CopyToDevice, make, .buffer = buffer, .device = pjrt_device(unit));
+    return make_ok ? make.a.copy : NULL;
+}
+
 void pjrt_free(int unit, void *buffer) {
     bool had_error = zl_error();
     PJRT_CALL(Buffer_Destroy, end, .buffer = buffer);
