@@ -9,7 +9,7 @@
 static struct { uint64_t of, seed; } sample;
 
 static void read_setting(void) {
-    const char *text = getenv("ZL_SAMPLE") ? getenv("ZL_SAMPLE") : "";
+    const char *text = setting_text(SETTING_SAMPLE);
     char *end;
     sample.of = strtoull(text, &end, 10);
     sample.seed = *end == ':' ? strtoull(end + 1, NULL, 10) : 1;

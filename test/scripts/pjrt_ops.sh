@@ -26,10 +26,12 @@ check "its devices have a kind" says '^cpu$' "$build/zellige" bench kinds "$ZL_P
 jobs=(--jobs "$(nproc)")
 add "$build/test" "${jobs[@]}" device/test_pjrt:
 
-# 2,500 evaluations or more: each compiles for some 100 ms on one core.
-sample=${SAMPLE:-24:1}
+# Some 1,700 programs, each of which compiles for some 100 ms on one core. Two tests compare evaluations of which a sample leaves one to the CPU:
+# their bits, and what they made.
+sample=${SAMPLE:-7:1}
 [ -z "${ZL_LONG:-}" ] || sample=${SAMPLE:-1}
-env ZL_DEVICE=pjrt ZL_SAMPLE="$sample" ZL_DUMP=stablehlo "$build/test" --brief "${jobs[@]}" op/ >"$tmp/programs" 2>&1
+except=(--except gradients_of_slices_have_the_bits_of_sums --except steps_that_grow_make_nothing_new)
+env ZL_DEVICE=pjrt ZL_SAMPLE="$sample" ZL_DUMP=stablehlo "$build/test" --brief "${jobs[@]}" "${except[@]}" op/ >"$tmp/programs" 2>&1
 add grep -aE '^(  [^ ]|FAILED|skipped|op/|[0-9]+ passed)' "$tmp/programs"
 programs=$(grep -ac '^module @zl' "$tmp/programs")
 echo "$programs programs were compiled (sample $sample)"

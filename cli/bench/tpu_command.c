@@ -1,4 +1,4 @@
-// tpu_compile.c - `zellige tpu compile`: what Google's compiler makes of an op, a suite or an exported function, for chips that are elsewhere.
+// tpu_command.c - `zellige tpu compile`: what Google's compiler makes of an op, a suite or an exported function, for chips that are elsewhere.
 //
 // Its figures are the compiler's estimates, and are called so. A program for which there is none shows none.
 
