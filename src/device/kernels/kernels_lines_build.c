@@ -171,8 +171,7 @@ static void declare(struct building *b) {
     b->lines = fuse_symbol("lines", -1, 1, 1);
     b->packs = fuse_symbol("packs", -1, 1, 1);
     b->inner = fuse_symbol("inner", -1, 0, 1);
-    b->line =
-        b->r->full && b->r->packs ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
+    b->line = b->r->full && b->r->packs ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
     for (int k = 0; k < f->inputs; k++)
         declare_input(b, k);
     b->s = fuse_table("s", f->inputs + 1, KERNEL_AXES);
@@ -373,7 +372,8 @@ static expr open_pieces(const struct building *b, expr *columns) {
     const struct tile_name *piece = tile_index("piece", pieces);
     tile_open_for(piece, NULL, pieces, NULL, TILE_SERIAL);
     expr before = MUL(tile_name_value(piece, TILE_INDEX), packs);
-    *columns = b->r->full ? tile_number(b->held) : MUL(MIN(packs, SUB(all, before)), tile_number(b->r->width));
+    *columns =
+        b->r->full ? tile_number(b->held) : MUL(MIN(packs, SUB(all, before)), tile_number(b->r->width));
     return MUL(before, tile_number(b->r->width));
 }
 
@@ -390,7 +390,8 @@ static void declare_piece(struct building *b, int stage) {
     for (int k = 0; k < b->r->f.inputs; k++)
         b->tile[k] = b->plan.stage[stage].inputs >> k & 1 && line_input_varies(b->r, k)
                          ? tile(b, 'x', k, fuse_input_dtype(&b->r->f, k), false)
-                         : fuse_form(&b->r->f, k) == LINE_SAME ? b->tile[k] : NULL;
+                     : fuse_form(&b->r->f, k) == LINE_SAME ? b->tile[k]
+                                                           : NULL;
 }
 
 static void read_piece(struct building *b, expr rows, expr columns, expr first) {
