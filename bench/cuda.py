@@ -11,7 +11,8 @@ reached; what is not installed, or cannot compute a case, is named and left out.
 minutes on an H200.
 
 With --against, the module zellige in FOLDER (the build/python of another tree) and ours measure each case in turns, and nobody else
-does. A case's figure is the other's median time by ours: no case may be below 0.97, the median of no group below 1.
+does; each calls it untimed before it is timed. A case's figure is the other's median time by ours: no case may be below 0.97, the
+median of no group below 1.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import cuda_cases
 import usage
 
 ROUNDS, MORE_ROUNDS, SLICE, WARM, CALLS_MOST = 3, 4, 0.03, 0.05, 400
+SETTLE = 0.1  # seconds of its own calls before a turn: a GPU's clocks follow its load late, and the load before was the other's
 LEAST_OF_CASE, LEAST_OF_GROUP = 0.97, 0.995  # 0.995: what rounds to 1.0 is no loss
 HEADER = ["case", "unit", "zellige", "PyTorch", "JAX", "MLX", "of the best", "bar", "verdict", "why not"]
 VERDICT = HEADER.index("verdict")
@@ -41,6 +43,14 @@ def time_calls(run, count):
     start = time.perf_counter()
     run(count)
     return (time.perf_counter() - start) / count
+
+
+def call_for(run, seconds):
+    """Calls for so long; the least seconds of one."""
+    end, one = time.perf_counter() + seconds, time_calls(run, 1)
+    while time.perf_counter() < end:
+        one = min(one, time_calls(run, 3))
+    return one
 
 
 def work(name):
@@ -65,12 +75,11 @@ def work(name):
                 run(4)
                 answer = {}
             elif order["do"] == "warm":
-                end, one = time.perf_counter() + WARM, time_calls(run, 1)
-                while time.perf_counter() < end:
-                    one = min(one, time_calls(run, 3))
-                count = max(1, min(CALLS_MOST, int(SLICE / one)))
+                count = max(1, min(CALLS_MOST, int(SLICE / call_for(run, WARM))))
                 answer = {}
             else:
+                if "settle" in order:
+                    call_for(run, order["settle"])
                 answer = {"seconds": time_calls(run, count)}
         except Exception as e:
             answer = {"failed": f"{type(e).__name__}: {e}".split("\n")[0][:200]}
@@ -212,7 +221,7 @@ def measure_all(chosen, workers):
 # Two trees ---------------------------------------------------------------------------------------------------------------
 
 def measure_pair(case, pair, turns):
-    """Median seconds of one call by the worker of each tree; or None and why."""
+    """Median seconds of one call by each of two workers, under a load that is its own; or None and why."""
     for worker in pair:
         answer = worker.ask(do="prepare", kind=case.kind, arguments=case.arguments)
         answer = answer if "failed" in answer else worker.ask(do="warm")
@@ -221,7 +230,7 @@ def measure_pair(case, pair, turns):
     seconds = [[], []]
     for turn in range(turns):
         for i in ((0, 1), (1, 0))[turn % 2]:
-            answer = pair[i].ask(do="run")
+            answer = pair[i].ask(do="run", settle=SETTLE)
             if "failed" in answer:
                 return None, answer["failed"]
             seconds[i].append(answer["seconds"])

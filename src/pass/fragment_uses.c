@@ -179,7 +179,19 @@ static const struct use *leader(struct group *g, int count, const struct use *us
     return best;
 }
 
-static bool cover(struct group *g, struct sweep *w, const struct use *u) {
+// Elements along a variable that one thread has of tiles whose vectors the kernel asks for, if all threads have as many.
+static int64_t vector_along(const struct sweep *w, int var, int count, const struct use *use) {
+    int64_t vector = 1;
+    for (int i = 0; i < count; i++) {
+        const struct tile_buffer *b = use[i].buffer;
+        int64_t wanted = b->align ? MIN_OF(b->align, 16) / tile_type_bytes(b->type) : 1;
+        if (use[i].to[var] == b->ndim - 1 && w->covered[var] % (wanted * layout_copies(&w->layout)) == 0)
+            vector = MAX_OF(vector, wanted);
+    }
+    return vector;
+}
+
+static bool cover(struct group *g, struct sweep *w, const struct use *u, int count, const struct use *use) {
     int back[TILE_DIMS];
     for (int var = 0; var < TILE_DIMS; var++)
         if (u->to[var] != LAYOUT_COPIES)
@@ -187,10 +199,12 @@ static bool cover(struct group *g, struct sweep *w, const struct use *u) {
     w->layout = layout_project(&g->of[u->buffer->id].layout, back);
     for (int var = 0; var < w->vars; var++) {
         w->covered[var] = u->to[var] != LAYOUT_COPIES ? u->size[var] : pass_number(w->extent[var]);
+        for (int i = 0; i < count && w->covered[var] < 0; i++) // as far as a tile goes
+            w->covered[var] = use[i].to[var] != LAYOUT_COPIES ? use[i].size[var] : -1;
         if (w->covered[var] < 0)
             return false;
         if (u->to[var] == LAYOUT_COPIES)
-            layout_extend(&w->layout, var, w->covered[var]);
+            layout_extend(&w->layout, var, w->covered[var], vector_along(w, var, count, use));
     }
     return w->has_layout = true;
 }
@@ -200,7 +214,7 @@ const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int
     const struct use *lead = leader(g, count, use);
     if (lead) {
         *w = extents_of(s);
-        cover(g, w, lead);
+        cover(g, w, lead, count, use);
     }
     return lead;
 }

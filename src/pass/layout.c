@@ -112,8 +112,9 @@ struct layout layout_project(const struct layout *l, const int *to) {
     return part;
 }
 
-void layout_extend(struct layout *l, int axis, int64_t size) {
-    int64_t step = 1;
+void layout_extend(struct layout *l, int axis, int64_t size, int64_t vector) {
+    int64_t step = vector;
+    add_slot(l, axis, vector, 1);
     for (int i = 0; i < l->threads; i++)
         if (l->thread[i].axis == LAYOUT_COPIES && size / step % l->thread[i].size == 0) {
             l->thread[i].axis = axis;

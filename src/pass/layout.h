@@ -38,8 +38,8 @@ bool layout_matrix(struct layout *l, int64_t rows, int64_t columns, int down, in
 
 // The layout of a tile that has only some axes of another: to[axis] is its own axis, or LAYOUT_COPIES.
 struct layout layout_project(const struct layout *l, const int *to);
-// Adds an axis of that size: threads that held copies divide it, registers take the rest.
-void layout_extend(struct layout *l, int axis, int64_t size);
+// Adds an axis of that size: threads that held copies divide it by vectors, registers take the rest.
+void layout_extend(struct layout *l, int axis, int64_t size, int64_t vector);
 
 // Expressions of u32 ------------------------------------------------------------------------------------------------
 

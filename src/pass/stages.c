@@ -232,7 +232,8 @@ static void begin_copies(struct stages *t, expr turn, int token, bool to_next) {
 static void end_copies(struct stages *t, expr turn) {
     for (int i = 0; i < t->copies; i++) {
         expr origin[TILE_DIMS + 1], extent[TILE_DIMS + 1];
-        struct tile_stmt copy = {.kind = TILE_COPY, .region[0] = {.buffer = t->next[i]}, .is_ahead = t->count > 1};
+        struct tile_stmt copy = {
+            .kind = TILE_COPY, .region[0] = {.buffer = t->next[i]}, .is_ahead = t->count > 1};
         copy.region[1] = region_at(t, turn, i, &t->copy[i]->region[1], origin, extent);
         copy.region[1].extent = extent;
         tile_append(copy);

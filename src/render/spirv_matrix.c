@@ -101,7 +101,8 @@ static bool lies_in_packs(const struct spirv_program *p, const struct tile_regio
 }
 
 // Where a region begins for this subgroup, in packs. Each matrix of it lies a known number of packs behind, which its instructions hold.
-static spirv_id begin_of(struct spirv_program *p, const struct product *m, int which, uint32_t row, int pack) {
+static spirv_id begin_of(struct spirv_program *p, const struct product *m, int which, uint32_t row,
+                         int pack) {
     const struct tile_region *r = &m->s->region[which];
     spirv_id at = r->origin ? spirv_place(p, r->buffer, r->origin, -1) : spirv_u32(p, 0);
     uint32_t step = m->s->transpose[which] != (which == 1) ? 1 : row;

@@ -221,7 +221,7 @@ struct tile_stmt {
     bool absolute; // of a reduction: of sizes without sign
     bool is_loose; // of a reduction by maximum: a smaller number will do until the exponentials less it are added up
     bool is_rounded; // of a copy by vectors from registers: they hold what was rounded from wider numbers just before
-    bool is_ahead; // of a copy: it writes what nobody has touched since the last barrier of the group
+    bool is_ahead; // of a copy or map: it writes what nobody has touched since the last barrier of the group
     bool is_once;  // of a copy or store: what it reads or writes outside of the block is not read again soon
     uint8_t small[2]; // of a gemm whose factors are bytes: the small floats (enum tile_kind) that a and b hold; 0: whole numbers
     struct tile_window window;

@@ -261,6 +261,32 @@ TEST(spirv_of_products) {
     tile_free(k);
 }
 
+// A tile that asks for vectors has them also where a tile of one element a line leads, and where the columns are known at run time alone.
+TEST(tiles_have_vectors_behind_one_of_lines) {
+    static const char code[] = "kernel shift(a: f32[4 * n]) -> (y: f32[4 * n]) where n >= 1, n <= 256 {\n"
+                               "  grid g in 1, threads 128 {\n"
+                               "    fragment p: f32[1, 1024] align 16\n"
+                               "    fragment s: f32[1]\n"
+                               "    fragment x: f32[1, 1024] align 16\n"
+                               "    fill p = 1\n"
+                               "    reduce add p -> s axis 1\n"
+                               "    map i in 1, j in 4 * n { x[i, j] = a[j] + s[i] }\n"
+                               "    map i in 1, j in 4 * n { y[j] = x[i, j] }\n"
+                               "  }\n"
+                               "}\n";
+    struct target_unit unit;
+    target_set_unit(&unit, render_target("spirv_tiles"), "a unit", 1024, 32 << 10);
+    struct tile_kernel *k = parse(code);
+    bool good = k && pass_run(k, &unit.target, "threads");
+    char *text = good ? tile_print(k) : NULL;
+    if (CHECK(text)) {
+        CHECK(strstr(text, "local x: f32[1, 8]"));
+        CHECK(strstr(text, "u32(t) * 4"));
+    }
+    memory_free(text);
+    tile_free(k);
+}
+
 // Without copies that run on, the tiles of the next turn are in registers while the turn computes: one barrier a turn, and none between the
 // product and what it has read before, where there is room for two stages; with room for one, a second one there.
 TEST(pipelines_hold_what_comes_next_in_registers) {

@@ -73,9 +73,12 @@ static void open_lines(struct building *b, expr rows) {
     b->j = b->along = NULL;
 }
 
+// Where there is a first column, these are those of a piece, which no other touches.
 static void open_elements(struct building *b, expr rows, expr columns, expr first) {
     const struct tile_name *name[] = {tile_index("i", rows), tile_index("j", columns)};
-    tile_open_map(2, name, (const expr[]){rows, columns});
+    struct tile_stmt *s = tile_open_map(2, name, (const expr[]){rows, columns});
+    if (s)
+        s->is_ahead = first != NULL;
     memset(b->value, 0, sizeof b->value);
     b->i = tile_name_value(name[0], TILE_INDEX);
     b->j = tile_name_value(name[1], TILE_INDEX);
@@ -168,8 +171,7 @@ static void declare(struct building *b) {
     b->lines = fuse_symbol("lines", -1, 1, 1);
     b->packs = fuse_symbol("packs", -1, 1, 1);
     b->inner = fuse_symbol("inner", -1, 0, 1);
-    b->line =
-        b->r->full && b->r->packs ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
+    b->line = b->r->full && b->r->packs ? tile_number(b->held) : MUL(b->packs, tile_number(b->r->width));
     for (int k = 0; k < f->inputs; k++)
         declare_input(b, k);
     b->s = fuse_table("s", f->inputs + 1, KERNEL_AXES);
@@ -370,7 +372,8 @@ static expr open_pieces(const struct building *b, expr *columns) {
     const struct tile_name *piece = tile_index("piece", pieces);
     tile_open_for(piece, NULL, pieces, NULL, TILE_SERIAL);
     expr before = MUL(tile_name_value(piece, TILE_INDEX), packs);
-    *columns = b->r->full ? tile_number(b->held) : MUL(MIN(packs, SUB(all, before)), tile_number(b->r->width));
+    *columns =
+        b->r->full ? tile_number(b->held) : MUL(MIN(packs, SUB(all, before)), tile_number(b->r->width));
     return MUL(before, tile_number(b->r->width));
 }
 
@@ -382,6 +385,23 @@ static int64_t piece_of(const struct building *b, int stage) {
     return (int64_t)(inputs > 1 ? LINE_SHALLOW : LINE_DEEP) * b->r->threads * b->r->width;
 }
 
+// What a stage reads of a piece, in registers: all of it is under way before anything is computed or written.
+static void declare_piece(struct building *b, int stage) {
+    for (int k = 0; k < b->r->f.inputs; k++)
+        b->tile[k] = b->plan.stage[stage].inputs >> k & 1 && line_input_varies(b->r, k)
+                         ? tile(b, 'x', k, fuse_input_dtype(&b->r->f, k), false)
+                     : fuse_form(&b->r->f, k) == LINE_SAME ? b->tile[k]
+                                                           : NULL;
+}
+
+static void read_piece(struct building *b, expr rows, expr columns, expr first) {
+    open_elements(b, rows, columns, first);
+    for (int k = 0; k < b->r->f.inputs; k++)
+        if (b->tile[k] && line_input_varies(b->r, k))
+            put(b, b->tile[k], read_input(b, k), false);
+    tile_close();
+}
+
 static void build_stage(struct building *b, int stage) {
     bool is_last = stage == b->plan.levels;
     const struct tile_buffer *kept[FUSE_CALLS] = {NULL};
@@ -391,12 +411,16 @@ static void build_stage(struct building *b, int stage) {
          columns = is_cut(b, stage) ? tile_number(b->held) : b->line, first = NULL;
     if (!b->plan.stage[stage].count)
         return;
+    if (!b->r->packs)
+        declare_piece(b, stage);
     open_parts(b, stage);
     for (int row = 0; row < b->r->f.rows; row++)
         if (b->plan.kept >> row & 1 && b->plan.level[row] == stage)
             kept[row] = tile_for(b, row, stage);
-    if (!b->r->packs)
+    if (!b->r->packs) {
         first = open_pieces(b, &columns);
+        read_piece(b, rows, columns, first);
+    }
     open_elements(b, rows, columns, first);
     for (int k = 0; k < b->r->reductions; k++)
         if (reduces_in(b, k, stage))

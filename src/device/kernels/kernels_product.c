@@ -92,8 +92,8 @@ bool kernel_product(const struct kernel_place *p, const struct call *c) {
     work_result(&w, y);
     bool is_small = products * ((m + TILE - 1) / TILE) * ((n + TILE - 1) / TILE) < FEW_BLOCKS;
     int side = is_small ? SMALL_TILE : TILE;
-    return WORK_FILE(
-        &w, "product", "ITEM=%t,OUT=%t,PACK=%d,AT=%d,BT=%d,SCALED=%d,ADDS=%d,M=%d,N=%d,K=%d,THREADS=%d",
-        y->dtype, y->dtype, pack, f[0].is_transposed, f[1].is_transposed, adds, beta != 0, side, side,
-        depth_of(p->record, is_half), is_half || is_small ? 128 : 256);
+    return WORK_FILE(&w, "product",
+                     "ITEM=%t,OUT=%t,PACK=%d,AT=%d,BT=%d,SCALED=%d,ADDS=%d,M=%d,N=%d,K=%d,THREADS=%d",
+                     y->dtype, y->dtype, pack, f[0].is_transposed, f[1].is_transposed, adds, beta != 0, side,
+                     side, depth_of(p->record, is_half), is_half || is_small ? 128 : 256);
 }
