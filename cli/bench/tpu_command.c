@@ -281,8 +281,8 @@ static void read_peaks(struct run *r, const char *topology) {
         r->peak[t] = NAN;
     if (!bench_specs_open(&specs, NULL, error, sizeof error))
         return;
-    bench_json chip = bench_chip_by_id(&specs, name);
-    double core = chip ? bench_json_number_of(chip, "core_bf16_flop_per_cycle") : NAN;
+    text_json_value chip = bench_chip_by_id(&specs, name);
+    double core = chip ? text_json_number_of(chip, "core_bf16_flop_per_cycle") : NAN;
     for (int t = 0; chip && t < BENCH_DTYPES; t++)
         r->peak[t] = core * bench_spec_peak(&specs, chip, (enum bench_dtype)t).rate /
                      bench_spec_peak(&specs, chip, BENCH_BF16).rate;

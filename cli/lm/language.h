@@ -76,7 +76,7 @@ struct language_message {
 struct language_talk {
     const struct language *language;
     struct text_template *template;
-    text_json more; // variables from the command line; NULL: none
+    text_json_value more; // variables from the command line; NULL: none
     struct language_message *message;
     int messages;
     char error[512];

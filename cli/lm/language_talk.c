@@ -64,7 +64,7 @@ void language_talk_forget(struct language_talk *t, int from) {
 }
 
 // The variables that transformers gives to a template.
-static text_json variables(struct language_talk *t) {
+static text_json_value variables(struct language_talk *t) {
     const struct language *l = t->language;
     const char *bos = text_tokenizer_bos(l->tokenizer), *eos = text_tokenizer_eos(l->tokenizer);
     char *data = NULL;
@@ -85,13 +85,13 @@ static text_json variables(struct language_talk *t) {
         putc('}', out);
     }
     fprintf(out, "]}");
-    text_json all = fclose(out) ? NULL : text_json_parse(data, bytes, "the conversation", t->error, sizeof t->error);
+    text_json_value all = fclose(out) ? NULL : text_json_parse(data, bytes, "the conversation", t->error, sizeof t->error);
     free(data);
     return all;
 }
 
 char *language_talk_render(struct language_talk *t, size_t *bytes) {
-    text_json all = variables(t);
+    text_json_value all = variables(t);
     struct text_render_options how = {.variables = {all, t->more}};
     char *text = all ? text_render(t->template, &how, bytes, t->error, sizeof t->error) : NULL;
     text_json_free(all);

@@ -143,8 +143,8 @@ static double score_choice(struct language *l, const char *prompt, const char *c
     return sum;
 }
 
-static bool score_question(struct language *l, text_json question, struct answers *a) {
-    text_json choices = text_json_get(question, "choices"), answer = text_json_get(question, "answer");
+static bool score_question(struct language *l, text_json_value question, struct answers *a) {
+    text_json_value choices = text_json_get(question, "choices"), answer = text_json_get(question, "answer");
     const char *prompt = text_json_text(text_json_get(question, "prompt"));
     int best = -1, best_by_length = -1, count = text_json_count(choices);
     double most = -INFINITY, most_by_length = -INFINITY;
@@ -176,7 +176,7 @@ static int run_choices(const struct invocation *call, struct language *l, const 
     char *text = text_read_file(path, &bytes, l->error, sizeof l->error), *save = NULL;
     bool done = text;
     for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && done; line = strtok_r(NULL, "\n", &save)) {
-        text_json question = text_json_parse(line, strlen(line), path, l->error, sizeof l->error);
+        text_json_value question = text_json_parse(line, strlen(line), path, l->error, sizeof l->error);
         done = question && !cli_interrupted() && score_question(l, question, &a);
         text_json_free(question);
     }

@@ -64,8 +64,8 @@ struct lm_config {
     int experts, experts_used, expert_ffn, shared_ffn;
     bool renormalise;
     int bos, eos[LM_EOS_MOST], eos_count; // bos -1: none
-    text_json root;         // the whole file, which quantisation is looked up in
-    text_json quantization; // of MLX's checkpoints; NULL: none
+    text_json_value root;         // the whole file, which quantisation is looked up in
+    text_json_value quantization; // of MLX's checkpoints; NULL: none
 };
 
 // Reads folder/config.json, of the hub's or transformers 5's dialect, and the end tokens of generation_config.json. Fields

@@ -39,7 +39,7 @@ enum { HARMLESS = sizeof harmless / sizeof *harmless, READ_MOST = 64 };
 
 // What reads config.json: it notes the fields that were asked for, so that the others are known.
 struct reader {
-    text_json root;
+    text_json_value root;
     const char *path;
     struct lm_error *error;
     const char *read[READ_MOST];
@@ -47,10 +47,10 @@ struct reader {
     bool failed;
 };
 
-static text_json field(struct reader *r, const char *name) {
+static text_json_value field(struct reader *r, const char *name) {
     if (r->reads < READ_MOST)
         r->read[r->reads++] = name;
-    text_json value = text_json_get(r->root, name);
+    text_json_value value = text_json_get(r->root, name);
     return text_json_is_null(value) ? NULL : value;
 }
 
@@ -62,7 +62,7 @@ static void refuse(struct reader *r, const char *name, const char *why) {
 
 // Numbers are checked here, so that no size overflows an int later. A fallback below `least` means that the field must be there.
 static int64_t integer(struct reader *r, const char *name, int64_t least, int64_t most, int64_t fallback) {
-    text_json value = field(r, name);
+    text_json_value value = field(r, name);
     if (!value && fallback >= least)
         return fallback;
     if (!text_json_is_integer(value) || text_json_integer(value) < least || text_json_integer(value) > most) {
@@ -75,8 +75,8 @@ static int64_t integer(struct reader *r, const char *name, int64_t least, int64_
     return text_json_integer(value);
 }
 
-static double number_in(struct reader *r, text_json object, const char *name, double fallback) {
-    text_json value = text_json_get(object, name);
+static double number_in(struct reader *r, text_json_value object, const char *name, double fallback) {
+    text_json_value value = text_json_get(object, name);
     if (!value || text_json_is_null(value))
         return fallback;
     double x = text_json_number(value);
@@ -91,7 +91,7 @@ static double number(struct reader *r, const char *name, double fallback) {
 }
 
 static bool truth(struct reader *r, const char *name, bool fallback) {
-    text_json value = field(r, name);
+    text_json_value value = field(r, name);
     if (value && !text_json_is_bool(value))
         refuse(r, name, "is neither true nor false");
     return value ? text_json_true(value) : fallback;
@@ -133,8 +133,8 @@ static double yarn_magnitude(double factor, double scale) {
 
 // Hub files have rope_theta beside rope_scaling, transformers 5 has all of it in rope_parameters.
 static void read_rope(struct reader *r, struct lm_config *c) {
-    text_json nested = field(r, "rope_parameters"), scaling = field(r, "rope_scaling");
-    text_json all = nested ? nested : scaling;
+    text_json_value nested = field(r, "rope_parameters"), scaling = field(r, "rope_scaling");
+    text_json_value all = nested ? nested : scaling;
     struct lm_rope *rope = &c->rope;
     const char *kind = text_json_text_of(all, "rope_type");
     if (!*kind)
@@ -164,7 +164,7 @@ static void read_rope(struct reader *r, struct lm_config *c) {
         refuse(r, "rope_type", "is yarn, which needs that whole heads are rotated");
 }
 
-static bool list_has(text_json list, int value) {
+static bool list_has(text_json_value list, int value) {
     for (int i = 0; i < text_json_count(list); i++)
         if (text_json_integer(text_json_at(list, i)) == value)
             return true;
@@ -173,7 +173,7 @@ static bool list_has(text_json list, int value) {
 
 // Which layers are sparse, and which see a window only.
 static void read_layers(struct reader *r, struct lm_config *c) {
-    text_json types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
+    text_json_value types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
     bool windowed = truth(r, "use_sliding_window", false);
     int64_t window = integer(r, "sliding_window", 0, INT32_MAX, 0);
     int64_t first = text_json_integer(text_json_get(r->root, "max_window_layers"));
@@ -209,7 +209,7 @@ static void read_experts(struct reader *r, struct lm_config *c) {
         c->shared_ffn = (int)integer(r, "shared_expert_intermediate_size", 1, 1 << 24, 0);
 }
 
-static void read_ends(struct lm_config *c, text_json value) {
+static void read_ends(struct lm_config *c, text_json_value value) {
     int count = text_json_is_list(value) ? text_json_count(value) : value && text_json_is_integer(value) ? 1 : 0;
     for (int i = 0; i < count; i++) {
         int id = (int)text_json_integer(text_json_is_list(value) ? text_json_at(value, i) : value);
@@ -221,7 +221,7 @@ static void read_ends(struct lm_config *c, text_json value) {
     }
 }
 
-static bool is_nothing(text_json value) {
+static bool is_nothing(text_json_value value) {
     return text_json_is_null(value) || (text_json_is_bool(value) && !text_json_true(value)) ||
            ((text_json_is_list(value) || text_json_is_object(value)) && !text_json_count(value));
 }
@@ -239,7 +239,7 @@ static bool is_known(const struct reader *r, const char *name) {
 static void refuse_unknown(struct reader *r) {
     const char *name;
     for (int i = 0; i < text_json_count(r->root) && !r->failed; i++) {
-        text_json value = text_json_member(r->root, i, &name);
+        text_json_value value = text_json_member(r->root, i, &name);
         if (!is_known(r, name) && !is_nothing(value))
             refuse(r, name, "is unknown, and may change what the model computes");
     }
@@ -260,7 +260,7 @@ static void read_all(struct reader *r, struct lm_config *c) {
     c->qkv_bias = bias;
     c->output_bias = bias && !c->family->qkv_bias; // Qwen2 has none there
     c->mlp_bias = truth(r, "mlp_bias", false);
-    text_json act = field(r, "hidden_act");
+    text_json_value act = field(r, "hidden_act");
     if (act && (!text_json_text(act) || strcmp(text_json_text(act), "silu") != 0))
         refuse(r, "hidden_act", "is not silu");
     if (c->heads % c->kv_heads)
@@ -270,7 +270,7 @@ static void read_all(struct reader *r, struct lm_config *c) {
     if (!r->failed)
         read_layers(r, c);
     c->bos = -1;
-    text_json bos = text_json_get(r->root, "bos_token_id");
+    text_json_value bos = text_json_get(r->root, "bos_token_id");
     if (bos && text_json_is_integer(bos))
         c->bos = (int)text_json_integer(bos);
     read_ends(c, text_json_get(r->root, "eos_token_id"));
@@ -301,7 +301,7 @@ bool lm_config_read(struct lm_config *config, const char *folder, struct lm_erro
         return false;
     snprintf(path, sizeof path, "%s/generation_config.json", folder);
     char unread[64]; // it is optional
-    text_json generation = text_json_load(path, unread, sizeof unread);
+    text_json_value generation = text_json_load(path, unread, sizeof unread);
     read_ends(config, text_json_get(generation, "eos_token_id"));
     text_json_free(generation);
     return true;

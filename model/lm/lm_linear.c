@@ -11,7 +11,7 @@ static const char *const modes[] = {"affine", "mxfp4", "mxfp8", "nvfp4"};
 // Fills how `name` is quantised; the default of all matrices where it is not named. False after an error.
 static bool read_quantization(struct lm_linear *linear, const struct lm_config *config, const char *name,
                               struct lm_error *error) {
-    text_json all = config->quantization, own = text_json_get(all, name), from = text_json_is_object(own) ? own : all;
+    text_json_value all = config->quantization, own = text_json_get(all, name), from = text_json_is_object(own) ? own : all;
     const char *mode = text_json_text_of(from, "mode");
     linear->group_size = (int)text_json_integer(text_json_get(from, "group_size"));
     linear->bits = (int)text_json_integer(text_json_get(from, "bits"));

@@ -47,8 +47,8 @@ static bool open_part(struct lm_weights *w, const char *name, struct lm_error *e
 }
 
 // A part is a file of the same folder: a name with a slash would lead elsewhere.
-static bool open_parts(struct lm_weights *w, text_json index, const char *path, struct lm_error *error) {
-    text_json map = text_json_get(index, "weight_map");
+static bool open_parts(struct lm_weights *w, text_json_value index, const char *path, struct lm_error *error) {
+    text_json_value map = text_json_get(index, "weight_map");
     const char **seen = calloc((size_t)text_json_count(map) + 1, sizeof *seen);
     int count = 0;
     bool opened = seen && text_json_count(map) > 0;
@@ -99,7 +99,7 @@ struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
     bool opened;
     if (!stat(path, &status)) {
-        text_json index = text_json_load(path, error->text, sizeof error->text);
+        text_json_value index = text_json_load(path, error->text, sizeof error->text);
         opened = index && open_parts(w, index, path, error);
         text_json_free(index);
     } else {

@@ -132,7 +132,7 @@ static struct hlo_program *render(int count, const zl_array *outputs) {
     if (ok && !l.calls)
         error_set(ZL_ERROR_VALUE, "zl_ahead_compile: nothing is to be computed: the arrays are evaluated");
     else if (needed)
-        hlo = hlo_render(&device_pjrt, 0, &(struct segment){l.calls, l.call, needed}, NULL);
+        hlo = hlo_render(&device_pjrt, 0, &(struct segment){l.calls, l.call, needed}, NULL, NULL);
     memory_free(needed);
     free_list(&l);
     if (hlo && hlo->text)
