@@ -28,7 +28,8 @@ static const struct option options[] = {
     {"chat-template-file", 0, "FILE", "*", "use this template, not that of the model"},
     {"chat-template-kwargs", 0, "JSON", NULL, "variables for the template: {\"enable_thinking\": false}"},
     {"no-generation-prompt", 0, NULL, NULL, "do not end with the start of an answer"},
-    {"pattern", 0, "NAME", "qwen2 qwen35 llama3 gpt2", "how a rank file splits texts: a name, or a regular expression"},
+    {"pattern", 0, "NAME", "qwen2 qwen35 llama3 gpt2",
+     "how a rank file splits texts: a name, or a regular expression"},
     {0},
 };
 
@@ -126,13 +127,14 @@ static text_json_value template_variables(struct job *j, const char *messages, c
         snprintf(j->error, sizeof j->error, "out of memory");
         return NULL;
     }
-    fprintf(out, "{\"messages\": %s, \"tools\": %s, \"documents\": null, \"add_generation_prompt\": %s", messages, tools ? tools : "null",
-            cli_option(j->call, "no-generation-prompt") ? "false" : "true");
+    fprintf(out, "{\"messages\": %s, \"tools\": %s, \"documents\": null, \"add_generation_prompt\": %s",
+            messages, tools ? tools : "null", cli_option(j->call, "no-generation-prompt") ? "false" : "true");
     put_token(out, "bos_token", text_tokenizer_bos(j->tokenizer));
     put_token(out, "eos_token", text_tokenizer_eos(j->tokenizer));
     putc('}', out);
     fclose(out);
-    text_json_value variables = text_json_parse(data, bytes, "the template's variables", j->error, sizeof j->error);
+    text_json_value variables =
+        text_json_parse(data, bytes, "the template's variables", j->error, sizeof j->error);
     free(data);
     return variables;
 }
@@ -140,21 +142,24 @@ static text_json_value template_variables(struct job *j, const char *messages, c
 static struct text_template *open_template(struct job *j) {
     const char *path = cli_option(j->call, "chat-template-file"), *own = text_chat_template(j->tokenizer);
     if (!path && !own) {
-        snprintf(j->error, sizeof j->error, "the model has no chat template: give one with --chat-template-file");
+        snprintf(j->error, sizeof j->error,
+                 "the model has no chat template: give one with --chat-template-file");
         return NULL;
     }
     if (!path)
         return text_template_new(own, strlen(own), "chat_template", j->error, sizeof j->error);
     size_t bytes;
     char *text = text_read_file(path, &bytes, j->error, sizeof j->error);
-    struct text_template *template = text ? text_template_new(text, bytes, path, j->error, sizeof j->error) : NULL;
+    struct text_template *template =
+        text ? text_template_new(text, bytes, path, j->error, sizeof j->error) : NULL;
     free(text);
     return template;
 }
 
 // Renders the conversation into j->text. A request, {"messages": [...], "tools": [...]}, also gives variables.
 static bool render_chat(struct job *j) {
-    const char *tools_path = cli_option(j->call, "tools"), *kwargs = cli_option(j->call, "chat-template-kwargs");
+    const char *tools_path = cli_option(j->call, "tools"),
+               *kwargs = cli_option(j->call, "chat-template-kwargs");
     text_json_value messages = NULL, tools = NULL, more = NULL, variables = NULL;
     char *messages_text = json_text(j, cli_option(j->call, "chat"), &messages), *tools_text = NULL;
     struct text_template *template = messages ? open_template(j) : NULL;
@@ -162,7 +167,8 @@ static bool render_chat(struct job *j) {
     if (ok && tools_path)
         ok = (tools_text = json_text(j, tools_path, &tools)) != NULL;
     if (ok && kwargs)
-        ok = (more = text_json_parse(kwargs, strlen(kwargs), "--chat-template-kwargs", j->error, sizeof j->error)) != NULL;
+        ok = (more = text_json_parse(kwargs, strlen(kwargs), "--chat-template-kwargs", j->error,
+                                     sizeof j->error)) != NULL;
     bool is_request = text_json_is_object(messages);
     ok = ok && (variables = template_variables(j, is_request ? "[]" : messages_text, tools_text)) != NULL;
     struct text_render_options how = {.variables = {variables, is_request ? messages : NULL, more}};
@@ -260,7 +266,8 @@ static bool print_encoded(struct job *j, const struct text_ids *ids) {
     return true;
 }
 
-static bool encode_one(struct job *j, struct text_encoder *encoder, const char *text, size_t bytes, double *seconds) {
+static bool encode_one(struct job *j, struct text_encoder *encoder, const char *text, size_t bytes,
+                       double *seconds) {
     struct text_ids ids = {0};
     struct text_encode_options how = {
         .add_special = !cli_option(j->call, "no-bos") && !cli_option(j->call, "chat"),
@@ -289,7 +296,8 @@ static bool encode(struct job *j) {
         ok = encode_one(j, encoder, at, (size_t)(next - at), &seconds);
     }
     if (ok && j->call->verbosity > 0)
-        fprintf(stderr, "%zu bytes in %.4f s: %.1f MB/s\n", j->bytes, seconds, 1e-6 * (double)j->bytes / seconds);
+        fprintf(stderr, "%zu bytes in %.4f s: %.1f MB/s\n", j->bytes, seconds,
+                1e-6 * (double)j->bytes / seconds);
     text_encoder_free(encoder);
     return ok;
 }
@@ -313,7 +321,8 @@ static int next_id(const char **at, const char *end, int *id) {
 }
 
 static bool decode(struct job *j) {
-    struct text_decoder decoder = {.tokenizer = j->tokenizer, .skip_special = cli_option(j->call, "skip-special") != NULL};
+    struct text_decoder decoder = {.tokenizer = j->tokenizer,
+                                   .skip_special = cli_option(j->call, "skip-special") != NULL};
     const char *at = j->text, *end = at + j->bytes;
     char *text = NULL;
     size_t bytes = 0, cap = 0;
@@ -344,7 +353,9 @@ static bool decode(struct job *j) {
 static int work(struct job *j, int first) {
     bool is_chat = cli_option(j->call, "chat") != NULL;
     bool ok = is_chat ? render_chat(j) : read_text(j, first);
-    ok = ok && (cli_option(j->call, "decode") ? decode(j) : is_chat && cli_option(j->call, "render") ? print_text(j) : encode(j));
+    ok = ok && (cli_option(j->call, "decode")              ? decode(j)
+                : is_chat && cli_option(j->call, "render") ? print_text(j)
+                                                           : encode(j));
     return ok ? CLI_OK : fail(j);
 }
 
@@ -375,11 +386,12 @@ const struct command cli_tokenize = {
     .operands = "[MODEL] [TEXT...]",
     .words = "*",
     .summary = "Texts as a model's tokens and back, and conversations as its template writes them",
-    .details = "MODEL is a tokenizer.json, a GGUF file, a rank file (tiktoken), or a folder with a tokenizer.json.\n"
-               "  zellige tokenize Qwen3-0.6B \"Hello world\"\n"
-               "  zellige tokenize -m model.gguf --ids -f book.txt\n"
-               "  zellige tokenize Qwen3-0.6B --decode 9707 1879\n"
-               "  zellige tokenize Qwen3-0.6B --chat messages.json --render",
+    .details =
+        "MODEL is a tokenizer.json, a GGUF file, a rank file (tiktoken), or a folder with a tokenizer.json.\n"
+        "  zellige tokenize Qwen3-0.6B \"Hello world\"\n"
+        "  zellige tokenize -m model.gguf --ids -f book.txt\n"
+        "  zellige tokenize Qwen3-0.6B --decode 9707 1879\n"
+        "  zellige tokenize Qwen3-0.6B --chat messages.json --render",
     .operands_most = 1 << 20,
     .options = options,
     .run = run,

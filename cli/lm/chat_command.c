@@ -29,7 +29,8 @@ static void stop(int signal_number) {
 }
 
 static void catch_stops(void) {
-    struct sigaction action = {.sa_handler = stop}; // without SA_RESTART: it also ends the wait for a question
+    struct sigaction action = {.sa_handler =
+                                   stop}; // without SA_RESTART: it also ends the wait for a question
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
@@ -65,7 +66,8 @@ static bool continue_with(struct chat *c, const struct text_ids *ids) {
     while (same < most && same + 1 < ids->count && ids->id[same] == c->seen.id[same])
         same++;
     if (c->sequence && same && zl_sequence_trim(c->sequence, (int64_t)same, l->error, sizeof l->error))
-        return zl_sequence_append(c->sequence, ids->id + same, (int64_t)(ids->count - same), l->error, sizeof l->error);
+        return zl_sequence_append(c->sequence, ids->id + same, (int64_t)(ids->count - same), l->error,
+                                  sizeof l->error);
     zl_sequence_close(c->sequence);
     zl_sequence_options how = {.sampling = &c->sampling.sampling};
     c->sequence = zl_sequence_start(l->model, ids->id, (int64_t)ids->count, &how, l->error, sizeof l->error);
@@ -93,7 +95,8 @@ static bool answer(struct chat *c) {
     struct language *l = c->language;
     struct text_ids ids = {0};
     size_t bytes;
-    struct language_run run = {.language = l, .most = c->most, .give = give, .context = c, .stopped = &stopped};
+    struct language_run run = {
+        .language = l, .most = c->most, .give = give, .context = c, .stopped = &stopped};
     char *text = language_talk_render(&c->talk, &bytes);
     if (!text)
         snprintf(l->error, sizeof l->error, "%s", c->talk.error);
@@ -141,8 +144,9 @@ static char *read_question(bool terminal) {
     return all;
 }
 
-static const char help_text[] = "/clear forgets the conversation, /exit ends it, Ctrl-C stops an answer; a line that ends in \\ goes on "
-                                "in the next\n";
+static const char help_text[] =
+    "/clear forgets the conversation, /exit ends it, Ctrl-C stops an answer; a line that ends in \\ goes on "
+    "in the next\n";
 
 static int talk(struct chat *c) {
     const char *system = cli_option(c->call, "system-prompt");
@@ -197,7 +201,8 @@ const struct command cli_chat = {
     .operands = "[FOLDER]",
     .operands_most = 1,
     .summary = "Talk with a language model",
-    .details = "Questions are lines of standard input. The conversation is written as the model's own chat template says.\n"
+    .details = "Questions are lines of standard input. The conversation is written as the model's own chat "
+               "template says.\n"
                "  zellige chat -m Qwen3-0.6B --temp 0.6 --top-p 0.95 --top-k 20\n"
                "  zellige chat -m Qwen3-0.6B --chat-template-kwargs '{\"enable_thinking\": false}'",
     .options = options,

@@ -56,7 +56,8 @@ static void report_json(const struct language_run *run, const struct answer *ans
 }
 
 // The prompt as the model's chat template writes a question, if it has one. NULL after a message in l->error.
-static char *as_question(const struct invocation *call, struct language *l, const char *prompt, size_t *bytes) {
+static char *as_question(const struct invocation *call, struct language *l, const char *prompt,
+                         size_t *bytes) {
     const char *system = cli_option(call, "system-prompt");
     struct language_talk talk;
     char *text = NULL;
@@ -87,7 +88,8 @@ static int answer_prompt(const struct invocation *call, struct language *l, cons
     char *question = asks ? as_question(call, l, prompt, &bytes) : NULL;
     bool done = (!asks || question) && language_encode(l, asks ? question : prompt, bytes, !asks, &ids);
     if (done)
-        run.sequence = zl_sequence_start(l->model, ids.id, (int64_t)ids.count, &how, l->error, sizeof l->error);
+        run.sequence =
+            zl_sequence_start(l->model, ids.id, (int64_t)ids.count, &how, l->error, sizeof l->error);
     run.prompt = (int64_t)ids.count;
     done = run.sequence && language_generate(&run);
     int code = done ? CLI_OK : cli_fail(call, "%s", l->error);
@@ -112,8 +114,8 @@ static int run(const struct invocation *call) {
     struct language l;
     if (!prompt == !file)
         return cli_usage(call, "wanted --prompt TEXT or --file FILE");
-    if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &most) || !cli_integer(call, "batch-size", 1, 1 << 24, &chunk) ||
-        !language_sampling(call, &sampling))
+    if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &most) ||
+        !cli_integer(call, "batch-size", 1, 1 << 24, &chunk) || !language_sampling(call, &sampling))
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)
@@ -133,11 +135,13 @@ const struct command cli_generate = {
     .operands = "[FOLDER]",
     .operands_most = 1,
     .summary = "Answer a prompt with a language model, or go on from it",
-    .details = "A checkpoint is a folder as Hugging Face or mlx-lm write it, of the architectures llama, qwen2, qwen2_moe, qwen3 and\n"
-               "qwen3_moe. The weights are mapped, not copied. Speeds and memory are on standard error.\n"
-               "The prompt is a question where the model has a chat template.\n"
-               "  zellige generate -m Qwen3-0.6B -p 'What is the capital of France?' -n 32 --temp 0.6 --top-p 0.95\n"
-               "  zellige generate -m Qwen3-0.6B -p 'The capital of France is' --ignore-chat-template",
+    .details =
+        "A checkpoint is a folder as Hugging Face or mlx-lm write it, of the architectures llama, qwen2, "
+        "qwen2_moe, qwen3 and\n"
+        "qwen3_moe. The weights are mapped, not copied. Speeds and memory are on standard error.\n"
+        "The prompt is a question where the model has a chat template.\n"
+        "  zellige generate -m Qwen3-0.6B -p 'What is the capital of France?' -n 32 --temp 0.6 --top-p 0.95\n"
+        "  zellige generate -m Qwen3-0.6B -p 'The capital of France is' --ignore-chat-template",
     .options = options,
     .run = run,
 };

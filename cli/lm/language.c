@@ -35,8 +35,8 @@ int language_open(struct language *l, const struct invocation *call) {
     l->info = zl_model_about(l->model);
     l->open_seconds = language_now() - start;
     if (call->verbosity >= 0 && !call->json && isatty(STDERR_FILENO))
-        fprintf(stderr, "%s, %.1f M parameters in %.1f MiB, opened in %.2f s\n", l->info.type, (double)l->info.parameters / 1e6,
-                (double)l->info.bytes / 1048576, l->open_seconds);
+        fprintf(stderr, "%s, %.1f M parameters in %.1f MiB, opened in %.2f s\n", l->info.type,
+                (double)l->info.parameters / 1e6, (double)l->info.bytes / 1048576, l->open_seconds);
     return CLI_OK;
 }
 
@@ -54,7 +54,8 @@ bool language_is_end(const struct language *l, int32_t id) {
     return false;
 }
 
-bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document, struct text_ids *ids) {
+bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document,
+                     struct text_ids *ids) {
     struct text_encode_options options = {.add_special = is_document};
     return text_encode(l->encoder, text, bytes, &options, ids, l->error, sizeof l->error);
 }
@@ -67,7 +68,8 @@ static bool read_biases(const struct invocation *call, struct language_sampling 
         long id = strtol(at, &end, 10);
         double bias = end != at && (*end == '+' || *end == '-') ? strtod(end, &end) : NAN;
         if (isnan(bias) || (*end && *end != ',') || out->sampling.biases == LANGUAGE_BIASES_MOST)
-            return cli_usage(call, "--logit-bias: wanted ID+X or ID-X, with commas between, at most %d: '%.32s'",
+            return cli_usage(call,
+                             "--logit-bias: wanted ID+X or ID-X, with commas between, at most %d: '%.32s'",
                              LANGUAGE_BIASES_MOST, at) == CLI_OK;
         out->bias_id[out->sampling.biases] = (int)id;
         out->bias[out->sampling.biases++] = bias;
@@ -80,7 +82,8 @@ bool language_sampling(const struct invocation *call, struct language_sampling *
     *out = (struct language_sampling){.sampling = {.xtc_threshold = 0.1, .seed = -1}};
     zl_sampling *s = &out->sampling;
     int64_t top_k = 0, window = 64;
-    bool read = cli_number(call, "temp", 0, 1e6, &s->temperature) && cli_integer(call, "top-k", 0, INT32_MAX, &top_k) &&
+    bool read = cli_number(call, "temp", 0, 1e6, &s->temperature) &&
+                cli_integer(call, "top-k", 0, INT32_MAX, &top_k) &&
                 cli_number(call, "top-p", 0, 1, &s->top_p) && cli_number(call, "min-p", 0, 1, &s->min_p) &&
                 cli_number(call, "xtc-probability", 0, 1, &s->xtc_probability) &&
                 cli_number(call, "xtc-threshold", 0, 0.5, &s->xtc_threshold) &&

@@ -9,7 +9,8 @@
 
 static void show_progress(int64_t done, int64_t all) {
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, done < all ? "\r\033[Kprompt: %lld of %lld tokens" : "\r\033[K", (long long)done, (long long)all);
+        fprintf(stderr, done < all ? "\r\033[Kprompt: %lld of %lld tokens" : "\r\033[K", (long long)done,
+                (long long)all);
 }
 
 static bool is_stopped(const struct language_run *run) {
@@ -97,7 +98,8 @@ static bool draw_all(struct language_run *run, struct pending *p) {
         if (!give(run, p, false))
             return true;
     }
-    return text_decode_end(&decoder, &p->text, &p->bytes, &p->cap, l->error, sizeof l->error) && (give(run, p, true) || true);
+    return text_decode_end(&decoder, &p->text, &p->bytes, &p->cap, l->error, sizeof l->error) &&
+           (give(run, p, true) || true);
 }
 
 bool language_generate(struct language_run *run) {
@@ -117,7 +119,9 @@ void language_report(const struct invocation *call, const struct language_run *r
     double peak = (double)zl_get_peak_memory() / 1048576;
     if (call->verbosity < 0 || call->json)
         return;
-    fprintf(stderr, "prompt: %lld tokens, %.1f tokens/s\ngeneration: %lld tokens, %.1f tokens/s\npeak memory: %.1f MiB\n",
-            (long long)run->prompt, run->prompt_seconds > 0 ? (double)run->prompt / run->prompt_seconds : 0.0,
-            (long long)run->drawn, run->draw_seconds > 0 ? (double)run->drawn / run->draw_seconds : 0.0, peak);
+    fprintf(
+        stderr,
+        "prompt: %lld tokens, %.1f tokens/s\ngeneration: %lld tokens, %.1f tokens/s\npeak memory: %.1f MiB\n",
+        (long long)run->prompt, run->prompt_seconds > 0 ? (double)run->prompt / run->prompt_seconds : 0.0,
+        (long long)run->drawn, run->draw_seconds > 0 ? (double)run->drawn / run->draw_seconds : 0.0, peak);
 }

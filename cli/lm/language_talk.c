@@ -19,7 +19,8 @@ static void put_text(FILE *out, const char *text) {
 }
 
 bool language_talk_new(struct language_talk *t, const struct language *l, const struct invocation *call) {
-    const char *path = cli_option(call, "chat-template-file"), *kwargs = cli_option(call, "chat-template-kwargs");
+    const char *path = cli_option(call, "chat-template-file"),
+               *kwargs = cli_option(call, "chat-template-kwargs");
     const char *own = text_chat_template(l->tokenizer);
     size_t bytes = own ? strlen(own) : 0;
     *t = (struct language_talk){.language = l};
@@ -28,11 +29,14 @@ bool language_talk_new(struct language_talk *t, const struct language *l, const 
         return false;
     if (!path && !own)
         return fail(t, "the model has no chat template: give one with --chat-template-file");
-    t->template = text_template_new(path ? text : own, bytes, path ? path : "chat_template", t->error, sizeof t->error);
+    t->template =
+        text_template_new(path ? text : own, bytes, path ? path : "chat_template", t->error, sizeof t->error);
     free(text);
     if (!t->template)
         return false;
-    t->more = kwargs ? text_json_parse(kwargs, strlen(kwargs), "--chat-template-kwargs", t->error, sizeof t->error) : NULL;
+    t->more =
+        kwargs ? text_json_parse(kwargs, strlen(kwargs), "--chat-template-kwargs", t->error, sizeof t->error)
+               : NULL;
     return !kwargs || t->more;
 }
 
@@ -85,7 +89,8 @@ static text_json_value variables(struct language_talk *t) {
         putc('}', out);
     }
     fprintf(out, "]}");
-    text_json_value all = fclose(out) ? NULL : text_json_parse(data, bytes, "the conversation", t->error, sizeof t->error);
+    text_json_value all =
+        fclose(out) ? NULL : text_json_parse(data, bytes, "the conversation", t->error, sizeof t->error);
     free(data);
     return all;
 }

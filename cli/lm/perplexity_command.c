@@ -25,7 +25,8 @@ static double score(struct language *l, const int32_t *ids, int64_t count, int64
         zl_array before = zl_slice(all, ZL_SHAPE(0, 0), ZL_SHAPE(1, count - 1), ZL_SHAPE(1, 1));
         zl_array after = zl_slice(all, ZL_SHAPE(0, first), ZL_SHAPE(1, count), ZL_SHAPE(1, 1));
         zl_array logits = zl_model_logits(l->model, before);
-        logits = zl_slice(logits, ZL_SHAPE(0, first - 1, 0), ZL_SHAPE(1, count - 1, l->info.vocabulary), ZL_SHAPE(1, 1, 1));
+        logits = zl_slice(logits, ZL_SHAPE(0, first - 1, 0), ZL_SHAPE(1, count - 1, l->info.vocabulary),
+                          ZL_SHAPE(1, 1, 1));
         zl_array loss = zl_fast_cross_entropy(logits, after);
         zl_array sums[2] = {zl_sum(loss), zl_sum(zl_square(loss))};
         if (zl_eval_all(2, sums))
@@ -52,14 +53,16 @@ static double uncertainty(const struct tally *t) {
 
 static void show_progress(const struct tally *t, bool last) {
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, last ? "\r\033[K" : "\r\033[K%lld of %lld pieces, perplexity %.3f", (long long)t->chunks,
-                (long long)t->all_chunks, perplexity(t));
+        fprintf(stderr, last ? "\r\033[K" : "\r\033[K%lld of %lld pieces, perplexity %.3f",
+                (long long)t->chunks, (long long)t->all_chunks, perplexity(t));
 }
 
-static bool score_text(struct language *l, const struct text_ids *ids, int64_t size, int64_t most, struct tally *t) {
+static bool score_text(struct language *l, const struct text_ids *ids, int64_t size, int64_t most,
+                       struct tally *t) {
     int64_t count = (int64_t)ids->count;
     double start = language_now();
-    t->all_chunks = (count - 1 + size - 2) / (size - 1); // neighbours share a token, which the second piece begins with
+    t->all_chunks =
+        (count - 1 + size - 2) / (size - 1); // neighbours share a token, which the second piece begins with
     t->all_chunks = most && most < t->all_chunks ? most : t->all_chunks;
     for (int64_t at = 0; t->chunks < t->all_chunks && !cli_interrupted(); at += size - 1) {
         int64_t length = count - at < size ? count - at : size;
@@ -86,13 +89,14 @@ static int report_text(const struct invocation *call, const struct tally *t) {
         cli_json_number("tokens_per_second", (double)t->tokens / t->seconds);
         cli_json_close();
     } else {
-        printf("perplexity %.4f +- %.4f over %lld tokens in %lld pieces, %.1f tokens/s\n", perplexity(t), uncertainty(t),
-               (long long)t->tokens, (long long)t->chunks, (double)t->tokens / t->seconds);
+        printf("perplexity %.4f +- %.4f over %lld tokens in %lld pieces, %.1f tokens/s\n", perplexity(t),
+               uncertainty(t), (long long)t->tokens, (long long)t->chunks, (double)t->tokens / t->seconds);
     }
     return CLI_OK;
 }
 
-static int run_text(const struct invocation *call, struct language *l, const char *path, int64_t size, int64_t most) {
+static int run_text(const struct invocation *call, struct language *l, const char *path, int64_t size,
+                    int64_t most) {
     struct text_ids ids = {0};
     struct tally tally = {0};
     size_t bytes;
@@ -103,8 +107,8 @@ static int run_text(const struct invocation *call, struct language *l, const cha
     else if (ids.count < 2)
         code = cli_fail(call, "%s: has %zu tokens, and two are needed", path, ids.count);
     else if (!score_text(l, &ids, size, most, &tally))
-        code = cli_interrupted() ? cli_fail(call, "interrupted after %lld of %lld pieces", (long long)tally.chunks,
-                                            (long long)tally.all_chunks)
+        code = cli_interrupted() ? cli_fail(call, "interrupted after %lld of %lld pieces",
+                                            (long long)tally.chunks, (long long)tally.all_chunks)
                                  : cli_library_failed(call);
     if (code == CLI_OK)
         code = report_text(call, &tally);
@@ -127,7 +131,8 @@ static double score_choice(struct language *l, const char *prompt, const char *c
     double sum = NAN, squares;
     if (joined) {
         snprintf(joined, length, "%s%s", prompt, choice);
-        if (language_encode(l, prompt, strlen(prompt), true, &before) && language_encode(l, joined, length - 1, true, &all)) {
+        if (language_encode(l, prompt, strlen(prompt), true, &before) &&
+            language_encode(l, joined, length - 1, true, &all)) {
             // Tokens may span the border: what differs from the prompt's ids belongs to the choice.
             size_t same = 0;
             while (same < before.count && same + 1 < all.count && before.id[same] == all.id[same])
@@ -150,7 +155,8 @@ static bool score_question(struct language *l, text_json_value question, struct 
     double most = -INFINITY, most_by_length = -INFINITY;
     if (!prompt || count < 2 || !text_json_is_integer(answer) || text_json_integer(answer) < 0 ||
         text_json_integer(answer) >= count) {
-        snprintf(l->error, sizeof l->error, "question %lld: wanted a prompt, at least two choices, and the index of the answer",
+        snprintf(l->error, sizeof l->error,
+                 "question %lld: wanted a prompt, at least two choices, and the index of the answer",
                  (long long)a->questions + 1);
         return false;
     }
@@ -175,7 +181,8 @@ static int run_choices(const struct invocation *call, struct language *l, const 
     size_t bytes;
     char *text = text_read_file(path, &bytes, l->error, sizeof l->error), *save = NULL;
     bool done = text;
-    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && done; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && done;
+         line = strtok_r(NULL, "\n", &save)) {
         text_json_value question = text_json_parse(line, strlen(line), path, l->error, sizeof l->error);
         done = question && !cli_interrupted() && score_question(l, question, &a);
         text_json_free(question);
@@ -185,7 +192,8 @@ static int run_choices(const struct invocation *call, struct language *l, const 
         return *l->error ? cli_fail(call, "%s", l->error) : cli_library_failed(call);
     if (!a.questions)
         return cli_fail(call, "%s: has no question", path);
-    double share = (double)a.right / (double)a.questions, by_length = (double)a.right_by_length / (double)a.questions;
+    double share = (double)a.right / (double)a.questions,
+           by_length = (double)a.right_by_length / (double)a.questions;
     if (call->json) {
         cli_json_open(NULL, '{');
         cli_json_int("questions", a.questions);
@@ -193,8 +201,8 @@ static int run_choices(const struct invocation *call, struct language *l, const 
         cli_json_number("accuracy_per_byte", by_length);
         cli_json_close();
     } else {
-        printf("%lld questions, %.2f %% right; by log-probability per byte %.2f %%\n", (long long)a.questions, 100 * share,
-               100 * by_length);
+        printf("%lld questions, %.2f %% right; by log-probability per byte %.2f %%\n", (long long)a.questions,
+               100 * share, 100 * by_length);
     }
     return CLI_OK;
 }
@@ -205,7 +213,8 @@ static int run(const struct invocation *call) {
     struct language l;
     if (!file == !choices)
         return cli_usage(call, "wanted --file FILE or --choices FILE");
-    if (!cli_integer(call, "ctx-size", 2, INT32_MAX, &size) || !cli_integer(call, "chunks", 1, INT32_MAX, &most))
+    if (!cli_integer(call, "ctx-size", 2, INT32_MAX, &size) ||
+        !cli_integer(call, "chunks", 1, INT32_MAX, &most))
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)
@@ -221,7 +230,8 @@ const struct command cli_perplexity = {
     .operands = "[FOLDER]",
     .operands_most = 1,
     .summary = "How well a language model predicts a text, or chooses endings",
-    .details = "A text is cut into pieces of --ctx-size tokens; each token but the first is scored from those before it in its\n"
+    .details = "A text is cut into pieces of --ctx-size tokens; each token but the first is scored from "
+               "those before it in its\n"
                "piece. The perplexity is the exponential of the mean loss.\n"
                "  zellige perplexity -m Qwen3-0.6B -f book.txt -c 2048",
     .options = options,

@@ -29,7 +29,8 @@ static zl_array grown(zl_array old, zl_array like, int64_t length) {
     if (old && zl_dim(old, 2) >= length)
         return old;
     int64_t more = capacity - (old ? zl_dim(old, 2) : 0);
-    zl_array room = zl_zeros(ZL_SHAPE(zl_dim(like, 0), zl_dim(like, 1), more, zl_dim(like, 3)), zl_dtype_of(like));
+    zl_array room =
+        zl_zeros(ZL_SHAPE(zl_dim(like, 0), zl_dim(like, 1), more, zl_dim(like, 3)), zl_dtype_of(like));
     return old ? zl_concatenate((zl_array[]){old, room}, 2, 2) : room;
 }
 
@@ -38,7 +39,8 @@ static bool append(zl_array *kept, zl_array *fresh, int64_t length) {
     zl_array like = *fresh;
     if (!like)
         return false;
-    int64_t all = length + zl_dim(like, 2), heads = zl_dim(like, 1), width = zl_dim(like, 3), batch = zl_dim(like, 0);
+    int64_t all = length + zl_dim(like, 2), heads = zl_dim(like, 1), width = zl_dim(like, 3),
+            batch = zl_dim(like, 0);
     zl_array whole = zl_slice_update(grown(*kept, like, all), like, ZL_SHAPE(0, 0, length, 0),
                                      ZL_SHAPE(batch, heads, all, width), ZL_SHAPE(1, 1, 1, 1));
     if (!zl_retain(whole))

@@ -30,10 +30,32 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 // Fields that say how a model was trained, stored or is served, not what it computes.
 static const char *const harmless[] = {
-    "_attn_implementation", "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id", "dtype",
-    "eos_token_id", "id2label", "initializer_range", "is_llama_config", "label2id", "max_window_layers", "model_type",
-    "output_router_logits", "pad_token_id", "pretraining_tp", "quantization", "quantization_config", "return_dict",
-    "rope_interleaved", "router_aux_loss_coef", "torch_dtype", "transformers.js_config", "transformers_version", "use_cache",
+    "_attn_implementation",
+    "_name_or_path",
+    "architectures",
+    "attention_dropout",
+    "auto_map",
+    "bos_token_id",
+    "dtype",
+    "eos_token_id",
+    "id2label",
+    "initializer_range",
+    "is_llama_config",
+    "label2id",
+    "max_window_layers",
+    "model_type",
+    "output_router_logits",
+    "pad_token_id",
+    "pretraining_tp",
+    "quantization",
+    "quantization_config",
+    "return_dict",
+    "rope_interleaved",
+    "router_aux_loss_coef",
+    "torch_dtype",
+    "transformers.js_config",
+    "transformers_version",
+    "use_cache",
 };
 enum { HARMLESS = sizeof harmless / sizeof *harmless, READ_MOST = 64 };
 
@@ -67,8 +89,8 @@ static int64_t integer(struct reader *r, const char *name, int64_t least, int64_
         return fallback;
     if (!text_json_is_integer(value) || text_json_integer(value) < least || text_json_integer(value) > most) {
         char why[96];
-        snprintf(why, sizeof why, "%s: wanted an integer from %lld to %lld", value ? "is not right" : "is missing",
-                 (long long)least, (long long)most);
+        snprintf(why, sizeof why, "%s: wanted an integer from %lld to %lld",
+                 value ? "is not right" : "is missing", (long long)least, (long long)most);
         refuse(r, name, why);
         return least;
     }
@@ -114,7 +136,10 @@ static const struct {
     const char *name;
     enum lm_rope_kind kind;
 } rope_kinds[] = {
-    {"default", LM_ROPE_DEFAULT}, {"linear", LM_ROPE_LINEAR}, {"llama3", LM_ROPE_LLAMA3}, {"yarn", LM_ROPE_YARN},
+    {"default", LM_ROPE_DEFAULT},
+    {"linear", LM_ROPE_LINEAR},
+    {"llama3", LM_ROPE_LLAMA3},
+    {"yarn", LM_ROPE_YARN},
 };
 
 static bool find_rope_kind(const char *name, enum lm_rope_kind *kind) {
@@ -153,8 +178,9 @@ static void read_rope(struct reader *r, struct lm_config *c) {
     rope->beta_slow = number_in(r, all, "beta_slow", 1);
     rope->original = (int64_t)number_in(r, all, "original_max_position_embeddings", (double)c->positions);
     double scale = number_in(r, all, "mscale", 0), scale_all = number_in(r, all, "mscale_all_dim", 0);
-    double magnitude = scale && scale_all ? yarn_magnitude(rope->factor, scale) / yarn_magnitude(rope->factor, scale_all)
-                                          : yarn_magnitude(rope->factor, 1);
+    double magnitude = scale && scale_all
+                           ? yarn_magnitude(rope->factor, scale) / yarn_magnitude(rope->factor, scale_all)
+                           : yarn_magnitude(rope->factor, 1);
     rope->magnitude = rope->kind == LM_ROPE_YARN ? number_in(r, all, "attention_factor", magnitude) : 1;
     if (!(share > 0 && share <= 1) || rope->dims < 2 || rope->dims % 2)
         refuse(r, "partial_rotary_factor", "leaves no even number of features to rotate");
@@ -186,7 +212,8 @@ static void read_layers(struct reader *r, struct lm_config *c) {
         refuse(r, "layer_types", "does not name each layer");
     for (int i = 0; i < c->layers && !r->failed; i++) {
         const char *type = types ? text_json_text(text_json_at(types, i)) : NULL;
-        if (types && (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0)))
+        if (types &&
+            (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0)))
             refuse(r, "layer_types", "names a layer that is neither full_attention nor sliding_attention");
         c->slides[i] = type ? !strcmp(type, "sliding_attention") : windowed && i >= first;
         c->sparse[i] = c->family->experts && c->experts > 0 && (i + 1) % every == 0 && !list_has(dense, i);
@@ -210,7 +237,9 @@ static void read_experts(struct reader *r, struct lm_config *c) {
 }
 
 static void read_ends(struct lm_config *c, text_json_value value) {
-    int count = text_json_is_list(value) ? text_json_count(value) : value && text_json_is_integer(value) ? 1 : 0;
+    int count = text_json_is_list(value)               ? text_json_count(value)
+                : value && text_json_is_integer(value) ? 1
+                                                       : 0;
     for (int i = 0; i < count; i++) {
         int id = (int)text_json_integer(text_json_is_list(value) ? text_json_at(value, i) : value);
         bool known = false;

@@ -11,7 +11,8 @@ static const char *const modes[] = {"affine", "mxfp4", "mxfp8", "nvfp4"};
 // Fills how `name` is quantised; the default of all matrices where it is not named. False after an error.
 static bool read_quantization(struct lm_linear *linear, const struct lm_config *config, const char *name,
                               struct lm_error *error) {
-    text_json_value all = config->quantization, own = text_json_get(all, name), from = text_json_is_object(own) ? own : all;
+    text_json_value all = config->quantization, own = text_json_get(all, name),
+                    from = text_json_is_object(own) ? own : all;
     const char *mode = text_json_text_of(from, "mode");
     linear->group_size = (int)text_json_integer(text_json_get(from, "group_size"));
     linear->bits = (int)text_json_integer(text_json_get(from, "bits"));
@@ -20,14 +21,16 @@ static bool read_quantization(struct lm_linear *linear, const struct lm_config *
         if (!strcmp(mode, modes[i]))
             linear->mode = modes[i];
     if (!linear->mode || linear->group_size < 1 || linear->bits < 1 || linear->bits > 8)
-        return lm_fail(error, "config.json: field 'quantization' does not say how '%.128s' is quantised: mode '%.16s', %d bits in groups of %d",
+        return lm_fail(error,
+                       "config.json: field 'quantization' does not say how '%.128s' is quantised: mode "
+                       "'%.16s', %d bits in groups of %d",
                        name, mode, linear->bits, linear->group_size);
     return true;
 }
 
 // Takes one tensor of a matrix, `outputs` rows of `columns`, or a stack of them.
-static zl_array take(struct lm_weights *weights, const char *name, const char *part, int experts, int64_t outputs,
-                     int64_t columns, struct lm_error *error) {
+static zl_array take(struct lm_weights *weights, const char *name, const char *part, int experts,
+                     int64_t outputs, int64_t columns, struct lm_error *error) {
     char full[320];
     int64_t dim[3] = {experts, outputs, columns};
     zl_shape shape = experts ? (zl_shape){dim, 3} : (zl_shape){dim + 1, 2};
@@ -35,14 +38,16 @@ static zl_array take(struct lm_weights *weights, const char *name, const char *p
     return zl_retain(lm_weights_take(weights, full, shape, error));
 }
 
-static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
-                           const char *name, int experts, int outputs, int inputs, struct lm_error *error) {
+static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
+                           const struct lm_config *config, const char *name, int experts, int outputs,
+                           int inputs, struct lm_error *error) {
     char biases[320];
     if (!read_quantization(linear, config, name, error))
         return false;
     snprintf(biases, sizeof biases, "%s.biases", name);
     int64_t groups = inputs / linear->group_size;
-    linear->weight = take(weights, name, "weight", experts, outputs, (int64_t)inputs * linear->bits / 32, error);
+    linear->weight =
+        take(weights, name, "weight", experts, outputs, (int64_t)inputs * linear->bits / 32, error);
     linear->scales = linear->weight ? take(weights, name, "scales", experts, outputs, groups, error) : NULL;
     if (linear->scales && lm_weights_has(weights, biases) &&
         !(linear->biases = take(weights, name, "biases", experts, outputs, groups, error)))
@@ -51,8 +56,8 @@ static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
 }
 
 // Experts that a file has one by one become a stack, which is made when it is first used.
-static zl_array stack_experts(struct lm_weights *weights, const char *mlp, const char *part, int experts, int outputs,
-                              int inputs, struct lm_error *error) {
+static zl_array stack_experts(struct lm_weights *weights, const char *mlp, const char *part, int experts,
+                              int outputs, int inputs, struct lm_error *error) {
     zl_array *one = calloc((size_t)experts, sizeof *one), stack = NULL;
     char name[320];
     int count = 0;
@@ -73,20 +78,23 @@ static zl_array stack_experts(struct lm_weights *weights, const char *mlp, const
     return stack;
 }
 
-bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
-                            const char *mlp, const char *part, int outputs, int inputs, struct lm_error *error) {
+bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights,
+                            const struct lm_config *config, const char *mlp, const char *part, int outputs,
+                            int inputs, struct lm_error *error) {
     char stacked[256], weight[320];
     snprintf(stacked, sizeof stacked, "%s.switch_mlp.%s", mlp, part);
     snprintf(weight, sizeof weight, "%s.weight", stacked);
     if (lm_weights_has(weights, weight))
-        return lm_linear_load(linear, weights, config, stacked, config->experts, outputs, inputs, false, error);
+        return lm_linear_load(linear, weights, config, stacked, config->experts, outputs, inputs, false,
+                              error);
     *linear = (struct lm_linear){0};
     linear->weight = stack_experts(weights, mlp, part, config->experts, outputs, inputs, error);
     return linear->weight;
 }
 
-bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config, const char *name,
-                    int experts, int outputs, int inputs, bool bias, struct lm_error *error) {
+bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
+                    const char *name, int experts, int outputs, int inputs, bool bias,
+                    struct lm_error *error) {
     char scales[320];
     *linear = (struct lm_linear){0};
     snprintf(scales, sizeof scales, "%s.scales", name);
@@ -121,8 +129,8 @@ zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x) {
 
 zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_array chosen) {
     if (linear->scales)
-        return zl_gather_qmm(x, linear->weight, linear->scales, linear->biases, NULL, chosen, true, linear->group_size,
-                             linear->bits, linear->mode, NULL, false);
+        return zl_gather_qmm(x, linear->weight, linear->scales, linear->biases, NULL, chosen, true,
+                             linear->group_size, linear->bits, linear->mode, NULL, false);
     return zl_gather_mm(x, zl_swapaxes(linear->weight, -1, -2), NULL, chosen, false);
 }
 
@@ -131,6 +139,6 @@ zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids) {
     if (!linear->scales)
         return rows;
     zl_array biases = linear->biases ? zl_take(linear->biases, ids, 0) : NULL;
-    return zl_dequantize(rows, zl_take(linear->scales, ids, 0), biases, linear->group_size, linear->bits, linear->mode, NULL,
-                         ZL_DTYPE_COUNT);
+    return zl_dequantize(rows, zl_take(linear->scales, ids, 0), biases, linear->group_size, linear->bits,
+                         linear->mode, NULL, ZL_DTYPE_COUNT);
 }

@@ -53,9 +53,10 @@ static int64_t vector_size(zl_array a) {
 }
 
 static int64_t layer_size(const struct lm_layer *l) {
-    return matrix_size(&l->q) + matrix_size(&l->k) + matrix_size(&l->v) + matrix_size(&l->output) + mlp_size(&l->mlp) +
-           mlp_size(&l->shared) + matrix_size(&l->router) + matrix_size(&l->shared_gate) + vector_size(l->attention_norm) +
-           vector_size(l->mlp_norm) + vector_size(l->q_norm) + vector_size(l->k_norm);
+    return matrix_size(&l->q) + matrix_size(&l->k) + matrix_size(&l->v) + matrix_size(&l->output) +
+           mlp_size(&l->mlp) + mlp_size(&l->shared) + matrix_size(&l->router) + matrix_size(&l->shared_gate) +
+           vector_size(l->attention_norm) + vector_size(l->mlp_norm) + vector_size(l->q_norm) +
+           vector_size(l->k_norm);
 }
 
 zl_model_info zl_model_about(zl_model model) {
@@ -66,8 +67,16 @@ zl_model_info zl_model_about(zl_model model) {
     int64_t size = matrix_size(&n->embedding) + matrix_size(&n->head) + vector_size(n->norm);
     for (int i = 0; i < c->layers; i++)
         size += layer_size(&n->layer[i]);
-    return (zl_model_info){c->family->type, c->layers, c->hidden, c->vocabulary, c->positions, size, lm_weights_bytes(n->weights),
-                           c->bos, c->eos, c->eos_count};
+    return (zl_model_info){c->family->type,
+                           c->layers,
+                           c->hidden,
+                           c->vocabulary,
+                           c->positions,
+                           size,
+                           lm_weights_bytes(n->weights),
+                           c->bos,
+                           c->eos,
+                           c->eos_count};
 }
 
 zl_array zl_model_parameter(zl_model model, int index, const char **name) {
@@ -84,5 +93,6 @@ zl_array zl_model_logits(zl_model model, zl_array ids) {
     if (!model)
         return NULL;
     zl_scope scope = zl_scope_begin();
-    return zl_scope_leave(scope, lm_logits(&model->network, lm_hidden(&model->network, ids, model->network.config.layers, NULL)));
+    return zl_scope_leave(scope, lm_logits(&model->network, lm_hidden(&model->network, ids,
+                                                                      model->network.config.layers, NULL)));
 }

@@ -20,15 +20,17 @@ static const char *tensor_name(const struct loader *l, const char *part, char ou
     return out;
 }
 
-static bool load_matrix(struct loader *l, struct lm_linear *matrix, const char *part, int outputs, int inputs, bool bias) {
+static bool load_matrix(struct loader *l, struct lm_linear *matrix, const char *part, int outputs, int inputs,
+                        bool bias) {
     char name[192];
-    return lm_linear_load(matrix, l->network->weights, &l->network->config, tensor_name(l, part, name), 0, outputs, inputs, bias,
-                          l->error);
+    return lm_linear_load(matrix, l->network->weights, &l->network->config, tensor_name(l, part, name), 0,
+                          outputs, inputs, bias, l->error);
 }
 
 static bool load_vector(struct loader *l, zl_array *vector, const char *part, int size) {
     char name[192];
-    *vector = zl_retain(lm_weights_take(l->network->weights, tensor_name(l, part, name), ZL_SHAPE(size), l->error));
+    *vector =
+        zl_retain(lm_weights_take(l->network->weights, tensor_name(l, part, name), ZL_SHAPE(size), l->error));
     return *vector;
 }
 
@@ -50,7 +52,8 @@ static bool load_mlp(struct loader *l, struct lm_mlp *mlp, const char *part, int
     snprintf(up, sizeof up, "%s.up_proj", part);
     snprintf(down, sizeof down, "%s.down_proj", part);
     int hidden = l->network->config.hidden;
-    return load_matrix(l, &mlp->gate, gate, ffn, hidden, bias) && load_matrix(l, &mlp->up, up, ffn, hidden, bias) &&
+    return load_matrix(l, &mlp->gate, gate, ffn, hidden, bias) &&
+           load_matrix(l, &mlp->up, up, ffn, hidden, bias) &&
            load_matrix(l, &mlp->down, down, hidden, ffn, bias);
 }
 
@@ -60,18 +63,23 @@ static bool load_experts(struct loader *l, struct lm_layer *layer) {
     char name[192];
     tensor_name(l, "mlp", name);
     return load_matrix(l, &layer->router, "mlp.gate", c->experts, c->hidden, false) &&
-           lm_linear_load_experts(&layer->mlp.gate, w, c, name, "gate_proj", c->expert_ffn, c->hidden, l->error) &&
-           lm_linear_load_experts(&layer->mlp.up, w, c, name, "up_proj", c->expert_ffn, c->hidden, l->error) &&
-           lm_linear_load_experts(&layer->mlp.down, w, c, name, "down_proj", c->hidden, c->expert_ffn, l->error) &&
-           (!c->shared_ffn || (load_mlp(l, &layer->shared, "mlp.shared_expert", c->shared_ffn, false) &&
-                               load_matrix(l, &layer->shared_gate, "mlp.shared_expert_gate", 1, c->hidden, false)));
+           lm_linear_load_experts(&layer->mlp.gate, w, c, name, "gate_proj", c->expert_ffn, c->hidden,
+                                  l->error) &&
+           lm_linear_load_experts(&layer->mlp.up, w, c, name, "up_proj", c->expert_ffn, c->hidden,
+                                  l->error) &&
+           lm_linear_load_experts(&layer->mlp.down, w, c, name, "down_proj", c->hidden, c->expert_ffn,
+                                  l->error) &&
+           (!c->shared_ffn ||
+            (load_mlp(l, &layer->shared, "mlp.shared_expert", c->shared_ffn, false) &&
+             load_matrix(l, &layer->shared_gate, "mlp.shared_expert_gate", 1, c->hidden, false)));
 }
 
 static bool load_layer(struct loader *l, int index) {
     const struct lm_config *c = &l->network->config;
     struct lm_layer *layer = &l->network->layer[index];
     snprintf(l->layer, sizeof l->layer, "model.layers.%d", index);
-    return load_attention(l, layer) && load_vector(l, &layer->mlp_norm, "post_attention_layernorm.weight", c->hidden) &&
+    return load_attention(l, layer) &&
+           load_vector(l, &layer->mlp_norm, "post_attention_layernorm.weight", c->hidden) &&
            (c->sparse[index] ? load_experts(l, layer) : load_mlp(l, &layer->mlp, "mlp", c->ffn, c->mlp_bias));
 }
 
@@ -87,7 +95,8 @@ static bool load(struct lm_network *n, struct lm_error *error) {
     for (int i = 0; i < c->layers; i++)
         if (!load_layer(&l, i))
             return false;
-    if (!c->tied && !lm_linear_load(&n->head, n->weights, c, "lm_head", 0, c->vocabulary, c->hidden, false, error))
+    if (!c->tied &&
+        !lm_linear_load(&n->head, n->weights, c, "lm_head", 0, c->vocabulary, c->hidden, false, error))
         return false;
     n->frequencies = lm_rope_frequencies(&c->rope);
     return lm_weights_all_used(n->weights, c->tied, error);
@@ -95,8 +104,8 @@ static bool load(struct lm_network *n, struct lm_error *error) {
 
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error) {
     *network = (struct lm_network){0};
-    if (lm_config_read(&network->config, folder, error) && (network->weights = lm_weights_open(folder, error)) &&
-        load(network, error))
+    if (lm_config_read(&network->config, folder, error) &&
+        (network->weights = lm_weights_open(folder, error)) && load(network, error))
         return true;
     lm_network_free(network);
     return false;
@@ -110,7 +119,8 @@ static void free_mlp(struct lm_mlp *mlp) {
 
 static void free_layer(struct lm_layer *layer) {
     zl_array single[] = {layer->attention_norm, layer->mlp_norm, layer->q_norm, layer->k_norm};
-    struct lm_linear *matrix[] = {&layer->q, &layer->k, &layer->v, &layer->output, &layer->router, &layer->shared_gate};
+    struct lm_linear *matrix[] = {&layer->q,      &layer->k,      &layer->v,
+                                  &layer->output, &layer->router, &layer->shared_gate};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++)
         zl_release(single[i]);
     for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++)
@@ -165,7 +175,8 @@ static zl_array head_norm(const struct pass *p, zl_array x, zl_array weight) {
 static zl_array attention(const struct pass *p, const struct lm_layer *layer, int index, zl_array x) {
     const struct lm_config *c = &p->network->config;
     zl_array q = rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->q, x), c->heads), layer->q_norm));
-    zl_array k = rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm));
+    zl_array k =
+        rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm));
     zl_array v = split_heads(lm_linear_apply(&layer->v, x), c->kv_heads);
     if (p->cache && !lm_cache_append(p->cache, index, &k, &v))
         return NULL;
@@ -196,11 +207,13 @@ static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *la
     zl_array up = lm_linear_apply_chosen(&layer->mlp.up, lone, chosen);
     zl_array gate = lm_linear_apply_chosen(&layer->mlp.gate, lone, chosen);
     zl_array each = lm_linear_apply_chosen(&layer->mlp.down, gated(gate, up), chosen);
-    each = zl_multiply(zl_squeeze(each, ZL_AXES(2)), zl_astype(zl_expand_dims(weight, ZL_AXES(-1)), zl_dtype_of(x)));
+    each = zl_multiply(zl_squeeze(each, ZL_AXES(2)),
+                       zl_astype(zl_expand_dims(weight, ZL_AXES(-1)), zl_dtype_of(x)));
     zl_array all = zl_sum_axes(each, ZL_AXES(1), false);
     if (!layer->shared_gate.weight)
         return all;
-    return zl_add(all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)), dense_mlp(&layer->shared, x)));
+    return zl_add(
+        all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)), dense_mlp(&layer->shared, x)));
 }
 
 static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, bool sparse, zl_array x) {
@@ -216,7 +229,8 @@ static zl_array window_mask(const struct pass *p) {
         return NULL;
     zl_array query = zl_expand_dims(zl_arange((double)p->start, (double)all, 1, ZL_INT32), ZL_AXES(1));
     zl_array distance = zl_subtract(query, zl_arange(0, (double)all, 1, ZL_INT32));
-    return zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)), zl_less(distance, zl_scalar_int(window)));
+    return zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)),
+                          zl_less(distance, zl_scalar_int(window)));
 }
 
 zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, struct lm_cache *cache) {
@@ -224,7 +238,8 @@ zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, s
     if (!ids)
         return NULL;
     zl_scope scope = zl_scope_begin();
-    struct pass p = {.network = network, .cache = cache, .start = cache ? cache->length : 0, .count = zl_dim(ids, -1)};
+    struct pass p = {
+        .network = network, .cache = cache, .start = cache ? cache->length : 0, .count = zl_dim(ids, -1)};
     p.offset = zl_scalar_int(p.start);
     p.window = window_mask(&p);
     zl_array x = lm_linear_rows(&network->embedding, ids);
@@ -241,5 +256,6 @@ zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, s
 zl_array lm_logits(const struct lm_network *network, zl_array hidden) {
     zl_scope scope = zl_scope_begin();
     zl_array x = zl_fast_rms_norm(hidden, network->norm, network->config.eps);
-    return zl_scope_leave(scope, lm_linear_apply(network->config.tied ? &network->embedding : &network->head, x));
+    return zl_scope_leave(scope,
+                          lm_linear_apply(network->config.tied ? &network->embedding : &network->head, x));
 }

@@ -40,7 +40,8 @@ zl_array lm_rope_frequencies(const struct lm_rope *rope) {
     zl_array all = NULL;
     for (int i = 0; length && i < pairs; i++) {
         double own = pow(rope->theta, 2.0 * i / rope->dims);
-        length[i] = (float)(rope->kind == LM_ROPE_YARN ? yarn_length(rope, i, own) : llama3_length(rope, own));
+        length[i] =
+            (float)(rope->kind == LM_ROPE_YARN ? yarn_length(rope, i, own) : llama3_length(rope, own));
     }
     if (length)
         ZL_SCOPE {

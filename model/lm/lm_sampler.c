@@ -22,15 +22,16 @@ static bool check(const zl_sampling *s, int vocabulary, struct lm_error *error) 
     if (!in_range(s->top_p, 0, 1) || !in_range(s->min_p, 0, 1))
         return lm_fail(error, "top_p %g, min_p %g: wanted probabilities from 0 to 1", s->top_p, s->min_p);
     if (!in_range(s->xtc_probability, 0, 1) || !in_range(s->xtc_threshold, 0, 0.5))
-        return lm_fail(error, "xtc_probability %g, xtc_threshold %g: wanted 0 to 1, and 0 to 0.5", s->xtc_probability,
-                       s->xtc_threshold);
+        return lm_fail(error, "xtc_probability %g, xtc_threshold %g: wanted 0 to 1, and 0 to 0.5",
+                       s->xtc_probability, s->xtc_threshold);
     if (!in_range(s->repetition_penalty, 0, 1e6) || !in_range(fabs(s->presence_penalty), 0, 1e6) ||
         !in_range(fabs(s->frequency_penalty), 0, 1e6) || s->penalty_window < 0)
-        return lm_fail(error, "penalties %g, %g, %g over %d ids are out of range", s->repetition_penalty, s->presence_penalty,
-                       s->frequency_penalty, s->penalty_window);
+        return lm_fail(error, "penalties %g, %g, %g over %d ids are out of range", s->repetition_penalty,
+                       s->presence_penalty, s->frequency_penalty, s->penalty_window);
     for (int i = 0; i < s->biases; i++)
         if (s->bias_id[i] < 0 || s->bias_id[i] >= vocabulary || isnan(s->bias[i]))
-            return lm_fail(error, "bias %g of id %d: ids are from 0 to %d", s->bias[i], s->bias_id[i], vocabulary - 1);
+            return lm_fail(error, "bias %g of id %d: ids are from 0 to %d", s->bias[i], s->bias_id[i],
+                           vocabulary - 1);
     return true;
 }
 
@@ -54,10 +55,12 @@ static int64_t clock_seed(void) {
 }
 
 static bool has_penalties(const zl_sampling *s) {
-    return (s->repetition_penalty && s->repetition_penalty != 1) || s->presence_penalty || s->frequency_penalty;
+    return (s->repetition_penalty && s->repetition_penalty != 1) || s->presence_penalty ||
+           s->frequency_penalty;
 }
 
-bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary, struct lm_error *error) {
+bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary,
+                    struct lm_error *error) {
     *sampler = (struct lm_sampler){0};
     sampler->options = options ? *options : (zl_sampling){0};
     zl_sampling *s = &sampler->options;
@@ -100,7 +103,8 @@ void lm_sampler_see(struct lm_sampler *sampler, zl_array ids) {
 static zl_array counts(const struct lm_sampler *sampler, zl_array logits) {
     zl_array one = zl_ones(zl_shape_of(sampler->history), ZL_FLOAT32);
     zl_array updates = zl_expand_dims(one, ZL_AXES(1));
-    return zl_scatter_add(zl_zeros(zl_shape_of(logits), ZL_FLOAT32), &sampler->history, 1, updates, ZL_AXES(0));
+    return zl_scatter_add(zl_zeros(zl_shape_of(logits), ZL_FLOAT32), &sampler->history, 1, updates,
+                          ZL_AXES(0));
 }
 
 static zl_array penalised(const struct lm_sampler *sampler, zl_array logits) {
@@ -110,12 +114,14 @@ static zl_array penalised(const struct lm_sampler *sampler, zl_array logits) {
     zl_array count = counts(sampler, logits), seen = zl_greater(count, zl_scalar(0));
     if (s->repetition_penalty && s->repetition_penalty != 1) {
         zl_array factor = zl_scalar(s->repetition_penalty);
-        zl_array less = zl_where(zl_less(logits, zl_scalar(0)), zl_multiply(logits, factor), zl_divide(logits, factor));
+        zl_array less =
+            zl_where(zl_less(logits, zl_scalar(0)), zl_multiply(logits, factor), zl_divide(logits, factor));
         logits = zl_where(seen, less, logits);
     }
     if (s->presence_penalty)
         logits = zl_subtract(logits, zl_where(seen, zl_scalar(s->presence_penalty), zl_scalar(0)));
-    return s->frequency_penalty ? zl_subtract(logits, zl_multiply(count, zl_scalar(s->frequency_penalty))) : logits;
+    return s->frequency_penalty ? zl_subtract(logits, zl_multiply(count, zl_scalar(s->frequency_penalty)))
+                                : logits;
 }
 
 static zl_array keep_where(zl_array kept, zl_array scores) {
@@ -149,7 +155,8 @@ static zl_array xtc(zl_array scores, const zl_sampling *s, zl_array key) {
     zl_array p = zl_exp(scores), likely = zl_greater(p, zl_scalar(s->xtc_threshold));
     zl_array least = zl_min(zl_where(likely, p, zl_scalar(INFINITY)));
     zl_array left_out = zl_greater(p, least);
-    zl_array happens = zl_less(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SCALAR, ZL_FLOAT32, key), zl_scalar(s->xtc_probability));
+    zl_array happens = zl_less(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SCALAR, ZL_FLOAT32, key),
+                               zl_scalar(s->xtc_probability));
     return keep_where(zl_logical_not(zl_logical_and(zl_logical_and(likely, left_out), happens)), scores);
 }
 

@@ -16,7 +16,7 @@ struct zl_sequence_ {
     int chunk;
     int32_t *ids; // of the prompt that are not computed yet
     int64_t count, done;
-    int64_t length;                   // of the prompt and what was returned
+    int64_t length;                  // of the prompt and what was returned
     zl_array next, next_probability; // drawn, not returned yet; NULL: none
     zl_array *list;                  // room for what is evaluated together
 };
@@ -50,22 +50,22 @@ static bool queue(zl_sequence s, const int32_t *ids, int64_t count) {
 }
 
 // Ids that the model does not know would read behind its embedding.
-static bool check_ids(const struct lm_config *c, const int32_t *ids, int64_t count, const char *function, char *error,
-                      size_t error_bytes) {
+static bool check_ids(const struct lm_config *c, const int32_t *ids, int64_t count, const char *function,
+                      char *error, size_t error_bytes) {
     char why[128];
     if (!ids || count < 1)
         return fail(error, error_bytes, function, "wanted at least one id");
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= c->vocabulary) {
-            snprintf(why, sizeof why, "id %d at position %lld: the model has ids from 0 to %d", ids[i], (long long)i,
-                     c->vocabulary - 1);
+            snprintf(why, sizeof why, "id %d at position %lld: the model has ids from 0 to %d", ids[i],
+                     (long long)i, c->vocabulary - 1);
             return fail(error, error_bytes, function, why);
         }
     return true;
 }
 
-zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count, const zl_sequence_options *options, char *error,
-                              size_t error_bytes) {
+zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
+                              const zl_sequence_options *options, char *error, size_t error_bytes) {
     struct lm_error why = {""};
     if (!model) {
         fail(error, error_bytes, "zl_sequence_start", "model is NULL");
@@ -81,7 +81,8 @@ zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
         s->list = calloc((size_t)network->config.layers * 2 + 2, sizeof *s->list);
     }
     if (s && s->list && lm_cache_new(&s->cache, network->config.layers) &&
-        lm_sampler_new(&s->sampler, options ? options->sampling : NULL, network->config.vocabulary, &why) && queue(s, ids, count))
+        lm_sampler_new(&s->sampler, options ? options->sampling : NULL, network->config.vocabulary, &why) &&
+        queue(s, ids, count))
         return s;
     fail(error, error_bytes, "zl_sequence_start", *why.text ? why.text : NULL);
     zl_sequence_close(s);
@@ -91,6 +92,8 @@ zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
 void zl_sequence_close(zl_sequence s) {
     if (!s)
         return;
+    if (s->next) // what is under way still reads the cache, and is the model's work: nothing of it outlives the sequence
+        zl_eval_all(2, (zl_array[]){s->next, s->next_probability});
     lm_cache_free(&s->cache);
     lm_sampler_free(&s->sampler);
     zl_release(s->next);
@@ -150,7 +153,8 @@ static bool step(zl_sequence s, zl_array *id, zl_array *probability) {
     bool drawn = false;
     ZL_SCOPE {
         lm_sampler_see(&s->sampler, *id);
-        drawn = draw(s, lm_hidden(s->network, zl_reshape(*id, ZL_SHAPE(1, 1)), s->network->config.layers, &s->cache));
+        drawn = draw(
+            s, lm_hidden(s->network, zl_reshape(*id, ZL_SHAPE(1, 1)), s->network->config.layers, &s->cache));
     }
     return drawn;
 }
@@ -195,7 +199,8 @@ bool zl_sequence_append(zl_sequence s, const int32_t *ids, int64_t count, char *
 bool zl_sequence_trim(zl_sequence s, int64_t length, char *error, size_t error_bytes) {
     clear(error, error_bytes);
     if (!s || length < 1 || length > s->length)
-        return fail(error, error_bytes, "zl_sequence_trim", s ? "wanted a length from 1 to that of the sequence" : "sequence is NULL");
+        return fail(error, error_bytes, "zl_sequence_trim",
+                    s ? "wanted a length from 1 to that of the sequence" : "sequence is NULL");
     int64_t queued = s->count - s->done, kept = s->cache.length < length ? s->cache.length : length;
     zl_release(s->next);
     zl_release(s->next_probability);

@@ -47,7 +47,8 @@ static bool open_part(struct lm_weights *w, const char *name, struct lm_error *e
 }
 
 // A part is a file of the same folder: a name with a slash would lead elsewhere.
-static bool open_parts(struct lm_weights *w, text_json_value index, const char *path, struct lm_error *error) {
+static bool open_parts(struct lm_weights *w, text_json_value index, const char *path,
+                       struct lm_error *error) {
     text_json_value map = text_json_get(index, "weight_map");
     const char **seen = calloc((size_t)text_json_count(map) + 1, sizeof *seen);
     int count = 0;
@@ -57,7 +58,8 @@ static bool open_parts(struct lm_weights *w, text_json_value index, const char *
     for (int i = 0; opened && i < text_json_count(map); i++) {
         const char *tensor, *name = text_json_text(text_json_member(map, i, &tensor));
         if (!name || !*name || strchr(name, '/')) {
-            opened = lm_fail(error, "%s: field 'weight_map': '%.64s' is in no file of this folder", path, tensor);
+            opened =
+                lm_fail(error, "%s: field 'weight_map': '%.64s' is in no file of this folder", path, tensor);
             break;
         }
         bool known = false;
@@ -81,7 +83,8 @@ static bool list_tensors(struct lm_weights *w, struct lm_error *error) {
         return lm_fail(error, "%s: out of memory", w->folder);
     for (int p = 0; p < w->parts; p++)
         for (int i = 0; i < zl_file_count(w->part[p]); i++)
-            w->tensor[at++] = (struct tensor){zl_file_name(w->part[p], i), zl_file_array(w->part[p], i), false};
+            w->tensor[at++] =
+                (struct tensor){zl_file_name(w->part[p], i), zl_file_array(w->part[p], i), false};
     w->tensors = count;
     qsort(w->tensor, (size_t)count, sizeof *w->tensor, by_name);
     return true;
@@ -126,8 +129,8 @@ bool lm_weights_has(const struct lm_weights *w, const char *name) {
 static void write_shape(zl_shape shape, char *out, size_t bytes) {
     size_t used = (size_t)snprintf(out, bytes, "(");
     for (int i = 0; i < shape.ndim && used < bytes; i++)
-        used += (size_t)snprintf(out + used, bytes - used, shape.dim[i] < 0 ? "%sany" : "%s%lld", i ? ", " : "",
-                                 (long long)shape.dim[i]);
+        used += (size_t)snprintf(out + used, bytes - used, shape.dim[i] < 0 ? "%sany" : "%s%lld",
+                                 i ? ", " : "", (long long)shape.dim[i]);
     if (used < bytes)
         snprintf(out + used, bytes - used, ")");
 }
@@ -165,7 +168,8 @@ static bool may_be_left(const char *name, bool tied) {
 bool lm_weights_all_used(const struct lm_weights *w, bool tied, struct lm_error *error) {
     for (int i = 0; i < w->tensors; i++)
         if (!w->tensor[i].used && !may_be_left(w->tensor[i].name, tied))
-            return lm_fail(error, "%s: tensor '%.128s' has no place in this architecture", w->folder, w->tensor[i].name);
+            return lm_fail(error, "%s: tensor '%.128s' has no place in this architecture", w->folder,
+                           w->tensor[i].name);
     return true;
 }
 

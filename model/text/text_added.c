@@ -6,13 +6,17 @@
 #include "text_inside.h"
 
 static int order(const void *a, const void *b) {
-    const struct text_added *x = *(const struct text_added *const *)a, *y = *(const struct text_added *const *)b;
+    const struct text_added *x = *(const struct text_added *const *)a,
+                            *y = *(const struct text_added *const *)b;
     size_t common = x->bytes < y->bytes ? x->bytes : y->bytes;
     int by_bytes = memcmp(x->text, y->text, common);
-    return by_bytes ? by_bytes : x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes) : x->id - y->id;
+    return by_bytes               ? by_bytes
+           : x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes)
+                                  : x->id - y->id;
 }
 
-static bool fill(struct text_tokenizer *t, struct text_added_list *list, bool normalized, char *error, size_t error_bytes) {
+static bool fill(struct text_tokenizer *t, struct text_added_list *list, bool normalized, char *error,
+                 size_t error_bytes) {
     list->item = text_arena_get(&t->arena, sizeof(void *) * (size_t)(t->added_count + 1));
     if (!list->item)
         return text_fail(error, error_bytes, "%.300s: out of memory", t->name);
@@ -78,7 +82,8 @@ static int class_before(const char *data, const char *at) {
     while (start > data && at - start < 4 && ((unsigned char)*--start & 0xc0) == 0x80)
         ;
     int class = 0;
-    if (start < at && text_next((const unsigned char *)start, (const unsigned char *)at, &class) != at - start)
+    if (start < at &&
+        text_next((const unsigned char *)start, (const unsigned char *)at, &class) != at - start)
         class = 0;
     return class;
 }
@@ -108,16 +113,19 @@ static const char *spaces_after(const char *at, const char *end) {
     return at;
 }
 
-bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes, const struct text_added_visitor *v) {
+bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes,
+                      const struct text_added_visitor *v) {
     const char *plain = data, *end = data + bytes, *at = data;
     while (list->count && at < end) {
-        const struct text_added *a = list->first[(unsigned char)*at] ? longest(list, at, (size_t)(end - at)) : NULL;
+        const struct text_added *a =
+            list->first[(unsigned char)*at] ? longest(list, at, (size_t)(end - at)) : NULL;
         if (!a) {
             at++;
             continue;
         }
         const char *start = at, *stop = at = at + a->bytes;
-        bool inside_word = a->single_word && (class_before(data, start) & TEXT_WORD || class_at(stop, end) & TEXT_WORD);
+        bool inside_word =
+            a->single_word && (class_before(data, start) & TEXT_WORD || class_at(stop, end) & TEXT_WORD);
         if ((a->special && v->keep_special) || inside_word)
             continue;
         start = a->lstrip ? spaces_before(plain, start) : start;

@@ -77,7 +77,8 @@ bool text_bpe_pairs_of_ranks(struct text_tokenizer *t) {
             continue;
         for (uint32_t cut = 1; cut < token->bytes; cut++) {
             int64_t left = text_map_get(&t->by_bytes, token->data, cut);
-            int64_t right = left < 0 ? left : text_map_get(&t->by_bytes, token->data + cut, token->bytes - cut);
+            int64_t right =
+                left < 0 ? left : text_map_get(&t->by_bytes, token->data + cut, token->bytes - cut);
             if (right < 0)
                 continue;
             text_pairs_put(t, (uint32_t)left, (uint32_t)right, (uint32_t)id, (uint32_t)id);
@@ -160,11 +161,13 @@ static size_t start(const struct text_tokenizer *t, const unsigned char *piece, 
     return count;
 }
 
-static size_t merge_short(const struct text_tokenizer *t, const unsigned char *piece, size_t bytes, uint32_t *id) {
+static size_t merge_short(const struct text_tokenizer *t, const unsigned char *piece, size_t bytes,
+                          uint32_t *id) {
     uint64_t pair[SHORT];
     size_t count = start(t, piece, bytes, id);
     for (size_t i = 0; i + 1 < count; i++)
-        pair[i] = count == bytes ? t->byte_pair[piece[i] << 8 | piece[i + 1]] : find_pair(t, id[i], id[i + 1]);
+        pair[i] =
+            count == bytes ? t->byte_pair[piece[i] << 8 | piece[i + 1]] : find_pair(t, id[i], id[i + 1]);
     while (count > 1) {
         size_t at = 0;
         uint64_t best = pair[0];
@@ -211,7 +214,8 @@ static uint64_t heap_pop(uint64_t *heap, size_t *count) {
 }
 
 // Sets the pair that begins at a place, and lets the heap know: by rank, then by place.
-static void set_pair(const struct text_tokenizer *t, struct text_bpe_memory *m, size_t *heap, uint32_t at, uint32_t count) {
+static void set_pair(const struct text_tokenizer *t, struct text_bpe_memory *m, size_t *heap, uint32_t at,
+                     uint32_t count) {
     uint32_t next = m->next[at];
     m->pair[at] = next < count ? find_pair(t, m->id[at], m->id[next]) : NO_PAIR;
     if (m->pair[at] != NO_PAIR)
@@ -256,8 +260,8 @@ static bool append(struct text_ids *out, const uint32_t *id, size_t count) {
     return true;
 }
 
-bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece, size_t bytes,
-              struct text_ids *out) {
+bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece,
+              size_t bytes, struct text_ids *out) {
     if (bytes >= UINT32_MAX / 4)
         return false;
     bool small = bytes <= CACHE_KEY;

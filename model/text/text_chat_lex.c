@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-bool text_chat_fail(const struct text_template *t, size_t at, char *error, size_t error_bytes, const char *format, va_list list) {
+bool text_chat_fail(const struct text_template *t, size_t at, char *error, size_t error_bytes,
+                    const char *format, va_list list) {
     char what[600];
     int line = 1, column = 1;
     for (size_t i = 0; i < at && i < t->bytes; i++) {
@@ -68,7 +69,8 @@ static size_t strip_end(const struct text_template *t, size_t from, size_t to) {
 }
 
 // Where data ends before a tag with this sign. line_start: whether the data begin a line.
-static size_t end_of_data(const struct text_template *t, size_t from, size_t to, char sign, bool is_output, bool line_start) {
+static size_t end_of_data(const struct text_template *t, size_t from, size_t to, char sign, bool is_output,
+                          bool line_start) {
     if (sign == '-')
         return strip_end(t, from, to);
     if (sign == '+' || is_output)
@@ -82,7 +84,8 @@ static size_t end_of_data(const struct text_template *t, size_t from, size_t to,
 
 static bool push_data(struct text_template *t, size_t from, size_t to) {
     return to == from ||
-           push(t, (struct token){.kind = TOKEN_DATA, .text = t->source + from, .bytes = to - from, .at = from});
+           push(t,
+                (struct token){.kind = TOKEN_DATA, .text = t->source + from, .bytes = to - from, .at = from});
 }
 
 // Tokens in tags --------------------------------------------------------------------------------------------------------
@@ -155,15 +158,18 @@ static bool read_number(struct text_template *t, size_t *at) {
     size_t used = 0, from = *at;
     bool real = false;
     const char *s = t->source;
-    int base = s[from] == '0' && (s[from + 1] | 32) == 'x' ? 16 : s[from] == '0' && (s[from + 1] | 32) == 'o' ? 8
-               : s[from] == '0' && (s[from + 1] | 32) == 'b' ? 2 : 10;
+    int base = s[from] == '0' && (s[from + 1] | 32) == 'x'   ? 16
+               : s[from] == '0' && (s[from + 1] | 32) == 'o' ? 8
+               : s[from] == '0' && (s[from + 1] | 32) == 'b' ? 2
+                                                             : 10;
     *at += base != 10 ? 2 : 0;
     for (;; ++*at) {
         unsigned char c = (unsigned char)s[*at], next = c ? (unsigned char)s[*at + 1] : 0;
         bool is_digit = text_is_digit(c) || (base == 16 && (c | 32) >= 'a' && (c | 32) <= 'f');
         bool is_point = base == 10 && c == '.' && !real && text_is_digit(next);
-        bool is_exponent = base == 10 && (c | 32) == 'e' && used &&
-                           (text_is_digit(next) || ((next == '-' || next == '+') && text_is_digit(s[*at + 2])));
+        bool is_exponent =
+            base == 10 && (c | 32) == 'e' && used &&
+            (text_is_digit(next) || ((next == '-' || next == '+') && text_is_digit(s[*at + 2])));
         if (c == '_' && text_is_digit(next))
             continue;
         if (!is_digit && !is_point && !is_exponent)
@@ -190,8 +196,8 @@ static bool read_number(struct text_template *t, size_t *at) {
 }
 
 static bool read_operator(struct text_template *t, size_t *at, int *open) {
-    static const char *const known[] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*", "/", "%", "~", "<", ">", "=",
-                                        ".",  ",",  ":",  "|",  "(",  ")",  "[", "]", "{", "}"};
+    static const char *const known[] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*", "/", "%", "~", "<",
+                                        ">",  "=",  ".",  ",",  ":",  "|",  "(", ")", "[", "]", "{", "}"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t len = strlen(known[i]);
         if (strncmp(t->source + *at, known[i], len) != 0)
@@ -203,7 +209,10 @@ static bool read_operator(struct text_template *t, size_t *at, int *open) {
         *at += len;
         return push(t, token);
     }
-    return text_chat_wrong(t, *at, "unexpected character '%.*s'", text_utf8_length((const unsigned char *)t->source + *at, (const unsigned char *)t->source + t->bytes), t->source + *at);
+    return text_chat_wrong(
+        t, *at, "unexpected character '%.*s'",
+        text_utf8_length((const unsigned char *)t->source + *at, (const unsigned char *)t->source + t->bytes),
+        t->source + *at);
 }
 
 // Reads what is inside a tag, up to behind its end.
@@ -232,17 +241,22 @@ static bool read_tag(struct text_template *t, size_t *at, bool is_output) {
             while (is_name((unsigned char)s[*at]) || text_is_digit(s[*at]))
                 ++*at;
             char *name = text_arena_copy(&t->arena, s + from, *at - from);
-            ok = name ? push(t, (struct token){.kind = TOKEN_NAME, .text = name, .bytes = *at - from, .at = from})
-                      : text_chat_wrong(t, from, "out of memory");
+            ok = name
+                     ? push(t,
+                            (struct token){.kind = TOKEN_NAME, .text = name, .bytes = *at - from, .at = from})
+                     : text_chat_wrong(t, from, "out of memory");
         } else
-            ok = c == '"' || c == '\'' ? read_string(t, at) : text_is_digit(c) ? read_number(t, at) : read_operator(t, at, &open);
+            ok = c == '"' || c == '\'' ? read_string(t, at)
+                 : text_is_digit(c)    ? read_number(t, at)
+                                       : read_operator(t, at, &open);
         if (!ok)
             return false;
     }
 }
 
 // Whether the block at `at`, behind {% and its sign, is this one word. *end: behind its %}.
-static bool is_word_block(const struct text_template *t, size_t at, const char *word, size_t *end, char *sign) {
+static bool is_word_block(const struct text_template *t, size_t at, const char *word, size_t *end,
+                          char *sign) {
     size_t len = strlen(word);
     at = skip_spaces(t, at);
     if (strncmp(t->source + at, word, len) != 0)

@@ -24,7 +24,8 @@ static bool in_set(const char *at, size_t bytes, const char *set, size_t set_byt
     return memmem(set, set_bytes, at, bytes) != NULL; // whole characters: UTF-8 has no others in between
 }
 
-struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left, bool right) {
+struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left,
+                        bool right) {
     const char *data = v.as.text.data;
     size_t from = 0, to = v.as.text.bytes;
     while (left && from < to) {
@@ -44,7 +45,8 @@ struct value text_strip(struct run *r, struct value v, const char *set, size_t s
     return text_value_text(r, data + from, to - from);
 }
 
-static struct value strip(struct run *r, struct value v, const struct arguments *args, bool left, bool right) {
+static struct value strip(struct run *r, struct value v, const struct arguments *args, bool left,
+                          bool right) {
     const struct value *set = text_argument(args, 0, NULL);
     if (set && set->kind != VALUE_TEXT && set->kind != VALUE_NONE)
         return text_value_fail(r, "strip needs a text, not '%s'", text_value_kind(*set));
@@ -60,9 +62,11 @@ static struct value meets(struct run *r, struct value v, const struct arguments 
     bool found = false;
     for (size_t i = 0; i < count; i++) {
         if (list[i].kind != VALUE_TEXT)
-            return text_value_fail(r, "%s needs a text, not '%s'", at_end ? "endswith" : "startswith", text_value_kind(list[i]));
+            return text_value_fail(r, "%s needs a text, not '%s'", at_end ? "endswith" : "startswith",
+                                   text_value_kind(list[i]));
         size_t bytes = list[i].as.text.bytes, all = v.as.text.bytes;
-        found = found || (bytes <= all && !memcmp(v.as.text.data + (at_end ? all - bytes : 0), list[i].as.text.data, bytes));
+        found = found || (bytes <= all &&
+                          !memcmp(v.as.text.data + (at_end ? all - bytes : 0), list[i].as.text.data, bytes));
     }
     return text_value_bool(found);
 }
@@ -72,13 +76,17 @@ static struct value split_at_blanks(struct run *r, struct value v, int64_t most,
     const char *data = v.as.text.data;
     size_t from = 0, to = v.as.text.bytes;
     while (!r->failed) {
-        struct value rest = text_strip(r, (struct value){VALUE_TEXT, .as.text = {data + from, to - from}}, NULL, 0, true, true);
-        struct value ahead = text_strip(r, (struct value){VALUE_TEXT, .as.text = {data + from, to - from}}, NULL, 0, true, false);
+        struct value rest = text_strip(r, (struct value){VALUE_TEXT, .as.text = {data + from, to - from}},
+                                       NULL, 0, true, true);
+        struct value ahead = text_strip(r, (struct value){VALUE_TEXT, .as.text = {data + from, to - from}},
+                                        NULL, 0, true, false);
         if (r->failed || rest.as.text.bytes == 0)
             break;
         size_t start = to - ahead.as.text.bytes, stop = start + rest.as.text.bytes;
         if (most == 0) { // what is left is one: blanks are cut at the side where splitting goes on
-            text_value_append(r, out.as.list, from_right ? text_value_text(r, data + from, stop - from) : text_value_text(r, data + start, to - start));
+            text_value_append(r, out.as.list,
+                              from_right ? text_value_text(r, data + from, stop - from)
+                                         : text_value_text(r, data + start, to - start));
             break;
         }
         most--;
@@ -94,7 +102,9 @@ static struct value split_at_blanks(struct run *r, struct value v, int64_t most,
             text_value_append(r, out.as.list, text_value_text(r, data + cut, stop - cut));
             to = cut;
         } else {
-            for (; cut < stop && !is_blank((const unsigned char *)data + cut, (const unsigned char *)data + stop, &bytes); cut += (size_t)bytes)
+            for (; cut < stop &&
+                   !is_blank((const unsigned char *)data + cut, (const unsigned char *)data + stop, &bytes);
+                 cut += (size_t)bytes)
                 ;
             text_value_append(r, out.as.list, text_value_text(r, data + start, cut - start));
             from = cut;
@@ -133,11 +143,14 @@ static struct value split(struct run *r, struct value v, const struct arguments 
         const char *data = v.as.text.data;
         size_t bytes = v.as.text.bytes, by_bytes = by->as.text.bytes;
         for (; !r->failed && left > 0; left--) {
-            const char *found = from_right ? last_of(data, bytes, *by) : memmem(data, bytes, by->as.text.data, by_bytes);
+            const char *found =
+                from_right ? last_of(data, bytes, *by) : memmem(data, bytes, by->as.text.data, by_bytes);
             if (!found)
                 break;
             size_t before = (size_t)(found - data), after = bytes - before - by_bytes;
-            text_value_append(r, out.as.list, from_right ? text_value_text(r, found + by_bytes, after) : text_value_text(r, data, before));
+            text_value_append(r, out.as.list,
+                              from_right ? text_value_text(r, found + by_bytes, after)
+                                         : text_value_text(r, data, before));
             data = from_right ? data : found + by_bytes;
             bytes = from_right ? before : after;
         }
@@ -158,31 +171,43 @@ static struct value split_lines(struct run *r, struct value v, const struct argu
         for (; end < v.as.text.bytes && !ends; end += !ends) {
             unsigned char c = (unsigned char)data[end];
             bool last = end + 1 >= v.as.text.bytes;
-            ends = c == '\r' && !last && data[end + 1] == '\n'                        ? 2
-                   : (c >= '\n' && c <= '\r') || (c >= 0x1c && c <= 0x1e)             ? 1
-                   : c == 0xc2 && !last && (unsigned char)data[end + 1] == 0x85       ? 2
-                   : c == 0xe2 && (!memcmp(data + end, "\xe2\x80\xa8", v.as.text.bytes - end < 3 ? v.as.text.bytes - end : 3) ||
-                                   !memcmp(data + end, "\xe2\x80\xa9", v.as.text.bytes - end < 3 ? v.as.text.bytes - end : 3)) ? 3 : 0;
+            ends = c == '\r' && !last && data[end + 1] == '\n'                  ? 2
+                   : (c >= '\n' && c <= '\r') || (c >= 0x1c && c <= 0x1e)       ? 1
+                   : c == 0xc2 && !last && (unsigned char)data[end + 1] == 0x85 ? 2
+                   : c == 0xe2 && (!memcmp(data + end, "\xe2\x80\xa8",
+                                           v.as.text.bytes - end < 3 ? v.as.text.bytes - end : 3) ||
+                                   !memcmp(data + end, "\xe2\x80\xa9",
+                                           v.as.text.bytes - end < 3 ? v.as.text.bytes - end : 3))
+                       ? 3
+                       : 0;
         }
         at = end + ends;
-        text_value_append(r, out.as.list, text_value_text(r, data + from, (keep && text_value_truth(*keep) ? at : end) - from));
+        text_value_append(
+            r, out.as.list,
+            text_value_text(r, data + from, (keep && text_value_truth(*keep) ? at : end) - from));
     }
     return out;
 }
 
 static struct value replace(struct run *r, struct value v, const struct arguments *args) {
-    const struct value *from = text_argument(args, 0, "old"), *to = text_argument(args, 1, "new"), *most = text_argument(args, 2, "count");
-    if (!from || !to || from->kind != VALUE_TEXT || to->kind != VALUE_TEXT || (most && most->kind != VALUE_INTEGER && most->kind != VALUE_NONE))
+    const struct value *from = text_argument(args, 0, "old"), *to = text_argument(args, 1, "new"),
+                       *most = text_argument(args, 2, "count");
+    if (!from || !to || from->kind != VALUE_TEXT || to->kind != VALUE_TEXT ||
+        (most && most->kind != VALUE_INTEGER && most->kind != VALUE_NONE))
         return text_value_fail(r, "replace needs two texts, and perhaps a number");
-    int64_t left = most && most->kind == VALUE_INTEGER && most->as.integer >= 0 ? most->as.integer : INT64_MAX;
+    int64_t left =
+        most && most->kind == VALUE_INTEGER && most->as.integer >= 0 ? most->as.integer : INT64_MAX;
     struct text_buffer out = {0};
     const char *at = v.as.text.data, *end = at + v.as.text.bytes;
     bool ok = text_buffer_add(&out, "", 0);
     while (ok && left > 0 && text_run_step(r)) {
-        const char *found = from->as.text.bytes ? memmem(at, (size_t)(end - at), from->as.text.data, from->as.text.bytes) : at;
+        const char *found = from->as.text.bytes
+                                ? memmem(at, (size_t)(end - at), from->as.text.data, from->as.text.bytes)
+                                : at;
         if (!found)
             break;
-        ok = text_buffer_add(&out, at, (size_t)(found - at)) && text_buffer_add(&out, to->as.text.data, to->as.text.bytes);
+        ok = text_buffer_add(&out, at, (size_t)(found - at)) &&
+             text_buffer_add(&out, to->as.text.data, to->as.text.bytes);
         left--;
         at = found + from->as.text.bytes;
         if (from->as.text.bytes)
@@ -196,7 +221,8 @@ static struct value replace(struct run *r, struct value v, const struct argument
             break;
     }
     ok = ok && text_buffer_add(&out, at, (size_t)(end - at));
-    struct value text = ok && !r->failed ? text_value_text(r, out.data, out.bytes) : text_value_fail(r, "out of memory");
+    struct value text =
+        ok && !r->failed ? text_value_text(r, out.data, out.bytes) : text_value_fail(r, "out of memory");
     free(out.data);
     return text;
 }
@@ -213,7 +239,9 @@ static struct value change_case(struct run *r, struct value v, int how) {
         int length = text_utf8_get(at, end, &code);
         bool letter = code != TEXT_NO_CHARACTER && text_class_of(code) & TEXT_LETTER;
         bool upper = how == TO_UPPER || (how == TO_TITLE && !inside) || (how == TO_CAPITAL && first);
-        ok = code == TEXT_NO_CHARACTER ? text_buffer_add(&out, at, 1) : text_buffer_add(&out, put, (size_t)text_utf8_put(put, text_in_case(code, upper)));
+        ok = code == TEXT_NO_CHARACTER
+                 ? text_buffer_add(&out, at, 1)
+                 : text_buffer_add(&out, put, (size_t)text_utf8_put(put, text_in_case(code, upper)));
         inside = letter;
         first = false;
         at += length;
@@ -223,15 +251,18 @@ static struct value change_case(struct run *r, struct value v, int how) {
     return text;
 }
 
-static struct value find(struct run *r, struct value v, const struct arguments *args, bool from_right, bool must) {
+static struct value find(struct run *r, struct value v, const struct arguments *args, bool from_right,
+                         bool must) {
     if (args->count != 1 || args->item[0].kind != VALUE_TEXT)
         return text_value_fail(r, "find needs one text");
     struct value what = args->item[0];
-    const char *found = from_right ? last_of(v.as.text.data, v.as.text.bytes, what)
-                                   : memmem(v.as.text.data, v.as.text.bytes, what.as.text.data, what.as.text.bytes);
+    const char *found = from_right
+                            ? last_of(v.as.text.data, v.as.text.bytes, what)
+                            : memmem(v.as.text.data, v.as.text.bytes, what.as.text.data, what.as.text.bytes);
     if (!found && must)
         return text_value_fail(r, "index: the text is not there");
-    return text_value_integer(found ? (int64_t)text_utf8_count(v.as.text.data, (size_t)(found - v.as.text.data)) : -1);
+    return text_value_integer(
+        found ? (int64_t)text_utf8_count(v.as.text.data, (size_t)(found - v.as.text.data)) : -1);
 }
 
 static struct value count(struct run *r, struct value v, const struct arguments *args) {
@@ -265,7 +296,8 @@ static struct value remove_affix(struct run *r, struct value v, const struct arg
 }
 
 static struct value join(struct run *r, struct value v, const struct arguments *args) {
-    struct value items = args->count == 1 ? text_value_items(r, args->item[0]) : text_value_fail(r, "join needs a list");
+    struct value items =
+        args->count == 1 ? text_value_items(r, args->item[0]) : text_value_fail(r, "join needs a list");
     struct text_buffer out = {0};
     bool ok = text_buffer_add(&out, "", 0);
     for (size_t i = 0; ok && !r->failed && i < items.as.list->count; i++) {
@@ -273,9 +305,11 @@ static struct value join(struct run *r, struct value v, const struct arguments *
         if (item.kind != VALUE_TEXT)
             text_value_fail(r, "join needs texts, not '%s'", text_value_kind(item));
         else
-            ok = (!i || text_buffer_add(&out, v.as.text.data, v.as.text.bytes)) && text_buffer_add(&out, item.as.text.data, item.as.text.bytes);
+            ok = (!i || text_buffer_add(&out, v.as.text.data, v.as.text.bytes)) &&
+                 text_buffer_add(&out, item.as.text.data, item.as.text.bytes);
     }
-    struct value text = ok && !r->failed ? text_value_text(r, out.data, out.bytes) : text_value_fail(r, "out of memory");
+    struct value text =
+        ok && !r->failed ? text_value_text(r, out.data, out.bytes) : text_value_fail(r, "out of memory");
     free(out.data);
     return text;
 }
@@ -304,7 +338,8 @@ static struct value has_case(struct value v, bool upper) {
     return text_value_bool(some && !other);
 }
 
-static struct value text_methods(struct run *r, struct value v, const char *name, const struct arguments *args) {
+static struct value text_methods(struct run *r, struct value v, const char *name,
+                                 const struct arguments *args) {
     if (!strcmp(name, "strip") || !strcmp(name, "lstrip") || !strcmp(name, "rstrip"))
         return strip(r, v, args, *name != 'r', *name != 'l');
     if (!strcmp(name, "startswith") || !strcmp(name, "endswith"))
@@ -337,7 +372,8 @@ static struct value text_methods(struct run *r, struct value v, const char *name
                                       : has_case(v, !strcmp(name, "isupper"));
 }
 
-static struct value dict_method(struct run *r, struct value v, const char *name, const struct arguments *args) {
+static struct value dict_method(struct run *r, struct value v, const char *name,
+                                const struct arguments *args) {
     struct value_dict *dict = v.as.dict;
     if (!strcmp(name, "get")) {
         const struct value *key = text_argument(args, 0, NULL), *otherwise = text_argument(args, 1, NULL);
@@ -362,7 +398,8 @@ static struct value dict_method(struct run *r, struct value v, const char *name,
     return out;
 }
 
-static struct value list_method(struct run *r, struct value v, const char *name, const struct arguments *args) {
+static struct value list_method(struct run *r, struct value v, const char *name,
+                                const struct arguments *args) {
     if (!strcmp(name, "count"))
         return count(r, v, args);
     for (size_t i = 0; args->count && i < v.as.list->count; i++)
@@ -375,8 +412,10 @@ static const struct {
     const char *names; // between blanks
     struct value (*run)(struct run *r, struct value v, const char *name, const struct arguments *args);
 } methods[] = {
-    [VALUE_TEXT] = {" strip lstrip rstrip startswith endswith split rsplit replace splitlines find rfind index removeprefix removesuffix join count "
-                    "lower upper title capitalize isspace isalpha isalnum isdigit islower isupper ", text_methods},
+    [VALUE_TEXT] = {" strip lstrip rstrip startswith endswith split rsplit replace splitlines find rfind "
+                    "index removeprefix removesuffix join count "
+                    "lower upper title capitalize isspace isalpha isalnum isdigit islower isupper ",
+                    text_methods},
     [VALUE_LIST] = {" count index ", list_method},
     [VALUE_TUPLE] = {" count index ", list_method},
     [VALUE_DICT] = {" get items keys values ", dict_method},
@@ -389,7 +428,8 @@ static bool is_among(const char *names, const char *name) {
 }
 
 static bool changes(struct value v, const char *name) {
-    return (v.kind == VALUE_LIST && is_among(" append clear extend insert pop remove reverse sort copy ", name)) ||
+    return (v.kind == VALUE_LIST &&
+            is_among(" append clear extend insert pop remove reverse sort copy ", name)) ||
            (v.kind == VALUE_DICT && is_among(" clear pop popitem setdefault update copy ", name));
 }
 
@@ -400,6 +440,7 @@ bool text_is_method(struct value self, const char *name) {
 
 struct value text_method(struct run *r, struct value self, const char *name, const struct arguments *args) {
     if (changes(self, name))
-        return text_value_fail(r, "'%s' of a %s is not allowed in a template: values do not change", name, text_value_kind(self));
+        return text_value_fail(r, "'%s' of a %s is not allowed in a template: values do not change", name,
+                               text_value_kind(self));
     return methods[self.kind].run(r, self, name, args);
 }

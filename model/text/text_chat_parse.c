@@ -91,7 +91,8 @@ static bool want(struct parser *p, const char *text) {
 static struct node *expression(struct parser *p);
 static struct node *unary(struct parser *p, bool with_filter);
 
-static struct node *binary(struct parser *p, enum node_kind kind, size_t at, const char *word, struct node *a, struct node *b) {
+static struct node *binary(struct parser *p, enum node_kind kind, size_t at, const char *word, struct node *a,
+                           struct node *b) {
     struct node *n = a && b ? make(p, kind, at) : NULL;
     if (n) {
         n->text = word;
@@ -131,7 +132,8 @@ static struct node *dictionary(struct parser *p, size_t at) {
             return NULL;
         if (take(p, "}"))
             break;
-        if (!collect(p, &list, expression(p), NULL) || !want(p, ":") || !collect(p, &list, expression(p), NULL))
+        if (!collect(p, &list, expression(p), NULL) || !want(p, ":") ||
+            !collect(p, &list, expression(p), NULL))
             return NULL;
     }
     return with(make(p, NODE_DICT, at), &list);
@@ -141,7 +143,8 @@ static struct node *primary(struct parser *p) {
     static const struct {
         const char *word;
         enum node_kind kind;
-    } words[] = {{"true", NODE_TRUE}, {"True", NODE_TRUE}, {"false", NODE_FALSE}, {"False", NODE_FALSE}, {"none", NODE_NONE}, {"None", NODE_NONE}};
+    } words[] = {{"true", NODE_TRUE},   {"True", NODE_TRUE}, {"false", NODE_FALSE},
+                 {"False", NODE_FALSE}, {"none", NODE_NONE}, {"None", NODE_NONE}};
     const struct token *token = p->at;
     if (token->kind == TOKEN_NAME) {
         p->at++;
@@ -290,11 +293,14 @@ static struct node *test(struct parser *p, struct node *in) {
     struct node *n = make(p, NODE_TEST, p->at->at);
     struct nodes list = {0};
     const char *name = p->at++->text;
-    bool is_value = p->at->kind == TOKEN_TEXT || p->at->kind == TOKEN_INTEGER || p->at->kind == TOKEN_REAL || is_operator(p, "[") || is_operator(p, "{");
-    bool is_argument = p->at->kind == TOKEN_NAME && !is_word(p, "else") && !is_word(p, "or") && !is_word(p, "and") && !is_word(p, "if") && !is_word(p, "not") && !is_word(p, "in");
+    bool is_value = p->at->kind == TOKEN_TEXT || p->at->kind == TOKEN_INTEGER || p->at->kind == TOKEN_REAL ||
+                    is_operator(p, "[") || is_operator(p, "{");
+    bool is_argument = p->at->kind == TOKEN_NAME && !is_word(p, "else") && !is_word(p, "or") &&
+                       !is_word(p, "and") && !is_word(p, "if") && !is_word(p, "not") && !is_word(p, "in");
     if (is_word(p, "is"))
         return wrong(p, "tests cannot follow each other: use 'and'");
-    if (take(p, "(") ? !arguments(p, &list) : (is_value || is_argument) && !collect(p, &list, postfix(p, primary(p)), NULL))
+    if (take(p, "(") ? !arguments(p, &list)
+                     : (is_value || is_argument) && !collect(p, &list, postfix(p, primary(p)), NULL))
         return NULL;
     if (!n)
         return NULL;
@@ -302,9 +308,9 @@ static struct node *test(struct parser *p, struct node *in) {
     n->a = in;
     with(n, &list);
     struct node *not = negated ? make(p, NODE_NOT, n->at) : n;
-    if (negated && not)
-        not->a = n;
-    return not;
+    if (negated && not )
+        not ->a = n;
+    return not ;
 }
 
 static struct node *filters(struct parser *p, struct node *n) {
@@ -440,7 +446,8 @@ static struct node *expression_list(struct parser *p) {
         return first;
     if (!collect(p, &list, first, NULL))
         return NULL;
-    while (take(p, ",") && p->at->kind != TOKEN_BLOCK_END && p->at->kind != TOKEN_OUTPUT_END && !is_operator(p, "="))
+    while (take(p, ",") && p->at->kind != TOKEN_BLOCK_END && p->at->kind != TOKEN_OUTPUT_END &&
+           !is_operator(p, "="))
         if (!collect(p, &list, expression(p), NULL))
             return NULL;
     return with(make(p, NODE_TUPLE, at), &list);
@@ -615,8 +622,12 @@ static struct node *statement(struct parser *p) {
         p->at++;
         return n && block_end(p) ? n : NULL;
     }
-    return p->at->kind == TOKEN_NAME ? wrong(p, "no statement '%s': if, for, set, macro, break, continue, raw and generation are known", p->at->text)
-                                     : wrong(p, "a statement must stand here");
+    return p->at->kind == TOKEN_NAME
+               ? wrong(
+                     p,
+                     "no statement '%s': if, for, set, macro, break, continue, raw and generation are known",
+                     p->at->text)
+               : wrong(p, "a statement must stand here");
 }
 
 static bool ends_body(const struct parser *p, const char *const *ends) {
@@ -653,7 +664,8 @@ static struct node *body(struct parser *p, const char *const *ends) {
             return NULL;
     }
     if (ends && p->at->kind == TOKEN_END)
-        return wrong(p, "the template ends inside a block: '%s' is missing", ends[0] && ends[1] ? ends[1 + (ends[2] != NULL)] : ends[0]);
+        return wrong(p, "the template ends inside a block: '%s' is missing",
+                     ends[0] && ends[1] ? ends[1 + (ends[2] != NULL)] : ends[0]);
     p->at += ends != NULL; // {%
     p->depth--;
     return with(make(p, NODE_BODY, at), &list);

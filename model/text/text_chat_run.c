@@ -77,11 +77,16 @@ static struct value loop_attribute(struct run *r, struct loop *l, const char *na
         const char *name;
         struct value value;
     } known[] = {
-        {"index", text_value_integer(index + 1)},      {"index0", text_value_integer(index)},
-        {"revindex", text_value_integer(count - index)}, {"revindex0", text_value_integer(count - index - 1)},
-        {"first", text_value_bool(index == 0)},        {"last", text_value_bool(index == count - 1)},
-        {"length", text_value_integer(count)},         {"depth", text_value_integer(l->depth)},
-        {"depth0", text_value_integer(l->depth - 1)},  {"previtem", index > 0 ? l->items->item[index - 1] : missing},
+        {"index", text_value_integer(index + 1)},
+        {"index0", text_value_integer(index)},
+        {"revindex", text_value_integer(count - index)},
+        {"revindex0", text_value_integer(count - index - 1)},
+        {"first", text_value_bool(index == 0)},
+        {"last", text_value_bool(index == count - 1)},
+        {"length", text_value_integer(count)},
+        {"depth", text_value_integer(l->depth)},
+        {"depth0", text_value_integer(l->depth - 1)},
+        {"previtem", index > 0 ? l->items->item[index - 1] : missing},
         {"nextitem", index + 1 < count ? l->items->item[index + 1] : missing},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -109,7 +114,8 @@ struct value text_chat_attribute(struct run *r, struct value v, const char *name
     }
     if (v.kind == VALUE_MACRO && !strcmp(name, "name"))
         return text_value_text(r, v.as.macro->text, strlen(v.as.macro->text));
-    const struct value *found = v.kind == VALUE_DICT || v.kind == VALUE_NAMESPACE ? text_value_find(v.as.dict, name) : NULL;
+    const struct value *found =
+        v.kind == VALUE_DICT || v.kind == VALUE_NAMESPACE ? text_value_find(v.as.dict, name) : NULL;
     return found ? *found : (struct value){.as.name = name};
 }
 
@@ -119,7 +125,9 @@ static struct value item(struct run *r, struct value v, struct value index) {
     struct value found = text_value_index(r, v, index);
     if (found.kind != VALUE_UNDEFINED || index.kind != VALUE_TEXT || r->failed)
         return found;
-    found = v.kind == VALUE_DICT && !text_is_method(v, index.as.text.data) ? found : text_chat_attribute(r, v, index.as.text.data);
+    found = v.kind == VALUE_DICT && !text_is_method(v, index.as.text.data)
+                ? found
+                : text_chat_attribute(r, v, index.as.text.data);
     if (found.kind == VALUE_UNDEFINED)
         found.as.name = index.as.text.data;
     return found;
@@ -234,7 +242,8 @@ static struct value whole_arithmetic(struct run *r, const char *word, int64_t a,
 static struct value binary(struct run *r, const char *word, struct value a, struct value b) {
     bool a_list = a.kind == VALUE_TEXT || a.kind == VALUE_LIST || a.kind == VALUE_TUPLE;
     bool b_list = b.kind == VALUE_TEXT || b.kind == VALUE_LIST || b.kind == VALUE_TUPLE;
-    bool a_whole = a.kind == VALUE_INTEGER || a.kind == VALUE_BOOL, b_whole = b.kind == VALUE_INTEGER || b.kind == VALUE_BOOL;
+    bool a_whole = a.kind == VALUE_INTEGER || a.kind == VALUE_BOOL,
+         b_whole = b.kind == VALUE_INTEGER || b.kind == VALUE_BOOL;
     if (!strcmp(word, "~")) {
         struct value x = text_value_string(r, a), y = text_value_string(r, b);
         return r->failed ? none : joined(r, x, y);
@@ -249,7 +258,8 @@ static struct value binary(struct run *r, const char *word, struct value a, stru
         return joined(r, a, b);
     if (!strcmp(word, "*") && ((a_list && b_whole) || (b_list && a_whole)))
         return a_list ? repeat(r, a, text_value_whole(b)) : repeat(r, b, text_value_whole(a));
-    return text_value_fail(r, "'%s' does not take '%s' and '%s'", word, text_value_kind(a), text_value_kind(b));
+    return text_value_fail(r, "'%s' does not take '%s' and '%s'", word, text_value_kind(a),
+                           text_value_kind(b));
 }
 
 static bool holds(struct run *r, const char *word, struct value a, struct value b) {
@@ -331,14 +341,17 @@ static struct value call_macro(struct run *r, const struct node *m, const struct
         while (place < m->count && strcmp(m->item[place]->text, args->name[i]) != 0)
             place++;
         if (place == m->count || place < args->count)
-            return text_value_fail(r, "macro '%s' has no argument '%s', or gets it twice", m->text, args->name[i]);
+            return text_value_fail(r, "macro '%s' has no argument '%s', or gets it twice", m->text,
+                                   args->name[i]);
     }
     r->calls++;
     size_t at = r->at;
     s->floor = s->frame = count;
     for (int i = 0; !r->failed && i < m->count; i++) {
         const struct value *given = text_argument(args, i, m->item[i]->text);
-        struct value v = given ? *given : m->item[i]->a ? evaluate(r, m->item[i]->a) : (struct value){.as.name = m->item[i]->text};
+        struct value v = given           ? *given
+                         : m->item[i]->a ? evaluate(r, m->item[i]->a)
+                                         : (struct value){.as.name = m->item[i]->text};
         bind(r, m->item[i]->text, v);
     }
     struct value text = r->failed ? none : captured(r, m->b);
@@ -381,7 +394,8 @@ static struct value call_function(struct run *r, const char *name, const struct 
         return make_range(r, args);
     if (!strcmp(name, "raise_exception")) {
         struct value why = args->count ? text_value_string(r, args->item[0]) : none;
-        return text_value_fail(r, "the template refuses: %.400s", why.kind == VALUE_TEXT ? why.as.text.data : "");
+        return text_value_fail(r, "the template refuses: %.400s",
+                               why.kind == VALUE_TEXT ? why.as.text.data : "");
     }
     if (!strcmp(name, "strftime_now")) {
         char text[128] = "";
@@ -398,14 +412,16 @@ static struct value call_function(struct run *r, const char *name, const struct 
     for (size_t i = 0; !r->failed && args->count && i < args->item[0].as.dict->count; i++)
         text_value_set(r, out.as.dict, args->item[0].as.dict->key[i], args->item[0].as.dict->value[i]);
     for (int i = 0; !r->failed && i < args->named_count; i++)
-        text_value_set(r, out.as.dict, text_value_text(r, args->name[i], strlen(args->name[i])), args->named[i]);
+        text_value_set(r, out.as.dict, text_value_text(r, args->name[i], strlen(args->name[i])),
+                       args->named[i]);
     out.kind = r->failed ? VALUE_NONE : *name == 'n' ? VALUE_NAMESPACE : VALUE_DICT;
     return out;
 }
 
 static struct value call_loop(struct run *r, struct loop *l, const char *name, const struct arguments *args) {
     if (!strcmp(name, "cycle"))
-        return args->count ? args->item[l->index % (size_t)args->count] : text_value_fail(r, "loop.cycle needs values");
+        return args->count ? args->item[l->index % (size_t)args->count]
+                           : text_value_fail(r, "loop.cycle needs values");
     struct value all = text_value_list(r, VALUE_TUPLE);
     for (int i = 0; !r->failed && i < args->count; i++)
         text_value_append(r, all.as.list, args->item[i]);
@@ -425,8 +441,9 @@ static struct value call(struct run *r, const struct node *n) {
     case VALUE_MACRO: return call_macro(r, what.as.macro, &args);
     case VALUE_FUNCTION: return call_function(r, what.as.name, &args);
     case VALUE_METHOD:
-        return what.as.method->self.kind == VALUE_LOOP ? call_loop(r, what.as.method->self.as.loop, what.as.method->name, &args)
-                                                       : text_method(r, what.as.method->self, what.as.method->name, &args);
+        return what.as.method->self.kind == VALUE_LOOP
+                   ? call_loop(r, what.as.method->self.as.loop, what.as.method->name, &args)
+                   : text_method(r, what.as.method->self, what.as.method->name, &args);
     case VALUE_UNDEFINED: return text_value_fail(r, "'%s' is undefined", what.as.name);
     default: return text_value_fail(r, "a '%s' cannot be called", text_value_kind(what));
     }
@@ -435,7 +452,9 @@ static struct value call(struct run *r, const struct node *n) {
 // Expressions -----------------------------------------------------------------------------------------------------------
 
 static struct value collected(struct run *r, const struct node *n) {
-    struct value out = n->kind == NODE_DICT ? text_value_dict(r) : text_value_list(r, n->kind == NODE_LIST ? VALUE_LIST : VALUE_TUPLE);
+    struct value out = n->kind == NODE_DICT
+                           ? text_value_dict(r)
+                           : text_value_list(r, n->kind == NODE_LIST ? VALUE_LIST : VALUE_TUPLE);
     for (int i = 0; !r->failed && i < n->count; i++) {
         struct value v = evaluate(r, n->item[i]);
         if (n->kind != NODE_DICT)
@@ -451,7 +470,8 @@ static struct value collected(struct run *r, const struct node *n) {
 
 static struct value sliced(struct run *r, const struct node *n) {
     struct value v = evaluate(r, n->a);
-    struct value from = n->b ? evaluate(r, n->b) : none, to = n->c ? evaluate(r, n->c) : none, step = n->d ? evaluate(r, n->d) : none;
+    struct value from = n->b ? evaluate(r, n->b) : none, to = n->c ? evaluate(r, n->c) : none,
+                 step = n->d ? evaluate(r, n->d) : none;
     r->at = n->at;
     return r->failed ? none : text_value_slice(r, v, from, to, step);
 }
@@ -462,7 +482,8 @@ static struct value filtered(struct run *r, const struct node *n) {
     r->at = n->at;
     if (r->failed)
         return none;
-    return n->kind == NODE_FILTER ? text_filter(r, n->text, in, &args) : text_value_bool(text_test(r, n->text, in, &args));
+    return n->kind == NODE_FILTER ? text_filter(r, n->text, in, &args)
+                                  : text_value_bool(text_test(r, n->text, in, &args));
 }
 
 static struct value signed_value(struct run *r, const struct node *n) {
@@ -476,7 +497,8 @@ static struct value signed_value(struct run *r, const struct node *n) {
         return text_value_fail(r, "a '%s' has no sign", text_value_kind(v));
     if (v.kind == VALUE_REAL)
         return (struct value){VALUE_REAL, .as.real = n->kind == NODE_NEGATIVE ? -v.as.real : v.as.real};
-    return n->kind == NODE_NEGATIVE ? whole_arithmetic(r, "-", 0, text_value_whole(v)) : text_value_integer(text_value_whole(v));
+    return n->kind == NODE_NEGATIVE ? whole_arithmetic(r, "-", 0, text_value_whole(v))
+                                    : text_value_integer(text_value_whole(v));
 }
 
 static struct value binary_node(struct run *r, const struct node *n) {
@@ -501,7 +523,10 @@ static struct value evaluate(struct run *r, const struct node *n) {
     case NODE_LIST:
     case NODE_TUPLE:
     case NODE_DICT: return collected(r, n);
-    case NODE_ATTRIBUTE: v = evaluate(r, n->a); r->at = n->at; return r->failed ? none : text_chat_attribute(r, v, n->text);
+    case NODE_ATTRIBUTE:
+        v = evaluate(r, n->a);
+        r->at = n->at;
+        return r->failed ? none : text_chat_attribute(r, v, n->text);
     case NODE_ITEM: {
         v = evaluate(r, n->a);
         struct value index = r->failed ? none : evaluate(r, n->b);
@@ -519,7 +544,10 @@ static struct value evaluate(struct run *r, const struct node *n) {
     case NODE_OR: v = evaluate(r, n->a); return r->failed || text_value_truth(v) ? v : evaluate(r, n->b);
     case NODE_CONDITION:
         v = evaluate(r, n->a);
-        return r->failed ? none : text_value_truth(v) ? evaluate(r, n->b) : n->c ? evaluate(r, n->c) : (struct value){.as.name = "the else of a condition"};
+        return r->failed             ? none
+               : text_value_truth(v) ? evaluate(r, n->b)
+               : n->c                ? evaluate(r, n->c)
+                                     : (struct value){.as.name = "the else of a condition"};
     case NODE_COMPARE: return compare(r, n);
     case NODE_BINARY: return binary_node(r, n);
     default: return none;

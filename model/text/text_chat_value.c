@@ -18,7 +18,8 @@ struct value text_value_fail(struct run *r, const char *format, ...) {
 }
 
 void *text_run_memory(struct run *r, size_t bytes) {
-    void *got = r->used + bytes > MOST_BYTES || r->used + bytes < bytes ? NULL : text_arena_get(&r->arena, bytes);
+    void *got =
+        r->used + bytes > MOST_BYTES || r->used + bytes < bytes ? NULL : text_arena_get(&r->arena, bytes);
     if (!got)
         text_value_fail(r, "the template needs more than %d MiB", MOST_BYTES >> 20);
     r->used += bytes;
@@ -26,7 +27,9 @@ void *text_run_memory(struct run *r, size_t bytes) {
 }
 
 const char *text_value_kind(struct value v) {
-    static const char *const names[] = {"undefined", "none", "bool", "int", "float", "str", "list", "tuple", "dict", "namespace", "loop", "macro", "function", "method"};
+    static const char *const names[] = {"undefined", "none",  "bool",     "int",   "float",
+                                        "str",       "list",  "tuple",    "dict",  "namespace",
+                                        "loop",      "macro", "function", "method"};
     return names[v.kind];
 }
 
@@ -89,7 +92,8 @@ const struct value *text_value_get(struct run *r, const struct value_dict *dict,
 const struct value *text_value_find(const struct value_dict *dict, const char *key) {
     size_t bytes = strlen(key);
     for (size_t i = 0; i < dict->count; i++)
-        if (dict->key[i].kind == VALUE_TEXT && dict->key[i].as.text.bytes == bytes && !memcmp(dict->key[i].as.text.data, key, bytes))
+        if (dict->key[i].kind == VALUE_TEXT && dict->key[i].as.text.bytes == bytes &&
+            !memcmp(dict->key[i].as.text.data, key, bytes))
             return &dict->value[i];
     return NULL;
 }
@@ -250,7 +254,8 @@ bool text_value_contains(struct run *r, struct value where, struct value what) {
     if (where.kind != VALUE_LIST && where.kind != VALUE_TUPLE && where.kind != VALUE_UNDEFINED)
         text_value_fail(r, "'in' needs a text, a list or a dict, not '%s'", text_value_kind(where));
     bool found = false;
-    for (size_t i = 0; (where.kind == VALUE_LIST || where.kind == VALUE_TUPLE) && !found && i < where.as.list->count; i++)
+    for (size_t i = 0;
+         (where.kind == VALUE_LIST || where.kind == VALUE_TUPLE) && !found && i < where.as.list->count; i++)
         found = text_value_equal(r, where.as.list->item[i], what);
     return found;
 }
@@ -268,7 +273,8 @@ static bool print_real(struct text_buffer *out, double x) {
     while (strtod(digits, NULL) != x && precision++ < 17);
     int exponent = atoi(strchr(digits, 'e') + 1);
     if (exponent < -4 || exponent >= 16) {
-        snprintf(text, sizeof text, "%.*se%c%02d", (int)strcspn(digits, "e"), digits, exponent < 0 ? '-' : '+', abs(exponent));
+        snprintf(text, sizeof text, "%.*se%c%02d", (int)strcspn(digits, "e"), digits,
+                 exponent < 0 ? '-' : '+', abs(exponent));
         return text_buffer_text(out, text);
     }
     int decimals = precision - 1 - exponent;
@@ -287,13 +293,15 @@ static bool print_quoted(struct text_buffer *out, const char *data, size_t bytes
         int length = text_utf8_get(at, end, &code);
         static const char from[] = "\n\r\t\\", into[] = "nrt\\";
         const char *which = code && code < 128 ? strchr(from, (int)code) : NULL;
-        bool hidden = code < 32 || (code >= 127 && code <= 160) || code == 173 || (code >= 0x2028 && code <= 0x202e) ||
+        bool hidden = code < 32 || (code >= 127 && code <= 160) || code == 173 ||
+                      (code >= 0x2028 && code <= 0x202e) ||
                       (code > 32 && code != TEXT_NO_CHARACTER && text_class_of(code) & TEXT_SPACE);
         if (which || code == (uint32_t)quote)
             snprintf(escape, sizeof escape, "\\%c", which ? into[which - from] : quote);
         else if (hidden)
             snprintf(escape, sizeof escape, code < 256 ? "\\x%02x" : "\\u%04x", code);
-        ok = which || code == (uint32_t)quote || hidden ? text_buffer_text(out, escape) : text_buffer_add(out, at, (size_t)length);
+        ok = which || code == (uint32_t)quote || hidden ? text_buffer_text(out, escape)
+                                                        : text_buffer_add(out, at, (size_t)length);
         at += length;
     }
     return ok && text_buffer_add(out, &quote, 1);
@@ -309,8 +317,8 @@ static bool print_list(struct run *r, struct text_buffer *out, struct value v) {
 static bool print_dict(struct run *r, struct text_buffer *out, const struct value_dict *dict) {
     bool ok = text_buffer_text(out, "{");
     for (size_t i = 0; ok && i < dict->count; i++)
-        ok = (!i || text_buffer_text(out, ", ")) && text_value_print(r, out, dict->key[i], true) && text_buffer_text(out, ": ") &&
-             text_value_print(r, out, dict->value[i], true);
+        ok = (!i || text_buffer_text(out, ", ")) && text_value_print(r, out, dict->key[i], true) &&
+             text_buffer_text(out, ": ") && text_value_print(r, out, dict->value[i], true);
     return ok && text_buffer_text(out, "}");
 }
 
@@ -327,7 +335,8 @@ bool text_value_print(struct run *r, struct text_buffer *out, struct value v, bo
     case VALUE_BOOL: return text_buffer_text(out, v.as.truth ? "True" : "False");
     case VALUE_REAL: return print_real(out, v.as.real);
     case VALUE_TEXT:
-        return quoted ? print_quoted(out, v.as.text.data, v.as.text.bytes) : text_buffer_add(out, v.as.text.data, v.as.text.bytes);
+        return quoted ? print_quoted(out, v.as.text.data, v.as.text.bytes)
+                      : text_buffer_add(out, v.as.text.data, v.as.text.bytes);
     case VALUE_INTEGER:
         snprintf(number, sizeof number, "%" PRId64, v.as.integer);
         return text_buffer_text(out, number);
@@ -375,10 +384,12 @@ static bool json_text(struct text_buffer *out, const char *data, size_t bytes, b
         if (which)
             snprintf(escape, sizeof escape, "\\%c", into[which - from]);
         else if (code >= 0x10000 && ascii && code != TEXT_NO_CHARACTER)
-            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + ((code - 0x10000) & 0x3ff));
+            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
+                     0xdc00 + ((code - 0x10000) & 0x3ff));
         else
             snprintf(escape, sizeof escape, "\\u%04x", code & 0xffff);
-        ok = which || code < 32 || (ascii && code > 126) ? text_buffer_text(out, escape) : text_buffer_add(out, at, (size_t)length);
+        ok = which || code < 32 || (ascii && code > 126) ? text_buffer_text(out, escape)
+                                                         : text_buffer_add(out, at, (size_t)length);
         at += length;
     }
     return ok && text_buffer_text(out, "\"");
@@ -397,8 +408,9 @@ static bool json_key(struct run *r, struct text_buffer *out, struct value key) {
     if (key.kind == VALUE_TEXT)
         return json_text(out, key.as.text.data, key.as.text.bytes, false);
     bool ok = text_buffer_text(out, "\"");
-    ok = ok && (key.kind == VALUE_NONE ? text_buffer_text(out, "null") : key.kind == VALUE_BOOL ? text_buffer_text(out, key.as.truth ? "true" : "false")
-                                                                                              : text_value_print(r, out, key, false));
+    ok = ok && (key.kind == VALUE_NONE   ? text_buffer_text(out, "null")
+                : key.kind == VALUE_BOOL ? text_buffer_text(out, key.as.truth ? "true" : "false")
+                                         : text_value_print(r, out, key, false));
     return ok && text_buffer_text(out, "\"");
 }
 
@@ -445,7 +457,10 @@ static bool json_value(struct run *r, struct text_buffer *out, struct value v, s
     case VALUE_BOOL: return text_buffer_text(out, v.as.truth ? "true" : "false");
     case VALUE_TEXT: return json_text(out, v.as.text.data, v.as.text.bytes, s->ascii);
     case VALUE_REAL:
-        return isfinite(v.as.real) ? print_real(out, v.as.real) : text_buffer_text(out, isnan(v.as.real) ? "NaN" : v.as.real > 0 ? "Infinity" : "-Infinity");
+        return isfinite(v.as.real) ? print_real(out, v.as.real)
+                                   : text_buffer_text(out, isnan(v.as.real) ? "NaN"
+                                                           : v.as.real > 0  ? "Infinity"
+                                                                            : "-Infinity");
     case VALUE_INTEGER: return text_value_print(r, out, v, false);
     case VALUE_DICT:
     case VALUE_LIST:
@@ -463,9 +478,15 @@ static bool json_value(struct run *r, struct text_buffer *out, struct value v, s
 
 bool text_value_json(struct run *r, struct text_buffer *out, struct value v, const struct arguments *args) {
     // The places are those of transformers' filter: ensure_ascii, indent, separators, sort_keys.
-    const struct value *ascii = text_argument(args, 0, "ensure_ascii"), *indent = text_argument(args, 1, "indent");
-    const struct value *separators = text_argument(args, 2, "separators"), *sorted = text_argument(args, 3, "sort_keys");
-    struct json_style s = {.indent = -1, .comma = ", ", .colon = ": ", .ascii = ascii && text_value_truth(*ascii), .sorted = sorted && text_value_truth(*sorted)};
+    const struct value *ascii = text_argument(args, 0, "ensure_ascii"),
+                       *indent = text_argument(args, 1, "indent");
+    const struct value *separators = text_argument(args, 2, "separators"),
+                       *sorted = text_argument(args, 3, "sort_keys");
+    struct json_style s = {.indent = -1,
+                           .comma = ", ",
+                           .colon = ": ",
+                           .ascii = ascii && text_value_truth(*ascii),
+                           .sorted = sorted && text_value_truth(*sorted)};
     if (indent && indent->kind == VALUE_INTEGER && indent->as.integer >= 0 && indent->as.integer <= 64) {
         s.indent = (int)indent->as.integer;
         s.comma = ",";
@@ -474,8 +495,10 @@ bool text_value_json(struct run *r, struct text_buffer *out, struct value v, con
         return false;
     }
     if (separators && separators->kind != VALUE_NONE) {
-        const struct value_list *pair = separators->kind == VALUE_TUPLE || separators->kind == VALUE_LIST ? separators->as.list : NULL;
-        if (!pair || pair->count != 2 || pair->item[0].kind != VALUE_TEXT || pair->item[1].kind != VALUE_TEXT) {
+        const struct value_list *pair =
+            separators->kind == VALUE_TUPLE || separators->kind == VALUE_LIST ? separators->as.list : NULL;
+        if (!pair || pair->count != 2 || pair->item[0].kind != VALUE_TEXT ||
+            pair->item[1].kind != VALUE_TEXT) {
             text_value_fail(r, "tojson: separators must be two texts");
             return false;
         }
@@ -511,13 +534,15 @@ static struct value character(struct run *r, struct value v, size_t index) {
 }
 
 static int64_t length(struct value v) {
-    return v.kind == VALUE_TEXT ? (int64_t)text_utf8_count(v.as.text.data, v.as.text.bytes) : (int64_t)v.as.list->count;
+    return v.kind == VALUE_TEXT ? (int64_t)text_utf8_count(v.as.text.data, v.as.text.bytes)
+                                : (int64_t)v.as.list->count;
 }
 
 struct value text_value_index(struct run *r, struct value v, struct value index) {
     struct value none = {.as.name = "item"};
     if (v.kind == VALUE_DICT) {
-        const struct value *found = index.kind == VALUE_LIST || index.kind == VALUE_DICT ? NULL : text_value_get(r, v.as.dict, index);
+        const struct value *found =
+            index.kind == VALUE_LIST || index.kind == VALUE_DICT ? NULL : text_value_get(r, v.as.dict, index);
         return found ? *found : none;
     }
     bool whole = index.kind == VALUE_INTEGER || index.kind == VALUE_BOOL;
@@ -538,7 +563,8 @@ static int64_t bound(struct value v, int64_t otherwise, int64_t least, int64_t m
     return at < least ? least : at > most ? most : at;
 }
 
-struct value text_value_slice(struct run *r, struct value v, struct value from, struct value to, struct value step) {
+struct value text_value_slice(struct run *r, struct value v, struct value from, struct value to,
+                              struct value step) {
     struct value parts[] = {from, to, step};
     for (int i = 0; i < 3; i++)
         if (parts[i].kind != VALUE_NONE && parts[i].kind != VALUE_INTEGER && parts[i].kind != VALUE_BOOL)
@@ -566,7 +592,8 @@ struct value text_value_slice(struct run *r, struct value v, struct value from, 
     struct value items = text_value_items(r, v);
     struct text_buffer out = {0};
     for (; !r->failed && (by > 0 ? at < stop : at > stop); at += by)
-        if (!text_buffer_add(&out, items.as.list->item[at].as.text.data, items.as.list->item[at].as.text.bytes))
+        if (!text_buffer_add(&out, items.as.list->item[at].as.text.data,
+                             items.as.list->item[at].as.text.bytes))
             text_value_fail(r, "out of memory");
     struct value text = text_value_text(r, out.data, r->failed ? 0 : out.bytes);
     free(out.data);

@@ -7,9 +7,18 @@ static const char replacement[] = "\xef\xbf\xbd";
 
 // Bytes of the longest start of a character at `at`, at least 1; *whole: it is one; *open: more bytes might make it one.
 static int longest_start(const unsigned char *at, const unsigned char *end, bool *whole, bool *open) {
-    int need = *at < 0x80 ? 1 : *at >= 0xc2 && *at < 0xe0 ? 2 : *at >> 4 == 14 ? 3 : *at >= 0xf0 && *at < 0xf5 ? 4 : 0;
+    int need = *at < 0x80                  ? 1
+               : *at >= 0xc2 && *at < 0xe0 ? 2
+               : *at >> 4 == 14            ? 3
+               : *at >= 0xf0 && *at < 0xf5 ? 4
+                                           : 0;
     int have = 1;
-    unsigned char low = *at == 0xe0 ? 0xa0 : *at == 0xf0 ? 0x90 : 0x80, high = *at == 0xed ? 0x9f : *at == 0xf4 ? 0x8f : 0xbf;
+    unsigned char low = *at == 0xe0   ? 0xa0
+                        : *at == 0xf0 ? 0x90
+                                      : 0x80,
+                  high = *at == 0xed   ? 0x9f
+                         : *at == 0xf4 ? 0x8f
+                                       : 0xbf;
     while (have < need && at + have < end && at[have] >= low && at[have] <= high) {
         have++;
         low = 0x80;
@@ -35,7 +44,8 @@ static bool put(const struct output *out, const void *data, size_t bytes) {
 }
 
 // Decodes bytes up to an open end, of which *used says where it begins.
-static bool put_text(const struct output *out, const unsigned char *at, const unsigned char *end, const unsigned char **rest) {
+static bool put_text(const struct output *out, const unsigned char *at, const unsigned char *end,
+                     const unsigned char **rest) {
     bool whole = true, open = false;
     while (at < end && !open) {
         const unsigned char *start = at;
@@ -62,8 +72,8 @@ bool text_decode(struct text_decoder *d, int id, char **out, size_t *out_bytes, 
     size_t bytes;
     const char *data = text_token_text(d->tokenizer, id, &bytes);
     if (!data)
-        return text_fail(error, error_bytes, "%.300s has no token %d: ids are below %d", d->tokenizer->name, id,
-                         d->tokenizer->count);
+        return text_fail(error, error_bytes, "%.300s has no token %d: ids are below %d", d->tokenizer->name,
+                         id, d->tokenizer->count);
     if (d->skip_special && d->tokenizer->token[id].special)
         return true;
     struct output to = {out, out_bytes, out_cap};
@@ -93,7 +103,8 @@ bool text_decode(struct text_decoder *d, int id, char **out, size_t *out_bytes, 
     return ok || text_fail(error, error_bytes, "out of memory");
 }
 
-bool text_decode_end(struct text_decoder *d, char **out, size_t *out_bytes, size_t *out_cap, char *error, size_t error_bytes) {
+bool text_decode_end(struct text_decoder *d, char **out, size_t *out_bytes, size_t *out_cap, char *error,
+                     size_t error_bytes) {
     struct output to = {out, out_bytes, out_cap};
     bool held = d->held_bytes > 0;
     d->held_bytes = 0;

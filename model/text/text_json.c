@@ -55,7 +55,8 @@ static bool fail(struct parser *p, const char *format, ...) {
     va_start(list, format);
     vsnprintf(what, sizeof what, format, list);
     va_end(list);
-    snprintf(p->error, p->error_bytes, "%.300s:%u:%d: %s", p->name, p->line, (int)(p->at - p->line_start) + 1, what);
+    snprintf(p->error, p->error_bytes, "%.300s:%u:%d: %s", p->name, p->line, (int)(p->at - p->line_start) + 1,
+             what);
     return false;
 }
 
@@ -74,7 +75,9 @@ static int hex4(const struct parser *p, const char *at) {
     int value = 0;
     for (int i = 0; i < 4; i++) {
         int c = at + i < p->end ? (unsigned char)at[i] : 0;
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int digit = c >= '0' && c <= '9'                 ? c - '0'
+                    : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                         : -1;
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -138,7 +141,8 @@ static bool read_text(struct parser *p, const char **text, uint32_t *bytes) {
                 return false;
             continue;
         }
-        int length = c < 0x80 ? 1 : text_utf8_length((const unsigned char *)p->at, (const unsigned char *)p->end);
+        int length =
+            c < 0x80 ? 1 : text_utf8_length((const unsigned char *)p->at, (const unsigned char *)p->end);
         if (!length)
             return fail(p, "byte %02x is not UTF-8", c);
         if (to != p->at)
@@ -314,8 +318,14 @@ text_json_value text_json_take(char *text, size_t bytes, const char *name, char 
         return NULL;
     }
     d->text = text;
-    struct parser p = {.document = d, .at = text, .end = text + bytes, .line_start = text, .line = 1,
-                       .name = name, .error = error, .error_bytes = error_bytes};
+    struct parser p = {.document = d,
+                       .at = text,
+                       .end = text + bytes,
+                       .line_start = text,
+                       .line = 1,
+                       .name = name,
+                       .error = error,
+                       .error_bytes = error_bytes};
     bool ok = read_value(&p, &d->root);
     skip_blanks(&p);
     if (ok && p.at < p.end)
@@ -328,7 +338,8 @@ text_json_value text_json_take(char *text, size_t bytes, const char *name, char 
     return &d->root;
 }
 
-text_json_value text_json_parse(const char *text, size_t bytes, const char *name, char *error, size_t error_bytes) {
+text_json_value text_json_parse(const char *text, size_t bytes, const char *name, char *error,
+                                size_t error_bytes) {
     char *copy = malloc(bytes + 1);
     if (!copy) {
         snprintf(error, error_bytes, "%.300s: out of memory", name);
@@ -400,8 +411,8 @@ text_json_value text_json_get(text_json_value object, const char *key) {
 
 text_json_value text_json_member(text_json_value object, int index, const char **key) {
     text_json_value item = text_json_is_object(object) && index >= 0 && (uint32_t)index < object->count
-                         ? &object->as.item[index]
-                         : NULL;
+                               ? &object->as.item[index]
+                               : NULL;
     *key = item ? item->key : NULL;
     return item;
 }

@@ -7,10 +7,11 @@
 
 // Tokens ----------------------------------------------------------------------------------------------------------------
 
-bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error, size_t error_bytes) {
+bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error,
+                    size_t error_bytes) {
     if (id < 0 || id >= TEXT_MOST_TOKENS)
-        return text_fail(error, error_bytes, "%.300s: token '%.*s' has the id %lld: 0 to %d are possible", t->name,
-                         (int)(bytes < 60 ? bytes : 60), data, (long long)id, TEXT_MOST_TOKENS - 1);
+        return text_fail(error, error_bytes, "%.300s: token '%.*s' has the id %lld: 0 to %d are possible",
+                         t->name, (int)(bytes < 60 ? bytes : 60), data, (long long)id, TEXT_MOST_TOKENS - 1);
     if (id >= t->count) {
         int count = (int)id + 1;
         if (count > t->room) {
@@ -36,12 +37,12 @@ bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size
 // The byte that a character of the alphabet stands for, or TEXT_NONE: printable ones themselves, others the characters from 256 on.
 static int byte_of(uint32_t code) {
     bool printable = (code > 32 && code < 127) || (code > 160 && code < 256 && code != 173);
-    return printable      ? (int)code
-           : code < 256   ? TEXT_NONE
-           : code <= 288  ? (int)code - 256
-           : code <= 322  ? (int)code - 289 + 127
-           : code == 323  ? 173
-                          : TEXT_NONE;
+    return printable     ? (int)code
+           : code < 256  ? TEXT_NONE
+           : code <= 288 ? (int)code - 256
+           : code <= 322 ? (int)code - 289 + 127
+           : code == 323 ? 173
+                         : TEXT_NONE;
 }
 
 bool text_bytes_of_alphabet(const char *text, size_t bytes, char *out, size_t *out_bytes) {
@@ -61,9 +62,11 @@ bool text_bytes_of_alphabet(const char *text, size_t bytes, char *out, size_t *o
 
 // Stages ----------------------------------------------------------------------------------------------------------------
 
-bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error, size_t error_bytes) {
+bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error,
+                    size_t error_bytes) {
     if (t->stages == TEXT_MOST_STAGES)
-        return text_fail(error, error_bytes, "%.300s: pre_tokenizer: more than %d steps", t->name, TEXT_MOST_STAGES);
+        return text_fail(error, error_bytes, "%.300s: pre_tokenizer: more than %d steps", t->name,
+                         TEXT_MOST_STAGES);
     t->stage[t->stages++] = *stage;
     return true;
 }
@@ -86,7 +89,8 @@ bool text_add_pattern(struct text_tokenizer *t, const char *regex, char *error, 
 
 static const char *keep(struct text_tokenizer *t, text_json_value value) {
     text_json_value text = text_json_is_object(value) ? text_json_get(value, "content") : value;
-    return text_json_text(text) ? text_arena_copy(&t->arena, text_json_text(text), text_json_bytes(text)) : NULL;
+    return text_json_text(text) ? text_arena_copy(&t->arena, text_json_text(text), text_json_bytes(text))
+                                : NULL;
 }
 
 static bool is_file(const char *path) {
@@ -133,7 +137,8 @@ static bool read_template(struct text_tokenizer *t, const char *folder, char *er
 
 // Opening ---------------------------------------------------------------------------------------------------------------
 
-static bool open_text(struct text_tokenizer *t, const char *path, const char *pattern, char *error, size_t error_bytes) {
+static bool open_text(struct text_tokenizer *t, const char *path, const char *pattern, char *error,
+                      size_t error_bytes) {
     text_json_value root = NULL;
     size_t bytes;
     char *text = text_read_file(path, &bytes, error, error_bytes);
@@ -159,7 +164,8 @@ static bool begins_with_gguf(const char *path) {
     return is;
 }
 
-static bool open_path(struct text_tokenizer *t, const char *path, const char *pattern, char *error, size_t error_bytes) {
+static bool open_path(struct text_tokenizer *t, const char *path, const char *pattern, char *error,
+                      size_t error_bytes) {
     char folder[3800];
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) + 1 : 0;
@@ -171,11 +177,13 @@ static bool open_path(struct text_tokenizer *t, const char *path, const char *pa
     const char *name = slash ? slash + 1 : path;
     bool beside = !strcmp(name, "tokenizer.json");
     return open_text(t, path, pattern, error, error_bytes) &&
-           (!beside || (read_config(t, folder, error, error_bytes) && read_template(t, folder, error, error_bytes))) &&
+           (!beside ||
+            (read_config(t, folder, error, error_bytes) && read_template(t, folder, error, error_bytes))) &&
            text_added_index(t, error, error_bytes);
 }
 
-text_tokenizer text_tokenizer_open(const char *path, const struct text_open_options *options, char *error, size_t error_bytes) {
+text_tokenizer text_tokenizer_open(const char *path, const struct text_open_options *options, char *error,
+                                   size_t error_bytes) {
     char inside[4096];
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {

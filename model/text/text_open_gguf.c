@@ -10,9 +10,11 @@ static const struct {
     enum text_form form;
     bool digits; // each digit alone before the pattern
 } families[] = {
-    {"qwen2", "qwen2", TEXT_NFC, false},    {"qwen35", "qwen35", TEXT_NFC, false},    {"gpt-2", "gpt2", TEXT_AS_IS, false},
-    {"default", "gpt2", TEXT_AS_IS, false}, {"llama-bpe", "llama3", TEXT_AS_IS, false}, {"llama3", "llama3", TEXT_AS_IS, false},
-    {"llama-v3", "llama3", TEXT_AS_IS, false}, {"smollm", "gpt2", TEXT_AS_IS, true},  {"smaug-bpe", "llama3", TEXT_AS_IS, false},
+    {"qwen2", "qwen2", TEXT_NFC, false},        {"qwen35", "qwen35", TEXT_NFC, false},
+    {"gpt-2", "gpt2", TEXT_AS_IS, false},       {"default", "gpt2", TEXT_AS_IS, false},
+    {"llama-bpe", "llama3", TEXT_AS_IS, false}, {"llama3", "llama3", TEXT_AS_IS, false},
+    {"llama-v3", "llama3", TEXT_AS_IS, false},  {"smollm", "gpt2", TEXT_AS_IS, true},
+    {"smaug-bpe", "llama3", TEXT_AS_IS, false},
 };
 enum { TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4 };
 
@@ -50,7 +52,8 @@ static const char *text_of(const struct reading *r, const char *name) {
 // A whole number, such as an id; `otherwise` if it is not there.
 static int64_t number_of(const struct reading *r, const char *name, int64_t otherwise) {
     zl_metadata note;
-    return find(r, name, &note) && note.array && zl_size(note.array) == 1 ? zl_item_int(note.array) : otherwise;
+    return find(r, name, &note) && note.array && zl_size(note.array) == 1 ? zl_item_int(note.array)
+                                                                          : otherwise;
 }
 
 static bool add_token(struct reading *r, int id, const zl_text *text, int type) {
@@ -73,8 +76,8 @@ static bool add_token(struct reading *r, int id, const zl_text *text, int type) 
         const char *copy = text_arena_copy(&t->arena, text->data, text->bytes);
         if (!copy)
             return refuse(r, "out of memory");
-        t->added[t->added_count++] =
-            (struct text_added){.text = copy, .bytes = (uint32_t)text->bytes, .id = id, .special = type == TYPE_CONTROL};
+        t->added[t->added_count++] = (struct text_added){
+            .text = copy, .bytes = (uint32_t)text->bytes, .id = id, .special = type == TYPE_CONTROL};
     } else if (used == 1)
         t->byte_id[(unsigned char)data[0]] = id;
     return true;
@@ -88,7 +91,8 @@ static bool read_tokens(struct reading *r) {
     const int32_t *type = has_types ? zl_data_i32(types.array) : NULL;
     if (has_types && (!type || zl_size(types.array) != tokens.texts)) {
         zl_clear_error();
-        return refuse(r, "tokenizer.ggml.token_type must be %d numbers of int32, one for each token", tokens.texts);
+        return refuse(r, "tokenizer.ggml.token_type must be %d numbers of int32, one for each token",
+                      tokens.texts);
     }
     r->t->added = text_arena_get(&r->t->arena, sizeof *r->t->added * ((size_t)tokens.texts + 1));
     if (!r->t->added || !text_map_reserve(&r->vocabulary, (size_t)tokens.texts))
@@ -109,7 +113,8 @@ static bool read_merges(struct reading *r) {
     bool ok = true;
     for (int i = 0; ok && i < merges.texts; i++) {
         const zl_text *m = &merges.text[i];
-        const char *space = m->bytes > 1 ? memchr(m->data + 1, ' ', m->bytes - 1) : NULL, *end = m->data + m->bytes;
+        const char *space = m->bytes > 1 ? memchr(m->data + 1, ' ', m->bytes - 1) : NULL,
+                   *end = m->data + m->bytes;
         joined.bytes = 0;
         if (!space || !text_buffer_add(&joined, m->data, (size_t)(space - m->data)) ||
             !text_buffer_add(&joined, space + 1, (size_t)(end - space - 1))) {
@@ -131,7 +136,8 @@ static bool read_merges(struct reading *r) {
 static bool read_family(struct reading *r) {
     const char *model = text_of(r, "tokenizer.ggml.model"), *pre = text_of(r, "tokenizer.ggml.pre");
     if (!model || strcmp(model, "gpt2") != 0)
-        return refuse(r, "tokenizer.ggml.model is '%.60s': only gpt2, which is byte-level BPE, is known", model ? model : "");
+        return refuse(r, "tokenizer.ggml.model is '%.60s': only gpt2, which is byte-level BPE, is known",
+                      model ? model : "");
     pre = pre ? pre : "default";
     if (number_of(r, "tokenizer.ggml.add_space_prefix", 0) &&
         !text_add_stage(r->t, &(struct text_stage){0}, r->error, r->error_bytes))
@@ -141,9 +147,11 @@ static bool read_family(struct reading *r) {
             r->t->form = families[i].form;
             r->t->whole_pieces = families[i].pattern[0] == 'l'; // Llama 3's
             return (!families[i].digits ||
-                    text_add_stage(r->t, &(struct text_stage){.scan = text_scan_digits}, r->error, r->error_bytes)) &&
-                   text_add_stage(r->t, &(struct text_stage){.scan = text_pattern_find(NULL, families[i].pattern)->scan},
-                                  r->error, r->error_bytes);
+                    text_add_stage(r->t, &(struct text_stage){.scan = text_scan_digits}, r->error,
+                                   r->error_bytes)) &&
+                   text_add_stage(
+                       r->t, &(struct text_stage){.scan = text_pattern_find(NULL, families[i].pattern)->scan},
+                       r->error, r->error_bytes);
         }
     return refuse(r, "tokenizer.ggml.pre is '%.60s', which is not known", pre);
 }

@@ -54,7 +54,8 @@ static bool read_vocabulary(struct reading *r, text_json_value vocabulary) {
         data[used] = 0;
         int64_t id = text_json_integer(value);
         if (id >= 0 && id < r->t->count && r->t->token[id].there)
-            return refuse(r, "model.vocab['%.60s']: the id %lld is taken by another token", key, (long long)id);
+            return refuse(r, "model.vocab['%.60s']: the id %lld is taken by another token", key,
+                          (long long)id);
         if (!text_set_token(r->t, id, data, used, r->error, r->error_bytes))
             return false;
         if (!text_map_put(&r->vocabulary, key, bytes, (uint32_t)id))
@@ -102,13 +103,16 @@ static bool read_merges(struct reading *r, text_json_value merges) {
         }
         joined.bytes = 0;
         ok = text_buffer_add(&joined, half[0], bytes[0]) && text_buffer_add(&joined, half[1], bytes[1]);
-        int64_t left = text_map_get(&r->vocabulary, half[0], bytes[0]), right = text_map_get(&r->vocabulary, half[1], bytes[1]);
+        int64_t left = text_map_get(&r->vocabulary, half[0], bytes[0]),
+                right = text_map_get(&r->vocabulary, half[1], bytes[1]);
         int64_t both = ok ? text_map_get(&r->vocabulary, joined.data, joined.bytes) : TEXT_NONE;
         if (!ok)
             refuse(r, "out of memory");
         else if (left < 0 || right < 0 || both < 0)
             ok = refuse(r, "model.merges[%d]: '%.60s' is not in model.vocab", i,
-                        left < 0 ? half[0] : right < 0 ? half[1] : joined.data);
+                        left < 0    ? half[0]
+                        : right < 0 ? half[1]
+                                    : joined.data);
         else
             text_pairs_put(r->t, (uint32_t)left, (uint32_t)right, (uint32_t)i, (uint32_t)both);
     }
@@ -120,7 +124,8 @@ static bool read_unknown(struct reading *r, text_json_value model) {
     text_json_value unknown = text_json_get(model, "unk_token");
     if (absent(unknown))
         return true;
-    int64_t id = text_map_get(&r->vocabulary, text_json_text_of(model, "unk_token"), text_json_bytes(unknown));
+    int64_t id =
+        text_map_get(&r->vocabulary, text_json_text_of(model, "unk_token"), text_json_bytes(unknown));
     if (!text_json_text(unknown) || id < 0)
         return refuse(r, "model.unk_token must be a token of model.vocab");
     r->t->unknown = (int)id;
@@ -129,8 +134,16 @@ static bool read_unknown(struct reading *r, text_json_value model) {
 }
 
 static bool read_model(struct reading *r, text_json_value model) {
-    static const char *const known[] = {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
-                                        "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"};
+    static const char *const known[] = {"type",
+                                        "dropout",
+                                        "unk_token",
+                                        "continuing_subword_prefix",
+                                        "end_of_word_suffix",
+                                        "fuse_unk",
+                                        "byte_fallback",
+                                        "ignore_merges",
+                                        "vocab",
+                                        "merges"};
     const char *type = text_json_text_of(model, "type"), *key;
     if (!text_json_is_object(model) || (type[0] && strcmp(type, "BPE") != 0))
         return refuse(r, "model.type is '%.60s': only BPE is known", type);
@@ -143,13 +156,16 @@ static bool read_model(struct reading *r, text_json_value model) {
     }
     double dropout = text_json_number_of(model, "dropout");
     if (dropout > 0)
-        return refuse(r, "model.dropout is %g: only tokenizers that always give the same ids are known", dropout);
-    if (text_json_text_of(model, "continuing_subword_prefix")[0] || text_json_text_of(model, "end_of_word_suffix")[0])
-        return refuse(r, "model.continuing_subword_prefix and end_of_word_suffix must be empty: this is no byte-level BPE");
+        return refuse(r, "model.dropout is %g: only tokenizers that always give the same ids are known",
+                      dropout);
+    if (text_json_text_of(model, "continuing_subword_prefix")[0] ||
+        text_json_text_of(model, "end_of_word_suffix")[0])
+        return refuse(r, "model.continuing_subword_prefix and end_of_word_suffix must be empty: this is no "
+                         "byte-level BPE");
     if (flag(model, "byte_fallback", false))
         return refuse(r, "model.byte_fallback is true: this is no byte-level BPE");
-    if (!read_vocabulary(r, text_json_get(model, "vocab")) || !read_merges(r, text_json_get(model, "merges")) ||
-        !read_unknown(r, model))
+    if (!read_vocabulary(r, text_json_get(model, "vocab")) ||
+        !read_merges(r, text_json_get(model, "merges")) || !read_unknown(r, model))
         return false;
     r->t->whole_pieces = flag(model, "ignore_merges", false);
     return true;
@@ -164,18 +180,25 @@ static bool read_added(struct reading *r, text_json_value list) {
     if (!t->added)
         return refuse(r, "out of memory");
     for (int i = 0; i < count; i++) {
-        text_json_value item = text_json_at(list, i), content = text_json_get(item, "content"), id = text_json_get(item, "id");
+        text_json_value item = text_json_at(list, i), content = text_json_get(item, "content"),
+                        id = text_json_get(item, "id");
         const char *text = text_json_text(content);
         size_t bytes = text_json_bytes(content);
         if (!text || !text_json_is_integer(id))
-            return refuse(r, "added_tokens[%d] needs a content, which is a text, and an id, which is a whole number", i);
+            return refuse(
+                r, "added_tokens[%d] needs a content, which is a text, and an id, which is a whole number",
+                i);
         int64_t number = text_json_integer(id), in_vocabulary = text_map_get(&r->vocabulary, text, bytes);
         bool taken = number >= 0 && number < t->count && t->token[number].there && in_vocabulary != number;
         if ((in_vocabulary >= 0 && in_vocabulary != number) || taken)
-            return refuse(r, "added_tokens[%d]: '%.60s' has the id %lld, which model.vocab gives to another token, or it "
-                             "has another id there", i, text, (long long)number);
+            return refuse(
+                r,
+                "added_tokens[%d]: '%.60s' has the id %lld, which model.vocab gives to another token, or it "
+                "has another id there",
+                i, text, (long long)number);
         bool special = flag(item, "special", false);
-        char *copy = text_arena_copy(&t->arena, text, bytes), *decoded = text_arena_copy(&t->arena, text, bytes);
+        char *copy = text_arena_copy(&t->arena, text, bytes),
+             *decoded = text_arena_copy(&t->arena, text, bytes);
         if (!copy || !decoded)
             return refuse(r, "out of memory");
         size_t used = bytes;
@@ -186,9 +209,14 @@ static bool read_added(struct reading *r, text_json_value list) {
             return false;
         t->token[number].special = special;
         t->token[number].added = true;
-        t->added[t->added_count++] = (struct text_added){
-            copy, (uint32_t)bytes, (int)number, flag(item, "single_word", false), flag(item, "lstrip", false),
-            flag(item, "rstrip", false), flag(item, "normalized", !special), special};
+        t->added[t->added_count++] = (struct text_added){copy,
+                                                         (uint32_t)bytes,
+                                                         (int)number,
+                                                         flag(item, "single_word", false),
+                                                         flag(item, "lstrip", false),
+                                                         flag(item, "rstrip", false),
+                                                         flag(item, "normalized", !special),
+                                                         special};
     }
     return true;
 }
@@ -196,7 +224,8 @@ static bool read_added(struct reading *r, text_json_value list) {
 // Steps before and after ------------------------------------------------------------------------------------------------
 
 static bool read_normalizer(struct reading *r, text_json_value n) {
-    static const char *const forms[] = {[TEXT_NFC] = "NFC", [TEXT_NFD] = "NFD", [TEXT_NFKC] = "NFKC", [TEXT_NFKD] = "NFKD"};
+    static const char *const forms[] = {
+        [TEXT_NFC] = "NFC", [TEXT_NFD] = "NFD", [TEXT_NFKC] = "NFKC", [TEXT_NFKD] = "NFKD"};
     if (absent(n))
         return true;
     const char *type = text_json_text_of(n, "type");
@@ -240,7 +269,8 @@ static bool read_split(struct reading *r, text_json_value step) {
     if (!read_behavior(r, step, &stage.behavior))
         return false;
     if (regex) {
-        bool everything = stage.behavior == TEXT_ISOLATED; // of a hand-coded pattern, which leaves nothing between matches
+        bool everything =
+            stage.behavior == TEXT_ISOLATED; // of a hand-coded pattern, which leaves nothing between matches
         if (!everything && text_pattern_find(regex, NULL)) {
             stage.regex = text_regex_new(regex, r->error, r->error_bytes);
             if (!stage.regex || !text_add_stage(r->t, &stage, r->error, r->error_bytes)) {
@@ -259,14 +289,17 @@ static bool read_split(struct reading *r, text_json_value step) {
         return refuse(r, "pre_tokenizer: a Split needs a pattern, {\"Regex\": ...} or {\"String\": ...}");
     stage.literal = text_arena_copy(&r->t->arena, text_json_text(literal), text_json_bytes(literal));
     stage.literal_bytes = text_json_bytes(literal);
-    return stage.literal ? text_add_stage(r->t, &stage, r->error, r->error_bytes) : refuse(r, "out of memory");
+    return stage.literal ? text_add_stage(r->t, &stage, r->error, r->error_bytes)
+                         : refuse(r, "out of memory");
 }
 
 static bool read_byte_level(struct reading *r, text_json_value step) {
-    if (flag(step, "add_prefix_space", true) && !text_add_stage(r->t, &(struct text_stage){0}, r->error, r->error_bytes))
+    if (flag(step, "add_prefix_space", true) &&
+        !text_add_stage(r->t, &(struct text_stage){0}, r->error, r->error_bytes))
         return false;
     return !flag(step, "use_regex", true) ||
-           text_add_stage(r->t, &(struct text_stage){.scan = text_pattern_find(NULL, "gpt2")->scan}, r->error, r->error_bytes);
+           text_add_stage(r->t, &(struct text_stage){.scan = text_pattern_find(NULL, "gpt2")->scan}, r->error,
+                          r->error_bytes);
 }
 
 static bool read_steps(struct reading *r, text_json_value step, int *byte_levels) {
@@ -283,11 +316,13 @@ static bool read_steps(struct reading *r, text_json_value step, int *byte_levels
     if (!strcmp(type, "Split"))
         return read_split(r, step);
     if (!strcmp(type, "Digits")) {
-        struct text_stage stage = {.scan = flag(step, "individual_digits", false) ? text_scan_digits : text_scan_digit_runs};
+        struct text_stage stage = {.scan = flag(step, "individual_digits", false) ? text_scan_digits
+                                                                                  : text_scan_digit_runs};
         return text_add_stage(r->t, &stage, r->error, r->error_bytes);
     }
     if (strcmp(type, "ByteLevel") != 0)
-        return refuse(r, "pre_tokenizer.type is '%.60s': Split, Digits, ByteLevel and Sequence are known", type);
+        return refuse(r, "pre_tokenizer.type is '%.60s': Split, Digits, ByteLevel and Sequence are known",
+                      type);
     ++*byte_levels;
     return read_byte_level(r, step);
 }
@@ -297,18 +332,21 @@ static bool read_pre_tokenizer(struct reading *r, text_json_value step) {
     if (absent(step))
         return refuse(r, "pre_tokenizer is missing: a byte-level tokenizer has a ByteLevel there");
     return read_steps(r, step, &byte_levels) &&
-           (byte_levels > 0 || refuse(r, "pre_tokenizer has no ByteLevel: only byte-level tokenizers are known"));
+           (byte_levels > 0 ||
+            refuse(r, "pre_tokenizer has no ByteLevel: only byte-level tokenizers are known"));
 }
 
 // The ids of a special token, of which a template has the name.
-static bool read_special(struct reading *r, text_json_value tokens, const char *name, int *ids, int *count, int most) {
+static bool read_special(struct reading *r, text_json_value tokens, const char *name, int *ids, int *count,
+                         int most) {
     text_json_value list = text_json_get(text_json_get(tokens, name), "ids");
     if (text_json_count(list) == 0)
         return refuse(r, "post_processor.special_tokens['%.60s'] has no ids", name);
     for (int i = 0; i < text_json_count(list); i++) {
         int64_t id = text_json_integer(text_json_at(list, i));
         if (*count == most || id < 0 || id >= r->t->count || !r->t->token[id].there)
-            return refuse(r, "post_processor.special_tokens['%.60s'].ids[%d]: no such token, or too many", name, i);
+            return refuse(r, "post_processor.special_tokens['%.60s'].ids[%d]: no such token, or too many",
+                          name, i);
         ids[(*count)++] = (int)id;
     }
     return true;
@@ -342,10 +380,12 @@ static bool read_post_processor(struct reading *r, text_json_value step) {
     if (absent(step) || !strcmp(type, "ByteLevel")) // which is about offsets
         return true;
     if (!strcmp(type, "TemplateProcessing"))
-        return r->t->prefix ? refuse(r, "post_processor: more than one TemplateProcessing") : read_template(r, step);
+        return r->t->prefix ? refuse(r, "post_processor: more than one TemplateProcessing")
+                            : read_template(r, step);
     text_json_value list = text_json_get(step, "processors");
     if (strcmp(type, "Sequence") != 0)
-        return refuse(r, "post_processor.type is '%.60s': ByteLevel, TemplateProcessing and Sequence are known", type);
+        return refuse(
+            r, "post_processor.type is '%.60s': ByteLevel, TemplateProcessing and Sequence are known", type);
     for (int i = 0; i < text_json_count(list); i++)
         if (!read_post_processor(r, text_json_at(list, i)))
             return false;
@@ -370,7 +410,8 @@ static bool fill_by_bytes(struct reading *r) {
 
 bool text_open_json(struct text_tokenizer *t, text_json_value root, char *error, size_t error_bytes) {
     struct reading r = {.t = t, .error = error, .error_bytes = error_bytes};
-    bool ok = read_model(&r, text_json_get(root, "model")) && read_added(&r, text_json_get(root, "added_tokens")) &&
+    bool ok = read_model(&r, text_json_get(root, "model")) &&
+              read_added(&r, text_json_get(root, "added_tokens")) &&
               read_normalizer(&r, text_json_get(root, "normalizer")) &&
               read_pre_tokenizer(&r, text_json_get(root, "pre_tokenizer")) &&
               read_post_processor(&r, text_json_get(root, "post_processor")) &&

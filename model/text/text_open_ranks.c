@@ -34,19 +34,22 @@ static bool decode(const char *at, const char *end, char *out, size_t *bytes) {
     return count > 0;
 }
 
-static bool read_line(struct text_tokenizer *t, const char *at, const char *end, int line, char *error, size_t error_bytes) {
+static bool read_line(struct text_tokenizer *t, const char *at, const char *end, int line, char *error,
+                      size_t error_bytes) {
     const char *blank = memchr(at, ' ', (size_t)(end - at));
     char *data = blank ? text_arena_get(&t->arena, (size_t)(blank - at) + 1) : NULL, *rest = NULL;
     size_t bytes;
     if (!blank || !data || !decode(at, blank, data, &bytes))
-        return text_fail(error, error_bytes, "%.300s:%d: a line must be a token in base 64, a blank and its rank", t->name, line);
+        return text_fail(error, error_bytes,
+                         "%.300s:%d: a line must be a token in base 64, a blank and its rank", t->name, line);
     data[bytes] = 0;
     long long rank = strtoll(blank + 1, &rest, 10);
     if (rest == blank + 1 || rest != end || rank < 0 || rank >= TEXT_MOST_TOKENS)
-        return text_fail(error, error_bytes, "%.300s:%d: the rank must be a whole number from 0 to %d", t->name, line,
-                         TEXT_MOST_TOKENS - 1);
+        return text_fail(error, error_bytes, "%.300s:%d: the rank must be a whole number from 0 to %d",
+                         t->name, line, TEXT_MOST_TOKENS - 1);
     if ((rank < t->count && t->token[rank].there) || text_map_get(&t->by_bytes, data, bytes) >= 0)
-        return text_fail(error, error_bytes, "%.300s:%d: the rank %lld, or its token, comes twice", t->name, line, rank);
+        return text_fail(error, error_bytes, "%.300s:%d: the rank %lld, or its token, comes twice", t->name,
+                         line, rank);
     if (!text_set_token(t, rank, data, bytes, error, error_bytes))
         return false;
     if (bytes == 1)
@@ -55,7 +58,8 @@ static bool read_line(struct text_tokenizer *t, const char *at, const char *end,
            text_fail(error, error_bytes, "%.300s: out of memory", t->name);
 }
 
-static bool add_named_pattern(struct text_tokenizer *t, const char *pattern, char *error, size_t error_bytes) {
+static bool add_named_pattern(struct text_tokenizer *t, const char *pattern, char *error,
+                              size_t error_bytes) {
     const struct text_pattern *known = pattern ? text_pattern_find(NULL, pattern) : NULL;
     if (known) {
         bool normal = !strncmp(pattern, "qwen", 4); // both normalise first
@@ -68,14 +72,16 @@ static bool add_named_pattern(struct text_tokenizer *t, const char *pattern, cha
     for (int i = 0; text_pattern_name(i); i++)
         if ((i && !text_buffer_text(&names, ", ")) || !text_buffer_text(&names, text_pattern_name(i)))
             break;
-    text_fail(error, error_bytes, "%.300s: a rank file does not say how texts are split: choose one of %s, or a regular expression",
-              t->name, names.data ? names.data : "");
+    text_fail(
+        error, error_bytes,
+        "%.300s: a rank file does not say how texts are split: choose one of %s, or a regular expression",
+        t->name, names.data ? names.data : "");
     free(names.data);
     return false;
 }
 
-bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern, char *error,
-                     size_t error_bytes) {
+bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern,
+                     char *error, size_t error_bytes) {
     const char *end = text + bytes;
     int line = 1;
     for (const char *at = text, *next; at < end; at = next + 1, line++) {
@@ -86,11 +92,13 @@ bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, c
             return false;
     }
     if (t->count == 0)
-        return text_fail(error, error_bytes, "%.300s: it is neither a tokenizer.json, nor GGUF, nor has it ranks", t->name);
+        return text_fail(error, error_bytes,
+                         "%.300s: it is neither a tokenizer.json, nor GGUF, nor has it ranks", t->name);
     t->whole_pieces = true;
     for (int byte = 0; byte < 256; byte++)
         if (t->byte_id[byte] < 0)
-            return text_fail(error, error_bytes, "%.300s: no rank is that of the byte %d alone", t->name, byte);
+            return text_fail(error, error_bytes, "%.300s: no rank is that of the byte %d alone", t->name,
+                             byte);
     if (!add_named_pattern(t, pattern, error, error_bytes))
         return false;
     return text_bpe_pairs_of_ranks(t) || text_fail(error, error_bytes, "%.300s: out of memory", t->name);

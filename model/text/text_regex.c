@@ -6,10 +6,17 @@
 #include <pthread.h>
 
 // What pcre2.h fixes of its ABI.
-enum { ERROR_NO_MATCH = -1, OPTION_UCP = 0x20000, OPTION_UTF = 0x80000, JIT_COMPLETE = 1, MOST_STEPS = 10000000 };
+enum {
+    ERROR_NO_MATCH = -1,
+    OPTION_UCP = 0x20000,
+    OPTION_UTF = 0x80000,
+    JIT_COMPLETE = 1,
+    MOST_STEPS = 10000000
+};
 
 static struct {
-    void *(*compile)(const unsigned char *pattern, size_t bytes, uint32_t options, int *error, size_t *at, void *context);
+    void *(*compile)(const unsigned char *pattern, size_t bytes, uint32_t options, int *error, size_t *at,
+                     void *context);
     int (*jit_compile)(void *code, uint32_t options);
     void (*code_free)(void *code);
     void *(*data_new)(uint32_t pairs, void *context);
@@ -17,8 +24,8 @@ static struct {
     void *(*context_new)(void *context);
     void (*context_free)(void *context);
     int (*set_limit)(void *context, uint32_t limit);
-    int (*match)(const void *code, const unsigned char *text, size_t bytes, size_t from, uint32_t options, void *data,
-                 void *context);
+    int (*match)(const void *code, const unsigned char *text, size_t bytes, size_t from, uint32_t options,
+                 void *data, void *context);
     size_t *(*bounds)(void *data);
     int (*message)(int error, unsigned char *out, size_t bytes);
 } pcre2;
@@ -65,7 +72,8 @@ struct memory { // of one thread
 
 struct text_regex *text_regex_new(const char *pattern, char *error, size_t error_bytes) {
     if (!open_library()) {
-        text_fail(error, error_bytes, "the pattern '%.200s' needs libpcre2-8.so.0: apt install libpcre2-8-0", pattern);
+        text_fail(error, error_bytes, "the pattern '%.200s' needs libpcre2-8.so.0: apt install libpcre2-8-0",
+                  pattern);
         return NULL;
     }
     int code;
@@ -75,7 +83,8 @@ struct text_regex *text_regex_new(const char *pattern, char *error, size_t error
         text_fail(error, error_bytes, "out of memory");
         return NULL;
     }
-    r->code = pcre2.compile((const unsigned char *)pattern, strlen(pattern), OPTION_UTF | OPTION_UCP, &code, &at, NULL);
+    r->code = pcre2.compile((const unsigned char *)pattern, strlen(pattern), OPTION_UTF | OPTION_UCP, &code,
+                            &at, NULL);
     if (!r->code) {
         char why[120] = "";
         pcre2.message(code, (unsigned char *)why, sizeof why);
@@ -93,8 +102,8 @@ void text_regex_free(struct text_regex *r) {
     free(r);
 }
 
-int text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from, size_t *start,
-                    size_t *end, char *error, size_t error_bytes) {
+int text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from,
+                    size_t *start, size_t *end, char *error, size_t error_bytes) {
     struct memory *m = *memory;
     if (!m) {
         m = *memory = calloc(1, sizeof *m);
@@ -114,7 +123,8 @@ int text_regex_find(const struct text_regex *r, void **memory, const char *text,
     if (found < 0) {
         char why[120] = "";
         pcre2.message(found, (unsigned char *)why, sizeof why);
-        text_fail(error, error_bytes, "the tokenizer's pattern cannot split %zu bytes of text: %s", bytes, why);
+        text_fail(error, error_bytes, "the tokenizer's pattern cannot split %zu bytes of text: %s", bytes,
+                  why);
         return -1;
     }
     const size_t *bounds = pcre2.bounds(m->data);

@@ -83,7 +83,7 @@ static inline size_t scan_lines(const unsigned char *at, const unsigned char *en
     }
     // \s*[\r\n]+ takes a row of spaces up to its last end of line.
     const unsigned char *after_line = class & LINE_END ? p : NULL;
-    for (; p < end; ) {
+    for (; p < end;) {
         int bytes = next(p, end, &class);
         if (!(class & TEXT_SPACE))
             break;
@@ -139,9 +139,9 @@ size_t text_scan_digit_runs(const unsigned char *at, const unsigned char *end) {
     return scan_until_digit(at, end, INT32_MAX);
 }
 
-#define LINES(letters, others, digits) \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?" letters "+|\\p{N}" digits \
-    "| ?[^\\s" others "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LINES(letters, others, digits)                                                                \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?" letters "+|\\p{N}" digits "| ?[^\\s" others \
+    "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static const struct text_pattern patterns[] = {
     {"qwen2", LINES("\\p{L}", "\\p{L}", ""), scan_qwen2},

@@ -17,7 +17,8 @@ static bool copy_source(struct text_template *t, const char *source, size_t byte
     return true;
 }
 
-struct text_template *text_template_new(const char *source, size_t bytes, const char *name, char *error, size_t error_bytes) {
+struct text_template *text_template_new(const char *source, size_t bytes, const char *name, char *error,
+                                        size_t error_bytes) {
     struct text_template *t = calloc(1, sizeof *t);
     if (!t || !(t->name = strdup(name)) || !copy_source(t, source, bytes)) {
         text_fail(error, error_bytes, "%.300s: out of memory", name);
@@ -26,8 +27,9 @@ struct text_template *text_template_new(const char *source, size_t bytes, const 
     }
     t->error = error;
     t->error_bytes = error_bytes;
-    bool ok = memchr(t->source, 0, t->bytes) ? text_fail(error, error_bytes, "%.300s: a template has a NUL inside", name)
-                                             : text_chat_lex(t) && text_chat_parse(t);
+    bool ok = memchr(t->source, 0, t->bytes)
+                  ? text_fail(error, error_bytes, "%.300s: a template has a NUL inside", name)
+                  : text_chat_lex(t) && text_chat_parse(t);
     free(t->tokens.item);
     t->tokens = (struct token_list){0};
     if (ok)
@@ -55,14 +57,16 @@ static bool add_variables(struct run *r, text_json_value object) {
     return !r->failed;
 }
 
-char *text_render(const struct text_template *t, const struct text_render_options *options, size_t *bytes, char *error, size_t error_bytes) {
+char *text_render(const struct text_template *t, const struct text_render_options *options, size_t *bytes,
+                  char *error, size_t error_bytes) {
     struct text_render_options how = *options;
     how.most_steps = how.most_steps > 0 ? how.most_steps : 10000000;
     struct run r = {.t = t, .options = &how, .error = error, .error_bytes = error_bytes};
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof how.variables / sizeof *how.variables; i++)
         ok = add_variables(&r, how.variables[i]);
-    ok = ok && text_chat_run(&r) && (text_buffer_add(&r.out, "", 0) || text_fail(error, error_bytes, "out of memory"));
+    ok = ok && text_chat_run(&r) &&
+         (text_buffer_add(&r.out, "", 0) || text_fail(error, error_bytes, "out of memory"));
     free(r.scope.item);
     text_arena_free(&r.arena);
     if (!ok)

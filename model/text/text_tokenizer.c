@@ -64,7 +64,8 @@ static bool scan(struct text_encoder *e, int stage, const char *data, size_t byt
     bool is_last = stage + 1 == e->t->stages;
     while (at < end) {
         size_t piece = first(at, end);
-        bool ok = is_last ? merge_piece(e, (const char *)at, piece) : run_stage(e, stage + 1, (const char *)at, piece);
+        bool ok = is_last ? merge_piece(e, (const char *)at, piece)
+                          : run_stage(e, stage + 1, (const char *)at, piece);
         if (!ok)
             return false;
         at += piece;
@@ -73,14 +74,15 @@ static bool scan(struct text_encoder *e, int stage, const char *data, size_t byt
 }
 
 // The next match from `from` on, as text_regex_find gives it; empty ones are passed over.
-static int find_match(struct text_encoder *e, int stage, const char *data, size_t bytes, size_t from, size_t *start, size_t *end) {
+static int find_match(struct text_encoder *e, int stage, const char *data, size_t bytes, size_t from,
+                      size_t *start, size_t *end) {
     const struct text_stage *s = &e->t->stage[stage];
     if (s->regex) {
         for (;; from++) {
             while (from < bytes && ((unsigned char)data[from] & 0xc0) == 0x80)
                 from++;
-            int found = text_regex_find(s->regex, &e->regex_memory[stage], data, bytes, from, start, end, e->error,
-                                        e->error_bytes);
+            int found = text_regex_find(s->regex, &e->regex_memory[stage], data, bytes, from, start, end,
+                                        e->error, e->error_bytes);
             if (found <= 0 || *end > *start)
                 return found;
             from = *start;
@@ -109,7 +111,8 @@ static bool pass_on(struct text_encoder *e, int stage, const char *data, struct 
 }
 
 // A match, or what is between two, in the order of the text.
-static bool take(struct text_encoder *e, int stage, const char *data, struct joiner *j, size_t from, size_t to, bool is_match) {
+static bool take(struct text_encoder *e, int stage, const char *data, struct joiner *j, size_t from,
+                 size_t to, bool is_match) {
     enum text_behavior behavior = e->t->stage[stage].behavior;
     if (from == to)
         return true;
@@ -160,8 +163,9 @@ static bool run_stage(struct text_encoder *e, int stage, const char *data, size_
     if (stage == e->t->stages)
         return merge_piece(e, data, bytes);
     const struct text_stage *s = &e->t->stage[stage];
-    return s->scan ? scan(e, stage, data, bytes)
-                   : s->regex || s->literal_bytes ? split(e, stage, data, bytes) : put_space(e, stage, data, bytes);
+    return s->scan                        ? scan(e, stage, data, bytes)
+           : s->regex || s->literal_bytes ? split(e, stage, data, bytes)
+                                          : put_space(e, stage, data, bytes);
 }
 
 // Added tokens ----------------------------------------------------------------------------------------------------------
@@ -198,8 +202,9 @@ static bool add_ids(struct text_encoder *e, const int *id, int count) {
     return true;
 }
 
-bool text_encode(struct text_encoder *e, const char *text, size_t bytes, const struct text_encode_options *options,
-                 struct text_ids *out, char *error, size_t error_bytes) {
+bool text_encode(struct text_encoder *e, const char *text, size_t bytes,
+                 const struct text_encode_options *options, struct text_ids *out, char *error,
+                 size_t error_bytes) {
     static const struct text_encode_options defaults = {0};
     e->options = options ? options : &defaults;
     e->out = out;
@@ -209,7 +214,8 @@ bool text_encode(struct text_encoder *e, const char *text, size_t bytes, const s
     e->error_bytes = error_bytes;
     struct text_added_visitor visitor = {add_plain, add_token, e, e->options->plain_special};
     bool special = e->options->add_special;
-    return (!special || add_ids(e, e->t->prefix, e->t->prefix_count)) && text_added_split(&e->t->raw, text, bytes, &visitor) &&
+    return (!special || add_ids(e, e->t->prefix, e->t->prefix_count)) &&
+           text_added_split(&e->t->raw, text, bytes, &visitor) &&
            (!special || add_ids(e, e->t->suffix, e->t->suffix_count));
 }
 

@@ -22,7 +22,8 @@ int text_utf8_get(const unsigned char *at, const unsigned char *end, uint32_t *c
             return 3;
     }
     if (c >= 0xf0 && c < 0xf5 && left >= 4 && at[1] >> 6 == 2 && at[2] >> 6 == 2 && at[3] >> 6 == 2) {
-        *code = (uint32_t)(c & 7) << 18 | (uint32_t)(at[1] & 63) << 12 | (uint32_t)(at[2] & 63) << 6 | (at[3] & 63);
+        *code = (uint32_t)(c & 7) << 18 | (uint32_t)(at[1] & 63) << 12 | (uint32_t)(at[2] & 63) << 6 |
+                (at[3] & 63);
         if (*code >= 0x10000 && *code < 0x110000)
             return 4;
     }
@@ -66,12 +67,13 @@ static bool open_library(void) {
 uint32_t text_in_case(uint32_t code, bool upper) {
     if (code < 0x80)
         return text_is_letter((int)code) ? (upper ? code & ~32u : code | 32u) : code;
-    bool known = code < 0x110000 && text_class_of(code) & (TEXT_LETTER | TEXT_NUMBER | TEXT_WORD) && open_library() && lower_case && upper_case;
+    bool known = code < 0x110000 && text_class_of(code) & (TEXT_LETTER | TEXT_NUMBER | TEXT_WORD) &&
+                 open_library() && lower_case && upper_case;
     return known ? (uint32_t)(upper ? upper_case : lower_case)((int32_t)code) : code;
 }
 
-static bool normalize_stretch(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error,
-                              size_t error_bytes) {
+static bool normalize_stretch(enum text_form form, const char *data, size_t bytes, struct text_buffer *out,
+                              char *error, size_t error_bytes) {
     static const int options[] = {
         [TEXT_NFC] = OPTION_STABLE | OPTION_COMPOSE,
         [TEXT_NFD] = OPTION_STABLE | OPTION_DECOMPOSE,
@@ -80,12 +82,14 @@ static bool normalize_stretch(enum text_form form, const char *data, size_t byte
     };
     if (!open_library())
         return text_fail(error, error_bytes,
-                         "this text needs a Unicode normal form, which libutf8proc.so.2 computes: apt install libutf8proc2");
+                         "this text needs a Unicode normal form, which libutf8proc.so.2 computes: apt "
+                         "install libutf8proc2");
     uint8_t *normal = NULL;
     ptrdiff_t count = map((const uint8_t *)data, (ptrdiff_t)bytes, &normal, options[form]);
     bool ok = count >= 0 && text_buffer_add(out, normal, (size_t)count);
     free(normal);
-    return ok || text_fail(error, error_bytes, "utf8proc cannot normalise %zu bytes of text (%td)", bytes, count);
+    return ok ||
+           text_fail(error, error_bytes, "utf8proc cannot normalise %zu bytes of text (%td)", bytes, count);
 }
 
 // Whether the character can neither change nor meet its neighbours: texts may be cut before it.
@@ -101,7 +105,8 @@ static bool may_be_joined(const unsigned char *at, const unsigned char *end) {
 
 // Bytes from the start of data that stay as they are; *touched: bytes after them that may change.
 static size_t next_stretch(enum text_form form, const char *data, size_t bytes, size_t *touched) {
-    const unsigned char *start = (const unsigned char *)data, *end = start + bytes, *at = start, *last = start, *begin = NULL;
+    const unsigned char *start = (const unsigned char *)data, *end = start + bytes, *at = start,
+                        *last = start, *begin = NULL;
     while (at < end) {
         if (*at < 0x80 && !begin) {
             last = at++;

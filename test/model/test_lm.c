@@ -123,7 +123,8 @@ static void check_greedy(const char *name, int chunk) {
         zl_array all = zl_file_find(f.expected, "greedy");
         const int32_t *id = zl_data_i32(all);
         int64_t prompt = zl_dim(f.ids, 1), count = zl_dim(all, 1);
-        zl_sequence s = zl_sequence_start(f.model, id, prompt, &(zl_sequence_options){.chunk = chunk}, error, sizeof error);
+        zl_sequence s = zl_sequence_start(f.model, id, prompt, &(zl_sequence_options){.chunk = chunk}, error,
+                                          sizeof error);
         zl_token token;
         for (int64_t i = prompt; i < count && CHECK(zl_sequence_next(s, &token, error, sizeof error)); i++)
             if (!CHECK_EQ_INT(token.id, id[i]) || !CHECK(token.log_probability <= 0))
@@ -151,7 +152,8 @@ TEST(quantised_matrices_are_those_of_mlx_lm) {
     if (open_case(&f, "qwen3_quantized")) {
         CHECK(apart(zl_model_logits(f.model, f.ids), zl_file_find(f.expected, "logits")) < 1e-5);
         zl_model_info about = zl_model_about(f.model);
-        CHECK_EQ_INT(about.parameters, 40 * 64 + 64 + 2 * (64 + 64 + 32 + 32 + 64 * 64 * 2 + 32 * 64 * 2 + 3 * 64 * 64));
+        CHECK_EQ_INT(about.parameters,
+                     40 * 64 + 64 + 2 * (64 + 64 + 32 + 32 + 64 * 64 * 2 + 32 * 64 * 2 + 3 * 64 * 64));
         CHECK(about.bytes < (size_t)about.parameters);
     }
     close_case(&f);
@@ -169,7 +171,8 @@ TEST(a_sequence_goes_on_after_ids_are_appended) {
         for (int i = 3; i < 6 && CHECK(zl_sequence_next(s, &token, error, sizeof error)); i++)
             whole[i] = token.id;
         memcpy(whole + 6, more, sizeof more);
-        CHECK(zl_sequence_append(s, more, 2, error, sizeof error) && zl_sequence_next(s, &token, error, sizeof error));
+        CHECK(zl_sequence_append(s, more, 2, error, sizeof error) &&
+              zl_sequence_next(s, &token, error, sizeof error));
         zl_sequence fresh = zl_sequence_start(f.model, whole, 8, NULL, error, sizeof error);
         CHECK(zl_sequence_next(fresh, &expected, error, sizeof error));
         CHECK_EQ_INT(token.id, expected.id);
@@ -192,8 +195,8 @@ static int first_draws(zl_model model, zl_sampling how, int draws, int *count) {
     for (int i = 0; i < draws; i++)
         ZL_SCOPE {
             how.seed = 1000 + i;
-            zl_sequence s =
-                zl_sequence_start(model, prompt, 5, &(zl_sequence_options){.sampling = &how}, error, sizeof error);
+            zl_sequence s = zl_sequence_start(model, prompt, 5, &(zl_sequence_options){.sampling = &how},
+                                              error, sizeof error);
             if (s && CHECK(zl_sequence_next(s, &token, error, sizeof error)))
                 count[token.id]++, drawn++;
             zl_sequence_close(s);
@@ -204,7 +207,8 @@ static int first_draws(zl_model model, zl_sampling how, int draws, int *count) {
 // The ids behind that prompt with their probabilities, the most likely first.
 static void likely_ids(zl_model model, int *order, double *p) {
     int32_t prompt[] = {3, 1, 4, 1, 5};
-    zl_array logits = zl_reshape(zl_model_logits(model, zl_from_i32(prompt, ZL_SHAPE(1, 5))), ZL_SHAPE(5, -1));
+    zl_array logits =
+        zl_reshape(zl_model_logits(model, zl_from_i32(prompt, ZL_SHAPE(1, 5))), ZL_SHAPE(5, -1));
     zl_array last = zl_take(logits, zl_scalar_int(4), 0), share = zl_softmax(last, -1, true);
     zl_array down = zl_argsort(zl_negative(last), -1);
     zl_eval_all(2, (zl_array[]){zl_retain(share), zl_retain(down)});
@@ -261,8 +265,8 @@ TEST(penalties_change_logits_of_ids_that_were_seen) {
         zl_sampling how = {.presence_penalty = 1e5, .penalty_window = 100};
         int32_t prompt[] = {3, 1, 4, 1, 5};
         bool seen[40] = {[3] = true, [1] = true, [4] = true, [5] = true};
-        zl_sequence s =
-            zl_sequence_start(f.model, prompt, 5, &(zl_sequence_options){.sampling = &how}, error, sizeof error);
+        zl_sequence s = zl_sequence_start(f.model, prompt, 5, &(zl_sequence_options){.sampling = &how}, error,
+                                          sizeof error);
         zl_token token;
         for (int i = 0; i < 20 && CHECK(zl_sequence_next(s, &token, error, sizeof error)); i++) {
             CHECK(!seen[token.id]);
@@ -276,10 +280,12 @@ TEST(penalties_change_logits_of_ids_that_were_seen) {
 // Errors --------------------------------------------------------------------------------------------------------
 
 // Copies a case with one text of its config.json replaced, and opens it.
-static zl_model open_changed(const char *name, const char *old, const char *new, char *error, size_t error_bytes) {
+static zl_model open_changed(const char *name, const char *old, const char *new, char *error,
+                             size_t error_bytes) {
     char command[2048];
     int status;
-    snprintf(command, sizeof command, "cp %s/%s/*s* %s/ && chmod u+w %s/* && sed -i 's|%s|%s|' %s/config.json", CASES, name,
+    snprintf(command, sizeof command,
+             "cp %s/%s/*s* %s/ && chmod u+w %s/* && sed -i 's|%s|%s|' %s/config.json", CASES, name,
              test_folder(), test_folder(), old, new, test_folder());
     free(test_shell(command, &status));
     return CHECK_EQ_INT(status, 0) ? zl_model_open(test_folder(), error, error_bytes) : NULL;
@@ -291,12 +297,18 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
     } cases[] = {
         {"qwen3", "\"use_cache\": true", "\"logit_cap\": 30.0", "field 'logit_cap' is unknown"},
         {"qwen3", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "field 'hidden_act' is not silu"},
-        {"qwen3", "\"hidden_size\": 16", "\"hidden_size\": 32", "model.embed_tokens.weight' is (40, 16), wanted (40, 32)"},
-        {"qwen3", "\"hidden_size\": 16", "\"hidden_size\": -1", "field 'hidden_size' is not right: wanted an integer"},
-        {"llama", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2", "has no place in this architecture"},
-        {"llama", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4", "model.layers.3.input_layernorm.weight' is missing"},
-        {"qwen3", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "field 'num_key_value_heads' does not divide"},
-        {"qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"gpt2\"", "model_type 'gpt2' is none of llama"},
+        {"qwen3", "\"hidden_size\": 16", "\"hidden_size\": 32",
+         "model.embed_tokens.weight' is (40, 16), wanted (40, 32)"},
+        {"qwen3", "\"hidden_size\": 16", "\"hidden_size\": -1",
+         "field 'hidden_size' is not right: wanted an integer"},
+        {"llama", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2",
+         "has no place in this architecture"},
+        {"llama", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4",
+         "model.layers.3.input_layernorm.weight' is missing"},
+        {"qwen3", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3",
+         "field 'num_key_value_heads' does not divide"},
+        {"qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"gpt2\"",
+         "model_type 'gpt2' is none of llama"},
         {"qwen3", "\"vocab_size\": 40", "\"vocab_size\": 1e99", "field 'vocab_size' is not right"},
     };
     char error[512];
@@ -319,10 +331,12 @@ TEST(ids_and_options_out_of_range_are_errors) {
         CHECK(!zl_sequence_start(f.model, NULL, 0, NULL, error, sizeof error));
         CHECK_STR(error, "zl_sequence_start: wanted at least one id");
         zl_sampling how = {.temperature = NAN};
-        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error, sizeof error));
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error,
+                                 sizeof error));
         CHECK_HAS(error, "temperature");
         how = (zl_sampling){.biases = 1, .bias_id = (int[]){99}, .bias = (double[]){1}};
-        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error, sizeof error));
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error,
+                                 sizeof error));
         CHECK_HAS(error, "id 99");
     }
     close_case(&f);

@@ -20,14 +20,16 @@ static text_json_value parse(const char *text) {
 }
 
 TEST(json_values) {
-    text_json_value root = parse("{\"a\": [1, -2.5e1, true, null, \"\\u00e9\\ud83d\\ude00\\n\"], \"b\": {\"c\": 9007199254740993}, \"a\": 3}");
+    text_json_value root = parse("{\"a\": [1, -2.5e1, true, null, \"\\u00e9\\ud83d\\ude00\\n\"], \"b\": "
+                                 "{\"c\": 9007199254740993}, \"a\": 3}");
     REQUIRE(root);
     const char *key;
     text_json_value list = text_json_member(root, 0, &key);
     CHECK_STR(key, "a");
     CHECK_EQ_INT(text_json_count(list), 5);
     CHECK_EQ_F64(text_json_number(text_json_at(list, 1)), -25);
-    CHECK(text_json_true(text_json_at(list, 2)) && text_json_is_null(text_json_at(list, 3)) && !text_json_at(list, 5));
+    CHECK(text_json_true(text_json_at(list, 2)) && text_json_is_null(text_json_at(list, 3)) &&
+          !text_json_at(list, 5));
     CHECK_STR(text_json_text(text_json_at(list, 4)), "\xc3\xa9\xf0\x9f\x98\x80\n");
     CHECK_EQ_INT(text_json_integer(text_json_get(root, "a")), 3); // the last of a name
     CHECK(text_json_is_integer(text_json_get(text_json_get(root, "b"), "c")));
@@ -35,7 +37,9 @@ TEST(json_values) {
 }
 
 TEST(json_refuses_with_line_and_column) {
-    static const char *const bad[] = {"", "{", "[1,]", "{\"a\" 1}", "01", "1.", "\"\\x\"", "\"\\ud800\"", "\"\x01\"", "\"\xff\"", "nul", "1 2", "[1}", "\"a", "-", "1e999"};
+    static const char *const bad[] = {"",        "{",           "[1,]",     "{\"a\" 1}", "01",  "1.",
+                                      "\"\\x\"", "\"\\ud800\"", "\"\x01\"", "\"\xff\"",  "nul", "1 2",
+                                      "[1}",     "\"a",         "-",        "1e999"};
     for (size_t i = 0; i < COUNT(bad); i++) {
         CHECK(!parse(bad[i]));
         CHECK_HAS(error, "a.json:1:");
@@ -60,7 +64,8 @@ static void write_ranks(const char *path, const char *const *tokens, int count) 
         const unsigned char *data = rank < 256 ? &byte : (const unsigned char *)tokens[rank - 256];
         size_t bytes = rank < 256 ? 1 : strlen(tokens[rank - 256]);
         for (size_t i = 0; i < bytes; i += 3) {
-            unsigned bits = (unsigned)data[i] << 16 | (i + 1 < bytes ? (unsigned)data[i + 1] << 8 : 0) | (i + 2 < bytes ? data[i + 2] : 0);
+            unsigned bits = (unsigned)data[i] << 16 | (i + 1 < bytes ? (unsigned)data[i + 1] << 8 : 0) |
+                            (i + 2 < bytes ? data[i + 2] : 0);
             for (int k = 0; k < 4; k++)
                 fputc((size_t)k > bytes - i ? '=' : digits[bits >> (18 - 6 * k) & 63], file);
         }
@@ -125,7 +130,8 @@ TEST(any_bytes_come_back) {
         char text[64];
         size_t bytes = (size_t)test_between(0, sizeof text), joined = 0;
         for (size_t i = 0; i < bytes; i++)
-            text[i] = (char)(test_between(0, 2) ? "ab \xc3\xa9\n'sh"[test_between(0, 8)] : test_between(0, 255));
+            text[i] =
+                (char)(test_between(0, 2) ? "ab \xc3\xa9\n'sh"[test_between(0, 8)] : test_between(0, 255));
         struct text_ids ids = encode(t, text, bytes);
         for (size_t i = 0; i < ids.count; i++) {
             size_t length;
@@ -178,8 +184,11 @@ TEST(errors_name_the_field) {
         {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}", "model.merges[0]: 'b'"},
         {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [], \"dropout\": 0.1}}", "model.dropout is 0.1"},
         {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"added_tokens\": [{}]}", "added_tokens[0]"},
-        {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"normalizer\": {\"type\": \"Lowercase\"}}", "'Lowercase'"},
-        {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": \"Whitespace\"}}", "'Whitespace'"},
+        {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"normalizer\": {\"type\": \"Lowercase\"}}",
+         "'Lowercase'"},
+        {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+         "\"Whitespace\"}}",
+         "'Whitespace'"},
     };
     char path[512];
     snprintf(path, sizeof path, "%s/tokenizer.json", test_folder());
@@ -199,7 +208,10 @@ static char *render(const char *source, const char *variables, int64_t steps) {
     text_json_value json = parse(variables);
     struct text_template *t = text_template_new(source, strlen(source), "t", error, sizeof error);
     size_t bytes;
-    char *text = t && json ? text_render(t, &(struct text_render_options){.variables = {json}, .most_steps = steps}, &bytes, error, sizeof error) : NULL;
+    char *text = t && json
+                     ? text_render(t, &(struct text_render_options){.variables = {json}, .most_steps = steps},
+                                   &bytes, error, sizeof error)
+                     : NULL;
     text_template_free(t);
     text_json_free(json);
     return text;
@@ -209,15 +221,24 @@ TEST(templates_render) {
     static const struct {
         const char *source, *text;
     } cases[] = {
-        {"{% for m in ms %}\n  {% if loop.first %}\n[{{ m.role }}]\n  {% endif %}\n{% endfor %}\nend\n", "[user]\nend"},
-        {"{%- set n = namespace(c=0) -%} {%- for m in ms %}{% set n.c = n.c + m.content|length %}{% endfor -%} {{ n.c }}", "8"},
-        {"{{ ms[::-1][0].content.split(' ')[-1] }} {{ ms|map(attribute='role')|join(',') }}", "there user,assistant"},
+        {"{% for m in ms %}\n  {% if loop.first %}\n[{{ m.role }}]\n  {% endif %}\n{% endfor %}\nend\n",
+         "[user]\nend"},
+        {"{%- set n = namespace(c=0) -%} {%- for m in ms %}{% set n.c = n.c + m.content|length %}{% endfor "
+         "-%} {{ n.c }}",
+         "8"},
+        {"{{ ms[::-1][0].content.split(' ')[-1] }} {{ ms|map(attribute='role')|join(',') }}",
+         "there user,assistant"},
         {"{{ ms[0]|tojson }}", "{\"role\": \"user\", \"content\": \"\xc3\xa9\"}"},
         {"{% macro f(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ f(1) }} {{ f(b=3, a=0) }}", "1-2 0-3"},
-        {"{{ -7 // 2 }} {{ 7 % -3 }} {{ 1e16 }} {{ 0.1 + 0.2 }} {{ [none, 'a\\'b'] }} {{ 'x' if nope is defined }}|", "-4 -2 1e+16 0.30000000000000004 [None, \"a'b\"] |"},
+        {"{{ -7 // 2 }} {{ 7 % -3 }} {{ 1e16 }} {{ 0.1 + 0.2 }} {{ [none, 'a\\'b'] }} {{ 'x' if nope is "
+         "defined }}|",
+         "-4 -2 1e+16 0.30000000000000004 [None, \"a'b\"] |"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        char *text = render(cases[i].source, "{\"ms\": [{\"role\": \"user\", \"content\": \"\\u00e9\"}, {\"role\": \"assistant\", \"content\": \"x there\"}]}", 0);
+        char *text = render(cases[i].source,
+                            "{\"ms\": [{\"role\": \"user\", \"content\": \"\\u00e9\"}, {\"role\": "
+                            "\"assistant\", \"content\": \"x there\"}]}",
+                            0);
         if (!CHECK_STR(text, cases[i].text))
             test_note("%s: %s", cases[i].source, error);
         free(text);
