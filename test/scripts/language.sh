@@ -52,7 +52,7 @@ system() { diff <(generate -p "hi" --system-prompt "be" -n 10 2>/dev/null) <(gen
 check "--system-prompt" system
 
 # A conversation computes only what is new, and says what computing all of it would.
-chat() { timeout 60 "$zellige" chat -m "$model" -n 6 --logit-bias 38-1000,39-1000 "$@" 2>/dev/null; }
+chat() { timeout 60 "$zellige" chat -m "$model" -n 6 --logit-bias 38-1000,39-1000 2>/dev/null; }
 talk() { printf 'hi\nho\n' | chat >"$tmp/talk" && [ "$(wc -l <"$tmp/talk")" = 2 ]; }
 check "chat answers each line" talk
 again() {
