@@ -1,4 +1,4 @@
-// test_delta.c - the delta family: how its ops are called by tests of all ops, its rules for derivatives and batches, bad input. Values are
+// test_delta_rule.c - the delta family: how its ops are called by tests of all ops, its rules for derivatives and batches, bad input. Values are
 // compared in test/python/test_delta.py.
 
 #include <string.h>
