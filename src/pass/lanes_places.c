@@ -185,7 +185,7 @@ static int by_packed(const void *a, const void *b) {
 
 // Pieces of the lanes that no tile reaches across begin in banks of their own, as long as the rest has room behind them.
 static void spread(struct place **list, int count, int64_t end, const struct target_lanes *lanes) {
-    int64_t bank = lanes->bytes / lanes->banks, reach = 0, shift = 0;
+    int64_t bank = lanes->bytes / MAX_OF(lanes->banks, 1), reach = 0, shift = 0;
     qsort(list, (size_t)count, sizeof *list, by_packed);
     for (int i = 0; i < count; i++) {
         int64_t at = list[i]->packed + shift, next = lanes_round(at, bank);

@@ -65,7 +65,7 @@ struct target_spirv {
 struct target_lanes {
     int cores;
     int64_t bytes; // of a lane
-    int banks;     // that it has
+    int banks;     // that it has; 0: one
 };
 
 // What a target can say in its language, and how its loops run.

@@ -46,7 +46,7 @@ class Param(c.Structure):
 
 
 class Info(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("family", c.c_char_p), ("doc", c.c_char_p), ("param", Param * 12),
+    _fields_ = [("name", c.c_char_p), ("family", c.c_char_p), ("doc", c.c_char_p), ("param", Param * 18),
                 ("params", c.c_int), ("returns_bool", c.c_bool)]
 
 

@@ -23,7 +23,7 @@ damaged() { # the last run; the one before is taken
     auto
     cp "$tmp/kept.json" "$second/metrics.json" && rm -r "$(last)" && sed -i '$d' "$tmp/runs/index.jsonl"
 }
-check "a damaged run of before is said" says "metrics.json:[0-9]+: .*: compared with the one before" damaged
+check "a damaged run of before is said" says "metrics.json:[0-9]+:[0-9]+: .*: compared with the one before" damaged
 check "the trend has both" grep -q 'last 2 runs' "$(last)/report.html"
 same_bytes() { "$zellige" bench report "$1" | cmp - "$1/report.html"; }
 check "the same data gives the same bytes" same_bytes "$(last)"

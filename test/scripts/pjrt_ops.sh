@@ -28,9 +28,13 @@ add "$build/test" "${jobs[@]}" device/test_pjrt:
 
 # Some 1,700 programs, each of which compiles for some 100 ms on one core. Two tests compare evaluations of which a sample leaves one to the CPU:
 # their bits, and what they made.
-sample=${SAMPLE:-7:1}
+sample=${SAMPLE:-6:1}
 [ -z "${ZL_LONG:-}" ] || sample=${SAMPLE:-1}
 except=(--except gradients_of_slices_have_the_bits_of_sums --except steps_that_grow_make_nothing_new)
+# These compare one evaluation with another to the last bits, of which a sample leaves one to the CPU.
+except+=(--except batching_irfft --except batching_stft --except rope_of_batches)
+# XLA takes subnormal numbers for 0, and its functions of float64 and complex64 err by more units than ours may (doc/tpu.md, "Differences").
+except+=(--except math_of_)
 env ZL_DEVICE=pjrt ZL_SAMPLE="$sample" ZL_DUMP=stablehlo "$build/test" --brief "${jobs[@]}" "${except[@]}" op/ >"$tmp/programs" 2>&1
 add grep -aE '^(  [^ ]|FAILED|skipped|op/|[0-9]+ passed)' "$tmp/programs"
 programs=$(grep -ac '^module @zl' "$tmp/programs")
