@@ -182,6 +182,16 @@ const char *test_lacks_lapack(void) {
     return found ? NULL : "there is no LAPACK here: Debian's libopenblas0-pthread or liblapack3 has one";
 }
 
+const char *test_lacks_program(void) {
+    return access(ZL_BUILD_DIR "/zellige", X_OK) ? "the program zellige is not part of this build" : NULL;
+}
+
+const char *test_lacks_itself(void) {
+    int status;
+    memory_free(test_shell(ZL_BUILD_DIR "/test --list", &status));
+    return status ? "this program cannot start itself anew: an emulator runs it" : NULL;
+}
+
 // Runs the body in a scope of its own; returns by how many slab objects the process grew.
 static long run_body(const struct test *test) {
     size_t before = slab_live();

@@ -44,6 +44,8 @@ void test_register(struct test *test);
 #define TEST_LACKS NULL
 #endif
 const char *test_lacks_lapack(void);
+const char *test_lacks_program(void); // the program zellige, which builds with sanitizers and for emulators leave out
+const char *test_lacks_itself(void);  // a way to start this program anew, which an emulator does not have
 
 #define TEST(id)                                                                    \
     static void test_body_of_##id(void);                                            \

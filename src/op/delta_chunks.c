@@ -80,6 +80,8 @@ static bool pack_sequences(struct chunks *c) {
 
 // x (B, T, H, D) as (B, heads, chunks, chunk, D); places without a token have `fill`.
 static zl_array pack(const struct chunks *c, zl_array x, double fill) {
+    if (!x)
+        return NULL;
     x = zl_repeat(zl_astype(x, c->wide), c->heads / x->dim[2], 2);
     int64_t more = c->token ? 1 : c->count * c->chunk - c->time;
     if (more)

@@ -64,13 +64,9 @@ TEST(tools_are_found_without_running_a_script) {
 }
 
 // Builds for sanitizers and for other machines are of the tests alone.
-static bool has_program(void) {
-    return access(ZL_BUILD_DIR "/zellige", X_OK) == 0;
-}
-
-#define NEEDS_PROGRAM   \
-    if (!has_program()) \
-    SKIP("the program zellige is not part of this build")
+#define NEEDS_PROGRAM         \
+    if (test_lacks_program()) \
+    SKIP(test_lacks_program())
 
 // Runs twice.tile, as another process: a runtime is opened once. Checks that a part is in what it says.
 static void check_run(const char *environment, const char *words, const char *part) {

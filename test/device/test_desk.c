@@ -18,12 +18,6 @@
 
 static char kernels[600]; // names of the files of kernels that were run
 
-static bool can_start_itself(void) {
-    int status;
-    memory_free(test_shell(ZL_BUILD_DIR "/test --list", &status));
-    return status == 0;
-}
-
 // Tests of the ops that desk.c names.
 static const char *const tests[] = {"op/test_create:",
                                     "op/test_matmul:matmul_of_few",
@@ -334,7 +328,7 @@ static void check_files(void) {
 }
 
 TEST(kernels_of_ops_in_the_interpreter) {
-    bool has_val = !spirv_files_lack(), starts = can_start_itself();
+    bool has_val = !spirv_files_lack(), starts = !test_lacks_itself();
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
     test_setenv("ZL_TEST_KERNELS", kernels);
     test_setenv("ZL_TEST_SPIRV", has_val ? test_folder() : NULL);
@@ -356,7 +350,7 @@ TEST(kernels_of_ops_compiled_for_c) {
     if (test_quick())
         SKIP("its compiler takes seconds");
     run_for_libraries("c");
-    if (!can_start_itself())
+    if (test_lacks_itself())
         SKIP("this program cannot start itself (in an emulator)");
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
     run_ops("c");

@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NEEDS_PROGRAM         \
+    if (test_lacks_program()) \
+    SKIP(test_lacks_program())
+
 static const char plugin[] = ZL_BUILD_DIR "/fake/libpjrt.so";
 
 // What `zellige devices` prints with a plugin that is so.
@@ -31,6 +35,7 @@ static void check_says(const char *path, const char *fake, const char *part) {
 }
 
 TEST(versions) {
+    NEEDS_PROGRAM;
     check_says(plugin, "", "fake plugin of the tests, PJRT 0.81");
     check_says(plugin, "minor=40", "PJRT 0.40");
     check_says(plugin, "minor=39", "has interface 0.39: 0.40 or later of the same major version is needed");
@@ -39,6 +44,7 @@ TEST(versions) {
 }
 
 TEST(tables_that_end_early) {
+    NEEDS_PROGRAM;
     check_says(plugin, "short=1", "interface 0.81");
     check_says(plugin, "short=3", "has no Plugin_Initialize: it is too old");
     check_says(plugin, "short=20", "has no Device_GetDescription: it is too old");
@@ -47,6 +53,7 @@ TEST(tables_that_end_early) {
 }
 
 TEST(any_call_of_opening_may_fail) {
+    NEEDS_PROGRAM;
     char fake[32];
     for (int i = 1; i <= 9; i++) {
         snprintf(fake, sizeof fake, "fail=%d", i);
@@ -57,11 +64,13 @@ TEST(any_call_of_opening_may_fail) {
 }
 
 TEST(a_chip_in_use) {
+    NEEDS_PROGRAM;
     check_says(plugin, "busy", "another process has the TPU, which serves one at a time");
     check_says(plugin, "busy", "pid 4711");
 }
 
 TEST(what_is_no_plugin) {
+    NEEDS_PROGRAM;
     check_says("/nowhere/libtpu.so", "", "the PJRT plugin /nowhere/libtpu.so cannot be read: No such file");
     check_says(ZL_TEST_DIR "/test.h", "", "the PJRT plugin cannot be opened");
     check_says(ZL_BUILD_DIR "/fake/libnvrtc.so.13", "", "is no PJRT plugin: it has no GetPjrtApi");
@@ -69,6 +78,7 @@ TEST(what_is_no_plugin) {
 
 // A copy of the plugin that says it is for another machine.
 TEST(a_plugin_of_another_machine) {
+    NEEDS_PROGRAM;
     char path[300];
     Elf64_Ehdr head;
     snprintf(path, sizeof path, "%s/libtpu.so", test_folder());
@@ -96,6 +106,8 @@ static void run_under(const char *fake) {
 }
 
 TEST(under_the_fake_plugin) {
+    if (test_lacks_itself())
+        SKIP(test_lacks_itself());
     run_under("");
     run_under("grown,minor=200");
     run_under("late");
