@@ -19,7 +19,7 @@ struct chunks {
 };
 
 static zl_array part(zl_array x, int axis, int64_t from, int64_t to) {
-    enum { MOST = 8 };
+    enum { MOST = 16 };
     int64_t start[MOST] = {0}, stop[MOST], step[MOST];
     if (!x)
         return NULL;
@@ -211,6 +211,24 @@ static void sizes_of(struct chunks *c, const struct delta_rule *r) {
     c->count = (c->time + c->chunk - 1) / c->chunk;
 }
 
+// The inverse of I + lower, whose last two axes are a strictly lower triangle of n by n, a power of two: the inverses of both halves of the
+// diagonal, which are computed together, and what follows from them for the block below.
+static zl_array unit_inverse(zl_array lower, int64_t n) {
+    if (!lower || n == 1)
+        return lower ? zl_ones_like(lower, (zl_dtype)lower->dtype) : NULL;
+    int row = lower->ndim - 2, column = lower->ndim - 1;
+    int64_t half = n / 2;
+    zl_array upper_rows = part(lower, row, 0, half), lower_rows = part(lower, row, half, n);
+    zl_array diagonal[2] = {zl_expand_dims(part(upper_rows, column, 0, half), ZL_AXES(0)),
+                            zl_expand_dims(part(lower_rows, column, half, n), ZL_AXES(0))};
+    zl_array both = unit_inverse(zl_concatenate(diagonal, 2, 0), half);
+    zl_array first = zl_squeeze(part(both, 0, 0, 1), ZL_AXES(0)), second = zl_squeeze(part(both, 0, 1, 2), ZL_AXES(0));
+    zl_array below = zl_negative(zl_matmul(second, zl_matmul(part(lower_rows, column, 0, half), first)));
+    zl_array rows[2] = {zl_concatenate((zl_array[]){first, op_zeros_of(first)}, 2, column),
+                        zl_concatenate((zl_array[]){below, second}, 2, column)};
+    return zl_concatenate(rows, 2, row);
+}
+
 bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *y_out) {
     struct chunks c;
     sizes_of(&c, r);
@@ -230,7 +248,7 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
         zl_array e = pack(&c, r->e, 0);
         zl_array products =
             scores(&c, e, w, r->pre ? between(&c, g, true, true) : between(&c, g, false, true));
-        zl_array inverse = zl_linalg_tri_inv(zl_add(products, zl_eye(c.chunk, c.chunk, 0, c.wide)), false);
+        zl_array inverse = unit_inverse(products, c.chunk);
         zl_array read = zl_multiply(e, r->pre ? run(&c, g, 3, true) : so_far);
         fixed = zl_matmul(inverse, x);
         erased = zl_matmul(inverse, read);
