@@ -5,6 +5,9 @@
 
 #include "test.h"
 
+// The most parameters that an op has.
+enum { OP_PARAMS = sizeof ((zl_op_info *)0)->param / sizeof *((zl_op_info *)0)->param };
+
 // The value of one parameter. Which member is read follows from its type.
 union op_argument {
     zl_array array;

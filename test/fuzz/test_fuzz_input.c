@@ -130,7 +130,7 @@ static zl_array fitting_array(const char *op) {
 struct attempt {
     bool fits; // first is a fitting_array
     zl_array first; // of a tame call: lists fit its rank, other arrays are it or a number. NULL: it is not
-    union op_argument argument[12];
+    union op_argument argument[OP_PARAMS];
     struct lists lists;
     bool has_null; // an array is NULL: the result is too, and no error need be said
     int64_t most;  // elements of the largest array

@@ -11,10 +11,10 @@
 enum { TRIES = 400, WANTED = 2, LIST = 3 };
 
 struct arguments {
-    union op_argument value[12];
-    int64_t size[12][LIST];
-    int axis[12][LIST];
-    zl_array array[12][LIST], output[8];
+    union op_argument value[OP_PARAMS];
+    int64_t size[OP_PARAMS][LIST];
+    int axis[OP_PARAMS][LIST];
+    zl_array array[OP_PARAMS][LIST], output[8];
     int rank;
     bool plain; // arrays are equal, numbers 1: some ops want much that fits together
 };
