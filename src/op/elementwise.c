@@ -151,6 +151,13 @@ static bool is_whole(zl_array a) {
 #define ZERO     NULL
 #define D(da, db) (input == call->inputs - 2 ? (da) : (db))
 
+// An operand of a call of two. A weak number beside a float64 becomes one: by itself, a tangent would compute with it in float32.
+static zl_array operand(const struct call *call, int i) {
+    zl_array x = call->in[i];
+    bool widen = array_is(x, ARRAY_WEAK) && call->in[!i]->dtype == ZL_FLOAT64;
+    return widen ? zl_astype(x, ZL_FLOAT64) : x;
+}
+
 #define UNARY(NAME, fn, doc, rule, tangent, ...)                                            \
     static zl_array tangent_##NAME(const struct call *call, int input, zl_array t) {        \
         zl_array x = call->in[0], y = call_output(call, 0);                                 \
@@ -159,7 +166,7 @@ static bool is_whole(zl_array a) {
     }
 #define BINARY(NAME, fn, doc, rule, tangents, ...)                                          \
     static zl_array tangent_##NAME(const struct call *call, int input, zl_array t) {        \
-        zl_array a = call->in[0], b = call->in[1], y = call_output(call, 0);                \
+        zl_array a = operand(call, 0), b = operand(call, 1), y = call_output(call, 0);      \
         (void)a, (void)b, (void)y, (void)t, (void)input;                                    \
         return tangents;                                                                    \
     }

@@ -23,21 +23,24 @@ static zl_array whole(zl_shape shape, zl_dtype dtype, int seed) {
         zl_astype(zl_random_randint(zl_scalar_int(-5), zl_scalar_int(6), shape, ZL_INT32, key), dtype));
 }
 
-// Rounded at the end only.
-static zl_array wanted(zl_array c, zl_array a, zl_array b, double alpha, double beta) {
-    zl_dtype wide = ZL_FLOAT32;
-    zl_array product = zl_multiply(zl_scalar(alpha), zl_matmul(zl_astype(a, wide), zl_astype(b, wide)));
-    return zl_astype(zl_add(product, zl_multiply(zl_scalar(beta), zl_astype(c, wide))), zl_dtype_of(a));
+static zl_array wide_product(zl_array a, zl_array b) {
+    return zl_matmul(zl_astype(a, ZL_FLOAT32), zl_astype(b, ZL_FLOAT32));
 }
 
-static void check_sum(zl_array c, zl_array a, zl_array b) {
-    REQUIRE(known(c));
+// Of the product in float32; rounded at the end only.
+static zl_array wanted(zl_array c, zl_array product, double alpha, double beta, zl_dtype dtype) {
+    zl_array scaled = zl_multiply(zl_scalar(alpha), product);
+    return zl_astype(zl_add(scaled, zl_multiply(zl_scalar(beta), zl_astype(c, ZL_FLOAT32))), dtype);
+}
+
+static void check_sum(zl_array c, zl_array a, zl_array b, zl_array product) {
+    REQUIRE(known(c) && product);
     static const double factors[][2] = {{1, 1}, {0.5, 2}, {-0.25, 1}, {2, 0}};
     for (size_t i = 0; i < COUNT(factors); i++) {
         if (!test_samples(40))
             continue;
         zl_array y = zl_addmm(c, a, b, factors[i][0], factors[i][1]);
-        zl_array want = wanted(c, a, b, factors[i][0], factors[i][1]);
+        zl_array want = wanted(c, product, factors[i][0], factors[i][1], zl_dtype_of(a));
         if (!CHECK(zl_item(zl_array_equal(y, want, false)) == 1 && zl_dtype_of(y) == zl_dtype_of(a)))
             test_note("alpha %g, beta %g, %s", factors[i][0], factors[i][1], zl_dtype_name(zl_dtype_of(a)));
     }
@@ -45,9 +48,10 @@ static void check_sum(zl_array c, zl_array a, zl_array b) {
 
 static void check_shapes(zl_dtype dtype, zl_shape first, zl_shape second, int count, const zl_shape *added) {
     zl_array a = whole(first, dtype, 1), b = whole(second, dtype, 2);
+    zl_array product = known(wide_product(a, b));
     for (int i = 0; i < count; i++)
         ZL_SCOPE
-            check_sum(whole(added[i], dtype, 3 + i), a, b);
+            check_sum(whole(added[i], dtype, 3 + i), a, b, product);
 }
 
 #define CHECK_SHAPES(first, second, ...)                                                      \
@@ -89,19 +93,22 @@ TEST(addmm_of_what_lies_otherwise) {
     for (size_t d = 0; d < COUNT(halves); d++) {
         zl_array a = known(zl_transpose(whole(ZL_SHAPE(600, 40), halves[d], 1), ZL_ALL));
         zl_array b = known(zl_transpose(whole(ZL_SHAPE(90, 600), halves[d], 2), ZL_ALL));
-        check_sum(zl_transpose(whole(ZL_SHAPE(90, 40), halves[d], 3), ZL_ALL), a, b);
+        zl_array product = known(wide_product(a, b));
+        check_sum(zl_transpose(whole(ZL_SHAPE(90, 40), halves[d], 3), ZL_ALL), a, b, product);
         check_sum(zl_slice(whole(ZL_SHAPE(40, 180), halves[d], 4), ZL_SHAPE(0, 0), ZL_SHAPE(40, 180),
                            ZL_SHAPE(1, 2)),
-                  a, b);
-        check_sum(zl_slice(whole(ZL_SHAPE(91), halves[d], 5), ZL_SHAPE(1), ZL_SHAPE(91), ZL_SHAPE(1)), a, b);
-        check_sum(zl_astype(zl_scalar(3), halves[d]), a, b);
+                  a, b, product);
+        check_sum(zl_slice(whole(ZL_SHAPE(91), halves[d], 5), ZL_SHAPE(1), ZL_SHAPE(91), ZL_SHAPE(1)), a, b,
+                  product);
+        check_sum(zl_astype(zl_scalar(3), halves[d]), a, b, product);
     }
 }
 
 // What goes on with the result gets what is rounded.
 TEST(what_follows_addmm_gets_its_result) {
     zl_array a = whole(ZL_SHAPE(300, 600), ZL_FLOAT16, 1), b = whole(ZL_SHAPE(600, 280), ZL_FLOAT16, 2);
-    zl_array c = whole(ZL_SHAPE(280), ZL_FLOAT16, 3), want = known(wanted(c, a, b, 0.5, 1));
+    zl_array c = whole(ZL_SHAPE(280), ZL_FLOAT16, 3);
+    zl_array want = known(wanted(c, wide_product(a, b), 0.5, 1, ZL_FLOAT16));
     zl_array z = zl_maximum(zl_negative(zl_addmm(c, a, b, 0.5, 1)), zl_scalar(0));
     CHECK_SAME(z, zl_maximum(zl_negative(want), zl_scalar(0)));
     CHECK_SAME(zl_max_axis(zl_addmm(c, a, b, 0.5, 1), 1, false), zl_max_axis(want, 1, false));
@@ -220,7 +227,7 @@ static bool layer(void *data, int count, const zl_array *in, zl_outputs *out) {
 }
 
 static zl_array expected(const zl_array *in) {
-    return zl_add(wanted(in[2], in[0], in[1], 0.5, 2), zl_scalar(1));
+    return zl_add(wanted(in[2], wide_product(in[0], in[1]), 0.5, 2, zl_dtype_of(in[0])), zl_scalar(1));
 }
 
 // Inputs of as many axes and other sizes.

@@ -454,6 +454,28 @@ TEST(gradients_against_finite_differences) {
             ZL_SCOPE compare_gradient(&rows[i]);
 }
 
+// Whether the derivative by x beside a number, as operand `at`, is that beside an array of it.
+static void compare_beside_number(const struct row *r, int at) {
+    double value[5];
+    for (int i = 0; i < 5; i++)
+        value[i] = test_uniform(r->lo, r->hi);
+    zl_array x = zl_from_f64(value, ZL_SHAPE(5)), number = zl_scalar(test_uniform(r->lo, r->hi)), grad[2];
+    for (int whole = 0; whole < 2; whole++) {
+        zl_array other = whole ? zl_full(ZL_SHAPE(5), number, ZL_FLOAT64) : number;
+        if (!CHECK(zl_grad(at ? weighted(r, x, other) : weighted(r, other, x), 1, &x, &grad[whole])))
+            return;
+    }
+    if (!CHECK(zl_item_int(zl_array_equal(grad[0], grad[1], true))))
+        test_note("%s with a number as operand %d", r->function, at);
+}
+
+TEST(gradients_in_float64_beside_a_number) {
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int at = 0; at < 2; at++)
+            if (rows[i].inputs == 2 && !(rows[i].rule & (TRUTH | BITS)))
+                ZL_SCOPE compare_beside_number(&rows[i], at);
+}
+
 TEST(gradients_of_broadcast_operands_are_sums) {
     zl_array x = zl_ones(ZL_SHAPE(3, 4), ZL_FLOAT32), row = zl_ones(ZL_SHAPE(4), ZL_FLOAT32), grads[2];
     zl_array column = zl_ones(ZL_SHAPE(3, 1), ZL_FLOAT32);
