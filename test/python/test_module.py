@@ -124,7 +124,8 @@ class Names(unittest.TestCase):
 
 class Life(unittest.TestCase):
     def test_import_is_quick(self):
-        code = "import time; t = time.perf_counter(); import zellige.core; print(time.perf_counter() - t)"
+        # Processor time, which does not depend on what else runs.
+        code = "import time; t = time.process_time(); import zellige.core; print(time.process_time() - t)"
         best = min(float(in_process(code).stdout) for _ in range(5))
         self.assertLess(best, 0.05)
 
