@@ -81,7 +81,7 @@ export -f run_script
 scripts() { # SECONDS that each may take
     local script folder=$tmp/scripts beside=() alone=() status seconds
     mkdir "$folder"
-    for script in test/scripts/{follow_docs.py,python_module.sh} test/scripts/*.sh test/scripts/*.py; do
+    for script in test/scripts/{follow_docs.py,python_module.sh,pjrt_ops.sh,bench_auto.sh} test/scripts/*.sh test/scripts/*.py; do
         case $script in
         test/scripts/bench_check.sh | test/scripts/bench_peaks.sh) alone+=("$script") ;;
         test/scripts/cpu_models.sh | test/scripts/vulkan_ops.sh) ;; # of the matrix
