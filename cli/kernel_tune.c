@@ -313,8 +313,8 @@ static void print_rows(const struct tuning *t, const struct row *best) {
     for (int i = 0; i < t->rows; i++) {
         const struct row *row = &t->row[i];
         if (row->seconds >= 0)
-            printf("%-40s %10.3f ms%s%s\n", row->params, row->seconds * 1e3, t->is_modelled ? " (modelled)" : "",
-                   row == best ? "  best" : "");
+            printf("%-40s %10.3f ms%s%s\n", row->params, row->seconds * 1e3,
+                   t->is_modelled ? " (modelled)" : "", row == best ? "  best" : "");
         else
             printf("%-40s %s\n", row->params, row->reason);
     }

@@ -564,18 +564,25 @@ static const char product[] = "kernel product(A: f16[M, K], B: f16[K, N]) -> (C:
                               "  }\n"
                               "}";
 
-static zl_device_c_report report_of(const char *params) {
-    static char memory[3][2 * SIZE * SIZE];
-    int64_t dim[2] = {SIZE, SIZE};
+// What a product of size^3 would do: it is counted, and not computed.
+static zl_device_c_report report_of_size(const char *params, int64_t size) {
+    size_t bytes = 2 * (size_t)(size * size);
+    uint8_t *memory = memory_zero(3 * bytes);
+    int64_t dim[2] = {size, size};
     zl_device_c_report report = {0};
     zl_kernel_buffer buffer[3];
     zl_kernel k = zl_kernel_compile_with(product, "product", "bm1690", params);
-    for (int i = 0; i < 3; i++)
-        buffer[i] = (zl_kernel_buffer){memory[i], ZL_FLOAT16, 2, dim, NULL};
-    if (!CHECK(k && zl_kernel_report(k, 3, buffer, &report)))
+    for (int i = 0; memory && i < 3; i++)
+        buffer[i] = (zl_kernel_buffer){memory + (size_t)i * bytes, ZL_FLOAT16, 2, dim, NULL};
+    if (!CHECK(memory && k && zl_kernel_report(k, 3, buffer, &report)))
         test_note("%s", zl_error());
     zl_kernel_release(k);
+    memory_free(memory);
     return report;
+}
+
+static zl_device_c_report report_of(const char *params) {
+    return report_of_size(params, SIZE);
 }
 
 // 32 x 4 multiply-adds per lane and cycle, 68.3 bytes of device memory per core and cycle: nothing is faster.
@@ -604,6 +611,17 @@ TEST(two_stages_take_as_long_as_the_busier_engine) {
             test_note("%s: %g us, of which %g compute and %g copies", params[i], r.seconds * 1e6,
                       r.compute_seconds * 1e6, r.copy_seconds * 1e6);
     }
+}
+
+// The blocks that tuning finds for 4096^3.
+TEST(the_best_blocks_keep_the_matrix_unit_busy) {
+    zl_device_c_report r = report_of_size("BM=1024,BN=1024,BK=32", 4096);
+    double products = 4096.0 * 4096 * 4096, least = products / (CORES * 64 * 128) * 1e-9;
+    CHECK(r.compute_seconds >= least);
+    if (!CHECK(least >= 0.8 * r.seconds) ||
+        !CHECK(r.seconds <= 1.1 * MAX_OF(r.compute_seconds, r.copy_seconds)))
+        test_note("%g us, of which products take %g, all computing %g and copies %g", r.seconds * 1e6,
+                  least * 1e6, r.compute_seconds * 1e6, r.copy_seconds * 1e6);
 }
 
 TEST(profiles_show_what_engines_do) {
