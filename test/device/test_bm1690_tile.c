@@ -513,6 +513,24 @@ TEST(operands_of_products_share_no_bank) {
     zl_kernel_release(k);
 }
 
+// The entry has the kernel's name with _kernel behind it, once.
+TEST(the_ending_of_an_entry_is_not_doubled) {
+    static const char *const names[] = {"twice", "twice_kernel", "kernel_of_twice"},
+                             *const entries[] = {"twice_kernel", "twice_kernel", "kernel_of_twice_kernel"};
+    int64_t n = 70;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char text[200], line[100];
+        snprintf(text, sizeof text, "kernel %s(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2 } }",
+                 names[i]);
+        snprintf(line, sizeof line, "TPUKERNEL_FUNC_REGISTER(%s)\n", entries[i]);
+        tile_trial(text, "bm1690", &n, 0);
+        zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+        if (CHECK(k))
+            CHECK_HAS(zl_kernel_source_text(k), line);
+        zl_kernel_release(k);
+    }
+}
+
 static const struct {
     const char *text, *why;
 } refused[] = {
