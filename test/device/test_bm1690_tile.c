@@ -213,7 +213,53 @@ static const struct sample gathers[] = {
      "}\n",
      {0},
      0},
+    // By variables that have one value.
+    {"kernel g4(x: f32[37, 100], idx: i32[n]) -> (y: f32[n, 100], z: f32[n, 100]) {\n"
+     "  grid b in ceildiv(n, 64) {\n"
+     "    shared t: f32[64, 100]\n"
+     "    map i in 64, j in 100 {\n"
+     "      at: i32 = load(idx[b * 64 + i], b * 64 + i < n, -1) % 50\n"
+     "      before: i32 = at - 2\n"
+     "      t[i, j] = load(x[at, j], at < 37, 3) + load(x[before, j], before >= 0 & before < 37) * f32(at)\n"
+     "    }\n"
+     "    copy t -> y[b * 64, 0]\n"
+     "    map i in 64, j in 100 { to: i32 = i32(i); t[i, j] = x[to % 37, j] }\n"
+     "    copy t -> z[b * 64, 0]\n"
+     "  }\n"
+     "}\n",
+     {100},
+     0},
 };
+
+// Variables that have several values, or whose value was of what is written since, or that say where a store goes.
+TEST(variables_in_indices_have_their_values) {
+    const char *text =
+        "kernel v(x: f32[37, 100], idx: i32[64]) -> (y: f32[64, 100], z: f32[64], w: f32[64, 100]) {\n"
+        "  grid b in 1 {\n"
+        "    shared id: i32[64]\n"
+        "    shared t: f32[64, 100]\n"
+        "    copy idx -> id\n"
+        "    map i in 64, j in 100 {\n"
+        "      at: i32 = id[i] % 36\n"
+        "      first = x[at, j]\n"
+        "      at = at + 1\n"
+        "      t[i, j] = x[at, j] - first * 2\n"
+        "    }\n"
+        "    copy t -> y\n"
+        "    map i in 64 {\n"
+        "      at: i32 = id[i] % 37\n"
+        "      id[i] = at + 1\n"
+        "      z[i] = x[at, 5]\n"
+        "    }\n"
+        "    map i in 64, j in 100 {\n"
+        "      to: i32 = 63 - i32(i)\n"
+        "      w[to, j] = x[to % 37, j]\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    int64_t sizes[1] = {0};
+    tile_trial(text, "bm1690", sizes, 0);
+}
 
 TEST(gathers_are_commands) {
     for (size_t i = 0; i < COUNT(gathers); i++) {
