@@ -31,6 +31,7 @@ struct tuning {
     int rows;
     struct row *row;
     double timeout;
+    bool is_modelled; // times are those of a model of the chip, not of a clock
     bool from_disk;
 };
 
@@ -99,7 +100,7 @@ static void measure(const struct tuning *t, const struct row *row, bool only_com
     double best = 0;
     bool good =
         r.kernel && (only_compile || (cli_run_sizes(t->call, r.kernel, r.size) && cli_run_arguments(&r) &&
-                                      (best = cli_run_best(&r, 0.2, &runs)) >= 0));
+                                      (best = cli_run_best(&r, t->is_modelled ? 0 : 0.2, &runs)) >= 0));
     const char *why = zl_error();
     if (good)
         dprintf(to, "%.9g", best);
@@ -226,6 +227,7 @@ static bool path_of(const struct tuning *t, char *folder, char *path, size_t byt
     const char *const parts[] = {zl_version(),
                                  t->text,
                                  t->target,
+                                 t->is_modelled ? "modelled" : "measured",
                                  cli_option(t->call, "param"),
                                  cli_option(t->call, "size"),
                                  threads,
@@ -290,6 +292,7 @@ static const struct row *best_of(const struct tuning *t) {
 static void print_json(const struct tuning *t, const struct row *best) {
     cli_json_open(NULL, '{');
     cli_json_text("best", best ? best->params : NULL);
+    cli_json_bool("is_modelled", t->is_modelled);
     cli_json_bool("from_disk", t->from_disk);
     cli_json_bool("interrupted", cli_interrupted());
     cli_json_open("rows", '[');
@@ -310,12 +313,14 @@ static void print_rows(const struct tuning *t, const struct row *best) {
     for (int i = 0; i < t->rows; i++) {
         const struct row *row = &t->row[i];
         if (row->seconds >= 0)
-            printf("%-40s %10.3f ms%s\n", row->params, row->seconds * 1e3, row == best ? "  best" : "");
+            printf("%-40s %10.3f ms%s%s\n", row->params, row->seconds * 1e3,
+                   t->is_modelled ? " (modelled)" : "", row == best ? "  best" : "");
         else
             printf("%-40s %s\n", row->params, row->reason);
     }
     if (t->from_disk)
-        printf("as measured before; --again measures anew\n");
+        printf("as %s before; --again %s anew\n", t->is_modelled ? "modelled" : "measured",
+               t->is_modelled ? "models" : "measures");
     cli_remark_cpu(t->target, "");
 }
 
@@ -358,18 +363,21 @@ static int tune(struct tuning *t) {
 // Asks in a process of its own: children that compile and measure could not use a driver that this one had opened.
 static void ask_target(struct tuning *t) {
     int ends[2];
+    char said[sizeof t->target + 1] = "";
     snprintf(t->target, sizeof t->target, "%s", zl_kernel_target(0));
     if (pipe(ends))
         return;
     pid_t child = fork();
     if (child == 0) {
-        dprintf(ends[1], "%s", cli_target(t->call));
+        const char *target = cli_target(t->call);
+        dprintf(ends[1], "%c%s", zl_kernel_is_modelled(target) ? 'm' : ' ', target);
         _exit(0);
     }
     close(ends[1]);
-    char said[sizeof t->target] = "";
-    if (child > 0 && read(ends[0], said, sizeof said - 1) > 0)
-        memcpy(t->target, said, sizeof said);
+    if (child > 0 && read(ends[0], said, sizeof said - 1) > 1) {
+        memcpy(t->target, said + 1, sizeof t->target);
+        t->is_modelled = said[0] == 'm';
+    }
     close(ends[0]);
     if (child > 0)
         waitpid(child, NULL, 0);

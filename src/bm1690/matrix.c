@@ -97,14 +97,14 @@ static void product_tile(const struct product *p, int row, int column) {
     uint8_t *out = view_row(p->out, 0, row, 0) + (size_t)column * (size_t)p->out->size;
     if (p->adds)
         element_load_row(sum, out, 1, count, p->out->dtype);
+    for (int j = 0; p->bias && j < count; j++)
+        sum[j] = element_flush(sum[j] + p->bias[column + j]); // before products, which are rounded onto it
     for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
                   p->right + (size_t)k * (size_t)p->padded + column, p->padded,
                   MIN_OF(p->block, p->depth - k));
-    for (int j = 0; p->bias && j < count; j++)
-        sum[j] += p->bias[column + j];
     for (int j = 0; p->clips && j < count; j++)
-        sum[j] = sum[j] > 0 ? sum[j] : 0;
+        sum[j] = sum[j] < 0 ? 0 : sum[j]; // a NaN stays
     element_store_row(out, 1, count, p->out->dtype, sum);
     for (int j = 0; j < count; j++)
         if (isnan(sum[j]))
@@ -228,6 +228,8 @@ static float *load_split(const struct view *v, int columns) {
         for (int c = 0; c < v->dim.c; c++)
             element_load_row(to + (size_t)row * (size_t)columns + (size_t)c * (size_t)v->dim.w,
                              view_row(v, row, c, 0), 1, MIN_OF(v->dim.w, columns - c * v->dim.w), v->dtype);
+    for (int64_t i = 0; to && i < (int64_t)v->dim.n * columns; i++)
+        to[i] = element_flush(to[i]);
     return to;
 }
 
@@ -254,7 +256,7 @@ static void product_row_f32(void *context, int row) {
         add_product(k & 1 ? odd : even, p->left[(size_t)row * (size_t)p->depth + (size_t)k],
                     p->right + (size_t)k * (size_t)p->columns, p->columns);
     for (int j = 0; j < p->columns; j++)
-        even[j] = element_flush(even[j] + odd[j]);
+        element_result((uint8_t *)&even[j], BM1690_FP32, even[j] + odd[j]);
     for (int c = 0; c < out->dim.c; c++)
         element_store_row(view_row(out, row, c, 0), 1, MIN_OF(out->dim.w, p->columns - c * out->dim.w),
                           out->dtype, even + (size_t)c * (size_t)out->dim.w);

@@ -160,7 +160,7 @@ bool run_log(struct command *command) {
 
 // What whole turns leave of x, in turns; then the series in turns. Terms beyond these change no bit.
 static float turns_of(float x) {
-    float turns = element_flush(x) * 0.159154937f;
+    float turns = element_flush(element_flush(x) * 0.159154937f);
     return turns - rintf(turns);
 }
 

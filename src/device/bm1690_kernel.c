@@ -41,7 +41,7 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     if (!c)
         return NULL;
     snprintf(c->name, sizeof c->name, "%.200s", kernel->name);
-    snprintf(c->entry, sizeof c->entry, "%s_kernel", c->name);
+    snprintf(c->entry, sizeof c->entry, "%s%s", c->name, render_bm1690_ending(c->name));
     if (render_kernel(source, kernel, render_target("bm1690")) && group_kernel_open(&c->group, kernel) &&
         load(c, source))
         return c;

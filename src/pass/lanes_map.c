@@ -493,9 +493,113 @@ static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store)
     }
 }
 
+// Variables in indices of loads -----------------------------------------------------------------------------------------------
+
+// What a map's points assign once, before they use it, from what none of them writes:
+//
+//     map i in 64, j in 100 { at: i32 = which[i]; t[i, j] = x[at, j] }
+//
+// An index that has such a variable is rewritten to have its value: a gather by command, or a sum of loop variables.
+struct named {
+    const struct tile_stmt *body;
+    int count;
+    const struct tile_name *name[TILE_DIMS];
+    expr value[TILE_DIMS];
+};
+
+static const struct tile_buffer *memory_of(const struct tile_buffer *b) {
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
+static bool writes(const struct tile_stmt *s, const void *memory) {
+    return (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && memory_of(s->buffer) == memory;
+}
+
+static bool may_change(expr e, const void *body) {
+    return (e->op == TILE_LOCAL && pass_find(body, assigns, e->name)) ||
+           (e->op == TILE_LOAD && pass_find(body, writes, memory_of(e->buffer)));
+}
+
+static bool is_named(expr e, const void *name) {
+    return e->op == TILE_LOCAL && e->name == name;
+}
+
+// A store's place, and how often a loop goes around, are asked of the control program in any case.
+static bool steers_by(const struct tile_stmt *s, const void *name) {
+    bool found = false, is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
+    expr list[TILE_STMT_EXPRS];
+    int count = is_loop ? tile_stmt_exprs(s, list) : 0;
+    for (int i = 0; i < count; i++)
+        found |= pass_any(list[i], is_named, name);
+    for (int i = 0; (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && i < s->indices; i++)
+        found |= pass_any(s->index[i], is_named, name);
+    return found;
+}
+
+static int count_assignments(const struct tile_stmt *body, const struct tile_name *name) {
+    int count = 0;
+    for (const struct tile_stmt *s = body; s; s = s->next)
+        count += assigns(s, name) + count_assignments(s->body, name) + count_assignments(s->other, name);
+    return count;
+}
+
+static expr in_index(void *data, expr e) {
+    const struct named *n = data;
+    for (int i = 0; e->op == TILE_LOCAL && i < n->count; i++)
+        if (n->name[i] == e->name)
+            return tile_cast(e->type, n->value[i]);
+    return pass_rebuild(e, in_index, data);
+}
+
+static expr in_loads(void *data, expr e) {
+    expr operand[3 + TILE_DIMS];
+    bool is_new = false;
+    for (int i = 0; i < tile_operands(e); i++) {
+        operand[i] = e->op == TILE_LOAD && i >= e->args ? in_index(data, e->index[i - e->args])
+                                                        : in_loads(data, tile_operand(e, i));
+        if (!operand[i])
+            return NULL;
+        is_new |= operand[i] != tile_operand(e, i);
+    }
+    return is_new ? tile_rebuild(e, operand) : e;
+}
+
+static void name_values(expr *place, void *data) {
+    expr e = *place ? in_loads(data, *place) : NULL;
+    if (e)
+        *place = e;
+}
+
+static void name_value(struct named *n, const struct tile_stmt *s) {
+    const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : NULL;
+    if (!name || n->count == TILE_DIMS || count_assignments(n->body, name) != 1 ||
+        pass_find(n->body, steers_by, name))
+        return;
+    expr value = in_index(n, s->value);
+    if (value && !pass_any(value, may_change, n->body)) {
+        n->name[n->count] = name;
+        n->value[n->count++] = value;
+    }
+}
+
+static void name_indices(struct tile_stmt *body) {
+    struct named n = {.body = body};
+    for (struct tile_stmt *s = body, *next; s; s = next) {
+        next = s->next;
+        s->next = NULL; // this one alone
+        if (n.count)
+            pass_each_expr(s, name_values, &n);
+        s->next = next;
+        name_value(&n, s);
+    }
+}
+
 bool lanes_map(struct lanes *l, const struct tile_stmt *s) {
     expr bounds[TILE_DIMS];
     struct tile_stmt part = *s, store;
+    name_indices(s->body);
     narrow(&part, bounds, &store);
     s = &part;
     const struct tile_name *name[TILE_DIMS];

@@ -215,6 +215,12 @@ static void each_argument(struct program *p, bool is_member) {
                       k->symbol[i]->text);
 }
 
+const char *render_bm1690_ending(const char *name) {
+    static const char ending[] = "_kernel";
+    size_t length = strlen(name), bytes = sizeof ending - 1;
+    return length >= bytes && !strcmp(name + length - bytes, ending) ? "" : ending;
+}
+
 static void functions(struct program *p) {
     style_open(&p->style, "struct %s_arguments", p->symbol);
     each_argument(p, true);
@@ -239,13 +245,14 @@ static void functions(struct program *p) {
             first_core(p, s);
     }
     style_close(&p->style);
-    style_open(&p->style, "\nint %s_kernel(const void *arguments)", p->symbol);
+    const char *ending = render_bm1690_ending(p->symbol);
+    style_open(&p->style, "\nint %s%s(const void *arguments)", p->symbol, ending);
     style_line(&p->style, "tpu_initialize();");
     style_line(&p->style, "%s_blocks(arguments);", p->symbol);
     style_line(&p->style, "tpu_poll();");
     style_line(&p->style, "return 0;");
     style_close(&p->style);
-    style_line(&p->style, "TPUKERNEL_FUNC_REGISTER(%s_kernel)", p->symbol);
+    style_line(&p->style, "TPUKERNEL_FUNC_REGISTER(%s%s)", p->symbol, ending);
 }
 
 // The host's part ---------------------------------------------------------------------------------------------------------
@@ -265,9 +272,9 @@ static void host_launch(struct program *p) {
     style_line(&p->style, "copies[i] = *arguments;");
     style_close(&p->style);
     style_line(&p->style,
-               "tpuRtStatus_t status = tpuRtKernelLaunch(module, \"%s_kernel\", copies, sizeof copies, 1, "
+               "tpuRtStatus_t status = tpuRtKernelLaunch(module, \"%s%s\", copies, sizeof copies, 1, "
                "%d, stream);",
-               p->symbol, lanes.cores);
+               p->symbol, render_bm1690_ending(p->symbol), lanes.cores);
     style_line(&p->style, "return status ? status : tpuRtStreamSynchronize(stream);");
     style_close(&p->style);
 }

@@ -37,6 +37,9 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
 // need not be text. The kernel is changed. False and an error, also if the unit cannot run it.
 bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target);
 
+// What the entry of a kernel for the BM1690 has behind the kernel's name: "_kernel", or nothing where the name ends so.
+const char *render_bm1690_ending(const char *name);
+
 // A kernel of groups of threads, after render_kernel: how its functions NAME_0, NAME_1, ... are launched, one after the other.
 struct render_launch {
     int axes;

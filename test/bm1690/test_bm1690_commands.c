@@ -121,20 +121,54 @@ static void check_group(const char *group) {
     zl_file_free(f.npz);
 }
 
+// A group is a function of tool/bm1690/cases.py.
 // clang-format off
-TEST(commands_integer)   { check_group("integer"); }
-TEST(commands_bitwise)   { check_group("bitwise"); }
-TEST(commands_compare)   { check_group("compare"); }
-TEST(commands_select)    { check_group("select"); }
-TEST(commands_cast)      { check_group("cast"); }
-TEST(commands_unary)     { check_group("unary"); }
-TEST(commands_move)      { check_group("move"); }
-TEST(commands_gather)    { check_group("gather"); }
-TEST(commands_reduce_l2) { check_group("reduce_l2"); }
-TEST(commands_sort)      { check_group("sort"); }
-TEST(commands_matrix8)   { check_group("matrix8"); }
-TEST(commands_pool8)     { check_group("pool8"); }
-TEST(commands_function)  { check_group("function"); }
-TEST(commands_matrix16)  { check_group("matrix16"); }
-TEST(commands_pool)      { check_group("pool"); }
+#define GROUPS(GROUP)                                                                                 \
+    GROUP(integer) GROUP(bitwise) GROUP(compare) GROUP(select) GROUP(cast) GROUP(unary) GROUP(move)   \
+    GROUP(gather) GROUP(reduce_l2) GROUP(sort) GROUP(matrix8) GROUP(pool8) GROUP(function)            \
+    GROUP(matrix16) GROUP(pool) GROUP(copies) GROUP(scalars) GROUP(composed) GROUP(bias)              \
+    GROUP(places) GROUP(matrix32)
 // clang-format on
+#define GROUP(NAME)         \
+    TEST(commands_##NAME) { \
+        check_group(#NAME); \
+    }
+GROUPS(GROUP)
+#undef GROUP
+
+static bool calls(const char *text, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)); at += length)
+        if (at[length] == '(')
+            return true;
+    return false;
+}
+
+static bool is_called(char *const *text, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (text[i] && calls(text[i], name))
+            return true;
+    return false;
+}
+
+// What tells the model's numbers apart from ours is a vector: a row of the table that has none may say anything.
+TEST(every_command_has_golden_vectors) {
+#define GROUP(NAME) #NAME,
+    static const char *const groups[] = {GROUPS(GROUP)};
+#undef GROUP
+    char *text[COUNT(groups) + 1] = {file_read(ZL_TEST_DIR "/bm1690/device/golden.c", NULL)};
+    CHECK(text[0]);
+    for (size_t i = 0; i < COUNT(groups); i++) {
+        struct file f;
+        text[i + 1] = open_file(&f, groups[i]) ? memory_zero(f.text_bytes + 1) : NULL;
+        if (CHECK(text[i + 1]))
+            memcpy(text[i + 1], f.text, f.text_bytes);
+        zl_file_free(f.npz);
+    }
+    for (int i = 0; i < bm1690_command_count; i++)
+        if (bm1690_commands[i].engine != BM1690_CONTROL &&
+            !CHECK(is_called(text, COUNT(text), bm1690_commands[i].name)))
+            test_note("%s is in no group of golden vectors", bm1690_commands[i].name);
+    for (size_t i = 0; i < COUNT(text); i++)
+        memory_free(text[i]);
+}

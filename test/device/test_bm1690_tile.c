@@ -213,7 +213,53 @@ static const struct sample gathers[] = {
      "}\n",
      {0},
      0},
+    // By variables that have one value.
+    {"kernel g4(x: f32[37, 100], idx: i32[n]) -> (y: f32[n, 100], z: f32[n, 100]) {\n"
+     "  grid b in ceildiv(n, 64) {\n"
+     "    shared t: f32[64, 100]\n"
+     "    map i in 64, j in 100 {\n"
+     "      at: i32 = load(idx[b * 64 + i], b * 64 + i < n, -1) % 50\n"
+     "      before: i32 = at - 2\n"
+     "      t[i, j] = load(x[at, j], at < 37, 3) + load(x[before, j], before >= 0 & before < 37) * f32(at)\n"
+     "    }\n"
+     "    copy t -> y[b * 64, 0]\n"
+     "    map i in 64, j in 100 { to: i32 = i32(i); t[i, j] = x[to % 37, j] }\n"
+     "    copy t -> z[b * 64, 0]\n"
+     "  }\n"
+     "}\n",
+     {100},
+     0},
 };
+
+// Variables that have several values, or whose value was of what is written since, or that say where a store goes.
+TEST(variables_in_indices_have_their_values) {
+    const char *text =
+        "kernel v(x: f32[37, 100], idx: i32[64]) -> (y: f32[64, 100], z: f32[64], w: f32[64, 100]) {\n"
+        "  grid b in 1 {\n"
+        "    shared id: i32[64]\n"
+        "    shared t: f32[64, 100]\n"
+        "    copy idx -> id\n"
+        "    map i in 64, j in 100 {\n"
+        "      at: i32 = id[i] % 36\n"
+        "      first = x[at, j]\n"
+        "      at = at + 1\n"
+        "      t[i, j] = x[at, j] - first * 2\n"
+        "    }\n"
+        "    copy t -> y\n"
+        "    map i in 64 {\n"
+        "      at: i32 = id[i] % 37\n"
+        "      id[i] = at + 1\n"
+        "      z[i] = x[at, 5]\n"
+        "    }\n"
+        "    map i in 64, j in 100 {\n"
+        "      to: i32 = 63 - i32(i)\n"
+        "      w[to, j] = x[to % 37, j]\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    int64_t sizes[1] = {0};
+    tile_trial(text, "bm1690", sizes, 0);
+}
 
 TEST(gathers_are_commands) {
     for (size_t i = 0; i < COUNT(gathers); i++) {
@@ -513,6 +559,24 @@ TEST(operands_of_products_share_no_bank) {
     zl_kernel_release(k);
 }
 
+// The entry has the kernel's name with _kernel behind it, once.
+TEST(the_ending_of_an_entry_is_not_doubled) {
+    static const char *const names[] = {"twice", "twice_kernel", "kernel_of_twice"},
+                             *const entries[] = {"twice_kernel", "twice_kernel", "kernel_of_twice_kernel"};
+    int64_t n = 70;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char text[200], line[100];
+        snprintf(text, sizeof text, "kernel %s(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2 } }",
+                 names[i]);
+        snprintf(line, sizeof line, "TPUKERNEL_FUNC_REGISTER(%s)\n", entries[i]);
+        tile_trial(text, "bm1690", &n, 0);
+        zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+        if (CHECK(k))
+            CHECK_HAS(zl_kernel_source_text(k), line);
+        zl_kernel_release(k);
+    }
+}
+
 static const struct {
     const char *text, *why;
 } refused[] = {
@@ -564,18 +628,25 @@ static const char product[] = "kernel product(A: f16[M, K], B: f16[K, N]) -> (C:
                               "  }\n"
                               "}";
 
-static zl_device_c_report report_of(const char *params) {
-    static char memory[3][2 * SIZE * SIZE];
-    int64_t dim[2] = {SIZE, SIZE};
+// What a product of size^3 would do: it is counted, and not computed.
+static zl_device_c_report report_of_size(const char *params, int64_t size) {
+    size_t bytes = 2 * (size_t)(size * size);
+    uint8_t *memory = memory_zero(3 * bytes);
+    int64_t dim[2] = {size, size};
     zl_device_c_report report = {0};
     zl_kernel_buffer buffer[3];
     zl_kernel k = zl_kernel_compile_with(product, "product", "bm1690", params);
-    for (int i = 0; i < 3; i++)
-        buffer[i] = (zl_kernel_buffer){memory[i], ZL_FLOAT16, 2, dim, NULL};
-    if (!CHECK(k && zl_kernel_report(k, 3, buffer, &report)))
+    for (int i = 0; memory && i < 3; i++)
+        buffer[i] = (zl_kernel_buffer){memory + (size_t)i * bytes, ZL_FLOAT16, 2, dim, NULL};
+    if (!CHECK(memory && k && zl_kernel_report(k, 3, buffer, &report)))
         test_note("%s", zl_error());
     zl_kernel_release(k);
+    memory_free(memory);
     return report;
+}
+
+static zl_device_c_report report_of(const char *params) {
+    return report_of_size(params, SIZE);
 }
 
 // 32 x 4 multiply-adds per lane and cycle, 68.3 bytes of device memory per core and cycle: nothing is faster.
@@ -604,6 +675,17 @@ TEST(two_stages_take_as_long_as_the_busier_engine) {
             test_note("%s: %g us, of which %g compute and %g copies", params[i], r.seconds * 1e6,
                       r.compute_seconds * 1e6, r.copy_seconds * 1e6);
     }
+}
+
+// The blocks that tuning finds for 4096^3.
+TEST(the_best_blocks_keep_the_matrix_unit_busy) {
+    zl_device_c_report r = report_of_size("BM=1024,BN=1024,BK=32", 4096);
+    double products = 4096.0 * 4096 * 4096, least = products / (CORES * 64 * 128) * 1e-9;
+    CHECK(r.compute_seconds >= least);
+    if (!CHECK(least >= 0.8 * r.seconds) ||
+        !CHECK(r.seconds <= 1.1 * MAX_OF(r.compute_seconds, r.copy_seconds)))
+        test_note("%g us, of which products take %g, all computing %g and copies %g", r.seconds * 1e6,
+                  least * 1e6, r.compute_seconds * 1e6, r.copy_seconds * 1e6);
 }
 
 TEST(profiles_show_what_engines_do) {

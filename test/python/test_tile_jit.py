@@ -161,6 +161,27 @@ class Tuning(unittest.TestCase):
             found = os.listdir(os.path.join(folder, "zellige-tuned"))
             self.assertEqual([name.endswith(".json") for name in found], [True])
 
+    def test_times_of_a_model(self):
+        """They say so, also those that are read from disk."""
+        def rows():
+            @tile.autotune(configs=[{"block": 8}, {"block": 64}])
+            @tile.jit(target="bm1690")
+            def copied(N, block=16):
+                @T.prim_func
+                def main(X: T.Tensor((N, N), "float32"), Y: T.Tensor((N, N), "float32")):
+                    with T.Kernel(T.ceildiv(N, block)) as bx:
+                        part = T.alloc_shared((block, N), "float32")
+                        T.copy(X[bx * block, 0], part)
+                        T.copy(part, Y[bx * block, 0])
+                return main
+            return copied.rows(128)
+
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, ZL_CACHE_DIR=folder):
+            first, second = rows(), rows()
+        self.assertEqual(first, second)
+        for row in first + second:
+            self.assertIn("(modelled)", str(row["latency"]))
+
     def test_hanging_configurations(self):
         """Those that hang as they are compiled, as they run, or as they are compared are rows; the others take their place."""
         @tile.autotune(configs=[{"mode": m} for m in ("compile", "compile again", "and again", "run", "good")], timeout=3, warmup=1,

@@ -283,8 +283,9 @@ class OnTarget:
             self.skipTest(reason)
         torch.manual_seed(1)
 
-    def check(self, kernel, reference, inputs, rtol=1e-2, atol=1e-2):
-        """Every form of a call gives what PyTorch computes, in the array that was passed, if one was."""
+    def check(self, kernel, reference, inputs, rtol=1e-2, atol=1e-2, singles=0):
+        """Every form of a call gives what PyTorch computes, in the array that was passed, if one was. A chip's control program reads no
+        element itself, but for so many."""
         wanted = reference(*inputs)
         out = kernel.params[-1].name
         named = {p.name: x for p, x in zip(kernel.params, inputs)}
@@ -297,6 +298,8 @@ class OnTarget:
             torch.testing.assert_close(given.float(), wanted.float(), rtol=rtol, atol=atol)
         for made in kernel(*inputs), kernel[(1,)](*inputs), kernel(**named), kernel(*inputs, None):
             torch.testing.assert_close(made.float(), wanted.float(), rtol=rtol, atol=atol)
+        if engine.is_modelled(kernel.target):
+            self.assertEqual(kernel.report(*inputs)["scalars"], singles)
 
     def compiled(self, program):
         return tilelang.compile(program, out_idx=-1, target=self.target, execution_backend="cython", mode="cmodel", verbose=False)
@@ -403,7 +406,7 @@ class OnTarget:
                 T.ppl_gather_block(Y, Table, Pages, 4, 2, 3 * 5)
         table = torch.randn(12, 5)
         self.check(self.compiled(pages_main), lambda t, p: torch.cat([t[9:12], t[3:6]]),
-                   [table, torch.tensor([[3], [1]], dtype=torch.uint32)], 0, 0)
+                   [table, torch.tensor([[3], [1]], dtype=torch.uint32)], 0, 0, singles=6)  # the number of each of 6 rows
 
     def test_topk(self):
         def program(descends):

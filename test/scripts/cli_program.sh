@@ -188,6 +188,10 @@ check "kernel tune" says "B=32,C=1 .* ms" "$zellige" kernel tune "$tmp/blocks.ti
 check "kernel tune: a row that does not compile" says "B=9000000,C=1 .*more than 4 MiB" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32,128,9000000,C=1 --size n=1000
 check "kernel tune keeps its rows" says "as measured before" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32,128,9000000,C=1 --size n=1000
 check "kernel tune --json" json_has "d['best'] == 'B=32' and len(d['rows']) == 1" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32 --size n=1000 --json
+check "kernel tune by a model" says "B=128 .* ms \(modelled\)" "$zellige" kernel tune "$tmp/blocks.tile" --param B=64,128 --size n=1000 --target bm1690
+check "kernel tune by a model keeps its rows" says "as modelled before" "$zellige" kernel tune "$tmp/blocks.tile" --param B=64,128 --size n=1000 --target bm1690
+check "kernel tune by a model, as JSON" json_has "d['is_modelled'] and d['from_disk'] and len(d['rows']) == 2" \
+    "$zellige" kernel tune "$tmp/blocks.tile" --param B=64,128 --size n=1000 --target bm1690 --json
 printf 'kernel f(a: f32[n]) -> (y: f32[n]) {\n  param S = 1\n  map i in n {\n    x = 0i64\n    while x < 10 { x = x + S }\n    y[i] = f32(x)\n  }\n}\n' >"$tmp/hangs.tile"
 check "kernel tune: a row that hangs" says "S=0 .*more than 1 s" "$zellige" kernel tune "$tmp/hangs.tile" --param S=0,1 --size n=4 --timeout 1
 check "kernel tune interrupted" interrupted has_child 1 '^zellige kernel tune: interrupted: not all was timed' \

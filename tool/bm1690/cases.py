@@ -575,7 +575,230 @@ def pool8(g):
                 c.store(z)
 
 
-GROUPS = {f.__name__: f for f in (integer, bitwise, compare, select, cast, unary, move, gather, reduce_l2, sort, matrix8, pool8, function, matrix16, pool)}
+def copies(g):
+    """Copies and fills by every pair of memories."""
+    for dtype in ("f32", "f16", "u8"):
+        bytes_of = lambda shape: values(g.rng, dtype, shape).tobytes()
+        room_for = lambda shape: int(np.prod(shape)) * size(dtype)
+        for form in ("L2L", "S2S"):
+            shape = g.shape()
+            c = g.case(f"cpy_{form} {dtype} {shape}")
+            if form == "S2S":
+                c.call("tpu_gdma_cpy_S2S", c.place(room_for(shape), True), c.place(bytes_of(shape)), dims(shape), None, None, code(dtype))
+            else:
+                x, z = c.drawn(shape, dtype), c.room(shape, dtype, "line")
+                c.call("tpu_gdma_cpy_L2L", z, x, dims(shape), z.stride(), None, code(dtype))
+                c.store(z)
+        for order, (a, b) in (("cw", (1, 3)), ("nc", (0, 1))):
+            for form in ("S2L", "L2S", "L2L", "S2S"):
+                shape = g.shape()
+                given = list(shape)
+                given[a], given[b] = shape[b], shape[a]
+                c = g.case(f"cpy_{order}_trans_{form} {dtype} {shape}")
+                x = c.drawn(given, dtype) if form[0] == "L" else c.place(bytes_of(given))
+                z = c.room(shape, dtype) if form[2] == "L" else c.place(room_for(shape), True)
+                c.call(f"tpu_gdma_cpy_{order}_trans_{form}", z, x, dims(shape), None, None, code(dtype))
+                if form[2] == "L":
+                    c.store(z)
+        for form in ("S2L", "L2S", "L2L"):
+            shape, given = (2, 3, 2, 10), g.pick((1, 4, 6, 5), (1, 60, 1, 2), (1, 1, 1, 120))
+            c = g.case(f"general_cpy_{form} {dtype} {given} as {shape}")
+            x = c.drawn(given, dtype) if form[0] == "L" else c.place(bytes_of(given))
+            z = c.room(shape, dtype) if form[2] == "L" else c.place(room_for(shape), True)
+            c.call(f"tpu_gdma_general_cpy_{form}", z, x, dims(shape), dims(given), None, None, code(dtype))
+            if form[2] == "L":
+                c.store(z)
+        for form in ("S2L", "L2L"):
+            shape = (int(g.pick(1, 2)), int(g.pick(1, 17, 64)), int(g.pick(1, 3)), int(g.pick(1, 21)))
+            given = (shape[0], 1, *shape[2:])
+            c = g.case(f"channel_bcast_{form} {dtype} {shape}")
+            x, z = c.drawn(given, dtype) if form[0] == "L" else c.place(bytes_of(given)), c.room(shape, dtype)
+            c.call(f"tpu_gdma_channel_bcast_{form}", z, x, dims(shape), None, None, code(dtype))
+            c.store(z)
+        for op in ("gdma_reverse_S2S", "gdma_reverse_L2L"):
+            local = op.endswith("L2L")
+            for axis in (1,) if local else range(4):
+                shape = g.shape()
+                c = g.case(f"{op} {dtype} {shape} axis {axis}")
+                x, z = (c.drawn(shape, dtype), c.room(shape, dtype)) if local else (c.place(bytes_of(shape)), c.place(room_for(shape), True))
+                c.call(f"tpu_{op}", z, x, dims(shape), None, None, axis, code(dtype))
+                if local:
+                    c.store(z)
+        for op in ("gdma_set_C_local", "bdc_set_C", "gdma_set_C_system"):
+            shape = g.shape()
+            c = g.case(f"{op} {dtype} {shape}")
+            z = c.place(room_for(shape), True) if op.endswith("system") else c.room(shape, dtype)
+            c.call(f"tpu_{op}", z, scalar(values(g.rng, dtype, ()), dtype), dims(shape), None, code(dtype))
+            if isinstance(z, Local):
+                c.store(z)
+        count = int(g.rng.integers(1, 300))
+        c = g.case(f"system_cpy {dtype} {count}")
+        c.call("tpu_gdma_system_cpy", c.place(room_for(count), True), c.place(bytes_of(count)), count, code(dtype))
+        c = g.case(f"system_set {dtype} {count}")
+        c.call("tpu_gdma_system_set", c.place(room_for(count), True), scalar(values(g.rng, dtype, ()), dtype), count, code(dtype))
+        for op in ("cpy", "cpy_cross_npu"):
+            shape = g.shape()
+            c = g.case(f"bdc_{op} {dtype} {shape}")
+            x, z = c.drawn(shape, dtype), c.room(shape, dtype)
+            c.call(f"tpu_bdc_{op}", z, x, dims(shape), *((None, None) if op == "cpy" else ()), code(dtype))
+            c.store(z)
+
+
+def scalars(g):
+    """Float arithmetic with a scalar, and functions of f32 under their older names."""
+    for dtype in FLOATS:
+        for op in ("add_C", "sub_C", "C_sub", "mul_C", "div_C", "C_div"):
+            for _ in range(2):
+                shape = g.shape()
+                c = g.case(f"fp_{op} {dtype}")
+                x, z = c.drawn(shape, dtype), c.room(shape, dtype)
+                c.call(f"tpu_bdc_fp_{op}", z, x, scalar(values(g.rng, dtype, ()), dtype), dims(shape), None, None, code(dtype))
+                c.store(z)
+        shape = g.shape()
+        c = g.case(f"fp_diff_abs {dtype}")
+        x, y, z = c.drawn(shape, dtype), c.drawn(shape, dtype), c.room(shape, dtype)
+        c.call("tpu_bdc_fp_diff_abs", z, x, y, dims(shape), None, None, None, code(dtype))
+        c.store(z)
+        for op in ("fp_square", "relu"):
+            shape = g.shape()
+            c = g.case(f"{op} {dtype}")
+            x, z = c.drawn(shape, dtype), c.room(shape, dtype)
+            c.call(f"tpu_bdc_{op}", z, x, dims(shape), None, None, code(dtype))
+            c.store(z)
+    shape = g.shape(160)
+    for op in ("rsqrt", "sqrt", "reciprocal", "C_div", "div"):
+        c = g.case(f"fp32_{op}")
+        x = c.drawn(shape, "f32")
+        more = {"C_div": [float(np.float32(g.rng.normal(0, 30)))], "div": [c.drawn(shape, "f32")] if op == "div" else []}.get(op, [])
+        strides = {"reciprocal": 2, "C_div": 2, "div": 3}.get(op, 0)
+        z = c.room(shape, "f32")
+        c.call(f"tpu_bdc_fp32_{op}", z, x, *more, dims(shape), *[None] * strides)
+        c.store(z)
+
+
+def composed(g):
+    """Functions that are made of exponentials and series, which the vendor's library computes by several commands."""
+    def call(name, loads, works, table, dtype, limit):
+        shape = g.shape(160)
+        c = g.case(f"{name} within {limit}")
+        drawn = values(g.rng, "f32", shape)
+        x = c.load(np.where((np.abs(drawn) <= limit) | ~np.isfinite(drawn), drawn, g.rng.normal(0, 5, shape)).astype(np.float32), "f32")
+        z, work = c.room(shape, "f32"), [c.room(shape, "f32") for _ in range(works)]
+        constants = [c.room((1, LANES, 1, 32), "f32") for _ in loads]
+        for load, at in zip(loads, constants):
+            c.call(f"tpu_bdc_load_fp_{load}_coeff", at, code("f32"))
+        rest = [dims(shape)] + ([code("f32")] if dtype else [])
+        if table:
+            place = c.room((1, LANES, 1, 192), "f32")
+            c.call("tpu_bdc_load_fp32_exp_table", place)
+            rest = [place, *rest]
+        c.call(f"tpu_bdc_{name}", z, x, *work, *constants, *rest)
+        c.store(z)
+
+    for limit in (20, 1e38):
+        call("fp32_exp", ["exp"], 2, True, False, min(limit, 1e8))
+        for name in ("sigmoid", "silu"):
+            call(f"fp_{name}", ["exp"], 2, True, True, min(limit, 1e8))
+        call("fp_tanh", ["exp"], 2, False, True, min(limit, 1e8))
+        call("fp_log", ["log"], 1, False, True, limit)
+        for name in ("sin", "cos"):
+            call(f"fp_{name}", [name], 1, False, True, min(limit, 1e5))
+        call("fp_erf", ["exp", "erf"], 3, False, True, min(limit, 1e3))
+        call("fp_gelu", ["exp", "erf"], 4, False, True, min(limit, 1e3))
+
+
+def bias(g):
+    """Products of 16 bits with a bias for each column, a constant or a row in every lane."""
+    for dtype in ("f16", "bf16"):
+        for form in ("", "_R_trans"):
+            for kind, drawn in (("none", False), ("constant", False), ("constant", True), ("row", False), ("row", True)):
+                m, k, n, out = int(g.pick(1, 5, 66)), int(g.pick(3, 32, 70)), int(g.pick(2, 17)), g.pick("f32", dtype)
+                adds, relu = out == "f32" and bool(g.pick(0, 1)), bool(g.pick(0, 1))
+                c = g.case(f"fp_mm{form}_with_bias {dtype} {out} {m} {k} {n} bias {kind} add {adds} relu {relu} {'any bits' if drawn else ''}")
+                make = values if drawn else lambda rng, d, shape: small(g, d, shape)
+                x, y = c.load(make(g.rng, dtype, (1, m, 1, k)), dtype), c.load(make(g.rng, dtype, (1, n, 1, k) if form else (1, k, 1, n)), dtype)
+                z = c.load(small(g, out, (1, m, 1, n)), out) if adds else c.room((1, m, 1, n), out)
+                number = 0 if kind == "none" else int(np.float32(1.625).view("u4"))
+                given = f"(var_context_t){{.scalar = {{.u32 = {number:#x}}}}}"
+                if kind == "row":
+                    row = np.repeat(make(g.rng, "f32", (1, 1, 1, n)), LANES, axis=1)
+                    given = f"(var_context_t){{.addr = {c.load(row, 'f32')}}}"
+                c.call(f"tpu_bdc_fp_mm{form}_with_bias", z, x, y, m, k, n, code(out), code(dtype), code("f32"), adds, kind != "row", given, relu)
+                c.store(z)
+
+
+def matrix32(g):
+    for drawn in (False, False, True, True):
+        m, k, n = int(g.pick(1, 5, 66)), int(g.pick(3, 32, 70)), int(g.pick(2, 17, 40))
+        left, right, adds = int(g.pick(4, 16)), int(g.pick(4, 16)), bool(g.pick(0, 1))
+        c = g.case(f"fp32_mm {m} {k} {n} columns per lane {left} {right} add {adds} {'any bits' if drawn else ''}")
+        make = values if drawn else lambda rng, d, shape: small(g, d, shape)
+
+        def matrix(rows, columns, lane_columns, data):
+            local = c.room((rows, -(-columns // lane_columns), 1, lane_columns), "f32")
+            if data is not None:
+                c.call("tpu_gdma_matrix_S2L", local, c.place(data.tobytes()), rows, columns, lane_columns, columns, code("f32"))
+            return local
+
+        x, y = matrix(m, k, left, make(g.rng, "f32", (m, k))), matrix(k, n, right, make(g.rng, "f32", (k, n)))
+        z = matrix(m, n, right, small(g, "f32", (m, n)) if adds else None)
+        c.call("tpu_bdc_fp32_mm", z, x, y, 0, m, k, n, left, right, False, adds)
+        c.call("tpu_gdma_matrix_L2S", c.place(m * n * 4, True), z, m, n, right, n, code("f32"))
+
+
+def places(g):
+    """Gathers, scatters and compactions by the other pairs of memories, sums from L2 to L2, and sorted rows."""
+    for dtype, index in (("f32", "u16"), ("f16", "u8"), ("u8", "u16")):
+        n, ch, h, count = int(g.pick(1, 2)), int(g.pick(3, 66)), int(g.pick(4, 9)), int(g.pick(2, 5))
+        c = g.case(f"batch_bcast_h_scatter {dtype} {index}")
+        z, x = c.drawn((n, ch, h, 3), dtype, "line"), c.drawn((1, ch, count, 3), dtype, "line")
+        i = c.load(g.rng.integers(0, h, (n, ch, count, 1)), index)
+        c.call("tpu_bdc_batch_bcast_h_scatter", z, x, i, dims(z.shape), count, code(dtype), code(index), False)
+        c.store(z)
+    for dtype in ("f32", "f16", "u8"):
+        ch, rows, h, w = int(g.pick(1, 3)), int(g.pick(5, 9)), int(g.pick(3, 8)), int(g.pick(1, 11))
+        for op in ("gather_L2S", "gather_L2L", "scatter_S2L", "scatter_S2S", "scatter_L2L"):
+            scatters, local, far = op[0] == "s", op[-3] == "L", op[-1] == "S"
+            index = g.rng.integers(0, h if scatters else rows + 2, (1, ch, rows if scatters else h, 1)).astype(np.uint32)
+            c = g.case(f"h_{op} {dtype}")
+            numbers = values(g.rng, dtype, (1, ch, rows, w))
+            x = c.load(numbers, dtype) if local else c.place(numbers.tobytes())
+            i, shape = c.load(index, "u32"), (1, ch, h, w)
+            z = c.place(values(g.rng, dtype, shape).tobytes(), True) if far else c.drawn(shape, dtype)
+            filler = () if scatters else (scalar(5, dtype),)
+            c.call(f"tpu_gdma_h_{op}", z, x, i, True, *filler, dims(shape), rows, None, None, None, code(dtype))
+            if not far:
+                c.store(z)
+    for dtype, mask in (("f32", "u8"), ("f16", "u16"), ("u8", "u32")):
+        shape = g.shape()
+        kept = (g.rng.random(shape) < 0.4)
+        c = g.case(f"mask_select_S2S {dtype} {mask}")
+        k = (kept * 3).astype(DTYPES[mask][1]).tobytes()
+        c.call("tpu_gdma_mask_select_S2S", c.place(bytes(int(np.prod(shape)) * size(dtype)), True), c.place(values(g.rng, dtype, shape).tobytes()),
+               c.place(k), 0, dims(shape), code(dtype), code(mask))
+        c = g.case(f"nonzero_S2S {mask}")
+        c.call("tpu_gdma_nonzero_S2S", c.place(bytes(int(np.prod(shape)) * 4), True), c.place(k), dims(shape), code(mask), 9)
+    for dtype in ("f32", "f16", "bf16", "i32"):
+        for opcode in ("MAX", "MIN", "ADD"):
+            shape = g.shape(48)
+            c = g.case(f"cpy_reduce_L22L2 {dtype} {opcode}")
+            count = int(np.prod(shape))
+            there, here = "tpu_l2_sram_get_start_addr()", "tpu_l2_sram_get_start_addr() + 4096"
+            for at in (there, here):
+                c.call("tpu_gdma_cpy_S2S", at, c.place(values(g.rng, dtype, shape).tobytes()), dims(shape), None, None, code(dtype))
+            c.call("tpu_gdma_cpy_reduce_L22L2", there, here, dims(shape), None, None, code(dtype), "ALL_REDUCE_PSUM_WR", f"ALL_REDUCE_{opcode}")
+            c.call("tpu_gdma_cpy_S2S", c.place(count * size(dtype), True), there, dims(shape), None, None, code(dtype))
+    for dtype in ("f32", "i32", "u32"):
+        count = int(g.rng.integers(2, 200))
+        kept = int(g.rng.integers(1, count + 1))
+        data = (g.rng.normal(0, 20, (3, count)) if dtype == "f32" else g.rng.integers(0, 60, (3, count))).astype(DTYPES[dtype][1])
+        c = g.case(f"hau_sort_2d {dtype} {kept} of {count}")
+        c.call("tpu_hau_sort_2d", c.place(3 * kept * 4, True), c.place(data.tobytes()), 3, count, kept, bool(g.pick(0, 1)), code(dtype))
+        c.call("tpu_hau_poll")
+
+
+GROUPS = {f.__name__: f for f in (integer, bitwise, compare, select, cast, unary, move, gather, reduce_l2, sort, matrix8, pool8, function, matrix16, pool,
+                                  copies, scalars, composed, bias, places, matrix32)}
 
 
 def make(name, seed):

@@ -33,7 +33,8 @@ def stamp(target):
     """A target, and the device that times of its kernels are about."""
     import zellige.core as mx
     name = expected(target)
-    return f"{mx.__version__} {name} {mx.device_info(mx.cpu if name == 'c' else mx.gpu).get('device_name', '')}"
+    device = "modelled" if is_modelled(name) else mx.device_info(mx.cpu if name == "c" else mx.gpu).get("device_name", "")
+    return f"{mx.__version__} {name} {device}"
 
 
 def write_file(path, data):
