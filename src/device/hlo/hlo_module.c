@@ -222,7 +222,7 @@ static hlo_row *find_row(const struct op *op) {
 static void render_views(struct hlo_module *m, const struct call *c) {
     for (int k = 0; k < c->outputs; k++) {
         zl_array y = call_output(c, k);
-        if (array_is(c->in[k], ARRAY_INLINE) && y->ndim == 0) {
+        if (array_is(c->in[k], ARRAY_INLINE) && y->ndim == 0 && y->dtype == c->in[k]->dtype) {
             set_tensor(m, y, inline_value(m, c->in[k], k, (zl_dtype)y->dtype));
             continue;
         }
@@ -554,9 +554,12 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip, con
 
 // Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with bounds of them, the program is for
 // the sizes as they are.
-struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
-                               const uint8_t *skip, const struct hlo_program *before) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain = m;
+struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
+                               const struct hlo_program *before, const struct hlo_target *target) {
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain;
+    if (target)
+        m.writer.target = *target;
+    plain = m;
     bool had_error = zl_error();
     struct hlo_program *p = NULL;
     if (hlo_sizes_open(&m.sizes, s) && m.sizes.varied)

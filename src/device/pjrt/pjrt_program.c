@@ -61,7 +61,8 @@ static struct version *new_version(int unit, const struct segment *s, const uint
     struct version *v = memory_zero(sizeof *v);
     if (!v)
         return NULL;
-    v->hlo = hlo_render(&device_pjrt, unit, s, skip, older ? older->hlo : NULL);
+    v->hlo = hlo_render(&device_pjrt, unit, s, skip, older ? older->hlo : NULL,
+                        pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL);
     v->code = v->hlo && v->hlo->text ? pjrt_code(v->hlo) : NULL;
     v->older = older;
     if (v->hlo && (v->code || !v->hlo->text))
