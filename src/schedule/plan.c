@@ -1,7 +1,7 @@
 // plan.c - plans: which segments a list of calls is cut into and the programs they became, found by structure.
 //
 // The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless division can become
-// multiplication or a device is static: then arguments, sizes, strides and offsets, and how the unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+// multiplication or a device is static: then arguments, sizes and strides, and how the unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
 
 #include <string.h>
 
@@ -31,13 +31,25 @@ static int64_t link_to(const struct tape *t, zl_array x, int begin) {
     return slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1;
 }
 
-// Where the elements of an array are: all that a static program's text depends on besides what every key has.
+// How the elements of an array lie. Not where they begin: a static program finds that out at each run.
 static bool add_places(zl_array a) {
-    if (!reserve(2 * a->ndim + 1))
+    if (!reserve(2 * a->ndim))
         return false;
     for (int i = 0; i < 2 * a->ndim; i++)
         key.word[key.len++] = a->dim[i];
-    key.word[key.len++] = a->offset;
+    return true;
+}
+
+// Of the arguments those that do not only say where a slice begins: all that views did is in the places of their outputs.
+static bool add_arguments(const struct call *c) {
+    if (c->op->kind == OP_VIEW)
+        return true;
+    if (!reserve(c->args))
+        return false;
+    int starts = c->op == &op_slice_update ? 2 * call_first(c)->ndim : 0; // starts and stops, behind how it is done
+    for (int i = 0; i < c->args; i++)
+        if (i < 1 || i > starts)
+            key.word[key.len++] = call_args(c)[i];
     return true;
 }
 
@@ -110,10 +122,8 @@ static bool add_number(zl_array x) {
 
 // Of a call whose program is static.
 static bool add_extents(const struct tape *t, const struct call *c, int begin, zl_stream s) {
-    if (!reserve(c->args))
+    if (!add_arguments(c))
         return false;
-    for (int i = 0; i < c->args; i++)
-        key.word[key.len++] = call_args(c)[i];
     for (int k = 0; k < c->outputs; k++)
         if (!add_places(call_output(c, k)))
             return false;

@@ -41,7 +41,7 @@ TEST(starts_of_slices_are_arguments) {
     REQUIRE(start());
     zl_array x = zl_retain(numbers(ZL_SHAPE(120, 3), 1));
     REQUIRE(zl_eval(x));
-    int64_t before = compiles();
+    int64_t before = compiles(), plans = zl_counter("plans");
     for (int i = 0; i < 100; i++)
         ZL_SCOPE {
             zl_array y =
@@ -50,7 +50,30 @@ TEST(starts_of_slices_are_arguments) {
             CHECK_EQ_F64(zl_data_f32(y)[6], 9 * (i + 6) + 3);
         }
     CHECK(compiles() - before <= 1);
+    CHECK(zl_counter("plans") - plans <= 1);
     zl_release(x);
+}
+
+// Of updates in turn, and of what is read later in the same evaluation.
+TEST(starts_of_updates_are_in_no_plan) {
+    REQUIRE(start());
+    zl_array x = zl_retain(numbers(ZL_SHAPE(40), 1)), u = zl_retain(numbers(ZL_SHAPE(2), -1));
+    REQUIRE(zl_eval_all(2, (zl_array[]){x, u}));
+    int64_t plans = zl_counter("plans");
+    for (int i = 0; i < 60; i++)
+        ZL_SCOPE {
+            int at = i * 7 % 38, from = i * 5 % 30;
+            zl_array y = zl_slice_update(x, u, ZL_SHAPE(at), ZL_SHAPE(at + 2), ZL_SHAPE(1));
+            zl_array z = zl_multiply(zl_slice(y, ZL_SHAPE(from), ZL_SHAPE(from + 10), ZL_SHAPE(1)), zl_scalar(2));
+            REQUIRE(zl_eval(z));
+            for (int k = 0; k < 10; k++) {
+                int place = from + k;
+                CHECK_EQ_F64(zl_data_f32(z)[k], 2.0 * (place == at ? 0 : place == at + 1 ? -1 : place));
+            }
+        }
+    CHECK(zl_counter("plans") - plans <= 2);
+    zl_release(x);
+    zl_release(u);
 }
 
 // Starts of updates, and of ranges with their steps; a whole array is updated without one.
