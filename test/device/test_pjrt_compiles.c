@@ -131,6 +131,33 @@ TEST(sizes_that_alternate_are_right) {
     zl_release(x);
 }
 
+// Segments ------------------------------------------------------------------------------------------------------------
+
+// What the CPU has to run splits only what depends on it: all before it is one execution, and all behind it another.
+TEST(calls_of_the_cpu_split_little) {
+    enum { PARTS = 4 };
+    zl_array out[2][PARTS];
+    for (int on = 0; on < 2; on++) {
+        if (on)
+            REQUIRE(start());
+        else
+            REQUIRE(zl_use_device("cpu"));
+        for (int again = 0; again < 2; again++) {
+            int64_t launches = zl_counter("launches");
+            for (int i = 0; i < PARTS; i++) {
+                zl_array x = zl_add(zl_eye(3, 3, 0, ZL_FLOAT32), zl_multiply(zl_exp(numbers(ZL_SHAPE(3, 3), 0.1)), zl_scalar(0.1 * i)));
+                zl_array y = zl_linalg_inv(zl_transpose(x, ZL_AXES(1, 0)));
+                out[on][i] = zl_multiply(zl_sum_axis(zl_transpose(y, ZL_AXES(1, 0)), 0, false), zl_sum(x));
+            }
+            REQUIRE(zl_eval_all(PARTS, out[on]));
+            CHECK_EQ_INT(zl_counter("launches") - launches, 2 * on);
+        }
+    }
+    for (int i = 0; i < PARTS; i++)
+        for (int k = 0; k < 3; k++)
+            CHECK_NEAR(zl_data_f32(out[1][i])[k], zl_data_f32(out[0][i])[k], 1e-4);
+}
+
 // Training ------------------------------------------------------------------------------------------------------------
 
 enum { LAYERS = 3, PARAMETERS = 2 * LAYERS, STEPS = 40, POINTS = 32 };
