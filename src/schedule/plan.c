@@ -248,8 +248,8 @@ static bool place_all(const struct tape *t, int begin, int end, const struct dev
 }
 
 // Orders calls so that all that can run on one device runs before what can run on the other, beginning with `device`. Returns in how many turns.
-static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on, const struct device *device,
-                      int32_t *order) {
+static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on,
+                      const struct device *device, int32_t *order) {
     int taken = 0, turns = 0, calls = end - begin;
     bool *done = memory_zero((size_t)calls);
     for (bool is_first = true; done && taken < calls; is_first = !is_first) {
@@ -274,7 +274,8 @@ static int take_turns(const struct tape *t, int begin, int end, const struct dev
 }
 
 // Whether all is of one stream of a static device, and how many turns it takes as it is.
-static bool may_be_ordered(const struct tape *t, int begin, int end, const struct device *const *on, int *turns) {
+static bool may_be_ordered(const struct tape *t, int begin, int end, const struct device *const *on,
+                           int *turns) {
     zl_stream stream = tape_stream(t, begin);
     *turns = 1;
     for (int i = begin; i < end; i++) {
@@ -310,7 +311,8 @@ static int32_t *find_order(struct tape *t, int begin, int end, const struct devi
 }
 
 // Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited for. Fills out when it is given; returns their number.
-static int cut(const struct tape *t, int begin, int end, const struct device *const *on, struct plan_segment *out) {
+static int cut(const struct tape *t, int begin, int end, const struct device *const *on,
+               struct plan_segment *out) {
     int count = 0, from = begin;
     zl_stream stream = NULL;
     const struct device *device = NULL;
@@ -320,7 +322,8 @@ static int cut(const struct tape *t, int begin, int end, const struct device *co
         bool waits = UNLIKELY(t->collectives) && waits_anew(t, i, begin, &from);
         if (s != stream || d != device || waits) {
             if (out)
-                out[count] = (struct plan_segment){.begin = i - begin, .device = d, .unit = d == s->device ? s->unit : 0};
+                out[count] = (struct plan_segment){
+                    .begin = i - begin, .device = d, .unit = d == s->device ? s->unit : 0};
             count++;
         }
         if (out)
@@ -347,7 +350,8 @@ static struct plan *make_on(struct tape *t, int begin, int end, const struct dev
     if (!order && !had_error)
         zl_clear_error();
     int segments = cut(t, begin, end, on, NULL);
-    size_t key_bytes = sizeof(int64_t) * (size_t)key.len, segment_bytes = sizeof(struct plan_segment) * (size_t)segments;
+    size_t key_bytes = sizeof(int64_t) * (size_t)key.len,
+           segment_bytes = sizeof(struct plan_segment) * (size_t)segments;
     struct plan *plan = memory_zero(sizeof *plan + segment_bytes + key_bytes);
     if (!plan) {
         memory_free(order);

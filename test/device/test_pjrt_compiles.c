@@ -64,7 +64,8 @@ TEST(starts_of_updates_are_in_no_plan) {
         ZL_SCOPE {
             int at = i * 7 % 38, from = i * 5 % 30;
             zl_array y = zl_slice_update(x, u, ZL_SHAPE(at), ZL_SHAPE(at + 2), ZL_SHAPE(1));
-            zl_array z = zl_multiply(zl_slice(y, ZL_SHAPE(from), ZL_SHAPE(from + 10), ZL_SHAPE(1)), zl_scalar(2));
+            zl_array z =
+                zl_multiply(zl_slice(y, ZL_SHAPE(from), ZL_SHAPE(from + 10), ZL_SHAPE(1)), zl_scalar(2));
             REQUIRE(zl_eval(z));
             for (int k = 0; k < 10; k++) {
                 int place = from + k;
@@ -145,7 +146,8 @@ TEST(calls_of_the_cpu_split_little) {
         for (int again = 0; again < 2; again++) {
             int64_t launches = zl_counter("launches");
             for (int i = 0; i < PARTS; i++) {
-                zl_array x = zl_add(zl_eye(3, 3, 0, ZL_FLOAT32), zl_multiply(zl_exp(numbers(ZL_SHAPE(3, 3), 0.1)), zl_scalar(0.1 * i)));
+                zl_array x = zl_add(zl_eye(3, 3, 0, ZL_FLOAT32),
+                                    zl_multiply(zl_exp(numbers(ZL_SHAPE(3, 3), 0.1)), zl_scalar(0.1 * i)));
                 zl_array y = zl_linalg_inv(zl_transpose(x, ZL_AXES(1, 0)));
                 out[on][i] = zl_multiply(zl_sum_axis(zl_transpose(y, ZL_AXES(1, 0)), 0, false), zl_sum(x));
             }
@@ -276,7 +278,8 @@ static void *compile_much(void *data) {
     ZL_SCOPE {
         zl_array x = numbers(ZL_SHAPE(3, 5, 7), 0.001);
         for (int i = 0; i < 12; i++)
-            x = zl_add(zl_softmax(zl_add(zl_sort(x, i % 3), zl_cumsum(x, 1, false, true, ZL_DTYPE_COUNT)), -1, false),
+            x = zl_add(zl_softmax(zl_add(zl_sort(x, i % 3), zl_cumsum(x, 1, false, true, ZL_DTYPE_COUNT)), -1,
+                                  false),
                        zl_matmul(x, zl_matmul(zl_swapaxes(x, 1, 2), x)));
         CHECK(zl_eval(x));
     }

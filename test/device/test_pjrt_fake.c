@@ -253,12 +253,14 @@ TEST(lone_rows_and_columns_get_zeros) {
     for (size_t i = 0; i < COUNT(sizes); i++)
         ZL_SCOPE {
             zl_ahead_program p;
-            zl_array y = zl_matmul(zl_ones(ZL_SHAPE(sizes[i].rows, 4), ZL_FLOAT32), zl_ones(ZL_SHAPE(4, sizes[i].columns), ZL_FLOAT32));
+            zl_array y = zl_matmul(zl_ones(ZL_SHAPE(sizes[i].rows, 4), ZL_FLOAT32),
+                                   zl_ones(ZL_SHAPE(4, sizes[i].columns), ZL_FLOAT32));
             zl_ahead_compile(a, 1, &y, &p); // the plugin compiles no products: what matters is the text
             zl_clear_error();
             const char *at = p.program ? strstr(p.program, "dot_general") : NULL;
             CHECK_HAS(at ? at : "", sizes[i].type);
-            CHECK((p.program && strstr(p.program, "stablehlo.pad")) == (sizes[i].rows == 1 || sizes[i].columns == 1));
+            CHECK((p.program && strstr(p.program, "stablehlo.pad")) ==
+                  (sizes[i].rows == 1 || sizes[i].columns == 1));
             zl_ahead_program_free(&p);
         }
     zl_ahead_close(a);

@@ -105,9 +105,8 @@ static int find_argument(struct hlo_module *m, const struct storage *s, const st
     const struct buffer_form *form = at ? p->argument[at - 1].form : NULL;
     if (form && form->dtype == y->dtype && shape_equal(form->ndim, form->dim, y->ndim, y->dim))
         return (int)at - 1;
-    struct hlo_argument a = {.name = m->writer.names++,
-                             .result = -1,
-                             .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
+    struct hlo_argument a = {
+        .name = m->writer.names++, .result = -1, .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
     if (!a.form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
         !map_set(&m->storages, &s, sizeof s, (void *)(intptr_t)(p->arguments + 1))) {
         memory_free(a.form);
@@ -536,7 +535,8 @@ static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t 
     return ok;
 }
 
-static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip, const struct hlo_program *before) {
+static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
+                                  const struct hlo_program *before) {
     uint8_t *stored = memory_zero((size_t)m->segment->calls);
     m->p = memory_zero(sizeof *m->p);
     m->words.is_open = true;

@@ -18,7 +18,7 @@ struct version {
 enum { VERSIONS_MOST = 8, DONATING_MOST = 4 };
 
 struct program {
-    struct lock lock; // guards what follows
+    struct lock lock;        // guards what follows
     struct version *version; // the newest
     int versions, donating;  // those that are kept; how many were rendered to donate more
     int calls;
@@ -35,7 +35,7 @@ static int list_starts(const struct segment *s, int64_t *to) {
         int args = c->op == &op_slice_update ? c->args : 0;
         for (int k = 0; k < c->inputs + c->outputs + args; k++, count++)
             if (to)
-                to[count] = k < c->inputs               ? c->in[k]->offset
+                to[count] = k < c->inputs                ? c->in[k]->offset
                             : k < c->inputs + c->outputs ? call_output(c, k - c->inputs)->offset
                                                          : call_args(c)[k - c->inputs - c->outputs];
     }
@@ -84,8 +84,8 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
 extern const struct device device_pjrt;
 
 // NULL and an error. Takes the starts over; before: what could donate, or NULL.
-static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip, int starts, int64_t *start,
-                                   const struct version *before) {
+static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip, int starts,
+                                   int64_t *start, const struct version *before) {
     struct version *v = memory_zero(sizeof *v);
     if (!v) {
         memory_free(start);
@@ -308,7 +308,8 @@ static bool compute(int unit, struct program *p, struct binding *b, const uint8_
     struct version *v = all ? find_version(unit, p, &s) : NULL;
     if (all && !v)
         return false;
-    if (v && !hlo_is_bound(v->hlo, b->call)) { // arrays that were not there when it was planned may lie otherwise
+    if (v &&
+        !hlo_is_bound(v->hlo, b->call)) { // arrays that were not there when it was planned may lie otherwise
         give_version(p, v);
         v = NULL;
     }
