@@ -24,7 +24,9 @@ enum { DEVICE_LANES = 4, DEVICE_CHIP_ID = 16 };
 struct device {
     const char *name;
     const char *alias; // another name by which it is found; NULL: none
-    bool is_static; // its programs depend on sizes, strides and arguments: these are part of a plan's key. put and get are there
+    // Its programs depend on sizes, strides and arguments: these are part of a plan's key, but for offsets, arguments of views, and starts and
+    // stops of updates, which may be others at each run. put and get are there.
+    bool is_static;
     int  (*open)(const char **reason);              // units there are; 0 with the reason
     // The same without taking the units from other processes, for lists of devices; NULL: open takes nothing. describe has to do with that.
     int  (*count)(const char **reason);

@@ -773,6 +773,10 @@ int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, i
         return dim[0] = buffer_form_size(r->form), 1;
     bool is_whole = first == 0 && last + 1 == x->size && shape_is_dense(x->ndim, x->dim, array_stride(x)) &&
                     allocator_capacity((size_t)(x->size * item)) >= s->bytes;
+    if (is_whole && shape_is_row_major(x->ndim, x->dim, array_stride(x))) { // as it is: results of its shape have this form too
+        memcpy(dim, x->dim, sizeof *dim * (size_t)x->ndim);
+        return x->ndim;
+    }
     return shape_base(x->ndim, x->dim, array_stride(x), x->offset, is_whole ? x->size : elements, dim);
 }
 

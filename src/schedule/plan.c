@@ -1,7 +1,7 @@
 // plan.c - plans: which segments a list of calls is cut into and the programs they became, found by structure.
 //
 // The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless division can become
-// multiplication or a device is static: then arguments, sizes, strides and offsets, and how the unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+// multiplication or a device is static: then arguments, sizes and strides, and how the unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
 
 #include <string.h>
 
@@ -31,13 +31,25 @@ static int64_t link_to(const struct tape *t, zl_array x, int begin) {
     return slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1;
 }
 
-// Where the elements of an array are: all that a static program's text depends on besides what every key has.
+// How the elements of an array lie. Not where they begin: a static program finds that out at each run.
 static bool add_places(zl_array a) {
-    if (!reserve(2 * a->ndim + 1))
+    if (!reserve(2 * a->ndim))
         return false;
     for (int i = 0; i < 2 * a->ndim; i++)
         key.word[key.len++] = a->dim[i];
-    key.word[key.len++] = a->offset;
+    return true;
+}
+
+// Of the arguments those that do not only say where a slice begins: all that views did is in the places of their outputs.
+static bool add_arguments(const struct call *c) {
+    if (c->op->kind == OP_VIEW)
+        return true;
+    if (!reserve(c->args))
+        return false;
+    int starts = c->op == &op_slice_update ? 2 * call_first(c)->ndim : 0; // starts and stops, behind how it is done
+    for (int i = 0; i < c->args; i++)
+        if (i < 1 || i > starts)
+            key.word[key.len++] = call_args(c)[i];
     return true;
 }
 
@@ -110,10 +122,8 @@ static bool add_number(zl_array x) {
 
 // Of a call whose program is static.
 static bool add_extents(const struct tape *t, const struct call *c, int begin, zl_stream s) {
-    if (!reserve(c->args))
+    if (!add_arguments(c))
         return false;
-    for (int i = 0; i < c->args; i++)
-        key.word[key.len++] = call_args(c)[i];
     for (int k = 0; k < c->outputs; k++)
         if (!add_places(call_output(c, k)))
             return false;
@@ -211,23 +221,109 @@ static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
     return true;
 }
 
-// Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited for. Fills out when it is given; returns their number, or -1.
-static int cut(const struct tape *t, int begin, int end, struct plan_segment *out) {
+// The device of each call. Beside a static device views go with what reads them: with the CPU if only that does. False and an error.
+static bool place_all(const struct tape *t, int begin, int end, const struct device **on) {
+    int units;
+    const struct device *cpu = device_find("cpu", &units);
+    bool leaves = sample_leaves_out(end - begin, t->call + begin);
+    enum { BY_DEVICE = 1, BY_CPU = 2 };
+    uint8_t *reads = cpu ? memory_zero((size_t)(end - begin)) : NULL;
+    for (int i = end - 1; reads && i >= begin; i--) {
+        const struct call *c = t->call[i];
+        zl_stream s = tape_stream(t, i);
+        bool is_static = s->device->is_static, is_view = is_static && c->op->kind == OP_VIEW;
+        if (is_static && (leaves || (is_view && reads[i - begin] == BY_CPU)))
+            on[i - begin] = cpu;
+        else if (!(on[i - begin] = place(c, s, true)))
+            break;
+        for (int k = 0; k < c->inputs; k++) {
+            int maker = tape_slot(t, c->in[k]);
+            if (maker >= begin)
+                reads[maker - begin] |= on[i - begin] == cpu ? BY_CPU : BY_DEVICE;
+        }
+    }
+    bool ok = reads && on[0];
+    memory_free(reads);
+    return ok;
+}
+
+// Orders calls so that all that can run on one device runs before what can run on the other, beginning with `device`. Returns in how many turns.
+static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on,
+                      const struct device *device, int32_t *order) {
+    int taken = 0, turns = 0, calls = end - begin;
+    bool *done = memory_zero((size_t)calls);
+    for (bool is_first = true; done && taken < calls; is_first = !is_first) {
+        int before = taken;
+        for (int i = 0; i < calls; i++) {
+            const struct call *c = t->call[begin + i];
+            bool is_ready = !done[i] && (on[i] == device) == is_first;
+            for (int k = 0; k < c->inputs && is_ready; k++) {
+                int maker = tape_slot(t, c->in[k]);
+                is_ready = maker < begin || done[maker - begin];
+            }
+            if (is_ready) {
+                done[i] = true;
+                order[taken++] = i;
+            }
+        }
+        turns += taken > before;
+    }
+    bool ok = done;
+    memory_free(done);
+    return ok ? turns : INT32_MAX;
+}
+
+// Whether all is of one stream of a static device, and how many turns it takes as it is.
+static bool may_be_ordered(const struct tape *t, int begin, int end, const struct device *const *on,
+                           int *turns) {
+    zl_stream stream = tape_stream(t, begin);
+    *turns = 1;
+    for (int i = begin; i < end; i++) {
+        if (tape_stream(t, i) != stream)
+            return false;
+        *turns += i > begin && on[i - begin] != on[i - begin - 1];
+    }
+    return stream->device->is_static && !t->collectives && *turns > 2;
+}
+
+// An order with fewer segments, into which the tape is put. NULL: it stays as it is, also where memory is out.
+static int32_t *find_order(struct tape *t, int begin, int end, const struct device **on) {
+    int turns, best, other, units;
+    if (!may_be_ordered(t, begin, end, on, &turns))
+        return NULL;
+    size_t calls = (size_t)(end - begin);
+    int32_t *order = memory_alloc(sizeof *order * calls);
+    const struct device **was = memory_alloc(sizeof *was * calls), *own = tape_stream(t, begin)->device;
+    best = order ? take_turns(t, begin, end, on, own, order) : INT32_MAX;
+    other = order ? take_turns(t, begin, end, on, device_find("cpu", &units), order) : INT32_MAX;
+    if (order && best <= other)
+        take_turns(t, begin, end, on, own, order);
+    if (!order || !was || MIN_OF(best, other) >= turns || !tape_reorder(t, begin, end, order)) {
+        memory_free(order);
+        memory_free(was);
+        return NULL;
+    }
+    memcpy(was, on, sizeof *was * calls);
+    for (size_t i = 0; i < calls; i++)
+        on[i] = was[order[i]];
+    memory_free(was);
+    return order;
+}
+
+// Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited for. Fills out when it is given; returns their number.
+static int cut(const struct tape *t, int begin, int end, const struct device *const *on,
+               struct plan_segment *out) {
     int count = 0, from = begin;
     zl_stream stream = NULL;
     const struct device *device = NULL;
-    bool leaves = sample_leaves_out(end - begin, t->call + begin);
     for (int i = begin; i < end; i++) {
         zl_stream s = tape_stream(t, i);
-        int units;
-        const struct device *d =
-            leaves && s->device->is_static ? device_find("cpu", &units) : place(t->call[i], s, out != NULL);
-        if (!d)
-            return -1;
+        const struct device *d = on[i - begin];
         bool waits = UNLIKELY(t->collectives) && waits_anew(t, i, begin, &from);
         if (s != stream || d != device || waits) {
             if (out)
-                out[count] = (struct plan_segment){.begin = i - begin, .device = d, .unit = d == s->device ? s->unit : 0};
+                out[count] = (struct plan_segment){
+                    .begin = i - begin, .device = d, .unit = d == s->device ? s->unit : 0};
             count++;
         }
         if (out)
@@ -244,28 +340,43 @@ void plan_release(struct plan *plan) {
     for (int i = 0; i < plan->segments; i++)
         if (plan->segment[i].program)
             plan->segment[i].device->drop(plan->segment[i].program);
+    memory_free(plan->order);
     memory_free(plan);
 }
 
-static __attribute__((noinline)) struct plan *make(const struct tape *t, int begin, int end) {
-    int segments = cut(t, begin, end, NULL);
-    if (segments < 0)
-        return NULL;
-    size_t key_bytes = sizeof(int64_t) * (size_t)key.len, segment_bytes = sizeof(struct plan_segment) * (size_t)segments;
+static struct plan *make_on(struct tape *t, int begin, int end, const struct device **on) {
+    bool had_error = zl_error();
+    int32_t *order = find_order(t, begin, end, on);
+    if (!order && !had_error)
+        zl_clear_error();
+    int segments = cut(t, begin, end, on, NULL);
+    size_t key_bytes = sizeof(int64_t) * (size_t)key.len,
+           segment_bytes = sizeof(struct plan_segment) * (size_t)segments;
     struct plan *plan = memory_zero(sizeof *plan + segment_bytes + key_bytes);
-    if (!plan)
+    if (!plan) {
+        memory_free(order);
         return NULL;
+    }
     atomic_store(&plan->refs, 1);
     plan->segments = segments;
+    plan->order = order;
     plan->words = key.len;
     plan->word = memcpy((char *)(plan + 1) + segment_bytes, key.word, key_bytes);
-    cut(t, begin, end, plan->segment);
+    cut(t, begin, end, on, plan->segment);
     for (int i = 0; i < segments; i++)
         if (!build(t, begin, &plan->segment[i])) {
             plan_release(plan);
             return NULL;
         }
     counter_add_alone(COUNTER_PLANS, 1);
+    return plan;
+}
+
+// The tape has the plan's order then.
+static __attribute__((noinline)) struct plan *make(struct tape *t, int begin, int end) {
+    const struct device **on = memory_zero(sizeof *on * (size_t)(end - begin));
+    struct plan *plan = on && place_all(t, begin, end, on) ? make_on(t, begin, end, on) : NULL;
+    memory_free(on);
     return plan;
 }
 
@@ -302,7 +413,9 @@ static void hold(struct plan **held, struct plan *plan) {
     *held = plan;
 }
 
-static bool found(struct plan *plan, struct plan **held) {
+static bool found(struct tape *tape, int begin, int end, struct plan *plan, struct plan **held) {
+    if (UNLIKELY(plan->order != NULL) && !tape_reorder(tape, begin, end, plan->order))
+        return false;
     hold(held, plan);
     int hits = atomic_load_explicit(&plan->hits, memory_order_relaxed);
     atomic_store_explicit(&plan->hits, hits + (hits < INT32_MAX), memory_order_relaxed);
@@ -310,19 +423,19 @@ static bool found(struct plan *plan, struct plan **held) {
     return true;
 }
 
-HOT bool plan_find(const struct tape *tape, int begin, int end, struct plan **held) {
+HOT bool plan_find(struct tape *tape, int begin, int end, struct plan **held) {
     if (!make_key(tape, begin, end))
         return false;
     if (has_key(*held))
-        return found(*held, held);
+        return found(tape, begin, end, *held, held);
     // The op's address, what it is applied to and the number of calls tell most graphs of a program apart.
     uint64_t mix = ((uint64_t)key.word[1] >> 4) + (uint64_t)key.word[2] * 31 + (uint64_t)key.word[4] * 7 + (uint64_t)key.len;
     struct plan **slot = &recent[(mix ^ mix >> 6) % COUNT(recent)];
     if (has_key(*slot))
-        return found(*slot, held);
+        return found(tape, begin, end, *slot, held);
     struct plan *plan = map_get(&plans, key.word, sizeof(int64_t) * (size_t)key.len);
     if (plan)
-        return found(*slot = plan, held);
+        return found(tape, begin, end, *slot = plan, held);
     plan = make(tape, begin, end);
     if (!plan)
         return false;

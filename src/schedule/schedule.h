@@ -75,6 +75,9 @@ struct tape {
 // Lists the calls that arrays need, under the planning lock. False and an error; or with lacks_standard and no error: stream_standard
 // must be called, without the lock, before the next try.
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
+// Puts calls [begin, end) into another order, in which inputs are still first: number i is the one that was order[i] from `begin` on. False and
+// an error; then all is as it was. Under the planning lock.
+bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order);
 void tape_forget(void); // in the child of a fork: what was claimed before will not be computed by anybody; arrays that need it fail
 // The position of an array's call on the tape, or -1.
 static inline int tape_slot(const struct tape *t, zl_array x) {
@@ -129,12 +132,14 @@ struct plan {
     atomic_int hits; // saturating; how often it was found
     int words;       // of its key; 0: it is forgotten
     int64_t *word; // owned by the map of plans
+    int32_t *order; // in which its calls run, of their places on the tape; NULL: as they are there
     int segments;
     struct plan_segment segment[];
 };
 // Finds or makes the plan of the tape's calls [begin, end). *held is retained, or NULL, and is replaced: who evaluates the same again
 // holds its plan already. False and an error. Under the planning lock.
-bool plan_find(const struct tape *tape, int begin, int end, struct plan **held);
+// The calls are put into the plan's order.
+bool plan_find(struct tape *tape, int begin, int end, struct plan **held);
 void plan_release(struct plan *plan);
 void plan_clear(void); // forgets all plans
 

@@ -565,6 +565,35 @@ bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
     return true;
 }
 
+bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order) {
+    size_t calls = (size_t)(end - begin);
+    struct call **call = memory_alloc(calls * (sizeof *call + sizeof *t->uses + 1));
+    if (!call)
+        return false;
+    uint32_t *uses = (uint32_t *)(void *)(call + calls);
+    uint8_t *needed = (uint8_t *)(uses + calls);
+    memcpy(call, t->call + begin, calls * sizeof *call);
+    memcpy(uses, t->uses + begin, calls * sizeof *uses);
+    memcpy(needed, t->needed + begin, calls);
+    for (int i = begin; i < end; i++) {
+        int from = order[i - begin];
+        t->call[i] = call[from];
+        t->uses[i] = uses[from];
+        t->needed[i] = needed[from];
+        t->call[i]->slot = (uint32_t)i & 0x1fffffff;
+    }
+    memory_free(call);
+    for (int i = 0; i < t->calls; i++) {
+        t->last[i] = (uint32_t)i;
+        for (int k = 0; k < t->call[i]->inputs; k++)
+            if (on_tape(t->call[i]->in[k]))
+                t->last[t->call[i]->in[k]->call->slot] = (uint32_t)i;
+    }
+    for (int i = 0; i < t->calls; i++)
+        t->dies[i] = keeps_inputs(t->call[i]) ? 0 : deaths_at(t, i);
+    return true;
+}
+
 void tape_free(struct tape *tape) {
     memory_free(tape->call);
     memory_free(tape->needed);

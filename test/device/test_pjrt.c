@@ -9,6 +9,7 @@ static const char *lacks_plugin(void);
 
 #include "device/pjrt/pjrt.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,6 +111,60 @@ TEST(composed_calls_do_not_mix) {
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < 48; i++)
             CHECK_NEAR(zl_data_f32(y[0][k])[i], zl_data_f32(y[1][k])[i], 1e-5);
+}
+
+// The bits of a number as another dtype, which are not the number converted.
+TEST(bits_of_numbers_are_reinterpreted) {
+    REQUIRE(zl_use_device("pjrt"));
+    zl_array x = zl_add(zl_zeros(ZL_SHAPE(3), ZL_FLOAT32),
+                        zl_view(zl_astype(zl_scalar_int(0x40490fdb), ZL_UINT32), ZL_FLOAT32));
+    REQUIRE(zl_eval(x));
+    CHECK_NEAR(zl_data_f32(x)[2], 3.14159274, 1e-7);
+}
+
+static zl_array wave(zl_shape shape, double rate) {
+    int64_t size = 1;
+    for (int i = 0; i < shape.ndim; i++)
+        size *= shape.dim[i];
+    return zl_reshape(zl_sin(zl_multiply(zl_arange(0, (double)size, 1, ZL_FLOAT32), zl_scalar(rate))), shape);
+}
+
+enum { MODEL_OPS = 9 };
+
+// Gradients of attention with sinks, and products with a quantised matrix, one of whose codes lie across bytes.
+static void record_model(zl_array *out) {
+    zl_array q = wave(ZL_SHAPE(1, 4, 3, 8), 0.3), k = wave(ZL_SHAPE(1, 2, 5, 8), 0.7),
+             v = wave(ZL_SHAPE(1, 2, 5, 8), 0.9);
+    zl_array sinks = wave(ZL_SHAPE(4), 1.1), wrt[] = {q, k, v, sinks}, part[3], floats[3];
+    out[0] = zl_fast_scaled_dot_product_attention(q, k, v, 0.4, NULL, sinks, "causal");
+    zl_grad(zl_sum(zl_multiply(out[0], wave(ZL_SHAPE(1, 4, 3, 8), 0.2))), 4, wrt, out + 1);
+    zl_quantize(wave(ZL_SHAPE(16, 64), 0.5), 32, 5, "affine", NULL, part);
+    zl_quantize(wave(ZL_SHAPE(16, 64), 0.5), 32, 4, "mxfp4", NULL, floats);
+    zl_array x = wave(ZL_SHAPE(3, 64), 0.1);
+    out[5] = zl_quantized_matmul(x, part[0], part[1], part[2], true, 32, 5, "affine");
+    out[6] = zl_quantized_matmul(x, floats[0], floats[1], NULL, true, 32, 4, "mxfp4");
+    out[7] = zl_dequantize(part[0], part[1], part[2], 32, 5, "affine", NULL, ZL_DTYPE_COUNT);
+    zl_array wall = zl_concatenate(
+        (zl_array[]){zl_full(ZL_SHAPE(2, 1), zl_scalar(INFINITY), ZL_FLOAT32), wave(ZL_SHAPE(2, 6), 1)}, 2,
+        1);
+    static const int32_t ends[] = {1, 4, 4, 7};
+    out[8] = zl_segmented_mm(wall, wave(ZL_SHAPE(7, 2), 1.3), zl_from_i32(ends, ZL_SHAPE(2, 2)));
+}
+
+TEST(ops_of_models_run_on_the_device) {
+    zl_array y[2][MODEL_OPS];
+    for (int on = 0; on < 2; on++) {
+        REQUIRE(zl_use_device(on ? "pjrt" : "cpu"));
+        record_model(y[on]);
+        int64_t fallbacks = counted("fallbacks"), launches = counted("launches");
+        REQUIRE(zl_eval_all(MODEL_OPS, y[on]));
+        CHECK_EQ_INT(counted("fallbacks") - fallbacks, 0);
+        CHECK_EQ_INT(counted("launches") - launches, on);
+    }
+    for (int i = 0; i < MODEL_OPS; i++)
+        for (int64_t k = 0; k < zl_size(y[0][i]); k++)
+            CHECK_NEAR(zl_data_f32(zl_contiguous(y[1][i], false))[k],
+                       zl_data_f32(zl_contiguous(y[0][i], false))[k], 2e-5);
 }
 
 // One execution for all calls of an evaluation.
@@ -242,7 +297,8 @@ TEST(chains_of_views_are_those_of_the_cpu) {
                 drawn = state;
                 for (int i = 0; i < TOGETHER; i++) {
                     int64_t dim[] = {draw(1, 5), draw(1, 6), draw(1, 7)}, size = dim[0] * dim[1] * dim[2];
-                    zl_array x = zl_reshape(zl_arange(0, (double)size, 1, ZL_INT32), ZL_SHAPE(dim[0], dim[1], dim[2]));
+                    zl_array x =
+                        zl_reshape(zl_arange(0, (double)size, 1, ZL_INT32), ZL_SHAPE(dim[0], dim[1], dim[2]));
                     chain[on][i] = random_chain(zl_astype(x, dtypes[i % DTYPES]));
                 }
                 REQUIRE(zl_eval_all(TOGETHER, chain[on]));
@@ -256,7 +312,8 @@ TEST(chains_of_views_are_those_of_the_cpu) {
 TEST(windows_that_overlap_are_gathered) {
     REQUIRE(zl_use_device("pjrt"));
     int64_t before = counted("gathers");
-    zl_array y = zl_as_strided(zl_arange(0, 20, 1, ZL_FLOAT32), ZL_SHAPE(5, 4), (zl_shape){(int64_t[]){3, 2}, 2}, 1);
+    zl_array y =
+        zl_as_strided(zl_arange(0, 20, 1, ZL_FLOAT32), ZL_SHAPE(5, 4), (zl_shape){(int64_t[]){3, 2}, 2}, 1);
     zl_array z = zl_contiguous(y, false);
     REQUIRE(zl_eval(z));
     for (int i = 0; i < 20; i++)

@@ -41,7 +41,7 @@ TEST(starts_of_slices_are_arguments) {
     REQUIRE(start());
     zl_array x = zl_retain(numbers(ZL_SHAPE(120, 3), 1));
     REQUIRE(zl_eval(x));
-    int64_t before = compiles();
+    int64_t before = compiles(), plans = zl_counter("plans");
     for (int i = 0; i < 100; i++)
         ZL_SCOPE {
             zl_array y =
@@ -50,7 +50,31 @@ TEST(starts_of_slices_are_arguments) {
             CHECK_EQ_F64(zl_data_f32(y)[6], 9 * (i + 6) + 3);
         }
     CHECK(compiles() - before <= 1);
+    CHECK(zl_counter("plans") - plans <= 1);
     zl_release(x);
+}
+
+// Of updates in turn, and of what is read later in the same evaluation.
+TEST(starts_of_updates_are_in_no_plan) {
+    REQUIRE(start());
+    zl_array x = zl_retain(numbers(ZL_SHAPE(40), 1)), u = zl_retain(numbers(ZL_SHAPE(2), -1));
+    REQUIRE(zl_eval_all(2, (zl_array[]){x, u}));
+    int64_t plans = zl_counter("plans");
+    for (int i = 0; i < 60; i++)
+        ZL_SCOPE {
+            int at = i * 7 % 38, from = i * 5 % 30;
+            zl_array y = zl_slice_update(x, u, ZL_SHAPE(at), ZL_SHAPE(at + 2), ZL_SHAPE(1));
+            zl_array z =
+                zl_multiply(zl_slice(y, ZL_SHAPE(from), ZL_SHAPE(from + 10), ZL_SHAPE(1)), zl_scalar(2));
+            REQUIRE(zl_eval(z));
+            for (int k = 0; k < 10; k++) {
+                int place = from + k;
+                CHECK_EQ_F64(zl_data_f32(z)[k], 2.0 * (place == at ? 0 : place == at + 1 ? -1 : place));
+            }
+        }
+    CHECK(zl_counter("plans") - plans <= 2);
+    zl_release(x);
+    zl_release(u);
 }
 
 // Starts of updates, and of ranges with their steps; a whole array is updated without one.
@@ -106,6 +130,34 @@ TEST(sizes_that_alternate_are_right) {
                 CHECK_EQ_F64(zl_data_f32(y)[2 * k + 1], 3.0 * (back ? last - k * step : first + k * step));
         }
     zl_release(x);
+}
+
+// Segments ------------------------------------------------------------------------------------------------------------
+
+// What the CPU has to run splits only what depends on it: all before it is one execution, and all behind it another.
+TEST(calls_of_the_cpu_split_little) {
+    enum { PARTS = 4 };
+    zl_array out[2][PARTS];
+    for (int on = 0; on < 2; on++) {
+        if (on)
+            REQUIRE(start());
+        else
+            REQUIRE(zl_use_device("cpu"));
+        for (int again = 0; again < 2; again++) {
+            int64_t launches = zl_counter("launches");
+            for (int i = 0; i < PARTS; i++) {
+                zl_array x = zl_add(zl_eye(3, 3, 0, ZL_FLOAT32),
+                                    zl_multiply(zl_exp(numbers(ZL_SHAPE(3, 3), 0.1)), zl_scalar(0.1 * i)));
+                zl_array y = zl_linalg_inv(zl_transpose(x, ZL_AXES(1, 0)));
+                out[on][i] = zl_multiply(zl_sum_axis(zl_transpose(y, ZL_AXES(1, 0)), 0, false), zl_sum(x));
+            }
+            REQUIRE(zl_eval_all(PARTS, out[on]));
+            CHECK_EQ_INT(zl_counter("launches") - launches, 2 * on);
+        }
+    }
+    for (int i = 0; i < PARTS; i++)
+        for (int k = 0; k < 3; k++)
+            CHECK_NEAR(zl_data_f32(out[1][i])[k], zl_data_f32(out[0][i])[k], 1e-4);
 }
 
 // Training ------------------------------------------------------------------------------------------------------------
@@ -226,7 +278,8 @@ static void *compile_much(void *data) {
     ZL_SCOPE {
         zl_array x = numbers(ZL_SHAPE(3, 5, 7), 0.001);
         for (int i = 0; i < 12; i++)
-            x = zl_add(zl_softmax(zl_add(zl_sort(x, i % 3), zl_cumsum(x, 1, false, true, ZL_DTYPE_COUNT)), -1, false),
+            x = zl_add(zl_softmax(zl_add(zl_sort(x, i % 3), zl_cumsum(x, 1, false, true, ZL_DTYPE_COUNT)), -1,
+                                  false),
                        zl_matmul(x, zl_matmul(zl_swapaxes(x, 1, 2), x)));
         CHECK(zl_eval(x));
     }

@@ -241,6 +241,31 @@ TEST(compiles_ahead) {
     CHECK_EQ_INT(fake.alive("compiled"), 0);
 }
 
+// Where one row or column would be a loop without the matrix unit, it gets zeros beside it.
+TEST(lone_rows_and_columns_get_zeros) {
+    static const struct {
+        int rows, columns;
+        const char *type; // of the product
+    } sizes[] = {{1, 3, "tensor<8x3xf32>"}, {2, 1, "tensor<2x8xf32>"}, {2, 3, "tensor<2x3xf32>"}};
+    REQUIRE(zl_use_device("cpu"));
+    zl_ahead *a = zl_ahead_open("v6e:1x1");
+    REQUIRE(a);
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        ZL_SCOPE {
+            zl_ahead_program p;
+            zl_array y = zl_matmul(zl_ones(ZL_SHAPE(sizes[i].rows, 4), ZL_FLOAT32),
+                                   zl_ones(ZL_SHAPE(4, sizes[i].columns), ZL_FLOAT32));
+            zl_ahead_compile(a, 1, &y, &p); // the plugin compiles no products: what matters is the text
+            zl_clear_error();
+            const char *at = p.program ? strstr(p.program, "dot_general") : NULL;
+            CHECK_HAS(at ? at : "", sizes[i].type);
+            CHECK((p.program && strstr(p.program, "stablehlo.pad")) ==
+                  (sizes[i].rows == 1 || sizes[i].columns == 1));
+            zl_ahead_program_free(&p);
+        }
+    zl_ahead_close(a);
+}
+
 // What destroys may fail behind the result's back; what only estimates may be missing.
 TEST(any_call_may_fail_ahead) {
     REQUIRE(zl_use_device("cpu"));

@@ -40,6 +40,20 @@ for topology in v4:2x2x1 v5e:2x2 v5p:2x2x1 v6e:1x1 tpu7x:1x1x1; do
     check "pairs for $topology, seed $seed" compiles 80 --topology "$topology" ops --sample 5 --seed "$seed"
     seed=$((seed + 1))
 done
+
+# One row of a product takes about as many estimated cycles as eight; without zeros beside it 3.4 times as many.
+one_row_is_eight() {
+    echo '{"name": "rows", "seconds": 1, "items": [{"work": "gemm", "dtypes": ["bf16"], "sizes": [[1, 8192, 8192], [8, 8192, 8192]]}]}' >"$tmp/rows.json"
+    compile --topology v6e:1x1 "$tmp/rows.json"
+    python3 - "$tmp/said" <<'END'
+import json, sys
+one, eight = [p["estimated_cycles"] for p in json.load(open(sys.argv[1]))["programs"]]
+print(f"{one:.0f} cycles against {eight:.0f}")
+sys.exit(one > 1.02 * eight)
+END
+}
+check "a product of one row costs what one of eight does" one_row_is_eight
+
 if [ -n "${ZL_LONG:-}" ]; then
     for topology in v6e:1x1 tpu7x:1x1x1; do
         check "all pairs for $topology" compiles 95 --topology "$topology" ops

@@ -75,10 +75,16 @@ struct hlo_program {
 
 // Whether calls like this can be rendered. No error.
 bool hlo_can(const struct call *c);
+// What is known of the compiler that gets the text.
+struct hlo_target {
+    int least_lines; // rows and columns of a product: one of them takes longer than with zeros beside it; 0: it does not
+};
+// What is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"); NULL: nothing.
+const struct hlo_target *hlo_target_of(const char *chip);
 // Renders those calls for which skip (or NULL: none) has 0, whose inputs are there. Arguments that may be donated now, or could in `before`
-// (or NULL), can be donated. NULL and an error.
-struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
-                               const uint8_t *skip, const struct hlo_program *before);
+// (or NULL), can be donated. target: NULL: nothing is known of it. NULL and an error.
+struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
+                               const struct hlo_program *before, const struct hlo_target *target);
 void hlo_free(struct hlo_program *p);
 
 // hlo_donate.c ---------------------------------------------------------------------------------------------------
@@ -129,6 +135,7 @@ struct hlo_writer {
     bool failed;
     int gathers;
     int bounded_ok; // statements that are written know about bounded axes
+    struct hlo_target target;
 };
 struct hlo_writer *hlo_writer(struct hlo_module *m);
 
@@ -199,6 +206,8 @@ void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype);
 struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
                                zl_dtype dtype);
 struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size);
+// The matrices of a list, (N, rows, columns), that an array of indices names: as many as it has, one after the other.
+struct hlo_tensor hlo_pick(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor index);
 
 void *hlo_refuse(struct hlo_module *m, const char *format, ...)
     __attribute__((format(printf, 2, 3))); // the module fails with an error

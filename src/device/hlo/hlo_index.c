@@ -59,8 +59,7 @@ bool hlo_take(struct hlo_module *m, const struct call *c, const struct hlo_tenso
     return true;
 }
 
-// Matrices of a list, as many as there are indices.
-static struct hlo_tensor pick(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor index) {
+struct hlo_tensor hlo_pick(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor index) {
     int64_t count[] = {hlo_size(&index)}, first = 0, offset[] = {1, 2}, size[] = {1, x.dim[1], x.dim[2]};
     struct hlo_tensor at = as_column(m, hlo_positions(m, hlo_reshape(m, index, 1, count), x.dim[0])), y = x;
     y.dim[0] = count[0];
@@ -70,7 +69,7 @@ static struct hlo_tensor pick(struct hlo_module *m, struct hlo_tensor x, struct 
 bool hlo_gather_mm(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                    struct hlo_tensor *out) {
     zl_array y = call_first(c);
-    struct hlo_tensor a = pick(m, in[0], in[2]), b = pick(m, in[1], in[3]);
+    struct hlo_tensor a = hlo_pick(m, in[0], in[2]), b = hlo_pick(m, in[1], in[3]);
     a = hlo_multiply(m, a, b, tile_reduce_gives((zl_dtype)y->dtype));
     out[0] = hlo_reshape(m, hlo_cast(m, a, (zl_dtype)y->dtype), y->ndim, y->dim);
     return true;

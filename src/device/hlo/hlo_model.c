@@ -21,11 +21,6 @@ static struct hlo_tensor exponentials(struct hlo_module *m, struct hlo_tensor x,
 
 // Attention -----------------------------------------------------------------------------------------------------------
 
-// Hides scores where truth, which stretches to them, is false.
-static struct hlo_tensor hide(struct hlo_module *m, struct hlo_tensor scores, struct hlo_tensor truth) {
-    return hlo_choose(m, truth, scores, hlo_number(m, ZL_FLOAT32, -FLT_MAX));
-}
-
 // Query i of the last ones sees the keys up to its own.
 static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *scores) {
     const int64_t *dim = scores->dim + 2;
@@ -44,32 +39,90 @@ static struct hlo_tensor as_rows(struct hlo_module *m, struct hlo_tensor x, int6
     return hlo_reshape(m, x, 4, dim);
 }
 
+// Scores (B, N, T, S), with another number where a mask of bool, or causal, hides them.
+static struct hlo_tensor hide(struct hlo_module *m, const struct attention *a, const struct hlo_tensor *in,
+                              struct hlo_tensor scores, double hidden) {
+    struct hlo_tensor number = hlo_number(m, ZL_FLOAT32, hidden);
+    if (a->mask && in[3].dtype == ZL_BOOL)
+        scores = hlo_choose(m, in[3], scores, number);
+    return a->causal ? hlo_choose(m, causal(m, &scores), scores, number) : scores;
+}
+
+static struct hlo_tensor turned(struct hlo_module *m, struct hlo_tensor x) {
+    return hlo_transpose(m, x, (const int64_t[]){0, 1, 3, 2});
+}
+
 static struct hlo_tensor scores_of(struct hlo_module *m, const struct attention *a,
                                    const struct hlo_tensor *in) {
     struct hlo_tensor q = in[0], k = in[1], rows = as_rows(m, q, k.dim[1]);
-    int64_t turned[] = {0, 1, 3, 2}, dim[] = {q.dim[0], q.dim[1], q.dim[2], k.dim[2]};
-    struct hlo_tensor s = hlo_multiply(m, rows, hlo_transpose(m, k, turned), ZL_FLOAT32);
+    int64_t dim[] = {q.dim[0], q.dim[1], q.dim[2], k.dim[2]};
+    struct hlo_tensor s = hlo_multiply(m, rows, turned(m, k), ZL_FLOAT32);
     s = hlo_binary(m, TILE_MUL, hlo_reshape(m, s, 4, dim), hlo_number(m, ZL_FLOAT32, a->scale));
-    if (a->mask && in[3].dtype == ZL_BOOL)
-        s = hide(m, s, in[3]);
-    else if (a->mask)
-        s = hlo_binary(m, TILE_ADD, s, hlo_cast(m, in[3], ZL_FLOAT32));
-    return a->causal ? hide(m, s, causal(m, &s)) : s;
+    s = hide(m, a, in, s, -FLT_MAX);
+    return a->mask && in[3].dtype != ZL_BOOL ? hlo_binary(m, TILE_ADD, s, hlo_cast(m, in[3], ZL_FLOAT32)) : s;
 }
 
+// Sinks, (B or 1, N), as a column of scores.
+static struct hlo_tensor sinks_of(struct hlo_module *m, const struct attention *a,
+                                  const struct hlo_tensor *in) {
+    struct hlo_tensor x = hlo_cast(m, in[a->mask ? 4 : 3], ZL_FLOAT32);
+    return hlo_reshape(m, x, 4, (const int64_t[]){x.dim[0], x.dim[1], 1, 1});
+}
+
+static struct hlo_tensor less_exp(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor less) {
+    return hlo_unary(m, TILE_EXP, hlo_binary(m, TILE_SUB, x, less));
+}
+
+// A sink is a score more, which has no value.
 bool hlo_attention(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                    struct hlo_tensor *out) {
     struct attention a = op_attention_read(c, c->in);
     zl_array y = call_first(c);
-    if (a.sinks)
-        return hlo_refuse(m, "attention with sinks");
-    struct hlo_tensor state[2], p = exponentials(m, scores_of(m, &a, in), &state[0]);
+    struct hlo_tensor scores = scores_of(m, &a, in), state[2] = {reduce_last(m, TILE_MAX, scores)}, sinks;
+    if (a.sinks) {
+        sinks = sinks_of(m, &a, in);
+        state[0] = hlo_binary(m, TILE_MAX, state[0], sinks);
+    }
+    struct hlo_tensor p = less_exp(m, scores, state[0]);
     state[1] = reduce_last(m, TILE_ADD, p);
+    if (a.sinks)
+        state[1] = hlo_binary(m, TILE_ADD, state[1], less_exp(m, sinks, state[0]));
     struct hlo_tensor sum =
         hlo_multiply(m, as_rows(m, p, in[1].dim[1]), hlo_cast(m, in[2], ZL_FLOAT32), ZL_FLOAT32);
     sum = hlo_reshape(m, sum, y->ndim, y->dim);
     out[0] = hlo_cast(m, hlo_binary(m, TILE_DIV, sum, state[1]), (zl_dtype)y->dtype);
     out[1] = hlo_join(m, 2, state, 3);
+    return true;
+}
+
+// Cotangents of q, k and v, and what each query adds to those of the sinks: the weights are those that the forward pass had, from the
+// largest score and the sum that it kept.
+bool hlo_attention_vjp(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+                       struct hlo_tensor *out) {
+    struct attention a = op_attention_read(c, c->in);
+    int64_t heads = in[1].dim[1], last = c->inputs - 1;
+    struct hlo_tensor wide[3], y = hlo_cast(m, in[last - 2], ZL_FLOAT32), state = in[last - 1],
+                               g = hlo_cast(m, in[last], ZL_FLOAT32);
+    struct hlo_tensor most = hlo_cut(m, state, 3, 0, 1), sum = hlo_cut(m, state, 3, 1, 2);
+    for (int i = 0; i < 3; i++)
+        wide[i] = hlo_cast(m, in[i], ZL_FLOAT32);
+    struct hlo_tensor p = hlo_binary(m, TILE_DIV, less_exp(m, scores_of(m, &a, in), most), sum);
+    struct hlo_tensor less = reduce_last(m, TILE_ADD, hlo_binary(m, TILE_MUL, g, y));
+    struct hlo_tensor g_rows = as_rows(m, g, heads),
+                      slope = hlo_multiply(m, g_rows, turned(m, wide[2]), ZL_FLOAT32);
+    slope = hlo_binary(m, TILE_SUB, hlo_reshape(m, slope, 4, p.dim), less);
+    slope = hide(m, &a, in, hlo_binary(m, TILE_MUL, p, slope), 0);
+    slope = as_rows(m, hlo_binary(m, TILE_MUL, slope, hlo_number(m, ZL_FLOAT32, a.scale)), heads);
+    out[0] = hlo_multiply(m, slope, wide[1], ZL_FLOAT32);
+    out[1] = hlo_multiply(m, turned(m, slope), as_rows(m, wide[0], heads), ZL_FLOAT32);
+    out[2] = hlo_multiply(m, turned(m, as_rows(m, p, heads)), g_rows, ZL_FLOAT32);
+    for (int i = 0; i < 3; i++)
+        out[i] = hlo_cast(m, hlo_reshape(m, out[i], 4, in[i].dim), in[i].dtype);
+    if (a.sinks) {
+        struct hlo_tensor rest = hlo_binary(m, TILE_DIV, less_exp(m, sinks_of(m, &a, in), most), sum);
+        rest = hlo_unary(m, TILE_NEG, hlo_binary(m, TILE_MUL, rest, less));
+        out[3] = hlo_reshape(m, rest, 3, rest.dim);
+    }
     return true;
 }
 

@@ -105,9 +105,8 @@ static int find_argument(struct hlo_module *m, const struct storage *s, const st
     const struct buffer_form *form = at ? p->argument[at - 1].form : NULL;
     if (form && form->dtype == y->dtype && shape_equal(form->ndim, form->dim, y->ndim, y->dim))
         return (int)at - 1;
-    struct hlo_argument a = {.name = m->writer.names++,
-                             .result = -1,
-                             .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
+    struct hlo_argument a = {
+        .name = m->writer.names++, .result = -1, .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
     if (!a.form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
         !map_set(&m->storages, &s, sizeof s, (void *)(intptr_t)(p->arguments + 1))) {
         memory_free(a.form);
@@ -222,7 +221,7 @@ static hlo_row *find_row(const struct op *op) {
 static void render_views(struct hlo_module *m, const struct call *c) {
     for (int k = 0; k < c->outputs; k++) {
         zl_array y = call_output(c, k);
-        if (array_is(c->in[k], ARRAY_INLINE) && y->ndim == 0) {
+        if (array_is(c->in[k], ARRAY_INLINE) && y->ndim == 0 && y->dtype == c->in[k]->dtype) {
             set_tensor(m, y, inline_value(m, c->in[k], k, (zl_dtype)y->dtype));
             continue;
         }
@@ -536,7 +535,8 @@ static bool render_all(struct hlo_module *m, const uint8_t *skip, const uint8_t 
     return ok;
 }
 
-static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip, const struct hlo_program *before) {
+static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
+                                  const struct hlo_program *before) {
     uint8_t *stored = memory_zero((size_t)m->segment->calls);
     m->p = memory_zero(sizeof *m->p);
     m->words.is_open = true;
@@ -554,9 +554,12 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip, con
 
 // Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with bounds of them, the program is for
 // the sizes as they are.
-struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s,
-                               const uint8_t *skip, const struct hlo_program *before) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain = m;
+struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
+                               const struct hlo_program *before, const struct hlo_target *target) {
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain;
+    if (target)
+        m.writer.target = *target;
+    plain = m;
     bool had_error = zl_error();
     struct hlo_program *p = NULL;
     if (hlo_sizes_open(&m.sizes, s) && m.sizes.varied)

@@ -72,7 +72,7 @@ static bool is_host(int unit) {
 
 // TPUs have doubles by emulation alone.
 static bool has_dtypes(const struct call *c) {
-    bool has = strcmp(pjrt_platform(), "tpu") != 0;
+    bool has = !pjrt_is_tpu();
     for (int k = 0; k < c->outputs && !has; k++)
         if (call_output(c, k)->dtype == ZL_FLOAT64)
             return false;

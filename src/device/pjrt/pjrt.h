@@ -39,6 +39,7 @@ const struct pjrt_api *pjrt_api(void);
 struct pjrt_client *pjrt_client(void);
 struct pjrt_device *pjrt_device(int unit);
 const char *pjrt_platform(void);  // "cpu", "tpu", "cuda"
+bool pjrt_is_tpu(void);
 const char *pjrt_model(int unit); // "TPU v6 lite"
 const char *pjrt_detail(void);    // the plugin and its versions
 

@@ -12,6 +12,7 @@ extern const struct device device_pjrt;
 
 struct zl_ahead_ {
     struct pjrt_topology *topology;
+    const struct hlo_target *target; // or NULL
 };
 
 zl_ahead *zl_ahead_open(const char *topology) {
@@ -24,6 +25,7 @@ zl_ahead *zl_ahead_open(const char *topology) {
     zl_ahead *out = memory_zero(sizeof *out);
     if (out) {
         out->topology = make.a.topology;
+        out->target = hlo_target_of(topology);
         return out;
     }
     PJRT_CALL(TopologyDescription_Destroy, end, .topology = make.a.topology);
@@ -121,7 +123,7 @@ static bool check_calls(const struct list *l) {
     return true;
 }
 
-static struct hlo_program *render(int count, const zl_array *outputs) {
+static struct hlo_program *render(int count, const zl_array *outputs, const struct hlo_target *target) {
     struct list l = {0};
     struct hlo_program *hlo = NULL;
     bool ok = list_calls(&l, count, outputs) && check_calls(&l);
@@ -132,7 +134,7 @@ static struct hlo_program *render(int count, const zl_array *outputs) {
     if (ok && !l.calls)
         error_set(ZL_ERROR_VALUE, "zl_ahead_compile: nothing is to be computed: the arrays are evaluated");
     else if (needed)
-        hlo = hlo_render(&device_pjrt, 0, &(struct segment){l.calls, l.call, needed}, NULL, NULL);
+        hlo = hlo_render(&device_pjrt, 0, &(struct segment){l.calls, l.call, needed}, NULL, NULL, target);
     memory_free(needed);
     free_list(&l);
     if (hlo && hlo->text)
@@ -216,7 +218,7 @@ bool zl_ahead_compile(zl_ahead *a, int count, const zl_array *outputs, zl_ahead_
     for (int i = 0; i < count; i++)
         if (!outputs[i])
             return false;
-    struct hlo_program *hlo = a ? render(count, outputs) : NULL;
+    struct hlo_program *hlo = a ? render(count, outputs, a->target) : NULL;
     if (!hlo)
         return false;
     bool ok = compile(a, hlo, out);

@@ -303,6 +303,10 @@ struct pjrt_device *pjrt_device(int unit) {
     return opened.device[unit];
 }
 
+bool pjrt_is_tpu(void) {
+    return !strcmp(pjrt_platform(), "tpu");
+}
+
 const char *pjrt_platform(void) {
     return opened.platform;
 }

@@ -4,22 +4,43 @@
 
 #include <string.h>
 
-// What a segment became: rendered again where arguments that were kept can be donated later.
+// What a segment became with one list of starts: rendered again where others come, or where arguments that were kept can be donated later. The
+// text is the same for all starts, and compiled once.
 struct version {
     struct hlo_program *hlo;
     struct pjrt_code *code; // NULL: there is nothing to compute
-    struct version *older;  // other threads may be running it
+    int refs;               // the program, and runs
+    int starts;
+    int64_t *start;
+    struct version *older;
 };
 
-enum { VERSIONS_MOST = 4 };
+enum { VERSIONS_MOST = 8, DONATING_MOST = 4 };
 
 struct program {
-    struct lock lock; // guards what follows
-    struct version *version;
-    int versions;
+    struct lock lock;        // guards what follows
+    struct version *version; // the newest
+    int versions, donating;  // those that are kept; how many were rendered to donate more
     int calls;
     uint8_t needed[];
 };
+
+// Starts --------------------------------------------------------------------------------------------------------------
+
+// All that a program's text and words depend on and that a plan's key does not have: where what is read and written begins.
+static int list_starts(const struct segment *s, int64_t *to) {
+    int count = 0;
+    for (int i = 0; i < s->calls; i++) {
+        const struct call *c = s->call[i];
+        int args = c->op == &op_slice_update ? c->args : 0;
+        for (int k = 0; k < c->inputs + c->outputs + args; k++, count++)
+            if (to)
+                to[count] = k < c->inputs                ? c->in[k]->offset
+                            : k < c->inputs + c->outputs ? call_output(c, k - c->inputs)->offset
+                                                         : call_args(c)[k - c->inputs - c->outputs];
+    }
+    return count;
+}
 
 // Programs ------------------------------------------------------------------------------------------------------------
 
@@ -36,13 +57,20 @@ struct program *pjrt_build(int unit, const struct segment *s) {
 static void free_version(struct version *v) {
     hlo_free(v->hlo);
     pjrt_code_release(v->code);
+    memory_free(v->start);
     memory_free(v);
+}
+
+// Under the program's lock, if it is a program's.
+static void release(struct version *v) {
+    if (--v->refs == 0)
+        free_version(v);
 }
 
 void pjrt_drop(struct program *p) {
     while (p->version) {
         struct version *older = p->version->older;
-        free_version(p->version);
+        release(p->version);
         p->version = older;
     }
     memory_free(p);
@@ -55,33 +83,69 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
 
 extern const struct device device_pjrt;
 
-// NULL and an error.
-static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip,
-                                   struct version *older) {
+// NULL and an error. Takes the starts over; before: what could donate, or NULL.
+static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip, int starts,
+                                   int64_t *start, const struct version *before) {
     struct version *v = memory_zero(sizeof *v);
-    if (!v)
+    if (!v) {
+        memory_free(start);
         return NULL;
-    v->hlo = hlo_render(&device_pjrt, unit, s, skip, older ? older->hlo : NULL);
+    }
+    *v = (struct version){.refs = 1, .starts = starts, .start = start};
+    v->hlo = hlo_render(&device_pjrt, unit, s, skip, before ? before->hlo : NULL,
+                        pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL);
     v->code = v->hlo && v->hlo->text ? pjrt_code(v->hlo) : NULL;
-    v->older = older;
     if (v->hlo && (v->code || !v->hlo->text))
         return v;
     free_version(v);
     return NULL;
 }
 
-// The newest version, made if there is none, or if another would donate more.
+// Under the lock: the newest comes first, and the oldest goes.
+static void keep_version(struct program *p, struct version *v) {
+    v->older = p->version;
+    p->version = v;
+    if (++p->versions <= VERSIONS_MOST)
+        return;
+    struct version **last = &p->version;
+    while ((*last)->older)
+        last = &(*last)->older;
+    release(*last);
+    *last = NULL;
+    p->versions--;
+}
+
+// The newest version with these starts, made if there is none, or if another would donate more. It is held for the caller. NULL and an error.
 static struct version *find_version(int unit, struct program *p, const struct segment *s) {
+    int starts = list_starts(s, NULL);
+    int64_t *start = memory_alloc(sizeof *start * (size_t)(starts + 1));
+    if (!start)
+        return NULL;
+    list_starts(s, start);
     lock_take(&p->lock);
-    struct version *v = p->version;
-    if (!v || (p->versions < VERSIONS_MOST && hlo_could_donate(v->hlo, s->call)))
-        v = new_version(unit, s, NULL, p->version);
-    if (v && v != p->version) {
-        p->version = v;
-        p->versions++;
+    struct version *v = p->version, *before = p->version;
+    while (v && memcmp(v->start, start, sizeof *start * (size_t)starts) != 0)
+        v = v->older;
+    bool donates_more = v && p->donating < DONATING_MOST && hlo_could_donate(v->hlo, s->call);
+    if (!v || donates_more) {
+        p->donating += donates_more;
+        if ((v = new_version(unit, s, NULL, starts, start, before)))
+            keep_version(p, v);
+    } else {
+        memory_free(start);
     }
+    if (v)
+        v->refs++;
     lock_give(&p->lock);
     return v;
+}
+
+static void give_version(struct program *p, struct version *v) {
+    if (!v)
+        return;
+    lock_take(&p->lock);
+    release(v);
+    lock_give(&p->lock);
 }
 
 // Running -------------------------------------------------------------------------------------------------------------
@@ -242,14 +306,17 @@ static void fail(struct binding *b, const uint8_t *skip) {
 static bool compute(int unit, struct program *p, struct binding *b, const uint8_t *skip, bool all) {
     struct segment s = {.calls = b->calls, .call = b->call, .needed = p->needed};
     struct version *v = all ? find_version(unit, p, &s) : NULL;
-    bool is_own = !v || !hlo_is_bound(v->hlo, b->call); // arrays that were not there when it was planned may lie otherwise
     if (all && !v)
         return false;
-    if (is_own)
-        v = new_version(unit, &s, skip, NULL);
+    if (v &&
+        !hlo_is_bound(v->hlo, b->call)) { // arrays that were not there when it was planned may lie otherwise
+        give_version(p, v);
+        v = NULL;
+    }
+    if (!v)
+        v = new_version(unit, &s, skip, 0, NULL, NULL);
     bool ok = v && run_version(unit, v, b);
-    if (v && is_own)
-        free_version(v);
+    give_version(p, v);
     return ok;
 }
 
