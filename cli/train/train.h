@@ -66,7 +66,7 @@ double   train_now(void);                                   // seconds
 uint64_t train_random(uint64_t seed, uint64_t a, uint64_t b); // a number that follows from these three
 void     train_progress(const char *format, ...) __attribute__((format(printf, 1, 2))); // on a terminal; "": removes it
 
-enum { TRAIN_INPUTS_MOST = 2 };
+enum { TRAIN_INPUTS_MOST = 3 };
 
 // What is trained on sequences, and tested now and then.
 struct train_task {
