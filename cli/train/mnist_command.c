@@ -39,11 +39,15 @@ static bool read_widths(struct perceptron *p, const char *hidden) {
     return !*end;
 }
 
+// Parameters start as wide as relu needs: with deviations of sqrt(2 / inputs).
 static zl_array logits(zl_nn nn, const struct perceptron *p, zl_array x) {
-    for (int i = 0; i < p->layers; i++) {
-        char name[24];
-        snprintf(name, sizeof name, "layer.%d", i);
-        x = zl_nn_linear(nn, name, x, p->width[i], true);
+    for (int i = 0; x && i < p->layers; i++) {
+        zl_nn layer = zl_nn_at(nn, "layer.%d", i);
+        int64_t inputs = zl_dim(x, -1);
+        zl_nn_init wide = {.deviation = sqrt(2.0 / (double)inputs), .kind = ZL_NN_MATRIX};
+        zl_array w = zl_nn_parameter(layer, "weight", ZL_SHAPE(p->width[i], inputs), wide);
+        zl_array b = zl_nn_parameter(layer, "bias", ZL_SHAPE(p->width[i]), (zl_nn_init){0});
+        x = zl_add(zl_matmul(x, zl_swapaxes(w, -1, -2)), b);
         if (i + 1 < p->layers)
             x = zl_maximum(x, zl_scalar(0));
     }
@@ -63,11 +67,13 @@ struct plan {
 };
 
 // An order of the images that only the seed and the epoch decide, so that a resumed training sees the same.
-static void shuffle(int *order, int count, uint64_t seed, uint64_t epoch) {
+static void shuffle(int *order, int count, uint64_t seed) {
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
     for (int i = 0; i < count; i++)
         order[i] = i;
     for (int i = count - 1; i > 0; i--) {
-        int other = (int)(train_random(seed, epoch, (uint64_t)i) % (uint64_t)(i + 1)), swap = order[i];
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int other = (int)((state >> 33) % (uint64_t)(i + 1)), swap = order[i];
         order[i] = order[other];
         order[other] = swap;
     }
@@ -84,7 +90,7 @@ static int epoch_of(const struct train_run *run, const struct plan *plan) {
 // One epoch: whole batches in the drawn order. False after an error, or Ctrl-C.
 static bool train_epoch(struct train_run *run, struct plan *plan, double *loss) {
     int steps = steps_of(plan), epoch = epoch_of(run, plan);
-    shuffle(plan->order, plan->images.count, (uint64_t)run->seed, (uint64_t)epoch);
+    shuffle(plan->order, plan->images.count, (uint64_t)run->seed * 1000 + (uint64_t)epoch);
     *loss = 0;
     for (int s = 0; s < steps; s++) {
         for (int i = 0; i < plan->batch; i++) {

@@ -113,6 +113,7 @@ static void report(const struct train_run *run, const struct train_task *task, c
         if (!isnan(accuracy))
             cli_json_number("accuracy", accuracy);
         cli_json_number("rate", last->rate);
+        cli_json_int("parameters", zl_nn_elements(run->nn));
         cli_json_number("seconds", seconds);
         cli_json_number("tokens_per_second", pace);
         cli_json_close();
