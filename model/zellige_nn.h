@@ -172,7 +172,8 @@ ZL_API int64_t zl_trainer_steps(zl_trainer trainer); // that are complete
 
 // Checkpoints: safetensors with the parameters by their names, the optimiser's state, the steps and the seed. Files are replaced as a
 // whole. A training that was stopped and loaded goes on to the same bits. `about` is any text that tells the model and its data from
-// others: load refuses a file that has another one, or another optimiser or seed. Load a checkpoint before the first step.
+// others: load refuses a file that has another one, or another optimiser or seed. Load a checkpoint before the first step. The path ends with
+// .safetensors.
 ZL_API bool zl_trainer_save(zl_trainer trainer, const char *path, const char *about);
 ZL_API bool zl_trainer_load(zl_trainer trainer, const char *path, const char *about);
 

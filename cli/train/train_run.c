@@ -36,6 +36,9 @@ void train_progress(const char *format, ...) {
 // Said before the first step, not after it.
 static int check_checkpoint(const struct invocation *call, const char *path) {
     char folder[4096];
+    const char *end = path ? strrchr(path, '.') : NULL;
+    if (path && (!end || strcmp(end, ".safetensors") != 0))
+        return cli_usage(call, "--checkpoint %s: the name must end with .safetensors", path);
     const char *slash = path ? strrchr(path, '/') : NULL;
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
     return !path || !access(folder, W_OK) ? CLI_OK
@@ -56,8 +59,9 @@ int train_begin(struct train_run *run, const struct invocation *call) {
         return CLI_USAGE;
     if (cli_option(call, "resume") && !run->checkpoint)
         return cli_usage(call, "--resume needs --checkpoint FILE");
-    if (check_checkpoint(call, run->checkpoint) != CLI_OK)
-        return CLI_FAILED;
+    int code = check_checkpoint(call, run->checkpoint);
+    if (code != CLI_OK)
+        return code;
     return device && !zl_use_device(device) ? cli_library_failed(call) : CLI_OK;
 }
 

@@ -373,6 +373,9 @@ static bool add_slot(zl_file *file, const char *name, const struct slot *slot) {
 bool zl_trainer_save(zl_trainer t, const char *path, const char *about) {
     struct nn_table *table = table_of(t);
     char seed[TEXT_BYTES], step[TEXT_BYTES], batches[TEXT_BYTES];
+    const char *end = strrchr(path, '.');
+    if (!end || strcmp(end, ".safetensors") != 0)
+        return nn_fail(t->nn, "zl_trainer_save: %s: the name of a checkpoint ends with .safetensors", path);
     if (!t->slot)
         return nn_fail(t->nn, "zl_trainer_save: %s: no step was made yet", path);
     print_fields(t, seed, step, batches);

@@ -292,6 +292,7 @@ static void save_one(const char *path) {
     CHECK(!zl_trainer_save(t, path, NULL));
     CHECK_HAS(zl_nn_error(nn), "no step was made yet");
     train_on(t, 0, 1);
+    CHECK(!zl_trainer_save(t, "model.npz", NULL));
     CHECK(zl_trainer_save(t, path, "delta"));
     zl_trainer_free(t);
     zl_nn_free(nn);
@@ -348,7 +349,7 @@ TEST(steps_take_no_new_memory) {
           2 * zl_nn_count(nn)); // parameters and states are written over
     train_on(t, 6, 9);
     CHECK_EQ_INT((int64_t)zl_get_active_memory(), (int64_t)active);
-    CHECK_EQ_INT((int64_t)zl_get_peak_memory(), (int64_t)peak);
+    CHECK(zl_get_peak_memory() <= peak);
     zl_trainer_free(t);
     zl_nn_free(nn);
 }

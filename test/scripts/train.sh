@@ -49,6 +49,7 @@ check "is wrong usage" exits 2 recall --mixer best
 check "a text that is not there" says 'none.txt: No such file' "$zellige" train lm "$tmp/none.txt"
 check "a text that is too short" says 'both parts need more than --context 4096' lm --context 4096
 check "more pairs than keys" exits 2 recall --pairs 8 --words 4
-check "a checkpoint that cannot be written" says 'cannot write .*: No such file or directory' recall --checkpoint "$tmp/none/x"
+check "a checkpoint that cannot be written" says 'cannot write .*: No such file or directory' recall --checkpoint "$tmp/none/x.safetensors"
+check "a checkpoint of another name" exits 2 recall --checkpoint "$tmp/x.npz"
 check "no text" exits 2 "$zellige" train lm
 finish
