@@ -163,6 +163,7 @@ const struct command cli_train_lm = {
     .details = "The end of the text is held out: the loss on it, in nats per token, is printed after every "
                "test. A resumed training\n"
                "goes on as if it had never been interrupted.\n"
+               "The model has 2 layers of 128 numbers and 4 heads if options do not say otherwise.\n"
                "  zellige train lm book.txt --mixer kda --checkpoint lm.safetensors",
     .options = options,
     .run = run,

@@ -162,6 +162,7 @@ const struct command cli_train_recall = {
                "which the model is\n"
                "to say the value. Tests are sequences that are not trained on. In the first half of the "
                "steps keys are asked for sooner.\n"
+               "The model has 1 layer of 64 numbers and 1 head if options do not say otherwise.\n"
                "  zellige train recall --mixer gated_delta --pairs 32 --key-dim 32",
     .options = options,
     .run = run,
