@@ -371,6 +371,8 @@ static bool add_slot(zl_file *file, const char *name, const struct slot *slot) {
 }
 
 bool zl_trainer_save(zl_trainer t, const char *path, const char *about) {
+    if (!t)
+        return false;
     struct nn_table *table = table_of(t);
     char seed[TEXT_BYTES], step[TEXT_BYTES], batches[TEXT_BYTES];
     const char *end = strrchr(path, '.');
