@@ -1,43 +1,69 @@
-// mnist_command.c - `zellige train mnist`: epochs with their loss, test accuracy and images a second; checkpoints after
-// each epoch.
+// mnist_command.c - `zellige train mnist`: a perceptron, relu(x W^T + b) layer by layer; epochs with their loss, test accuracy and images
+// per second; checkpoints after each epoch.
 
 #include "train.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "cli.h"
+enum { LAYERS_MOST = 8, TEST_BATCH = 2000 };
 
 static const struct option options[] = {
     {"hidden", 0, "LIST", NULL, "widths of the hidden layers (default 128): 256,256"},
     {"epochs", 0, "N", NULL, "how often all images are seen (default 10)"},
-    {"batch", 0, "N", NULL, "images a step (default 256)"},
-    {"optimizer", 0, "NAME", "adam sgd", "adam (the default) or sgd, with momentum"},
-    {"rate", 0, "X", NULL, "first learning rate (default 0.002 for adam, 0.1 for sgd); it falls to zero"},
-    {"seed", 0, "N", NULL, "of the first parameters and of the order of images (default 1)"},
-    {"checkpoint", 0, "FILE", NULL, "written after each epoch: safetensors"},
-    {"resume", 0, NULL, NULL, "go on from the checkpoint"},
+    {"batch", 0, "N", NULL, "images per step (default 256)"},
+    {"optimizer", 0, "NAME", zl_train_optimizers, "adam (the default), adamw, muon, or sgd with momentum"},
+    {"rate", 0, "X", NULL, "first learning rate (default 0.002, of sgd 0.1); it falls to zero"},
     {"data", 0, "FOLDER", NULL, "the dataset (default /usr/share/datasets/fashion-mnist)"},
-    {"device", 0, "NAME", NULL, "device to train on"},
+    TRAIN_CHECKPOINT_OPTIONS,
     {0},
 };
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+struct perceptron {
+    int layers, width[LAYERS_MOST]; // outputs of each layer
+};
+
+static bool read_widths(struct perceptron *p, const char *hidden) {
+    char *end;
+    for (p->layers = 0; p->layers < LAYERS_MOST - 1; hidden = end + 1) {
+        long width = strtol(hidden, &end, 10);
+        if (end == hidden || width < 1 || width > 1 << 16 || (*end && *end != ','))
+            return false;
+        p->width[p->layers++] = (int)width;
+        if (!*end)
+            break;
+    }
+    p->width[p->layers++] = TRAIN_CLASSES;
+    return !*end;
+}
+
+// Parameters start as wide as relu needs: with deviations of sqrt(2 / inputs).
+static zl_array logits(zl_nn nn, const struct perceptron *p, zl_array x) {
+    for (int i = 0; x && i < p->layers; i++) {
+        zl_nn layer = zl_nn_at(nn, "layer.%d", i);
+        int64_t inputs = zl_dim(x, -1);
+        zl_nn_init wide = {.deviation = sqrt(2.0 / (double)inputs), .kind = ZL_NN_MATRIX};
+        zl_array w = zl_nn_parameter(layer, "weight", ZL_SHAPE(p->width[i], inputs), wide);
+        zl_array b = zl_nn_parameter(layer, "bias", ZL_SHAPE(p->width[i]), (zl_nn_init){0});
+        x = zl_add(zl_matmul(x, zl_swapaxes(w, -1, -2)), b);
+        if (i + 1 < p->layers)
+            x = zl_maximum(x, zl_scalar(0));
+    }
+    return x;
+}
+
+static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
+    return zl_nn_cross_entropy(logits(nn, data, in[0]), in[count - 1], NULL);
 }
 
 struct plan {
+    struct perceptron perceptron;
+    struct train_dataset images, test;
     int epochs, batch;
-    int64_t seed;
-    const char *checkpoint;
+    int *order;                  // of an epoch
+    unsigned char *data, *label; // of a batch
 };
 
 // An order of the images that only the seed and the epoch decide, so that a resumed training sees the same.
@@ -53,156 +79,166 @@ static void shuffle(int *order, int count, uint64_t seed) {
     }
 }
 
-static void show_progress(int epoch, int done, int all) {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, done < all ? "\r\033[Kepoch %d: %d of %d images" : "\r\033[K", epoch, done, all);
+static int steps_of(const struct plan *plan) {
+    return plan->images.count / plan->batch;
+}
+
+static int epoch_of(const struct train_run *run, const struct plan *plan) {
+    return (int)(zl_trainer_steps(run->trainer) / steps_of(plan));
 }
 
 // One epoch: whole batches in the drawn order. False after an error, or Ctrl-C.
-static bool train_epoch(struct train_network *n, const struct plan *plan, const struct train_dataset *data,
-                        int *order, unsigned char *images, unsigned char *labels, double *loss) {
-    int steps = data->count / plan->batch;
-    shuffle(order, data->count, (uint64_t)plan->seed * 1000 + (uint64_t)n->epoch);
+static bool train_epoch(struct train_run *run, struct plan *plan, double *loss) {
+    int steps = steps_of(plan), epoch = epoch_of(run, plan);
+    shuffle(plan->order, plan->images.count, (uint64_t)run->seed * 1000 + (uint64_t)epoch);
     *loss = 0;
     for (int s = 0; s < steps; s++) {
         for (int i = 0; i < plan->batch; i++) {
-            int from = order[s * plan->batch + i];
-            memcpy(images + (size_t)i * TRAIN_PIXELS, data->image + (size_t)from * TRAIN_PIXELS,
+            int from = plan->order[s * plan->batch + i];
+            memcpy(plan->data + (size_t)i * TRAIN_PIXELS, plan->images.image + (size_t)from * TRAIN_PIXELS,
                    TRAIN_PIXELS);
-            labels[i] = data->label[from];
+            plan->label[i] = plan->images.label[from];
         }
-        double step_loss = 0;
+        zl_train_report report = {0};
         bool done = false;
         ZL_SCOPE {
-            done = train_step(n, train_images(images, plan->batch), train_labels(labels, plan->batch),
-                              &step_loss);
+            zl_array in[] = {train_images(plan->data, plan->batch), train_labels(plan->label, plan->batch)};
+            done = zl_trainer_step(run->trainer, 2, in, &report);
         }
-        if (!done || cli_interrupted()) {
-            show_progress(n->epoch + 1, data->count, data->count);
+        if (!done || cli_interrupted())
             return false;
-        }
-        *loss += step_loss / steps;
+        *loss += report.loss / steps;
         if (s % 16 == 0)
-            show_progress(n->epoch + 1, s * plan->batch, data->count);
+            train_progress("epoch %d: %d of %d images", epoch + 1, s * plan->batch, plan->images.count);
     }
-    show_progress(n->epoch + 1, data->count, data->count);
-    n->epoch++;
     return true;
 }
 
-static void report_epoch(const struct invocation *call, const struct train_network *n, double loss,
-                         double accuracy, double seconds, int images) {
-    if (call->json) {
+// NaN: it failed.
+static double accuracy_of(const struct train_run *run, const struct plan *plan) {
+    const struct train_dataset *test = &plan->test;
+    double right = 0;
+    for (int at = 0; at < test->count; at += TEST_BATCH)
+        ZL_SCOPE {
+            int count = test->count - at < TEST_BATCH ? test->count - at : TEST_BATCH;
+            zl_array x = train_images(test->image + (size_t)at * TRAIN_PIXELS, count);
+            zl_array best =
+                zl_astype(zl_argmax_axis(logits(run->nn, &plan->perceptron, x), -1, false), ZL_INT32);
+            zl_array hits =
+                zl_sum(zl_astype(zl_equal(best, train_labels(test->label + at, count)), ZL_FLOAT32));
+            right += hits ? zl_item(hits) : (double)NAN;
+        }
+    return right / test->count;
+}
+
+static void report_epoch(const struct train_run *run, int epoch, double loss, double accuracy, double seconds,
+                         int images) {
+    if (run->call->json) {
         cli_json_open(NULL, '{');
-        cli_json_int("epoch", n->epoch);
+        cli_json_int("epoch", epoch);
         cli_json_number("loss", loss);
         cli_json_number("test_accuracy", accuracy);
         cli_json_number("seconds", seconds);
         cli_json_number("images_per_second", images / seconds);
         cli_json_close();
     } else {
-        printf("epoch %2d  loss %.4f  test accuracy %.2f %%  %.2f s, %.0f images/s\n", n->epoch, loss,
+        printf("epoch %2d  loss %.4f  test accuracy %.2f %%  %.2f s, %.0f images/s\n", epoch, loss,
                100 * accuracy, seconds, images / seconds);
     }
     fflush(stdout);
 }
 
 // kept: epochs that the checkpoint has.
-static int say_interrupted(const struct invocation *call, const struct plan *plan, int kept) {
-    if (!plan->checkpoint)
-        return cli_fail(call, "interrupted: nothing is kept without --checkpoint FILE");
+static int say_interrupted(const struct train_run *run, const struct plan *plan, int kept) {
+    if (!run->checkpoint)
+        return cli_fail(run->call, "interrupted: nothing is kept without --checkpoint FILE");
     if (!kept)
-        return cli_fail(call, "interrupted in the first epoch: there is no checkpoint yet");
-    return cli_fail(call, "interrupted: %s has %d of %d epochs, with --resume it goes on", plan->checkpoint,
-                    kept, plan->epochs);
+        return cli_fail(run->call, "interrupted in the first epoch: there is no checkpoint yet");
+    return cli_fail(run->call, "interrupted: %s has %d of %d epochs, with --resume it goes on",
+                    run->checkpoint, kept, plan->epochs);
 }
 
-static int train(const struct invocation *call, struct train_network *n, const struct plan *plan,
-                 const struct train_dataset *data, const struct train_dataset *test) {
-    int *order = malloc((size_t)data->count * sizeof *order);
-    unsigned char *images = malloc((size_t)plan->batch * TRAIN_PIXELS);
-    unsigned char *labels = malloc((size_t)plan->batch);
-    bool done = order && images && labels;
-    int kept = n->epoch;
-    n->steps = plan->epochs * (data->count / plan->batch);
+static int train(struct train_run *run, struct plan *plan) {
+    plan->order = malloc((size_t)plan->images.count * sizeof *plan->order);
+    plan->data = malloc((size_t)plan->batch * TRAIN_PIXELS);
+    plan->label = malloc((size_t)plan->batch);
+    bool done = plan->order && plan->data && plan->label;
+    int kept = epoch_of(run, plan);
     cli_catch_interrupts();
-    cli_json_to(NULL, true); // a line an epoch
-    while (done && n->epoch < plan->epochs) {
-        double loss, start = now();
-        done = train_epoch(n, plan, data, order, images, labels, &loss);
-        double seconds = now() - start;
-        done = done && (!plan->checkpoint || train_save(n, plan->checkpoint));
-        kept = done ? n->epoch : kept;
-        double accuracy = done ? train_accuracy(n, test) : NAN;
+    cli_json_to(NULL, true); // a line per epoch
+    while (done && epoch_of(run, plan) < plan->epochs) {
+        double loss, start = train_now();
+        done = train_epoch(run, plan, &loss);
+        double seconds = train_now() - start;
+        train_progress("%s", "");
+        done = done && (!run->checkpoint || zl_trainer_save(run->trainer, run->checkpoint, run->about));
+        kept = done ? epoch_of(run, plan) : kept;
+        double accuracy = done ? accuracy_of(run, plan) : NAN;
         done = !isnan(accuracy);
         if (done)
-            report_epoch(call, n, loss, accuracy, seconds, data->count / plan->batch * plan->batch);
+            report_epoch(run, kept, loss, accuracy, seconds, steps_of(plan) * plan->batch);
     }
-    int code = done                ? CLI_OK
-               : cli_interrupted() ? say_interrupted(call, plan, kept)
-                                   : cli_library_failed(call);
+    int code = done ? CLI_OK : cli_interrupted() ? say_interrupted(run, plan, kept) : train_failed(run);
     cli_json_to(NULL, false);
-    free(order), free(images), free(labels);
+    free(plan->order), free(plan->data), free(plan->label);
     return code;
 }
 
-// Said before the first epoch, not after it.
-static int check_checkpoint(const struct invocation *call, const char *path) {
-    char folder[4096];
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
-    return !path || !access(folder, W_OK) ? CLI_OK
-                                          : cli_fail(call, "cannot write %s: %s", path, strerror(errno));
-}
-
-static int open_network(const struct invocation *call, struct train_network *n, const struct plan *plan) {
-    const char *hidden = cli_option(call, "hidden"), *optimizer = cli_option(call, "optimizer");
-    bool adam = !optimizer || !strcmp(optimizer, "adam"), resume = cli_option(call, "resume");
-    if (!adam && strcmp(optimizer, "sgd") != 0)
-        return cli_usage(call, "no optimizer '%s': there are adam and sgd", optimizer);
-    if (resume && !plan->checkpoint)
-        return cli_usage(call, "--resume needs --checkpoint FILE");
-    if (check_checkpoint(call, plan->checkpoint) != CLI_OK)
-        return CLI_FAILED;
-    double rate = adam ? 0.002 : 0.1;
-    if (!cli_number(call, "rate", 0, INFINITY, &rate))
-        return CLI_USAGE;
-    if (!train_new(n, hidden ? hidden : "128", adam, rate, plan->seed))
-        return zl_error() ? cli_library_failed(call)
-                          : cli_usage(call, "--hidden %s: wanted widths such as 256,256", hidden);
-    if (resume && !train_load(n, plan->checkpoint))
-        return cli_fail(call, "%s is no checkpoint of this network%s%s", plan->checkpoint,
-                        zl_error() ? ": " : "", zl_error() ? zl_error() : "");
+// The images are those of the dataset, whose number the schedule needs before they are read.
+static int read_images(const struct invocation *call, struct plan *plan) {
+    const char *folder = cli_option(call, "data");
+    char error[512];
+    double start = train_now();
+    folder = folder ? folder : "/usr/share/datasets/fashion-mnist";
+    if (!train_read_dataset(&plan->images, folder, "train", error, sizeof error) ||
+        !train_read_dataset(&plan->test, folder, "t10k", error, sizeof error))
+        return cli_fail(call, "%s", error);
+    if (plan->batch > plan->images.count)
+        return cli_usage(call, "--batch %d is more than the %d images", plan->batch, plan->images.count);
+    if (!call->json && call->verbosity >= 0)
+        printf("%d images to learn, %d to test, read in %.2f s\n", plan->images.count, plan->test.count,
+               train_now() - start);
     return CLI_OK;
 }
 
-static int run(const struct invocation *call) {
-    const char *folder = cli_option(call, "data"), *device = cli_option(call, "device");
-    int64_t epochs = 10, batch = 256, seed = 1;
-    struct train_dataset data = {0}, test = {0};
-    struct train_network n = {0};
-    char error[512];
-    if (!cli_integer(call, "epochs", 0, 10000, &epochs) || !cli_integer(call, "batch", 1, 1 << 24, &batch) ||
-        !cli_integer(call, "seed", 0, INT64_C(1) << 50, &seed))
+static int open_run(const struct invocation *call, struct train_run *run, struct plan *plan) {
+    const char *optimizer = cli_option(call, "optimizer");
+    bool sgd = optimizer && !strcmp(optimizer, "sgd");
+    double rate = sgd ? 0.1 : 0.002;
+    if (!cli_number(call, "rate", 1e-12, 1e6, &rate))
         return CLI_USAGE;
-    struct plan plan = {(int)epochs, (int)batch, seed, cli_option(call, "checkpoint")};
-    if (device && !zl_use_device(device))
-        return cli_library_failed(call);
-    int code = open_network(call, &n, &plan);
-    double start = now();
-    folder = folder ? folder : "/usr/share/datasets/fashion-mnist";
-    if (code == CLI_OK && (!train_read_dataset(&data, folder, "train", error, sizeof error) ||
-                           !train_read_dataset(&test, folder, "t10k", error, sizeof error)))
-        code = cli_fail(call, "%s", error);
-    if (code == CLI_OK && plan.batch > data.count)
-        code = cli_usage(call, "--batch %d is more than the %d images", plan.batch, data.count);
-    if (code == CLI_OK && !call->json && call->verbosity >= 0)
-        printf("%d images to learn, %d to test, read in %.2f s\n", data.count, test.count, now() - start);
+    int64_t steps = (int64_t)plan->epochs * steps_of(plan);
+    const zl_train_options how = {.optimizer = optimizer ? optimizer : "adam",
+                                  .rate = rate,
+                                  .momentum = sgd ? 0.9 : 0,
+                                  .schedule = "linear",
+                                  .steps = steps ? steps : 1};
+    const char *hidden = cli_option(call, "hidden");
+    snprintf(run->about, sizeof run->about, "train mnist --hidden %s --batch %d", hidden ? hidden : "128",
+             plan->batch);
+    return train_open(run, loss_of, &plan->perceptron, &how);
+}
+
+static int run(const struct invocation *call) {
+    const char *hidden = cli_option(call, "hidden");
+    int64_t epochs = 10, batch = 256;
+    struct plan plan = {0};
+    struct train_run training = {0};
+    if (!cli_integer(call, "epochs", 0, 10000, &epochs) || !cli_integer(call, "batch", 1, 1 << 24, &batch))
+        return CLI_USAGE;
+    if (!read_widths(&plan.perceptron, hidden ? hidden : "128"))
+        return cli_usage(call, "--hidden %s: wanted widths such as 256,256", hidden);
+    plan.epochs = (int)epochs, plan.batch = (int)batch;
+    int code = train_begin(&training, call);
     if (code == CLI_OK)
-        code = train(call, &n, &plan, &data, &test);
-    train_free(&n);
-    train_free_dataset(&data);
-    train_free_dataset(&test);
+        code = read_images(call, &plan);
+    if (code == CLI_OK)
+        code = open_run(call, &training, &plan);
+    if (code == CLI_OK)
+        code = train(&training, &plan);
+    train_close(&training);
+    train_free_dataset(&plan.images);
+    train_free_dataset(&plan.test);
     return code;
 }
 

@@ -1,4 +1,4 @@
-// train.h - `zellige train mnist`: a perceptron on Fashion-MNIST.
+// train.h - the commands `zellige train …`: what they train and on what, and what they share, on model/zellige_nn.h.
 
 #ifndef TRAIN_H
 #define TRAIN_H
@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "zellige.h"
+#include "cli.h"
+#include "zellige_nn.h"
 
 // dataset.c -----------------------------------------------------------------------------------------------------
 
@@ -24,27 +25,88 @@ void train_free_dataset(struct train_dataset *dataset);
 zl_array train_images(const unsigned char *image, int count); // (count, TRAIN_PIXELS), 0 to 1
 zl_array train_labels(const unsigned char *label, int count); // int32
 
-// perceptron.c --------------------------------------------------------------------------------------------------
+// train_run.c ---------------------------------------------------------------------------------------------------
 
-enum { TRAIN_LAYERS_MOST = 8, TRAIN_PARAMETERS_MOST = 2 * TRAIN_LAYERS_MOST };
+#define TRAIN_CHECKPOINT_OPTIONS                                                                          \
+    {"seed", 0, "N", NULL, "of the first parameters and of the order of the data (default 1)"},           \
+    {"checkpoint", 0, "FILE", NULL, "written whenever the model is tested: safetensors"},                 \
+    {"resume", 0, NULL, NULL, "go on from the checkpoint"},                                               \
+    {"device", 0, "NAME", NULL, "device to train on"}
 
-struct train_network {
-    int layers, parameters; // two parameters a layer: matrix, bias
-    int width[TRAIN_LAYERS_MOST + 1];
-    bool adam;
-    double rate;     // at first; it falls to zero
-    int steps;       // of all of the training
-    int epoch, step; // that are done
-    zl_array parameter[TRAIN_PARAMETERS_MOST], first[TRAIN_PARAMETERS_MOST], second[TRAIN_PARAMETERS_MOST];
+#define TRAIN_STEP_OPTIONS                                                                                \
+    {"steps", 0, "N", NULL, "steps in all (default 1000)"},                                               \
+    {"batch", 0, "N", NULL, "sequences per batch (default 16)"},                                          \
+    {"accumulate", 0, "N", NULL, "batches per step (default 1)"},                                         \
+    {"optimizer", 0, "NAME", zl_train_optimizers, "sgd, adam, adamw (the default) or muon"},              \
+    {"rate", 0, "X", NULL, "learning rate (default 0.003)"},                                              \
+    {"schedule", 0, "NAME", zl_train_schedules, "of the rate: constant, linear or cosine (the default)"}, \
+    {"warmup", 0, "N", NULL, "steps in which the rate rises (default: a twentieth of all)"},              \
+    {"decay", 0, "X", NULL, "weight decay of matrices (default 0.01)"},                                   \
+    {"clip", 0, "X", NULL, "largest norm of the gradient (default 1; 0: any)"},                           \
+    {"every", 0, "N", NULL, "steps from one test to the next (default: a tenth of all)"}
+
+// A training: its parameters, and where they are kept.
+struct train_run {
+    const struct invocation *call;
+    zl_nn nn;
+    zl_trainer trainer;
+    const char *checkpoint; // NULL: none
+    char about[512];
+    int64_t seed;
 };
 
-// hidden: "128" or "256,256". False: that is not a list of widths, or zl_error().
-bool train_new(struct train_network *n, const char *hidden, bool adam, double rate, int64_t seed);
-void train_free(struct train_network *n);
-zl_array train_logits(const struct train_network *n, zl_array x);
-bool train_step(struct train_network *n, zl_array x, zl_array labels, double *loss); // loss may be NULL
-double train_accuracy(const struct train_network *n, const struct train_dataset *data); // NaN: failed
-bool train_save(const struct train_network *n, const char *path);
-bool train_load(struct train_network *n, const char *path); // of a network with the same widths
+// Reads the options that all commands have and checks them, before data are read. Call train_close in any case. Returns an exit code.
+int  train_begin(struct train_run *run, const struct invocation *call);
+// Makes the table and the trainer, and loads the checkpoint if --resume is given, which must be about the same. Returns an exit code.
+int  train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options);
+void train_close(struct train_run *run);
+int  train_failed(const struct train_run *run); // what zl_nn_error says
+
+double   train_now(void);                                   // seconds
+uint64_t train_random(uint64_t seed, uint64_t a, uint64_t b); // a number that follows from these three
+void     train_progress(const char *format, ...) __attribute__((format(printf, 1, 2))); // on a terminal; "": removes it
+
+enum { TRAIN_INPUTS_MOST = 3 };
+
+// What is trained on sequences, and tested now and then.
+struct train_task {
+    void *data;
+    int inputs;
+    // Fills in[0..inputs) with the index-th batch.
+    void (*batch)(const struct train_task *task, int64_t seed, int64_t index, zl_array *in);
+    // Measures the model on what it is not trained on. Returns false after an error or Ctrl-C; *accuracy stays NaN where there is none.
+    bool (*test)(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy);
+    zl_train_options options;
+    int64_t every, sequences, tokens; // steps per test; sequences per batch, and tokens per batch
+};
+
+// Reads TRAIN_STEP_OPTIONS into task->options, every and sequences. False after a message.
+bool train_read_steps(const struct invocation *call, struct train_task *task);
+// Trains from where the checkpoint ends, with a line per test. Returns an exit code.
+int  train_sequences(struct train_run *run, const struct train_task *task);
+
+// train_model.c -------------------------------------------------------------------------------------------------
+
+#define TRAIN_MODEL_OPTIONS                                                                               \
+    {"mixer", 0, "NAME", zl_nn_mixers, "attention or a delta rule (default gated_delta)"},                \
+    {"layers", 0, "N", NULL, "blocks of a mixer and an MLP"},                                             \
+    {"width", 0, "N", NULL, "numbers per token"},                                                         \
+    {"heads", 0, "N", NULL, "heads of the mixer"},                                                        \
+    {"key-dim", 0, "N", NULL, "keys per head (default: width / heads)"},                                  \
+    {"value-dim", 0, "N", NULL, "values per head (default: as many as keys)"},                            \
+    {"conv", 0, "N", NULL, "width of the mixer's convolution (default 4, of attention 0; -1: none)"},      \
+    {"ffn", 0, "N", NULL, "width inside the MLP (default: 3 times the width; 0: no MLP)"}
+
+// A small language model: blocks of a mixer and a SwiGLU layer, each behind a norm and added to what it reads.
+struct train_model {
+    zl_nn_mixer_options mixer;
+    int vocabulary, layers, width, ffn;
+};
+// Reads TRAIN_MODEL_OPTIONS over the defaults that are there. False after a message.
+bool     train_read_model(const struct invocation *call, struct train_model *model);
+// Sets what the training is about: what the format says, the model, and those options of its steps that a resumed training must share.
+void     train_describe(struct train_run *run, const struct train_task *task, const struct train_model *model, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+zl_array train_logits(zl_nn nn, const struct train_model *model, zl_array ids); // (batch, time, vocabulary)
 
 #endif

@@ -1,0 +1,21 @@
+// nn_loss.c - losses: means, as float32.
+
+#include "nn.h"
+
+zl_array zl_nn_cross_entropy(zl_array logits, zl_array targets, zl_array mask) {
+    zl_array loss = zl_fast_cross_entropy(logits, targets);
+    if (!mask)
+        return zl_mean(loss);
+    zl_array counts = zl_astype(mask, ZL_FLOAT32);
+    return zl_divide(zl_sum(zl_multiply(loss, counts)), zl_maximum(zl_sum(counts), zl_scalar(1)));
+}
+
+// -t log p - (1 - t) log(1 - p) for p = sigmoid(logit), without a logarithm of what rounds to 0.
+zl_array zl_nn_binary_cross_entropy(zl_array logits, zl_array targets) {
+    zl_array x = zl_astype(logits, ZL_FLOAT32);
+    return zl_mean(zl_subtract(zl_logaddexp(x, zl_scalar(0)), zl_multiply(x, targets)));
+}
+
+zl_array zl_nn_mean_squares(zl_array y, zl_array targets) {
+    return zl_mean(zl_square(zl_subtract(zl_astype(y, ZL_FLOAT32), targets)));
+}

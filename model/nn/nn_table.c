@@ -1,0 +1,222 @@
+// nn_table.c - the table of a model's parameters: names, arrays, places, and how parameters start.
+
+#include "nn.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 256 };
+
+bool nn_fail(zl_nn nn, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (!*nn->table->error)
+        vsnprintf(nn->table->error, sizeof nn->table->error, format, args);
+    va_end(args);
+    return false;
+}
+
+const char *zl_nn_error(zl_nn nn) {
+    return nn && *nn->table->error ? nn->table->error : zl_error();
+}
+
+static zl_nn new_place(struct nn_table *table, const char *prefix) {
+    zl_nn place = malloc(sizeof *place + strlen(prefix) + 1);
+    if (!place)
+        return NULL;
+    *place = (struct zl_nn_){.table = table, .next = table->places};
+    strcpy(place->prefix, prefix);
+    return table->places = place;
+}
+
+zl_nn zl_nn_new(int64_t seed) {
+    struct nn_table *table = calloc(1, sizeof *table);
+    zl_nn nn = table ? new_place(table, "") : NULL;
+    if (!nn)
+        free(table);
+    else
+        table->seed = seed;
+    return nn;
+}
+
+void zl_nn_free(zl_nn nn) {
+    struct nn_table *table = nn ? nn->table : NULL;
+    if (!table)
+        return;
+    for (int i = 0; i < table->count; i++) {
+        zl_release(table->parameter[i].array);
+        free(table->parameter[i].name);
+    }
+    for (zl_nn place = table->places, next; place; place = next) {
+        next = place->next;
+        free(place);
+    }
+    free(table->parameter);
+    free(table);
+}
+
+// Fills `out` with the name behind the place's prefix. False after an error: it is too long.
+static bool full_name(zl_nn nn, const char *name, const char *end, char out[NAME_BYTES]) {
+    int length = snprintf(out, NAME_BYTES, "%s%s%s", nn->prefix, name, end);
+    return length < NAME_BYTES ||
+           nn_fail(nn, "zl_nn: the name %.64s... has %d bytes; at most %d are possible", out, length,
+                   NAME_BYTES - 1);
+}
+
+zl_nn zl_nn_at(zl_nn nn, const char *format, ...) {
+    char name[NAME_BYTES], prefix[NAME_BYTES];
+    if (!nn)
+        return NULL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    if (!full_name(nn, name, ".", prefix))
+        return NULL;
+    for (zl_nn place = nn->table->places; place; place = place->next)
+        if (!strcmp(place->prefix, prefix))
+            return place;
+    zl_nn place = new_place(nn->table, prefix);
+    if (!place)
+        nn_fail(nn, "zl_nn_at: out of memory");
+    return place;
+}
+
+// Parameters ----------------------------------------------------------------------------------------------------
+
+static struct nn_parameter *find(struct nn_table *table, const char *name) {
+    for (int i = 0; i < table->count; i++) {
+        int at = (table->next + i) % table->count;
+        if (!strcmp(table->parameter[at].name, name)) {
+            table->next = at + 1;
+            return &table->parameter[at];
+        }
+    }
+    return NULL;
+}
+
+bool nn_add(zl_nn nn, const char *name, zl_array array) {
+    struct nn_table *table = nn->table;
+    if (table->count == table->cap) {
+        int cap = table->cap ? 2 * table->cap : 16;
+        struct nn_parameter *larger = realloc(table->parameter, (size_t)cap * sizeof *larger);
+        if (!larger)
+            return nn_fail(nn, "zl_nn_parameter: out of memory");
+        table->parameter = larger;
+        table->cap = cap;
+    }
+    char *copy = malloc(strlen(name) + 1);
+    if (!copy)
+        return nn_fail(nn, "zl_nn_parameter: out of memory");
+    strcpy(copy, name);
+    table->parameter[table->count++] = (struct nn_parameter){.name = copy, .array = zl_retain(array)};
+    return true;
+}
+
+// Any two of seed and index give numbers of their own.
+static zl_array key_of(const struct nn_table *table) {
+    uint64_t x = (uint64_t)table->seed * 0x9e3779b97f4a7c15u + (uint64_t)table->count;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return zl_random_key((int64_t)((x ^ x >> 31) >> 1));
+}
+
+static bool make(zl_nn nn, const char *name, zl_shape shape, const zl_nn_init *init) {
+    bool done = false;
+    ZL_SCOPE {
+        zl_array x = zl_broadcast_to(zl_full(ZL_SCALAR, zl_scalar(init->mean), ZL_FLOAT32), shape);
+        if (init->deviation > 0)
+            x = zl_add(x, zl_multiply(zl_scalar(init->deviation),
+                                      zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key_of(nn->table))));
+        if (init->spread > 0)
+            x = zl_add(x, zl_random_uniform(zl_scalar(-init->spread), zl_scalar(init->spread), shape,
+                                            ZL_FLOAT32, key_of(nn->table)));
+        x = zl_contiguous(x, false);
+        done = zl_eval(x) && nn_add(nn, name, x);
+    }
+    return done;
+}
+
+// As text, for messages.
+static void print_shape(char *out, size_t bytes, zl_shape shape) {
+    size_t at = (size_t)snprintf(out, bytes, "(");
+    for (int i = 0; i < shape.ndim && at < bytes; i++)
+        at += (size_t)snprintf(out + at, bytes - at, i ? ", %lld" : "%lld", (long long)shape.dim[i]);
+    if (at < bytes)
+        snprintf(out + at, bytes - at, ")");
+}
+
+static bool same_shape(zl_shape a, zl_shape b) {
+    return a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim);
+}
+
+static bool check_shape(zl_nn nn, const char *function, const struct nn_parameter *p, zl_shape wanted) {
+    char has[64], needs[64];
+    if (same_shape(zl_shape_of(p->array), wanted))
+        return true;
+    print_shape(has, sizeof has, zl_shape_of(p->array));
+    print_shape(needs, sizeof needs, wanted);
+    return nn_fail(nn, "%s: %s is %s, and %s is asked for", function, p->name, has, needs);
+}
+
+zl_array zl_nn_parameter(zl_nn nn, const char *name, zl_shape shape, zl_nn_init init) {
+    char full[NAME_BYTES];
+    if (!nn || !full_name(nn, name, "", full))
+        return NULL;
+    struct nn_parameter *p = find(nn->table, full);
+    if (!p && nn->table->closed) {
+        nn_fail(nn, "zl_nn_parameter: no %s is among the %d parameters there are", full, nn->table->count);
+        return NULL;
+    }
+    if (!p && make(nn, full, shape, &init)) {
+        p = &nn->table->parameter[nn->table->count - 1];
+        nn->table->next = nn->table->count;
+    }
+    if (!p || !check_shape(nn, "zl_nn_parameter", p, shape))
+        return NULL;
+    if (!p->used)
+        p->kind = init.kind;
+    p->used = true;
+    return p->current ? p->current : p->array;
+}
+
+int zl_nn_count(zl_nn nn) {
+    return nn ? nn->table->count : 0;
+}
+
+static struct nn_parameter *at(zl_nn nn, int index) {
+    return nn && index >= 0 && index < nn->table->count ? &nn->table->parameter[index] : NULL;
+}
+
+const char *zl_nn_name(zl_nn nn, int index) {
+    return at(nn, index) ? at(nn, index)->name : NULL;
+}
+
+zl_array zl_nn_array(zl_nn nn, int index) {
+    return at(nn, index) ? at(nn, index)->array : NULL;
+}
+
+zl_nn_kind zl_nn_kind_of(zl_nn nn, int index) {
+    return at(nn, index) ? at(nn, index)->kind : ZL_NN_VECTOR;
+}
+
+bool zl_nn_assign(zl_nn nn, int index, zl_array value) {
+    struct nn_parameter *p = at(nn, index);
+    if (!p || !value)
+        return false;
+    if (!check_shape(nn, "zl_nn_assign", p, zl_shape_of(value)))
+        return false;
+    if (zl_dtype_of(value) != zl_dtype_of(p->array))
+        return nn_fail(nn, "zl_nn_assign: %s is %s, and %s is given", p->name,
+                       zl_dtype_name(zl_dtype_of(p->array)), zl_dtype_name(zl_dtype_of(value)));
+    return zl_assign(&p->array, value);
+}
+
+int64_t zl_nn_elements(zl_nn nn) {
+    int64_t sum = 0;
+    for (int i = 0; i < zl_nn_count(nn); i++)
+        sum += zl_size(nn->table->parameter[i].array);
+    return sum;
+}

@@ -1,0 +1,184 @@
+// zellige_nn.h - layers, losses, optimisers and checkpoints: what a program needs to train a model.
+//
+// A model is one function, which reads like its formula: it asks for parameters by name where it uses them. The first run
+// makes them, later runs find them again. So a model's parameters are one table of names and arrays, in the order of their
+// first use, and optimisers and checkpoints walk along it.
+//
+//     static zl_array loss(zl_nn nn, int count, const zl_array *in, void *data) {
+//         zl_array x = zl_nn_embedding(nn, "words", in[0], 256, 64);
+//         x = zl_add(x, zl_nn_swiglu(nn, "mlp", zl_nn_rms_norm(nn, "norm", x), 128));
+//         return zl_nn_cross_entropy(zl_nn_logits(nn, "words", x, 256), in[1], NULL);
+//     }
+//
+//     zl_nn nn = zl_nn_new(seed);
+//     zl_trainer trainer = zl_trainer_new(nn, loss, NULL, &(zl_train_options){.optimizer = "adamw", .rate = 0.003});
+//     while (zl_trainer_step(trainer, 2, (zl_array[]){ids, targets}, &report) && report.step < 1000)
+//         …
+//
+// Errors.  Functions return NULL or false after an error, layers given NULL return NULL, and zl_nn_error() is the message.
+// Threads. A table and its trainer belong to one thread at a time.
+
+#ifndef ZELLIGE_NN_H
+#define ZELLIGE_NN_H
+
+#include "zellige.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Parameters ----------------------------------------------------------------------------------------------------
+
+typedef struct zl_nn_ *zl_nn; // a table of parameters, or a place in it: a prefix of names
+
+// Returns an empty table. What parameters start with follows from the seed and their order. NULL: out of memory.
+ZL_API zl_nn zl_nn_new(int64_t seed);
+ZL_API void  zl_nn_free(zl_nn nn); // with all places in it, and after its trainer
+
+// Returns the place "layer.3." of nn for "layer.%d" and 3: names that are asked for there begin with it. It lives as long as the table.
+ZL_API zl_nn zl_nn_at(zl_nn nn, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// What a parameter is used for: optimisers and weight decay tell them apart.
+typedef enum {
+    ZL_NN_VECTOR, // biases, gains, gates, kernels of convolutions: no weight decay
+    ZL_NN_MATRIX, // a matrix, or a stack of matrices, that multiplies: what Muon makes orthogonal
+    ZL_NN_TABLE,  // rows that are looked up, or the logits' matrix
+} zl_nn_kind;
+
+// How a parameter starts: every element is drawn from mean + deviation * normal, or evenly from mean - spread to mean + spread; zero
+// for both gives the mean.
+typedef struct {
+    double mean, deviation, spread;
+    zl_nn_kind kind;
+} zl_nn_init;
+
+// Returns the parameter of that name, made by the first call as float32. NULL if it has another shape, or if the table is
+// closed, which it is after a trainer's first step or zl_nn_load, and has no such name.
+ZL_API zl_array zl_nn_parameter(zl_nn nn, const char *name, zl_shape shape, zl_nn_init init);
+
+// The table, index by index; the array lives until it is assigned anew. NULL past the last.
+ZL_API int         zl_nn_count(zl_nn nn);
+ZL_API const char *zl_nn_name(zl_nn nn, int index);
+ZL_API zl_array    zl_nn_array(zl_nn nn, int index);
+ZL_API zl_nn_kind  zl_nn_kind_of(zl_nn nn, int index);
+ZL_API bool        zl_nn_assign(zl_nn nn, int index, zl_array value); // of the same shape and dtype; evaluates it
+ZL_API int64_t     zl_nn_elements(zl_nn nn);                          // of all parameters
+
+// Fills an empty table with the parameters of a checkpoint, and closes it.
+ZL_API bool zl_nn_load(zl_nn nn, const char *path);
+
+// The first error of this table, or that of the library; NULL: none.
+ZL_API const char *zl_nn_error(zl_nn nn);
+
+// Layers --------------------------------------------------------------------------------------------------------
+// x is (..., width) and the last axis is what layers work on; in sequences, (batch, time, width). `name` is the place of the layer's
+// parameters, whose names are those of checkpoints on the hub: name.weight, name.bias.
+
+ZL_API zl_array zl_nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias); // x W^T + b, W (outputs, width)
+ZL_API zl_array zl_nn_embedding(zl_nn nn, const char *name, zl_array ids, int count, int width); // (..., width)
+// x W^T with a matrix (classes, width) of the kind ZL_NN_TABLE: an embedding's name gives that embedding's matrix, which ties both.
+ZL_API zl_array zl_nn_logits(zl_nn nn, const char *name, zl_array x, int classes);
+ZL_API zl_array zl_nn_rms_norm(zl_nn nn, const char *name, zl_array x);
+ZL_API zl_array zl_nn_layer_norm(zl_nn nn, const char *name, zl_array x);
+
+// A convolution of x (batch, sizes, channels) over one to three axes: kernel has a size for each. The weight is (outputs, kernel,
+// channels / groups); stride and padding hold for all axes.
+ZL_API zl_array zl_nn_conv(zl_nn nn, const char *name, zl_array x, int outputs, zl_shape kernel, int stride, int padding, int groups);
+// Every channel's own convolution over the last `width` steps of x (batch, time, channels): y_t = sum_j w_j x_(t - width + 1 + j).
+ZL_API zl_array zl_nn_causal_conv(zl_nn nn, const char *name, zl_array x, int width);
+
+ZL_API zl_array zl_nn_mlp(zl_nn nn, const char *name, zl_array x, int hidden);    // down(gelu(up(x))), with biases
+ZL_API zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden); // down(silu(gate(x)) * up(x))
+
+// A mixture of `experts` SwiGLU layers, of which the `used` likeliest take each token, weighted by their probabilities. *balance, if
+// not NULL, is experts * sum_e (share of the choices) * (mean probability): at least about 1, which it is when all are used alike;
+// added to a loss it keeps them so.
+typedef struct {
+    int experts, used, hidden;
+} zl_nn_moe_options;
+ZL_API zl_array zl_nn_moe(zl_nn nn, const char *name, zl_array x, const zl_nn_moe_options *options, zl_array *balance);
+
+// What lets tokens see those before them: softmax attention, or a rule of zl_fast_delta_rule with its layer. That is linear q, k and v,
+// a causal convolution and SiLU; whatever gates the rule needs; an RMS norm for each head, times SiLU of a gate; and the output matrix.
+typedef struct {
+    const char *rule; // "attention", or the name of a delta rule
+    int heads;        // 0: 1
+    int shared_heads; // of k and v in attention, of q and k in delta rules, of which each serves several heads; 0: heads
+    int key_dim;      // of a head; 0: width / heads
+    int value_dim;    // of a head; 0: key_dim, which it always is in attention
+    int conv;         // width of the convolution; 0: 4, and none in attention; negative: none
+    int updates;      // of the state by each token, in gated_delta_product; 0: 2
+    double rope_base; // of rotary positions in attention; 0: 10000; negative: none
+} zl_nn_mixer_options;
+ZL_API zl_array zl_nn_mixer(zl_nn nn, const char *name, zl_array x, const zl_nn_mixer_options *options);
+extern const char zl_nn_mixers[];           // all rules, a space after each but the last
+ZL_API bool zl_nn_is_mixer(const char *rule);
+
+// Losses: means over all elements, float32 of one element ---------------------------------------------------------
+
+// targets: integers of the shape of logits without its last axis. mask, if not NULL: what is 0 there does not count.
+ZL_API zl_array zl_nn_cross_entropy(zl_array logits, zl_array targets, zl_array mask);
+ZL_API zl_array zl_nn_binary_cross_entropy(zl_array logits, zl_array targets); // targets from 0 to 1
+ZL_API zl_array zl_nn_mean_squares(zl_array y, zl_array targets);
+
+// Training ------------------------------------------------------------------------------------------------------
+
+typedef struct zl_trainer_ *zl_trainer;
+
+// The loss of a batch, one float element, made of parameters of nn and of in[0..count). It is called once for each kind of batch
+// (dtypes and shapes), to be recorded, and once more at first: it must depend on nothing else that changes.
+typedef zl_array (*zl_nn_loss)(zl_nn nn, int count, const zl_array *in, void *data);
+
+// Zero stands for a default, where there is one.
+typedef struct {
+    const char *optimizer; // "sgd", "adam", "adamw" or "muon"; NULL: "adamw". Muon leaves all but matrices to AdamW
+    double rate;           // learning rate, greater than 0
+    double momentum;       // of sgd (0: 0, none) and muon (0: 0.95)
+    bool nesterov;         // of sgd; muon always looks ahead
+    double beta1, beta2;   // of adam, adamw and muon's AdamW; 0: 0.9 and 0.999
+    double eps;            // 0: 1e-8
+    double weight_decay;   // of matrices and tables. sgd and adam add it to the gradient, adamw and muon shrink parameters
+
+    const char *schedule; // of the rate after the warm-up: "constant", "linear" or "cosine"; NULL: "constant"
+    int64_t warmup;       // steps in which the rate rises in a line
+    int64_t steps;        // at which linear and cosine end,
+    double last_share;    // with this share of the rate
+
+    double clip;    // gradients are scaled to a global norm of at most this; 0: they are not
+    int accumulate; // batches whose mean gradient is a step; 0: 1
+} zl_train_options;
+
+// The learning rate of the step behind `step` steps.
+ZL_API double zl_train_rate(const zl_train_options *options, int64_t step);
+extern const char zl_train_optimizers[]; // all names, a space after each but the last
+extern const char zl_train_schedules[];
+
+// options are copied, but for data. NULL after an error, which zl_nn_error(nn) tells.
+ZL_API zl_trainer zl_trainer_new(zl_nn nn, zl_nn_loss loss, void *data, const zl_train_options *options);
+ZL_API void       zl_trainer_free(zl_trainer trainer);
+
+typedef struct {
+    double loss;  // of this batch
+    double norm;  // of the gradient, before clipping; NaN: nothing is clipped, or the step is not complete
+    double rate;  // that the step was made with
+    int64_t step; // steps that are complete
+} zl_train_report;
+
+// Takes one batch; each `accumulate`-th completes a step. Gradients and updates are recorded once and then replayed, and parameters
+// are written over: arrays of an earlier step are no longer those of the table. report may be NULL. After an error, parameters may
+// be lost: load a checkpoint.
+ZL_API bool    zl_trainer_step(zl_trainer trainer, int count, const zl_array *batch, zl_train_report *report);
+ZL_API int64_t zl_trainer_steps(zl_trainer trainer); // that are complete
+
+// Checkpoints: safetensors with the parameters by their names, the optimiser's state, the steps and the seed. Files are replaced as a
+// whole. A training that was stopped and loaded goes on to the same bits. `about` is any text that tells the model and its data from
+// others: load refuses a file that has another one, or another optimiser or seed. Load a checkpoint before the first step. The path ends with
+// .safetensors.
+ZL_API bool zl_trainer_save(zl_trainer trainer, const char *path, const char *about);
+ZL_API bool zl_trainer_load(zl_trainer trainer, const char *path, const char *about);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
