@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""check_docs.py [ROOT] [FOLDER...] - what can be wrong with the documents without building them. Writes FILE:LINE and what it is for
+
+- a link or picture whose file, folder or heading does not exist, in every .md file; only those within the tree are looked at;
+- a line of doc/site/mkdocs.yml that names a page that is not there;
+- a retired word of tool/words.txt, in the .md files, or, where folders are named, in the sources of these: comments and messages.
+
+Needs Python's standard library only, and no network.
+"""
+
+import importlib.util
+import pathlib
+import re
+import subprocess
+import sys
+
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+SOURCES = (".c", ".h", ".def", ".py", ".sh", ".tile")
+
+
+def documents(root):
+    """Every .md file but those of builds: as git lists them, new ones too, or of a tree without git all."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=root, capture_output=True, text=True)
+    if listed.returncode == 0 and (root / ".git").exists():
+        found = [root / name for name in listed.stdout.split("\n") if name]
+    else:
+        found = root.glob("**/*.md")
+    return sorted(path for path in found if path.exists())
+
+
+def prose(text):
+    """(number, line, line without `code`) of lines outside of fenced blocks and comments."""
+    fence = comment = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if re.match(r"\s*```", line):
+            fence = not fence
+        elif not fence:
+            comment = comment or line.startswith("<!--")
+            if not comment:
+                yield number, line, re.sub(r"`[^`]*`", lambda code: " " * len(code[0]), line)
+            comment = comment and "-->" not in line
+
+
+def anchors(text):
+    """The ids of the headings of a page, as forges and the site make them."""
+    found, count = set(), {}
+    for _, line, _ in prose(text):
+        heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
+        if not heading:
+            continue
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading[1])
+        name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        found.add(name + (f"-{count[name]}" if name in count else ""))
+        count[name] = count.get(name, 0) + 1
+    return found
+
+
+def check_links(root, page, text, known):
+    for number, _, line in prose(text):
+        for target in LINK.findall(line):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            at = page.parent / name if name else page
+            if not at.exists() or not at.resolve().is_relative_to(root):
+                yield number, f"no such file: {target}"
+            elif anchor and at.suffix == ".md":
+                if at not in known:
+                    known[at] = anchors(at.read_text())
+                if anchor not in known[at]:
+                    yield number, f"no such heading: {target}"
+
+
+def retired(root):
+    """[(pattern, what to say instead, the line's own text)] of tool/words.txt."""
+    found = []
+    for line in (root / "tool/words.txt").read_text().split("\n"):
+        if line.strip() and not line.startswith("#"):
+            word, instead = (part.strip() for part in line.split("|"))
+            found.append((re.compile(rf"\b{word}\b", re.I), instead))
+    return found
+
+
+def check_words(lines, words):
+    for number, line in lines:
+        for pattern, instead in words:
+            found = pattern.search(line)
+            if found:
+                yield number, f'"{found[0]}" is retired: say {instead} (tool/words.txt)'
+
+
+def of_source(path):
+    """(number, text) of the comments and the strings of a source."""
+    mark = "#" if path.suffix in (".py", ".sh", ".tile") else "//"
+    for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+        strings = " ".join(re.findall(r'"(?:[^"\\]|\\.)*"', line))
+        yield number, strings + " " + line.partition(mark)[2]
+
+
+def check_navigation(root):
+    spec = importlib.util.spec_from_file_location("docs", root / "tool/docs.py")
+    docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(docs)
+    pages = docs.pages()
+    for number, name in docs.entries(docs.CONFIG.read_text()):
+        if "*" not in name and name not in docs.MADE and name not in pages:
+            yield number, f"no such page: {name}"
+    for name in sorted(set(pages) - set(docs.listed())):
+        yield 1, f"nav has no line and no pattern for {name}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
+    problems, known = [], {}
+    report = lambda path, found: problems.extend(f"{path.relative_to(root)}:{number}: {what}" for number, what in found)
+    words = retired(root) if (root / "tool/words.txt").exists() else []
+    for page in documents(root):
+        text = page.read_text()
+        report(page, check_links(root, page, text, known))
+        # What is made from sources, and what was said about past versions, follows the sources.
+        if not re.match(r"doc/api/|doc/environment|CHANGELOG", page.relative_to(root).as_posix()):
+            report(page, check_words(((number, line) for number, _, line in prose(text)), words))
+    for folder in sys.argv[2:]:
+        for path in sorted(path for path in (root / folder).glob("**/*") if path.suffix in SOURCES):
+            report(path, check_words(of_source(path), words))
+    if (root / "doc/site/mkdocs.yml").exists():
+        report(root / "doc/site/mkdocs.yml", check_navigation(root))
+    print("\n".join(problems), end="\n" if problems else "")
+    return len(problems) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
