@@ -3,6 +3,7 @@
 
 - a link or picture whose file, folder or heading does not exist, in every .md file; only those within the tree are looked at;
 - a line of doc/site/mkdocs.yml that names a page that is not there;
+- a term that the glossary has twice;
 - a retired word of tool/words.txt, in the .md files, or, where folders are named, in the sources of these: comments and messages.
 
 Needs Python's standard library only, and no network.
@@ -24,27 +25,29 @@ def documents(root):
     if listed.returncode == 0 and (root / ".git").exists():
         found = [root / name for name in listed.stdout.split("\n") if name]
     else:
-        found = root.glob("**/*.md")
+        found = [path for path in root.glob("**/*.md") if not re.match(r"build|\.", path.relative_to(root).as_posix())]
     return sorted(path for path in found if path.exists())
 
 
 def prose(text):
-    """(number, line, line without `code`) of lines outside of fenced blocks and comments."""
-    fence = comment = False
-    for number, line in enumerate(text.split("\n"), 1):
-        if re.match(r"\s*```", line):
-            fence = not fence
-        elif not fence:
-            comment = comment or line.startswith("<!--")
-            if not comment:
-                yield number, line, re.sub(r"`[^`]*`", lambda code: " " * len(code[0]), line)
-            comment = comment and "-->" not in line
+    """The text with everything blank, but for the ends of lines, that is not prose: fenced blocks and comments."""
+    blank = lambda part: re.sub(r"[^\n]", " ", part[0])
+    text = re.sub(r"^( *)```.*?^ *```", blank, text, flags=re.M | re.S)
+    return re.sub(r"<!--.*?-->", blank, text, flags=re.S)
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", lambda code: " " * len(code[0]), prose(text))
+
+
+def line_of(text, at):
+    return text.count("\n", 0, at) + 1
 
 
 def anchors(text):
     """The ids of the headings of a page, as forges and the site make them."""
     found, count = set(), {}
-    for _, line, _ in prose(text):
+    for line in prose(text).split("\n"):
         heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
         if not heading:
             continue
@@ -56,19 +59,20 @@ def anchors(text):
 
 
 def check_links(root, page, text, known):
-    for number, _, line in prose(text):
-        for target in LINK.findall(line):
-            if re.match(r"[a-z]+:", target):
-                continue
-            name, _, anchor = target.partition("#")
-            at = page.parent / name if name else page
-            if not at.exists() or not at.resolve().is_relative_to(root):
-                yield number, f"no such file: {target}"
-            elif anchor and at.suffix == ".md":
-                if at not in known:
-                    known[at] = anchors(at.read_text())
-                if anchor not in known[at]:
-                    yield number, f"no such heading: {target}"
+    text = without_code(text)
+    for link in LINK.finditer(text):
+        target = link[1]
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        at = page.parent / name if name else page
+        if not at.exists() or not at.resolve().is_relative_to(root):
+            yield line_of(text, link.start(1)), f"no such file: {target}"
+        elif anchor and at.suffix == ".md":
+            if at not in known:
+                known[at] = anchors(at.read_text())
+            if anchor not in known[at]:
+                yield line_of(text, link.start(1)), f"no such heading: {target}"
 
 
 def retired(root):
@@ -76,25 +80,34 @@ def retired(root):
     found = []
     for line in (root / "tool/words.txt").read_text().split("\n"):
         if line.strip() and not line.startswith("#"):
-            word, instead = (part.strip() for part in line.split("|"))
-            found.append((re.compile(rf"\b{word}\b", re.I), instead))
+            word, instead = (part.strip() for part in line.split(" => "))
+            word = word.replace(" ", r"\s+")  # also across the end of a line
+            found.append((re.compile(rf"\b(?:{word})\b", re.I), instead))
     return found
 
 
-def check_words(lines, words):
-    for number, line in lines:
-        for pattern, instead in words:
-            found = pattern.search(line)
-            if found:
-                yield number, f'"{found[0]}" is retired: say {instead} (tool/words.txt)'
+def check_words(text, words):
+    for pattern, instead in words:
+        for found in pattern.finditer(text):
+            yield line_of(text, found.start()), f'"{" ".join(found[0].split())}" is retired: say {instead} (tool/words.txt)'
 
 
 def of_source(path):
-    """(number, text) of the comments and the strings of a source."""
-    mark = "#" if path.suffix in (".py", ".sh", ".tile") else "//"
-    for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+    """The comments and the strings of a source, each in its line."""
+    mark, lines = "#" if path.suffix in (".py", ".sh", ".tile") else "//", []
+    for line in path.read_text(errors="replace").split("\n"):
         strings = " ".join(re.findall(r'"(?:[^"\\]|\\.)*"', line))
-        yield number, strings + " " + line.partition(mark)[2]
+        lines.append(strings + " " + line.partition(mark)[2])
+    return "\n".join(lines)
+
+
+def check_glossary(text):
+    """Terms that stand there twice."""
+    seen = set()
+    for entry in re.finditer(r"^\| ([^|]+) \| [^-|]", text, re.M):
+        if entry[1] != "term" and entry[1] in seen:
+            yield line_of(text, entry.start()), f"{entry[1]} has an entry already"
+        seen.add(entry[1])
 
 
 def check_navigation(root):
@@ -119,7 +132,9 @@ def main():
         report(page, check_links(root, page, text, known))
         # What is made from sources, and what was said about past versions, follows the sources.
         if not re.match(r"doc/api/|doc/environment|CHANGELOG", page.relative_to(root).as_posix()):
-            report(page, check_words(((number, line) for number, _, line in prose(text)), words))
+            report(page, check_words(without_code(text), words))
+        if page == root / "doc/glossary.md":
+            report(page, check_glossary(text))
     for folder in sys.argv[2:]:
         for path in sorted(path for path in (root / folder).glob("**/*") if path.suffix in SOURCES):
             report(path, check_words(of_source(path), words))
