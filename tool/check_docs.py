@@ -2,6 +2,7 @@
 """check_docs.py [ROOT] [FOLDER...] - what can be wrong with the documents without building them. Writes FILE:LINE and what it is for
 
 - a link or picture whose file, folder or heading does not exist, in every .md file; only those within the tree are looked at;
+- a path in `code` that begins with a folder of the tree and is not there, unless the page makes it;
 - a line of doc/site/mkdocs.yml that names a page that is not there;
 - a term that the glossary has twice;
 - a retired word of tool/words.txt, in the .md files, or, where folders are named, in the sources of these: comments and messages.
@@ -75,6 +76,20 @@ def check_links(root, page, text, known):
                 yield line_of(text, link.start(1)), f"no such heading: {target}"
 
 
+def check_paths(root, text):
+    """Of `src/op/*.c` and `bench/{gemm,ops}.c`: that there are such files."""
+    made = {pathlib.PurePosixPath(name).parent for name in re.findall(r"^ *```\w+ (\S+/\S+)$", text, re.M)}
+    text = prose(text)
+    for found in re.finditer(r"`([\w.-]+)/([\w./*{},-]+)`", text):
+        name = f"{found[1]}/{found[2]}"
+        if not (root / found[1]).is_dir() or found[1].startswith(("build", ".")) or pathlib.PurePosixPath(name).parent in made:
+            continue
+        several = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
+        for one in [several[1] + part + several[3] for part in several[2].split(",")] if several else [name]:
+            if not any(True for _ in root.glob(one.rstrip("/"))):
+                yield line_of(text, found.start()), f"no such file in the tree: {one}"
+
+
 def retired(root):
     """[(pattern, what to say instead, the line's own text)] of tool/words.txt."""
     found = []
@@ -130,6 +145,8 @@ def main():
     for page in documents(root):
         text = page.read_text()
         report(page, check_links(root, page, text, known))
+        if page.name != "CHANGELOG.md":  # what versions before had
+            report(page, check_paths(root, text))
         # What is made from sources, and what was said about past versions, follows the sources.
         if not re.match(r"doc/api/|doc/environment|CHANGELOG", page.relative_to(root).as_posix()):
             report(page, check_words(without_code(text), words))
