@@ -39,7 +39,13 @@ def expand(entry, found_by):
             made = expand(below, found_by)
             found += made if isinstance(made, list) else [made]
         return found
-    return found_by[entry] if "*" in entry else entry
+    return [titled(name) for name in found_by[entry]] if "*" in entry else entry
+
+
+def titled(name):
+    """A page of ops is called by its group in the list of those; others by their first heading, which MkDocs finds."""
+    heading = re.match(r"# Ops: (.*)\n", (ROOT / name).read_text())
+    return {heading[1]: name} if heading else name
 
 
 def entries(text):
@@ -107,16 +113,16 @@ def copy(source):
 
 
 def first_sentence(text):
-    return re.split(r"(?<=[.:;]) ", " ".join(text.split()), maxsplit=1)[0]
+    return re.split(r"[.:;](?: |$)", " ".join(text.split()), maxsplit=1)[0] + "."
 
 
 def list_functions():
     """A page of every op with the first sentence of its description, in alphabetical order."""
-    rows = []
+    rows = {}
     for page in (ROOT / "doc/api").glob("*.md"):
         for name, text in re.findall(r"^### (zl_\w+)\n\n```.*?```\n\n(.*?)(?=\n\n|\Z)", page.read_text(), re.M | re.S):
-            rows.append(f"| [`{name}`]({page.name}#{name}) | {first_sentence(text).replace('|', '&#124;')} |")
-    return "# Every op\n\n| function | what it returns |\n| --- | --- |\n" + "\n".join(sorted(rows)) + "\n"
+            rows[name] = f"| [`{name}`]({page.name}#{name}) | {first_sentence(text).replace('|', '&#124;')} |\n"
+    return "# Every op\n\n| function | what it returns |\n| --- | --- |\n" + "".join(rows[name] for name in sorted(rows))
 
 
 def list_commands(program):
