@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pictures.py [--check] - draws the pictures of doc/speed.md from the results that are committed, one SVG for each group, in
+"""pictures.py [--check] - draws the pictures of doc/performance.md from the results that are committed, one SVG for each group, in
 bench/results/pictures. They follow the reader's light or dark colours. --check changes nothing, and fails if a picture is not what
 the results give. Needs Python's standard library only.
 """
