@@ -144,6 +144,7 @@ if command -v python3 >/dev/null; then
     check "documents finds a link to no heading" finds_in_documents 10 'no such heading: two.md#other' '[a\nlink](two.md#other)'
     check "documents finds a link to no heading of its page" finds_in_documents 9 'no such heading: #one' '[a](#one)'
     check "documents finds a picture that is not there" finds_in_documents 9 'no such file: a.svg' '![a](a.svg)'
+    check "documents finds a path that is not there" finds_in_documents 9 'no such file in the tree: doc/a.c' 'see `doc/a.c` and `doc/*.md`'
     check "documents finds a retired word across lines" finds_in_documents 9 '"behind each other"' 'numbers behind\neach other'
     check "documents finds a page that is not there" finds_in_navigation 2 'no such page: doc/one_.md' s/one.md/one_.md/
     check "documents finds a page without a place" finds_in_navigation 1 'nav has no line .* doc/two.md' 3d
