@@ -53,8 +53,11 @@ $(BUILD)/CMakeCache.txt:
 generate: $(BUILD)/CMakeCache.txt ## Write the generated files that are committed: zellige_ops.h, doc/api, doc/environment.md
 	@tool/generate.sh $(BUILD)
 
-check: build ## Layers, exported names, generated files, names of mlx.core, shell scripts; installs nothing
+check: build ## Layers, exported names, generated files, names of mlx.core, documents, shell scripts; installs nothing
 	@tool/check.sh $(BUILD)
+
+docs: build ## The documents as a site that opens from disk, build/site/index.html; its generator comes from PyPI
+	@python=$$(tool/python.sh $(BUILD) mkdocs-material==9.8.1) && "$$python" tool/docs.py $(BUILD)
 
 bench: build ## Run every benchmark: ratios against this machine's limits
 	@tool/bench.sh $(BUILD)
@@ -108,4 +111,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done
 
-.PHONY: help demo test test-matrix test-quick test-long test-cloud test-tpu test-bm1690-vendor build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-matrix test-quick test-long test-cloud test-tpu test-bm1690-vendor build generate check docs bench bench-check bench-against bench-python bench-ops bench-fusion bench-programs bench-cpu mlx-suite tilelang-suite install uninstall format clean

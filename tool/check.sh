@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check.sh BUILD - what can be seen without running tests: layers, exported names, generated files, names of mlx.core,
-# shell scripts.
+# links and words of the documents, pictures, shell scripts.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -27,6 +27,12 @@ if python=$(tool/python.sh "$build" --of-core 2>&1); then
     step "names of mlx.core" "$python" tool/coverage.py "$build"
 else
     say "names of mlx.core" "skipped: $python"
+fi
+if command -v python3 >/dev/null; then
+    step "documents" python3 tool/check_docs.py
+    step "pictures of results" python3 bench/pictures.py --check
+else
+    say "documents" "skipped: no python3"
 fi
 if command -v shellcheck >/dev/null; then
     step "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh scripts/*.sh .ci/run

@@ -199,7 +199,7 @@ TEST(quantized_products_of_single_rows) {
         }
 }
 
-// Errors of products, as doc/performance.md states them: of the norm of the row of x times that of the row of the matrix, and
+// Errors of products, as bench/results/measurements.md states them: of the norm of the row of x times that of the row of the matrix, and
 // of the result.
 static const struct {
     zl_dtype dtype;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""doc_samples.py BUILD - compiles every ```c block of README.md, CONTRIBUTING.md and doc/*.md (doc/api is made from headers).
+"""doc_samples.py BUILD [WORD...] - compiles every ```c block of README.md, CONTRIBUTING.md and doc/*.md (doc/api is made from headers),
+or of those pages that have a word in their name.
 
 A block with `int main` is compiled, linked with the shared library and run; if a block ```output follows it, that is
 what it must print. Any other block is compiled only: as it stands, or as the body of a function. What it needs but
@@ -8,7 +9,9 @@ does not show stands in a comment before it, which readers do not see:
     <!-- context: zl_array x, w, b; -->
 
 A block may include internal headers, then it is compiled as a part of src/. Text that is not C is another kind of
-block: ```sh, ```text, ```def. A ```python block runs with zellige.core, where the build has it. A block that names a file, as in ```c src/device/echo/echo.c, is that file's text or, for
+block: ```sh, ```text, ```def. A ```python block runs with zellige.core, where the build has it. A ```sh block after the comment
+<!-- run --> runs with the build's programs in PATH, in a folder of its page, which has the blocks that name a file of it, as in
+```tile rms_norm.tile. A block that names a file in the tree, as in ```c src/device/echo/echo.c, is that file's text or, for
 a .def, a row of it: follow_docs.py puts it there in a copy of the tree.
 """
 
@@ -23,6 +26,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("ZL_DEVICE", "cpu")  # also on a machine with a GPU
 PREAMBLE = "#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <zellige.h>\n"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wno-unused", "-Werror", f"-I{ROOT}/include", f"-I{ROOT}/model"]
+
+
+RUN = "<!-- run -->"
 
 
 def blocks(text):
@@ -43,6 +49,8 @@ def blocks(text):
             while "-->" not in lines[at]:
                 at += 1
             context = "\n".join(lines[start:at + 1])[len("<!-- context:"):].replace("-->", "")
+        elif lines[at].strip() == RUN:
+            context = RUN
         elif lines[at].strip():
             context = ""
         at += 1
@@ -64,12 +72,26 @@ def judge(ran, expected):
     return None
 
 
-def run_python(body, expected, build):
-    """With the interpreter that the module was built for: tests make an environment of it with NumPy."""
+def interpreter(build):
+    """The one that the module was built for: tests make an environment of it with NumPy."""
     own = build / "venv" / "bin" / "python"
+    return str(own) if own.exists() else "python3"
+
+
+def run_python(body, expected, build, folder):
     env = dict(os.environ, PYTHONPATH=str(build / "python"))
-    return judge(subprocess.run([str(own) if own.exists() else "python3", "-c", body], capture_output=True, text=True,
-                                timeout=120, env=env), expected)
+    return judge(subprocess.run([interpreter(build), "-c", body], capture_output=True, text=True, timeout=120, env=env,
+                                cwd=folder), expected)
+
+
+def run_commands(body, expected, build, folder):
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    for name, program in ("zellige", build / "zellige"), ("python3", interpreter(build)):
+        if not (programs / name).exists() and os.sep in str(program):
+            (programs / name).symlink_to(program)
+    env = dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}", PYTHONPATH=str(build / "python"), ZL_CACHE_DIR=str(folder / "cache"))
+    return judge(subprocess.run(["bash", "-ec", body], capture_output=True, text=True, timeout=300, env=env, cwd=folder), expected)
 
 
 def run_program(body, expected, build, out):
@@ -91,30 +113,46 @@ def compile_fragment(body, context, out):
     return in_body.stderr if in_body.returncode else None
 
 
+def run_block(block, expected, build, folder):
+    """What is wrong with a block, None if nothing is, or False if it is of another kind."""
+    line, kind, body, context = block
+    out = folder / "sample"
+    named = re.match(r"\w+ ([\w.-]+)$", kind)
+    if named:  # a file that commands of the page use
+        (folder / named[1]).write_text(body + "\n")
+        return False
+    if kind == "sh" and context == RUN:
+        return run_commands(body, expected, build, folder)
+    if kind == "python":
+        return run_python(body, expected, build, folder)
+    if kind != "c":
+        return False
+    return run_program(body, expected, build, out) if re.search(r"\bint main\b", body) else compile_fragment(body, context, out)
+
+
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build").resolve()
+    words = sys.argv[2:]
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "doc").glob("*.md"))]
     passed = failed = skipped = 0
     has_python = any((build / "python" / "zellige").glob("core.*.so"))
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "sample"
-        for page in (page for page in pages if page.exists()):
+    with tempfile.TemporaryDirectory() as temporary:
+        for page in (page for page in pages if page.exists() and (not words or any(word in page.name for word in words))):
+            folder = pathlib.Path(temporary) / page.stem
+            folder.mkdir()
             found = list(blocks(page.read_text()))
-            for index, (line, kind, body, context) in enumerate(found):
-                if kind not in ("c", "python"):
-                    continue
+            for index, block in enumerate(found):
+                line, kind, body, _ = block
                 after = found[index + 1] if index + 1 < len(found) else None
                 expected = after[2] if after and after[1] == "output" else None
-                if kind == "python" and not has_python:
+                needs_python = kind == "python" or (kind == "sh" and "python3" in body and block[3] == RUN)
+                if needs_python and not has_python:
                     print(f"skipped {page.relative_to(ROOT)}:{line}: this build has no zellige.core")
                     skipped += 1
                     continue
-                if kind == "python":
-                    wrong = run_python(body, expected, build)
-                elif re.search(r"\bint main\b", body):
-                    wrong = run_program(body, expected, build, out)
-                else:
-                    wrong = compile_fragment(body, context, out)
+                wrong = run_block(block, expected, build, folder)
+                if wrong is False:
+                    continue
                 passed, failed = passed + (not wrong), failed + bool(wrong)
                 if wrong:
                     print(f"FAILED {page.relative_to(ROOT)}:{line}:\n" + re.sub("^", "    ", wrong.strip(), flags=re.M))

@@ -73,6 +73,45 @@ missing_name() { # a name of MLX that is not here
     says 'no_such_name.*missing' "$python" tool/coverage.py "$build" "$tmp/names"
 }
 
+documents() { # a tree with a page, a picture, a site and the rules
+    rm -rf "$tmp/tree"
+    mkdir -p "$tmp/tree"/{tool,doc/site}
+    cp tool/docs.py tool/check_docs.py tool/words.txt "$tmp/tree/tool/"
+    printf 'nav:\n  - doc/one.md\n  - doc/*.md\n\ntheme:\n' >"$tmp/tree/doc/site/mkdocs.yml"
+    printf '# One: `a` & b\n\nSee [two](two.md#its-part) and [that\nheading](#one-a--b), not `[a](b)`.\n\n```c\nturned [a](b)\n```\n' >"$tmp/tree/doc/one.md"
+    printf '# Two\n\n## Its part\n' >"$tmp/tree/doc/two.md"
+}
+
+accepts_documents() {
+    documents
+    python3 "$tmp/tree/tool/check_docs.py"
+}
+
+finds_in_documents() { # LINE-OF-one.md PATTERN TEXT: whether this text in that page is reported so, in its line
+    documents
+    printf '%b\n' "$3" >>"$tmp/tree/doc/one.md"
+    local text
+    text=$(python3 "$tmp/tree/tool/check_docs.py") && { echo "not reported"; return 1; }
+    grep -qE "^doc/one.md:$1: .*$2" <<<"$text" || { echo "reported as: $text"; return 1; }
+}
+
+finds_in_navigation() { # LINE PATTERN SED-COMMAND: whether the site's list of pages, changed so, is reported
+    documents
+    sed -i "$3" "$tmp/tree/doc/site/mkdocs.yml"
+    local text
+    text=$(python3 "$tmp/tree/tool/check_docs.py") && { echo "not reported"; return 1; }
+    grep -qE "^doc/site/mkdocs.yml:$1: $2" <<<"$text" || { echo "reported as: $text"; return 1; }
+}
+
+finds_in_sources() { # whether a retired word is found in a comment and in a message, and not in a name
+    documents
+    mkdir "$tmp/tree/src"
+    printf 'int turned; // turned\nint b = 0;\nconst char *text = "half floats";\n' >"$tmp/tree/src/a.c"
+    local text
+    text=$(python3 "$tmp/tree/tool/check_docs.py" "$tmp/tree" src) && { echo "not reported"; return 1; }
+    [ "$(cut -d: -f1,2 <<<"$text")" = "$(printf 'src/a.c:1\nsrc/a.c:3')" ] || { echo "reported as: $text"; return 1; }
+}
+
 check "layers" tool/layers.sh . "$build"
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
@@ -95,6 +134,23 @@ if python=$(tool/python.sh "$build" --of-core 2>&1); then
     check "names of mlx.core finds one that is missing" missing_name
 else
     skip "names of mlx.core" "$python"
+fi
+if command -v python3 >/dev/null; then
+    check "documents" python3 tool/check_docs.py
+    check "pictures of results" python3 bench/pictures.py --check
+    check "documents accepts what is right" accepts_documents
+    check "documents finds a link to no file" finds_in_documents 10 'no such file: three.md' '\n[three](three.md)'
+    check "documents finds a link that leaves the tree" finds_in_documents 9 'no such file: ../../' '[out](../../)'
+    check "documents finds a link to no heading" finds_in_documents 10 'no such heading: two.md#other' '[a\nlink](two.md#other)'
+    check "documents finds a link to no heading of its page" finds_in_documents 9 'no such heading: #one' '[a](#one)'
+    check "documents finds a picture that is not there" finds_in_documents 9 'no such file: a.svg' '![a](a.svg)'
+    check "documents finds a path that is not there" finds_in_documents 9 'no such file in the tree: doc/a.c' 'see `doc/a.c` and `doc/*.md`'
+    check "documents finds a retired word across lines" finds_in_documents 9 '"behind each other"' 'numbers behind\neach other'
+    check "documents finds a page that is not there" finds_in_navigation 2 'no such page: doc/one_.md' s/one.md/one_.md/
+    check "documents finds a page without a place" finds_in_navigation 1 'nav has no line .* doc/two.md' 3d
+    check "documents finds retired words in sources" finds_in_sources
+else
+    skip "documents" "no python3"
 fi
 check "files open by saying what they are" opens_with_comment
 check "files have at most 1,000 lines" short_enough
