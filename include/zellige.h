@@ -565,7 +565,7 @@ ZL_API bool zl_device_support(const char *device, int index, zl_op_support *out)
 // error on the others that names it (ZL_GROUP_TIMEOUT, ZL_GROUP_CHECK); the group cannot be used any more then. doc/scale.md has more.
 typedef struct zl_group_ *zl_group;
 
-// Returns the group of all processes, retained, by an engine: "ring", "mpi", or "any" or NULL for what the launcher prepared. If there is none: a
+// Returns the group of all processes, retained, by an engine: "ring", "mpi", "nccl", or "any" or NULL for what the launcher prepared. If there is none: a
 // group of this process alone, or, if strict, NULL and an error.
 ZL_API zl_group    zl_group_init(bool strict, const char *engine);
 ZL_API bool        zl_group_available(const char *engine); // whether this machine has what it needs

@@ -1,6 +1,7 @@
 // launch_command.c - `zellige launch PROGRAM`: starts a rank per host, or several here, that find each other.
 //
-// Ranks of the engine ring get a file of hosts, their rank and a token in their environment. On other machines they get these through
+// Ranks of the engine ring get a file of hosts, their rank and a token in their environment, those of nccl where the first of them is met and
+// a GPU of their machine each. On other machines they get these through
 // the standard input of ssh, which no list of processes shows. mpirun and srun are handed the program as it is.
 
 #include "launch.h"
@@ -22,9 +23,10 @@ static const struct option options[] = {
     {"repeat-hosts", 0, "COUNT", NULL, "as --n, under mlx.launch's name"},
     {"hosts", 0, "LIST", NULL, "names or addresses with commas between them (default 127.0.0.1)"},
     {"hostfile", 0, "FILE", "*.json", "[{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...]"},
-    {"backend", 0, "NAME", "ring mpi srun",
-     "what connects the ranks: ring (default), mpi by mpirun, or srun"},
-    {"starting-port", 'p', "PORT", NULL, "first port of the ring (default 32323)"},
+    {"backend", 0, "NAME", "ring nccl mpi srun",
+     "what connects the ranks: ring (default), nccl, mpi by mpirun, or srun"},
+    {"starting-port", 'p', "PORT", NULL,
+     "first port of the ring (default 32323), and where ranks of nccl meet"},
     {"connections-per-ip", 0, "COUNT", NULL, "connections between neighbours for each address (default 1)"},
     {"env", 0, "NAME=VALUE,...", NULL, "more variables for the program"},
     {"cwd", 0, "FOLDER", NULL, "folder to run in, also on other machines"},
@@ -42,6 +44,7 @@ struct job {
     char file[64], *pair[PAIRS_MOST + 1];
     int pairs;
     char *ring; // the file of hosts of the ring, as JSON
+    bool nccl;  // ranks meet at the first one, and have a GPU each
 };
 
 static bool make_token(struct job *j) {
@@ -136,8 +139,43 @@ static void quote(FILE *f, const char *word) {
 }
 
 // What a shell on the other machine reads. It ends the program when its input ends: with the launcher, however that ends.
+// Of the ranks of one machine, which this is; *all: how many they are.
+static int place_on_machine(const struct job *j, int rank, int *all) {
+    int place = 0;
+    *all = 0;
+    for (int i = 0; i < j->hosts.count; i++)
+        if (!strcmp(j->hosts.rank[i].ssh, j->hosts.rank[rank].ssh)) {
+            place += i < rank;
+            ++*all;
+        }
+    return place;
+}
+
+// What a rank is told besides the file of hosts, as variables, NULL at the end; into room for OWN_PAIRS and one.
+enum { OWN_PAIRS = 6 };
+static void own_pairs(const struct job *j, int rank, char **out) {
+    int all, place = place_on_machine(j, rank, &all);
+    *out++ = format("MLX_RANK=%d", rank);
+    *out++ = format("ZL_GROUP_TOKEN=%s", j->token);
+    if (j->nccl) {
+        *out++ = format("NCCL_HOST_IP=%s", j->hosts.rank[0].address[0]);
+        *out++ = format("NCCL_PORT=%lld", (long long)j->port);
+        *out++ = format("MLX_WORLD_SIZE=%d", j->hosts.count);
+    }
+    if (j->nccl && all > 1)
+        *out++ = format("CUDA_VISIBLE_DEVICES=%d", place);
+    *out = NULL;
+}
+
+static void export_pair(FILE *f, const char *pair) {
+    size_t name = strcspn(pair, "=");
+    fprintf(f, "export %.*s=", (int)name, pair);
+    quote(f, pair + name + 1);
+    fputc('\n', f);
+}
+
 static char *script(const struct job *j, int rank) {
-    char *out = NULL;
+    char *out = NULL, *own[OWN_PAIRS + 1];
     size_t bytes;
     FILE *f = open_memstream(&out, &bytes);
     const char *folder = cli_option(j->call, "cwd");
@@ -148,13 +186,15 @@ static char *script(const struct job *j, int rank) {
         f,
         "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n",
         j->ring);
-    fprintf(f, "export MLX_HOSTFILE=\"$hosts\" MLX_RANK=%d ZL_GROUP_TOKEN=%s\n", rank, j->token);
-    for (int i = 0; i < j->pairs; i++) {
-        size_t name = strcspn(j->pair[i], "=");
-        fprintf(f, "export %.*s=", (int)name, j->pair[i]);
-        quote(f, j->pair[i] + name + 1);
-        fputc('\n', f);
+    if (!j->nccl)
+        fputs("export MLX_HOSTFILE=\"$hosts\"\n", f);
+    own_pairs(j, rank, own);
+    for (int i = 0; own[i]; i++) {
+        export_pair(f, own[i]);
+        free(own[i]);
     }
+    for (int i = 0; i < j->pairs; i++)
+        export_pair(f, j->pair[i]);
     if (folder) {
         fputs("cd ", f);
         quote(f, folder);
@@ -173,13 +213,15 @@ static char *script(const struct job *j, int rank) {
 }
 
 static bool set_local(struct job *j, struct launch_process *p, int rank) {
-    char **variable = calloc((size_t)j->pairs + 4, sizeof *variable);
+    char **variable = calloc((size_t)j->pairs + OWN_PAIRS + 2, sizeof *variable);
     if (!variable)
         return false;
     int n = 0;
-    variable[n++] = format("MLX_HOSTFILE=%s", j->file);
-    variable[n++] = format("MLX_RANK=%d", rank);
-    variable[n++] = format("ZL_GROUP_TOKEN=%s", j->token);
+    own_pairs(j, rank, variable);
+    while (variable[n])
+        n++;
+    if (!j->nccl)
+        variable[n++] = format("MLX_HOSTFILE=%s", j->file);
     for (int i = 0; i < j->pairs; i++)
         variable[n++] = strdup(j->pair[i]);
     *p = (struct launch_process){
@@ -202,7 +244,7 @@ static void free_words(char *const *words) {
     free((void *)words);
 }
 
-static int run_ring(struct job *j) {
+static int run_ranks(struct job *j) {
     struct launch_process *p = calloc((size_t)j->hosts.count, sizeof *p);
     bool ok = p && make_token(j) && write_ring(j);
     if (!ok)
@@ -295,14 +337,15 @@ static int run(const struct invocation *call) {
     struct job j = {.call = call};
     const char *backend = cli_option(call, "backend") ? cli_option(call, "backend") : "ring";
     bool mpi = !strcmp(backend, "mpi"), srun = !strcmp(backend, "srun");
+    j.nccl = !strcmp(backend, "nccl");
     if (!call->operand_count)
         return cli_usage(call, "a program is needed: zellige launch -n 4 ./train");
-    if (!mpi && !srun && strcmp(backend, "ring") && strcmp(backend, "any"))
-        return cli_usage(call, "--backend is ring, mpi or srun, not '%s'", backend);
+    if (!mpi && !srun && !j.nccl && strcmp(backend, "ring") && strcmp(backend, "any"))
+        return cli_usage(call, "--backend is ring, nccl, mpi or srun, not '%s'", backend);
     int code = CLI_USAGE;
     if (read_options(&j) && launch_read_hosts(call, cli_option(call, "hosts"), cli_option(call, "hostfile"),
                                               (int)j.times, &j.hosts))
-        code = mpi || srun ? hand_over(&j, srun) : run_ring(&j);
+        code = mpi || srun ? hand_over(&j, srun) : run_ranks(&j);
     launch_free_hosts(&j.hosts);
     for (int i = 0; i < j.pairs; i++)
         free(j.pair[i]);

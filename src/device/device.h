@@ -73,6 +73,9 @@ struct device {
     bool reads_aside; // copy to the host, and follow, take the lane DEVICE_LANES too, which does nothing but such copies
     bool (*follow)(int unit, int lane, int other, int place);
     bool (*done)(int unit, int lane, int place);
+    // lib<name>.so of a version, of the vendor, for who works on the unit beside the device, as libraries of collectives do; the unit becomes
+    // that of the calling thread. NULL: it is not there, or an error. NULL for all: there are none.
+    void *(*library)(int unit, const char *name, int version);
     // Reports when the launches ran that a profile recorded and of which this is not known yet (profile.h). NULL: nothing can tell.
     void (*profile_end)(void);
     // Describes the index-th way in which it runs ops other than by their tile kernels; false past the last. NULL: there is none.

@@ -69,7 +69,22 @@ static bool by_slurm(struct group_invitation *i) {
     return true;
 }
 
+static bool is_whole(const struct group_invitation *i) {
+    return i->size > 1 && i->rank < i->size && *i->host;
+}
+
 bool group_is_invited(struct group_invitation *out) {
     *out = (struct group_invitation){0};
-    return (by_torchrun(out) || by_slurm(out)) && out->size > 1 && out->rank < out->size && *out->host;
+    return (by_torchrun(out) || by_slurm(out)) && is_whole(out);
+}
+
+// As mlx.launch says it for this engine alone.
+bool group_is_invited_to_nccl(struct group_invitation *out) {
+    const char *host = group_variable("NCCL_HOST_IP");
+    *out = (struct group_invitation){.launcher = "mlx.launch"};
+    if (!host || !group_read_number("NCCL_PORT", &out->port) || !group_read_number("MLX_RANK", &out->rank) ||
+        !group_read_number("MLX_WORLD_SIZE", &out->size))
+        return false;
+    snprintf(out->host, sizeof out->host, "%s", host);
+    return is_whole(out);
 }

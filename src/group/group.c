@@ -71,10 +71,9 @@ static int find_engine(const char *name) {
     return -1;
 }
 
-// The names that MLX knows too, of which some are not here.
+// The names that MLX knows too, of which one is not here.
 static bool check_name(const char *function, const char *name) {
-    if (name &&
-        (!strcmp(name, "any") || !strcmp(name, "jaccl") || !strcmp(name, "nccl") || find_engine(name) >= 0))
+    if (name && (!strcmp(name, "any") || !strcmp(name, "jaccl") || find_engine(name) >= 0))
         return true;
     return error_false(ZL_ERROR_VALUE, "%s: the engine is any, ring, mpi, nccl or jaccl, not '%s'", function,
                        name ? name : "NULL");
@@ -86,7 +85,7 @@ bool zl_group_available(const char *engine) {
     bool any = !strcmp(engine, "any"), found = false;
     lock_take(&lock);
     for (size_t i = 0; i < COUNT(engines); i++)
-        found |= (any || !strcmp(engine, engines[i]->name)) && engines[i]->is_available();
+        found = found || ((any || !strcmp(engine, engines[i]->name)) && engines[i]->is_available());
     lock_give(&lock);
     return found;
 }
@@ -97,7 +96,7 @@ static zl_group open_engine(int which) {
     zl_group g = known[which] ? known[which] : engines[which]->open();
     if (!g)
         return NULL;
-    g->stream = stream;
+    g->stream = g->stream ? g->stream : stream;
     known[which] = g;
     if (!known[COUNT(engines)])
         known[COUNT(engines)] = g;
@@ -178,6 +177,22 @@ static zl_group meant(zl_group g) {
     return g;
 }
 
+// Integers of 16 bits as wider ones, and of other numbers the extreme of what is gathered.
+static zl_array make_of_others(enum collective kind, zl_array x, zl_group g) {
+    zl_dtype dtype = (zl_dtype)x->dtype;
+    bool is_least = kind == COLLECTIVE_ALL_MIN;
+    if (dtype == ZL_INT16 || dtype == ZL_UINT16) {
+        zl_array wide = zl_astype(x, ZL_INT32);
+        zl_array y = kind == COLLECTIVE_SUM_SCATTER ? zl_sum_scatter(wide, g)
+                     : is_least                     ? zl_all_min(wide, g)
+                     : kind == COLLECTIVE_ALL_MAX   ? zl_all_max(wide, g)
+                                                    : zl_all_sum(wide, g);
+        return zl_astype(y, dtype);
+    }
+    zl_array all = zl_all_gather(zl_expand_dims(x, ZL_AXES(0)), g);
+    return is_least ? zl_min_axis(all, 0, false) : zl_max_axis(all, 0, false);
+}
+
 static zl_array collect(const char *function, enum collective kind, zl_array x, zl_group group, int peer) {
     zl_group g = x ? meant(group) : NULL;
     zl_array y = NULL;
@@ -204,6 +219,8 @@ static zl_array collect(const char *function, enum collective kind, zl_array x, 
             error_set(ZL_ERROR_VALUE, "%s: a group of one process has nobody to send to", function);
         else if (g->size == 1)
             y = op_same(x);
+        else if (g->takes && !g->takes(kind, (zl_dtype)x->dtype))
+            y = make_of_others(kind, x, g);
         else {
             if (kind == COLLECTIVE_SUM_SCATTER)
                 dim[0] /= g->size;

@@ -57,6 +57,7 @@ struct group_invitation {
 const char *group_variable(const char *name); // of the environment, NULL where it is not set or empty
 bool group_read_number(const char *name, int *out); // false, without an error: not set, or no number
 bool group_is_invited(struct group_invitation *out); // false: by none of the launchers that say where rank 0 is
+bool group_is_invited_to_nccl(struct group_invitation *out); // false: not by variables that mean this engine
 bool group_is_under_mpi(void); // mpirun, or srun with an interface for MPI, started this process
 
 // wire.c: sockets ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool has_hostfile(void) {
+bool ring_has_hostfile(void) {
     return group_variable("MLX_HOSTFILE") && group_variable("MLX_RANK");
 }
 
@@ -18,7 +18,7 @@ static bool is_available(void) {
 
 static bool is_prepared(void) {
     struct group_invitation i;
-    return has_hostfile() || (!group_is_under_mpi() && group_is_invited(&i));
+    return ring_has_hostfile() || (!group_is_under_mpi() && group_is_invited(&i));
 }
 
 static zl_group refuse_split(zl_group g, int color, int key) {
@@ -26,8 +26,7 @@ static zl_group refuse_split(zl_group g, int color, int key) {
     return error_set(ZL_ERROR_STATE, "zl_group_split: the engine ring cannot split groups: mpi and nccl can");
 }
 
-static void close_ring(zl_group g) {
-    struct ring *r = (struct ring *)g;
+void ring_close(struct ring *r) {
     for (int side = 0; side < 2; side++) {
         for (int i = 0; i < r->links; i++)
             if (r->data[i][side] >= 0)
@@ -45,6 +44,10 @@ static void close_ring(zl_group g) {
     memory_free(r);
 }
 
+static void close_group(zl_group g) {
+    ring_close((struct ring *)g);
+}
+
 static struct ring *make(int rank, int size, int links) {
     struct ring *r = memory_zero(sizeof *r);
     if (!r)
@@ -54,7 +57,7 @@ static struct ring *make(int rank, int size, int links) {
                                  .engine = "ring",
                                  .run = ring_run,
                                  .split = refuse_split,
-                                 .close = close_ring};
+                                 .close = close_group};
     atomic_init(&r->base.refs, 1);
     r->links = links;
     r->name = "zl_group_init";
@@ -66,7 +69,7 @@ static struct ring *make(int rank, int size, int links) {
     r->heads = memory_zero(sizeof *r->heads * (size_t)size);
     if (r->waiting && r->span && r->stage && r->heads)
         return r;
-    close_ring(&r->base);
+    ring_close(r);
     return NULL;
 }
 
@@ -119,54 +122,62 @@ static bool connect_all(struct ring *r, const struct wire_host *hosts, const int
     return true;
 }
 
-static zl_group open_with(int rank, int size, const struct wire_host *hosts, int *listener) {
+struct ring *ring_connect(int rank, int size, const struct wire_host *hosts, const int *listener) {
     struct ring *r = make(rank, size, hosts[0].addresses);
     if (r && size > 1 && !connect_all(r, hosts, listener)) {
-        close_ring(&r->base);
+        ring_close(r);
         r = NULL;
     }
-    return r ? &r->base : NULL;
+    return r;
 }
 
-static zl_group open_hostfile(void) {
-    struct wire_host *hosts = NULL;
-    int size = 0, rank, listener[RING_LINKS], opened = 0;
-    zl_group g = NULL;
-    if (!group_read_number("MLX_RANK", &rank)) {
-        error_set(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is '%s': a rank is a number from 0",
-                  group_variable("MLX_RANK"));
-    } else if (wire_read_hosts(group_variable("MLX_HOSTFILE"), &hosts, &size)) {
-        bool ok =
-            rank < size || error_false(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is %d, and %s has %d ranks",
-                                       rank, group_variable("MLX_HOSTFILE"), size);
-        ok = ok && (hosts[0].addresses <= RING_LINKS ||
-                    error_false(ZL_ERROR_VALUE, "zl_group_init: a rank has %d addresses: %d are possible",
-                                hosts[0].addresses, RING_LINKS));
-        for (; ok && size > 1 && opened < hosts[rank].addresses; opened += ok)
-            ok = (listener[opened] = wire_listen(&hosts[rank].address[opened])) >= 0;
-        g = ok ? open_with(rank, size, hosts, listener) : NULL;
-    }
+static struct ring *open_hostfile(struct wire_host **hosts, int *count) {
+    int rank, listener[RING_LINKS], opened = 0;
+    struct ring *r = NULL;
+    if (!group_read_number("MLX_RANK", &rank))
+        return error_set(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is '%s': a rank is a number from 0",
+                         group_variable("MLX_RANK"));
+    if (!wire_read_hosts(group_variable("MLX_HOSTFILE"), hosts, count))
+        return NULL;
+    const struct wire_host *all = *hosts;
+    bool ok =
+        rank < *count || error_false(ZL_ERROR_VALUE, "zl_group_init: MLX_RANK is %d, and %s has %d ranks",
+                                     rank, group_variable("MLX_HOSTFILE"), *count);
+    ok = ok && (all[0].addresses <= RING_LINKS ||
+                error_false(ZL_ERROR_VALUE, "zl_group_init: a rank has %d addresses: %d are possible",
+                            all[0].addresses, RING_LINKS));
+    for (; ok && *count > 1 && opened < all[rank].addresses; opened += ok)
+        ok = (listener[opened] = wire_listen(&all[rank].address[opened])) >= 0;
+    r = ok ? ring_connect(rank, *count, all, listener) : NULL;
     while (opened > 0)
         close(listener[--opened]);
-    wire_free_hosts(hosts, size);
-    return g;
+    return r;
+}
+
+struct ring *ring_open(const struct group_invitation *by, struct wire_host **hosts, int *count) {
+    int listener;
+    *hosts = NULL;
+    *count = 0;
+    if (!by)
+        return open_hostfile(hosts, count);
+    if (!meeting_hold(by, hosts, &listener))
+        return NULL;
+    *count = by->size;
+    struct ring *r = ring_connect(by->rank, by->size, *hosts, &listener);
+    close(listener);
+    return r;
 }
 
 static zl_group open_ring(void) {
     struct group_invitation i;
     struct wire_host *hosts;
-    int listener;
-    if (has_hostfile())
-        return open_hostfile();
-    if (!group_is_invited(&i))
+    int count;
+    if (!ring_has_hostfile() && !group_is_invited(&i))
         return error_set(ZL_ERROR_STATE, "zl_group_init: the engine ring needs MLX_HOSTFILE and MLX_RANK, or "
                                          "the variables of torchrun or srun");
-    if (!meeting_hold(&i, &hosts, &listener))
-        return NULL;
-    zl_group g = open_with(i.rank, i.size, hosts, &listener);
-    close(listener);
-    wire_free_hosts(hosts, i.size);
-    return g;
+    struct ring *r = ring_open(ring_has_hostfile() ? NULL : &i, &hosts, &count);
+    wire_free_hosts(hosts, count);
+    return r ? &r->base : NULL;
 }
 
 const struct group_engine group_ring = {"ring", is_available, is_prepared, open_ring};

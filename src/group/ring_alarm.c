@@ -1,7 +1,8 @@
 // ring_alarm.c - what ranks of a ring tell each other when something is wrong, so that each can name who is missing.
 //
 // Two kinds of messages go both ways round on connections of their own: "I wait at number N", said when nothing has come for half of the
-// timeout, and "it is over, because ...". Who waits passes them on. At the timeout those are missing that did not say that they wait.
+// timeout, and "it is over, because ...". Who waits passes them on. At the timeout those are missing that did not say that they wait. A third
+// one, "I have done my part", is for neighbours of an engine that has a ring beside its own connections.
 
 #include "group/ring.h"
 
@@ -15,8 +16,9 @@
 #include "schedule/schedule.h"
 
 enum { PATIENCE_MS = 1000 };
+static const int64_t NEEDLESS_NS = 2000000000; // by then, all that a rank had done before it ended has come
 
-enum alarm_kind { ALARM_WAITS = 1, ALARM_OVER };
+enum alarm_kind { ALARM_WAITS = 1, ALARM_OVER, ALARM_LEAVES };
 struct alarm {
     uint32_t kind, rank;
     uint64_t number;
@@ -74,6 +76,7 @@ static bool hear(struct ring *r, struct alarm *a, int side) {
         tell(r, a, 1 - side);
         return end(r, a->text);
     }
+    r->left[side] |= a->kind == ALARM_LEAVES;
     if (a->kind == ALARM_WAITS && a->rank < (uint32_t)r->base.size && r->waiting[a->rank] < a->number) {
         r->waiting[a->rank] = a->number;
         tell(r, a, 1 - side);
@@ -120,6 +123,12 @@ static bool give_up(struct ring *r, int64_t still_ns) {
         ring_break(r, "rank%s %s did not come to %s number %llu in %.3g s (ZL_GROUP_TIMEOUT)",
                    missing > 1 ? "s" : "", list.data ? list.data : "?", r->name,
                    (unsigned long long)r->number, seconds);
+    else if (r->is_beside)
+        ring_break(
+            r,
+            "all ranks wait in %s number %llu, and it was not done in %.3g s (ZL_GROUP_TIMEOUT): they may "
+            "call different things (ZL_GROUP_CHECK=1 shows it)",
+            r->name, (unsigned long long)r->number, seconds);
     else
         ring_break(
             r, "all ranks wait in %s number %llu, but nothing came from rank %d in %.3g s (ZL_GROUP_TIMEOUT)",
@@ -159,4 +168,17 @@ bool ring_lost(struct ring *r, int side) {
     }
     return ring_break(r, "rank %d has ended: its connection to rank %d was closed", ring_neighbour(r, side),
                       r->base.rank);
+}
+
+bool ring_attend(struct ring *r, int64_t still_ns, bool is_lost) {
+    if (!ring_idle(r, still_ns))
+        return false;
+    for (int side = 0; side < 2 && (is_lost || still_ns > NEEDLESS_NS); side++)
+        if (r->alarm[side] < 0 && !r->left[side])
+            return ring_lost(r, side);
+    return true;
+}
+
+void ring_leave(struct ring *r) {
+    tell_both(r, &(struct alarm){.kind = ALARM_LEAVES, .rank = (uint32_t)r->base.rank});
 }

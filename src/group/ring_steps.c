@@ -269,16 +269,13 @@ static bool between(struct ring *r, const struct op_transfer *t) {
 
 // Checking -------------------------------------------------------------------------------------------------------
 
-// With ZL_GROUP_CHECK, what all ranks are about to call goes round first.
-static bool check(struct ring *r) {
+bool ring_check(struct ring *r, const struct group_head *own) {
     if (!setting_flag(SETTING_GROUP_CHECK))
         return true;
-    struct group_head own = r->say;
     struct op_transfer t = {.kind = COLLECTIVE_COUNT, .dtype = ZL_UINT8};
     r->say = head_of(&r->base, &t, 0);
-    if (!gather_into(r, &t, &own, sizeof own, (char *)r->heads))
+    if (!gather_into(r, &t, own, sizeof *own, (char *)r->heads))
         return false;
-    r->say = own;
     for (int k = 0; k < r->base.size; k++)
         if (!head_is_same(&r->heads[k], &r->heads[0]))
             return refuse(r, &r->heads[0], &r->heads[k]);
@@ -305,6 +302,9 @@ bool ring_run(zl_group g, const struct op_transfer *t) {
     r->name = t->name;
     if (r->broken)
         return group_fail(&(struct group_place){g, t->name, r->number}, "%s", r->broken);
-    r->say = head_of(g, t, r->number);
-    return (pairs || check(r)) && run(r, t);
+    struct group_head own = head_of(g, t, r->number);
+    if (!pairs && !ring_check(r, &own))
+        return false;
+    r->say = own;
+    return run(r, t);
 }

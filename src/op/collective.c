@@ -209,19 +209,14 @@ const struct op op_collectives[COLLECTIVE_COUNT] = {
 
 // Running --------------------------------------------------------------------------------------------------------
 
-bool op_collective_run(const struct call *c, const void *in, void *out, const void *row,
-                       void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b,
-                                       int64_t n)) {
+bool op_collective_run(const struct call *c, struct op_transfer *t) {
     zl_array y = call_first(c), x = c->inputs > 1 ? c->in[0] : NULL;
     zl_group g = ticket_of(c)->group;
-    return g->run(g, &(struct op_transfer){.kind = kind_of(c),
-                                           .name = c->op->name,
-                                           .dtype = (zl_dtype)y->dtype,
-                                           .peer = (int)call_args(c)[0],
-                                           .in = in,
-                                           .out = out,
-                                           .in_count = x ? x->size : 0,
-                                           .out_count = y->size,
-                                           .combine = combine,
-                                           .row = row});
+    t->kind = kind_of(c);
+    t->name = c->op->name;
+    t->dtype = (zl_dtype)y->dtype;
+    t->peer = (int)call_args(c)[0];
+    t->in_count = x ? x->size : 0;
+    t->out_count = y->size;
+    return g->run(g, t);
 }

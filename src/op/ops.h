@@ -235,6 +235,10 @@ struct op_transfer {
     // Writes to n elements what a and b combine to: of sums, and of the largest and smallest. NULL for the others.
     void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n);
     const void *row; // for combine
+    // Of arrays that lie on a device: the queue of its driver that they are computed in, for libraries that work there, and whether all that
+    // it was asked for is done: 1, 0: not yet, -1: it failed. NULL: they lie on the host.
+    void *queue;
+    int (*progress)(void *queue);
 };
 
 // The processes that communicate. Who makes one fills it in; the last who lets go of it calls close, which frees it.
@@ -244,6 +248,7 @@ struct zl_group_ {
     const char *engine;
     zl_stream stream; // of its collectives
     bool (*run)(zl_group g, const struct op_transfer *t); // false and an error
+    bool (*takes)(enum collective kind, zl_dtype dtype);  // NULL: all. What it does not take is made of other collectives
     zl_group (*split)(zl_group g, int color, int key);    // NULL and an error
     void (*close)(zl_group g);
 };
@@ -254,9 +259,8 @@ int64_t op_collective_number(const struct call *c); // later ones have larger nu
 // While a function is done again, its collectives get numbers in the order in which it recorded them, of which the first and last are given: after
 // those of all that was recorded so far. Ends with 0, 0.
 void op_collective_again(int64_t first, int64_t last);
-// Runs a call whose output has its memory; row combines two elements. False and an error.
-bool op_collective_run(const struct call *c, const void *in, void *out, const void *row,
-                       void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n));
+// Runs a call whose output has its memory: of t, the device sets where the arrays lie and how it combines them. False and an error.
+bool op_collective_run(const struct call *c, struct op_transfer *t);
 
 // again.c --------------------------------------------------------------------------------------------------------
 

@@ -475,6 +475,12 @@ TEST(host_side) {
                                           "device/test_cuda_steady device/test_streams:random");
 }
 
+TEST(collectives) {
+    if (lacks_fake())
+        SKIP(lacks_fake());
+    run_under_fake("ZL_DEVICE=cpu ZL_CUDA_LIBRARIES=0", "device/test_nccl_fake");
+}
+
 TEST(default_device) {
     if (lacks_fake())
         SKIP(lacks_fake());

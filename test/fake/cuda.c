@@ -572,6 +572,18 @@ int cuEventSynchronize(struct event *e) {
     return end(0);
 }
 
+// Who asks again and again waits.
+int cuStreamQuery(struct stream *s) {
+    BEGIN("cuStreamQuery");
+    struct stream *of = stream_of(s);
+    if (of->done < of->asked) {
+        run_until(of, of->asked);
+        return end(NOT_READY);
+    }
+    finish(of);
+    return end(0);
+}
+
 int cuEventQuery(struct event *e) {
     BEGIN("cuEventQuery");
     if (e->stream && getenv("FAKE_CUDA_IDLE")) // there is nothing to compute: it is done by now

@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+import fake_gpus
+
 HERE = pathlib.Path(__file__).parent
 WORKER = str(HERE / "group_worker.py")
 LONG = os.environ.get("ZL_LONG") == "1"
@@ -295,6 +297,16 @@ class Mpi(unittest.TestCase):
         code, out = self.run_case("training", 2, ZL_MPI="libc.so.6")
         self.assertNotEqual(code, 0)
         self.assertIn("Open MPI 4.1 or 5", out)
+
+
+class Nccl(unittest.TestCase):
+    """On the driver and the library of test/fake: what they compute, and how they fail, is in test/device/test_nccl_fake.c."""
+
+    def test_groups_split_and_processes_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            where = {name: text for name, text in fake_gpus.settings(self).items() if os.environ.get(name) != text}
+            with Ranks("split", 4, TEST_ENGINE="nccl", FAKE_NCCL=folder, **where) as ranks:
+                ranks.results(self)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,14 @@ check "v7 is refused with the reason" says 'does not know TPU v7' $launch --rend
 check "tpu7x too" exits 1 $launch --render tpu7x-8 gemm
 check "v5e has another name there" says 'tpu-v5litepod-8' $launch --render tpu-v5e-8 gemm
 check "three chips of v6e" says '1, 4, 8, 16' $launch --render tpu-v6e-3 gemm
+check "nine cores of v5p" says '8, 16, 32 and 64 cores, and multiples of 128' $launch --render tpu-v5p-9 gemm
+check "100 cores of v4" says 'multiples of 128' $launch --render tpu-v4-100 gemm
+check "a count of v3 that there is not" says '8, 32, 128' $launch --render tpu-v3-16 gemm
+for text in tpu-v6e-16 tpu-v5p-256 tpu-v4-16 tpu-v2-32; do
+    check "$text has several hosts" says "several hosts.*${text%-*}-8 is the largest" $launch --render $text gemm
+done
+on_demand() { [ "$(ZL_SKY_SPOT=no $launch --render tpu-v6e-8 gemm)" = "$(grep -v use_spot test/cloud/tpu-v6e-8-gemm.yaml)" ]; }
+check "a machine that is not taken away" on_demand
 check "a GPU is no TPU" exits 1 $launch --render H200:1 gemm
 check "an experiment that would break the YAML" exits 1 $launch --render tpu-v6e-8 'a: b'
 check "nothing given" exits 2 $launch
@@ -35,6 +43,8 @@ for text in 'a"b' '$(id)' $'a\nb' '-x' ''; do check "experiment ${text@Q}" refus
 for text in 'gcp"' $'gcp\nsetup: id' 'gcp/$(id)' 'gcp/a/b/c' '-gcp'; do check "infrastructure ${text@Q}" refused env ZL_SKY_INFRA="$text" $launch --render tpu-v4-8 gemm; done
 for text in '$(id)' '-DX=$(id)' '-DX="y"' 'x' $'-DX=1\n-DY=2' '-DX=1;id'; do check "options ${text@Q}" refused env ZL_SKY_OPTIONS="$text" $launch --render tpu-v4-8 gemm; done
 for text in '$(id)' '--out=x' '../x.json' '/etc/passwd' 'a b' $'a\nb'; do check "suite ${text@Q}" refused env ZL_SKY_SUITE="$text" $launch --render tpu-v4-8 gemm; done
+for text in maybe 'no;id'; do check "spot ${text@Q}" refused env ZL_SKY_SPOT="$text" $launch --render tpu-v4-8 gemm; done
+for text in 'x' '-1' '1;id'; do check "idle minutes ${text@Q}" refused env ZL_SKY_IDLE="$text" $launch --render tpu-v4-8 gemm; done
 check "seconds to wait" refused env ZL_SKY_WAIT='1;id' $launch --render tpu-v4-8 gemm
 options='-DZL_LEVELS=scalar -DCMAKE_C_FLAGS=-O1'
 check "two options" says "ZL_OPTIONS: \"$options\"\$" env ZL_SKY_OPTIONS="$options" $launch --render tpu-v4-8 gemm
@@ -52,9 +62,12 @@ mkdir -p "$tmp/tree" && cp -r scripts "$tmp/tree/"
 with_sky() { PATH=$tmp/bin:$PATH "$@"; }
 asked() { tail -n 1 "$tmp/asked" | grep -qE "$1" || { cat "$tmp/asked"; return 1; }; }
 check "a launch that fails" exits 1 with_sky "$tmp/tree/$launch" tpu-v4-8 gemm
+check "says what may cost money" says 'sky down zl-v4-8-gemm removes it' with_sky "$tmp/tree/$launch" tpu-v4-8 gemm
 check "may leave a cluster, whose name is kept" grep -qx zl-v4-8-gemm "$tmp/tree/.cluster_name"
 check "a launch" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
-check "asks SkyPilot for a cluster" asked '^launch -y -c zl-v6e-8-gemm .*yaml$'
+check "asks SkyPilot for a cluster" asked '^launch -y -i 30 --down -c zl-v6e-8-gemm .*yaml$'
+check "a launch that stays" env ZL_SKY_IDLE=0 PATH="$tmp/bin:$PATH" "$tmp/tree/$launch" tpu-v6e-8 gemm
+check "asks for no end" asked '^launch -y -c zl-v6e-8-gemm .*yaml$'
 check "and keeps its name" grep -qx zl-v6e-8-gemm "$tmp/tree/.cluster_name"
 check "syncing to what is not up fails" exits 1 with_sky "$tmp/tree/scripts/sync_code.sh"
 touch "$tmp/up"

@@ -16,7 +16,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNT, SEED = int((sys.argv[2:] or [120])[0]), int((sys.argv[3:] or [1])[0])
 GOOD = {"accelerator": "tpu-v6e-8", "experiment": "gemm", "ZL_SKY_INFRA": "gcp/us-east5", "ZL_SKY_OPTIONS": "-DZL_LEVELS=scalar",
-        "ZL_SKY_SUITE": "test/cloud/tiny.json", "ZL_SKY_WAIT": "100"}
+        "ZL_SKY_SUITE": "test/cloud/tiny.json", "ZL_SKY_WAIT": "100", "ZL_SKY_SPOT": "yes",
+        "ZL_SKY_IDLE": "30"}
 HOSTILE = ['"', "'", "`id`", "$(id)", "${HOME}", "\n", "\r\n", "\nrun: |\n  id\n", ": ", " #", "- ", "&a", "*a", "!x", "|", ">", ";", "&&",
            "\\", "\\\\1", "&", "%", "@SUITE@", "@RESOURCES@", "--", "-e", "..", "/", "../../x", "\x1b[2J", "\x7f", "\t", " ", "{}", "[x]",
            "é", "\u202e", "A" * 300, "=", "-DX=$(id)", "-DX='y'", "~", "?", "*", "<(id)", "0x8", "-1", "00000000000000000008"]

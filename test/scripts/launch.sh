@@ -28,6 +28,9 @@ check "variables are given on" says '^\[1\] a b=c$' launch -n 2 --env "WORDS=a b
 check "a program that is not there" exits 127 launch -n 2 -- ./no-such-program
 check "no program" exits 2 launch -n 2
 
+check "ranks of nccl meet at the first, with a GPU each" says '^\[1\] 1 of 2 at 127.0.0.1:[0-9]+, GPU 1,$' \
+    launch --backend nccl -n 2 -- sh -c 'echo $MLX_RANK of $MLX_WORLD_SIZE at $NCCL_HOST_IP:$NCCL_PORT, GPU $CUDA_VISIBLE_DEVICES, $MLX_HOSTFILE'
+
 # The ring of all ranks.
 hosts() { launch -n 2 -- sh -c 'cat $MLX_HOSTFILE'; }
 check "a file of hosts for the ring" says '127.0.0.1:[0-9]+.*127.0.0.1:[0-9]+' hosts

@@ -1,25 +1,15 @@
 // test_group.c - groups of processes: one alone, refusals, and rings whose ranks are children of the test.
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "device/ranks.h"
 #include "group/group.h"
 #include "test.h"
 
 enum { RANKS = 3 };
 
-static const char *const variables[] = {"MLX_HOSTFILE", "MLX_RANK", "RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"};
-
-static void forget_launchers(void) {
-    for (size_t i = 0; i < COUNT(variables); i++)
-        unsetenv(variables[i]);
-}
-
 TEST(one_process_gives_back_what_it_has) {
-    forget_launchers();
+    ranks_forget_launchers();
     zl_group g = zl_group_init(false, "any");
     REQUIRE(g);
     CHECK_EQ_INT(zl_group_rank(g), 0);
@@ -39,7 +29,7 @@ TEST(one_process_gives_back_what_it_has) {
 }
 
 TEST(engines_that_nothing_prepared_are_refused) {
-    forget_launchers();
+    ranks_forget_launchers();
     CHECK_ERROR(ZL_ERROR_STATE, zl_group_init(true, "any"));
     CHECK_ERROR(ZL_ERROR_STATE, zl_group_init(true, "ring"));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_group_init(true, "smoke"));
@@ -58,28 +48,6 @@ TEST(addresses_are_read_or_refused) {
     for (size_t i = 0; i < COUNT(wrong); i++)
         CHECK_ERROR(ZL_ERROR_VALUE, wire_add_address(&h, wrong[i]));
     memory_free(h.address);
-}
-
-// Ranks ----------------------------------------------------------------------------------------------------------
-
-static char path[] = "/tmp/zellige-test-hosts-XXXXXX";
-
-// Ports that were free a moment ago.
-static bool write_hosts(void) {
-    char place[] = "/tmp/zellige-test-hosts-XXXXXX";
-    int listener[RANKS], file = mkstemp(place);
-    memcpy(path, place, sizeof path);
-    FILE *f = file < 0 ? NULL : fdopen(file, "w");
-    if (!f)
-        return false;
-    for (int i = 0; i < RANKS; i++) {
-        listener[i] = wire_listen(&(struct wire_address){"127.0.0.1", "0"});
-        fprintf(f, "%s[\"127.0.0.1:%d\"]", i ? ", " : "[", wire_port(listener[i]));
-    }
-    for (int i = 0; i < RANKS; i++)
-        close(listener[i]);
-    fprintf(f, "]\n");
-    return fclose(f) == 0;
 }
 
 // What a rank finds wrong; 0: nothing.
@@ -119,55 +87,20 @@ static int leave(zl_group g) {
     return wrong;
 }
 
-static int be_rank(int rank, int (*what)(zl_group g)) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", rank);
-    forget_launchers();
-    setenv("MLX_HOSTFILE", path, 1);
-    setenv("MLX_RANK", text, 1);
-    setenv("ZL_GROUP_TIMEOUT", "20", 1);
-    zl_group g = zl_group_init(true, "ring");
-    int wrong = g ? what(g) : 99;
-    if (wrong)
-        fprintf(stderr, "rank %d: %d wrong: %s\n", rank, wrong, zl_error() ? zl_error() : "no error");
-    zl_group_release(g);
-    return wrong;
-}
-
-static bool run_ranks(int (*what)(zl_group g)) {
-    pid_t id[RANKS] = {0};
-    bool ok = write_hosts();
-    for (int i = 0; ok && i < RANKS; i++)
-        if ((id[i] = fork()) == 0)
-            _exit(be_rank(i, what));
-    for (int i = 0, status; i < RANKS && id[i]; i++)
-        ok &= waitpid(id[i], &status, 0) == id[i] && WIFEXITED(status) && !WEXITSTATUS(status);
-    unlink(path);
-    return ok;
-}
-
-// Children of a fork start threads, which TSan does not allow and an emulator does not survive.
-static const char *lacks_children(void) {
-#ifdef UNDER_TSAN
-    return "a child of fork() may start no threads here";
-#endif
-    return test_lacks_itself();
-}
-
 TEST(ranks_compute_together) {
-    if (lacks_children())
-        SKIP(lacks_children());
-    CHECK(run_ranks(sum_and_gather));
+    if (ranks_lack())
+        SKIP(ranks_lack());
+    CHECK(ranks_run("ring", NULL, RANKS, sum_and_gather));
 }
 
 TEST(ranks_that_call_different_things_are_told) {
-    if (lacks_children())
-        SKIP(lacks_children());
-    CHECK(run_ranks(call_differently));
+    if (ranks_lack())
+        SKIP(ranks_lack());
+    CHECK(ranks_run("ring", NULL, RANKS, call_differently));
 }
 
 TEST(a_rank_that_has_gone_is_named) {
-    if (lacks_children())
-        SKIP(lacks_children());
-    CHECK(run_ranks(leave));
+    if (ranks_lack())
+        SKIP(ranks_lack());
+    CHECK(ranks_run("ring", NULL, RANKS, leave));
 }

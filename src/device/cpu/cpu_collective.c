@@ -25,6 +25,9 @@ bool cpu_collective(const struct call *c) {
     zl_array y = call_first(c);
     union scalar room;
     row_fn *row = cpu_update_row(update_of(c->op, (zl_dtype)y->dtype), (zl_dtype)y->dtype);
-    return op_collective_run(c, c->inputs > 1 ? array_data(c->in[0], &room) : NULL, cpu_data(y), &row,
-                             row ? combine : NULL);
+    struct op_transfer t = {.in = c->inputs > 1 ? array_data(c->in[0], &room) : NULL,
+                            .out = cpu_data(y),
+                            .combine = row ? combine : NULL,
+                            .row = &row};
+    return op_collective_run(c, &t);
 }

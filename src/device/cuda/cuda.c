@@ -171,6 +171,10 @@ static bool done(int unit, int lane, int place) {
     return mark && !cuda_api()->cuEventQuery(mark);
 }
 
+static void *library(int unit, const char *name, int version) {
+    return cuda_device(unit) ? cuda_library(name, (const int[CUDA_VERSIONS]){version}) : NULL;
+}
+
 const struct device device_cuda = {
     .name = "cuda",
     .open = open_cuda,
@@ -194,6 +198,7 @@ const struct device device_cuda = {
     .reads_aside = true,
     .follow = follow,
     .done = done,
+    .library = library,
     .profile_end = cuda_profile_end,
     .override = cuda_override,
 };

@@ -47,6 +47,7 @@ struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
     F(cuDevicePrimaryCtxRetain, (cuda_context *out, cuda_ordinal d))                                                   \
     F(cuCtxSetCurrent, (cuda_context c))                                                                               \
     F(cuStreamCreate, (cuda_stream *out, unsigned flags))                                                              \
+    F(cuStreamQuery, (cuda_stream s))                                                                                  \
     F(cuStreamSynchronize, (cuda_stream s))                                                                            \
     F(cuStreamWaitEvent, (cuda_stream s, cuda_event e, unsigned flags))                                                \
     F(cuMemAlloc_v2, (cuda_address *out, size_t bytes))                                                                \

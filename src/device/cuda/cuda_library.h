@@ -76,6 +76,7 @@ typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const s
 #define CUDA_OVERRIDE(...)
 #define CUDA_OP(op, can, take, override) cuda_question can; cuda_function_of take;
 #define CUDA_PROGRAM_OP(op, can, take) cuda_question can; cuda_function_of take;
+#define CUDA_COLLECTIVES(name, can, take) cuda_question can; cuda_function_of take;
 #include "device/cuda/cuda_overrides.def"
 
 // cuda_lt.c: a product with what follows it: as of struct kernel_target.

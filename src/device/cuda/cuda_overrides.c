@@ -9,14 +9,17 @@
 
 // The table ---------------------------------------------------------------------------------------------------------
 
-enum kind { LIBRARY, RECORDED, KERNEL, OF_PROGRAM };
+enum kind { LIBRARY, RECORDED, KERNEL, ALONE };
 
 enum { // which override is which
 #define CUDA_OVERRIDE(name, ...) OF_##name,
 #define CUDA_OP(...)
 #define CUDA_PROGRAM_OP(...)
+#define CUDA_COLLECTIVES(...)
 #include "device/cuda/cuda_overrides.def"
-    OVERRIDES
+    OVERRIDES,
+    OF_PROGRAMS = OVERRIDES, // which are none: there is no other way to run these calls
+    OF_GROUPS
 };
 
 static const struct {
@@ -26,11 +29,13 @@ static const struct {
 } overrides[] = {
 #define CUDA_OVERRIDE(name, ...) {#name, __VA_ARGS__},
 #define CUDA_OP(...)
-#define CUDA_PROGRAM_OP(op, can, take) {#op, OF_PROGRAM, "", ""},
+#define CUDA_PROGRAM_OP(op, can, take)    {#op, ALONE, "", ""},
+#define CUDA_COLLECTIVES(name, can, take) {#name, ALONE, "", ""},
 #include "device/cuda/cuda_overrides.def"
 };
 
-_Static_assert(COUNT(overrides) == OVERRIDES + 1, "what programs bring comes last in cuda_overrides.def");
+_Static_assert(COUNT(overrides) == OF_GROUPS + 1,
+               "what is no override comes last in cuda_overrides.def, collectives after it");
 
 static const struct row {
     const struct op *op;
@@ -39,8 +44,9 @@ static const struct row {
     int override;
 } rows[] = {
 #define CUDA_OVERRIDE(...)
-#define CUDA_OP(op, can, take, override) {&op_##op, can, take, OF_##override},
-#define CUDA_PROGRAM_OP(op, can, take)   {&op_##op, can, take, OVERRIDES},
+#define CUDA_OP(op, can, take, override)  {&op_##op, can, take, OF_##override},
+#define CUDA_PROGRAM_OP(op, can, take)    {&op_##op, can, take, OF_PROGRAMS},
+#define CUDA_COLLECTIVES(name, can, take) {op_collectives, can, take, OF_GROUPS},
 #include "device/cuda/cuda_overrides.def"
 };
 
@@ -58,8 +64,12 @@ bool cuda_uses_libraries(void) {
     return may_use;
 }
 
+static bool is_of(const struct row *r, const struct call *c) {
+    return r->override == OF_GROUPS ? op_is_collective(c->op) : r->op == c->op;
+}
+
 static bool can_take(const struct row *r, const struct call *c) {
-    return r->op == c->op && (overrides[r->override].kind > RECORDED || cuda_uses_libraries()) && r->can(c);
+    return is_of(r, c) && (overrides[r->override].kind > RECORDED || cuda_uses_libraries()) && r->can(c);
 }
 
 bool cuda_takes(int unit, const struct call *c) {
@@ -119,7 +129,7 @@ static void list_ops(void) {
         has_tiles[i] = true;
     for (size_t i = 0; i < COUNT(rows); i++) {
         int at = rows[i].override;
-        if (at == OVERRIDES)
+        if (at >= OVERRIDES)
             continue;
         text_add(&ops[at], "%s%s", ops[at].len ? " " : "", rows[i].op->name);
         has_tiles[at] = has_tiles[at] && kernels_have(rows[i].op);

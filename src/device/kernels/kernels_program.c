@@ -37,6 +37,8 @@ bool kernel_inputs_lie(const struct call *c) {
 }
 
 static bool set_other(struct kernel_step *s, const struct call *c) {
+    if (op_is_collective(c->op)) // run by a library of the target
+        s->in_place = c->op->in_place;
     if (c->op->kernel) {
         s->run = kernel_run_op;
         s->in_place = c->op->in_place;
