@@ -306,6 +306,7 @@ struct bench_row {
     bool stable, slope;
     bool is_modelled;           // the samples are a model's, not a clock's
     double start;               // seconds that starting takes, which are in no sample; 0: that is not known
+    double memory;              // most bytes of arrays in use during a run, inputs among them; 0: that is not known
     double rate;                // units a second, of the median
     double peak, utilisation;   // NaN: not known
     char path[32];              // as struct bench_peak has it
@@ -367,6 +368,7 @@ bool bench_read_row(struct bench_row *row, text_json_value object);
 // Output: table.c, csv.c, markdown.c ----------------------------------------------------------------------------
 
 const char *bench_format_rate(double rate, const char *unit, char out[32]);  // "83.1 GFLOP/s"
+const char *bench_format_bytes(double bytes, char out[32]);                  // "268.4 MB"; "-" where there are none
 const char *bench_format_seconds(double seconds, char out[32]);              // "1.25 ms"
 const char *bench_format_percent(double part, char out[16]);                 // "63.5 %"; "n/a"
 

@@ -26,9 +26,9 @@ static void write_number(FILE *out, double value) {
 
 static void write_row(FILE *out, const struct bench_run *run, const struct bench_row *row) {
     const struct bench_stats *s = &row->stats;
-    const double numbers[] = {s->median,  s->low,     s->high,    s->mad,    s->p5,
-                              s->p95,     s->best,    row->rate,  row->peak, row->utilisation,
-                              row->limit, row->flops, row->bytes, row->steal};
+    const double numbers[] = {s->median,  s->low,     s->high,    s->mad,      s->p5,
+                              s->p95,     s->best,    row->rate,  row->peak,   row->utilisation,
+                              row->limit, row->flops, row->bytes, row->memory, row->steal};
     const char *const texts[] = {row->config.id,
                                  row->config.work,
                                  row->config.op,
@@ -53,7 +53,7 @@ static void write_row(FILE *out, const struct bench_run *run, const struct bench
 void bench_write_csv(FILE *out, const struct bench_run *run) {
     fputs("id,work,op,dtype,device,chip,status,samples,outliers,bimodal,median_s,low_s,high_s,mad_s,p5_s,p95_"
           "s,best_s,rate,"
-          "peak,utilisation,limit,flops,bytes,steal,unit,note,time\r\n",
+          "peak,utilisation,limit,flops,bytes,memory,steal,unit,note,time\r\n",
           out);
     for (int i = 0; i < run->rows; i++)
         write_row(out, run, &run->row[i]);

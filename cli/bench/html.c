@@ -146,6 +146,7 @@ static void write_row(FILE *out, const struct bench_row *row) {
     write_cell(out, row->rate, bench_format_rate(row->rate, row->unit, text));
     write_cell(out, row->utilisation, bench_format_percent(row->utilisation, percent));
     write_cell(out, row->rate / row->limit, bench_format_percent(row->rate / row->limit, percent));
+    write_cell(out, row->memory > 0 ? row->memory : NAN, bench_format_bytes(row->memory, text));
     bench_html(out, "<td data-value=\"%d\">%d</td><td data-value=\"%d\">%d</td><td>", row->stats.count,
                row->stats.count, row->stats.outliers, row->stats.outliers);
     if (row->status != BENCH_OK)
@@ -156,11 +157,12 @@ static void write_row(FILE *out, const struct bench_row *row) {
 }
 
 static void write_table(FILE *out, const struct bench_run *run) {
-    fputs("<section><h2>All "
-          "rows</h2><table><thead><tr><th>what</th><th>median</th><th>&plusmn;</th><th>best</th><th>rate</th>"
-          "<th>of peak</th><th>of "
-          "roofline</th><th>samples</th><th>outliers</th><th>remarks</th></tr></thead><tbody>\n",
-          out);
+    fputs(
+        "<section><h2>All "
+        "rows</h2><table><thead><tr><th>what</th><th>median</th><th>&plusmn;</th><th>best</th><th>rate</th>"
+        "<th>of peak</th><th>of "
+        "roofline</th><th>memory</th><th>samples</th><th>outliers</th><th>remarks</th></tr></thead><tbody>\n",
+        out);
     for (int i = 0; i < run->rows; i++)
         write_row(out, &run->row[i]);
     fputs("</tbody></table></section>\n", out);

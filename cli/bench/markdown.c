@@ -31,13 +31,14 @@ void bench_markdown_code(FILE *out, const char *text) {
 }
 
 static void write_row(FILE *out, const struct bench_row *row) {
-    char median[32], rate[32], part[16], limit[16];
+    char median[32], rate[32], part[16], limit[16], memory[32];
     fputs("| ", out);
     bench_markdown(out, row->config.id);
     fprintf(out, " | %s | ", bench_format_seconds(row->stats.median, median));
     bench_markdown(out, bench_format_rate(row->rate, row->unit, rate));
-    fprintf(out, " | %s | %s | %d | ", bench_format_percent(row->utilisation, part),
-            bench_format_percent(row->rate / row->limit, limit), row->stats.count);
+    fprintf(out, " | %s | %s | %s | %d | ", bench_format_percent(row->utilisation, part),
+            bench_format_percent(row->rate / row->limit, limit), bench_format_bytes(row->memory, memory),
+            row->stats.count);
     if (row->status != BENCH_OK)
         fprintf(out, "%s: ", bench_status_name(row->status));
     bench_markdown(out, row->note);
@@ -61,8 +62,8 @@ void bench_write_markdown(FILE *out, const struct bench_run *run) {
     fprintf(out, "%s, %d of %d rows not stable. ", run->dirty ? " with changes" : "", bench_run_unstable(run),
             run->rows);
     bench_markdown_code(out, run->command);
-    fputs("\n\n| what | median | rate | of peak | of roofline | samples | remarks |\n"
-          "| --- | --- | --- | --- | --- | --- | --- |\n",
+    fputs("\n\n| what | median | rate | of peak | of roofline | memory | samples | remarks |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
           out);
     for (int i = 0; i < run->rows; i++)
         write_row(out, &run->row[i]);

@@ -148,7 +148,7 @@ void bench_measure_row(struct bench_row *row, const struct bench_config *config,
     row->before = bench_read_device(subject->device);
     bench_steal();
     zl_clear_error();
-    bool verified = false;
+    bool verified = false, falls_back = false;
     if (!bench_work_prepare(&w, config)) {
         fail(row, &w, w.is_absent || zl_error_which() == ZL_ERROR_DTYPE ? BENCH_ABSENT : BENCH_FAILED);
     } else {
@@ -156,9 +156,14 @@ void bench_measure_row(struct bench_row *row, const struct bench_config *config,
         ZL_SCOPE {
             verified = w.kind->verify(&w);
         }
+        if (verified && !tells) {
+            zl_reset_peak_memory();
+            falls_back = bench_work_falls_back(&w);
+            row->memory = (double)zl_get_peak_memory();
+        }
         if (!verified) {
             fail(row, &w, BENCH_FAILED);
-        } else if (!tells && bench_work_falls_back(&w)) {
+        } else if (falls_back) {
             bench_fail(&w, "%s has no kernel for some of it yet: it would run on the CPU", subject->device);
             fail(row, &w, BENCH_ABSENT);
         } else {

@@ -51,12 +51,14 @@ const struct command cli_bench_run = {
     .operands = "[SUITE]",
     .words = BENCH_SUITES " collectives",
     .summary = "Measure a suite: a table, and a run folder with all samples and reports",
-    .details = "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, tile, or a file.\n"
-               "collectives measures a group of processes: latency, and bandwidths as nccl-tests defines them.\n"
-               "Exit codes: 0 done, 1 something failed, 2 wrong usage, 4 a result is suspect.\n"
-               "  zellige bench run gemm --only bf16\n"
-               "  zellige launch -n 4 zellige bench run collectives --only all_sum\n"
-               "  zellige bench run --resume runs/20261115-190000",
+    .details =
+        "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, tile, delta, gpu_delta, "
+        "or a file.\n"
+        "collectives measures a group of processes: latency, and bandwidths as nccl-tests defines them.\n"
+        "Exit codes: 0 done, 1 something failed, 2 wrong usage, 4 a result is suspect.\n"
+        "  zellige bench run gemm --only bf16\n"
+        "  zellige launch -n 4 zellige bench run collectives --only all_sum\n"
+        "  zellige bench run --resume runs/20261115-190000",
     .operands_most = 1,
     .options = options,
     .run = run,

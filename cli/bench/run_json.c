@@ -43,6 +43,7 @@ static const struct member row_members[] = {
     OF_ROW(NUMBER, "flops", flops),
     OF_ROW(NUMBER, "bytes", bytes),
     OF_ROW(NUMBER, "items", items),
+    OF_ROW(NUMBER, "memory", memory),
     OF_ROW(NUMBER, "rate", rate),
     OF_ROW(NUMBER, "peak", peak),
     OF_ROW(NUMBER, "utilisation", utilisation),

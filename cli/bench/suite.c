@@ -92,8 +92,8 @@ static bool wrong(char *error, size_t bytes, const struct bench_suite *suite, co
     return false;
 }
 
-static bool add_dtype(struct bench_suite *suite, text_json_value item, struct bench_config config, char *error,
-                      size_t bytes) {
+static bool add_dtype(struct bench_suite *suite, text_json_value item, struct bench_config config,
+                      char *error, size_t bytes) {
     text_json_value sizes = text_json_get(item, "sizes");
     if (text_json_count(sizes) == 0)
         return bench_suite_add(suite, &config);
@@ -171,11 +171,12 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
     snprintf(file, sizeof file, "%.60s.json", name);
     const char *built_in = bench_file_find(file);
     text_json_value root = built_in ? text_json_parse(built_in, strlen(built_in), file, error, error_bytes)
-                               : text_json_load(name, error, error_bytes);
+                                    : text_json_load(name, error, error_bytes);
     if (!root && !built_in && access(name, R_OK))
         snprintf(error, error_bytes,
-                 "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, and tile; or "
-                 "give a file",
+                 "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, delta and "
+                 "gpu_delta, "
+                 "and tile; or give a file",
                  name);
     if (root && text_json_text_of(root, "name")[0])
         bench_json_copy(root, "name", false, suite->name, sizeof suite->name);

@@ -8,16 +8,26 @@
 
 #include "cli.h"
 
-const char *bench_format_rate(double rate, const char *unit, char out[32]) {
+static const char *format_amount(double amount, const char *unit, const char *per, char out[32]) {
     static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
     int step = 0;
-    if (!isfinite(rate)) {
-        snprintf(out, 32, "-");
-        return out;
-    }
-    for (; rate >= 999.95 && step < 5; step++)
-        rate /= 1000;
-    snprintf(out, 32, "%.*f %s%s/s", rate < 10 ? 2 : 1, rate, prefixes[step], unit);
+    for (; amount >= 999.95 && step < 5; step++)
+        amount /= 1000;
+    snprintf(out, 32, "%.*f %s%s%s", amount < 10 ? 2 : 1, amount, prefixes[step], unit, per);
+    return out;
+}
+
+const char *bench_format_rate(double rate, const char *unit, char out[32]) {
+    if (isfinite(rate))
+        return format_amount(rate, unit, "/s", out);
+    snprintf(out, 32, "-");
+    return out;
+}
+
+const char *bench_format_bytes(double bytes, char out[32]) {
+    if (isfinite(bytes) && bytes > 0)
+        return format_amount(bytes, "B", "", out);
+    snprintf(out, 32, "-");
     return out;
 }
 

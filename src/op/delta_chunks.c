@@ -18,20 +18,6 @@ struct chunks {
     zl_array token, first, sequence, last, slot; // of packed sequences; see pack_sequences
 };
 
-static zl_array part(zl_array x, int axis, int64_t from, int64_t to) {
-    enum { MOST = 16 };
-    int64_t start[MOST] = {0}, stop[MOST], step[MOST];
-    if (!x)
-        return NULL;
-    for (int i = 0; i < x->ndim; i++) {
-        stop[i] = x->dim[i];
-        step[i] = 1;
-    }
-    start[axis] = from;
-    stop[axis] = to;
-    return zl_slice(x, (zl_shape){start, x->ndim}, (zl_shape){stop, x->ndim}, (zl_shape){step, x->ndim});
-}
-
 static zl_array turned(zl_array x) {
     return zl_swapaxes(x, -1, -2);
 }
@@ -59,7 +45,7 @@ static bool pack_sequences(struct chunks *c) {
     int64_t sequences = c->r->offsets->dim[0] - 1;
     c->count = c->time / c->chunk + sequences;
     zl_array offset = zl_stop_gradient(zl_astype(c->r->offsets, ZL_INT32));
-    zl_array begin = part(offset, 0, 0, sequences), end = part(offset, 0, 1, sequences + 1);
+    zl_array begin = op_slice_axis(offset, 0, 0, sequences), end = op_slice_axis(offset, 0, 1, sequences + 1);
     zl_array base = zl_add(zl_floor_divide(begin, whole(c->chunk)), zl_arange_int(0, sequences, 1, ZL_INT32));
     zl_array chunk = zl_arange_int(0, c->count, 1, ZL_INT32);
     c->sequence = sequence_of(chunk, base);
@@ -70,7 +56,8 @@ static bool pack_sequences(struct chunks *c) {
     zl_array inside = zl_less(token, zl_expand_dims(zl_take(end, c->sequence, 0), ZL_AXES(1)));
     c->token = zl_flatten(zl_where(inside, token, whole(c->time)), 0, 1);
     zl_array next = zl_concatenate(
-        (zl_array[]){part(base, 0, 1, sequences), zl_expand_dims(whole(c->count), ZL_AXES(0))}, 2, 0);
+        (zl_array[]){op_slice_axis(base, 0, 1, sequences), zl_expand_dims(whole(c->count), ZL_AXES(0))}, 2,
+        0);
     c->last = zl_subtract(next, whole(1));
     zl_array each = zl_arange_int(0, c->time, 1, ZL_INT32), its = sequence_of(each, begin);
     zl_array place = zl_subtract(each, zl_take(begin, its, 0));
@@ -93,7 +80,7 @@ static zl_array pack(const struct chunks *c, zl_array x, double fill) {
 
 static zl_array unpack(const struct chunks *c, zl_array y) {
     y = zl_flatten(zl_transpose(y, ZL_AXES(0, 2, 3, 1, 4)), 1, 2);
-    return c->slot ? zl_take(y, c->slot, 1) : part(y, 1, 0, c->time);
+    return c->slot ? zl_take(y, c->slot, 1) : op_slice_axis(y, 1, 0, c->time);
 }
 
 // Decays -------------------------------------------------------------------------------------------------------------
@@ -137,12 +124,12 @@ static zl_array apply(zl_array keep, zl_array state) {
 }
 
 static zl_array half(zl_array x, int which) {
-    return zl_squeeze(part(zl_unflatten(x, 2, ZL_SHAPE(-1, 2)), 3, which, which + 1), ZL_AXES(3));
+    return zl_squeeze(op_slice_axis(zl_unflatten(x, 2, ZL_SHAPE(-1, 2)), 3, which, which + 1), ZL_AXES(3));
 }
 
 // One more chunk, that changes nothing.
 static struct pair with_idle(struct pair p) {
-    zl_array like = part(p.keep, 2, 0, 1), zero = op_zeros_of(part(p.add, 2, 0, 1));
+    zl_array like = op_slice_axis(p.keep, 2, 0, 1), zero = op_zeros_of(op_slice_axis(p.add, 2, 0, 1));
     int64_t keys = p.keep->dim[3], cols = p.keep->dim[4];
     zl_array one = cols == keys ? zl_eye(keys, keys, 0, (zl_dtype)p.keep->dtype)
                                 : zl_ones(ZL_SHAPE(keys, cols), (zl_dtype)p.keep->dtype);
@@ -163,7 +150,7 @@ static zl_array states(struct pair p, zl_array state) {
     zl_array keep[] = {half(p.keep, 0), half(p.keep, 1)}, add[] = {half(p.add, 0), half(p.add, 1)};
     struct pair both = {apply(keep[1], keep[0]), zl_add(apply(keep[1], add[0]), add[1])};
     zl_array even = states(both, state), odd = zl_add(apply(keep[0], even), add[0]);
-    return part(zl_flatten(zl_stack((zl_array[]){even, odd}, 2, 3), 2, 3), 2, 0, count);
+    return op_slice_axis(zl_flatten(zl_stack((zl_array[]){even, odd}, 2, 3), 2, 3), 2, 0, count);
 }
 
 static zl_array choose(zl_array first, zl_array x, zl_array y) {
@@ -177,7 +164,7 @@ static zl_array states_of_sequences(const struct chunks *c, struct pair p, zl_ar
     given = zl_expand_dims(zl_transpose(given, ZL_AXES(1, 0, 2, 3)), ZL_AXES(0));
     zl_array after = zl_add(apply(p.keep, given), p.add);
     struct pair fresh = {choose(c->first, number(c, 0), p.keep), choose(c->first, after, p.add)};
-    zl_array state = choose(c->first, given, states(fresh, part(given, 2, 0, 1)));
+    zl_array state = choose(c->first, given, states(fresh, op_slice_axis(given, 2, 0, 1)));
     zl_array ends = zl_take(zl_add(apply(p.keep, state), p.add), c->last, 2);
     *last = zl_transpose(zl_squeeze(ends, ZL_AXES(0)), ZL_AXES(1, 0, 2, 3));
     return state;
@@ -188,8 +175,8 @@ static zl_array states_of(const struct chunks *c, struct pair p, zl_array *last)
         return states_of_sequences(c, p, last);
     zl_array state = states(p, zl_expand_dims(zl_astype(c->r->state, c->wide), ZL_AXES(2)));
     int64_t n = c->count;
-    zl_array end =
-        zl_add(apply(part(p.keep, 2, n - 1, n), part(state, 2, n - 1, n)), part(p.add, 2, n - 1, n));
+    zl_array end = zl_add(apply(op_slice_axis(p.keep, 2, n - 1, n), op_slice_axis(state, 2, n - 1, n)),
+                          op_slice_axis(p.add, 2, n - 1, n));
     *last = zl_squeeze(end, ZL_AXES(2));
     return state;
 }
@@ -218,12 +205,14 @@ static zl_array unit_inverse(zl_array lower, int64_t n) {
         return lower ? zl_ones_like(lower, (zl_dtype)lower->dtype) : NULL;
     int row = lower->ndim - 2, column = lower->ndim - 1;
     int64_t half = n / 2;
-    zl_array upper_rows = part(lower, row, 0, half), lower_rows = part(lower, row, half, n);
-    zl_array diagonal[2] = {zl_expand_dims(part(upper_rows, column, 0, half), ZL_AXES(0)),
-                            zl_expand_dims(part(lower_rows, column, half, n), ZL_AXES(0))};
+    zl_array upper_rows = op_slice_axis(lower, row, 0, half), lower_rows = op_slice_axis(lower, row, half, n);
+    zl_array diagonal[2] = {zl_expand_dims(op_slice_axis(upper_rows, column, 0, half), ZL_AXES(0)),
+                            zl_expand_dims(op_slice_axis(lower_rows, column, half, n), ZL_AXES(0))};
     zl_array both = unit_inverse(zl_concatenate(diagonal, 2, 0), half);
-    zl_array first = zl_squeeze(part(both, 0, 0, 1), ZL_AXES(0)), second = zl_squeeze(part(both, 0, 1, 2), ZL_AXES(0));
-    zl_array below = zl_negative(zl_matmul(second, zl_matmul(part(lower_rows, column, 0, half), first)));
+    zl_array first = zl_squeeze(op_slice_axis(both, 0, 0, 1), ZL_AXES(0)),
+             second = zl_squeeze(op_slice_axis(both, 0, 1, 2), ZL_AXES(0));
+    zl_array below =
+        zl_negative(zl_matmul(second, zl_matmul(op_slice_axis(lower_rows, column, 0, half), first)));
     zl_array rows[2] = {zl_concatenate((zl_array[]){first, op_zeros_of(first)}, 2, column),
                         zl_concatenate((zl_array[]){below, second}, 2, column)};
     return zl_concatenate(rows, 2, row);
@@ -238,9 +227,9 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
              x = pack(&c, r->x, 0);
     zl_array g = pack(&c, c.by_column ? r->g : zl_expand_dims(r->g, ZL_AXES(3)), r->factors ? 1 : 0);
     zl_array decay = between(&c, g, false, false), so_far = run(&c, g, 3, false);
-    zl_array rest =
-        zl_squeeze(part(decay, 3, c.chunk - 1, c.chunk), ZL_AXES(3)); // from each token to the chunk's end
-    zl_array whole_chunk = turned(part(so_far, 3, c.chunk - 1, c.chunk)); // (..., 1 or keys, 1)
+    zl_array rest = zl_squeeze(op_slice_axis(decay, 3, c.chunk - 1, c.chunk),
+                               ZL_AXES(3)); // from each token to the chunk's end
+    zl_array whole_chunk = turned(op_slice_axis(so_far, 3, c.chunk - 1, c.chunk)); // (..., 1 or keys, 1)
     zl_array late = turned(zl_multiply(w, rest));
     struct pair p = {NULL, zl_matmul(late, x)};
     zl_array fixed = x, erased = NULL;

@@ -131,20 +131,6 @@ static zl_array gate_of(const struct given *d) {
 
 // Ways ---------------------------------------------------------------------------------------------------------------
 
-static zl_array slice_axis(zl_array x, int axis, int64_t from, int64_t to) {
-    enum { MOST = 5 };
-    int64_t start[MOST] = {0}, stop[MOST], step[MOST];
-    if (!x)
-        return NULL;
-    for (int i = 0; i < x->ndim; i++) {
-        stop[i] = x->dim[i];
-        step[i] = 1;
-    }
-    start[axis] = from;
-    stop[axis] = to;
-    return zl_slice(x, (zl_shape){start, x->ndim}, (zl_shape){stop, x->ndim}, (zl_shape){step, x->ndim});
-}
-
 // x (B, T, ...) as one of `count` that follow each other for each token; the others are 0.
 static zl_array spread(zl_array x, int64_t place, int64_t count) {
     if (!x || count == 1)
@@ -161,9 +147,10 @@ static zl_array in_turn(zl_array first, zl_array second) {
 
 // What is read after the last of the updates of each token.
 static zl_array last_of(zl_array y, int64_t count) {
-    return count == 1 ? y
-                      : zl_squeeze(slice_axis(zl_unflatten(y, 1, ZL_SHAPE(-1, count)), 2, count - 1, count),
-                                   ZL_AXES(2));
+    return count == 1
+               ? y
+               : zl_squeeze(op_slice_axis(zl_unflatten(y, 1, ZL_SHAPE(-1, count)), 2, count - 1, count),
+                            ZL_AXES(2));
 }
 
 static bool run_updates(const struct given *d, struct delta_rule *r, int64_t updates, zl_array *out) {
@@ -200,9 +187,9 @@ static bool run_normalized(const struct given *d, struct delta_rule *r, zl_array
     r->state = zl_concatenate((zl_array[]){r->state, none}, 2, 3);
     if (!r->state || !run_updates(d, r, 1, out))
         return false;
-    zl_array sum = zl_add(slice_axis(out[0], 3, d->values, d->values + 1), wide_number(d, 1e-10));
-    out[0] = zl_divide(slice_axis(out[0], 3, 0, d->values), sum);
-    return (out[1] = slice_axis(out[1], 3, 0, d->values));
+    zl_array sum = zl_add(op_slice_axis(out[0], 3, d->values, d->values + 1), wide_number(d, 1e-10));
+    out[0] = zl_divide(op_slice_axis(out[0], 3, 0, d->values), sum);
+    return (out[1] = op_slice_axis(out[1], 3, 0, d->values));
 }
 
 // Transposed, the state holds for each value its key. A first run reads what each token finds for v (an update of its own that
@@ -222,7 +209,8 @@ static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) 
     if (!dual.q || !dual.e || !dual.w || !dual.x || !dual.g || !dual.state ||
         !op_delta(&dual, &found[1], &found[0]))
         return false;
-    zl_array first = zl_squeeze(slice_axis(zl_unflatten(found[0], 1, ZL_SHAPE(-1, 2)), 2, 0, 1), ZL_AXES(2));
+    zl_array first =
+        zl_squeeze(op_slice_axis(zl_unflatten(found[0], 1, ZL_SHAPE(-1, 2)), 2, 0, 1), ZL_AXES(2));
     struct delta_rule read = {.q = r->q,
                               .w = seen(d, zl_subtract(key, first), 0),
                               .x = column(zl_flatten(beta_v, 2, 3)),
@@ -382,17 +370,6 @@ static bool cast_all(struct given *d) {
     return d->state && (!d->mask || (d->mask = zl_astype(d->mask, ZL_BOOL)));
 }
 
-// Offsets that ascend from 0 to the last token, whatever was given: kernels rely on them.
-static zl_array whole_offsets(const struct given *d) {
-    int64_t n = d->offsets->dim[0];
-    zl_array end = op_number(ZL_INT64, (double)d->time), zero = op_number(ZL_INT64, 0);
-    zl_array inner = slice_axis(zl_astype(d->offsets, ZL_INT64), 0, 1, n - 1);
-    if (n > 2)
-        inner = zl_cummax(zl_clip(inner, zero, end), 0, false, true);
-    zl_array ends[] = {zl_expand_dims(zero, ZL_AXES(0)), inner, zl_expand_dims(end, ZL_AXES(0))};
-    return zl_astype(zl_stop_gradient(zl_concatenate(ends, 3, 0)), ZL_INT32);
-}
-
 static zl_array unit_length(const struct given *d, zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(sum_last(zl_multiply(x, x)), wide_number(d, 1e-6))));
 }
@@ -442,7 +419,7 @@ static bool run(struct given *d, zl_array A_log, zl_array dt_bias, bool l2_norm,
         out[0] = zl_astype(d->v, d->result);
         return out[0] && (out[1] = d->state);
     }
-    if (d->offsets && !(d->offsets = whole_offsets(d)))
+    if (d->offsets && !(d->offsets = op_whole_offsets(d->offsets, d->time)))
         return false;
     return d->q && d->k && run_rule(d, out) && (out[0] = zl_astype(out[0], d->result));
 }

@@ -81,8 +81,8 @@ bool op_check_broadcast_to(const char *function, zl_array x, int ndim, const int
     bool fits = x->ndim <= ndim;
     for (int i = 0; fits && i < x->ndim; i++)
         fits = x->dim[i] == 1 || x->dim[i] == dim[ndim - x->ndim + i];
-    return fits || error_false(ZL_ERROR_SHAPE, "%s: an update of shape %s does not broadcast to shape %s", function,
-                               array_text(x), shape_text(ndim, dim));
+    return fits || error_false(ZL_ERROR_SHAPE, "%s: an update of shape %s does not broadcast to shape %s",
+                               function, array_text(x), shape_text(ndim, dim));
 }
 
 void op_axes_of(int count, const int64_t *arg, int *out) {
@@ -149,6 +149,30 @@ zl_array op_zeros_of(zl_array x) {
     return zl_zeros_like(x, ZL_DTYPE_COUNT);
 }
 
+zl_array op_slice_axis(zl_array x, int axis, int64_t from, int64_t to) {
+    enum { MOST = 16 };
+    int64_t start[MOST] = {0}, stop[MOST], step[MOST];
+    if (!x)
+        return NULL;
+    for (int i = 0; i < x->ndim; i++) {
+        stop[i] = x->dim[i];
+        step[i] = 1;
+    }
+    start[axis] = from;
+    stop[axis] = to;
+    return zl_slice(x, (zl_shape){start, x->ndim}, (zl_shape){stop, x->ndim}, (zl_shape){step, x->ndim});
+}
+
+zl_array op_whole_offsets(zl_array offsets, int64_t time) {
+    int64_t n = offsets->dim[0];
+    zl_array end = op_number(ZL_INT64, (double)time), zero = op_number(ZL_INT64, 0);
+    zl_array inner = op_slice_axis(zl_astype(offsets, ZL_INT64), 0, 1, n - 1);
+    if (n > 2)
+        inner = zl_cummax(zl_clip(inner, zero, end), 0, false, true);
+    zl_array ends[] = {zl_expand_dims(zero, ZL_AXES(0)), inner, zl_expand_dims(end, ZL_AXES(0))};
+    return zl_astype(zl_stop_gradient(zl_concatenate(ends, 3, 0)), ZL_INT32);
+}
+
 bool op_read_number(const char *function, int count, const zl_array *arrays, int64_t *number) {
     bool is_first = zl_error_which() == ZL_ERROR_NONE;
     if (zl_eval_all(count, arrays)) {
@@ -166,7 +190,8 @@ bool op_read_number(const char *function, int count, const zl_array *arrays, int
 }
 
 zl_array op_winners(zl_array result, zl_array x, zl_array cotangent) {
-    return cotangent ? zl_where(zl_equal(result, x), cotangent, op_number((zl_dtype)cotangent->dtype, 0)) : NULL;
+    return cotangent ? zl_where(zl_equal(result, x), cotangent, op_number((zl_dtype)cotangent->dtype, 0))
+                     : NULL;
 }
 
 zl_array op_batch_first(zl_array x, int axis) {
@@ -220,9 +245,10 @@ bool op_is_position(const struct call *c, int input) {
 }
 
 zl_array op_refuse_positions(const struct call *c) {
-    return error_set(ZL_ERROR_VALUE,
-                     "%s: there is no gradient by the positions that it is given: use zl_stop_gradient on them",
-                     c->op->name);
+    return error_set(
+        ZL_ERROR_VALUE,
+        "%s: there is no gradient by the positions that it is given: use zl_stop_gradient on them",
+        c->op->name);
 }
 
 bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {

@@ -402,6 +402,10 @@ zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other); // other where it is not g
 double   op_largest(zl_dtype dtype);                 // number of a float dtype
 zl_array op_number(zl_dtype dtype, double value);    // a scalar that is not weak; small whole numbers for integers
 zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
+// Rows `from` to `to` of an axis: a view. At most 16 axes.
+zl_array op_slice_axis(zl_array x, int axis, int64_t from, int64_t to);
+// Offsets of packed sequences as kernels rely on them, int32: ascending from 0 to the last token, whatever was given.
+zl_array op_whole_offsets(zl_array offsets, int64_t time);
 
 // Evaluates arrays, the last of which is a whole number, on which the shape of a result depends: *number. False and an
 // error that names function, also where one is traced whose inputs are not there.

@@ -214,7 +214,7 @@ static bool is_own_page(const char *page) {
 }
 
 static bool has_formula(const char *table) {
-    enum { TEXTS = 7, FIELDS = 26 };
+    enum { TEXTS = 7, FIELDS = 27 };
     int field = 0;
     for (const char *at = table; *at; at++) {
         bool is_quoted = *at == '"', is_text = field < TEXTS || field >= FIELDS - 2;
