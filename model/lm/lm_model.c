@@ -52,11 +52,19 @@ static int64_t vector_size(zl_array a) {
     return a ? zl_size(a) : 0;
 }
 
+static int64_t delta_size(const struct lm_delta *d) {
+    int64_t size = matrix_size(&d->output) + vector_size(d->convolution) + vector_size(d->norm) +
+                   vector_size(d->rate) + vector_size(d->bias);
+    for (int i = 0; i < 4; i++)
+        size += matrix_size(&d->in[i]);
+    return size;
+}
+
 static int64_t layer_size(const struct lm_layer *l) {
     return matrix_size(&l->q) + matrix_size(&l->k) + matrix_size(&l->v) + matrix_size(&l->output) +
            mlp_size(&l->mlp) + mlp_size(&l->shared) + matrix_size(&l->router) + matrix_size(&l->shared_gate) +
            vector_size(l->attention_norm) + vector_size(l->mlp_norm) + vector_size(l->q_norm) +
-           vector_size(l->k_norm);
+           vector_size(l->k_norm) + delta_size(&l->delta);
 }
 
 zl_model_info zl_model_about(zl_model model) {

@@ -85,6 +85,18 @@ void lm_sampler_free(struct lm_sampler *sampler) {
     *sampler = (struct lm_sampler){0};
 }
 
+void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from) {
+    *to = *from;
+    zl_retain(to->key);
+    zl_retain(to->history);
+    zl_retain(to->bias);
+}
+
+void lm_sampler_forget(struct lm_sampler *sampler) {
+    zl_release(sampler->history);
+    sampler->history = NULL;
+}
+
 void lm_sampler_see(struct lm_sampler *sampler, zl_array ids) {
     if (!has_penalties(&sampler->options))
         return;
