@@ -238,7 +238,10 @@ void lm_sampler_free(struct lm_sampler *sampler);
 void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from);
 void lm_sampler_forget(struct lm_sampler *sampler);            // all ids that it saw
 void lm_sampler_see(struct lm_sampler *sampler, zl_array ids); // ids int32 (count), for penalties
-// The next id, int32 (1), drawn from logits (vocabulary); *log_probability its logarithm, before sampling changed anything.
+bool lm_sampler_is_plain(const struct lm_sampler *sampler); // takes the most likely id, whatever came before
+// The most likely ids, int32 (count), of logits (count, vocabulary); *log_probability (count), retained, what they have.
+zl_array lm_sample_plain(zl_array logits, zl_array *log_probability);
+// The next id, int32 (1), drawn from logits (vocabulary); *log_probability (1), retained, its logarithm, before sampling changed anything.
 zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_probability);
 
 // lm_sequence.c -------------------------------------------------------------------------------------------------
@@ -254,17 +257,14 @@ struct zl_sequence_ {
     int64_t length, room;               // of ids
     struct lm_cache past[LM_PAST_MOST]; // states at earlier lengths, in their order; of recurrent caches
     int pasts;
-    zl_array next, next_probability; // drawn, not returned yet; NULL: none
+    zl_array next, next_probability; // (1), drawn and not returned yet; NULL: none, or in the joined batch
     zl_array *list;                  // room for what is evaluated together
     zl_batch batch;                  // NULL: none
 };
 
 // Computes the prompt, if need be, until there is an id that was drawn. False after an error.
 bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes);
-// Draws the next id from logits (vocabulary), whose evaluation is the caller's. False after an error.
-bool lm_sequence_draw(zl_sequence s, zl_array logits);
-// Reads an id that was drawn and appends it to the sequence. False after an error.
-bool lm_sequence_take(zl_sequence s, zl_array id, zl_array probability, zl_token *token);
+bool lm_sequence_take(zl_sequence s, zl_token token); // appends an id that was drawn; false: out of memory
 
 // lm_batch.c ----------------------------------------------------------------------------------------------------
 

@@ -162,31 +162,19 @@ bool zl_sequence_prefill(zl_sequence s, int64_t *done, char *error, size_t error
     clear(error, error_bytes);
     if (!s)
         return fail(error, error_bytes, "zl_sequence_prefill", "sequence is NULL");
-    if (s->next)
-        return false;
-    int64_t left = s->length - s->cache.length - 1, count = left < s->chunk ? left : s->chunk;
+    if (!lm_batch_apart(s->batch))
+        return fail(error, error_bytes, "zl_sequence_prefill", zl_error());
+    int64_t left = s->next ? 0 : s->length - s->cache.length - 1, count = left < s->chunk ? left : s->chunk;
     bool computed = false;
     if (left <= 0)
         return false;
     ZL_SCOPE {
-        computed = lm_batch_apart(s->batch) && prompt_hidden(s, count) &&
-                   zl_eval_all(lm_cache_arrays(&s->cache, s->list), s->list) && (count < left || remember(s));
+        computed = prompt_hidden(s, count) && zl_eval_all(lm_cache_arrays(&s->cache, s->list), s->list) &&
+                   (count < left || remember(s));
     }
     if (done)
         *done = s->cache.length;
     return computed || fail(error, error_bytes, "zl_sequence_prefill", zl_error());
-}
-
-// Draws the id after `logits` (vocabulary): s->next, whose computing is not started.
-bool lm_sequence_draw(zl_sequence s, zl_array logits) {
-    zl_array probability = NULL, id = zl_retain(logits ? lm_sample(&s->sampler, logits, &probability) : NULL);
-    if (!id) {
-        zl_release(probability);
-        return false;
-    }
-    forget_next(s);
-    s->next = id, s->next_probability = probability;
-    return true;
 }
 
 // Draws the id after the last one of hidden (1, T, hidden), and starts computing it.
@@ -195,8 +183,14 @@ static bool draw(zl_sequence s, zl_array hidden) {
         return false;
     int64_t count = zl_dim(hidden, 1);
     zl_array last = lm_slice(hidden, 1, count - 1, count);
-    if (!lm_sequence_draw(s, zl_reshape(lm_logits(s->network, last), ZL_SHAPE(-1))))
+    zl_array logits = zl_reshape(lm_logits(s->network, last), ZL_SHAPE(-1)), probability = NULL;
+    zl_array id = zl_retain(logits ? lm_sample(&s->sampler, logits, &probability) : NULL);
+    if (!id) {
+        zl_release(probability);
         return false;
+    }
+    forget_next(s);
+    s->next = id, s->next_probability = probability;
     int arrays = lm_cache_arrays(&s->cache, s->list);
     s->list[arrays++] = s->next, s->list[arrays++] = s->next_probability;
     return zl_async_eval_all(arrays, s->list);
@@ -232,13 +226,10 @@ static bool step(zl_sequence s, zl_array *id, zl_array *probability) {
     return drawn;
 }
 
-bool lm_sequence_take(zl_sequence s, zl_array id, zl_array probability, zl_token *token) {
-    int64_t drawn = zl_item_int(id);
-    float logarithm = (float)zl_item(probability);
-    if (zl_error() || !grow(s, s->length + 1))
+bool lm_sequence_take(zl_sequence s, zl_token token) {
+    if (!grow(s, s->length + 1))
         return false;
-    *token = (zl_token){(int32_t)drawn, logarithm};
-    s->ids[s->length++] = token->id;
+    s->ids[s->length++] = token.id;
     return true;
 }
 
@@ -248,8 +239,11 @@ bool zl_sequence_next(zl_sequence s, zl_token *token, char *error, size_t error_
         return fail(error, error_bytes, "zl_sequence_next", "sequence or token is NULL");
     char why[512] = "";
     zl_array id = NULL, probability = NULL;
-    bool taken = lm_batch_apart(s->batch) && lm_sequence_ready(s, why, sizeof why) &&
-                 step(s, &id, &probability) && lm_sequence_take(s, id, probability, token);
+    bool taken =
+        lm_batch_apart(s->batch) && lm_sequence_ready(s, why, sizeof why) && step(s, &id, &probability);
+    if (taken)
+        *token = (zl_token){(int32_t)zl_item_int(id), (float)zl_item(probability)};
+    taken = taken && !zl_error() && lm_sequence_take(s, *token);
     zl_release(id);
     zl_release(probability);
     return taken || fail(error, error_bytes, "zl_sequence_next", *why ? why : zl_error());
