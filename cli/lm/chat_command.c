@@ -14,7 +14,8 @@
 static const struct option options[] = {
     LANGUAGE_OPTIONS,
     {"system-prompt", 0, "TEXT", NULL, "what the model is told before the conversation"},
-    {"max-tokens", 'n', "N", NULL, "tokens of an answer at most (default 2048)"},
+    {"max-tokens", 'n', "N", NULL, "tokens of an answer at most (default 2048)", "n-predict predict"},
+    LANGUAGE_STOP,
     LANGUAGE_TEMPLATE,
     LANGUAGE_SAMPLING,
     {0},
@@ -42,6 +43,8 @@ struct chat {
     struct language_sampling sampling;
     zl_sequence sequence; // NULL: none yet
     struct text_ids seen; // ids that it has
+    const char *stop[LANGUAGE_STOPS_MOST];
+    int stops;
     int64_t most;
     char *answer;
     size_t bytes;
@@ -95,8 +98,13 @@ static bool answer(struct chat *c) {
     struct language *l = c->language;
     struct text_ids ids = {0};
     size_t bytes;
-    struct language_run run = {
-        .language = l, .most = c->most, .give = give, .context = c, .stopped = &stopped};
+    struct language_run run = {.language = l,
+                               .most = c->most,
+                               .give = give,
+                               .context = c,
+                               .stopped = &stopped,
+                               .stop = c->stop,
+                               .stops = c->stops};
     char *text = language_talk_render(&c->talk, &bytes);
     if (!text)
         snprintf(l->error, sizeof l->error, "%s", c->talk.error);
@@ -107,6 +115,7 @@ static bool answer(struct chat *c) {
     stopped = 0;
     done = done && language_generate(&run);
     putchar('\n');
+    fflush(stdout); // who reads from a pipe knows that the answer is over
     if (done)
         done = language_talk_say(&c->talk, "assistant", c->bytes ? c->answer : "") && remember(c, &ids, &run);
     if (done && c->call->verbosity > 0)
@@ -181,7 +190,8 @@ static int talk(struct chat *c) {
 static int run(const struct invocation *call) {
     struct language l;
     struct chat c = {.call = call, .language = &l, .most = 2048};
-    if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &c.most) || !language_sampling(call, &c.sampling))
+    if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &c.most) || !language_sampling(call, &c.sampling) ||
+        (c.stops = language_stops(call, c.stop)) < 0)
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)

@@ -240,8 +240,8 @@ static void read_layer_type(struct reader *r, struct lm_config *c, int i, const 
         known = c->linear[i] = true;
     if (!known)
         refuse(r, "layer_types",
-               c->family->delta ? "names a layer that is neither full_attention nor linear_attention"
-                                : "names a layer that is neither full_attention nor sliding_attention");
+               "names a layer that is neither full_attention, sliding_attention nor, of a hybrid model, "
+               "linear_attention");
 }
 
 // Which layers are sparse, which are linear attention, and which see a window only.

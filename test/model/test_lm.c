@@ -165,6 +165,51 @@ TEST(quantised_matrices_are_those_of_mlx_lm) {
     check_greedy("qwen3_quantized", 7);
 }
 
+// The tensors of a hybrid checkpoint as mlx-lm's conversion names and lays them out: without what sees, norms with 1 in them, and
+// convolutions (channels, width, 1).
+static bool save_as_mlx(zl_file *from, const char *path) {
+    static const char old[] = "model.language_model.";
+    char name[160];
+    zl_file *to = zl_file_new();
+    bool added = to;
+    for (int i = 0; added && i < zl_file_count(from); i++) {
+        const char *own = zl_file_name(from, i);
+        zl_array a = zl_file_array(from, i);
+        if (strncmp(own, old, strlen(old)) != 0)
+            continue;
+        if (strstr(own, "conv1d"))
+            a = zl_swapaxes(a, 1, 2);
+        else if (strstr(own, "norm.weight") && !strstr(own, "linear_attn"))
+            a = zl_add(a, zl_scalar(1));
+        snprintf(name, sizeof name, "language_model.model.%s", own + strlen(old));
+        added = zl_file_add(to, name, a);
+    }
+    added = added && zl_save_safetensors(path, to);
+    zl_file_free(to);
+    return added;
+}
+
+TEST(conversions_of_mlx_lm_compute_the_same) {
+    struct fixture f;
+    char command[1024], path[600], error[512];
+    int status;
+    if (open_case(&f, "qwen3_5")) {
+        snprintf(command, sizeof command, "cp %s/qwen3_5/config.json %s/", CASES, test_folder());
+        free(test_shell(command, &status));
+        snprintf(path, sizeof path, "%s/qwen3_5/model.safetensors", CASES);
+        zl_file *own = zl_load_safetensors(path);
+        snprintf(path, sizeof path, "%s/model.safetensors", test_folder());
+        CHECK_EQ_INT(status, 0);
+        CHECK(save_as_mlx(own, path));
+        zl_model model = zl_model_open(test_folder(), error, sizeof error);
+        if (CHECK(model))
+            CHECK(apart(zl_model_logits(model, f.ids), zl_file_find(f.expected, "logits")) < 2e-4);
+        zl_model_close(model);
+        zl_file_free(own);
+    }
+    close_case(&f);
+}
+
 TEST(a_sequence_goes_on_after_ids_are_appended) {
     struct fixture f;
     char error[256] = "";
@@ -482,6 +527,15 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
         {"qwen3", "\"model_type\": \"qwen3\"", "\"model_type\": \"gpt2\"",
          "model_type 'gpt2' is none of llama"},
         {"qwen3", "\"vocab_size\": 40", "\"vocab_size\": 1e99", "field 'vocab_size' is not right"},
+        {"qwen3_5", "\"linear_attention\"", "\"chunked_attention\"",
+         "names a layer that is neither full_attention, sliding_attention nor"},
+        {"qwen3_5", "\"linear_num_key_heads\": 2", "\"linear_num_key_heads\": 3",
+         "field 'linear_num_key_heads' does not divide"},
+        {"qwen3_5", "\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 3",
+         "conv1d.weight' is not of width 3"},
+        {"qwen3_next", "\"linear_key_head_dim\": 8", "\"linear_key_head_dim\": 7",
+         "in_proj_qkvz.weight' is (128, 16), wanted"},
+        {"qwen3_5", "\"attention_dropout\": 0.0", "\"logit_cap\": 3.5", "field 'logit_cap' is unknown"},
     };
     char error[512];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
