@@ -41,6 +41,8 @@ ZL_API zl_model_info zl_model_about(zl_model model); // valid as long as the mod
 
 // Logits of ids (batch, T), integers with nothing before them: (batch, T, vocabulary), lazy. NULL after an error: zl_error().
 ZL_API zl_array zl_model_logits(zl_model model, zl_array ids);
+// The same with keys and values as codes of kv_bits bits, as those of a sequence may be: how much that changes.
+ZL_API zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error, size_t error_bytes);
 // What goes into layer `layer` from such ids, (batch, T, hidden): 0 gives the embeddings, the number of layers what the last
 // norm takes.
 ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
@@ -71,6 +73,7 @@ typedef struct {
 typedef struct {
     const zl_sampling *sampling; // copied
     int chunk;
+    int kv_bits; // keys and values are kept as codes of 4 or 8 bits, in groups of 64 or 32; 0: as they were computed
 } zl_sequence_options;
 ZL_API zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count, const zl_sequence_options *options,
                                      char *error, size_t error_bytes);

@@ -16,6 +16,7 @@ static const struct option options[] = {
     {"system-prompt", 0, "TEXT", NULL, "what the model is told before the conversation"},
     {"max-tokens", 'n', "N", NULL, "tokens of an answer at most (default 2048)", "n-predict predict"},
     LANGUAGE_STOP,
+    LANGUAGE_KV_BITS,
     LANGUAGE_TEMPLATE,
     LANGUAGE_SAMPLING,
     {0},
@@ -45,7 +46,7 @@ struct chat {
     struct text_ids seen; // ids that it has
     const char *stop[LANGUAGE_STOPS_MOST];
     int stops;
-    int64_t most;
+    int64_t most, kv_bits;
     char *answer;
     size_t bytes;
 };
@@ -72,7 +73,7 @@ static bool continue_with(struct chat *c, const struct text_ids *ids) {
         return zl_sequence_append(c->sequence, ids->id + same, (int64_t)(ids->count - same), l->error,
                                   sizeof l->error);
     zl_sequence_close(c->sequence);
-    zl_sequence_options how = {.sampling = &c->sampling.sampling};
+    zl_sequence_options how = {.sampling = &c->sampling.sampling, .kv_bits = (int)c->kv_bits};
     c->sequence = zl_sequence_start(l->model, ids->id, (int64_t)ids->count, &how, l->error, sizeof l->error);
     return c->sequence;
 }
@@ -191,7 +192,7 @@ static int run(const struct invocation *call) {
     struct language l;
     struct chat c = {.call = call, .language = &l, .most = 2048};
     if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &c.most) || !language_sampling(call, &c.sampling) ||
-        (c.stops = language_stops(call, c.stop)) < 0)
+        !cli_integer(call, "kv-bits", 0, 8, &c.kv_bits) || (c.stops = language_stops(call, c.stop)) < 0)
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)

@@ -12,6 +12,7 @@ static const struct option options[] = {
     {"file", 'f', "FILE", NULL, "the prompt is in a file; - is standard input"},
     {"max-tokens", 'n', "N", NULL, "tokens to draw at most (default 256)", "n-predict predict"},
     LANGUAGE_STOP,
+    LANGUAGE_KV_BITS,
     {"ignore-eos", 0, NULL, NULL, "end tokens do not end the answer"},
     {"batch-size", 'b', "N", NULL, "tokens of the prompt that are computed at once (default 2048)",
      "prefill-step-size"},
@@ -72,7 +73,7 @@ static char *as_question(const struct invocation *call, struct language *l, cons
 }
 
 static int answer_prompt(const struct invocation *call, struct language *l, const char *prompt, size_t bytes,
-                         const struct language_sampling *sampling, int64_t most, int64_t chunk) {
+                         const struct language_sampling *sampling, int64_t most, int64_t chunk, int kv_bits) {
     const char *stop[LANGUAGE_STOPS_MOST];
     struct answer answer = {.keep = call->json};
     struct text_ids ids = {0};
@@ -83,7 +84,7 @@ static int answer_prompt(const struct invocation *call, struct language *l, cons
                                .stops = language_stops(call, stop),
                                .give = give,
                                .context = &answer};
-    zl_sequence_options how = {.sampling = &sampling->sampling, .chunk = (int)chunk};
+    zl_sequence_options how = {.sampling = &sampling->sampling, .chunk = (int)chunk, .kv_bits = kv_bits};
     if (run.stops < 0)
         return CLI_USAGE;
     bool asks = !cli_option(call, "ignore-chat-template") &&
@@ -112,13 +113,14 @@ static int answer_prompt(const struct invocation *call, struct language *l, cons
 
 static int run(const struct invocation *call) {
     const char *prompt = cli_option(call, "prompt"), *file = cli_option(call, "file");
-    int64_t most = 256, chunk = 2048;
+    int64_t most = 256, chunk = 2048, kv_bits = 0;
     struct language_sampling sampling;
     struct language l;
     if (!prompt == !file)
         return cli_usage(call, "wanted --prompt TEXT or --file FILE");
     if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &most) ||
-        !cli_integer(call, "batch-size", 1, 1 << 24, &chunk) || !language_sampling(call, &sampling))
+        !cli_integer(call, "batch-size", 1, 1 << 24, &chunk) || !language_sampling(call, &sampling) ||
+        !cli_integer(call, "kv-bits", 0, 8, &kv_bits))
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)
@@ -126,8 +128,9 @@ static int run(const struct invocation *call) {
     size_t bytes = prompt ? strlen(prompt) : 0;
     char *text = file ? text_read_file(file, &bytes, l.error, sizeof l.error) : NULL;
     cli_catch_interrupts();
-    code = file && !text ? cli_fail(call, "%s", l.error)
-                         : answer_prompt(call, &l, file ? text : prompt, bytes, &sampling, most, chunk);
+    code = file && !text
+               ? cli_fail(call, "%s", l.error)
+               : answer_prompt(call, &l, file ? text : prompt, bytes, &sampling, most, chunk, (int)kv_bits);
     free(text);
     language_close(&l);
     return code;

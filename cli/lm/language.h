@@ -22,6 +22,7 @@ struct language {
     text_tokenizer tokenizer;
     struct text_encoder *encoder;
     double open_seconds;
+    int kv_bits; // that perplexity rounds keys and values to; 0: none
     char error[512];
 };
 
@@ -54,6 +55,9 @@ bool language_encode(struct language *l, const char *text, size_t bytes, bool is
 
 #define LANGUAGE_STOP                                                                                                            \
     {"stop", 'r', "TEXT", NULL, "end before this text; may be given several times", "reverse-prompt"}
+
+#define LANGUAGE_KV_BITS                                                                                                         \
+    {"kv-bits", 0, "N", NULL, "keep keys and values in 4 or 8 bits (default: as they are computed)"}
 
 enum { LANGUAGE_BIASES_MOST = 256, LANGUAGE_STOPS_MOST = 64 };
 

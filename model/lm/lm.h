@@ -123,10 +123,12 @@ zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids); // rows o
 
 enum { LM_CACHE_PAGE = 256 }; // positions by which a cache grows
 
-// What one layer keeps of a sequence: keys and values (batch, kv_heads, capacity, head_dim) of attention; of linear attention what
-// lm_delta_apply gives. NULL: nothing yet.
+// Keys or values (batch, kv_heads, capacity, head_dim), or their codes with scales and biases, as zl_quantize gives them.
+typedef zl_array lm_heads[3];
+
+// What one layer keeps of a sequence: keys and values of attention; of linear attention what lm_delta_apply gives. NULL: nothing yet.
 struct lm_kept {
-    zl_array keys, values;
+    lm_heads keys, values;
     zl_array recent, state;
 };
 
@@ -135,13 +137,18 @@ struct lm_cache {
     int layers;
     struct lm_kept *layer;
     int64_t length; // in positions, of all layers
+    int bits;       // of the codes of keys and values; 0: they are as they were computed
+    int group_size; // of codes
     zl_array skip;  // int32 (batch): how many of the positions come before each sequence, and are not seen; NULL: none
 };
+enum { LM_CACHE_ARRAYS = 6 }; // of a layer at most
 bool lm_cache_new(struct lm_cache *cache, int layers);
+// The same with codes of so many bits, 4 or 8, of heads of head_dim features; bits 0: none. False after an error.
+bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_dim, struct lm_error *error);
 void lm_cache_free(struct lm_cache *cache);
-// Appends k and v (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of the cache's arrays.
+// Appends k[0] and v[0] (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of the cache's arrays.
 // The cache's length stays until lm_cache_advance.
-bool lm_cache_append(struct lm_cache *cache, int layer, zl_array *k, zl_array *v);
+bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v);
 bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state); // of linear attention
 void lm_cache_advance(struct lm_cache *cache, int64_t count);
 // Whether layers keep a state that does not say what it was earlier: such a cache cannot be trimmed.
@@ -154,7 +161,7 @@ bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states
 bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int count);
 // Makes the cache of the row-th sequence of a batch, which has `length` positions.
 bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, int64_t length);
-// Appends the arrays of the cache to `list`, at most two for each layer, to be evaluated together with a result.
+// Writes the arrays of the cache to `list`, at most LM_CACHE_ARRAYS for each layer, to be evaluated together with a result.
 int  lm_cache_arrays(const struct lm_cache *cache, zl_array *list);
 
 // lm_delta.c ----------------------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ bool zl_batch_add(zl_batch b, zl_sequence s, char *error, size_t error_bytes) {
                     s->batch ? "the sequence is in a batch" : "the sequence is of another model");
     if (!lm_batch_apart(b))
         return fail(error, error_bytes, "zl_batch_add", zl_error());
+    if (b->count && b->member[0]->cache.bits != s->cache.bits)
+        return fail(error, error_bytes, "zl_batch_add", "the sequences differ in kv_bits");
     if (b->count == b->room) {
         int room = b->room * 2 + 8;
         zl_sequence *more = realloc(b->member, (size_t)room * sizeof(zl_sequence));
@@ -158,7 +160,7 @@ static bool draw(zl_batch b, zl_array logits) {
 // Computes the step after what was drawn, and draws the next ids. *id and *probability, which are then the caller's, are what it was.
 static bool step(zl_batch b, zl_array *id, zl_array *probability) {
     int layers = b->network->config.layers;
-    zl_array *list = calloc((size_t)layers * 2 + 2, sizeof *list);
+    zl_array *list = calloc((size_t)layers * LM_CACHE_ARRAYS + 2, sizeof *list);
     bool drawn = list;
     *id = b->next, *probability = b->next_probability;
     b->next = b->next_probability = NULL;

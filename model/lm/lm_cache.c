@@ -4,17 +4,32 @@
 
 #include <stdlib.h>
 
-enum { PARTS = 4 };
+enum { PARTS = 8, PARTS_BY_POSITION = 6 };
 
 // The arrays of a layer, so that what holds for all of them is said once.
 static void parts_of(struct lm_kept *kept, zl_array *part[static PARTS]) {
-    part[0] = &kept->keys, part[1] = &kept->values, part[2] = &kept->recent, part[3] = &kept->state;
+    for (int i = 0; i < 3; i++)
+        part[i] = &kept->keys[i], part[3 + i] = &kept->values[i];
+    part[6] = &kept->recent, part[7] = &kept->state;
 }
 
 bool lm_cache_new(struct lm_cache *cache, int layers) {
     *cache = (struct lm_cache){.layers = layers};
     cache->layer = calloc((size_t)layers, sizeof *cache->layer);
     return cache->layer;
+}
+
+bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_dim, struct lm_error *error) {
+    int group = head_dim % 64 ? 32 : 64;
+    if (bits && bits != 4 && bits != 8)
+        return lm_fail(error, "kv_bits %d: wanted 0, 4 or 8", bits);
+    if (bits && head_dim % group)
+        return lm_fail(error, "kv_bits %d: heads of %d features cannot be cut in groups of 32", bits,
+                       head_dim);
+    if (!lm_cache_new(cache, layers))
+        return lm_fail(error, "out of memory");
+    cache->bits = bits, cache->group_size = group;
+    return true;
 }
 
 void lm_cache_free(struct lm_cache *cache) {
@@ -64,9 +79,19 @@ static bool append(zl_array *kept, zl_array *fresh, int64_t length) {
     return *fresh;
 }
 
-bool lm_cache_append(struct lm_cache *cache, int layer, zl_array *k, zl_array *v) {
+static bool append_heads(const struct lm_cache *cache, lm_heads kept, lm_heads fresh) {
+    if (!cache->bits)
+        return append(&kept[0], &fresh[0], cache->length);
+    zl_array x = fresh[0];
+    bool appended = zl_quantize(x, cache->group_size, cache->bits, "affine", NULL, fresh);
+    for (int i = 0; appended && i < 3; i++)
+        appended = append(&kept[i], &fresh[i], cache->length);
+    return appended;
+}
+
+bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v) {
     struct lm_kept *kept = &cache->layer[layer];
-    return append(&kept->keys, k, cache->length) && append(&kept->values, v, cache->length);
+    return append_heads(cache, kept->keys, k) && append_heads(cache, kept->values, v);
 }
 
 bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state) {
@@ -102,14 +127,16 @@ bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states
     if (!lm_cache_new(to, from->layers))
         return false;
     to->length = from->length;
+    to->bits = from->bits, to->group_size = from->group_size;
     to->skip = zl_retain(from->skip);
     for (int i = 0; i < from->layers; i++) {
         to->layer[i] = from->layer[i];
-        if (states_only)
-            to->layer[i].keys = to->layer[i].values = NULL;
         parts_of(&to->layer[i], part);
         for (int j = 0; j < PARTS; j++)
-            zl_retain(*part[j]);
+            if (states_only && j < PARTS_BY_POSITION)
+                *part[j] = NULL;
+            else
+                zl_retain(*part[j]);
     }
     return true;
 }
@@ -125,6 +152,7 @@ bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int 
     zl_array *list = calloc((size_t)count, sizeof *list), *part[PARTS], *from[PARTS];
     int32_t *skip = calloc((size_t)count, sizeof *skip);
     bool joined = list && skip && lm_cache_new(all, one[0]->layers);
+    all->bits = one[0]->bits, all->group_size = one[0]->group_size;
     for (int i = 0; joined && i < count; i++)
         if (one[i]->length > all->length)
             all->length = one[i]->length;
@@ -135,7 +163,8 @@ bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int 
                 for (int i = 0; i < count; i++) {
                     parts_of(&one[i]->layer[layer], from);
                     if (*from[j])
-                        list[there++] = j < 2 ? shifted(*from[j], one[i]->length, all->length) : *from[j];
+                        list[there++] =
+                            j < PARTS_BY_POSITION ? shifted(*from[j], one[i]->length, all->length) : *from[j];
                 }
                 parts_of(&all->layer[layer], part);
                 joined = !there || (there == count && replace(part[j], zl_concatenate(list, count, 0)));
@@ -158,6 +187,7 @@ bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, in
     zl_array *part[PARTS], *from[PARTS];
     bool parted = lm_cache_new(one, all->layers);
     one->length = length;
+    one->bits = all->bits, one->group_size = all->group_size;
     for (int layer = 0; parted && layer < all->layers; layer++) {
         parts_of(&all->layer[layer], from);
         parts_of(&one->layer[layer], part);
@@ -165,8 +195,9 @@ bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, in
             if (*from[j])
                 ZL_SCOPE {
                     zl_array own = lm_slice(*from[j], 0, row, row + 1);
-                    parted =
-                        replace(part[j], j < 2 ? lm_slice(own, 2, all->length - length, all->length) : own);
+                    parted = replace(part[j], j < PARTS_BY_POSITION
+                                                  ? lm_slice(own, 2, all->length - length, all->length)
+                                                  : own);
                 }
     }
     return parted;

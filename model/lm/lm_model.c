@@ -97,10 +97,27 @@ zl_array zl_model_hidden(zl_model model, zl_array ids, int layer) {
     return lm_hidden(&model->network, ids, layer, NULL);
 }
 
-zl_array zl_model_logits(zl_model model, zl_array ids) {
-    if (!model)
-        return NULL;
+static zl_array logits_with(zl_model model, zl_array ids, struct lm_cache *cache) {
     zl_scope scope = zl_scope_begin();
     return zl_scope_leave(scope, lm_logits(&model->network, lm_hidden(&model->network, ids,
-                                                                      model->network.config.layers, NULL)));
+                                                                      model->network.config.layers, cache)));
+}
+
+zl_array zl_model_logits(zl_model model, zl_array ids) {
+    return model ? logits_with(model, ids, NULL) : NULL;
+}
+
+zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error, size_t error_bytes) {
+    struct lm_cache cache = {0};
+    struct lm_error why = {"zl_model_logits_rounded: model is NULL"};
+    zl_array logits = NULL;
+    if (model && lm_cache_quantized(&cache, model->network.config.layers, kv_bits,
+                                    model->network.config.head_dim, &why)) {
+        logits = logits_with(model, ids, &cache);
+        snprintf(why.text, sizeof why.text, "%s", zl_error() ? zl_error() : "");
+    }
+    lm_cache_free(&cache);
+    if (!logits)
+        say(&why, error, error_bytes);
+    return logits;
 }

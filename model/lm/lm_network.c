@@ -249,20 +249,53 @@ static zl_array head_norm(const struct pass *p, zl_array x, zl_array weight) {
     return weight ? norm(&p->network->config, x, weight) : x;
 }
 
+// The number of `heads` of a cache of codes, as they were computed but for rounding.
+static zl_array decoded(const struct lm_cache *cache, lm_heads heads, zl_dtype dtype) {
+    return zl_dequantize(heads[0], heads[1], heads[2], cache->group_size, cache->bits, "affine", NULL, dtype);
+}
+
+// x (batch, kv_heads, n, ·) times codes.
+static zl_array times_codes(const struct lm_cache *cache, zl_array x, lm_heads heads, bool transpose) {
+    return zl_quantized_matmul(x, heads[0], heads[1], heads[2], transpose, cache->group_size, cache->bits,
+                               "affine");
+}
+
+// Attention of one query (batch, heads, 1, head_dim), which reads codes as they are.
+static zl_array attend_codes(const struct pass *p, zl_array q, lm_heads k, lm_heads v, zl_array mask) {
+    const struct lm_config *c = &p->network->config;
+    zl_array grouped = zl_reshape(zl_multiply(q, zl_scalar(1 / sqrt(c->head_dim))),
+                                  ZL_SHAPE(zl_dim(q, 0), c->kv_heads, -1, c->head_dim));
+    zl_array scores = times_codes(p->cache, grouped, k, true);
+    if (mask)
+        scores = zl_where(mask, scores, zl_scalar(-INFINITY));
+    zl_array y = times_codes(p->cache, zl_softmax(scores, -1, true), v, false);
+    return zl_reshape(y, zl_shape_of(q));
+}
+
+// What q attends to, with all keys and values there are.
+static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v, zl_array mask) {
+    const char *mode = !mask && p->count > 1 ? "causal" : "";
+    if (p->cache && p->cache->bits) {
+        if (p->count == 1)
+            return attend_codes(p, q, k, v, mask);
+        k[0] = decoded(p->cache, k, zl_dtype_of(q)), v[0] = decoded(p->cache, v, zl_dtype_of(q));
+    }
+    return zl_fast_scaled_dot_product_attention(q, k[0], v[0], 1 / sqrt(p->network->config.head_dim), mask,
+                                                NULL, mode);
+}
+
 static zl_array attention(const struct pass *p, const struct lm_layer *layer, int index, zl_array x) {
     const struct lm_config *c = &p->network->config;
     zl_array q = split_heads(lm_linear_apply(&layer->q, x), c->heads), gate = NULL;
     if (c->output_gate)
         gate = lm_slice(q, 3, c->head_dim, 2 * c->head_dim), q = lm_slice(q, 3, 0, c->head_dim);
     q = rotate(p, head_norm(p, q, layer->q_norm));
-    zl_array k =
-        rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm));
-    zl_array v = split_heads(lm_linear_apply(&layer->v, x), c->kv_heads);
-    if (p->cache && !lm_cache_append(p->cache, index, &k, &v))
+    lm_heads k = {
+        rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm))};
+    lm_heads v = {split_heads(lm_linear_apply(&layer->v, x), c->kv_heads)};
+    if (p->cache && !lm_cache_append(p->cache, index, k, v))
         return NULL;
-    zl_array mask = c->slides[index] ? p->window : p->seen;
-    const char *mode = !mask && p->count > 1 ? "causal" : "";
-    zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1 / sqrt(c->head_dim), mask, NULL, mode);
+    zl_array y = attend(p, q, k, v, c->slides[index] ? p->window : p->seen);
     if (gate)
         y = zl_multiply(y, zl_sigmoid(gate));
     return lm_linear_apply(&layer->output, zl_flatten(zl_transpose(y, ZL_AXES(0, 2, 1, 3)), 2, 3));

@@ -93,7 +93,7 @@ static zl_sequence new_sequence(const struct lm_network *network, int chunk) {
     if (s) {
         s->network = network;
         s->chunk = chunk > 0 ? chunk : 2048;
-        s->list = calloc((size_t)network->config.layers * 2 + 2, sizeof *s->list);
+        s->list = calloc((size_t)network->config.layers * LM_CACHE_ARRAYS + 2, sizeof *s->list);
     }
     return s;
 }
@@ -109,7 +109,9 @@ zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
     if (!check_ids(&network->config, ids, count, "zl_sequence_start", error, error_bytes))
         return NULL;
     zl_sequence s = new_sequence(network, options ? options->chunk : 0);
-    if (s && s->list && lm_cache_new(&s->cache, network->config.layers) &&
+    if (s && s->list &&
+        lm_cache_quantized(&s->cache, network->config.layers, options ? options->kv_bits : 0,
+                           network->config.head_dim, &why) &&
         lm_sampler_new(&s->sampler, options ? options->sampling : NULL, network->config.vocabulary, &why) &&
         queue(s, ids, count))
         return s;

@@ -401,6 +401,63 @@ TEST(sequences_of_a_batch_draw_what_each_draws_alone) {
     }
 }
 
+static zl_array last_row(zl_array logits) {
+    int64_t length = zl_dim(logits, 1);
+    return zl_slice(logits, ZL_SHAPE(0, length - 1, 0), ZL_SHAPE(1, length, INT64_MAX), ZL_SHAPE(1, 1, 1));
+}
+
+// The ids that a sequence with rounded keys and values draws, and one of a batch, are the most likely ones of the logits that are
+// computed from the same codes.
+static void check_rounded(zl_model model, int bits) {
+    char error[256] = "";
+    int32_t id[24];
+    random_ids(id, 24);
+    zl_token token, together[2];
+    zl_sequence_options how = {.chunk = 5, .kv_bits = bits};
+    zl_sequence s = zl_sequence_start(model, id, 12, &how, error, sizeof error);
+    zl_sequence other = zl_sequence_start(model, id + 12, 7, &how, error, sizeof error);
+    zl_sequence same = zl_sequence_copy(s, error, sizeof error);
+    zl_batch b = zl_batch_new(model);
+    CHECK(zl_batch_add(b, other, error, sizeof error) && zl_batch_add(b, same, error, sizeof error));
+    for (int64_t n = 12; n < 18; n++) {
+        zl_array logits =
+            zl_model_logits_rounded(model, zl_from_i32(id, ZL_SHAPE(1, n)), bits, error, sizeof error);
+        zl_array likely = zl_argmax_axis(zl_reshape(last_row(logits), ZL_SHAPE(-1)), 0, false);
+        CHECK(zl_sequence_next(s, &token, error, sizeof error));
+        CHECK(zl_batch_next(b, together, error, sizeof error));
+        CHECK_EQ_INT(token.id, zl_item_int(likely));
+        CHECK_EQ_INT(together[1].id, token.id);
+        id[n] = token.id;
+    }
+    zl_batch_close(b);
+    zl_sequence_close(s);
+    zl_sequence_close(other);
+    zl_sequence_close(same);
+}
+
+TEST(keys_and_values_may_be_kept_as_codes) {
+    struct fixture f;
+    char error[256] = "";
+    if (open_case(&f, "qwen3_quantized")) { // heads of 32 features
+        zl_array expected = zl_file_find(f.expected, "logits");
+        double far8 = apart(zl_model_logits_rounded(f.model, f.ids, 8, error, sizeof error), expected);
+        double far4 = apart(zl_model_logits_rounded(f.model, f.ids, 4, error, sizeof error), expected);
+        if (!CHECK(far8 > 1e-5 && far8 < 0.05) || !CHECK(far4 > far8 && far4 < 1))
+            test_note("logits are %g and %g standard deviations apart", far8, far4);
+        check_rounded(f.model, 8);
+        check_rounded(f.model, 4);
+        int32_t id[] = {1, 2};
+        CHECK(!zl_sequence_start(f.model, id, 2, &(zl_sequence_options){.kv_bits = 5}, error, sizeof error));
+        CHECK_STR(error, "zl_sequence_start: kv_bits 5: wanted 0, 4 or 8");
+    }
+    close_case(&f);
+    if (open_case(&f, "qwen3")) {
+        CHECK(!zl_model_logits_rounded(f.model, f.ids, 8, error, sizeof error));
+        CHECK_STR(error, "kv_bits 8: heads of 12 features cannot be cut in groups of 32");
+    }
+    close_case(&f);
+}
+
 // Sampling ------------------------------------------------------------------------------------------------------
 
 // How often ids are drawn first, of many sequences that differ in their seed.

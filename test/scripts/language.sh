@@ -42,6 +42,7 @@ stopped() { # before the third letter of the answer
     generate -p "abc" -n 10 --ignore-chat-template --stop "$letter" --json >"$tmp/json" && [ "$(field finish_reason)" = '"stop"' ] && [[ "$(field text)" != *"$letter"* ]]
 }
 check "a stop text ends the answer and is not part of it" stopped
+check "--kv-bits that a model's heads do not fit" says 'heads of 12 features cannot be cut in groups of 32' generate -p abc --kv-bits 8
 earlier() { # the text that comes first ends it, however many there are
     local third fourth
     third=$(cut -c3 "$tmp/ten") fourth=$(cut -c4-5 "$tmp/ten")
