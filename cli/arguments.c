@@ -124,11 +124,22 @@ static bool is_option(const char *arg) {
 } // "-" is standard input
 
 // Index of the option that arg names, or -1. "--stage=x" names stage.
+// Whether one of `names`, which have spaces between, is the first `bytes` of `name`.
+static bool has_name(const char *names, const char *name, size_t bytes) {
+    for (const char *at = names; at && *at; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        if (length == bytes && !strncmp(at, name, bytes))
+            return true;
+        at += length;
+    }
+    return false;
+}
+
 static int find_option(const struct option *options, const char *arg) {
     size_t len = strcspn(arg, "=");
     for (int i = 0; options && options[i].name; i++) {
-        bool is_long = !strncmp(arg, "--", 2) && len - 2 == strlen(options[i].name) &&
-                       !strncmp(arg + 2, options[i].name, len - 2);
+        bool is_long = !strncmp(arg, "--", 2) && (has_name(options[i].name, arg + 2, len - 2) ||
+                                                  has_name(options[i].also, arg + 2, len - 2));
         if (is_long || (options[i].letter && arg[1] == options[i].letter && !arg[2]))
             return i;
     }
@@ -177,6 +188,7 @@ static int take_option(struct invocation *call, int argc, char **argv, int *at) 
         call->values[own] = argv[++*at];
     else
         return cli_usage(call, "--%s needs a value: %s", option->name, option->value);
+    call->given[call->given_count++] = (struct given){option->name, call->values[own]};
     return CLI_OK;
 }
 
@@ -224,7 +236,8 @@ static int take_command(struct invocation *call, int argc, char **argv, int *at)
 
 int cli_parse(int argc, char **argv, struct invocation *call) {
     call->operands = calloc((size_t)argc + 1, sizeof *call->operands);
-    if (!call->operands)
+    call->given = calloc((size_t)argc + 1, sizeof *call->given);
+    if (!call->operands || !call->given)
         return cli_fail(call, "out of memory");
     for (int i = 1; i < argc; i++) // so that also errors of parsing are JSON
         call->json = call->json || !strcmp(argv[i], "--json");
@@ -248,5 +261,6 @@ int cli_parse(int argc, char **argv, struct invocation *call) {
 
 void cli_parse_free(struct invocation *call) {
     free(call->operands);
+    free(call->given);
     free(call->values);
 }

@@ -18,11 +18,16 @@ struct option {
     const char *value;  // what it takes, for the help: "NAME"; NULL: a flag
     const char *words;  // for completion: "c tile"; NULL: anything
     const char *help;
+    const char *also;   // what other programs call it, with spaces between: taken, too; NULL: nothing
 };
 
 struct invocation {
     const struct command *command;
     const char **values;      // of command->options, in order: "" for a flag that is set, NULL: not given
+    struct given {
+        const char *name, *value;
+    } *given;                 // the same as they came: an option may be given several times
+    int given_count;
     char **operands;
     int operand_count;
     bool json, help, version; // --json, --help, --version
@@ -44,7 +49,8 @@ struct command {
 // report.c --------------------------------------------------------------------------------------------------
 
 const struct command *cli_command(int index); // NULL past the last
-const char *cli_option(const struct invocation *call, const char *name);
+const char *cli_option(const struct invocation *call, const char *name); // the last value, if there are several
+const char *cli_option_at(const struct invocation *call, const char *name, int index); // the index-th value; NULL past the last
 // The value of an option as a number; *out stays as it is where the option is not given. False after a message of wrong
 // usage: it is no number, or not from least to most, which may be INFINITY.
 bool cli_number(const struct invocation *call, const char *name, double least, double most, double *out);

@@ -20,7 +20,11 @@ static void print_options(const struct option *options) {
         int len = options[i].letter ? snprintf(left, sizeof left, "-%c, ", options[i].letter) : 0;
         snprintf(left + len, sizeof left - (size_t)len, "--%s%s%s", options[i].name,
                  options[i].value ? " " : "", text_of(options[i].value));
-        printf("  %-22s %s\n", left, options[i].help);
+        printf("  %-22s %s", left, options[i].help);
+        const char *also = text_of(options[i].also);
+        for (size_t length; (length = strcspn(also, " ")); also += length, also += strspn(also, " "))
+            printf(" [--%.*s]", (int)length, also);
+        putchar('\n');
     }
 }
 
@@ -69,6 +73,7 @@ static void json_options(const char *key, const struct option *options) {
         cli_json_text("name", options[i].name);
         cli_json_text("value", options[i].value);
         cli_json_text("help", options[i].help);
+        cli_json_text("also", options[i].also);
         cli_json_close();
     }
     cli_json_close();

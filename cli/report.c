@@ -22,6 +22,13 @@ const struct command *cli_command(int index) {
     return index < (int)(sizeof commands / sizeof *commands) ? commands[index] : NULL;
 }
 
+const char *cli_option_at(const struct invocation *call, const char *name, int index) {
+    for (int i = 0; i < call->given_count; i++)
+        if (!strcmp(call->given[i].name, name) && index-- == 0)
+            return call->given[i].value;
+    return NULL;
+}
+
 const char *cli_option(const struct invocation *call, const char *name) {
     const struct option *options = call->command->options;
     for (int i = 0; options && options[i].name; i++)

@@ -20,6 +20,7 @@ extern "C" {
 
 typedef struct zl_model_ *zl_model;
 typedef struct zl_sequence_ *zl_sequence;
+typedef struct zl_batch_ *zl_batch;
 
 // Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it. The weights are mapped,
 // keep their dtype or quantisation, and are on the default device of the thread that first uses them. NULL after an error.
@@ -40,6 +41,8 @@ ZL_API zl_model_info zl_model_about(zl_model model); // valid as long as the mod
 
 // Logits of ids (batch, T), integers with nothing before them: (batch, T, vocabulary), lazy. NULL after an error: zl_error().
 ZL_API zl_array zl_model_logits(zl_model model, zl_array ids);
+// The same with keys and values as codes of kv_bits bits, as those of a sequence may be: how much that changes.
+ZL_API zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error, size_t error_bytes);
 // What goes into layer `layer` from such ids, (batch, T, hidden): 0 gives the embeddings, the number of layers what the last
 // norm takes.
 ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
@@ -70,6 +73,7 @@ typedef struct {
 typedef struct {
     const zl_sampling *sampling; // copied
     int chunk;
+    int kv_bits; // keys and values are kept as codes of 4 or 8 bits, in groups of 64 or 32; 0: as they were computed
 } zl_sequence_options;
 ZL_API zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count, const zl_sequence_options *options,
                                      char *error, size_t error_bytes);
@@ -89,10 +93,25 @@ typedef struct {
 ZL_API bool zl_sequence_next(zl_sequence sequence, zl_token *token, char *error, size_t error_bytes);
 // Appends ids that follow what was drawn, such as the next question of a talk. The id that was drawn ahead is forgotten.
 ZL_API bool zl_sequence_append(zl_sequence sequence, const int32_t *ids, int64_t count, char *error, size_t error_bytes);
-// Forgets the ids from `length`, which is at least 1, on: what the model computed of those before stays. The last of them is not what
-// the next id is drawn from until something is appended. Penalties still count what was forgotten.
+// Forgets the ids from `length`, which is at least 1, on. What the model computed of those before stays, unless it has layers of
+// linear attention, whose states do not say what they were: those go back to the last of a few that were kept, where ids were
+// appended and where prompts ended, and the ids behind it are computed again.
 ZL_API bool zl_sequence_trim(zl_sequence sequence, int64_t length, char *error, size_t error_bytes);
 ZL_API int64_t zl_sequence_length(zl_sequence sequence); // ids of the prompt and those drawn
+// Returns another sequence that has seen and drawn the same, and goes on by itself: a snapshot. It shares all arrays; one that is
+// then written is copied once. NULL after an error.
+ZL_API zl_sequence zl_sequence_copy(zl_sequence sequence, char *error, size_t error_bytes);
+
+// Sequences of any lengths that are computed together, in one step of the model, each with its own options of sampling. They may
+// join and leave at any time, and be used by themselves in between, which costs a copy of what is kept of all of them.
+ZL_API zl_batch zl_batch_new(zl_model model); // NULL: out of memory
+ZL_API bool     zl_batch_add(zl_batch batch, zl_sequence sequence, char *error, size_t error_bytes);
+ZL_API void     zl_batch_remove(zl_batch batch, zl_sequence sequence); // closing a sequence also removes it
+ZL_API int      zl_batch_count(zl_batch batch);
+ZL_API void     zl_batch_close(zl_batch batch); // its sequences stay open
+// Draws the next id of each sequence: tokens[i] is that of the i-th of those that were added and are still there. Prompts that are
+// not computed yet are computed first, one after the other. False after an error.
+ZL_API bool zl_batch_next(zl_batch batch, zl_token *tokens, char *error, size_t error_bytes);
 
 #ifdef __cplusplus
 }

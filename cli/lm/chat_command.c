@@ -14,7 +14,9 @@
 static const struct option options[] = {
     LANGUAGE_OPTIONS,
     {"system-prompt", 0, "TEXT", NULL, "what the model is told before the conversation"},
-    {"max-tokens", 'n', "N", NULL, "tokens of an answer at most (default 2048)"},
+    {"max-tokens", 'n', "N", NULL, "tokens of an answer at most (default 2048)", "n-predict predict"},
+    LANGUAGE_STOP,
+    LANGUAGE_KV_BITS,
     LANGUAGE_TEMPLATE,
     LANGUAGE_SAMPLING,
     {0},
@@ -42,7 +44,9 @@ struct chat {
     struct language_sampling sampling;
     zl_sequence sequence; // NULL: none yet
     struct text_ids seen; // ids that it has
-    int64_t most;
+    const char *stop[LANGUAGE_STOPS_MOST];
+    int stops;
+    int64_t most, kv_bits;
     char *answer;
     size_t bytes;
 };
@@ -69,7 +73,7 @@ static bool continue_with(struct chat *c, const struct text_ids *ids) {
         return zl_sequence_append(c->sequence, ids->id + same, (int64_t)(ids->count - same), l->error,
                                   sizeof l->error);
     zl_sequence_close(c->sequence);
-    zl_sequence_options how = {.sampling = &c->sampling.sampling};
+    zl_sequence_options how = {.sampling = &c->sampling.sampling, .kv_bits = (int)c->kv_bits};
     c->sequence = zl_sequence_start(l->model, ids->id, (int64_t)ids->count, &how, l->error, sizeof l->error);
     return c->sequence;
 }
@@ -95,8 +99,13 @@ static bool answer(struct chat *c) {
     struct language *l = c->language;
     struct text_ids ids = {0};
     size_t bytes;
-    struct language_run run = {
-        .language = l, .most = c->most, .give = give, .context = c, .stopped = &stopped};
+    struct language_run run = {.language = l,
+                               .most = c->most,
+                               .give = give,
+                               .context = c,
+                               .stopped = &stopped,
+                               .stop = c->stop,
+                               .stops = c->stops};
     char *text = language_talk_render(&c->talk, &bytes);
     if (!text)
         snprintf(l->error, sizeof l->error, "%s", c->talk.error);
@@ -107,6 +116,7 @@ static bool answer(struct chat *c) {
     stopped = 0;
     done = done && language_generate(&run);
     putchar('\n');
+    fflush(stdout); // who reads from a pipe knows that the answer is over
     if (done)
         done = language_talk_say(&c->talk, "assistant", c->bytes ? c->answer : "") && remember(c, &ids, &run);
     if (done && c->call->verbosity > 0)
@@ -181,7 +191,8 @@ static int talk(struct chat *c) {
 static int run(const struct invocation *call) {
     struct language l;
     struct chat c = {.call = call, .language = &l, .most = 2048};
-    if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &c.most) || !language_sampling(call, &c.sampling))
+    if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &c.most) || !language_sampling(call, &c.sampling) ||
+        !cli_integer(call, "kv-bits", 0, 8, &c.kv_bits) || (c.stops = language_stops(call, c.stop)) < 0)
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)

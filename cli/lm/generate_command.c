@@ -10,10 +10,12 @@ static const struct option options[] = {
     LANGUAGE_OPTIONS,
     {"prompt", 'p', "TEXT", NULL, "what to go on from"},
     {"file", 'f', "FILE", NULL, "the prompt is in a file; - is standard input"},
-    {"max-tokens", 'n', "N", NULL, "tokens to draw at most (default 256)"},
-    {"stop", 0, "TEXT", NULL, "end before this text"},
+    {"max-tokens", 'n', "N", NULL, "tokens to draw at most (default 256)", "n-predict predict"},
+    LANGUAGE_STOP,
+    LANGUAGE_KV_BITS,
     {"ignore-eos", 0, NULL, NULL, "end tokens do not end the answer"},
-    {"batch-size", 'b', "N", NULL, "tokens of the prompt that are computed at once (default 2048)"},
+    {"batch-size", 'b', "N", NULL, "tokens of the prompt that are computed at once (default 2048)",
+     "prefill-step-size"},
     {"system-prompt", 0, "TEXT", NULL, "what the model is told before the prompt"},
     {"ignore-chat-template", 0, NULL, NULL, "the prompt is text to go on from, not a question"},
     LANGUAGE_TEMPLATE,
@@ -71,18 +73,20 @@ static char *as_question(const struct invocation *call, struct language *l, cons
 }
 
 static int answer_prompt(const struct invocation *call, struct language *l, const char *prompt, size_t bytes,
-                         const struct language_sampling *sampling, int64_t most, int64_t chunk) {
-    const char *stop = cli_option(call, "stop");
+                         const struct language_sampling *sampling, int64_t most, int64_t chunk, int kv_bits) {
+    const char *stop[LANGUAGE_STOPS_MOST];
     struct answer answer = {.keep = call->json};
     struct text_ids ids = {0};
     struct language_run run = {.language = l,
                                .most = most,
                                .ignore_end = cli_option(call, "ignore-eos"),
-                               .stop = &stop,
-                               .stops = stop != NULL,
+                               .stop = stop,
+                               .stops = language_stops(call, stop),
                                .give = give,
                                .context = &answer};
-    zl_sequence_options how = {.sampling = &sampling->sampling, .chunk = (int)chunk};
+    zl_sequence_options how = {.sampling = &sampling->sampling, .chunk = (int)chunk, .kv_bits = kv_bits};
+    if (run.stops < 0)
+        return CLI_USAGE;
     bool asks = !cli_option(call, "ignore-chat-template") &&
                 (text_chat_template(l->tokenizer) || cli_option(call, "chat-template-file"));
     char *question = asks ? as_question(call, l, prompt, &bytes) : NULL;
@@ -109,13 +113,14 @@ static int answer_prompt(const struct invocation *call, struct language *l, cons
 
 static int run(const struct invocation *call) {
     const char *prompt = cli_option(call, "prompt"), *file = cli_option(call, "file");
-    int64_t most = 256, chunk = 2048;
+    int64_t most = 256, chunk = 2048, kv_bits = 0;
     struct language_sampling sampling;
     struct language l;
     if (!prompt == !file)
         return cli_usage(call, "wanted --prompt TEXT or --file FILE");
     if (!cli_integer(call, "max-tokens", 1, INT32_MAX, &most) ||
-        !cli_integer(call, "batch-size", 1, 1 << 24, &chunk) || !language_sampling(call, &sampling))
+        !cli_integer(call, "batch-size", 1, 1 << 24, &chunk) || !language_sampling(call, &sampling) ||
+        !cli_integer(call, "kv-bits", 0, 8, &kv_bits))
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)
@@ -123,8 +128,9 @@ static int run(const struct invocation *call) {
     size_t bytes = prompt ? strlen(prompt) : 0;
     char *text = file ? text_read_file(file, &bytes, l.error, sizeof l.error) : NULL;
     cli_catch_interrupts();
-    code = file && !text ? cli_fail(call, "%s", l.error)
-                         : answer_prompt(call, &l, file ? text : prompt, bytes, &sampling, most, chunk);
+    code = file && !text
+               ? cli_fail(call, "%s", l.error)
+               : answer_prompt(call, &l, file ? text : prompt, bytes, &sampling, most, chunk, (int)kv_bits);
     free(text);
     language_close(&l);
     return code;
@@ -137,8 +143,9 @@ const struct command cli_generate = {
     .summary = "Answer a prompt with a language model, or go on from it",
     .details =
         "A checkpoint is a folder as Hugging Face or mlx-lm write it, of the architectures llama, qwen2, "
-        "qwen2_moe, qwen3 and\n"
-        "qwen3_moe. The weights are mapped, not copied. Speeds and memory are on standard error.\n"
+        "qwen2_moe, qwen3,\n"
+        "qwen3_moe, qwen3_next, qwen3_5 and qwen3_5_moe. The weights are mapped, not copied. Speeds and "
+        "memory are on standard error.\n"
         "The prompt is a question where the model has a chat template.\n"
         "  zellige generate -m Qwen3-0.6B -p 'What is the capital of France?' -n 32 --temp 0.6 --top-p 0.95\n"
         "  zellige generate -m Qwen3-0.6B -p 'The capital of France is' --ignore-chat-template",

@@ -96,3 +96,15 @@ bool language_sampling(const struct invocation *call, struct language_sampling *
     s->bias_id = out->bias_id, s->bias = out->bias;
     return read;
 }
+
+int language_stops(const struct invocation *call, const char *stop[static LANGUAGE_STOPS_MOST]) {
+    int count = 0;
+    for (const char *text; (text = cli_option_at(call, "stop", count)); count++) {
+        if (!*text || count == LANGUAGE_STOPS_MOST) {
+            cli_usage(call, "--stop: wanted at most %d texts that are not empty", LANGUAGE_STOPS_MOST);
+            return -1;
+        }
+        stop[count] = text;
+    }
+    return count;
+}

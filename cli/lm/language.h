@@ -22,6 +22,7 @@ struct language {
     text_tokenizer tokenizer;
     struct text_encoder *encoder;
     double open_seconds;
+    int kv_bits; // that perplexity rounds keys and values to; 0: none
     char error[512];
 };
 
@@ -39,20 +40,26 @@ bool language_encode(struct language *l, const char *text, size_t bytes, bool is
     {"device", 0, "NAME", NULL, "device to run on"}
 
 #define LANGUAGE_SAMPLING                                                                                                        \
-    {"temp", 0, "X", NULL, "temperature (default 0: the most likely token each time)"},                                        \
+    {"temp", 0, "X", NULL, "temperature (default 0: the most likely token each time)", "temperature"},                                        \
     {"top-k", 0, "N", NULL, "draw from the N most likely tokens only"},                                                        \
     {"top-p", 0, "X", NULL, "draw from the most likely tokens that together have this probability"},                           \
     {"min-p", 0, "X", NULL, "draw from tokens that are at least this share as likely as the most likely one"},                 \
     {"xtc-probability", 0, "X", NULL, "how often all likely tokens but the least likely are left out"},                        \
     {"xtc-threshold", 0, "X", NULL, "what makes a token likely for that (default 0.1)"},                                       \
-    {"repeat-penalty", 0, "X", NULL, "divide the logits of recent tokens by this"},                                            \
+    {"repeat-penalty", 0, "X", NULL, "divide the logits of recent tokens by this", "repetition-penalty"},                                            \
     {"presence-penalty", 0, "X", NULL, "subtract this from the logits of recent tokens"},                                      \
     {"frequency-penalty", 0, "X", NULL, "and this for each time that they occur"},                                             \
-    {"repeat-last-n", 0, "N", NULL, "how many tokens are recent (default 64)"},                                                \
+    {"repeat-last-n", 0, "N", NULL, "how many tokens are recent (default 64)", "repetition-context-size"},                                                \
     {"logit-bias", 0, "LIST", NULL, "add to logits: ID+X or ID-X, with commas between"},                                       \
     {"seed", 's', "N", NULL, "the same seed draws the same tokens (default: from the clock)"}
 
-enum { LANGUAGE_BIASES_MOST = 256 };
+#define LANGUAGE_STOP                                                                                                            \
+    {"stop", 'r', "TEXT", NULL, "end before this text; may be given several times", "reverse-prompt"}
+
+#define LANGUAGE_KV_BITS                                                                                                         \
+    {"kv-bits", 0, "N", NULL, "keep keys and values in 4 or 8 bits (default: as they are computed)"}
+
+enum { LANGUAGE_BIASES_MOST = 256, LANGUAGE_STOPS_MOST = 64 };
 
 struct language_sampling {
     zl_sampling sampling;
@@ -61,6 +68,8 @@ struct language_sampling {
 };
 // Fills out from the options; false after a message of wrong usage.
 bool language_sampling(const struct invocation *call, struct language_sampling *out);
+// Fills stop with the texts that end an answer and returns how many; -1 after a message of wrong usage.
+int language_stops(const struct invocation *call, const char *stop[static LANGUAGE_STOPS_MOST]);
 
 #define LANGUAGE_TEMPLATE                                                                                                        \
     {"chat-template-file", 0, "FILE", "*", "use this chat template, not that of the model"},                                   \

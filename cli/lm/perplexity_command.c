@@ -13,6 +13,7 @@ static const struct option options[] = {
     {"file", 'f', "FILE", NULL, "the text; - is standard input"},
     {"ctx-size", 'c', "N", NULL, "tokens that are scored at once, each from those before it (default 512)"},
     {"chunks", 0, "N", NULL, "score the first N pieces only"},
+    LANGUAGE_KV_BITS,
     {"choices", 0, "FILE", NULL, "instead: JSON lines {\"prompt\": …, \"choices\": […], \"answer\": index}"},
     {0},
 };
@@ -24,7 +25,9 @@ static double score(struct language *l, const int32_t *ids, int64_t count, int64
         zl_array all = zl_from_i32(ids, ZL_SHAPE(1, count));
         zl_array before = zl_slice(all, ZL_SHAPE(0, 0), ZL_SHAPE(1, count - 1), ZL_SHAPE(1, 1));
         zl_array after = zl_slice(all, ZL_SHAPE(0, first), ZL_SHAPE(1, count), ZL_SHAPE(1, 1));
-        zl_array logits = zl_model_logits(l->model, before);
+        zl_array logits =
+            l->kv_bits ? zl_model_logits_rounded(l->model, before, l->kv_bits, l->error, sizeof l->error)
+                       : zl_model_logits(l->model, before);
         logits = zl_slice(logits, ZL_SHAPE(0, first - 1, 0), ZL_SHAPE(1, count - 1, l->info.vocabulary),
                           ZL_SHAPE(1, 1, 1));
         zl_array loss = zl_fast_cross_entropy(logits, after);
@@ -209,16 +212,17 @@ static int run_choices(const struct invocation *call, struct language *l, const 
 
 static int run(const struct invocation *call) {
     const char *file = cli_option(call, "file"), *choices = cli_option(call, "choices");
-    int64_t size = 512, most = 0;
+    int64_t size = 512, most = 0, kv_bits = 0;
     struct language l;
     if (!file == !choices)
         return cli_usage(call, "wanted --file FILE or --choices FILE");
     if (!cli_integer(call, "ctx-size", 2, INT32_MAX, &size) ||
-        !cli_integer(call, "chunks", 1, INT32_MAX, &most))
+        !cli_integer(call, "chunks", 1, INT32_MAX, &most) || !cli_integer(call, "kv-bits", 0, 8, &kv_bits))
         return CLI_USAGE;
     int code = language_open(&l, call);
     if (code != CLI_OK)
         return code;
+    l.kv_bits = (int)kv_bits;
     cli_catch_interrupts();
     code = file ? run_text(call, &l, file, size, most) : run_choices(call, &l, choices);
     language_close(&l);

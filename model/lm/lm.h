@@ -27,6 +27,10 @@ bool lm_fail(struct lm_error *error, const char *format, ...) __attribute__((for
 
 enum { LM_EOS_MOST = 16 };
 
+// Layers of linear attention by the gated delta rule: none; their projections in two matrices, rows grouped by key heads; each
+// its own matrix. With them norms are zero-centred: the weight is added to 1.
+enum lm_delta_kind { LM_DELTA_NONE, LM_DELTA_FUSED, LM_DELTA_PARTED };
+
 // What the configurations of a model_type leave unsaid. A related architecture is one more row.
 struct lm_family {
     const char *type;   // model_type of config.json
@@ -35,6 +39,7 @@ struct lm_family {
     bool experts;       // MLPs are mixtures of experts, where the configuration does not except a layer
     bool renormalise;   // the chosen experts' weights add up to 1
     bool shared_expert; // one more expert, behind a sigmoid gate, takes every token
+    enum lm_delta_kind delta;
 };
 
 enum lm_rope_kind { LM_ROPE_DEFAULT, LM_ROPE_LINEAR, LM_ROPE_LLAMA3, LM_ROPE_YARN };
@@ -57,10 +62,16 @@ struct lm_config {
     int64_t positions; // that the model was made for
     bool tied;         // the matrix of the logits is the embedding
     bool qkv_bias, output_bias, mlp_bias;
+    bool output_gate; // q has as many features more, whose sigmoid multiplies what the heads give
     struct lm_rope rope;
     int64_t window; // keys that a query of a sliding layer sees; 0: all
     bool *slides;   // per layer
     bool *sparse;   // per layer: its MLP is a mixture of experts
+    bool *linear;   // per layer: its attention is linear
+    struct {
+        int key_heads, value_heads, key_dim, value_dim;
+        int width; // of the convolution
+    } delta;       // of layers of linear attention
     int experts, experts_used, expert_ffn, shared_ffn;
     bool renormalise;
     int bos, eos[LM_EOS_MOST], eos_count; // bos -1: none
@@ -112,22 +123,64 @@ zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids); // rows o
 
 enum { LM_CACHE_PAGE = 256 }; // positions by which a cache grows
 
-// Keys and values of what a sequence has seen: per layer (batch, kv_heads, capacity, head_dim).
+// Keys or values (batch, kv_heads, capacity, head_dim), or their codes with scales and biases, as zl_quantize gives them.
+typedef zl_array lm_heads[3];
+
+// What one layer keeps of a sequence: keys and values of attention; of linear attention what lm_delta_apply gives. NULL: nothing yet.
+struct lm_kept {
+    lm_heads keys, values;
+    zl_array recent, state;
+};
+
+// What a sequence has seen, or sequences of one batch.
 struct lm_cache {
     int layers;
-    zl_array *keys, *values; // NULL: nothing yet
-    int64_t length, capacity; // in positions, of all layers
+    struct lm_kept *layer;
+    int64_t length; // in positions, of all layers
+    int bits;       // of the codes of keys and values; 0: they are as they were computed
+    int group_size; // of codes
+    zl_array skip;  // int32 (batch): how many of the positions come before each sequence, and are not seen; NULL: none
 };
+enum { LM_CACHE_ARRAYS = 6 }; // of a layer at most
 bool lm_cache_new(struct lm_cache *cache, int layers);
+// The same with codes of so many bits, 4 or 8, of heads of head_dim features; bits 0: none. False after an error.
+bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_dim, struct lm_error *error);
 void lm_cache_free(struct lm_cache *cache);
-// Appends k and v (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of the cache's arrays.
+// Appends k[0] and v[0] (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of the cache's arrays.
 // The cache's length stays until lm_cache_advance.
-bool lm_cache_append(struct lm_cache *cache, int layer, zl_array *k, zl_array *v);
+bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v);
+bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state); // of linear attention
 void lm_cache_advance(struct lm_cache *cache, int64_t count);
-// Forgets the positions from `length` on.
-void lm_cache_trim(struct lm_cache *cache, int64_t length);
-// Appends the arrays of the cache to `list`, to be evaluated together with a result.
+// Whether layers keep a state that does not say what it was earlier: such a cache cannot be trimmed.
+bool lm_cache_is_recurrent(const struct lm_cache *cache);
+// Forgets the positions from `length` on. `past`, what a recurrent cache was at that length, gives its states; NULL of others.
+void lm_cache_trim(struct lm_cache *cache, int64_t length, const struct lm_cache *past);
+// Makes a new cache that shares the arrays of `from`; states_only: only what trimming needs of it.
+bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states_only);
+// Makes one cache of those of `count` sequences, whose ends come to lie side by side.
+bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int count);
+// Makes the cache of the row-th sequence of a batch, which has `length` positions.
+bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, int64_t length);
+// Writes the arrays of the cache to `list`, at most LM_CACHE_ARRAYS for each layer, to be evaluated together with a result.
 int  lm_cache_arrays(const struct lm_cache *cache, zl_array *list);
+
+// lm_delta.c ----------------------------------------------------------------------------------------------------
+
+// Linear attention by the gated delta rule, behind a short convolution.
+struct lm_delta {
+    struct lm_linear in[4];  // qkvz and ba of fused projections; qkv, z, b and a of others
+    struct lm_linear output;
+    zl_array convolution;    // (width, channels)
+    zl_array norm;           // of each head's result
+    zl_array rate, bias;     // A_log and dt_bias: how fast the state decays
+};
+// Loads the tensors of "LAYER.linear_attn".
+bool lm_delta_load(struct lm_delta *delta, struct lm_weights *weights, const struct lm_config *config, const char *layer,
+                   struct lm_error *error);
+void lm_delta_free(struct lm_delta *delta);
+// x (batch, T, hidden). state is what the layer kept of the tokens before, and becomes what it keeps now: the last inputs of its
+// convolution (batch, width - 1, channels) and the state of the rule (batch, value_heads, key_dim, value_dim); NULL at the start.
+zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *config, zl_array x, zl_array state[2]);
 
 // lm_network.c --------------------------------------------------------------------------------------------------
 
@@ -139,6 +192,7 @@ struct lm_layer {
     zl_array attention_norm, mlp_norm;
     struct lm_linear q, k, v, output;
     zl_array q_norm, k_norm; // NULL: none
+    struct lm_delta delta;   // instead of these, of a layer of linear attention
     struct lm_mlp mlp;       // of a sparse layer, a stack of experts
     struct lm_linear router, shared_gate;
     struct lm_mlp shared; // its matrices are NULL where there is none
@@ -150,6 +204,10 @@ struct lm_network {
     struct lm_linear embedding, head; // head is empty where it is tied to the embedding
     zl_array norm, frequencies;       // frequencies: NULL where theta says them
     struct lm_layer *layer;
+    struct {
+        const char *text, *head; // what the names of tensors begin with: of the layers, and of the matrix of the logits
+    } prefix;
+    bool centred; // the file's norms are less 1
 };
 
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error);
@@ -184,8 +242,39 @@ struct lm_sampler {
 };
 bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary, struct lm_error *error);
 void lm_sampler_free(struct lm_sampler *sampler);
+void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from);
+void lm_sampler_forget(struct lm_sampler *sampler);            // all ids that it saw
 void lm_sampler_see(struct lm_sampler *sampler, zl_array ids); // ids int32 (count), for penalties
-// The next id, int32 (1), drawn from logits (vocabulary); *log_probability its logarithm, before sampling changed anything.
+bool lm_sampler_is_plain(const struct lm_sampler *sampler); // takes the most likely id, whatever came before
+// The most likely ids, int32 (count), of logits (count, vocabulary); *log_probability (count), retained, what they have.
+zl_array lm_sample_plain(zl_array logits, zl_array *log_probability);
+// The next id, int32 (1), drawn from logits (vocabulary); *log_probability (1), retained, its logarithm, before sampling changed anything.
 zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_probability);
+
+// lm_sequence.c -------------------------------------------------------------------------------------------------
+
+enum { LM_PAST_MOST = 4 };
+
+struct zl_sequence_ {
+    const struct lm_network *network;
+    struct lm_cache cache; // empty while the sequence is joined with others in its batch
+    struct lm_sampler sampler;
+    int chunk;
+    int32_t *ids;                       // of the prompt, and those that were returned
+    int64_t length, room;               // of ids
+    struct lm_cache past[LM_PAST_MOST]; // states at earlier lengths, in their order; of recurrent caches
+    int pasts;
+    zl_array next, next_probability; // (1), drawn and not returned yet; NULL: none, or in the joined batch
+    zl_array *list;                  // room for what is evaluated together
+    zl_batch batch;                  // NULL: none
+};
+
+// Computes the prompt, if need be, until there is an id that was drawn. False after an error.
+bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes);
+bool lm_sequence_take(zl_sequence s, zl_token token); // appends an id that was drawn; false: out of memory
+
+// lm_batch.c ----------------------------------------------------------------------------------------------------
+
+bool lm_batch_apart(zl_batch batch); // gives each sequence its own cache again; NULL: nothing to do. False after an error
 
 #endif

@@ -1,26 +1,56 @@
-// lm_cache.c - keys and values of a sequence, in arrays that grow by pages and are written in place.
+// lm_cache.c - what a sequence has seen: keys and values, in arrays that grow by pages and are written in place, and states.
 
 #include "lm.h"
 
 #include <stdlib.h>
 
+enum { PARTS = 8, PARTS_BY_POSITION = 6 };
+
+// The arrays of a layer, so that what holds for all of them is said once.
+static void parts_of(struct lm_kept *kept, zl_array *part[static PARTS]) {
+    for (int i = 0; i < 3; i++)
+        part[i] = &kept->keys[i], part[3 + i] = &kept->values[i];
+    part[6] = &kept->recent, part[7] = &kept->state;
+}
+
 bool lm_cache_new(struct lm_cache *cache, int layers) {
     *cache = (struct lm_cache){.layers = layers};
-    cache->keys = calloc((size_t)layers, sizeof *cache->keys);
-    cache->values = calloc((size_t)layers, sizeof *cache->values);
-    return cache->keys && cache->values;
+    cache->layer = calloc((size_t)layers, sizeof *cache->layer);
+    return cache->layer;
+}
+
+bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_dim, struct lm_error *error) {
+    int group = head_dim % 64 ? 32 : 64;
+    if (bits && bits != 4 && bits != 8)
+        return lm_fail(error, "kv_bits %d: wanted 0, 4 or 8", bits);
+    if (bits && head_dim % group)
+        return lm_fail(error, "kv_bits %d: heads of %d features cannot be cut in groups of 32", bits,
+                       head_dim);
+    if (!lm_cache_new(cache, layers))
+        return lm_fail(error, "out of memory");
+    cache->bits = bits, cache->group_size = group;
+    return true;
 }
 
 void lm_cache_free(struct lm_cache *cache) {
-    for (int i = 0; i < cache->layers; i++) {
-        if (cache->keys)
-            zl_release(cache->keys[i]);
-        if (cache->values)
-            zl_release(cache->values[i]);
+    zl_array *part[PARTS];
+    for (int i = 0; cache->layer && i < cache->layers; i++) {
+        parts_of(&cache->layer[i], part);
+        for (int j = 0; j < PARTS; j++)
+            zl_release(*part[j]);
     }
-    free(cache->keys);
-    free(cache->values);
+    zl_release(cache->skip);
+    free(cache->layer);
     *cache = (struct lm_cache){0};
+}
+
+// *kept becomes `next`, which is retained; false if it is NULL.
+static bool replace(zl_array *kept, zl_array next) {
+    if (!zl_retain(next))
+        return false;
+    zl_release(*kept);
+    *kept = next;
+    return true;
 }
 
 // Room for `length` positions: the old contents, and zeros behind them.
@@ -43,31 +73,144 @@ static bool append(zl_array *kept, zl_array *fresh, int64_t length) {
             batch = zl_dim(like, 0);
     zl_array whole = zl_slice_update(grown(*kept, like, all), like, ZL_SHAPE(0, 0, length, 0),
                                      ZL_SHAPE(batch, heads, all, width), ZL_SHAPE(1, 1, 1, 1));
-    if (!zl_retain(whole))
+    if (!replace(kept, whole))
         return false;
-    zl_release(*kept);
-    *kept = whole;
     *fresh = lm_slice(whole, 2, 0, all);
     return *fresh;
 }
 
-bool lm_cache_append(struct lm_cache *cache, int layer, zl_array *k, zl_array *v) {
-    return append(&cache->keys[layer], k, cache->length) && append(&cache->values[layer], v, cache->length);
+static bool append_heads(const struct lm_cache *cache, lm_heads kept, lm_heads fresh) {
+    if (!cache->bits)
+        return append(&kept[0], &fresh[0], cache->length);
+    zl_array x = fresh[0];
+    bool appended = zl_quantize(x, cache->group_size, cache->bits, "affine", NULL, fresh);
+    for (int i = 0; appended && i < 3; i++)
+        appended = append(&kept[i], &fresh[i], cache->length);
+    return appended;
+}
+
+bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v) {
+    struct lm_kept *kept = &cache->layer[layer];
+    return append_heads(cache, kept->keys, k) && append_heads(cache, kept->values, v);
+}
+
+bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state) {
+    return replace(&cache->layer[layer].recent, recent) && replace(&cache->layer[layer].state, state);
 }
 
 void lm_cache_advance(struct lm_cache *cache, int64_t count) {
     cache->length += count;
 }
 
-void lm_cache_trim(struct lm_cache *cache, int64_t length) {
-    if (length < cache->length)
-        cache->length = length;
+bool lm_cache_is_recurrent(const struct lm_cache *cache) {
+    for (int i = 0; i < cache->layers; i++)
+        if (cache->layer[i].state)
+            return true;
+    return false;
+}
+
+void lm_cache_trim(struct lm_cache *cache, int64_t length, const struct lm_cache *past) {
+    if (length >= cache->length)
+        return;
+    cache->length = length;
+    for (int i = 0; i < cache->layers; i++) {
+        struct lm_kept *kept = &cache->layer[i];
+        const struct lm_kept *was = past ? &past->layer[i] : &(struct lm_kept){0};
+        zl_retain(was->recent), zl_retain(was->state);
+        zl_release(kept->recent), zl_release(kept->state);
+        kept->recent = was->recent, kept->state = was->state;
+    }
+}
+
+bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states_only) {
+    zl_array *part[PARTS];
+    if (!lm_cache_new(to, from->layers))
+        return false;
+    to->length = from->length;
+    to->bits = from->bits, to->group_size = from->group_size;
+    to->skip = zl_retain(from->skip);
+    for (int i = 0; i < from->layers; i++) {
+        to->layer[i] = from->layer[i];
+        parts_of(&to->layer[i], part);
+        for (int j = 0; j < PARTS; j++)
+            if (states_only && j < PARTS_BY_POSITION)
+                *part[j] = NULL;
+            else
+                zl_retain(*part[j]);
+    }
+    return true;
+}
+
+// Keys or values of one sequence, with zeros before them up to `length`.
+static zl_array shifted(zl_array kept, int64_t own, int64_t length) {
+    zl_array seen = lm_slice(kept, 2, 0, own);
+    return own == length ? seen
+                         : zl_pad(seen, ZL_SHAPE(0, 0, length - own, 0), ZL_SHAPE(0, 0, 0, 0), zl_scalar(0));
+}
+
+bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int count) {
+    zl_array *list = calloc((size_t)count, sizeof *list), *part[PARTS], *from[PARTS];
+    int32_t *skip = calloc((size_t)count, sizeof *skip);
+    bool joined = list && skip && lm_cache_new(all, one[0]->layers);
+    all->bits = one[0]->bits, all->group_size = one[0]->group_size;
+    for (int i = 0; joined && i < count; i++)
+        if (one[i]->length > all->length)
+            all->length = one[i]->length;
+    for (int layer = 0; joined && layer < all->layers; layer++)
+        for (int j = 0; joined && j < PARTS; j++)
+            ZL_SCOPE {
+                int there = 0;
+                for (int i = 0; i < count; i++) {
+                    parts_of(&one[i]->layer[layer], from);
+                    if (*from[j])
+                        list[there++] =
+                            j < PARTS_BY_POSITION ? shifted(*from[j], one[i]->length, all->length) : *from[j];
+                }
+                parts_of(&all->layer[layer], part);
+                joined = !there || (there == count && replace(part[j], zl_concatenate(list, count, 0)));
+            }
+    for (int i = 0; joined && i < count; i++)
+        skip[i] = (int32_t)(all->length - one[i]->length);
+    bool ragged = false;
+    for (int i = 0; i < count && joined; i++)
+        ragged = ragged || skip[i];
+    if (ragged)
+        ZL_SCOPE {
+            joined = replace(&all->skip, zl_from_i32(skip, ZL_SHAPE(count)));
+        }
+    free(list);
+    free(skip);
+    return joined;
+}
+
+bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, int64_t length) {
+    zl_array *part[PARTS], *from[PARTS];
+    bool parted = lm_cache_new(one, all->layers);
+    one->length = length;
+    one->bits = all->bits, one->group_size = all->group_size;
+    for (int layer = 0; parted && layer < all->layers; layer++) {
+        parts_of(&all->layer[layer], from);
+        parts_of(&one->layer[layer], part);
+        for (int j = 0; parted && j < PARTS; j++)
+            if (*from[j])
+                ZL_SCOPE {
+                    zl_array own = lm_slice(*from[j], 0, row, row + 1);
+                    parted = replace(part[j], j < PARTS_BY_POSITION
+                                                  ? lm_slice(own, 2, all->length - length, all->length)
+                                                  : own);
+                }
+    }
+    return parted;
 }
 
 int lm_cache_arrays(const struct lm_cache *cache, zl_array *list) {
+    zl_array *part[PARTS];
     int count = 0;
-    for (int i = 0; i < cache->layers; i++)
-        if (cache->keys[i])
-            list[count++] = cache->keys[i], list[count++] = cache->values[i];
+    for (int i = 0; i < cache->layers; i++) {
+        parts_of(&cache->layer[i], part);
+        for (int j = 0; j < PARTS; j++)
+            if (*part[j])
+                list[count++] = *part[j];
+    }
     return count;
 }

@@ -25,6 +25,19 @@ static const struct lm_family families[] = {
     {.type = "qwen2_moe", .qkv_bias = true, .experts = true, .shared_expert = true},
     {.type = "qwen3", .qk_norm = true},
     {.type = "qwen3_moe", .qk_norm = true, .experts = true},
+    {.type = "qwen3_next",
+     .qk_norm = true,
+     .experts = true,
+     .renormalise = true,
+     .shared_expert = true,
+     .delta = LM_DELTA_FUSED},
+    {.type = "qwen3_5", .qk_norm = true, .delta = LM_DELTA_PARTED},
+    {.type = "qwen3_5_moe",
+     .qk_norm = true,
+     .experts = true,
+     .renormalise = true,
+     .shared_expert = true,
+     .delta = LM_DELTA_PARTED},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -39,11 +52,15 @@ static const char *const harmless[] = {
     "dtype",
     "eos_token_id",
     "id2label",
+    "image_token_id",
     "initializer_range",
     "is_llama_config",
     "label2id",
+    "mamba_ssm_dtype", // states are float32 whatever the weights are
     "max_window_layers",
     "model_type",
+    "mtp_num_hidden_layers",
+    "mtp_use_dedicated_embeddings",
     "output_router_logits",
     "pad_token_id",
     "pretraining_tp",
@@ -52,16 +69,22 @@ static const char *const harmless[] = {
     "return_dict",
     "rope_interleaved",
     "router_aux_loss_coef",
+    "text_config",
     "torch_dtype",
     "transformers.js_config",
     "transformers_version",
     "use_cache",
+    "video_token_id",
+    "vision_config",
+    "vision_end_token_id",
+    "vision_start_token_id",
 };
 enum { HARMLESS = sizeof harmless / sizeof *harmless, READ_MOST = 64 };
 
 // What reads config.json: it notes the fields that were asked for, so that the others are known.
 struct reader {
-    text_json_value root;
+    text_json_value root;  // of the text model
+    text_json_value outer; // what has it as text_config; NULL: root is the whole file
     const char *path;
     struct lm_error *error;
     const char *read[READ_MOST];
@@ -69,11 +92,18 @@ struct reader {
     bool failed;
 };
 
+// A field that is not null, of the text model or else of what is around it.
+static text_json_value find(const struct reader *r, const char *name) {
+    text_json_value value = text_json_get(r->root, name);
+    if (!value || text_json_is_null(value))
+        value = text_json_get(r->outer, name);
+    return text_json_is_null(value) ? NULL : value;
+}
+
 static text_json_value field(struct reader *r, const char *name) {
     if (r->reads < READ_MOST)
         r->read[r->reads++] = name;
-    text_json_value value = text_json_get(r->root, name);
-    return text_json_is_null(value) ? NULL : value;
+    return find(r, name);
 }
 
 static void refuse(struct reader *r, const char *name, const char *why) {
@@ -109,7 +139,7 @@ static double number_in(struct reader *r, text_json_value object, const char *na
 
 static double number(struct reader *r, const char *name, double fallback) {
     field(r, name);
-    return number_in(r, r->root, name, fallback);
+    return number_in(r, r->root, name, number_in(r, r->outer, name, fallback));
 }
 
 static bool truth(struct reader *r, const char *name, bool fallback) {
@@ -119,10 +149,13 @@ static bool truth(struct reader *r, const char *name, bool fallback) {
     return value ? text_json_true(value) : fallback;
 }
 
+// The text model of a type that also sees is named so with _text behind it, where it stands alone.
 static const struct lm_family *find_family(const char *type) {
-    for (int i = 0; i < FAMILIES; i++)
-        if (!strcmp(families[i].type, type))
+    for (int i = 0; i < FAMILIES; i++) {
+        size_t length = strlen(families[i].type);
+        if (!strncmp(families[i].type, type, length) && (!type[length] || !strcmp(type + length, "_text")))
             return &families[i];
+    }
     return NULL;
 }
 
@@ -197,25 +230,41 @@ static bool list_has(text_json_value list, int value) {
     return false;
 }
 
-// Which layers are sparse, and which see a window only.
+// Layers by their type: what attends, and what of the sequence it sees. Without a list every so many-th layer attends fully, or
+// from some layer on a window slides.
+static void read_layer_type(struct reader *r, struct lm_config *c, int i, const char *type) {
+    bool known = !strcmp(type, "full_attention");
+    if (!strcmp(type, "sliding_attention"))
+        known = c->slides[i] = true;
+    if (c->family->delta && !strcmp(type, "linear_attention"))
+        known = c->linear[i] = true;
+    if (!known)
+        refuse(r, "layer_types",
+               "names a layer that is neither full_attention, sliding_attention nor, of a hybrid model, "
+               "linear_attention");
+}
+
+// Which layers are sparse, which are linear attention, and which see a window only.
 static void read_layers(struct reader *r, struct lm_config *c) {
     text_json_value types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
     bool windowed = truth(r, "use_sliding_window", false);
     int64_t window = integer(r, "sliding_window", 0, INT32_MAX, 0);
-    int64_t first = text_json_integer(text_json_get(r->root, "max_window_layers"));
+    int64_t first = text_json_integer(find(r, "max_window_layers"));
+    int64_t full = c->family->delta ? integer(r, "full_attention_interval", 1, INT32_MAX, 4) : 1;
     int64_t every = c->family->experts ? integer(r, "decoder_sparse_step", 1, INT32_MAX, 1) : 1;
     c->slides = calloc((size_t)c->layers, sizeof *c->slides);
     c->sparse = calloc((size_t)c->layers, sizeof *c->sparse);
-    if (!c->slides || !c->sparse)
+    c->linear = calloc((size_t)c->layers, sizeof *c->linear);
+    if (!c->slides || !c->sparse || !c->linear)
         return refuse(r, "num_hidden_layers", "is more than memory has room for");
     if (types && text_json_count(types) != c->layers)
         refuse(r, "layer_types", "does not name each layer");
     for (int i = 0; i < c->layers && !r->failed; i++) {
         const char *type = types ? text_json_text(text_json_at(types, i)) : NULL;
-        if (types &&
-            (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "sliding_attention") != 0)))
-            refuse(r, "layer_types", "names a layer that is neither full_attention nor sliding_attention");
-        c->slides[i] = type ? !strcmp(type, "sliding_attention") : windowed && i >= first;
+        if (types)
+            read_layer_type(r, c, i, type ? type : "");
+        else
+            c->slides[i] = windowed && i >= first, c->linear[i] = (i + 1) % full != 0;
         c->sparse[i] = c->family->experts && c->experts > 0 && (i + 1) % every == 0 && !list_has(dense, i);
         if (c->slides[i] && !window)
             refuse(r, "sliding_window", "is missing, though a layer slides");
@@ -223,10 +272,23 @@ static void read_layers(struct reader *r, struct lm_config *c) {
     c->window = window;
 }
 
+// Sizes of the layers of linear attention.
+static void read_delta(struct reader *r, struct lm_config *c) {
+    if (!c->family->delta)
+        return;
+    c->delta.key_heads = (int)integer(r, "linear_num_key_heads", 1, 4096, 0);
+    c->delta.value_heads = (int)integer(r, "linear_num_value_heads", 1, 4096, 0);
+    c->delta.key_dim = (int)integer(r, "linear_key_head_dim", 1, 4096, 0);
+    c->delta.value_dim = (int)integer(r, "linear_value_head_dim", 1, 4096, 0);
+    c->delta.width = (int)integer(r, "linear_conv_kernel_dim", 1, 64, 0);
+    if (c->delta.value_heads % c->delta.key_heads)
+        refuse(r, "linear_num_key_heads", "does not divide linear_num_value_heads");
+}
+
 static void read_experts(struct reader *r, struct lm_config *c) {
     if (!c->family->experts)
         return;
-    const char *count = text_json_get(r->root, "num_experts") ? "num_experts" : "num_local_experts";
+    const char *count = find(r, "num_experts") ? "num_experts" : "num_local_experts";
     c->experts = (int)integer(r, count, 1, 1 << 16, 0);
     field(r, "num_experts"), field(r, "num_local_experts"); // a file may have both
     c->experts_used = (int)integer(r, "num_experts_per_tok", 1, c->experts, 0);
@@ -265,10 +327,10 @@ static bool is_known(const struct reader *r, const char *name) {
     return false;
 }
 
-static void refuse_unknown(struct reader *r) {
+static void refuse_unknown(struct reader *r, text_json_value object) {
     const char *name;
-    for (int i = 0; i < text_json_count(r->root) && !r->failed; i++) {
-        text_json_value value = text_json_member(r->root, i, &name);
+    for (int i = 0; i < text_json_count(object) && !r->failed; i++) {
+        text_json_value value = text_json_member(object, i, &name);
         if (!is_known(r, name) && !is_nothing(value))
             refuse(r, name, "is unknown, and may change what the model computes");
     }
@@ -280,11 +342,15 @@ static void read_all(struct reader *r, struct lm_config *c) {
     c->heads = (int)integer(r, "num_attention_heads", 1, 4096, 0);
     c->kv_heads = (int)integer(r, "num_key_value_heads", 1, 4096, c->heads);
     c->head_dim = (int)integer(r, "head_dim", 1, 1 << 16, c->heads ? c->hidden / c->heads : 1);
-    c->ffn = (int)integer(r, "intermediate_size", 1, 1 << 24, 0);
     c->vocabulary = (int)integer(r, "vocab_size", 1, 1 << 28, 0);
     c->positions = integer(r, "max_position_embeddings", 1, INT32_MAX, 32768);
     c->eps = number(r, "rms_norm_eps", 1e-6);
+    // What has the text model in it also has the matrix of the logits, and says whether that is its own.
+    text_json_value tied = text_json_get(r->outer, "tie_word_embeddings");
     c->tied = truth(r, "tie_word_embeddings", false);
+    if (tied && text_json_is_bool(tied))
+        c->tied = text_json_true(tied);
+    c->output_gate = truth(r, "attn_output_gate", c->family->delta != LM_DELTA_NONE);
     bool bias = truth(r, "attention_bias", truth(r, "qkv_bias", c->family->qkv_bias));
     c->qkv_bias = bias;
     c->output_bias = bias && !c->family->qkv_bias; // Qwen2 has none there
@@ -296,19 +362,25 @@ static void read_all(struct reader *r, struct lm_config *c) {
         refuse(r, "num_key_value_heads", "does not divide num_attention_heads");
     read_rope(r, c);
     read_experts(r, c);
+    read_delta(r, c);
     if (!r->failed)
         read_layers(r, c);
+    bool all_sparse = !r->failed;
+    for (int i = 0; all_sparse && i < c->layers; i++)
+        all_sparse = c->sparse[i];
+    c->ffn = (int)integer(r, "intermediate_size", 1, 1 << 24, all_sparse ? 1 : 0);
     c->bos = -1;
-    text_json_value bos = text_json_get(r->root, "bos_token_id");
+    text_json_value bos = find(r, "bos_token_id");
     if (bos && text_json_is_integer(bos))
         c->bos = (int)text_json_integer(bos);
-    read_ends(c, text_json_get(r->root, "eos_token_id"));
-    c->quantization = text_json_get(r->root, "quantization");
-    if (!c->quantization && text_json_get(text_json_get(r->root, "quantization_config"), "group_size"))
-        c->quantization = text_json_get(r->root, "quantization_config");
-    if (!c->quantization && text_json_is_object(text_json_get(r->root, "quantization_config")))
+    read_ends(c, find(r, "eos_token_id"));
+    c->quantization = find(r, "quantization");
+    if (!c->quantization && text_json_get(find(r, "quantization_config"), "group_size"))
+        c->quantization = find(r, "quantization_config");
+    if (!c->quantization && text_json_is_object(find(r, "quantization_config")))
         refuse(r, "quantization_config", "is of a method other than MLX's");
-    refuse_unknown(r);
+    refuse_unknown(r, r->root);
+    refuse_unknown(r, r->outer);
 }
 
 bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error) {
@@ -325,6 +397,9 @@ bool lm_config_read(struct lm_config *config, const char *folder, struct lm_erro
         list_families(names, sizeof names);
         return lm_fail(error, "%s: model_type '%.64s' is none of %s", path, type, names);
     }
+    text_json_value text = text_json_get(config->root, "text_config");
+    if (text_json_is_object(text))
+        r.root = text, r.outer = config->root;
     read_all(&r, config);
     if (r.failed)
         return false;
@@ -340,5 +415,6 @@ void lm_config_free(struct lm_config *config) {
     text_json_free(config->root);
     free(config->slides);
     free(config->sparse);
+    free(config->linear);
     *config = (struct lm_config){0};
 }

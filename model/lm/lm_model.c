@@ -52,11 +52,19 @@ static int64_t vector_size(zl_array a) {
     return a ? zl_size(a) : 0;
 }
 
+static int64_t delta_size(const struct lm_delta *d) {
+    int64_t size = matrix_size(&d->output) + vector_size(d->convolution) + vector_size(d->norm) +
+                   vector_size(d->rate) + vector_size(d->bias);
+    for (int i = 0; i < 4; i++)
+        size += matrix_size(&d->in[i]);
+    return size;
+}
+
 static int64_t layer_size(const struct lm_layer *l) {
     return matrix_size(&l->q) + matrix_size(&l->k) + matrix_size(&l->v) + matrix_size(&l->output) +
            mlp_size(&l->mlp) + mlp_size(&l->shared) + matrix_size(&l->router) + matrix_size(&l->shared_gate) +
            vector_size(l->attention_norm) + vector_size(l->mlp_norm) + vector_size(l->q_norm) +
-           vector_size(l->k_norm);
+           vector_size(l->k_norm) + delta_size(&l->delta);
 }
 
 zl_model_info zl_model_about(zl_model model) {
@@ -89,10 +97,27 @@ zl_array zl_model_hidden(zl_model model, zl_array ids, int layer) {
     return lm_hidden(&model->network, ids, layer, NULL);
 }
 
-zl_array zl_model_logits(zl_model model, zl_array ids) {
-    if (!model)
-        return NULL;
+static zl_array logits_with(zl_model model, zl_array ids, struct lm_cache *cache) {
     zl_scope scope = zl_scope_begin();
     return zl_scope_leave(scope, lm_logits(&model->network, lm_hidden(&model->network, ids,
-                                                                      model->network.config.layers, NULL)));
+                                                                      model->network.config.layers, cache)));
+}
+
+zl_array zl_model_logits(zl_model model, zl_array ids) {
+    return model ? logits_with(model, ids, NULL) : NULL;
+}
+
+zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error, size_t error_bytes) {
+    struct lm_cache cache = {0};
+    struct lm_error why = {"zl_model_logits_rounded: model is NULL"};
+    zl_array logits = NULL;
+    if (model && lm_cache_quantized(&cache, model->network.config.layers, kv_bits,
+                                    model->network.config.head_dim, &why)) {
+        logits = logits_with(model, ids, &cache);
+        snprintf(why.text, sizeof why.text, "%s", zl_error() ? zl_error() : "");
+    }
+    lm_cache_free(&cache);
+    if (!logits)
+        say(&why, error, error_bytes);
+    return logits;
 }

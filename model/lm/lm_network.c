@@ -15,6 +15,40 @@ struct loader {
     char layer[64]; // "model.layers.3"
 };
 
+// Names begin in these ways: of text models, of models that also see, and of those that mlx-lm converted.
+static const struct {
+    const char *text, *head;
+} prefixes[] = {
+    {"model", "lm_head"},
+    {"model.language_model", "lm_head"},
+    {"language_model.model", "language_model.lm_head"},
+};
+
+static void find_prefix(struct lm_network *n) {
+    char name[96];
+    n->prefix.text = prefixes[0].text, n->prefix.head = prefixes[0].head;
+    for (size_t i = 1; i < sizeof prefixes / sizeof *prefixes; i++) {
+        snprintf(name, sizeof name, "%s.embed_tokens.weight", prefixes[i].text);
+        if (lm_weights_has(n->weights, name))
+            n->prefix.text = prefixes[i].text, n->prefix.head = prefixes[i].head;
+    }
+}
+
+// mlx-lm adds the 1 when it converts, and turns convolutions to (channels, width, 1), which tells its files from others.
+static bool find_centred(const struct lm_network *n) {
+    const struct lm_config *c = &n->config;
+    struct lm_error unread;
+    char name[192];
+    for (int i = 0; c->family->delta && i < c->layers; i++) {
+        snprintf(name, sizeof name, "%s.layers.%d.linear_attn.conv1d.weight", n->prefix.text, i);
+        zl_array weight =
+            c->linear[i] ? lm_weights_take(n->weights, name, ZL_SHAPE(-1, -1, -1), &unread) : NULL;
+        if (weight)
+            return zl_dim(weight, 1) == 1;
+    }
+    return c->family->delta;
+}
+
 static const char *tensor_name(const struct loader *l, const char *part, char out[static 192]) {
     snprintf(out, 192, "%s.%s", l->layer, part);
     return out;
@@ -34,16 +68,28 @@ static bool load_vector(struct loader *l, zl_array *vector, const char *part, in
     return *vector;
 }
 
+// The weight of a norm. Those less 1 become whole when they are first used, as float32: a sum of bfloat16 would lose bits.
+static bool load_norm(struct loader *l, zl_array *norm, const char *part, int size) {
+    if (!load_vector(l, norm, part, size) || !l->network->centred)
+        return *norm;
+    zl_array weight = *norm;
+    ZL_SCOPE {
+        *norm = zl_retain(zl_add(zl_astype(weight, ZL_FLOAT32), zl_scalar(1)));
+    }
+    zl_release(weight);
+    return *norm;
+}
+
 static bool load_attention(struct loader *l, struct lm_layer *layer) {
     const struct lm_config *c = &l->network->config;
     int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    return load_vector(l, &layer->attention_norm, "input_layernorm.weight", c->hidden) &&
-           load_matrix(l, &layer->q, "self_attn.q_proj", q, c->hidden, c->qkv_bias) &&
+    return load_matrix(l, &layer->q, "self_attn.q_proj", c->output_gate ? 2 * q : q, c->hidden,
+                       c->qkv_bias) &&
            load_matrix(l, &layer->k, "self_attn.k_proj", kv, c->hidden, c->qkv_bias) &&
            load_matrix(l, &layer->v, "self_attn.v_proj", kv, c->hidden, c->qkv_bias) &&
            load_matrix(l, &layer->output, "self_attn.o_proj", c->hidden, q, c->output_bias) &&
-           (!c->family->qk_norm || (load_vector(l, &layer->q_norm, "self_attn.q_norm.weight", c->head_dim) &&
-                                    load_vector(l, &layer->k_norm, "self_attn.k_norm.weight", c->head_dim)));
+           (!c->family->qk_norm || (load_norm(l, &layer->q_norm, "self_attn.q_norm.weight", c->head_dim) &&
+                                    load_norm(l, &layer->k_norm, "self_attn.k_norm.weight", c->head_dim)));
 }
 
 static bool load_mlp(struct loader *l, struct lm_mlp *mlp, const char *part, int ffn, bool bias) {
@@ -57,18 +103,38 @@ static bool load_mlp(struct loader *l, struct lm_mlp *mlp, const char *part, int
            load_matrix(l, &mlp->down, down, hidden, ffn, bias);
 }
 
+// Experts whose matrices are in two stacks, gate and up of each above each other: (experts, 2 ffn, hidden) and (experts, hidden, ffn).
+static bool load_stacks(struct loader *l, struct lm_mlp *mlp) {
+    const struct lm_config *c = &l->network->config;
+    char name[192];
+    zl_array both = lm_weights_take(l->network->weights, tensor_name(l, "mlp.experts.gate_up_proj", name),
+                                    ZL_SHAPE(c->experts, 2 * c->expert_ffn, c->hidden), l->error);
+    mlp->down.weight =
+        zl_retain(lm_weights_take(l->network->weights, tensor_name(l, "mlp.experts.down_proj", name),
+                                  ZL_SHAPE(c->experts, c->hidden, c->expert_ffn), l->error));
+    if (!both || !mlp->down.weight)
+        return false;
+    ZL_SCOPE {
+        mlp->gate.weight = zl_retain(lm_slice(both, 1, 0, c->expert_ffn));
+        mlp->up.weight = zl_retain(lm_slice(both, 1, c->expert_ffn, 2 * c->expert_ffn));
+    }
+    return mlp->gate.weight && mlp->up.weight;
+}
+
 static bool load_experts(struct loader *l, struct lm_layer *layer) {
     const struct lm_config *c = &l->network->config;
     struct lm_weights *w = l->network->weights;
-    char name[192];
+    char name[192], stacks[192];
     tensor_name(l, "mlp", name);
-    return load_matrix(l, &layer->router, "mlp.gate", c->experts, c->hidden, false) &&
-           lm_linear_load_experts(&layer->mlp.gate, w, c, name, "gate_proj", c->expert_ffn, c->hidden,
-                                  l->error) &&
-           lm_linear_load_experts(&layer->mlp.up, w, c, name, "up_proj", c->expert_ffn, c->hidden,
-                                  l->error) &&
-           lm_linear_load_experts(&layer->mlp.down, w, c, name, "down_proj", c->hidden, c->expert_ffn,
-                                  l->error) &&
+    bool loaded = lm_weights_has(w, tensor_name(l, "mlp.experts.gate_up_proj", stacks))
+                      ? load_stacks(l, &layer->mlp)
+                      : lm_linear_load_experts(&layer->mlp.gate, w, c, name, "gate_proj", c->expert_ffn,
+                                               c->hidden, l->error) &&
+                            lm_linear_load_experts(&layer->mlp.up, w, c, name, "up_proj", c->expert_ffn,
+                                                   c->hidden, l->error) &&
+                            lm_linear_load_experts(&layer->mlp.down, w, c, name, "down_proj", c->hidden,
+                                                   c->expert_ffn, l->error);
+    return loaded && load_matrix(l, &layer->router, "mlp.gate", c->experts, c->hidden, false) &&
            (!c->shared_ffn ||
             (load_mlp(l, &layer->shared, "mlp.shared_expert", c->shared_ffn, false) &&
              load_matrix(l, &layer->shared_gate, "mlp.shared_expert_gate", 1, c->hidden, false)));
@@ -77,26 +143,31 @@ static bool load_experts(struct loader *l, struct lm_layer *layer) {
 static bool load_layer(struct loader *l, int index) {
     const struct lm_config *c = &l->network->config;
     struct lm_layer *layer = &l->network->layer[index];
-    snprintf(l->layer, sizeof l->layer, "model.layers.%d", index);
-    return load_attention(l, layer) &&
-           load_vector(l, &layer->mlp_norm, "post_attention_layernorm.weight", c->hidden) &&
+    snprintf(l->layer, sizeof l->layer, "%s.layers.%d", l->network->prefix.text, index);
+    return load_norm(l, &layer->attention_norm, "input_layernorm.weight", c->hidden) &&
+           (c->linear[index] ? lm_delta_load(&layer->delta, l->network->weights, c, l->layer, l->error)
+                             : load_attention(l, layer)) &&
+           load_norm(l, &layer->mlp_norm, "post_attention_layernorm.weight", c->hidden) &&
            (c->sparse[index] ? load_experts(l, layer) : load_mlp(l, &layer->mlp, "mlp", c->ffn, c->mlp_bias));
 }
 
 static bool load(struct lm_network *n, struct lm_error *error) {
     const struct lm_config *c = &n->config;
-    struct loader l = {.network = n, .error = error, .layer = "model"};
+    struct loader l = {.network = n, .error = error};
+    find_prefix(n);
+    n->centred = find_centred(n);
+    snprintf(l.layer, sizeof l.layer, "%s", n->prefix.text);
     n->layer = calloc((size_t)c->layers, sizeof *n->layer);
     if (!n->layer)
         return lm_fail(error, "out of memory");
     if (!load_matrix(&l, &n->embedding, "embed_tokens", c->vocabulary, c->hidden, false) ||
-        !load_vector(&l, &n->norm, "norm.weight", c->hidden))
+        !load_norm(&l, &n->norm, "norm.weight", c->hidden))
         return false;
     for (int i = 0; i < c->layers; i++)
         if (!load_layer(&l, i))
             return false;
     if (!c->tied &&
-        !lm_linear_load(&n->head, n->weights, c, "lm_head", 0, c->vocabulary, c->hidden, false, error))
+        !lm_linear_load(&n->head, n->weights, c, n->prefix.head, 0, c->vocabulary, c->hidden, false, error))
         return false;
     n->frequencies = lm_rope_frequencies(&c->rope);
     return lm_weights_all_used(n->weights, c->tied, error);
@@ -125,6 +196,7 @@ static void free_layer(struct lm_layer *layer) {
         zl_release(single[i]);
     for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++)
         lm_linear_free(matrix[i]);
+    lm_delta_free(&layer->delta);
     free_mlp(&layer->mlp);
     free_mlp(&layer->shared);
 }
@@ -150,7 +222,8 @@ struct pass {
     struct lm_cache *cache; // NULL: none
     int64_t start, count;   // positions of the ids
     zl_array offset;        // start, on the device
-    zl_array window;        // mask of layers that slide, NULL: all keys are seen
+    zl_array seen;   // mask of the keys that come before no sequence of the batch, NULL: all keys are seen
+    zl_array window; // mask of layers that slide, likewise
 };
 
 // (batch, T, heads * head_dim) as (batch, heads, T, head_dim).
@@ -168,22 +241,71 @@ static zl_array rotate(const struct pass *p, zl_array x) {
     return zl_fast_rope(x, rope->dims, false, lengths ? NAN : rope->theta, scale, p->offset, lengths);
 }
 
+static zl_array norm(const struct lm_config *c, zl_array x, zl_array weight) {
+    return zl_astype(zl_fast_rms_norm(x, weight, c->eps), zl_dtype_of(x));
+}
+
 static zl_array head_norm(const struct pass *p, zl_array x, zl_array weight) {
-    return weight ? zl_fast_rms_norm(x, weight, p->network->config.eps) : x;
+    return weight ? norm(&p->network->config, x, weight) : x;
+}
+
+// The number of `heads` of a cache of codes, as they were computed but for rounding.
+static zl_array decoded(const struct lm_cache *cache, lm_heads heads, zl_dtype dtype) {
+    return zl_dequantize(heads[0], heads[1], heads[2], cache->group_size, cache->bits, "affine", NULL, dtype);
+}
+
+// x (batch, kv_heads, n, ·) times codes.
+static zl_array times_codes(const struct lm_cache *cache, zl_array x, lm_heads heads, bool transpose) {
+    return zl_quantized_matmul(x, heads[0], heads[1], heads[2], transpose, cache->group_size, cache->bits,
+                               "affine");
+}
+
+// Attention of one query (batch, heads, 1, head_dim), which reads codes as they are.
+static zl_array attend_codes(const struct pass *p, zl_array q, lm_heads k, lm_heads v, zl_array mask) {
+    const struct lm_config *c = &p->network->config;
+    zl_array grouped = zl_reshape(zl_multiply(q, zl_scalar(1 / sqrt(c->head_dim))),
+                                  ZL_SHAPE(zl_dim(q, 0), c->kv_heads, -1, c->head_dim));
+    zl_array scores = times_codes(p->cache, grouped, k, true);
+    if (mask)
+        scores = zl_where(mask, scores, zl_scalar(-INFINITY));
+    zl_array y = times_codes(p->cache, zl_softmax(scores, -1, true), v, false);
+    return zl_reshape(y, zl_shape_of(q));
+}
+
+// What q attends to, with all keys and values there are.
+static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v, zl_array mask) {
+    const char *mode = !mask && p->count > 1 ? "causal" : "";
+    if (p->cache && p->cache->bits) {
+        if (p->count == 1)
+            return attend_codes(p, q, k, v, mask);
+        k[0] = decoded(p->cache, k, zl_dtype_of(q)), v[0] = decoded(p->cache, v, zl_dtype_of(q));
+    }
+    return zl_fast_scaled_dot_product_attention(q, k[0], v[0], 1 / sqrt(p->network->config.head_dim), mask,
+                                                NULL, mode);
 }
 
 static zl_array attention(const struct pass *p, const struct lm_layer *layer, int index, zl_array x) {
     const struct lm_config *c = &p->network->config;
-    zl_array q = rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->q, x), c->heads), layer->q_norm));
-    zl_array k =
-        rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm));
-    zl_array v = split_heads(lm_linear_apply(&layer->v, x), c->kv_heads);
-    if (p->cache && !lm_cache_append(p->cache, index, &k, &v))
+    zl_array q = split_heads(lm_linear_apply(&layer->q, x), c->heads), gate = NULL;
+    if (c->output_gate)
+        gate = lm_slice(q, 3, c->head_dim, 2 * c->head_dim), q = lm_slice(q, 3, 0, c->head_dim);
+    q = rotate(p, head_norm(p, q, layer->q_norm));
+    lm_heads k = {
+        rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm))};
+    lm_heads v = {split_heads(lm_linear_apply(&layer->v, x), c->kv_heads)};
+    if (p->cache && !lm_cache_append(p->cache, index, k, v))
         return NULL;
-    zl_array mask = c->slides[index] ? p->window : NULL;
-    const char *mode = !mask && p->count > 1 ? "causal" : "";
-    zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1 / sqrt(c->head_dim), mask, NULL, mode);
+    zl_array y = attend(p, q, k, v, c->slides[index] ? p->window : p->seen);
+    if (gate)
+        y = zl_multiply(y, zl_sigmoid(gate));
     return lm_linear_apply(&layer->output, zl_flatten(zl_transpose(y, ZL_AXES(0, 2, 1, 3)), 2, 3));
+}
+
+static zl_array linear_attention(const struct pass *p, const struct lm_layer *layer, int index, zl_array x) {
+    struct lm_kept *kept = p->cache ? &p->cache->layer[index] : NULL;
+    zl_array state[2] = {kept ? kept->recent : NULL, kept ? kept->state : NULL};
+    zl_array y = lm_delta_apply(&layer->delta, &p->network->config, x, state);
+    return !y || !kept || lm_cache_keep(p->cache, index, state[0], state[1]) ? y : NULL;
 }
 
 static zl_array gated(zl_array gate, zl_array up) {
@@ -222,15 +344,24 @@ static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, boo
     return zl_reshape(mix_experts(c, layer, zl_flatten(x, 0, 1)), zl_shape_of(x));
 }
 
-// Which keys the queries of this pass see through the window: bool (T, S). NULL where it hides none.
+// Which keys belong to the sequences of a batch: bool (batch, 1, 1, S). NULL where all do.
+static zl_array seen_mask(const struct pass *p) {
+    if (!p->cache || !p->cache->skip)
+        return NULL;
+    zl_array key = zl_arange(0, (double)(p->start + p->count), 1, ZL_INT32);
+    return zl_greater_equal(key, zl_expand_dims(p->cache->skip, ZL_AXES(1, 2, 3)));
+}
+
+// Which keys the queries of this pass see through the window, bool (T, S), and of sequences of a batch. NULL where it hides none.
 static zl_array window_mask(const struct pass *p) {
     int64_t window = p->network->config.window, all = p->start + p->count;
     if (!window || all <= window)
-        return NULL;
+        return p->seen;
     zl_array query = zl_expand_dims(zl_arange((double)p->start, (double)all, 1, ZL_INT32), ZL_AXES(1));
     zl_array distance = zl_subtract(query, zl_arange(0, (double)all, 1, ZL_INT32));
-    return zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)),
-                          zl_less(distance, zl_scalar_int(window)));
+    zl_array near = zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)),
+                                   zl_less(distance, zl_scalar_int(window)));
+    return p->seen ? zl_logical_and(near, p->seen) : near;
 }
 
 zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, struct lm_cache *cache) {
@@ -241,12 +372,17 @@ zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, s
     struct pass p = {
         .network = network, .cache = cache, .start = cache ? cache->length : 0, .count = zl_dim(ids, -1)};
     p.offset = zl_scalar_int(p.start);
+    if (cache && cache->skip)
+        p.offset = zl_subtract(p.offset, cache->skip);
+    p.seen = seen_mask(&p);
     p.window = window_mask(&p);
     zl_array x = lm_linear_rows(&network->embedding, ids);
     for (int i = 0; x && i < layers; i++) {
         const struct lm_layer *layer = &network->layer[i];
-        x = zl_add(x, attention(&p, layer, i, zl_fast_rms_norm(x, layer->attention_norm, c->eps)));
-        x = zl_add(x, mlp(c, layer, c->sparse[i], zl_fast_rms_norm(x, layer->mlp_norm, c->eps)));
+        zl_array normed = norm(c, x, layer->attention_norm);
+        x = zl_add(x,
+                   c->linear[i] ? linear_attention(&p, layer, i, normed) : attention(&p, layer, i, normed));
+        x = zl_add(x, mlp(c, layer, c->sparse[i], norm(c, x, layer->mlp_norm)));
     }
     if (cache && x)
         lm_cache_advance(cache, p.count);
@@ -255,7 +391,7 @@ zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, s
 
 zl_array lm_logits(const struct lm_network *network, zl_array hidden) {
     zl_scope scope = zl_scope_begin();
-    zl_array x = zl_fast_rms_norm(hidden, network->norm, network->config.eps);
+    zl_array x = norm(&network->config, hidden, network->norm);
     return zl_scope_leave(scope,
                           lm_linear_apply(network->config.tied ? &network->embedding : &network->head, x));
 }

@@ -85,6 +85,18 @@ void lm_sampler_free(struct lm_sampler *sampler) {
     *sampler = (struct lm_sampler){0};
 }
 
+void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from) {
+    *to = *from;
+    zl_retain(to->key);
+    zl_retain(to->history);
+    zl_retain(to->bias);
+}
+
+void lm_sampler_forget(struct lm_sampler *sampler) {
+    zl_release(sampler->history);
+    sampler->history = NULL;
+}
+
 void lm_sampler_see(struct lm_sampler *sampler, zl_array ids) {
     if (!has_penalties(&sampler->options))
         return;
@@ -187,7 +199,24 @@ static zl_array draw(struct lm_sampler *sampler, zl_array scores) {
     return zl_random_categorical(warm, -1, ZL_NO_SHAPE, INT_MIN, next_key(sampler));
 }
 
+bool lm_sampler_is_plain(const struct lm_sampler *sampler) {
+    return !sampler->options.temperature && !sampler->bias && !has_penalties(&sampler->options);
+}
+
+zl_array lm_sample_plain(zl_array logits, zl_array *log_probability) {
+    zl_scope scope = zl_scope_begin();
+    zl_array x = zl_astype(logits, ZL_FLOAT32);
+    zl_array likely = zl_max_axes(x, ZL_AXES(-1), false), all = zl_logsumexp_axes(x, ZL_AXES(-1), false);
+    *log_probability = zl_retain(zl_subtract(likely, all));
+    zl_array id = zl_scope_leave(scope, zl_astype(zl_argmax_axis(x, -1, false), ZL_INT32));
+    if (!*log_probability || !id)
+        zl_release(*log_probability), *log_probability = NULL;
+    return *log_probability ? id : NULL;
+}
+
 zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_probability) {
+    if (lm_sampler_is_plain(sampler))
+        return lm_sample_plain(zl_expand_dims(logits, ZL_AXES(0)), log_probability);
     zl_scope scope = zl_scope_begin();
     zl_array raw = zl_astype(logits, ZL_FLOAT32), x = raw;
     if (sampler->bias)

@@ -1,25 +1,13 @@
 // lm_sequence.c - generating: the prompt in chunks, then one id after the other, each computed while the one before it is read.
 //
 // The id that was drawn last never visits the host on its way into the next step. So when zl_sequence_next returns an id, the cache
-// holds that id too, and the one after it is under way.
+// holds that id too, and the one after it is under way. Otherwise the cache is behind: ids[cache.length .. length) are to be computed.
 
 #include "lm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct zl_sequence_ {
-    const struct lm_network *network;
-    struct lm_cache cache;
-    struct lm_sampler sampler;
-    int chunk;
-    int32_t *ids; // of the prompt that are not computed yet
-    int64_t count, done;
-    int64_t length;                  // of the prompt and what was returned
-    zl_array next, next_probability; // drawn, not returned yet; NULL: none
-    zl_array *list;                  // room for what is evaluated together
-};
 
 static bool fail(char *error, size_t error_bytes, const char *function, const char *why) {
     if (error && error_bytes)
@@ -32,16 +20,52 @@ static void clear(char *error, size_t error_bytes) {
         *error = '\0';
 }
 
-static bool queue(zl_sequence s, const int32_t *ids, int64_t count) {
-    int64_t left = s->count - s->done;
-    int32_t *all = malloc((size_t)(left + count) * sizeof *all);
-    if (!all)
+static void forget_next(zl_sequence s) {
+    zl_release(s->next);
+    zl_release(s->next_probability);
+    s->next = s->next_probability = NULL;
+}
+
+// States of layers that keep no history, at this length, so that trimming has somewhere to go back to. The oldest is given up.
+static bool remember(zl_sequence s) {
+    if (!lm_cache_is_recurrent(&s->cache) || (s->pasts && s->past[s->pasts - 1].length == s->cache.length))
+        return true;
+    if (s->pasts == LM_PAST_MOST) {
+        lm_cache_free(&s->past[0]);
+        memmove(s->past, s->past + 1, (LM_PAST_MOST - 1) * sizeof *s->past);
+        s->pasts--;
+    }
+    return lm_cache_copy(&s->past[s->pasts++], &s->cache, true);
+}
+
+// The cache forgets what is behind `length`, and as much before it as its layers make necessary.
+static void rewind_cache(zl_sequence s, int64_t length) {
+    if (length >= s->cache.length)
+        return;
+    while (s->pasts && s->past[s->pasts - 1].length > length)
+        lm_cache_free(&s->past[--s->pasts]);
+    const struct lm_cache *past = s->pasts ? &s->past[s->pasts - 1] : NULL;
+    if (lm_cache_is_recurrent(&s->cache))
+        lm_cache_trim(&s->cache, past ? past->length : 0, past);
+    else
+        lm_cache_trim(&s->cache, length, NULL);
+}
+
+static bool grow(zl_sequence s, int64_t length) {
+    if (length <= s->room)
+        return true;
+    int64_t room = length + length / 2 + 256;
+    int32_t *ids = realloc(s->ids, (size_t)room * sizeof *ids);
+    if (!ids)
         return false;
-    if (left)
-        memcpy(all, s->ids + s->done, (size_t)left * sizeof *all);
-    memcpy(all + left, ids, (size_t)count * sizeof *all);
-    free(s->ids);
-    s->ids = all, s->count = left + count, s->done = 0;
+    s->ids = ids, s->room = room;
+    return true;
+}
+
+static bool queue(zl_sequence s, const int32_t *ids, int64_t count) {
+    if (!grow(s, s->length + count) || !remember(s))
+        return false;
+    memcpy(s->ids + s->length, ids, (size_t)count * sizeof *ids);
     s->length += count;
     ZL_SCOPE {
         lm_sampler_see(&s->sampler, zl_from_i32(ids, ZL_SHAPE(count)));
@@ -64,6 +88,16 @@ static bool check_ids(const struct lm_config *c, const int32_t *ids, int64_t cou
     return true;
 }
 
+static zl_sequence new_sequence(const struct lm_network *network, int chunk) {
+    zl_sequence s = calloc(1, sizeof *s);
+    if (s) {
+        s->network = network;
+        s->chunk = chunk > 0 ? chunk : 2048;
+        s->list = calloc((size_t)network->config.layers * LM_CACHE_ARRAYS + 2, sizeof *s->list);
+    }
+    return s;
+}
+
 zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
                               const zl_sequence_options *options, char *error, size_t error_bytes) {
     struct lm_error why = {""};
@@ -74,13 +108,10 @@ zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
     const struct lm_network *network = lm_network_of(model);
     if (!check_ids(&network->config, ids, count, "zl_sequence_start", error, error_bytes))
         return NULL;
-    zl_sequence s = calloc(1, sizeof *s);
-    if (s) {
-        s->network = network;
-        s->chunk = options && options->chunk > 0 ? options->chunk : 2048;
-        s->list = calloc((size_t)network->config.layers * 2 + 2, sizeof *s->list);
-    }
-    if (s && s->list && lm_cache_new(&s->cache, network->config.layers) &&
+    zl_sequence s = new_sequence(network, options ? options->chunk : 0);
+    if (s && s->list &&
+        lm_cache_quantized(&s->cache, network->config.layers, options ? options->kv_bits : 0,
+                           network->config.head_dim, &why) &&
         lm_sampler_new(&s->sampler, options ? options->sampling : NULL, network->config.vocabulary, &why) &&
         queue(s, ids, count))
         return s;
@@ -89,24 +120,43 @@ zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
     return NULL;
 }
 
+zl_sequence zl_sequence_copy(zl_sequence from, char *error, size_t error_bytes) {
+    zl_sequence s = from ? new_sequence(from->network, from->chunk) : NULL;
+    bool copied = s && s->list && lm_batch_apart(from->batch) && grow(s, from->length) &&
+                  lm_cache_copy(&s->cache, &from->cache, false);
+    for (int i = 0; copied && i < from->pasts; i++)
+        copied = lm_cache_copy(&s->past[s->pasts++], &from->past[i], true);
+    if (copied) {
+        memcpy(s->ids, from->ids, (size_t)from->length * sizeof *s->ids);
+        s->length = from->length;
+        s->next = zl_retain(from->next), s->next_probability = zl_retain(from->next_probability);
+        lm_sampler_copy(&s->sampler, &from->sampler);
+        return s;
+    }
+    fail(error, error_bytes, "zl_sequence_copy", from ? zl_error() : "sequence is NULL");
+    zl_sequence_close(s);
+    return NULL;
+}
+
 void zl_sequence_close(zl_sequence s) {
     if (!s)
         return;
+    zl_batch_remove(s->batch, s);
     if (s->next) // what is under way still reads the cache, and is the model's work: nothing of it outlives the sequence
         zl_eval_all(2, (zl_array[]){s->next, s->next_probability});
     lm_cache_free(&s->cache);
+    while (s->pasts)
+        lm_cache_free(&s->past[--s->pasts]);
     lm_sampler_free(&s->sampler);
-    zl_release(s->next);
-    zl_release(s->next_probability);
+    forget_next(s);
     free(s->ids);
     free(s->list);
     free(s);
 }
 
-// Hidden states of the next `count` ids of the prompt.
+// Hidden states of the next `count` ids that were not computed.
 static zl_array prompt_hidden(zl_sequence s, int64_t count) {
-    zl_array ids = zl_from_i32(s->ids + s->done, ZL_SHAPE(1, count));
-    s->done += count;
+    zl_array ids = zl_from_i32(s->ids + s->cache.length, ZL_SHAPE(1, count));
     return lm_hidden(s->network, ids, s->network->config.layers, &s->cache);
 }
 
@@ -114,15 +164,18 @@ bool zl_sequence_prefill(zl_sequence s, int64_t *done, char *error, size_t error
     clear(error, error_bytes);
     if (!s)
         return fail(error, error_bytes, "zl_sequence_prefill", "sequence is NULL");
-    int64_t left = s->count - s->done - 1, count = left < s->chunk ? left : s->chunk;
+    if (!lm_batch_apart(s->batch))
+        return fail(error, error_bytes, "zl_sequence_prefill", zl_error());
+    int64_t left = s->next ? 0 : s->length - s->cache.length - 1, count = left < s->chunk ? left : s->chunk;
     bool computed = false;
     if (left <= 0)
         return false;
     ZL_SCOPE {
-        computed = prompt_hidden(s, count) && zl_eval_all(lm_cache_arrays(&s->cache, s->list), s->list);
+        computed = prompt_hidden(s, count) && zl_eval_all(lm_cache_arrays(&s->cache, s->list), s->list) &&
+                   (count < left || remember(s));
     }
     if (done)
-        *done = s->done;
+        *done = s->cache.length;
     return computed || fail(error, error_bytes, "zl_sequence_prefill", zl_error());
 }
 
@@ -138,12 +191,28 @@ static bool draw(zl_sequence s, zl_array hidden) {
         zl_release(probability);
         return false;
     }
-    zl_release(s->next);
-    zl_release(s->next_probability);
+    forget_next(s);
     s->next = id, s->next_probability = probability;
     int arrays = lm_cache_arrays(&s->cache, s->list);
-    s->list[arrays++] = id, s->list[arrays++] = probability;
+    s->list[arrays++] = s->next, s->list[arrays++] = s->next_probability;
     return zl_async_eval_all(arrays, s->list);
+}
+
+bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes) {
+    bool drawn = s->next;
+    clear(error, error_bytes);
+    if (drawn)
+        return true;
+    if (!lm_batch_apart(s->batch))
+        return false;
+    rewind_cache(s, s->length - 1); // the last id is computed, whose hidden state is needed
+    while (zl_sequence_prefill(s, NULL, error, error_bytes))
+        ;
+    if (!*error)
+        ZL_SCOPE {
+            drawn = draw(s, prompt_hidden(s, 1));
+        }
+    return drawn;
 }
 
 // What was drawn goes into the model; *id and *probability, which are then the caller's, are what it was.
@@ -159,29 +228,27 @@ static bool step(zl_sequence s, zl_array *id, zl_array *probability) {
     return drawn;
 }
 
+bool lm_sequence_take(zl_sequence s, zl_token token) {
+    if (!grow(s, s->length + 1))
+        return false;
+    s->ids[s->length++] = token.id;
+    return true;
+}
+
 bool zl_sequence_next(zl_sequence s, zl_token *token, char *error, size_t error_bytes) {
     clear(error, error_bytes);
     if (!s || !token)
         return fail(error, error_bytes, "zl_sequence_next", "sequence or token is NULL");
     char why[512] = "";
-    while (zl_sequence_prefill(s, NULL, why, sizeof why))
-        ;
-    bool ready = !*why;
-    if (ready && s->done < s->count)
-        ZL_SCOPE {
-            ready = draw(s, prompt_hidden(s, s->count - s->done));
-        }
     zl_array id = NULL, probability = NULL;
-    ready = ready && step(s, &id, &probability);
-    int64_t drawn = ready ? zl_item_int(id) : -1;
-    float logarithm = ready ? (float)zl_item(probability) : 0;
+    bool taken =
+        lm_batch_apart(s->batch) && lm_sequence_ready(s, why, sizeof why) && step(s, &id, &probability);
+    if (taken)
+        *token = (zl_token){(int32_t)zl_item_int(id), (float)zl_item(probability)};
+    taken = taken && !zl_error() && lm_sequence_take(s, *token);
     zl_release(id);
     zl_release(probability);
-    if (!ready || zl_error())
-        return fail(error, error_bytes, "zl_sequence_next", *why ? why : zl_error());
-    *token = (zl_token){(int32_t)drawn, logarithm};
-    s->length++;
-    return true;
+    return taken || fail(error, error_bytes, "zl_sequence_next", *why ? why : zl_error());
 }
 
 bool zl_sequence_append(zl_sequence s, const int32_t *ids, int64_t count, char *error, size_t error_bytes) {
@@ -190,9 +257,9 @@ bool zl_sequence_append(zl_sequence s, const int32_t *ids, int64_t count, char *
         return fail(error, error_bytes, "zl_sequence_append", "sequence is NULL");
     if (!check_ids(&s->network->config, ids, count, "zl_sequence_append", error, error_bytes))
         return false;
-    zl_release(s->next);
-    zl_release(s->next_probability);
-    s->next = s->next_probability = NULL;
+    if (!lm_batch_apart(s->batch))
+        return fail(error, error_bytes, "zl_sequence_append", zl_error());
+    forget_next(s);
     return queue(s, ids, count) || fail(error, error_bytes, "zl_sequence_append", NULL);
 }
 
@@ -201,13 +268,15 @@ bool zl_sequence_trim(zl_sequence s, int64_t length, char *error, size_t error_b
     if (!s || length < 1 || length > s->length)
         return fail(error, error_bytes, "zl_sequence_trim",
                     s ? "wanted a length from 1 to that of the sequence" : "sequence is NULL");
-    int64_t queued = s->count - s->done, kept = s->cache.length < length ? s->cache.length : length;
-    zl_release(s->next);
-    zl_release(s->next_probability);
-    s->next = s->next_probability = NULL;
-    lm_cache_trim(&s->cache, kept);
-    s->count = s->done + (length - kept < queued ? length - kept : queued);
+    if (!lm_batch_apart(s->batch))
+        return fail(error, error_bytes, "zl_sequence_trim", zl_error());
+    forget_next(s);
+    rewind_cache(s, length);
     s->length = length;
+    lm_sampler_forget(&s->sampler);
+    ZL_SCOPE {
+        lm_sampler_see(&s->sampler, zl_from_i32(s->ids, ZL_SHAPE(length)));
+    }
     return true;
 }
 

@@ -159,9 +159,13 @@ zl_array lm_weights_take(struct lm_weights *w, const char *name, zl_shape shape,
     return t->array;
 }
 
-// What checkpoints have beside the model: tables of rotary positions that old versions stored, and an output matrix that is
-// the embedding anyway.
+// What checkpoints have beside the model: tables of rotary positions that old versions stored, an output matrix that is the embedding
+// anyway, what sees, and layers that guess further tokens.
 static bool may_be_left(const char *name, bool tied) {
+    static const char *const beside[] = {"model.visual.", "vision_tower.", "mtp."};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (!strncmp(name, beside[i], strlen(beside[i])))
+            return true;
     return strstr(name, "rotary_emb.inv_freq") || (tied && !strncmp(name, "lm_head.", 8));
 }
 

@@ -42,6 +42,14 @@ stopped() { # before the third letter of the answer
     generate -p "abc" -n 10 --ignore-chat-template --stop "$letter" --json >"$tmp/json" && [ "$(field finish_reason)" = '"stop"' ] && [[ "$(field text)" != *"$letter"* ]]
 }
 check "a stop text ends the answer and is not part of it" stopped
+check "--kv-bits that a model's heads do not fit" says 'heads of 12 features cannot be cut in groups of 32' generate -p abc --kv-bits 8
+earlier() { # the text that comes first ends it, however many there are
+    local third fourth
+    third=$(cut -c3 "$tmp/ten") fourth=$(cut -c4-5 "$tmp/ten")
+    generate -p "abc" --n-predict 10 --ignore-chat-template -r "$fourth" --stop "$third" --json >"$tmp/json" && [ "$(field finish_reason)" = '"stop"' ] && [[ "$(field text)" != *"$third"* ]]
+}
+check "several stop texts, and names of other programs" earlier
+check "an empty stop text" exits 2 "$zellige" generate -m "$model" -p abc --stop ""
 drawn() { diff <(generate -p abc -n 20 --temp 1 --top-k 5 --seed 3 2>/dev/null) <(generate -p abc -n 20 --temp 1 --top-k 5 --seed 3 2>/dev/null); }
 check "a seed draws the same tokens" drawn
 biased() { [ "$(generate -p abc -n 3 --ignore-chat-template --logit-bias 4+1000 2>/dev/null)" = eee ]; }
@@ -63,6 +71,37 @@ again() {
 check "its second answer is that to the whole conversation" again
 cleared() { printf 'ho\n/clear\nhi\n/exit\nhi\n' | chat >"$tmp/cleared" && [ "$(wc -l <"$tmp/cleared")" = 2 ] && [ "$(sed -n 2p "$tmp/cleared")" = "$(sed -n 1p "$tmp/talk")" ]; }
 check "/clear and /exit" cleared
+
+# Ctrl-C stops an answer that would go on for long; the next question is answered, from what was said before.
+interrupted() {
+    local answer pid before
+    mkfifo "$tmp/questions"
+    "$zellige" chat -m "$model" -n 20000 --logit-bias 38-1000,39-1000 <"$tmp/questions" >"$tmp/answers" 2>/dev/null &
+    pid=$!
+    exec 9>"$tmp/questions"
+    for answer in 1 2; do
+        before=$(stat -c %s "$tmp/answers")
+        echo hi >&9
+        until [ "$(stat -c %s "$tmp/answers")" -gt $((before + 20)) ]; do sleep 0.02; kill -0 "$pid" || return 1; done
+        kill -INT "$pid"
+        until [ "$(wc -l <"$tmp/answers")" = $answer ]; do sleep 0.02; kill -0 "$pid" || return 1; done
+    done
+    echo /exit >&9
+    exec 9>&-
+    wait "$pid"
+}
+check "Ctrl-C stops an answer, not chat" interrupted
+
+# A model with layers whose states cannot be trimmed: the end of an answer that is rendered differently is computed again.
+hybrid=$tmp/hybrid
+cp -r test/model/lm/qwen3_5 "$hybrid" && chmod -R u+w "$hybrid" && cp "$model"/tokenizer*.json "$hybrid"
+went_on() {
+    local first second flags="-n 6 --logit-bias 38-1000,39-1000"
+    printf 'hi\nho\n' | timeout 60 "$zellige" chat -m "$hybrid" $flags --chat-template-file <(printf '%s' "{% for m in messages %}{{ m.role[0] + '.' + m.content[:3] + ' ' }}{% endfor %}a.") >"$tmp/talk" 2>/dev/null
+    first=$(sed -n 1p "$tmp/talk") second=$(sed -n 2p "$tmp/talk")
+    diff <(timeout 60 "$zellige" generate -m "$hybrid" $flags --ignore-chat-template -p "u.hi a.${first:0:3} u.ho a." 2>/dev/null) <(echo "$second")
+}
+check "chat with a hybrid model" went_on
 
 printf 'the quick brown fox jumps over the lazy dog. %.0s' 1 2 3 4 5 6 >"$tmp/text"
 check "perplexity" says '^perplexity [0-9.]+ \+- [0-9.]+ over 269 tokens in 9 pieces' timeout 60 "$zellige" perplexity -m "$model" -f "$tmp/text" -c 32
