@@ -21,7 +21,7 @@ extern "C" {
 typedef struct zl_model_ *zl_model;
 typedef struct zl_sequence_ *zl_sequence;
 
-// Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it. The weights are mapped,
+// Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it, or a GGUF file. The weights are mapped,
 // keep their dtype or quantisation, and are on the default device of the thread that first uses them. NULL after an error.
 ZL_API zl_model zl_model_open(const char *folder, char *error, size_t error_bytes);
 ZL_API void     zl_model_close(zl_model model); // after its sequences
@@ -46,6 +46,20 @@ ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
 
 // The index-th tensor of the checkpoint that the model uses, with its name in the file; both are the model's. NULL past the last.
 ZL_API zl_array zl_model_parameter(zl_model model, int index, const char **name);
+
+// How a checkpoint is quantised; zero-initialised, or NULL: affine, 4 bits in groups of 64.
+typedef struct {
+    const char *mode;  // "affine", "mxfp4", "mxfp8", "nvfp4"; NULL: affine
+    int bits;          // of affine numbers: 2, 3, 4, 5, 6 or 8; 0: what the mode has
+    int group_size;    // of affine numbers: 32, 64 or 128; 0: what the mode has
+    const char *mixed; // a rule that gives some matrices more bits: "mixed_2_6", "mixed_3_4", "mixed_3_6", "mixed_4_6"; NULL: none
+    bool (*progress)(void *context, int64_t done, int64_t all); // bytes of the checkpoint; false gives up; NULL: none
+    void *context;
+} zl_quantize_options;
+// Quantises the matrices of a folder into a folder of its own, as mlx-lm converts them: config.json says how, and the files of the
+// tokenizer are copied. `out` must not be there, or be empty; it gets its name when it is complete. False after an error.
+ZL_API bool zl_model_quantize(const char *folder, const char *out, const zl_quantize_options *options, char *error,
+                              size_t error_bytes);
 
 // How ids are drawn. Of a zero structure: the most likely id each time.
 typedef struct {

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 struct tensor {
-    const char *name; // of the file
-    zl_array array;   // of the file
+    const char *name; // of a part, or its own
+    zl_array array;   // of a part, or retained
     bool used;
 };
 
@@ -17,6 +17,8 @@ struct lm_weights {
     zl_file **part;
     int parts, tensors;
     struct tensor *tensor; // by name
+    int room;              // of tensors that were added, which own what they have; 0: they are of parts
+    zl_dtype dtype;
     char folder[4096];
 };
 
@@ -98,6 +100,7 @@ struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
         lm_fail(error, "%s: out of memory", folder);
         return NULL;
     }
+    w->dtype = ZL_DTYPE_COUNT;
     snprintf(w->folder, sizeof w->folder, "%s", folder);
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
     bool opened;
@@ -114,7 +117,42 @@ struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
     return NULL;
 }
 
+struct lm_weights *lm_weights_new(const char *label) {
+    struct lm_weights *w = calloc(1, sizeof *w);
+    if (w)
+        snprintf(w->folder, sizeof w->folder, "%s", label);
+    return w;
+}
+
+bool lm_weights_add(struct lm_weights *w, const char *name, zl_array a) {
+    if (w->tensors == w->room) {
+        int room = w->room ? 2 * w->room : 64;
+        struct tensor *more = realloc(w->tensor, (size_t)room * sizeof *more);
+        if (!more)
+            return false;
+        w->tensor = more, w->room = room;
+    }
+    char *copy = a ? strdup(name) : NULL;
+    if (copy)
+        w->tensor[w->tensors++] = (struct tensor){copy, zl_retain(a), false};
+    return copy;
+}
+
+void lm_weights_finish(struct lm_weights *w, zl_dtype dtype) {
+    w->dtype = dtype;
+    if (w->tensors)
+        qsort(w->tensor, (size_t)w->tensors, sizeof *w->tensor, by_name);
+}
+
+zl_dtype lm_weights_dtype(const struct lm_weights *w) {
+    return w->dtype;
+}
+
 void lm_weights_free(struct lm_weights *w) {
+    for (int i = 0; w && w->room && i < w->tensors; i++) {
+        free((char *)(uintptr_t)w->tensor[i].name);
+        zl_release(w->tensor[i].array);
+    }
     for (int p = 0; w && p < w->parts; p++)
         zl_file_free(w->part[p]);
     if (w)
@@ -124,6 +162,14 @@ void lm_weights_free(struct lm_weights *w) {
 
 bool lm_weights_has(const struct lm_weights *w, const char *name) {
     return find(w, name);
+}
+
+int64_t lm_weights_columns(const struct lm_weights *w, const char *name, const char *part) {
+    char full[320];
+    snprintf(full, sizeof full, "%s.%s", name, part);
+    const struct tensor *t = find(w, full);
+    zl_shape shape = t ? zl_shape_of(t->array) : (zl_shape){0};
+    return shape.ndim ? shape.dim[shape.ndim - 1] : 0;
 }
 
 static void write_shape(zl_shape shape, char *out, size_t bytes) {
