@@ -108,6 +108,32 @@ ZL_API bool zl_sequence_append(zl_sequence sequence, const int32_t *ids, int64_t
 ZL_API bool zl_sequence_trim(zl_sequence sequence, int64_t length, char *error, size_t error_bytes);
 ZL_API int64_t zl_sequence_length(zl_sequence sequence); // ids of the prompt and those drawn
 
+// Text ----------------------------------------------------------------------------------------------------------
+//
+// What is allocated here is freed with free(). Text is UTF-8 and may have NULs inside. Threads may share a tokenizer.
+
+typedef struct zl_tokenizer_ *zl_tokenizer;
+typedef struct zl_reader_ *zl_reader;
+
+// Opens the tokenizer of a model's folder or GGUF file, a tokenizer.json or a rank file. NULL after an error.
+ZL_API zl_tokenizer zl_tokenizer_open(const char *path, char *error, size_t error_bytes);
+ZL_API void         zl_tokenizer_close(zl_tokenizer tokenizer); // after its readers
+ZL_API int          zl_tokenizer_count(zl_tokenizer tokenizer); // ids are below it
+// Returns the ids of a text; special: with those that the tokenizer puts around one, such as <|begin_of_text|>. NULL after an error.
+ZL_API int32_t *zl_tokenizer_encode(zl_tokenizer tokenizer, const char *text, size_t bytes, bool special, int64_t *count,
+                                    char *error, size_t error_bytes);
+// Returns a conversation as the model's chat template writes it. json: an object with "messages", a list of objects with "role" and
+// "content", and other variables of the template such as "tools" or "enable_thinking". NULL after an error.
+ZL_API char *zl_tokenizer_chat(zl_tokenizer tokenizer, const char *json, size_t json_bytes, size_t *bytes, char *error,
+                               size_t error_bytes);
+
+// Reads ids one by one as text, whole characters at a time; special: special tokens too. NULL: out of memory.
+ZL_API zl_reader   zl_reader_new(zl_tokenizer tokenizer, bool special);
+ZL_API void        zl_reader_free(zl_reader reader);
+// Returns what is complete with this id, and, at the end, what is left: "" for nothing yet. It is valid until the next call.
+ZL_API const char *zl_reader_read(zl_reader reader, int32_t id, size_t *bytes, char *error, size_t error_bytes);
+ZL_API const char *zl_reader_end(zl_reader reader, size_t *bytes, char *error, size_t error_bytes);
+
 #ifdef __cplusplus
 }
 #endif

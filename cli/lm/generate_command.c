@@ -136,9 +136,9 @@ const struct command cli_generate = {
     .operands_most = 1,
     .summary = "Answer a prompt with a language model, or go on from it",
     .details =
-        "A checkpoint is a folder as Hugging Face or mlx-lm write it, of the architectures llama, qwen2, "
-        "qwen2_moe, qwen3 and\n"
-        "qwen3_moe. The weights are mapped, not copied. Speeds and memory are on standard error.\n"
+        "A checkpoint is a folder as Hugging Face or mlx-lm write it, or a GGUF file, of the architectures "
+        "llama, qwen2, qwen2_moe,\n"
+        "qwen3 and qwen3_moe. Speeds and memory are on standard error.\n"
         "The prompt is a question where the model has a chat template.\n"
         "  zellige generate -m Qwen3-0.6B -p 'What is the capital of France?' -n 32 --temp 0.6 --top-p 0.95\n"
         "  zellige generate -m Qwen3-0.6B -p 'The capital of France is' --ignore-chat-template",

@@ -22,7 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("ZL_DEVICE", "cpu")  # also on a machine with a GPU
 PREAMBLE = "#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <zellige.h>\n"
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wno-unused", "-Werror", f"-I{ROOT}/include"]
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wno-unused", "-Werror", f"-I{ROOT}/include", f"-I{ROOT}/model"]
 
 
 def blocks(text):
