@@ -88,9 +88,11 @@ static const struct {
 };
 #define COUNT_OF(list) (sizeof(list) / sizeof *(list))
 
+// Metadata is that of the first part, and tensors are those of all.
 struct gguf {
     const char *path;
-    zl_file *file;
+    zl_file **file;
+    int files;
     const struct architecture *architecture;
     struct lm_error *error;
 };
@@ -107,7 +109,7 @@ bool lm_is_gguf(const char *path) {
 // Metadata ------------------------------------------------------------------------------------------------------
 
 static bool find_note(const struct gguf *g, const char *name, zl_metadata *out) {
-    for (int i = 0; zl_file_metadata(g->file, i, out); i++)
+    for (int i = 0; zl_file_metadata(g->file[0], i, out); i++)
         if (!strcmp(out->name, name))
             return true;
     return false;
@@ -135,11 +137,23 @@ static int64_t integer_of(const struct gguf *g, const char *key) {
     return value >= 0 && value <= INT32_MAX ? (int64_t)value : 0;
 }
 
-static bool has_tensor(const struct gguf *g, const char *name) {
-    for (int i = 0; i < zl_file_count(g->file); i++)
-        if (!strcmp(zl_file_name(g->file, i), name))
-            return true;
-    return false;
+// The index-th tensor of all parts; NULL past the last.
+static zl_array tensor_at(const struct gguf *g, int index, const char **name) {
+    for (int f = 0; f < g->files; index -= zl_file_count(g->file[f]), f++)
+        if (index < zl_file_count(g->file[f])) {
+            *name = zl_file_name(g->file[f], index);
+            return zl_file_array(g->file[f], index);
+        }
+    return NULL;
+}
+
+static zl_array find_tensor(const struct gguf *g, const char *name) {
+    const char *other;
+    zl_array a;
+    for (int i = 0; (a = tensor_at(g, i, &other)); i++)
+        if (!strcmp(other, name))
+            return a;
+    return NULL;
 }
 
 static bool find_architecture(struct gguf *g) {
@@ -162,7 +176,7 @@ static bool check_keys(const struct gguf *g) {
     const char *name = g->architecture->name;
     size_t length = strlen(name);
     zl_metadata note;
-    for (int i = 0; zl_file_metadata(g->file, i, &note); i++) {
+    for (int i = 0; zl_file_metadata(g->file[0], i, &note); i++) {
         bool known = strncmp(note.name, name, length) != 0 || note.name[length] != '.';
         for (size_t k = 0; !known && k < COUNT_OF(keys); k++)
             known = !strcmp(note.name + length + 1, keys[k].name);
@@ -170,9 +184,6 @@ static bool check_keys(const struct gguf *g) {
             return lm_fail(g->error, "%s: key '%.128s' is unknown, and may change what the model computes",
                            g->path, note.name);
     }
-    if (find_note(g, "split.count", &note) && number_of(&note) > 1)
-        return lm_fail(g->error, "%s: is one of %g parts: join them with llama-gguf-split --merge", g->path,
-                       number_of(&note));
     return true;
 }
 
@@ -221,7 +232,7 @@ static void write_dense_layers(const struct gguf *g, FILE *out) {
     fputs(", \"mlp_only_layers\": [", out);
     for (int64_t i = 0; i < layers && i < 4096; i++) {
         snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
-        if (!has_tensor(g, name))
+        if (!find_tensor(g, name))
             fprintf(out, "%s%lld", count++ ? ", " : "", (long long)i);
     }
     fputc(']', out);
@@ -246,14 +257,14 @@ static void write_ends(const struct gguf *g, FILE *out) {
 static bool write_config(const struct gguf *g, FILE *out) {
     const struct architecture *a = g->architecture;
     zl_metadata note;
-    if (!has_tensor(g, "token_embd.weight"))
+    zl_array embedding = find_tensor(g, "token_embd.weight");
+    if (!embedding)
         return lm_fail(g->error, "%s: tensor 'token_embd.weight' is missing", g->path);
-    zl_array embedding = zl_file_find(g->file, "token_embd.weight");
     fprintf(out, "{\"model_type\": \"%s\", \"vocab_size\": %lld, \"tie_word_embeddings\": %s", a->type,
-            (long long)zl_dim(embedding, 0), has_tensor(g, "output.weight") ? "false" : "true");
-    if (has_tensor(g, "blk.0.attn_q.bias"))
+            (long long)zl_dim(embedding, 0), find_tensor(g, "output.weight") ? "false" : "true");
+    if (find_tensor(g, "blk.0.attn_q.bias"))
         fputs(", \"attention_bias\": true", out);
-    if (has_tensor(g, "blk.0.ffn_gate.bias"))
+    if (find_tensor(g, "blk.0.ffn_gate.bias"))
         fputs(", \"mlp_bias\": true", out);
     if (integer_of(g, "expert_count")) {
         bool norm = find_key(g, "expert_weights_norm", &note) ? number_of(&note) != 0 : a->renormalise;
@@ -290,9 +301,9 @@ static bool read_config(const struct gguf *g, struct lm_config *config) {
 // What a matrix in the layers is multiplied in; routers, which are always float32, say nothing about it.
 static zl_dtype computed_in(const struct gguf *g) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
-    for (int i = 0; i < zl_file_count(g->file); i++) {
-        zl_array a = zl_file_array(g->file, i);
-        const char *name = zl_file_name(g->file, i);
+    const char *name;
+    zl_array a;
+    for (int i = 0; (a = tensor_at(g, i, &name)); i++) {
         if (zl_shape_of(a).ndim < 2 || strncmp(name, "blk.", 4) != 0 || strstr(name, "ffn_gate_inp"))
             continue;
         if (zl_dtype_of(a) == ZL_UINT32 || (dtype != ZL_DTYPE_COUNT && dtype != zl_dtype_of(a)))
@@ -342,12 +353,14 @@ static zl_array as_hub(const struct gguf *g, const char *base, zl_array a, zl_dt
 
 static bool add_tensors(const struct gguf *g, struct lm_weights *weights) {
     zl_dtype dtype = computed_in(g);
+    const char *old;
+    zl_array a;
     bool added = true;
-    for (int i = 0; added && i < zl_file_count(g->file); i++)
+    for (int i = 0; added && (a = tensor_at(g, i, &old)); i++)
         ZL_SCOPE {
             char base[64], name[256];
-            rename_tensor(zl_file_name(g->file, i), base, name, sizeof name);
-            added = lm_weights_add(weights, name, as_hub(g, base, zl_file_array(g->file, i), dtype));
+            rename_tensor(old, base, name, sizeof name);
+            added = lm_weights_add(weights, name, as_hub(g, base, a, dtype));
         }
     if (!added) {
         lm_fail(g->error, "%s: %s", g->path, zl_error() ? zl_error() : "out of memory");
@@ -357,17 +370,52 @@ static bool add_tensors(const struct gguf *g, struct lm_weights *weights) {
     return added;
 }
 
-bool lm_gguf_open(const char *path, struct lm_config *config, struct lm_weights **weights,
-                  struct lm_error *error) {
-    struct gguf g = {.path = path, .file = zl_load_gguf(path), .error = error};
-    if (!g.file) {
-        lm_fail(error, "%s", zl_error());
+// Files ----------------------------------------------------------------------------------------------------------
+
+static bool load_part(struct gguf *g, const char *path) {
+    zl_file **more = realloc(g->file, (size_t)(g->files + 1) * sizeof *more);
+    if (!more)
+        return lm_fail(g->error, "%s: out of memory", path);
+    g->file = more;
+    if (!(g->file[g->files] = zl_load_gguf(path))) {
+        lm_fail(g->error, "%s", zl_error());
         zl_clear_error();
         return false;
     }
-    bool opened = find_architecture(&g) && check_keys(&g) && read_config(&g, config) &&
+    g->files++;
+    return true;
+}
+
+// The first part says how many there are; the names of the others differ from its own in their number.
+static bool load_parts(struct gguf *g) {
+    zl_metadata note;
+    if (!load_part(g, g->path))
+        return false;
+    double parts = find_note(g, "split.count", &note) ? number_of(&note) : 0;
+    char end[48], path[4096];
+    if (!(parts > 1))
+        return true;
+    snprintf(end, sizeof end, "-00001-of-%05d.gguf", parts < 1e5 ? (int)parts : 0);
+    size_t length = strlen(g->path), tail = strlen(end);
+    if (length < tail || strcmp(g->path + length - tail, end) != 0)
+        return lm_fail(g->error, "%s: is one of %g parts: open the first, whose name ends with %s", g->path,
+                       parts, end);
+    for (int i = 2; i <= (int)parts; i++) {
+        snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)(length - tail), g->path, i, (int)parts);
+        if (!load_part(g, path))
+            return false;
+    }
+    return true;
+}
+
+bool lm_gguf_open(const char *path, struct lm_config *config, struct lm_weights **weights,
+                  struct lm_error *error) {
+    struct gguf g = {.path = path, .error = error};
+    bool opened = load_parts(&g) && find_architecture(&g) && check_keys(&g) && read_config(&g, config) &&
                   ((*weights = lm_weights_new(path)) || lm_fail(error, "%s: out of memory", path)) &&
                   add_tensors(&g, *weights);
-    zl_file_free(g.file);
+    for (int i = 0; i < g.files; i++)
+        zl_file_free(g.file[i]);
+    free(g.file);
     return opened;
 }

@@ -102,9 +102,10 @@ def llama3_factors(rope, width):
     return np.array(factors, np.float32)
 
 
-def write_floats(path, case, arch, dtype=np.float32):
+def write_floats(path, case, arch, dtype=np.float32, most=0):
+    """most: tensors of a part; 0: all of them are in one file."""
     config = json.loads((CASES / case / "config.json").read_text())
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch], split_max_tensors=most)
     rope, width = add_config(writer, config)
     if rope.get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_factors(rope, width))
@@ -185,6 +186,7 @@ def main():
     for name, (case, arch) in FILES.items():
         write_floats(folder / f"{name}.gguf", case, arch)
     write_floats(folder / "llama_f16.gguf", "llama", gguf.MODEL_ARCH.LLAMA, np.float16)
+    write_floats(folder / "llama.gguf", "llama", gguf.MODEL_ARCH.LLAMA, most=12)
     write_mixed(folder)
 
 

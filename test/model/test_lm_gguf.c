@@ -51,7 +51,8 @@ TEST(gguf_models_of_floats_have_the_logits_of_transformers) {
     check_logits("qwen3", "lm/qwen3/expected.npz", 1e-5);
     check_logits("qwen2_moe", "lm/qwen2_moe/expected.npz", 1e-5);
     check_logits("qwen3_moe", "lm/qwen3_moe/expected.npz", 1e-5);
-    check_logits("llama_f16", "lm/llama/expected.npz", 1e-2); // computed in float16
+    check_logits("llama-00001-of-00003", "lm/llama/expected.npz", 1e-5); // in three parts
+    check_logits("llama_f16", "lm/llama/expected.npz", 1e-2);            // computed in float16
 }
 
 // A matrix of each type that is quantised.
@@ -70,6 +71,18 @@ TEST(gguf_models_say_what_they_are) {
     CHECK_STR(zl_model_about(moe).type, "qwen3_moe");
     zl_model_close(mixed);
     zl_model_close(moe);
+}
+
+TEST(gguf_parts_that_are_missing_or_not_the_first_are_named) {
+    char error[512], command[1024], path[512];
+    int status;
+    CHECK(!zl_model_open(CASES "/gguf/llama-00002-of-00003.gguf", error, sizeof error));
+    CHECK_HAS(error, "is one of 3 parts: open the first, whose name ends with -00001-of-00003.gguf");
+    snprintf(command, sizeof command, "cp " CASES "/gguf/llama-00001-of-00003.gguf %s", test_folder());
+    free(test_shell(command, &status));
+    snprintf(path, sizeof path, "%s/llama-00001-of-00003.gguf", test_folder());
+    CHECK(!zl_model_open(path, error, sizeof error));
+    CHECK_HAS(error, "llama-00002-of-00003.gguf");
 }
 
 // Copies a file with one text replaced by another of its length, and opens it.
@@ -104,5 +117,45 @@ TEST(gguf_keys_and_tensors_that_do_not_fit_are_named) {
         if (CHECK(!model))
             CHECK_HAS(error, cases[i].says);
         zl_model_close(model);
+    }
+}
+
+// Some bytes of the metadata and of the list of tensors are others: the file is refused in words, or is a model all the same.
+static void open_damaged(unsigned char *data, size_t bytes, const char *path) {
+    char error[512] = "";
+    size_t at[4];
+    unsigned char old[4];
+    int changes = (int)test_between(1, 4);
+    for (int i = 0; i < changes; i++) {
+        at[i] = (size_t)test_between(4, (int64_t)bytes / 8);
+        old[i] = data[at[i]];
+        data[at[i]] = (unsigned char)test_between(0, 255);
+    }
+    CHECK(zl_write_file(path, data, bytes));
+    zl_model model = zl_model_open(path, error, sizeof error);
+    if (!CHECK(model || *error))
+        test_note("byte %zu became %d", at[0], data[at[0]]);
+    CHECK(!zl_error());
+    zl_model_close(model);
+    while (changes--)
+        data[at[changes]] = old[changes];
+}
+
+TEST(gguf_models_with_damage_are_refused_or_open) {
+    static const char *const names[] = {"qwen2", "qwen3_moe", "mixed"};
+    int times = test_long() ? 100000 : test_quick() ? 20 : 150;
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        char from[512], to[512];
+        static unsigned char data[1 << 17];
+        snprintf(from, sizeof from, CASES "/gguf/%s.gguf", names[n]);
+        snprintf(to, sizeof to, "%s/damaged.gguf", test_folder());
+        FILE *file = fopen(from, "rb");
+        size_t bytes = file ? fread(data, 1, sizeof data, file) : 0;
+        if (file)
+            fclose(file);
+        for (int i = 0; CHECK(bytes > 4096) && i < times; i++)
+            ZL_SCOPE {
+                open_damaged(data, bytes, to);
+            }
     }
 }
