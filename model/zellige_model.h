@@ -24,17 +24,24 @@ typedef struct zl_sequence_ *zl_sequence;
 // Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it, or a GGUF file. The weights are mapped,
 // keep their dtype or quantisation, and are on the default device of the thread that first uses them. NULL after an error.
 ZL_API zl_model zl_model_open(const char *folder, char *error, size_t error_bytes);
+// A model of random weights, the same for the same seed, of a config.json or a folder with one: to measure what its shapes cost.
+ZL_API zl_model zl_model_random(const char *config, int64_t seed, char *error, size_t error_bytes);
 ZL_API void     zl_model_close(zl_model model); // after its sequences
 
 typedef struct {
     const char *type;        // "qwen3"
     int layers, hidden, vocabulary;
+    int heads, kv_heads, head_dim;
     int64_t positions;       // that the model was made for
     int64_t parameters;      // elements of its weights; of quantised ones, those that they stand for
     size_t bytes;            // of its weights
     int bos;                 // -1: none
     const int *eos;          // any of these ends a text
     int eos_count;
+    int64_t active_parameters; // that a token is multiplied by: of experts those that are chosen, and rows of an embedding are not
+    size_t active_bytes;       // of these
+    size_t position_bytes;     // that a cache holds for each position
+    zl_dtype dtype;            // that it is computed in
 } zl_model_info;
 ZL_API zl_model_info zl_model_about(zl_model model); // valid as long as the model
 

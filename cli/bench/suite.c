@@ -174,7 +174,7 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
                                : text_json_load(name, error, error_bytes);
     if (!root && !built_in && access(name, R_OK))
         snprintf(error, error_bytes,
-                 "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, and tile; or "
+                 "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, tile and llm; or "
                  "give a file",
                  name);
     if (root && text_json_text_of(root, "name")[0])

@@ -85,6 +85,8 @@ struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error); 
 struct lm_weights *lm_weights_new(const char *label); // NULL: out of memory
 bool     lm_weights_add(struct lm_weights *weights, const char *name, zl_array a);
 void     lm_weights_finish(struct lm_weights *weights, zl_dtype dtype);
+// Weights that are drawn when they are taken, floats of a dtype or words of quantised matrices. NULL: out of memory.
+struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantized);
 void     lm_weights_free(struct lm_weights *weights);
 zl_dtype lm_weights_dtype(const struct lm_weights *weights); // that the model is computed in; ZL_DTYPE_COUNT: of its embedding
 bool     lm_weights_has(const struct lm_weights *weights, const char *name);
@@ -172,6 +174,8 @@ struct lm_network {
 };
 
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error);
+// The same with random weights; path: of a config.json or its folder.
+bool lm_network_random(struct lm_network *network, const char *path, int64_t seed, struct lm_error *error);
 void lm_network_free(struct lm_network *network);
 
 // The input of layer `layers` from ids (batch, T) of int32: (batch, T, hidden). All layers give what the last norm takes. With

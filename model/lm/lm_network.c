@@ -129,6 +129,27 @@ bool lm_network_open(struct lm_network *network, const char *folder, struct lm_e
     return false;
 }
 
+bool lm_network_random(struct lm_network *network, const char *path, int64_t seed, struct lm_error *error) {
+    size_t length = strlen(path);
+    bool is_file = length > 5 && !strcmp(path + length - 5, ".json");
+    text_json_value root = is_file ? text_json_load(path, error->text, sizeof error->text) : NULL;
+    struct lm_config *c = &network->config;
+    *network = (struct lm_network){0};
+    if (is_file ? root && lm_config_of(c, root, path, error) : lm_config_read(c, path, error)) {
+        const char *dtype = text_json_text_of(c->root, "torch_dtype");
+        dtype = *dtype ? dtype : text_json_text_of(c->root, "dtype");
+        network->weights = lm_weights_random(seed,
+                                             !strcmp(dtype, "float16")   ? ZL_FLOAT16
+                                             : !strcmp(dtype, "float32") ? ZL_FLOAT32
+                                                                         : ZL_BFLOAT16,
+                                             c->quantization);
+        if (network->weights ? load(network, error) : lm_fail(error, "%s: out of memory", path))
+            return true;
+    }
+    lm_network_free(network);
+    return false;
+}
+
 static void free_mlp(struct lm_mlp *mlp) {
     lm_linear_free(&mlp->gate);
     lm_linear_free(&mlp->up);

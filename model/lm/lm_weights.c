@@ -2,6 +2,7 @@
 
 #include "lm.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,9 @@ struct lm_weights {
     struct tensor *tensor; // by name
     int room;              // of tensors that were added, which own what they have; 0: they are of parts
     zl_dtype dtype;
+    bool is_random, quantized; // tensors are drawn when they are taken
+    int64_t seed;
+    zl_dtype drawn;
     char folder[4096];
 };
 
@@ -160,8 +164,42 @@ void lm_weights_free(struct lm_weights *w) {
     free(w);
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), tail = strlen(end);
+    return bytes >= tail && !strcmp(text + bytes - tail, end);
+}
+
+// Of random weights all experts are one stack.
 bool lm_weights_has(const struct lm_weights *w, const char *name) {
-    return find(w, name);
+    if (!w->is_random)
+        return find(w, name);
+    return ends_with(name, ".scales") || ends_with(name, ".biases") ? w->quantized
+                                                                    : strstr(name, ".switch_mlp.") != NULL;
+}
+
+struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantized) {
+    struct lm_weights *w = lm_weights_new("random weights");
+    if (w)
+        w->is_random = true, w->quantized = quantized, w->seed = seed, w->drawn = dtype,
+        w->dtype = ZL_DTYPE_COUNT;
+    return w;
+}
+
+// Vectors are ones, matrices have the scale of their rows' length, and codes are any, with small numbers beside them.
+static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
+    zl_array key = zl_random_key(w->seed + w->tensors), a = NULL;
+    if (shape.ndim == 1)
+        a = zl_ones(shape, w->drawn);
+    else if (ends_with(name, ".scales") || ends_with(name, ".biases"))
+        a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key), zl_scalar(0.003)),
+                      w->drawn);
+    else if (w->quantized)
+        a = zl_random_bits(shape, 4, key);
+    else
+        a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key),
+                                  zl_scalar(1 / sqrt((double)shape.dim[shape.ndim - 1]))),
+                      w->drawn);
+    return lm_weights_add(w, name, a) && zl_eval(a) ? a : NULL;
 }
 
 int64_t lm_weights_columns(const struct lm_weights *w, const char *name, const char *part) {
@@ -189,8 +227,19 @@ static bool fits(zl_shape is, zl_shape wanted) {
 }
 
 zl_array lm_weights_take(struct lm_weights *w, const char *name, zl_shape shape, struct lm_error *error) {
-    struct tensor *t = find(w, name);
     char is[128], wanted[128];
+    if (w->is_random) {
+        zl_array drawn = NULL;
+        ZL_SCOPE {
+            drawn = draw(w, name, shape);
+        }
+        if (!drawn)
+            lm_fail(error, "%s: %s", name, zl_error() ? zl_error() : "out of memory");
+        else
+            w->tensor[w->tensors - 1].used = true;
+        return drawn;
+    }
+    struct tensor *t = find(w, name);
     if (!t) {
         lm_fail(error, "%s: tensor '%.128s' is missing", w->folder, name);
         return NULL;
