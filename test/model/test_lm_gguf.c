@@ -143,7 +143,7 @@ static void open_damaged(unsigned char *data, size_t bytes, const char *path) {
 
 TEST(gguf_models_with_damage_are_refused_or_open) {
     static const char *const names[] = {"qwen2", "qwen3_moe", "mixed"};
-    int times = test_long() ? 100000 : test_quick() ? 20 : 150;
+    int times = test_long() ? 100000 : test_quick() ? 20 : 60;
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         char from[512], to[512];
         static unsigned char data[1 << 17];
