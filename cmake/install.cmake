@@ -3,12 +3,12 @@
 
 include(CMakePackageConfigHelpers)
 
-install(TARGETS libzellige libzellige_static EXPORT zelligeTargets)
+install(TARGETS libzellige libzellige_static libzellige_model EXPORT zelligeTargets)
 if(TARGET zellige)
     install(TARGETS zellige)
 endif()
 file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
-install(FILES ${public_headers} TYPE INCLUDE)
+install(FILES ${public_headers} model/zellige_model.h TYPE INCLUDE)
 
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/zellige)
 install(EXPORT zelligeTargets NAMESPACE zellige:: DESTINATION ${cmake_folder})
@@ -22,8 +22,10 @@ set(pc_folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH pc_prefix ${pc_folder} ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH pc_libdir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH pc_includedir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
-configure_file(cmake/zellige.pc.in ${PROJECT_BINARY_DIR}/zellige.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/zellige.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(pc zellige zellige_model)
+    configure_file(cmake/${pc}.pc.in ${PROJECT_BINARY_DIR}/${pc}.pc @ONLY)
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/zellige.pc ${PROJECT_BINARY_DIR}/zellige_model.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 if(EXISTS ${PROJECT_SOURCE_DIR}/doc/man/zellige.1)
     install(FILES doc/man/zellige.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -14,11 +14,11 @@ add_custom_command(OUTPUT ${bindings}
     DEPENDS ${generator} COMMENT "Generating bindings" VERBATIM)
 
 zl_glob(ext_sources python/ext/*.c)
-Python3_add_library(python_core MODULE WITH_SOABI ${ext_sources} ${bindings} ${objects})
+Python3_add_library(python_core MODULE WITH_SOABI ${ext_sources} ${bindings} ${objects} $<TARGET_OBJECTS:zellige_model_objects>)
 zl_generated_first(python_core)
 set(package ${PROJECT_BINARY_DIR}/python/zellige)
 set_target_properties(python_core PROPERTIES OUTPUT_NAME core LIBRARY_OUTPUT_DIRECTORY ${package})
-target_include_directories(python_core PRIVATE include python/ext)
+target_include_directories(python_core PRIVATE include model python/ext)
 add_library(zellige_python_flags INTERFACE)
 target_compile_options(zellige_python_flags INTERFACE -Wno-write-strings) # Python takes names of keywords as char *
 target_link_libraries(python_core PRIVATE zellige_public_flags zellige_python_flags ${system_libraries})

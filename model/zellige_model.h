@@ -22,20 +22,27 @@ typedef struct zl_model_ *zl_model;
 typedef struct zl_sequence_ *zl_sequence;
 typedef struct zl_batch_ *zl_batch;
 
-// Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it. The weights are mapped,
+// Opens a folder with config.json and safetensors, as Hugging Face's transformers or mlx-lm write it, or a GGUF file. The weights are mapped,
 // keep their dtype or quantisation, and are on the default device of the thread that first uses them. NULL after an error.
 ZL_API zl_model zl_model_open(const char *folder, char *error, size_t error_bytes);
+// A model of random weights, the same for the same seed, of a config.json or a folder with one: to measure what its shapes cost.
+ZL_API zl_model zl_model_random(const char *config, int64_t seed, char *error, size_t error_bytes);
 ZL_API void     zl_model_close(zl_model model); // after its sequences
 
 typedef struct {
     const char *type;        // "qwen3"
     int layers, hidden, vocabulary;
+    int heads, kv_heads, head_dim;
     int64_t positions;       // that the model was made for
     int64_t parameters;      // elements of its weights; of quantised ones, those that they stand for
     size_t bytes;            // of its weights
     int bos;                 // -1: none
     const int *eos;          // any of these ends a text
     int eos_count;
+    int64_t active_parameters; // that a token is multiplied by: of experts those that are chosen, and rows of an embedding are not
+    size_t active_bytes;       // of these
+    size_t position_bytes;     // that a cache holds for each position
+    zl_dtype dtype;            // that it is computed in
 } zl_model_info;
 ZL_API zl_model_info zl_model_about(zl_model model); // valid as long as the model
 
@@ -49,6 +56,20 @@ ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
 
 // The index-th tensor of the checkpoint that the model uses, with its name in the file; both are the model's. NULL past the last.
 ZL_API zl_array zl_model_parameter(zl_model model, int index, const char **name);
+
+// How a checkpoint is quantised; zero-initialised, or NULL: affine, 4 bits in groups of 64.
+typedef struct {
+    const char *mode;  // "affine", "mxfp4", "mxfp8", "nvfp4"; NULL: affine
+    int bits;          // of affine numbers: 2, 3, 4, 5, 6 or 8; 0: what the mode has
+    int group_size;    // of affine numbers: 32, 64 or 128; 0: what the mode has
+    const char *mixed; // a rule that gives some matrices more bits: "mixed_2_6", "mixed_3_4", "mixed_3_6", "mixed_4_6"; NULL: none
+    bool (*progress)(void *context, int64_t done, int64_t all); // bytes of the checkpoint; false gives up; NULL: none
+    void *context;
+} zl_quantize_options;
+// Quantises the matrices of a folder into a folder of its own, as mlx-lm converts them: config.json says how, and the files of the
+// tokenizer are copied. `out` must not be there, or be empty; it gets its name when it is complete. False after an error.
+ZL_API bool zl_model_quantize(const char *folder, const char *out, const zl_quantize_options *options, char *error,
+                              size_t error_bytes);
 
 // How ids are drawn. Of a zero structure: the most likely id each time.
 typedef struct {
@@ -112,6 +133,32 @@ ZL_API void     zl_batch_close(zl_batch batch); // its sequences stay open
 // Draws the next id of each sequence: tokens[i] is that of the i-th of those that were added and are still there. Prompts that are
 // not computed yet are computed first, one after the other. False after an error.
 ZL_API bool zl_batch_next(zl_batch batch, zl_token *tokens, char *error, size_t error_bytes);
+
+// Text ----------------------------------------------------------------------------------------------------------
+//
+// What is allocated here is freed with free(). Text is UTF-8 and may have NULs inside. Threads may share a tokenizer.
+
+typedef struct zl_tokenizer_ *zl_tokenizer;
+typedef struct zl_reader_ *zl_reader;
+
+// Opens the tokenizer of a model's folder or GGUF file, a tokenizer.json or a rank file. NULL after an error.
+ZL_API zl_tokenizer zl_tokenizer_open(const char *path, char *error, size_t error_bytes);
+ZL_API void         zl_tokenizer_close(zl_tokenizer tokenizer); // after its readers
+ZL_API int          zl_tokenizer_count(zl_tokenizer tokenizer); // ids are below it
+// Returns the ids of a text; special: with those that the tokenizer puts around one, such as <|begin_of_text|>. NULL after an error.
+ZL_API int32_t *zl_tokenizer_encode(zl_tokenizer tokenizer, const char *text, size_t bytes, bool special, int64_t *count,
+                                    char *error, size_t error_bytes);
+// Returns a conversation as the model's chat template writes it. json: an object with "messages", a list of objects with "role" and
+// "content", and other variables of the template such as "tools" or "enable_thinking". NULL after an error.
+ZL_API char *zl_tokenizer_chat(zl_tokenizer tokenizer, const char *json, size_t json_bytes, size_t *bytes, char *error,
+                               size_t error_bytes);
+
+// Reads ids one by one as text, whole characters at a time; special: special tokens too. NULL: out of memory.
+ZL_API zl_reader   zl_reader_new(zl_tokenizer tokenizer, bool special);
+ZL_API void        zl_reader_free(zl_reader reader);
+// Returns what is complete with this id, and, at the end, what is left: "" for nothing yet. It is valid until the next call.
+ZL_API const char *zl_reader_read(zl_reader reader, int32_t id, size_t *bytes, char *error, size_t error_bytes);
+ZL_API const char *zl_reader_end(zl_reader reader, size_t *bytes, char *error, size_t error_bytes);
 
 #ifdef __cplusplus
 }

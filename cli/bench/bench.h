@@ -282,6 +282,13 @@ void bench_suite_close(struct bench_suite *suite);
 bool bench_suite_add(struct bench_suite *suite, const struct bench_config *config); // false: out of memory
 void bench_config_name(struct bench_config *config); // sets id
 
+// work_llm.c ----------------------------------------------------------------------------------------------------
+
+// Opens the model that works `llm` measure, a checkpoint or, with random weights, a config.json, and gives their configurations in the
+// suite its name and dtype. False with an error.
+bool bench_llm_open(const char *path, struct bench_suite *suite, char *error, size_t error_bytes);
+void bench_llm_close(void);
+
 // result.c and guard.c ------------------------------------------------------------------------------------------
 
 enum bench_status {

@@ -14,6 +14,7 @@ static const struct option options[] = {
     {"resume", 0, "FOLDER", NULL,
      "go on with an interrupted run: what its journal has is not measured again"},
     {"only", 0, "WORD", NULL, "configurations whose name contains it"},
+    {"model", 'm', "PATH", NULL, "of the suite llm: a checkpoint, or a config.json for random weights"},
     {0},
 };
 
@@ -29,6 +30,8 @@ static const char *choose_suite(const struct invocation *call, struct bench_run 
 static int run(const struct invocation *call) {
     struct bench_session session;
     struct bench_run before = {0};
+    const char *model = cli_option(call, "model");
+    char error[512] = "";
     if (call->operand_count && !strcmp(call->operands[0], "collectives"))
         return bench_collectives(call); // by several processes at once: no run of this one
     int code = bench_session_open(&session, call, choose_suite(call, &before));
@@ -36,12 +39,15 @@ static int run(const struct invocation *call) {
     if (code != CLI_OK)
         return code;
     code = bench_session_check_only(&session, cli_option(call, "only"));
+    if (code == CLI_OK && model && !bench_llm_open(model, &session.suite, error, sizeof error))
+        code = cli_fail(call, "%s", error);
     if (code == CLI_OK)
         code = bench_session_start(&session, cli_option(call, "resume"));
     if (code == CLI_OK) {
         bench_session_measure(&session, cli_option(call, "only"));
         code = bench_session_finish(&session);
     }
+    bench_llm_close();
     bench_session_close(&session);
     return code;
 }
@@ -53,7 +59,8 @@ const struct command cli_bench_run = {
     .summary = "Measure a suite: a table, and a run folder with all samples and reports",
     .details =
         "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, tile, delta, gpu_delta, "
-        "or a file.\n"
+        "llm, or a file.\n"
+        "llm --model PATH measures a language model: tokens of prompts and drawn ones, behind contexts.\n"
         "collectives measures a group of processes: latency, and bandwidths as nccl-tests defines them.\n"
         "Exit codes: 0 done, 1 something failed, 2 wrong usage, 4 a result is suspect.\n"
         "  zellige bench run gemm --only bf16\n"

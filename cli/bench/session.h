@@ -8,7 +8,7 @@
 
 enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes beside CLI_OK, CLI_FAILED and CLI_USAGE
 
-#define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full tile" // that are built in
+#define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full tile llm" // that are built in
 
 #define BENCH_SESSION_OPTIONS                                                                                          \
     {"device", 0, "NAME", NULL, "device to measure (default: the accelerator that is there, else cpu)"},               \

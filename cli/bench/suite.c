@@ -175,8 +175,7 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
     if (!root && !built_in && access(name, R_OK))
         snprintf(error, error_bytes,
                  "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, delta and "
-                 "gpu_delta, "
-                 "and tile; or give a file",
+                 "gpu_delta, tile and llm; or give a file",
                  name);
     if (root && text_json_text_of(root, "name")[0])
         bench_json_copy(root, "name", false, suite->name, sizeof suite->name);

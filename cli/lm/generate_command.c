@@ -144,8 +144,8 @@ const struct command cli_generate = {
     .details =
         "A checkpoint is a folder as Hugging Face or mlx-lm write it, of the architectures llama, qwen2, "
         "qwen2_moe, qwen3,\n"
-        "qwen3_moe, qwen3_next, qwen3_5 and qwen3_5_moe. The weights are mapped, not copied. Speeds and "
-        "memory are on standard error.\n"
+        "qwen3_moe, qwen3_next, qwen3_5 and qwen3_5_moe, or a GGUF file of the first five. Speeds and memory "
+        "are on standard error.\n"
         "The prompt is a question where the model has a chat template.\n"
         "  zellige generate -m Qwen3-0.6B -p 'What is the capital of France?' -n 32 --temp 0.6 --top-p 0.95\n"
         "  zellige generate -m Qwen3-0.6B -p 'The capital of France is' --ignore-chat-template",

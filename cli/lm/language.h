@@ -36,7 +36,7 @@ bool language_encode(struct language *l, const char *text, size_t bytes, bool is
 
 // Rows of options that the commands share.
 #define LANGUAGE_OPTIONS                                                                                                         \
-    {"model", 'm', "FOLDER", NULL, "the checkpoint: config.json, tokenizer.json and safetensors"},                             \
+    {"model", 'm', "FOLDER", NULL, "the checkpoint: a folder, or a GGUF file"},                             \
     {"device", 0, "NAME", NULL, "device to run on"}
 
 #define LANGUAGE_SAMPLING                                                                                                        \

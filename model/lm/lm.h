@@ -39,6 +39,7 @@ struct lm_family {
     bool experts;       // MLPs are mixtures of experts, where the configuration does not except a layer
     bool renormalise;   // the chosen experts' weights add up to 1
     bool shared_expert; // one more expert, behind a sigmoid gate, takes every token
+    int router_bits;    // that routers keep when all is quantised to fewer; 0: they are matrices like others
     enum lm_delta_kind delta;
 };
 
@@ -82,6 +83,8 @@ struct lm_config {
 // Reads folder/config.json, of the hub's or transformers 5's dialect, and the end tokens of generation_config.json. Fields
 // that are unknown and set are refused: they could change what the model computes.
 bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error);
+// The same of a parsed config.json alone, which it takes over; errors begin with `path`.
+bool lm_config_of(struct lm_config *config, text_json_value root, const char *path, struct lm_error *error);
 void lm_config_free(struct lm_config *config);
 
 // lm_weights.c --------------------------------------------------------------------------------------------------
@@ -89,14 +92,28 @@ void lm_config_free(struct lm_config *config);
 // The tensors of a checkpoint: model.safetensors, or the parts that model.safetensors.index.json names. They are mapped.
 struct lm_weights;
 struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error); // NULL after an error
+// The same from tensors that are added one by one; lm_weights_finish comes last. label: what errors begin with. Names are copied.
+struct lm_weights *lm_weights_new(const char *label); // NULL: out of memory
+bool     lm_weights_add(struct lm_weights *weights, const char *name, zl_array a);
+void     lm_weights_finish(struct lm_weights *weights, zl_dtype dtype);
+// Weights that are drawn when they are taken, floats of a dtype or words of quantised matrices. NULL: out of memory.
+struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantized);
 void     lm_weights_free(struct lm_weights *weights);
+zl_dtype lm_weights_dtype(const struct lm_weights *weights); // that the model is computed in; ZL_DTYPE_COUNT: of its embedding
 bool     lm_weights_has(const struct lm_weights *weights, const char *name);
+int64_t  lm_weights_columns(const struct lm_weights *weights, const char *name, const char *part); // of name.part; 0: it is not there
 // Returns a tensor and marks it as used; NULL and an error if it is not there or has another shape, in which -1 fits all.
 zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape, struct lm_error *error);
 // Fails if a tensor was not taken that no architecture leaves out: the model would not be what its file says.
 bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
 zl_array lm_weights_at(const struct lm_weights *weights, int index, const char **name); // of those taken; NULL past the last
 size_t   lm_weights_bytes(const struct lm_weights *weights); // of the tensors that were taken
+
+// lm_gguf.c -----------------------------------------------------------------------------------------------------
+
+bool lm_is_gguf(const char *path); // whether it is a file that begins as one
+// Reads configuration and tensors of a file. False after an error, with what is in *config and *weights to be freed.
+bool lm_gguf_open(const char *path, struct lm_config *config, struct lm_weights **weights, struct lm_error *error);
 
 // lm_linear.c ---------------------------------------------------------------------------------------------------
 
@@ -105,6 +122,7 @@ struct lm_linear {
     zl_array weight, scales, biases, bias; // scales: NULL for floats; bias: NULL for none
     int group_size, bits;
     const char *mode;
+    zl_dtype rows; // of what lm_linear_rows gives; ZL_DTYPE_COUNT: that of the matrix or its scales
 };
 
 // Loads name.weight, and what quantisation added; experts 0: a matrix, else a stack of so many.
@@ -113,6 +131,9 @@ bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const 
 // Loads `part` of all experts of an MLP as one stack, which MLX's files have; those of the hub have them one by one.
 bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
                             const char *mlp, const char *part, int outputs, int inputs, struct lm_error *error);
+// Joins mlp.experts.E.part.weight of all experts, retained; outputs and inputs -1: of any size.
+zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts, int outputs, int inputs,
+                         struct lm_error *error);
 void lm_linear_free(struct lm_linear *linear);
 zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x);
 // x (N, 1, 1, inputs) times the matrices that `chosen` (N, k) names: (N, k, 1, outputs).
@@ -211,6 +232,8 @@ struct lm_network {
 };
 
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error);
+// The same with random weights; path: of a config.json or its folder.
+bool lm_network_random(struct lm_network *network, const char *path, int64_t seed, struct lm_error *error);
 void lm_network_free(struct lm_network *network);
 
 // The input of layer `layers` from ids (batch, T) of int32: (batch, T, hidden). All layers give what the last norm takes. With
@@ -230,6 +253,8 @@ const struct lm_network *lm_network_of(zl_model model);
 
 // The wave lengths of scaled rotary positions, float32 (dims / 2), retained; NULL where theta and factor say all.
 zl_array lm_rope_frequencies(const struct lm_rope *rope);
+// The plain ones, each times a factor (dims / 2); retained.
+zl_array lm_rope_stretched(const struct lm_rope *rope, zl_array factors);
 
 // lm_sampler.c --------------------------------------------------------------------------------------------------
 

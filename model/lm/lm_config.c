@@ -24,7 +24,7 @@ static const struct lm_family families[] = {
     {.type = "qwen2", .qkv_bias = true},
     {.type = "qwen2_moe", .qkv_bias = true, .experts = true, .shared_expert = true},
     {.type = "qwen3", .qk_norm = true},
-    {.type = "qwen3_moe", .qk_norm = true, .experts = true},
+    {.type = "qwen3_moe", .qk_norm = true, .experts = true, .router_bits = 8},
     {.type = "qwen3_next",
      .qk_norm = true,
      .experts = true,
@@ -383,15 +383,11 @@ static void read_all(struct reader *r, struct lm_config *c) {
     refuse_unknown(r, r->outer);
 }
 
-bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error) {
-    char path[4096], names[256];
-    *config = (struct lm_config){0};
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    config->root = text_json_load(path, error->text, sizeof error->text);
-    if (!config->root)
-        return false;
-    struct reader r = {.root = config->root, .path = path, .error = error};
-    const char *type = text_json_text_of(config->root, "model_type");
+bool lm_config_of(struct lm_config *config, text_json_value root, const char *path, struct lm_error *error) {
+    char names[256];
+    *config = (struct lm_config){.root = root};
+    struct reader r = {.root = root, .path = path, .error = error};
+    const char *type = text_json_text_of(root, "model_type");
     config->family = find_family(type);
     if (!config->family) {
         list_families(names, sizeof names);
@@ -401,7 +397,15 @@ bool lm_config_read(struct lm_config *config, const char *folder, struct lm_erro
     if (text_json_is_object(text))
         r.root = text, r.outer = config->root;
     read_all(&r, config);
-    if (r.failed)
+    return !r.failed;
+}
+
+bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error) {
+    char path[4096];
+    *config = (struct lm_config){0};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    text_json_value root = text_json_load(path, error->text, sizeof error->text);
+    if (!root || !lm_config_of(config, root, path, error))
         return false;
     snprintf(path, sizeof path, "%s/generation_config.json", folder);
     char unread[64]; // it is optional

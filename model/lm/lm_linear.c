@@ -28,6 +28,21 @@ static bool read_quantization(struct lm_linear *linear, const struct lm_config *
     return true;
 }
 
+// The same from the sizes of affine parts, where no configuration says it: a file of llama.cpp, whose tensors each have a type.
+static bool find_quantization(struct lm_linear *linear, struct lm_weights *weights, const char *name,
+                              int inputs, struct lm_error *error) {
+    int64_t words = lm_weights_columns(weights, name, "weight"),
+            groups = lm_weights_columns(weights, name, "scales");
+    linear->mode = modes[0];
+    linear->bits = (int)(words * 32 / inputs);
+    linear->group_size = groups ? (int)(inputs / groups) : 0;
+    if (linear->bits < 2 || linear->bits > 8 || linear->group_size < 1)
+        return lm_fail(error,
+                       "'%.128s' has rows of %lld words and %lld scales, which are no quantised rows of %d",
+                       name, (long long)words, (long long)groups, inputs);
+    return true;
+}
+
 // Takes one tensor of a matrix, `outputs` rows of `columns`, or a stack of them.
 static zl_array take(struct lm_weights *weights, const char *name, const char *part, int experts,
                      int64_t outputs, int64_t columns, struct lm_error *error) {
@@ -42,7 +57,8 @@ static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
                            const struct lm_config *config, const char *name, int experts, int outputs,
                            int inputs, struct lm_error *error) {
     char biases[320];
-    if (!read_quantization(linear, config, name, error))
+    if (!(config->quantization ? read_quantization(linear, config, name, error)
+                               : find_quantization(linear, weights, name, inputs, error)))
         return false;
     snprintf(biases, sizeof biases, "%s.biases", name);
     int64_t groups = inputs / linear->group_size;
@@ -56,8 +72,8 @@ static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
 }
 
 // Experts that a file has one by one become a stack, which is made when it is first used.
-static zl_array stack_experts(struct lm_weights *weights, const char *mlp, const char *part, int experts,
-                              int outputs, int inputs, struct lm_error *error) {
+zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts,
+                         int outputs, int inputs, struct lm_error *error) {
     zl_array *one = calloc((size_t)experts, sizeof *one), stack = NULL;
     char name[320];
     int count = 0;
@@ -88,7 +104,7 @@ bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights
         return lm_linear_load(linear, weights, config, stacked, config->experts, outputs, inputs, false,
                               error);
     *linear = (struct lm_linear){0};
-    linear->weight = stack_experts(weights, mlp, part, config->experts, outputs, inputs, error);
+    linear->weight = lm_linear_stack(weights, mlp, part, config->experts, outputs, inputs, error);
     return linear->weight;
 }
 
@@ -96,7 +112,7 @@ bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const 
                     const char *name, int experts, int outputs, int inputs, bool bias,
                     struct lm_error *error) {
     char scales[320];
-    *linear = (struct lm_linear){0};
+    *linear = (struct lm_linear){.rows = lm_weights_dtype(weights)};
     snprintf(scales, sizeof scales, "%s.scales", name);
     if (lm_weights_has(weights, scales)) {
         if (!load_quantized(linear, weights, config, name, experts, outputs, inputs, error))
@@ -135,10 +151,14 @@ zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_a
 }
 
 zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids) {
-    zl_array rows = zl_take(linear->weight, ids, 0);
+    zl_array part[] = {linear->scales ? linear->scales : linear->weight, linear->biases};
+    for (int i = 0; i < 2;
+         i++) { // of codes, the numbers that say what they stand for are widened, not the result
+        part[i] = part[i] ? zl_take(part[i], ids, 0) : NULL;
+        part[i] = part[i] && linear->rows != ZL_DTYPE_COUNT ? zl_astype(part[i], linear->rows) : part[i];
+    }
     if (!linear->scales)
-        return rows;
-    zl_array biases = linear->biases ? zl_take(linear->biases, ids, 0) : NULL;
-    return zl_dequantize(rows, zl_take(linear->scales, ids, 0), biases, linear->group_size, linear->bits,
+        return part[0];
+    return zl_dequantize(zl_take(linear->weight, ids, 0), part[0], part[1], linear->group_size, linear->bits,
                          linear->mode, NULL, ZL_DTYPE_COUNT);
 }

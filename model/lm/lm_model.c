@@ -15,16 +15,28 @@ static void say(const struct lm_error *from, char *error, size_t error_bytes) {
         snprintf(error, error_bytes, "%s", from->text);
 }
 
-zl_model zl_model_open(const char *folder, char *error, size_t error_bytes) {
+// Opens a checkpoint, or with a seed what config.json alone says.
+static zl_model open_model(const char *function, const char *path, const int64_t *seed, char *error,
+                           size_t error_bytes) {
     struct lm_error why = {""};
     zl_model model = calloc(1, sizeof *model);
-    if (model && folder && lm_network_open(&model->network, folder, &why))
+    if (model && path &&
+        (seed ? lm_network_random(&model->network, path, *seed, &why)
+              : lm_network_open(&model->network, path, &why)))
         return model;
-    if (!folder || !model)
-        lm_fail(&why, "zl_model_open: %s", folder ? "out of memory" : "folder is NULL");
+    if (!path || !model)
+        lm_fail(&why, "%s: %s", function, path ? "out of memory" : "the path is NULL");
     say(&why, error, error_bytes);
     free(model);
     return NULL;
+}
+
+zl_model zl_model_open(const char *folder, char *error, size_t error_bytes) {
+    return open_model("zl_model_open", folder, NULL, error, error_bytes);
+}
+
+zl_model zl_model_random(const char *config, int64_t seed, char *error, size_t error_bytes) {
+    return open_model("zl_model_random", config, &seed, error, error_bytes);
 }
 
 void zl_model_close(zl_model model) {
@@ -37,34 +49,81 @@ const struct lm_network *lm_network_of(zl_model model) {
     return &model->network;
 }
 
-static int64_t matrix_size(const struct lm_linear *l) {
+// Elements, and the bytes that hold them.
+struct size {
+    double elements, bytes;
+};
+
+static void count_array(struct size *s, zl_array a, double share) {
+    s->elements += a ? share * (double)zl_size(a) : 0;
+    s->bytes += a ? share * (double)zl_nbytes(a) : 0;
+}
+
+// share: of it that counts.
+static void count_matrix(struct size *s, const struct lm_linear *l, double share) {
+    zl_array beside[] = {l->scales, l->biases};
     if (!l->weight)
-        return 0;
-    int64_t size = zl_size(l->weight);
-    return (l->scales ? size * 32 / l->bits : size) + (l->bias ? zl_size(l->bias) : 0);
+        return;
+    s->elements += share * (double)zl_size(l->weight) * (l->scales ? 32.0 / l->bits : 1);
+    s->bytes += share * (double)zl_nbytes(l->weight);
+    for (int i = 0; i < 2; i++)
+        s->bytes += beside[i] ? share * (double)zl_nbytes(beside[i]) : 0;
+    count_array(s, l->bias, share);
 }
 
-static int64_t mlp_size(const struct lm_mlp *m) {
-    return matrix_size(&m->gate) + matrix_size(&m->up) + matrix_size(&m->down);
+static void count_mlp(struct size *s, const struct lm_mlp *m, double share) {
+    count_matrix(s, &m->gate, share);
+    count_matrix(s, &m->up, share);
+    count_matrix(s, &m->down, share);
 }
 
-static int64_t vector_size(zl_array a) {
-    return a ? zl_size(a) : 0;
+static void count_delta(struct size *s, const struct lm_delta *d) {
+    zl_array vector[] = {d->convolution, d->norm, d->rate, d->bias};
+    for (size_t i = 0; i < sizeof d->in / sizeof *d->in; i++)
+        count_matrix(s, &d->in[i], 1);
+    count_matrix(s, &d->output, 1);
+    for (size_t i = 0; i < sizeof vector / sizeof *vector; i++)
+        count_array(s, vector[i], 1);
 }
 
-static int64_t delta_size(const struct lm_delta *d) {
-    int64_t size = matrix_size(&d->output) + vector_size(d->convolution) + vector_size(d->norm) +
-                   vector_size(d->rate) + vector_size(d->bias);
-    for (int i = 0; i < 4; i++)
-        size += matrix_size(&d->in[i]);
-    return size;
+// experts: the share of them that counts.
+static void count_layer(struct size *s, const struct lm_layer *l, double experts) {
+    const struct lm_linear *matrix[] = {&l->q, &l->k, &l->v, &l->output, &l->router, &l->shared_gate};
+    zl_array vector[] = {l->attention_norm, l->mlp_norm, l->q_norm, l->k_norm};
+    for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++)
+        count_matrix(s, matrix[i], 1);
+    for (size_t i = 0; i < sizeof vector / sizeof *vector; i++)
+        count_array(s, vector[i], 1);
+    count_mlp(s, &l->mlp, l->router.weight ? experts : 1);
+    count_mlp(s, &l->shared, 1);
+    count_delta(s, &l->delta);
 }
 
-static int64_t layer_size(const struct lm_layer *l) {
-    return matrix_size(&l->q) + matrix_size(&l->k) + matrix_size(&l->v) + matrix_size(&l->output) +
-           mlp_size(&l->mlp) + mlp_size(&l->shared) + matrix_size(&l->router) + matrix_size(&l->shared_gate) +
-           vector_size(l->attention_norm) + vector_size(l->mlp_norm) + vector_size(l->q_norm) +
-           vector_size(l->k_norm) + delta_size(&l->delta);
+// active: only what one token is multiplied by.
+static struct size count_network(const struct lm_network *n, bool active) {
+    const struct lm_config *c = &n->config;
+    struct size s = {0};
+    double experts = active && c->experts ? (double)c->experts_used / c->experts : 1;
+    for (int i = 0; i < c->layers; i++)
+        count_layer(&s, &n->layer[i], experts);
+    count_array(&s, n->norm, 1);
+    count_matrix(&s, &n->head, 1);
+    count_matrix(&s, &n->embedding, active && !c->tied ? 0 : 1);
+    return s;
+}
+
+// Layers whose cache grows with each position.
+static size_t attending_layers(const struct lm_config *c) {
+    size_t count = 0;
+    for (int i = 0; i < c->layers; i++)
+        count += !c->linear[i];
+    return count;
+}
+
+static zl_dtype computed_in(const struct lm_network *n) {
+    return n->embedding.rows != ZL_DTYPE_COUNT
+               ? n->embedding.rows
+               : zl_dtype_of(n->embedding.scales ? n->embedding.scales : n->embedding.weight);
 }
 
 zl_model_info zl_model_about(zl_model model) {
@@ -72,19 +131,27 @@ zl_model_info zl_model_about(zl_model model) {
         return (zl_model_info){.bos = -1};
     const struct lm_network *n = &model->network;
     const struct lm_config *c = &n->config;
-    int64_t size = matrix_size(&n->embedding) + matrix_size(&n->head) + vector_size(n->norm);
-    for (int i = 0; i < c->layers; i++)
-        size += layer_size(&n->layer[i]);
-    return (zl_model_info){c->family->type,
-                           c->layers,
-                           c->hidden,
-                           c->vocabulary,
-                           c->positions,
-                           size,
-                           lm_weights_bytes(n->weights),
-                           c->bos,
-                           c->eos,
-                           c->eos_count};
+    struct size all = count_network(n, false), active = count_network(n, true);
+    zl_dtype dtype = computed_in(n);
+    dtype = dtype == ZL_UINT8 ? ZL_BFLOAT16 : dtype; // what codes with scales that are bytes become
+    return (zl_model_info){.type = c->family->type,
+                           .layers = c->layers,
+                           .hidden = c->hidden,
+                           .vocabulary = c->vocabulary,
+                           .heads = c->heads,
+                           .kv_heads = c->kv_heads,
+                           .head_dim = c->head_dim,
+                           .positions = c->positions,
+                           .parameters = (int64_t)all.elements,
+                           .bytes = lm_weights_bytes(n->weights),
+                           .bos = c->bos,
+                           .eos = c->eos,
+                           .eos_count = c->eos_count,
+                           .active_parameters = (int64_t)active.elements,
+                           .active_bytes = (size_t)active.bytes,
+                           .position_bytes = 2 * attending_layers(c) * (size_t)c->kv_heads *
+                                             (size_t)c->head_dim * zl_dtype_size(dtype),
+                           .dtype = dtype};
 }
 
 zl_array zl_model_parameter(zl_model model, int index, const char **name) {

@@ -151,6 +151,21 @@ static bool load_layer(struct loader *l, int index) {
            (c->sparse[index] ? load_experts(l, layer) : load_mlp(l, &layer->mlp, "mlp", c->ffn, c->mlp_bias));
 }
 
+// A file of llama.cpp may have factors of the wave lengths, and then says nothing else about them.
+static bool load_frequencies(struct loader *l, struct lm_network *n) {
+    static const char factors[] = "rope_freqs.weight";
+    const struct lm_rope *rope = &n->config.rope;
+    if (!lm_weights_has(n->weights, factors)) {
+        n->frequencies = lm_rope_frequencies(rope);
+        return true;
+    }
+    if (rope->kind != LM_ROPE_DEFAULT)
+        return lm_fail(l->error, "tensor '%s' is there, and the positions are scaled in another way too",
+                       factors);
+    zl_array found = lm_weights_take(n->weights, factors, ZL_SHAPE(rope->dims / 2), l->error);
+    return found && (n->frequencies = lm_rope_stretched(rope, found));
+}
+
 static bool load(struct lm_network *n, struct lm_error *error) {
     const struct lm_config *c = &n->config;
     struct loader l = {.network = n, .error = error};
@@ -169,15 +184,39 @@ static bool load(struct lm_network *n, struct lm_error *error) {
     if (!c->tied &&
         !lm_linear_load(&n->head, n->weights, c, n->prefix.head, 0, c->vocabulary, c->hidden, false, error))
         return false;
-    n->frequencies = lm_rope_frequencies(&c->rope);
+    if (!load_frequencies(&l, n))
+        return false;
     return lm_weights_all_used(n->weights, c->tied, error);
 }
 
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error) {
     *network = (struct lm_network){0};
-    if (lm_config_read(&network->config, folder, error) &&
-        (network->weights = lm_weights_open(folder, error)) && load(network, error))
+    bool found = lm_is_gguf(folder) ? lm_gguf_open(folder, &network->config, &network->weights, error)
+                                    : lm_config_read(&network->config, folder, error) &&
+                                          (network->weights = lm_weights_open(folder, error));
+    if (found && load(network, error))
         return true;
+    lm_network_free(network);
+    return false;
+}
+
+bool lm_network_random(struct lm_network *network, const char *path, int64_t seed, struct lm_error *error) {
+    size_t length = strlen(path);
+    bool is_file = length > 5 && !strcmp(path + length - 5, ".json");
+    text_json_value root = is_file ? text_json_load(path, error->text, sizeof error->text) : NULL;
+    struct lm_config *c = &network->config;
+    *network = (struct lm_network){0};
+    if (is_file ? root && lm_config_of(c, root, path, error) : lm_config_read(c, path, error)) {
+        const char *dtype = text_json_text_of(c->root, "torch_dtype");
+        dtype = *dtype ? dtype : text_json_text_of(c->root, "dtype");
+        network->weights = lm_weights_random(seed,
+                                             !strcmp(dtype, "float16")   ? ZL_FLOAT16
+                                             : !strcmp(dtype, "float32") ? ZL_FLOAT32
+                                                                         : ZL_BFLOAT16,
+                                             c->quantization);
+        if (network->weights ? load(network, error) : lm_fail(error, "%s: out of memory", path))
+            return true;
+    }
     lm_network_free(network);
     return false;
 }

@@ -32,21 +32,34 @@ static double yarn_length(const struct lm_rope *rope, int pair, double length) {
     return 1 / (share / (rope->factor * length) + (1 - share) / length);
 }
 
-zl_array lm_rope_frequencies(const struct lm_rope *rope) {
-    if (rope->kind == LM_ROPE_DEFAULT || rope->kind == LM_ROPE_LINEAR)
-        return NULL;
+static double length_of(const struct lm_rope *rope, int pair) {
+    double own = pow(rope->theta, 2.0 * pair / rope->dims);
+    return rope->kind == LM_ROPE_YARN     ? yarn_length(rope, pair, own)
+           : rope->kind == LM_ROPE_LLAMA3 ? llama3_length(rope, own)
+                                          : own;
+}
+
+// Those of all pairs; factors: NULL for none.
+static zl_array lengths_of(const struct lm_rope *rope, zl_array factors) {
     int pairs = rope->dims / 2;
     float *length = malloc((size_t)pairs * sizeof *length);
     zl_array all = NULL;
-    for (int i = 0; length && i < pairs; i++) {
-        double own = pow(rope->theta, 2.0 * i / rope->dims);
-        length[i] =
-            (float)(rope->kind == LM_ROPE_YARN ? yarn_length(rope, i, own) : llama3_length(rope, own));
-    }
+    for (int i = 0; length && i < pairs; i++)
+        length[i] = (float)length_of(rope, i);
     if (length)
         ZL_SCOPE {
-            all = zl_retain(zl_from_f32(length, ZL_SHAPE(pairs)));
+            zl_array own = zl_from_f32(length, ZL_SHAPE(pairs));
+            all = zl_retain(factors ? zl_multiply(own, zl_astype(factors, ZL_FLOAT32)) : own);
         }
     free(length);
     return all;
+}
+
+zl_array lm_rope_frequencies(const struct lm_rope *rope) {
+    bool plain = rope->kind == LM_ROPE_DEFAULT || rope->kind == LM_ROPE_LINEAR;
+    return plain ? NULL : lengths_of(rope, NULL);
+}
+
+zl_array lm_rope_stretched(const struct lm_rope *rope, zl_array factors) {
+    return lengths_of(rope, factors);
 }

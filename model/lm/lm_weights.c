@@ -2,14 +2,15 @@
 
 #include "lm.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 struct tensor {
-    const char *name; // of the file
-    zl_array array;   // of the file
+    const char *name; // of a part, or its own
+    zl_array array;   // of a part, or retained
     bool used;
 };
 
@@ -17,6 +18,11 @@ struct lm_weights {
     zl_file **part;
     int parts, tensors;
     struct tensor *tensor; // by name
+    int room;              // of tensors that were added, which own what they have; 0: they are of parts
+    zl_dtype dtype;
+    bool is_random, quantized; // tensors are drawn when they are taken
+    int64_t seed;
+    zl_dtype drawn;
     char folder[4096];
 };
 
@@ -98,6 +104,7 @@ struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
         lm_fail(error, "%s: out of memory", folder);
         return NULL;
     }
+    w->dtype = ZL_DTYPE_COUNT;
     snprintf(w->folder, sizeof w->folder, "%s", folder);
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
     bool opened;
@@ -114,7 +121,42 @@ struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
     return NULL;
 }
 
+struct lm_weights *lm_weights_new(const char *label) {
+    struct lm_weights *w = calloc(1, sizeof *w);
+    if (w)
+        snprintf(w->folder, sizeof w->folder, "%s", label);
+    return w;
+}
+
+bool lm_weights_add(struct lm_weights *w, const char *name, zl_array a) {
+    if (w->tensors == w->room) {
+        int room = w->room ? 2 * w->room : 64;
+        struct tensor *more = realloc(w->tensor, (size_t)room * sizeof *more);
+        if (!more)
+            return false;
+        w->tensor = more, w->room = room;
+    }
+    char *copy = a ? strdup(name) : NULL;
+    if (copy)
+        w->tensor[w->tensors++] = (struct tensor){copy, zl_retain(a), false};
+    return copy;
+}
+
+void lm_weights_finish(struct lm_weights *w, zl_dtype dtype) {
+    w->dtype = dtype;
+    if (w->tensors)
+        qsort(w->tensor, (size_t)w->tensors, sizeof *w->tensor, by_name);
+}
+
+zl_dtype lm_weights_dtype(const struct lm_weights *w) {
+    return w->dtype;
+}
+
 void lm_weights_free(struct lm_weights *w) {
+    for (int i = 0; w && w->room && i < w->tensors; i++) {
+        free((char *)(uintptr_t)w->tensor[i].name);
+        zl_release(w->tensor[i].array);
+    }
     for (int p = 0; w && p < w->parts; p++)
         zl_file_free(w->part[p]);
     if (w)
@@ -122,8 +164,50 @@ void lm_weights_free(struct lm_weights *w) {
     free(w);
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), tail = strlen(end);
+    return bytes >= tail && !strcmp(text + bytes - tail, end);
+}
+
+// Of random weights all experts are one stack.
 bool lm_weights_has(const struct lm_weights *w, const char *name) {
-    return find(w, name);
+    if (!w->is_random)
+        return find(w, name);
+    return ends_with(name, ".scales") || ends_with(name, ".biases") ? w->quantized
+                                                                    : strstr(name, ".switch_mlp.") != NULL;
+}
+
+struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantized) {
+    struct lm_weights *w = lm_weights_new("random weights");
+    if (w)
+        w->is_random = true, w->quantized = quantized, w->seed = seed, w->drawn = dtype,
+        w->dtype = ZL_DTYPE_COUNT;
+    return w;
+}
+
+// Vectors are ones, matrices have the scale of their rows' length, and codes are any, with small numbers beside them.
+static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
+    zl_array key = zl_random_key(w->seed + w->tensors), a = NULL;
+    if (shape.ndim == 1)
+        a = zl_ones(shape, w->drawn);
+    else if (ends_with(name, ".scales") || ends_with(name, ".biases"))
+        a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key), zl_scalar(0.003)),
+                      w->drawn);
+    else if (w->quantized)
+        a = zl_random_bits(shape, 4, key);
+    else
+        a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key),
+                                  zl_scalar(1 / sqrt((double)shape.dim[shape.ndim - 1]))),
+                      w->drawn);
+    return lm_weights_add(w, name, a) && zl_eval(a) ? a : NULL;
+}
+
+int64_t lm_weights_columns(const struct lm_weights *w, const char *name, const char *part) {
+    char full[320];
+    snprintf(full, sizeof full, "%s.%s", name, part);
+    const struct tensor *t = find(w, full);
+    zl_shape shape = t ? zl_shape_of(t->array) : (zl_shape){0};
+    return shape.ndim ? shape.dim[shape.ndim - 1] : 0;
 }
 
 static void write_shape(zl_shape shape, char *out, size_t bytes) {
@@ -143,8 +227,19 @@ static bool fits(zl_shape is, zl_shape wanted) {
 }
 
 zl_array lm_weights_take(struct lm_weights *w, const char *name, zl_shape shape, struct lm_error *error) {
-    struct tensor *t = find(w, name);
     char is[128], wanted[128];
+    if (w->is_random) {
+        zl_array drawn = NULL;
+        ZL_SCOPE {
+            drawn = draw(w, name, shape);
+        }
+        if (!drawn)
+            lm_fail(error, "%s: %s", name, zl_error() ? zl_error() : "out of memory");
+        else
+            w->tensor[w->tensors - 1].used = true;
+        return drawn;
+    }
+    struct tensor *t = find(w, name);
     if (!t) {
         lm_fail(error, "%s: tensor '%.128s' is missing", w->folder, name);
         return NULL;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 // text_json_value.c: the one reader of JSON outside src/ ----------------------------------------------------------------------
 
@@ -37,6 +38,8 @@ size_t      text_json_key_bytes(text_json_value member);
 const char *text_json_text_of(text_json_value object, const char *key); // "": none
 double      text_json_number_of(text_json_value object, const char *key);
 int         text_json_line(text_json_value value); // where it begins
+// Writes a value; `indent`: steps of four spaces that its members are indented by, less one.
+void        text_json_write(FILE *out, text_json_value value, int indent);
 
 // The whole file, NUL-terminated, to be freed. NULL and an error. "-" is standard input.
 char *text_read_file(const char *path, size_t *bytes, char *error, size_t error_bytes);

@@ -189,7 +189,7 @@ static bool fill_by_bytes(struct reading *r) {
 }
 
 bool text_open_gguf(struct text_tokenizer *t, const char *path, char *error, size_t error_bytes) {
-    zl_file *file = zl_load_gguf(path);
+    zl_file *file = zl_load_file(path, &(zl_load_options){.format = "gguf_metadata"});
     if (!file) {
         text_fail(error, error_bytes, "%s", zl_error());
         zl_clear_error();

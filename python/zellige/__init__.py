@@ -4,6 +4,7 @@
     print(mx.sum(mx.arange(10)))
 
     zellige.core       lazy arrays, transforms, linear algebra, Fourier transforms, files: the API of mlx.core
+    zellige.model      language models: open, tokenise, generate, quantise
     zellige.tile       kernels in the tile language, written in Python as TileLang programs are
     zellige.mlx        runs programs for MLX: python -m zellige.mlx script.py
     zellige.tilelang   runs programs for TileLang: python -m zellige.tilelang script.py
@@ -16,11 +17,11 @@ devices, builds and times tile kernels, and runs benchmarks: `zellige help`. zel
 TYPE_CHECKING = False  # as in typing, which takes longer to load than this
 
 if TYPE_CHECKING:
-    from . import bench, core, mlx, tile, tilelang
+    from . import bench, core, mlx, model, tile, tilelang
 
     __version__: str
 
-__all__ = ["bench", "core", "mlx", "tile", "tilelang"]
+__all__ = ["bench", "core", "mlx", "model", "tile", "tilelang"]
 
 
 def __getattr__(name):

@@ -15,15 +15,18 @@ static const struct format npz = {"npz", ".npz", npz_load, npz_save};
 static const struct format npz_compressed = {"npz_compressed", ".npz", npz_load, npz_save_compressed};
 static const struct format safetensors = {"safetensors", ".safetensors", safetensors_load, safetensors_save};
 static const struct format gguf = {"gguf", ".gguf", gguf_load, gguf_save};
-static const struct format *const formats[] = {&npy, &npz, &npz_compressed, &safetensors, &gguf};
+static const struct format gguf_metadata = {"gguf_metadata", ".gguf", gguf_load_metadata, gguf_save};
+static const struct format *const formats[] = {&npy,         &npz,  &npz_compressed,
+                                               &safetensors, &gguf, &gguf_metadata};
 
 static const struct format *find(const char *function, const char *name) {
     for (size_t i = 0; name && i < COUNT(formats); i++)
         if (!strcmp(formats[i]->name, name))
             return formats[i];
-    return error_set(ZL_ERROR_VALUE,
-                     "%s: format '%s': npy, npz, npz_compressed, safetensors or gguf is needed", function,
-                     name ? name : "NULL");
+    return error_set(
+        ZL_ERROR_VALUE,
+        "%s: format '%s': npy, npz, npz_compressed, safetensors, gguf or gguf_metadata is needed", function,
+        name ? name : "NULL");
 }
 
 static bool ends_with(const char *text, const char *end) {

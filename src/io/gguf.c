@@ -162,7 +162,7 @@ static bool tensor_bytes(const struct blob *b, const struct tensor *t, size_t *b
     if (dtype == ZL_DTYPE_COUNT && !blocks)
         return blob_false(b,
                           "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, "
-                          "Q8_0, Q4_K and Q6_K are known",
+                          "Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K are known",
                           t->name, t->type);
     if (blocks && (t->ndim == 0 || t->dim[t->ndim - 1] % blocks->numbers))
         return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of %d",
@@ -217,7 +217,7 @@ static bool read_tensors(struct reader *r, zl_file *out, uint64_t count, uint64_
     return true;
 }
 
-bool gguf_load(struct blob *b, zl_file *out) {
+static bool load(struct blob *b, zl_file *out, bool with_arrays) {
     struct reader r = {b, 0};
     const unsigned char *start;
     uint32_t version;
@@ -233,7 +233,15 @@ bool gguf_load(struct blob *b, zl_file *out) {
     for (uint64_t i = 0; i < values; i++)
         if (!read_value(&r, out, &align))
             return false;
-    return read_tensors(&r, out, tensors, align);
+    return !with_arrays || read_tensors(&r, out, tensors, align);
+}
+
+bool gguf_load(struct blob *b, zl_file *out) {
+    return load(b, out, true);
+}
+
+bool gguf_load_metadata(struct blob *b, zl_file *out) {
+    return load(b, out, false);
 }
 
 // Saving -----------------------------------------------------------------------------------------------------------

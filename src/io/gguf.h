@@ -15,8 +15,8 @@ enum gguf_value {
 };
 
 // Elements of tensors. Those that are blocks become float16, or several arrays.
-enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q4_1 = 3, GGUF_Q8_0 = 8, GGUF_Q4_K = 12, GGUF_Q6_K = 14, GGUF_I8 = 24, GGUF_I16 = 25, GGUF_I32 = 26,
-       GGUF_I64 = 27, GGUF_F64 = 28, GGUF_BF16 = 30 };
+enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q4_1 = 3, GGUF_Q5_0 = 6, GGUF_Q5_1 = 7, GGUF_Q8_0 = 8, GGUF_Q4_K = 12, GGUF_Q5_K = 13,
+       GGUF_Q6_K = 14, GGUF_I8 = 24, GGUF_I16 = 25, GGUF_I32 = 26, GGUF_I64 = 27, GGUF_F64 = 28, GGUF_BF16 = 30 };
 
 // Dtype of a value or of elements, and back; ZL_DTYPE_COUNT, -1: there is none.
 zl_dtype gguf_value_dtype(uint32_t value);
@@ -36,8 +36,12 @@ const struct gguf_blocks *gguf_blocks(uint32_t type); // NULL: these are no bloc
 // Adds name, and its scales and biases; the bytes are there.
 bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t, zl_shape shape, size_t offset);
 
+// Packs 32 codes of five bits into 20 bytes: low[i] is the lower four bits of code i, bit i of `high` its fifth.
+void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *packed);
+
 // gguf_k.c
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
+void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 
 #endif

@@ -1,7 +1,8 @@
 // gguf_blocks.c - tensors of gguf that are quantised in blocks, as packed words, scales and biases.
 //
-// Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q8_0: a scale, 32 signed
-// bytes. Byte j of four-bit blocks holds numbers j and j + 16; MLX wants neighbours in a byte.
+// Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q5_0 and Q5_1: the same with the
+// fifth bits of all numbers in four bytes before these; Q8_0: a scale, 32 signed bytes. Byte j of four-bit blocks holds
+// numbers j and j + 16; MLX wants neighbours in a byte.
 
 #include "io/gguf.h"
 
@@ -17,6 +18,27 @@ static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
         to[j] = (unsigned char)((from[2 * j] & 15) | from[2 * j + 1] << 4);
         to[j + 8] = (unsigned char)(from[2 * j] >> 4 | (from[2 * j + 1] & 0xf0));
     }
+}
+
+void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *packed) {
+    for (int i = 0; i < 32; i += 8, packed += 5) {
+        uint64_t eight = 0;
+        for (int n = 0; n < 8; n++)
+            eight |= (uint64_t)(low[i + n] | (high >> (i + n) & 1) << 4) << 5 * n;
+        for (int n = 0; n < 5; n++)
+            packed[n] = (unsigned char)(eight >> 8 * n);
+    }
+}
+
+// The fifth bits, then the nibbles.
+static void unpack_fives(const unsigned char *from, unsigned char *to) {
+    unsigned char low[32];
+    uint32_t high = (uint32_t)half_at(from) | (uint32_t)half_at(from + 2) << 16;
+    for (int j = 0; j < 16; j++) {
+        low[j] = from[4 + j] & 15;
+        low[j + 16] = from[4 + j] >> 4;
+    }
+    gguf_pack_fives(low, high, to);
 }
 
 static void put_half(const unsigned char *scale, int offset, void *scales, void *biases) {
@@ -37,6 +59,17 @@ static void unpack_q4_1(const unsigned char *block, unsigned char *packed, void 
     unpack_nibbles(block + 4, packed);
 }
 
+static void unpack_q5_0(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    put_half(block, -16, scales, biases);
+    unpack_fives(block + 2, packed);
+}
+
+static void unpack_q5_1(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    memcpy(scales, block, 2);
+    memcpy(biases, block + 2, 2);
+    unpack_fives(block + 4, packed);
+}
+
 static void unpack_q8_0(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     put_half(block, -128, scales, biases);
     for (int j = 0; j < 32; j++)
@@ -46,8 +79,11 @@ static void unpack_q8_0(const unsigned char *block, unsigned char *packed, void 
 static const struct gguf_blocks all[] = {
     {GGUF_Q4_0, 32, 18, 4, 32, ZL_FLOAT16, unpack_q4_0},
     {GGUF_Q4_1, 32, 20, 4, 32, ZL_FLOAT16, unpack_q4_1},
+    {GGUF_Q5_0, 32, 22, 5, 32, ZL_FLOAT16, unpack_q5_0},
+    {GGUF_Q5_1, 32, 24, 5, 32, ZL_FLOAT16, unpack_q5_1},
     {GGUF_Q8_0, 32, 34, 8, 32, ZL_FLOAT16, unpack_q8_0},
     {GGUF_Q4_K, 256, 144, 4, 32, ZL_FLOAT32, gguf_unpack_q4_k},
+    {GGUF_Q5_K, 256, 176, 5, 32, ZL_FLOAT32, gguf_unpack_q5_k},
     {GGUF_Q6_K, 256, 210, 6, 16, ZL_FLOAT32, gguf_unpack_q6_k},
 };
 

@@ -25,17 +25,36 @@ static void read_six(const unsigned char *p, int group, int *scale, int *bias) {
     }
 }
 
-// A scale, one of the biases, 12 bytes for eight groups, then two groups in 32 bytes each: a byte has a number of both.
+// Scale and bias of a group of Q4_K or Q5_K, which both begin with a scale, one of the biases, and 12 bytes for eight groups.
+static void put_numbers(const unsigned char *block, int group, void *scales, void *biases) {
+    int scale, bias;
+    read_six(block + 4, group, &scale, &bias);
+    put(scales, group, float_at(block) * (float)scale);
+    put(biases, group, -(float_at(block + 2) * (float)bias));
+}
+
+// Then two groups in 32 bytes each: a byte has a number of both.
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
-    float whole = float_at(block), lowest = float_at(block + 2);
     for (int g = 0; g < 8; g++) {
         const unsigned char *from = block + 16 + g / 2 * 32;
-        int scale, bias, shift = g % 2 * 4;
-        read_six(block + 4, g, &scale, &bias);
-        put(scales, g, whole * (float)scale);
-        put(biases, g, -(lowest * (float)bias));
+        int shift = g % 2 * 4;
+        put_numbers(block, g, scales, biases);
         for (int j = 0; j < 16; j++)
             *packed++ = (unsigned char)((from[2 * j] >> shift & 15) | (from[2 * j + 1] >> shift & 15) << 4);
+    }
+}
+
+// The same after 32 bytes of fifth bits: bit g of byte i is that of number i of group g.
+void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    for (int g = 0; g < 8; g++, packed += 20) {
+        unsigned char low[32];
+        uint32_t high = 0;
+        put_numbers(block, g, scales, biases);
+        for (int i = 0; i < 32; i++) {
+            low[i] = block[48 + g / 2 * 32 + i] >> g % 2 * 4 & 15;
+            high |= (uint32_t)(block[16 + i] >> g & 1) << i;
+        }
+        gguf_pack_fives(low, high, packed);
     }
 }
 

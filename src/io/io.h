@@ -132,6 +132,7 @@ bool npz_save_compressed(struct sink *s, const zl_file *file);
 bool safetensors_load(struct blob *b, zl_file *out);
 bool safetensors_save(struct sink *s, const zl_file *file);
 bool gguf_load(struct blob *b, zl_file *out);
+bool gguf_load_metadata(struct blob *b, zl_file *out); // without its arrays, of which quantised ones take time
 bool gguf_save(struct sink *s, const zl_file *file);
 
 // json_read.c ------------------------------------------------------------------------------------------------------

@@ -33,12 +33,16 @@ static const char *const small =
     "{\"work\": \"mlp\", \"sizes\": [[32, 16]]},"
     "{\"work\": \"delta\", \"ops\": [\"attention\", \"linear\", \"linear_normalized\", \"retention\", "
     "\"simple_gla\", \"gla\", \"delta\", \"gated_delta\", \"kda\", \"gdn2\", \"precond_gated_delta\", "
-    "\"precond_kda\", \"comba\", \"dplr\", \"iplr\", \"gated_delta_product\", \"gated_oja\"], \"sizes\": [[1, 70, 2, "
+    "\"precond_kda\", \"comba\", \"dplr\", \"iplr\", \"gated_delta_product\", \"gated_oja\"], \"sizes\": "
+    "[[1, 70, 2, "
     "8]]},"
-    "{\"work\": \"delta_backward\", \"ops\": [\"attention\", \"kda\"], \"dtypes\": [\"f32\", \"bf16\"], \"sizes\": "
+    "{\"work\": \"delta_backward\", \"ops\": [\"attention\", \"kda\"], \"dtypes\": [\"f32\", \"bf16\"], "
+    "\"sizes\": "
     "[[2, 70, 2, 8]]},"
-    "{\"work\": \"delta_decode\", \"ops\": [\"attention\", \"gated_delta\"], \"dtypes\": [\"f32\", \"bf16\"], "
+    "{\"work\": \"delta_decode\", \"ops\": [\"attention\", \"gated_delta\"], \"dtypes\": [\"f32\", "
+    "\"bf16\"], "
     "\"sizes\": [[3, 20, 2, 8]]},"
+    "{\"work\": \"llm\", \"ops\": [\"pp\", \"tg\"], \"sizes\": [[3, 5]]},"
     "{\"work\": \"tile\", \"ops\": [\"matmul\"], \"dtypes\": [\"f32\", \"int8\"], \"sizes\": [[70, 40, 50]]},"
     "{\"work\": \"tile\", \"ops\": [\"attention\"], \"dtypes\": [\"f16\"], \"sizes\": [[2, 70, 32]]},"
     "{\"work\": \"tile_rows\", \"ops\": [\"add\"], \"sizes\": [1000]},"
@@ -59,6 +63,13 @@ static const char *file_of(const char *text) {
 
 static bool opens(struct bench_suite *suite, const char *text, char *error, size_t bytes) {
     return bench_suite_open(suite, file_of(text), error, bytes);
+}
+
+// The list above, with a model for the works that need one.
+static bool open_small(struct bench_suite *suite) {
+    char error[512];
+    return opens(suite, small, error, sizeof error) &&
+           bench_llm_open(ZL_TEST_DIR "/model/lm/qwen3", suite, error, sizeof error);
 }
 
 static zl_array record_eigenvalues(struct bench_work *w) {
@@ -93,10 +104,9 @@ TEST(every_work_is_right_and_can_be_measured) {
     struct bench_suite suite;
     struct bench_subject subject = {.device = "cpu", .bandwidth = NAN};
     struct bench_timing timing = {.seconds = 0, .warm_seconds = 0, .least = 2, .most = 2};
-    char error[256] = "";
     for (int d = 0; d < BENCH_DTYPES; d++)
         subject.peak[d].rate = NAN;
-    REQUIRE(opens(&suite, small, error, sizeof error));
+    REQUIRE(open_small(&suite));
     for (int i = 0; bench_work_kind(i); i++) {
         bool listed = false;
         for (int j = 0; j < suite.count; j++)
@@ -111,6 +121,7 @@ TEST(every_work_is_right_and_can_be_measured) {
             test_note("%s: %s", row.config.id, row.note);
         free(row.second);
     }
+    bench_llm_close();
     bench_suite_close(&suite);
 }
 
@@ -118,8 +129,7 @@ TEST(zeros_are_right_too) {
     struct bench_suite suite;
     struct bench_subject subject = {.device = "cpu"};
     struct bench_timing timing = {.least = 1, .most = 1, .zeros = true};
-    char error[256] = "";
-    REQUIRE(opens(&suite, small, error, sizeof error));
+    REQUIRE(open_small(&suite));
     for (int i = 0; i < suite.count; i++) {
         struct bench_row row;
         bench_measure_row(&row, &suite.config[i], &subject, &timing);
@@ -127,6 +137,7 @@ TEST(zeros_are_right_too) {
             test_note("%s: %s", row.config.id, row.note);
         free(row.second);
     }
+    bench_llm_close();
     bench_suite_close(&suite);
 }
 

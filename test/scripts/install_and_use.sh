@@ -17,6 +17,23 @@ int main(void) {
     return strcmp(zl_version(), VERSION) != 0 || zl_data_f32(y)[1] != 3;
 }
 END
+cat >"$tmp/talk.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <zellige_model.h>
+int main(int argc, char **argv) {
+    char error[512] = "";
+    zl_model model = zl_model_open(argv[argc > 1], error, sizeof error);
+    zl_sequence sequence = model ? zl_sequence_start(model, (int32_t[]){3, 1, 4}, 3, NULL, error, sizeof error) : NULL;
+    zl_token token;
+    for (int i = 0; sequence && i < 5 && zl_sequence_next(sequence, &token, error, sizeof error); i++)
+        printf("%d ", token.id);
+    puts(error);
+    zl_sequence_close(sequence);
+    zl_model_close(model);
+    return *error != 0;
+}
+END
 sed -e 's/(const float\[\]){1, 2}/data/; s/int main(void) {/&\n    const float data[] = {1, 2};/' \
     "$tmp/use.c" >"$tmp/use.cpp"
 
@@ -34,6 +51,11 @@ by_pkg_config_static() {
     # shellcheck disable=SC2046
     cc -DVERSION="\"$version\"" "$tmp/use.c" -o "$tmp/use" $(pkg --cflags zellige) "$prefix/lib/libzellige.a" \
         $(pkg --static --libs zellige | tr ' ' '\n' | grep -v zellige) && "$tmp/use"
+}
+
+with_models() { # COMPILER
+    # shellcheck disable=SC2046
+    $1 -Wall -Werror "$tmp/talk.c" -o "$tmp/talk" $(pkg --cflags --libs zellige_model) && runs "$tmp/talk" test/model/gguf/qwen3.gguf
 }
 
 by_cmake() { # EXTENSION TARGET
@@ -68,6 +90,7 @@ check "the installed program runs" says "^zellige $version" "$prefix/bin/zellige
 check "man page is installed" test -f "$prefix/share/man/man1/zellige.1"
 if command -v pkg-config >/dev/null; then
     check "C by pkg-config" by_pkg_config cc "$tmp/use.c"
+    check "a program with a language model" says '^([0-9]+ ){5}$' with_models cc
     check "C by pkg-config, static library" by_pkg_config_static
     check "clean C99 and C17 headers" by_pkg_config "cc -std=c17 -pedantic" "$tmp/use.c"
     if command -v c++ >/dev/null; then

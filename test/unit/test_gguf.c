@@ -27,6 +27,14 @@ static double q4_1(const unsigned char *b, int i) {
     return half(b) * (b[4 + i % 16] >> i / 16 * 4 & 15) + half(b + 2);
 }
 
+static double q5_0(const unsigned char *b, int i) {
+    return half(b) * (((b[6 + i % 16] >> i / 16 * 4 & 15) | (b[2 + i / 8] >> i % 8 & 1) << 4) - 16);
+}
+
+static double q5_1(const unsigned char *b, int i) {
+    return half(b) * ((b[8 + i % 16] >> i / 16 * 4 & 15) | (b[4 + i / 8] >> i % 8 & 1) << 4) + half(b + 2);
+}
+
 static double q8_0(const unsigned char *b, int i) {
     return half(b) * (b[2 + i] < 128 ? b[2 + i] : b[2 + i] - 256);
 }
@@ -44,6 +52,12 @@ static double q4_k(const unsigned char *b, int i) {
     return half(b) * field(b + 4, group, false) * code - half(b + 2) * field(b + 4, group, true);
 }
 
+static double q5_k(const unsigned char *b, int i) {
+    int group = i / 32, code = b[48 + i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
+    code += (b[16 + i % 32] >> group & 1) * 16;
+    return half(b) * field(b + 4, group, false) * code - half(b + 2) * field(b + 4, group, true);
+}
+
 static double q6_k(const unsigned char *b, int i) {
     int part = i / 128, at = i % 128, low = b[part * 64 + at % 64] >> (at / 64 * 4) & 15;
     int high = b[128 + part * 32 + at % 32] >> (at / 32 * 2) & 3, scale = b[192 + i / 16];
@@ -51,8 +65,9 @@ static double q6_k(const unsigned char *b, int i) {
 }
 
 static const struct kind kinds[] = {
-    {2, 32, 18, 32, 4, q4_0},    {3, 32, 20, 32, 4, q4_1},    {8, 32, 34, 32, 8, q8_0},
-    {12, 256, 144, 32, 4, q4_k}, {14, 256, 210, 16, 6, q6_k},
+    {2, 32, 18, 32, 4, q4_0},    {3, 32, 20, 32, 4, q4_1},    {6, 32, 22, 32, 5, q5_0},
+    {7, 32, 24, 32, 5, q5_1},    {8, 32, 34, 32, 8, q8_0},    {12, 256, 144, 32, 4, q4_k},
+    {13, 256, 176, 32, 5, q5_k}, {14, 256, 210, 16, 6, q6_k},
 };
 
 // Files ----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""oracle_quantize.py BUILD - `zellige quantize` writes the tensors and the configuration of mlx-lm's own conversion, bit by bit.
+
+Needs mlx and mlx-lm from PyPI. Random checkpoints in the names of the hub, in several dtypes, are quantised by both.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_map_with_path
+from mlx_lm.convert import mixed_quant_predicate_builder
+from mlx_lm.utils import load_model, quantize_model
+
+SIZES = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=9, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+             vocab_size=40, max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=10000.0, hidden_act="silu",
+             attention_bias=False, eos_token_id=[38, 39])
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, decoder_sparse_step=1, mlp_only_layers=[2],
+               norm_topk_prob=True)
+# model_type, dtype, fields besides, and the options of both.
+CASES = [
+    ("qwen3", "bfloat16", dict(tie_word_embeddings=True), dict(bits=4)),
+    ("llama", "float16", dict(mlp_bias=False, tie_word_embeddings=False), dict(bits=3, group=32)),
+    ("llama", "float32", dict(mlp_bias=False, tie_word_embeddings=False), dict(bits=8, group=128)),
+    ("qwen3_moe", "bfloat16", dict(tie_word_embeddings=False, **EXPERTS), dict(bits=4)),
+    ("qwen3_moe", "bfloat16", dict(tie_word_embeddings=False, **EXPERTS), dict(mode="mxfp4")),
+    ("qwen3", "bfloat16", dict(tie_word_embeddings=False), dict(mode="mxfp8")),
+    ("qwen3", "bfloat16", dict(tie_word_embeddings=True), dict(mode="nvfp4")),
+    ("qwen3", "bfloat16", dict(tie_word_embeddings=False), dict(mixed="mixed_3_6", group=64)),
+    ("qwen3", "float16", dict(tie_word_embeddings=False), dict(mixed="mixed_2_6", group=32)),
+]
+
+
+def shapes_of(config):
+    """The tensors of a checkpoint of the hub."""
+    h, q, kv = config["hidden_size"], config["num_attention_heads"] * config["head_dim"], config["num_key_value_heads"] * config["head_dim"]
+    out = {"model.embed_tokens.weight": (config["vocab_size"], h), "model.norm.weight": (h,)}
+    if not config["tie_word_embeddings"]:
+        out["lm_head.weight"] = (config["vocab_size"], h)
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}"
+        out |= {f"{layer}.{n}.weight": (h,) for n in ("input_layernorm", "post_attention_layernorm")}
+        out |= {f"{layer}.self_attn.{n}_proj.weight": s for n, s in dict(q=(q, h), k=(kv, h), v=(kv, h), o=(h, q)).items()}
+        if config["model_type"].startswith("qwen3"):
+            out |= {f"{layer}.self_attn.{n}_norm.weight": (config["head_dim"],) for n in "qk"}
+        sparse = "num_experts" in config and i not in config["mlp_only_layers"]
+        mlps = [f"mlp.experts.{e}" for e in range(config["num_experts"])] if sparse else ["mlp"]
+        ffn = config["moe_intermediate_size"] if sparse else config["intermediate_size"]
+        if sparse:
+            out[f"{layer}.mlp.gate.weight"] = (config["num_experts"], h)
+        for mlp in mlps:
+            out |= {f"{layer}.{mlp}.{n}_proj.weight": s for n, s in dict(gate=(ffn, h), up=(ffn, h), down=(h, ffn)).items()}
+    return out
+
+
+def write_checkpoint(folder, config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    dtype = getattr(mx, config["torch_dtype"])
+    weights = {name: mx.random.normal(shape).astype(dtype) for name, shape in shapes_of(config).items()}
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "pt"})
+
+
+def by_mlx(folder, options):
+    """What mlx_lm.convert does between loading and saving."""
+    model, config = load_model(folder, lazy=True)
+    dtype = getattr(mx, config["torch_dtype"])
+    model.update(tree_map_with_path(lambda k, v: v.astype(dtype) if mx.issubdtype(v.dtype, mx.floating) else v, model.parameters()))
+    mixed = options.get("mixed")
+    rule = mixed_quant_predicate_builder(mixed, model, options["group"]) if mixed else None
+    model, config = quantize_model(model, config, options.get("group"), options.get("bits"), mode=options.get("mode", "affine"),
+                                   quant_predicate=rule)
+    return dict(tree_flatten(model.parameters())), config["quantization"]
+
+
+def by_zellige(program, folder, out, options):
+    flags = {"bits": "--bits", "group": "--group-size", "mode": "--mode", "mixed": "--mixed"}
+    words = [str(w) for name, value in options.items() for w in (flags[name], value)]
+    subprocess.run([program, "quantize", "-q", "-m", folder, "-o", out, *words], check=True, timeout=60)
+    return mx.load(str(out / "model.safetensors")), json.loads((out / "config.json").read_text())["quantization"]
+
+
+def normal(quantization):
+    """The ways of matrices; affine is what a way without a mode means."""
+    return {k: {"mode": "affine", **v} if isinstance(v, dict) else v for k, v in quantization.items()}
+
+
+def compare(name, mlx, ours):
+    if set(mlx[0]) != set(ours[0]):
+        return [f"{name}: tensors differ: {sorted(set(mlx[0]) ^ set(ours[0]))[:6]}"]
+    wrong = [f"{name}: {key} differs" for key, a in mlx[0].items()
+             if a.dtype != ours[0][key].dtype or a.shape != ours[0][key].shape or
+             not mx.array_equal(a.view(mx.uint8), ours[0][key].view(mx.uint8))]
+    return wrong + ([] if normal(mlx[1]) == normal(ours[1]) else [f"{name}: config.json has {ours[1]}, mlx-lm {mlx[1]}"])
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    program, wrong = pathlib.Path(sys.argv[1]) / "zellige", []
+    mx.random.seed(4)
+    with tempfile.TemporaryDirectory() as room:
+        for i, (kind, dtype, more, options) in enumerate(CASES):
+            source, out = pathlib.Path(room) / f"source{i}", pathlib.Path(room) / f"out{i}"
+            write_checkpoint(source, {**SIZES, "model_type": kind, "torch_dtype": dtype, **more})
+            wrong += compare(f"{kind} {dtype} {options}", by_mlx(source, options), by_zellige(program, source, out, options))
+    for line in wrong[:20]:
+        print(line)
+    print(f"{len(CASES)} conversions, {len(wrong)} differences")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
