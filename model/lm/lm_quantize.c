@@ -435,6 +435,10 @@ bool zl_model_quantize(const char *folder, const char *out, const zl_quantize_op
         ok = lm_fail(&why, "%s: is a GGUF file, and a folder with config.json and safetensors is wanted",
                      folder);
     ok = ok && lm_network_open(&network, folder, &why);
+    if (ok && network.config.family->delta)
+        ok =
+            lm_fail(&why, "%s: models of type %s cannot be quantised yet: those without linear attention can",
+                    folder, network.config.family->type);
     if (ok) {
         j.config = &network.config, j.weights = network.weights;
         read_dtype(&j);
