@@ -8,7 +8,7 @@ if(TARGET zellige)
     install(TARGETS zellige)
 endif()
 file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.h)
-install(FILES ${public_headers} model/zellige_model.h TYPE INCLUDE)
+install(FILES ${public_headers} model/zellige_model.h model/zellige_nn.h TYPE INCLUDE)
 
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/zellige)
 install(EXPORT zelligeTargets NAMESPACE zellige:: DESTINATION ${cmake_folder})

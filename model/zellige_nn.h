@@ -111,7 +111,7 @@ typedef struct {
     double rope_base; // of rotary positions in attention; 0: 10000; negative: none
 } zl_nn_mixer_options;
 ZL_API zl_array zl_nn_mixer(zl_nn nn, const char *name, zl_array x, const zl_nn_mixer_options *options);
-extern const char zl_nn_mixers[];           // all rules, a space after each but the last
+ZL_API extern const char zl_nn_mixers[]; // all rules, a space after each but the last
 ZL_API bool zl_nn_is_mixer(const char *rule);
 
 // Losses: means over all elements, float32 of one element ---------------------------------------------------------
@@ -150,8 +150,8 @@ typedef struct {
 
 // The learning rate of the step behind `step` steps.
 ZL_API double zl_train_rate(const zl_train_options *options, int64_t step);
-extern const char zl_train_optimizers[]; // all names, a space after each but the last
-extern const char zl_train_schedules[];
+ZL_API extern const char zl_train_optimizers[]; // all names, a space after each but the last
+ZL_API extern const char zl_train_schedules[];
 
 // options are copied, but for data. NULL after an error, which zl_nn_error(nn) tells.
 ZL_API zl_trainer zl_trainer_new(zl_nn nn, zl_nn_loss loss, void *data, const zl_train_options *options);

@@ -22,7 +22,7 @@ step() { # NAME COMMAND...
 
 step "layers" tool/layers.sh . "$build"
 step "exported names" tool/check_symbols.sh "$build/libzellige.so"
-step "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h
+step "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h model/zellige_nn.h
 step "generated files" tool/generate.sh "$build" --check
 if python=$(tool/python.sh "$build" --of-core 2>&1); then
     step "names of mlx.core" "$python" tool/coverage.py "$build"

@@ -9,9 +9,9 @@ headers=("${@:2}")
 [ $# -gt 1 ] || headers=(include/*.h)
 names() { # names of all that a header sees
     ${CC:-cc} -E -P -Iinclude "$1" | tr '\n' ' ' | tr ';' '\n' | grep 'visibility("default")' |
-        sed 's/__attribute__ *(([^)]*("[^"]*")))//g' | grep -oE '[A-Za-z_0-9]+ *\(' | tr -d ' (' | grep '^zl_'
+        sed 's/__attribute__ *(([^)]*("[^"]*")))//g' | grep -oE '[A-Za-z_0-9]+ *[([]' | tr -d ' ([' | grep '^zl_'
 }
-promised() { # after the preprocessor a marked declaration has visibility("default"); its name stands before the first (
+promised() { # after the preprocessor a marked declaration has visibility("default"); its name stands before the first ( or [
     local header
     for header in "${headers[@]}"; do
         names "$header"

@@ -58,6 +58,11 @@ with_models() { # COMPILER
     $1 -Wall -Werror "$tmp/talk.c" -o "$tmp/talk" $(pkg --cflags --libs zellige_model) && runs "$tmp/talk" test/model/gguf/qwen3.gguf
 }
 
+trains() {
+    # shellcheck disable=SC2046
+    cc -Wall -Werror example/train_block.c -o "$tmp/train" $(pkg --cflags --libs zellige_model) && runs "$tmp/train"
+}
+
 by_cmake() { # EXTENSION TARGET
     rm -rf "$tmp/project" && mkdir "$tmp/project" && cp "$tmp/use.$1" "$tmp/project/" || return
     cat >"$tmp/project/CMakeLists.txt" <<END
@@ -91,6 +96,7 @@ check "man page is installed" test -f "$prefix/share/man/man1/zellige.1"
 if command -v pkg-config >/dev/null; then
     check "C by pkg-config" by_pkg_config cc "$tmp/use.c"
     check "a program with a language model" says '^([0-9]+ ){5}$' with_models cc
+    check "a program that trains" says "^step 100" trains
     check "C by pkg-config, static library" by_pkg_config_static
     check "clean C99 and C17 headers" by_pkg_config "cc -std=c17 -pedantic" "$tmp/use.c"
     if command -v c++ >/dev/null; then
