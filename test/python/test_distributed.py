@@ -134,7 +134,7 @@ class Values(unittest.TestCase):
 class Failures(unittest.TestCase):
     """Each survivor's error names the op, its number and the rank that is missing, and comes within the timeout."""
 
-    def after(self, case, size, harm, victim, words, timeout=3, **more):
+    def after(self, case, size, harm, victim, words, timeout=6, **more):
         with Ranks(case, size, timeout=timeout, **more) as ranks:
             for r in range(size) if case == "victim" else ():
                 self.assertEqual(ranks.process[r].stdout.readline(), "running\n")
@@ -234,7 +234,7 @@ class Namespaces(unittest.TestCase):
             self.assertEqual(len(set(ranks.results(self))), 1)
 
     def test_a_link_goes_down(self):
-        with self.ranks("victim", timeout=3) as ranks:
+        with self.ranks("victim", timeout=6) as ranks:
             for p in ranks.process:
                 self.assertEqual(p.stdout.readline(), "running\n")
             self.run_ip("link", "set", f"{self.tag}v3", "down")
@@ -260,7 +260,7 @@ class Mpi(unittest.TestCase):
     def run_case(self, case, size, seed=1, **more):
         env = dict(os.environ, ZL_THREADS="1", TEST_ENGINE="mpi", OMPI_MCA_mpi_yield_when_idle="1", **more)
         got = subprocess.run(mpirun() + ["-np", str(size), sys.executable, WORKER, case, str(seed)], env=env, capture_output=True,
-                             text=True, timeout=WAIT)
+                             stdin=subprocess.DEVNULL, text=True, timeout=WAIT)
         return got.returncode, got.stdout + got.stderr
 
     def agree(self, case, size, **more):
