@@ -6,6 +6,7 @@
 // beside this passes them on; c++ compiles them, and threads of a block are contexts that a barrier switches between. Any function
 // can be told to fail: fake_fail. FAKE_CUDA_DOWN=1: the driver does not start; FAKE_CUDA_DEVICES=0: there are so many devices.
 
+#include "cuda_faults.h"
 #include "fake.h"
 
 #include <dlfcn.h>
@@ -19,7 +20,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { DEVICES = 2, STREAMS = 64, NAMES = 64, ARGUMENTS = 64, ARGUMENT_BYTES = 4096, STACK = 64 << 10 };
+enum { DEVICES = 2, STREAMS = 64, ARGUMENTS = 64, ARGUMENT_BYTES = 4096, STACK = 64 << 10 };
 enum {
     INVALID = 1,
     OUT_OF_MEMORY = 2,
@@ -32,79 +33,7 @@ enum {
 static const uintptr_t HIDE = (uintptr_t)1 << 60; // no address of the host has this bit
 static size_t memory_of_device = (size_t)1 << 30;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below, but contexts
 static _Thread_local int current = -1;
-
-// Faults and counts --------------------------------------------------------------------------------------------------
-
-static struct {
-    char name[48];
-    int64_t calls;
-    int fails_after, code; // 0: it does not
-} functions[NAMES];
-static int lost; // the code that all calls give from now on
-
-static int entry_of(const char *name) {
-    int at = 0;
-    while (at < NAMES - 1 && functions[at].name[0] && strcmp(functions[at].name, name) != 0)
-        at++;
-    if (!functions[at].name[0])
-        snprintf(functions[at].name, sizeof functions[at].name, "%s", name);
-    return at;
-}
-
-// Whether the call goes on: it was not told to fail.
-static int begin(const char *name) {
-    pthread_mutex_lock(&lock);
-    int at = entry_of(name), code = lost;
-    functions[at].calls++;
-    if (!code && functions[at].code && functions[at].fails_after-- <= 1) {
-        code = functions[at].code;
-        functions[at].code = 0;
-        if (code >= 700) // errors of this kind stay
-            lost = code;
-    }
-    return code;
-}
-
-static int end(int code) {
-    pthread_mutex_unlock(&lock);
-    return code;
-}
-
-#define BEGIN(name)           \
-    int failed = begin(name); \
-    if (failed)               \
-    return end(failed)
-
-void fake_fail(const char *name, int after, int code) {
-    pthread_mutex_lock(&lock);
-    int at = entry_of(name);
-    functions[at].fails_after = after;
-    functions[at].code = code;
-    pthread_mutex_unlock(&lock);
-}
-
-int64_t fake_calls(const char *name) {
-    pthread_mutex_lock(&lock);
-    int64_t calls = functions[entry_of(name)].calls;
-    pthread_mutex_unlock(&lock);
-    return calls;
-}
-
-// FAKE_CUDA_COUNTS=1: how often each function was called.
-__attribute__((destructor)) static void show_counts(void) {
-    for (int i = 0; getenv("FAKE_CUDA_COUNTS") && i < NAMES && functions[i].name[0]; i++)
-        fprintf(stderr, "%-36s %lld\n", functions[i].name, (long long)functions[i].calls);
-}
-
-void fake_heal(void) {
-    pthread_mutex_lock(&lock);
-    lost = 0;
-    for (int i = 0; i < NAMES; i++)
-        functions[i].code = 0;
-    pthread_mutex_unlock(&lock);
-}
 
 void fake_memory(size_t bytes) {
     memory_of_device = bytes;
@@ -214,10 +143,10 @@ static char disorder[256];
 
 const char *fake_disorder(void) {
     static char text[sizeof disorder];
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     memcpy(text, disorder, sizeof text);
     disorder[0] = 0;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return text[0] ? text : NULL;
 }
 
@@ -449,7 +378,7 @@ static void finish(struct stream *s) {
 int cuInit(unsigned flags) {
     (void)flags;
     BEGIN("cuInit");
-    return end(getenv("FAKE_CUDA_DOWN") ? NO_DEVICE : 0);
+    return fake_end(getenv("FAKE_CUDA_DOWN") ? NO_DEVICE : 0);
 }
 
 int cuDriverGetVersion(int *version) {
@@ -512,7 +441,7 @@ int cuDeviceTotalMem_v2(size_t *bytes, int d) {
 int cuDevicePrimaryCtxRetain(void **out, int d) {
     BEGIN("cuDevicePrimaryCtxRetain");
     *out = (void *)(uintptr_t)(d + 1);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuCtxSetCurrent(void *context) {
@@ -532,44 +461,44 @@ int cuStreamCreate(struct stream **out, unsigned flags) {
     }
     (*out)->next = streams;
     streams = *out;
-    return end(0);
+    return fake_end(0);
 }
 
 int cuStreamSynchronize(struct stream *s) {
     BEGIN("cuStreamSynchronize");
     finish(stream_of(s));
-    return end(0);
+    return fake_end(0);
 }
 
 int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
     (void)flags;
     BEGIN("cuStreamWaitEvent");
     add(stream_of(s), (struct work){.kind = WAIT, .event = *e});
-    return end(0);
+    return fake_end(0);
 }
 
 int cuEventCreate(struct event **out, unsigned flags) {
     BEGIN("cuEventCreate");
     *out = calloc(1, sizeof **out);
     (*out)->blocks = flags & 1;
-    return end(0);
+    return fake_end(0);
 }
 
 int cuEventRecord(struct event *e, struct stream *s) {
     BEGIN("cuEventRecord");
     s = stream_of(s);
     *e = (struct event){s, s->asked, all_of(s), e->blocks};
-    return end(0);
+    return fake_end(0);
 }
 
 int cuEventSynchronize(struct event *e) {
     BEGIN("cuEventSynchronize");
     if (!e->blocks && e->stream && e->stream->done < e->at)
-        functions[entry_of("spinning")].calls++;
+        fake_count("spinning");
     if (e->stream)
         run_until(e->stream, e->at);
     learn(&host, &e->before);
-    return end(0);
+    return fake_end(0);
 }
 
 // Who asks again and again waits.
@@ -578,10 +507,10 @@ int cuStreamQuery(struct stream *s) {
     struct stream *of = stream_of(s);
     if (of->done < of->asked) {
         run_until(of, of->asked);
-        return end(NOT_READY);
+        return fake_end(NOT_READY);
     }
     finish(of);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuEventQuery(struct event *e) {
@@ -589,9 +518,9 @@ int cuEventQuery(struct event *e) {
     if (e->stream && getenv("FAKE_CUDA_IDLE")) // there is nothing to compute: it is done by now
         run_until(e->stream, e->at);
     if (e->stream && e->stream->done < e->at)
-        return end(NOT_READY);
+        return fake_end(NOT_READY);
     learn(&host, &e->before);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
@@ -616,7 +545,7 @@ size_t fake_used(int device) {
 int cuMemAlloc_v2(uintptr_t *out, size_t bytes) {
     BEGIN("cuMemAlloc_v2");
     if (current < 0 || used[current] + bytes > memory_of_device)
-        return end(current < 0 ? INVALID : OUT_OF_MEMORY);
+        return fake_end(current < 0 ? INVALID : OUT_OF_MEMORY);
     struct block *b = malloc(sizeof *b + bytes);
     *b = (struct block){
         .bytes = bytes, .device = current, .next = blocks, .read = calloc(STREAMS, sizeof *b->read)};
@@ -625,7 +554,7 @@ int cuMemAlloc_v2(uintptr_t *out, size_t bytes) {
     if (!getenv("FAKE_CUDA_IDLE"))
         memset(b + 1, 0xa5, bytes);
     *out = (uintptr_t)(b + 1) | HIDE;
-    return end(0);
+    return fake_end(0);
 }
 
 // As the driver: waits for all that the device was asked for.
@@ -641,7 +570,7 @@ int cuMemFree_v2(uintptr_t memory) {
     used[b->device] -= b->bytes;
     free(b->read);
     free(b);
-    return end(0);
+    return fake_end(0);
 }
 
 enum { PINNED = 2048 };
@@ -673,22 +602,23 @@ static int pin(const void *memory, size_t bytes) {
 int cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     (void)flags;
     BEGIN("cuMemHostAlloc");
-    return end(pin(*out = malloc(bytes), bytes));
+    return fake_end(pin(*out = malloc(bytes), bytes));
 }
 
 int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
     (void)flags;
     BEGIN("cuMemHostRegister_v2");
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return end((uintptr_t)memory % page || bytes % page || is_pinned(memory) ? INVALID : pin(memory, bytes));
+    return fake_end((uintptr_t)memory % page || bytes % page || is_pinned(memory) ? INVALID
+                                                                                  : pin(memory, bytes));
 }
 
 int cuMemHostUnregister(void *memory) {
     BEGIN("cuMemHostUnregister");
     if (!is_pinned(memory))
-        return end(INVALID);
+        return fake_end(INVALID);
     pinned_bytes[pinned_at(memory)] = 0;
-    return end(0);
+    return fake_end(0);
 }
 
 int cuMemFreeHost(void *memory) {
@@ -706,7 +636,7 @@ int cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t bytes, struct st
     add(s, (struct work){.kind = COPY, .to = show(to), .from = from, .bytes = bytes});
     if (!is_pinned(from))
         finish(s);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t bytes, struct stream *s) {
@@ -715,13 +645,13 @@ int cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t bytes, struct stream *
     add(s, (struct work){.kind = COPY, .to = to, .from = show(from), .bytes = bytes});
     if (!is_pinned(to))
         finish(s);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, struct stream *s) {
     BEGIN("cuMemcpyDtoDAsync_v2");
     add(stream_of(s), (struct work){.kind = COPY, .to = show(to), .from = show(from), .bytes = bytes});
-    return end(0);
+    return fake_end(0);
 }
 
 int cuPointerGetAttribute(void *out, int what, uintptr_t memory) {
@@ -744,14 +674,14 @@ int cuModuleLoadData(struct module **out, const void *code) {
     (*out)->text = strdup(code);
     (*out)->next = modules;
     modules = *out;
-    return end(0);
+    return fake_end(0);
 }
 
 int cuModuleUnload(struct module *m) {
     BEGIN("cuModuleUnload");
     free(m->text);
     m->text = NULL;
-    return end(0);
+    return fake_end(0);
 }
 
 // Besides where they are defined.
@@ -768,7 +698,7 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
     snprintf(wanted, sizeof wanted, " %s(", name);
     BEGIN("cuModuleGetFunction");
     if (!strstr(m->text, wanted))
-        return end(NOT_FOUND);
+        return fake_end(NOT_FOUND);
     static struct function *all; // who unloads a module may still have work of it
     struct function *f = calloc(1, sizeof *f);
     f->next = all;
@@ -785,20 +715,20 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
             strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();") || has_shuffles(m->text);
     }
     *out = f;
-    return end(0);
+    return fake_end(0);
 }
 
 int cuFuncSetAttribute(struct function *f, int what, int value) {
     (void)f, (void)what, (void)value;
     BEGIN("cuFuncSetAttribute");
-    return end(0);
+    return fake_end(0);
 }
 
 int cuFuncGetParamInfo(struct function *f, size_t i, size_t *at, size_t *bytes) {
     BEGIN("cuFuncGetParamInfo");
     *at = 0;
     *bytes = f->call ? f->bytes((int)i) : 0;
-    return end(*bytes ? 0 : INVALID);
+    return fake_end(*bytes ? 0 : INVALID);
 }
 
 // Kernels get addresses of the host: a number with this bit and none above it is one of ours.
@@ -823,15 +753,15 @@ int cuLaunchKernel(struct function *f, unsigned grid_x, unsigned grid_y, unsigne
     (void)shared, (void)extra;
     BEGIN("cuLaunchKernel");
     if (!grid_x || !block_x || block_x > 1024)
-        return end(INVALID);
+        return fake_end(INVALID);
     if (!f->call)
-        return end(0);
+        return fake_end(0);
     struct work w = {
         .kind = LAUNCH, .f = f, .grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}};
     put_arguments(&w, argument);
     tell_of_call();
     add(stream_of(s), w);
-    return end(0);
+    return fake_end(0);
 }
 
 // Graphs ---------------------------------------------------------------------------------------------------------------
@@ -840,21 +770,21 @@ int cuStreamBeginCapture_v2(struct stream *s, int mode) {
     (void)mode;
     BEGIN("cuStreamBeginCapture_v2");
     s->capturing = calloc(1, sizeof *s->capturing);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuStreamEndCapture(struct stream *s, struct graph **out) {
     BEGIN("cuStreamEndCapture");
     *out = s->capturing;
     s->capturing = NULL;
-    return end(*out ? 0 : INVALID);
+    return fake_end(*out ? 0 : INVALID);
 }
 
 int cuGraphCreate(struct graph **out, unsigned flags) {
     (void)flags;
     BEGIN("cuGraphCreate");
     *out = calloc(1, sizeof **out);
-    return end(0);
+    return fake_end(0);
 }
 
 struct node_launch {
@@ -905,10 +835,10 @@ int cuGraphAddKernelNode_v2(uintptr_t *out, struct graph *g, const uintptr_t *af
     struct stream s = {.capturing = g};
     struct work w = launch_of(l);
     if (!(w.node = number_node(g, after, count)))
-        return end(INVALID);
+        return fake_end(INVALID);
     add(&s, w);
     *out = new_node(g, w.node);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuGraphAddChildGraphNode(uintptr_t *out, struct graph *g, const uintptr_t *after, size_t count,
@@ -922,7 +852,7 @@ int cuGraphAddChildGraphNode(uintptr_t *out, struct graph *g, const uintptr_t *a
         copy->is_part = true;
     }
     *out = new_node(g, node);
-    return end(node ? 0 : INVALID);
+    return fake_end(node ? 0 : INVALID);
 }
 
 // The graph that a node is of has to be there still: real drivers write anywhere.
@@ -939,9 +869,9 @@ int cuGraphExecKernelNodeSetParams_v2(struct graph *g, uintptr_t node, const str
             *w = launch_of(l);
             w->node = n->number;
             w->next = next;
-            return end(0);
+            return fake_end(0);
         }
-    return end(INVALID);
+    return fake_end(INVALID);
 }
 
 int cuGraphInstantiateWithFlags(struct graph **out, struct graph *g, unsigned long long flags) {
@@ -952,7 +882,7 @@ int cuGraphInstantiateWithFlags(struct graph **out, struct graph *g, unsigned lo
     memcpy((*out)->after, g->after, sizeof g->after);
     for (struct work *w = g->head; w; w = w->next)
         add(&copy, *w);
-    return end(0);
+    return fake_end(0);
 }
 
 // A driver that is idle has loaded no code.
@@ -986,12 +916,12 @@ int cuGraphLaunch(struct graph *g, struct stream *s) {
     tell_of_call();
     run_node(g, 0, stream_of(s));
     if (g->head && !has_code(g->head))
-        return end(0);
+        return fake_end(0);
     for (int node; (node = next_node(g, done)) != 0; done |= (uint64_t)1 << node) {
         overtaken += done >> node != 0;
         run_node(g, node, stream_of(s));
     }
-    return end(0);
+    return fake_end(0);
 }
 
 int cuGraphDestroy(struct graph *g) {
@@ -1004,7 +934,7 @@ int cuGraphDestroy(struct graph *g) {
         free(w);
     }
     free(g);
-    return end(0);
+    return fake_end(0);
 }
 
 int cuGraphExecDestroy(struct graph *g) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# compile_programs.sh BUILD - programs compile against include/ without a warning, in C and C++, with every compiler that is
+# compile_programs.sh BUILD - programs compile against include/ and model/ without a warning, in C and C++, with every compiler that is
 # here, unoptimised and optimised: compilers look for uninitialised variables only while they optimise. Numbers in the place
 # of arrays do not compile.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-strict=(-Wall -Wextra -Wpedantic -Werror -Iinclude)
+strict=(-Wall -Wextra -Wpedantic -Werror -Iinclude -Imodel)
 
 cat >"$tmp/scopes.c" <<'END_OF_PROGRAM'
 #include <stdio.h>
