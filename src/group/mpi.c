@@ -135,18 +135,6 @@ static struct {
     int rank;
 } call;
 
-// MPI_Abort may wait for the thread whose call is stuck. The launcher ends the job of a process that exits like this, too.
-static void *exit_soon(void *unused) {
-    (void)unused;
-    nanosleep(&(struct timespec){2, 0}, NULL);
-    _exit(1);
-}
-
-// mpirun of Open MPI 4.1 crashes or hangs when several ranks abort at once: they do so one after the other, and the first one ends all.
-static void wait_for_turn(void) {
-    nanosleep(&(struct timespec){MIN_OF(call.rank, 10), 0}, NULL);
-}
-
 static void *watch(void *unused) {
     (void)unused;
     int64_t timeout = group_timeout_ns();
@@ -160,10 +148,7 @@ static void *watch(void *unused) {
                  "%s number %llu (mpi), rank %d: some rank did not come in %.3g s (ZL_GROUP_TIMEOUT): the "
                  "job is ended",
                  atomic_load(&call.name), atomic_load(&call.number), call.rank, (double)timeout * 1e-9);
-        pthread_t thread;
-        wait_for_turn();
-        if (!pthread_create(&thread, NULL, exit_soon, NULL))
-            mpi.Abort(mpi.world, 1);
+        mpi.Abort(mpi.world, 1);
         _exit(1);
     }
     return NULL;
