@@ -37,7 +37,7 @@ static void name_of(const char *path, char *out, size_t bytes) {
         *name = '\0';
         name = strrchr(copy, '/');
     }
-    snprintf(out, bytes, "%s", name ? name + 1 : copy);
+    snprintf(out, bytes, "%.*s", (int)bytes - 1, name ? name + 1 : copy);
 }
 
 bool bench_llm_open(const char *path, struct bench_suite *suite, char *error, size_t error_bytes) {
