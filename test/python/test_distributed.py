@@ -255,6 +255,16 @@ def mpirun():
     return ["mpirun", "--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
 
 
+def running_children(pid):
+    """How many children of a process have not ended; those that it has not waited for have."""
+    count = 0
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended
+            state, parent = status.read_text().rpartition(")")[2].split()[:2]
+            count += int(parent) == pid and state != "Z"
+    return count
+
+
 @unittest.skipUnless(mpirun(), "needs Open MPI")
 class Mpi(unittest.TestCase):
     def run_case(self, case, size, seed=1, **more):
@@ -264,11 +274,9 @@ class Mpi(unittest.TestCase):
         with tempfile.TemporaryFile("w+") as said, subprocess.Popen(
                 mpirun() + ["-np", str(size), sys.executable, WORKER, case, str(seed)], env=env, stdin=subprocess.DEVNULL,
                 stdout=said, stderr=subprocess.STDOUT) as run:
-            threads = pathlib.Path(f"/proc/{run.pid}/task")
             end, idle = time.monotonic() + WAIT, 0
             while run.poll() is None:
-                with contextlib.suppress(OSError):  # a thread ended
-                    idle = 0 if any(f.read_text().strip() for f in threads.glob("*/children")) else idle + 1
+                idle = 0 if running_children(run.pid) else idle + 1
                 if idle > 100 or time.monotonic() > end:
                     run.kill()
                     self.assertGreater(idle, 100, "ranks did not end")
