@@ -127,7 +127,7 @@ check "layers accepts objects whose source is gone" accepts_call src/base/a.c sr
 check "layers finds a build without objects" says 'build it first' tool/layers.sh . "$tmp"
 check "layers accepts a folder's own header" accepts cli/f.c cli.h
 check "exported names" tool/check_symbols.sh "$build/libzellige.so"
-check "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h
+check "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h model/zellige_nn.h
 check "exported names finds one more" extra_symbol
 check "generated files" tool/generate.sh "$build" --check
 if python=$(tool/python.sh "$build" --of-core 2>&1); then
