@@ -52,7 +52,7 @@ static char output[TEST_FOLDER_BYTES] = ""; // folder for what children say; "":
 const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"), used)) const char *__lsan_default_suppressions(void) {
     return "leak:pocl_check_kernel_disk_cache\n"
-           "leak:libstdc++.so\n" // nothing of ours is C++: what LLVM keeps, in drivers whose frames cannot be followed
+           "leak:libstdc++.so\n" // nothing of ours is C++; who kept 16 bytes in it is not known
            "leak:libvulkan_lvp.so\n"; // which keeps 48 bytes of a pipeline; ours that are lost lose memory of our own, too
 }
 
