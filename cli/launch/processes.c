@@ -14,6 +14,9 @@
 
 enum { LINE_LONGEST = 1 << 16, GRACE_MS = 5000, TICK_MS = 100 };
 
+// Ranks that were asked to stop, by SIGTERM or SIGUSR1, have longer to write what they keep, and end with this code (EX_TEMPFAIL).
+enum { SAVE_MS = 60000, STOPPED = 75 };
+
 struct stream {
     int from; // -1: it has ended
     FILE *to;
@@ -29,8 +32,15 @@ struct child {
 
 static volatile sig_atomic_t stopped_by;
 
+static volatile sig_atomic_t warned; // by SIGUSR1, which ranks are told of
+
 static void stop(int signal_number) {
     stopped_by = signal_number;
+}
+
+static void warn(int signal_number) {
+    (void)signal_number;
+    warned = 1;
 }
 
 // Output ---------------------------------------------------------------------------------------------------------
@@ -73,6 +83,7 @@ static void become(const struct launch_process *p, const int *out, const int *er
     setpgid(0, 0); // so that all it starts can be ended with it
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGUSR1, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     dup2(in[0], 0);
     dup2(out[1], 1);
@@ -130,6 +141,12 @@ static bool start(struct child *c, const struct launch_process *p) {
 }
 
 // Running --------------------------------------------------------------------------------------------------------
+
+static void signal_all(const struct child *c, int count, int signal_number) {
+    for (int i = 0; i < count; i++)
+        if (c[i].id)
+            kill(-c[i].id, signal_number);
+}
 
 static void end_all(struct child *c, int count, int signal_number) {
     for (int i = 0; i < count; i++)
@@ -191,17 +208,21 @@ static int follow(struct child *c, int count, bool plain, struct pollfd *p) {
         if (!left && !ended)
             ended = now_ms();
         bool fails = rank >= 0 || stopped_by;
+        int grace = stopped_by == SIGTERM || code == STOPPED ? SAVE_MS : GRACE_MS;
+        if (warned)
+            signal_all(c, count, SIGUSR1);
+        warned = 0;
         if (fails && left && !ended) {
-            if (rank >= 0 && left < count)
+            if (rank >= 0 && left < count && code != STOPPED)
                 fprintf(stderr, "zellige launch: rank %d ended with code %d: the others are ended\n", rank,
                         code);
             end_all(c, count, SIGTERM);
             ended = now_ms();
-        } else if (fails && left && now_ms() > ended + GRACE_MS) {
+        } else if (fails && left && now_ms() > ended + grace) {
             end_all(c, count, SIGKILL);
         }
     }
-    return rank >= 0 && !stopped_by ? code : stopped_by ? 128 + (int)stopped_by : 0;
+    return rank >= 0 && (!stopped_by || code == STOPPED) ? code : stopped_by ? 128 + (int)stopped_by : 0;
 }
 
 int launch_run(const struct launch_process *process, int count, bool plain) {
@@ -213,6 +234,8 @@ int launch_run(const struct launch_process *process, int count, bool plain) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = warn;
+    sigaction(SIGUSR1, &action, NULL);
     for (int i = 0; ok && i < count; i++)
         ok = start(&c[i], &process[i]);
     if (!ok)
