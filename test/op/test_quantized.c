@@ -423,6 +423,30 @@ TEST(quantized_products_mapped_over_weights) {
 
 // What is wrong ----------------------------------------------------------------------------------------------------------
 
+static zl_array normal(int64_t rows, int64_t columns) {
+    return ready(zl_random_normal(ZL_SHAPE(rows, columns), ZL_FLOAT32, NULL, NULL, zl_random_key(rows)));
+}
+
+static zl_array first_rows(zl_array a, int64_t rows) {
+    return ready(zl_slice(a, ZL_SHAPE(0, 0), ZL_SHAPE(rows, zl_dim(a, 1)), ZL_SHAPE(1, 1)));
+}
+
+// As ranks have them that divide a layer: rows of the matrix give the bits that they give in all of it.
+TEST(quantized_products_of_parts_have_the_bits_of_the_whole) {
+    enum { ROWS = 256, COLUMNS = 1024, PARTS = 3 };
+    static const int rows_of_x[] = {1, 3, 4, 17}, part_rows[PARTS] = {16, 48, 128};
+    for (size_t i = 0; i < COUNT(rows_of_x) * PARTS; i++)
+        ZL_SCOPE {
+            int m = rows_of_x[i / PARTS], n = part_rows[i % PARTS];
+            zl_array x = normal(m, COLUMNS);
+            struct matrix all = quantize(normal(ROWS, COLUMNS), 32, 8, "mxfp8"), part = all;
+            for (int k = 0; k < 2; k++)
+                part.part[k] = first_rows(all.part[k], n);
+            zl_array y = zl_slice(product(x, &all, true), ZL_SHAPE(0, 0), ZL_SHAPE(m, n), ZL_SHAPE(1, 1));
+            CHECK(zl_item(zl_array_equal(product(x, &part, true), ready(y), false)) == 1);
+        }
+}
+
 TEST(quantized_mistakes) {
     zl_array w = zl_ones(ZL_SHAPE(2, 64), ZL_FLOAT32), out[3];
     struct matrix m = quantize(w, 64, 4, NULL);

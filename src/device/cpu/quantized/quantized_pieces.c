@@ -21,8 +21,9 @@ static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t gr
                q->biases ? q->biases + at * q->scale_item : NULL, groups, out);
 }
 
-static bool multiply(const struct quantized *q, const struct gemm *g) {
-    return cpu_choose_gemm(q->dtype, g)(q->dtype, g);
+// Rows that are unpacked at once, at most.
+static int64_t rows_most(const struct quantized *q) {
+    return MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / (q->item * q->k), 1);
 }
 
 // Rows of the quantised matrix are columns of the result.
@@ -37,7 +38,10 @@ static bool multiply_rows(const struct pieces *p, struct gemm g, int64_t w, int6
     g.n = rows;
     g.b = room, g.b_row = 1, g.b_col = q->k;
     g.c += from * q->item;
-    return multiply(q, &g);
+    // Chosen as for a whole piece: a part of a matrix, on one rank of several, then gives the bits that the whole has there.
+    struct gemm whole = g;
+    whole.n = rows_most(q);
+    return cpu_choose_gemm(q->dtype, &whole)(q->dtype, &g);
 }
 
 // A piece of each row makes a piece of each row of the result.
@@ -52,7 +56,7 @@ static bool multiply_columns(const struct pieces *p, struct gemm g, int64_t w, i
     g.n = columns;
     g.b = room, g.b_row = columns, g.b_col = 1;
     g.c += from * q->u.group * q->item;
-    return multiply(q, &g);
+    return cpu_choose_gemm(q->dtype, &g)(q->dtype, &g);
 }
 
 static void multiply_range(const void *context, int64_t from, int64_t to) {
@@ -78,9 +82,9 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
 static void cut(struct pieces *p) {
     const struct quantized *q = p->q;
     int64_t all = q->transpose ? q->rows : q->groups;
-    int64_t bytes = q->item * (q->transpose ? q->k : q->rows * q->u.group);
     int64_t wanted = (4 * pool_threads() + q->products - 1) / q->products;
-    int64_t most = MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / bytes, 1);
+    int64_t columns_most = MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / (q->item * q->rows * q->u.group), 1);
+    int64_t most = q->transpose ? rows_most(q) : columns_most;
     p->piece = MIN_OF(most, MAX_OF(all / wanted, 1));
     p->pieces = (all + p->piece - 1) / p->piece;
 }
