@@ -24,10 +24,10 @@ import tempfile
 DEVICE = os.environ.get("DEVICE")
 JOBS = int(os.environ.get("MLX_SUITE_JOBS", "1"))
 LIMIT = float(os.environ.get("MLX_TEST_SECONDS", "120"))
-LEFT_OUT = ("mlx_distributed_tests.py", "nccl_test_distributed.py")  # what others import; NCCL, which we do not use yet
-# Files for several ranks, with the engine that connects them: a test passes if it does on all of them.
-LAUNCHED = {"ring_test_distributed.py": "ring", "mpi_test_distributed.py": "mpi"}
-RANKS = 8
+# Files for several ranks, with the engine that connects them and numbers of ranks: a test passes if it does on all ranks, each time.
+LAUNCHED = {"ring_test_distributed.py": ("ring", (2, 8)), "mpi_test_distributed.py": ("mpi", (8,)),
+            "nccl_test_distributed.py": ("nccl", (8,))}
+RANK_SECONDS = 600  # for a file on so many ranks
 HERE = pathlib.Path(__file__).resolve()
 PAGE = HERE.parent.parent / "doc" / "compatibility.md"
 
@@ -105,26 +105,50 @@ def states(events):
     return result
 
 
-def launcher(file, build):
+def launcher(engine, ranks, build):
     """The words before those that run a file."""
-    engine = LAUNCHED.get(pathlib.Path(file).name)
-    words = [os.path.join(build, "zellige"), "launch", "--backend", engine, "-n", str(RANKS)] if engine else []
+    words = [os.path.join(build, "zellige"), "launch", "--backend", engine, "-n", str(ranks)]
+    if engine == "ring":
+        words += ["--starting-port", str(20000 + os.getpid() % 20000)]
     if engine == "mpi":
         words += ["--mpi-arg", "--oversubscribe,--bind-to,none" + (",--allow-run-as-root" if os.geteuid() == 0 else "")]
-    return words + (["--"] if engine else [])
+    return words + ["--"]
 
 
-def run_ranks(words, file, events, env, folder, log):
+def has_gpus(count):
+    """NCCL connects GPUs, one for each rank."""
+    got = subprocess.run("nvidia-smi -L | wc -l", shell=True, capture_output=True, text=True)
+    return int(got.stdout or 0) >= count
+
+
+def run_ranks(engine, ranks, build, file, events, env, folder, log):
     """One file by several ranks: of each test the worst of all ranks."""
-    code = subprocess.run(words + [sys.executable, str(HERE), "--inside", file, events], env=env, cwd=folder, stdout=log,
-                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
+    if engine == "nccl" and not has_gpus(ranks):
+        return {"(launch)": ("skipped", f"{ranks} NVIDIA GPUs are needed")}
+    words = launcher(engine, ranks, build) + [sys.executable, str(HERE), "--inside", file, events]
+    try:
+        code = subprocess.run(words, env=env, cwd=folder, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                              timeout=RANK_SECONDS).returncode
+    except subprocess.TimeoutExpired:
+        code = f"none: no end after {RANK_SECONDS} s"
     merged = {}
-    for rank in range(RANKS):
+    for rank in range(ranks):
         for name, (state, why) in states(read_events(f"{events}.{rank}")).items():
             state, why = ("crashed", f"exit code {code}") if state == "started" else (state, why)
             if RANK[state] >= RANK[merged.get(name, ("started", ""))[0]]:
-                merged[name] = (state, f"rank {rank}: {why}" if why else "")
-    return merged or {"(launch)": ("failed", f"exit code {code}")}
+                merged[name] = (state, f"{ranks} ranks, rank {rank}: {why}" if why else "")
+    return merged or {"(launch)": ("failed", f"{ranks} ranks: exit code {code}")}
+
+
+def run_launched(file, build, events, env, folder, log):
+    """By each number of ranks: of each test the worst."""
+    engine, counts = LAUNCHED[pathlib.Path(file).name]
+    merged = {}
+    for ranks in counts:
+        for name, (state, why) in run_ranks(engine, ranks, build, file, f"{events}-{ranks}", env, folder, log).items():
+            if RANK[state] >= RANK[merged.get(name, ("started", ""))[0]]:
+                merged[name] = (state, why)
+    return merged
 
 
 def run_file(file, build, folder):
@@ -136,9 +160,8 @@ def run_file(file, build, folder):
     else:
         env["ZL_LOG"] = "info"  # which names what falls back
     with open(os.path.join(folder, pathlib.Path(file).stem + ".log"), "a") as log:
-        words = launcher(file, build)
-        if words:
-            return run_ranks(words, file, events, env, folder, log)
+        if pathlib.Path(file).name in LAUNCHED:
+            return run_launched(file, build, events, env, folder, log)
         for _ in range(100):
             code = subprocess.run([sys.executable, str(HERE), "--inside", file, events], env=env, cwd=folder, stdout=log,
                                   stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
@@ -185,7 +208,8 @@ def page(tests, all_results):
              f"- MLX's repository at commit `{commit_of(tests)}`", f"- {datetime.date.today()}",
              f"- {total['passed']} pass, {total['failed'] + total['crashed']} fail (of them {total['crashed']} end the "
              f"interpreter), {total['skipped']} are skipped by themselves", "",
-             f"Tests of the engines ring and mpi run with {RANKS} ranks; those of NCCL are left out.", "",
+             "Tests of several ranks pass if they do on all of them: " +
+             ", ".join(f"{engine} with {' and '.join(map(str, counts))}" for engine, counts in LAUNCHED.values()) + ".", "",
              "| file | pass | fail | skip | why, most frequent first |", "| --- | --- | --- | --- | --- |"]
     for name, results in sorted(all_results.items()):
         c = collections.Counter(state for state, _ in results.values())
@@ -219,8 +243,8 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     tests, build, chosen = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
-    files = chosen or sorted(name for name in os.listdir(tests) if name.startswith("test_") and name.endswith(".py")
-                             and name not in LEFT_OUT)
+    files = chosen or sorted(name for name in os.listdir(tests)
+                             if name in LAUNCHED or (name.startswith("test_") and name.endswith(".py")))
     all_results, fallbacks = run_files(tests, files, build)
     if not chosen and not DEVICE:
         beside = PAGE.with_suffix(".new")
