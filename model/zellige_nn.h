@@ -56,16 +56,44 @@ typedef struct {
 // closed, which it is after a trainer's first step or zl_nn_load, and has no such name.
 ZL_API zl_array zl_nn_parameter(zl_nn nn, const char *name, zl_shape shape, zl_nn_init init);
 
+// What parameters are made as: float32, which is the default, or float64. False if there are parameters already.
+ZL_API bool zl_nn_set_dtype(zl_nn nn, zl_dtype dtype);
+
 // The table, index by index; the array lives until it is assigned anew. NULL past the last.
 ZL_API int         zl_nn_count(zl_nn nn);
 ZL_API const char *zl_nn_name(zl_nn nn, int index);
 ZL_API zl_array    zl_nn_array(zl_nn nn, int index);
 ZL_API zl_nn_kind  zl_nn_kind_of(zl_nn nn, int index);
 ZL_API bool        zl_nn_assign(zl_nn nn, int index, zl_array value); // of the same shape and dtype; evaluates it
-ZL_API int64_t     zl_nn_elements(zl_nn nn);                          // of all parameters
+ZL_API int64_t     zl_nn_elements(zl_nn nn);                          // of all parameters, on all ranks
 
 // Fills an empty table with the parameters of a checkpoint, and closes it.
 ZL_API bool zl_nn_load(zl_nn nn, const char *path);
+
+// Several processes -----------------------------------------------------------------------------------------------
+
+// A row of the table that says how a model is divided: which axis of the parameters of this name ("*" stands for any text) lies on which
+// axis of the mesh, -1 for none. The first row that fits counts; parameters that fit none are whole on every rank. Along fsdp a
+// parameter of one axis is never divided, and shards of an axis that does not divide end with zeros. Along tensor the axis must divide.
+typedef struct {
+    const char *name;
+    int fsdp, tensor;
+} zl_nn_shard;
+
+// Distributes an empty table over the ranks of a group, which all call it alike. mesh: the sizes of its axes, "data=2,fsdp=2,tensor=2", of
+// which each may be left out. Ranks along data and fsdp take different rows of a batch, those along tensor the same ones. Ranks along fsdp
+// each keep a shard of what the table divides: a step gathers it one bucket ahead of its use, releases it after, and gathers it again in
+// the backward pass. Along tensor, layers compute with their part of the parameters. Gradients are sent by buckets of about bucket_bytes
+// (0: 1 MiB), during the backward pass. A mesh of one rank changes nothing. A mesh with several axes above 1 splits the group, which
+// the engine ring cannot. The rows and the names in them must outlive the table. False and an error: the mesh does not fit the group.
+ZL_API bool zl_nn_distribute(zl_nn nn, zl_group group, const char *mesh, int rows, const zl_nn_shard *row, int64_t bucket_bytes);
+ZL_API int  zl_nn_rank(zl_nn nn);  // of the group; 0 where nothing is distributed
+ZL_API int  zl_nn_ranks(zl_nn nn); // in the group
+
+// Which rows of a batch of so many are this rank's: [*first, *first + *count). False and an error: the ranks of data and fsdp do not divide it.
+ZL_API bool zl_nn_rows(zl_nn nn, int64_t rows, int64_t *first, int64_t *count);
+// Returns the mean of x over the ranks that have different rows. All ranks must evaluate it.
+ZL_API zl_array zl_nn_mean_of_rows(zl_nn nn, zl_array x);
 
 // The first error of this table, or that of the library; NULL: none.
 ZL_API const char *zl_nn_error(zl_nn nn);
@@ -75,6 +103,9 @@ ZL_API const char *zl_nn_error(zl_nn nn);
 // parameters, whose names are those of checkpoints on the hub: name.weight, name.bias.
 
 ZL_API zl_array zl_nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias); // x W^T + b, W (outputs, width)
+// x W^T with a matrix (outputs, width) that starts as init says. The layers of this header work with parameters that are divided along
+// tensor: if W's outputs are, so are the result's columns; if W's inputs are, x's columns must be, and the result is the sum over ranks.
+ZL_API zl_array zl_nn_product(zl_nn nn, const char *name, zl_array x, int outputs, zl_nn_init init);
 ZL_API zl_array zl_nn_embedding(zl_nn nn, const char *name, zl_array ids, int count, int width); // (..., width)
 // x W^T with a matrix (classes, width) of the kind ZL_NN_TABLE: an embedding's name gives that embedding's matrix, which ties both.
 ZL_API zl_array zl_nn_logits(zl_nn nn, const char *name, zl_array x, int classes);
@@ -114,7 +145,7 @@ ZL_API zl_array zl_nn_mixer(zl_nn nn, const char *name, zl_array x, const zl_nn_
 ZL_API extern const char zl_nn_mixers[]; // all rules, a space after each but the last
 ZL_API bool zl_nn_is_mixer(const char *rule);
 
-// Losses: means over all elements, float32 of one element ---------------------------------------------------------
+// Losses: means over all elements, float32 of one element (cross entropy of float64: float64) ---------------------------------------------------------
 
 // targets: integers of the shape of logits without its last axis. mask, if not NULL: what is 0 there does not count.
 ZL_API zl_array zl_nn_cross_entropy(zl_array logits, zl_array targets, zl_array mask);
@@ -162,6 +193,7 @@ typedef struct {
     double norm;  // of the gradient, before clipping; NaN: nothing is clipped, or the step is not complete
     double rate;  // that the step was made with
     int64_t step; // steps that are complete
+    bool stop;    // zl_trainer_stop() was called, on any rank: all ranks are told with the same batch
 } zl_train_report;
 
 // Takes one batch; each `accumulate`-th completes a step. Gradients and updates are recorded once and then replayed, and parameters
@@ -169,12 +201,19 @@ typedef struct {
 // be lost: load a checkpoint.
 ZL_API bool    zl_trainer_step(zl_trainer trainer, int count, const zl_array *batch, zl_train_report *report);
 ZL_API int64_t zl_trainer_steps(zl_trainer trainer); // that are complete
+ZL_API int64_t zl_trainer_batches(zl_trainer trainer); // that were taken in all, from which the next one follows
+ZL_API void    zl_trainer_stop(zl_trainer trainer);  // has the next report say it; signal handlers may call it
 
 // Checkpoints: safetensors with the parameters by their names, the optimiser's state, the steps and the seed. Files are replaced as a
 // whole. A training that was stopped and loaded goes on to the same bits. `about` is any text that tells the model and its data from
 // others: load refuses a file that has another one, or another optimiser or seed. Load a checkpoint before the first step. The path ends with
 // .safetensors.
+//
+// Where a table is distributed, all ranks save: each writes its shards to a file of its own beside `path`, in the background, while training
+// goes on with other memory, and rank 0 then replaces `path` by an index of these files, and removes those of the index that was there. All
+// ranks must see the same folder. Any checkpoint can be loaded on any mesh, and on one rank.
 ZL_API bool zl_trainer_save(zl_trainer trainer, const char *path, const char *about);
+ZL_API bool zl_trainer_wait(zl_trainer trainer); // until the last checkpoint is written; false and an error: it could not be
 ZL_API bool zl_trainer_load(zl_trainer trainer, const char *path, const char *about);
 
 #ifdef __cplusplus

@@ -18,11 +18,14 @@ static const struct option options[] = {
     {"rate", 0, "X", NULL, "first learning rate (default 0.002, of sgd 0.1); it falls to zero"},
     {"data", 0, "FOLDER", NULL, "the dataset (default /usr/share/datasets/fashion-mnist)"},
     TRAIN_CHECKPOINT_OPTIONS,
+    TRAIN_MESH_OPTIONS,
     {0},
 };
 
 struct perceptron {
     int layers, width[LAYERS_MOST]; // outputs of each layer
+    char name[LAYERS_MOST][24], weight[LAYERS_MOST][32], bias[LAYERS_MOST][32];
+    zl_nn_shard row[2 * LAYERS_MOST];
 };
 
 static bool read_widths(struct perceptron *p, const char *hidden) {
@@ -41,17 +44,30 @@ static bool read_widths(struct perceptron *p, const char *hidden) {
 
 // Parameters start as wide as relu needs: with deviations of sqrt(2 / inputs).
 static zl_array logits(zl_nn nn, const struct perceptron *p, zl_array x) {
-    for (int i = 0; x && i < p->layers; i++) {
+    int64_t inputs = TRAIN_PIXELS;
+    for (int i = 0; x && i < p->layers; inputs = p->width[i++]) {
         zl_nn layer = zl_nn_at(nn, "layer.%d", i);
-        int64_t inputs = zl_dim(x, -1);
         zl_nn_init wide = {.deviation = sqrt(2.0 / (double)inputs), .kind = ZL_NN_MATRIX};
-        zl_array w = zl_nn_parameter(layer, "weight", ZL_SHAPE(p->width[i], inputs), wide);
-        zl_array b = zl_nn_parameter(layer, "bias", ZL_SHAPE(p->width[i]), (zl_nn_init){0});
-        x = zl_add(zl_matmul(x, zl_swapaxes(w, -1, -2)), b);
+        x = zl_nn_product(nn, p->name[i], x, p->width[i], wide);
+        x = x ? zl_add(x, zl_nn_parameter(layer, "bias", ZL_SHAPE(p->width[i]), (zl_nn_init){0})) : NULL;
         if (i + 1 < p->layers)
             x = zl_maximum(x, zl_scalar(0));
     }
     return x;
+}
+
+// How the layers are divided: along tensor, outputs of one are the inputs of the next; a last one without a pair is whole there.
+static int divide(struct perceptron *p) {
+    int rows = 0;
+    for (int i = 0; i < p->layers; i++) {
+        int tensor = i % 2 ? 1 : i + 1 < p->layers ? 0 : -1;
+        snprintf(p->name[i], sizeof p->name[i], "layer.%d", i);
+        snprintf(p->weight[i], sizeof p->weight[i], "layer.%d.weight", i);
+        snprintf(p->bias[i], sizeof p->bias[i], "layer.%d.bias", i);
+        p->row[rows++] = (zl_nn_shard){p->weight[i], .fsdp = 0, .tensor = tensor};
+        p->row[rows++] = (zl_nn_shard){p->bias[i], .fsdp = -1, .tensor = tensor == 0 ? 0 : -1};
+    }
+    return rows;
 }
 
 static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
@@ -87,52 +103,71 @@ static int epoch_of(const struct train_run *run, const struct plan *plan) {
     return (int)(zl_trainer_steps(run->trainer) / steps_of(plan));
 }
 
-// One epoch: whole batches in the drawn order. False after an error, or Ctrl-C.
-static bool train_epoch(struct train_run *run, struct plan *plan, double *loss) {
-    int steps = steps_of(plan), epoch = epoch_of(run, plan);
+// This rank's rows of the step-th batch of an epoch, in the drawn order.
+static void take_rows(struct plan *plan, int step, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        int from = plan->order[step * plan->batch + first + i];
+        memcpy(plan->data + (size_t)i * TRAIN_PIXELS, plan->images.image + (size_t)from * TRAIN_PIXELS,
+               TRAIN_PIXELS);
+        plan->label[i] = plan->images.label[from];
+    }
+}
+
+// The rest of an epoch, in whole batches. *loss is the mean of these. False after an error, or Ctrl-C.
+static bool train_epoch(struct train_run *run, struct plan *plan, double *loss, bool *stops) {
+    int steps = steps_of(plan), epoch = epoch_of(run, plan),
+        begun = (int)(zl_trainer_steps(run->trainer) % steps);
+    int64_t first, count;
+    if (!zl_nn_rows(run->nn, plan->batch, &first, &count))
+        return false;
     shuffle(plan->order, plan->images.count, (uint64_t)run->seed * 1000 + (uint64_t)epoch);
     *loss = 0;
-    for (int s = 0; s < steps; s++) {
-        for (int i = 0; i < plan->batch; i++) {
-            int from = plan->order[s * plan->batch + i];
-            memcpy(plan->data + (size_t)i * TRAIN_PIXELS, plan->images.image + (size_t)from * TRAIN_PIXELS,
-                   TRAIN_PIXELS);
-            plan->label[i] = plan->images.label[from];
-        }
+    for (int s = begun; s < steps && !*stops; s++) {
+        take_rows(plan, s, first, count);
         zl_train_report report = {0};
         bool done = false;
         ZL_SCOPE {
-            zl_array in[] = {train_images(plan->data, plan->batch), train_labels(plan->label, plan->batch)};
-            done = zl_trainer_step(run->trainer, 2, in, &report);
+            zl_array in[] = {train_images(plan->data, (int)count), train_labels(plan->label, (int)count)};
+            done = train_step(run, 2, in, &report, stops);
         }
-        if (!done || cli_interrupted())
+        if (!done)
             return false;
-        *loss += report.loss / steps;
-        if (s % 16 == 0)
+        *loss += report.loss / (steps - begun);
+        if (s % 16 == 0 && run->speaks)
             train_progress("epoch %d: %d of %d images", epoch + 1, s * plan->batch, plan->images.count);
     }
     return true;
 }
 
+// Hits among images that every rank has a part of, where they divide. NULL: it failed.
+static zl_array hits_of(const struct train_run *run, const struct plan *plan, int at, int count) {
+    int64_t first = 0, own = count;
+    if (count == TEST_BATCH && TEST_BATCH % zl_nn_ranks(run->nn) == 0 &&
+        !zl_nn_rows(run->nn, count, &first, &own))
+        return NULL;
+    zl_array x = train_images(plan->test.image + (size_t)(at + first) * TRAIN_PIXELS, (int)own),
+             best = zl_astype(zl_argmax_axis(logits(run->nn, &plan->perceptron, x), -1, false), ZL_INT32),
+             right = zl_equal(best, train_labels(plan->test.label + at + first, (int)own));
+    zl_array own_hits = zl_sum(zl_astype(right, ZL_FLOAT32));
+    return zl_multiply(zl_nn_mean_of_rows(run->nn, own_hits), zl_scalar((double)(count / own)));
+}
+
 // NaN: it failed.
 static double accuracy_of(const struct train_run *run, const struct plan *plan) {
-    const struct train_dataset *test = &plan->test;
     double right = 0;
-    for (int at = 0; at < test->count; at += TEST_BATCH)
+    for (int at = 0; at < plan->test.count; at += TEST_BATCH)
         ZL_SCOPE {
-            int count = test->count - at < TEST_BATCH ? test->count - at : TEST_BATCH;
-            zl_array x = train_images(test->image + (size_t)at * TRAIN_PIXELS, count);
-            zl_array best =
-                zl_astype(zl_argmax_axis(logits(run->nn, &plan->perceptron, x), -1, false), ZL_INT32);
-            zl_array hits =
-                zl_sum(zl_astype(zl_equal(best, train_labels(test->label + at, count)), ZL_FLOAT32));
+            int count = plan->test.count - at < TEST_BATCH ? plan->test.count - at : TEST_BATCH;
+            zl_array hits = hits_of(run, plan, at, count);
             right += hits ? zl_item(hits) : (double)NAN;
         }
-    return right / test->count;
+    return right / plan->test.count;
 }
 
 static void report_epoch(const struct train_run *run, int epoch, double loss, double accuracy, double seconds,
                          int images) {
+    if (!run->speaks)
+        return;
     if (run->call->json) {
         cli_json_open(NULL, '{');
         cli_json_int("epoch", epoch);
@@ -163,29 +198,37 @@ static int train(struct train_run *run, struct plan *plan) {
     plan->data = malloc((size_t)plan->batch * TRAIN_PIXELS);
     plan->label = malloc((size_t)plan->batch);
     bool done = plan->order && plan->data && plan->label;
+    bool stops = false;
     int kept = epoch_of(run, plan);
-    cli_catch_interrupts();
+    train_catch_signals();
     cli_json_to(NULL, true); // a line per epoch
     while (done && epoch_of(run, plan) < plan->epochs) {
         double loss, start = train_now();
-        done = train_epoch(run, plan, &loss);
+        done = train_epoch(run, plan, &loss, &stops);
+        if (done && stops)
+            break;
         double seconds = train_now() - start;
         train_progress("%s", "");
-        done = done && (!run->checkpoint || zl_trainer_save(run->trainer, run->checkpoint, run->about));
+        done = done && train_save(run);
         kept = done ? epoch_of(run, plan) : kept;
         double accuracy = done ? accuracy_of(run, plan) : NAN;
         done = !isnan(accuracy);
         if (done)
             report_epoch(run, kept, loss, accuracy, seconds, steps_of(plan) * plan->batch);
     }
-    int code = done ? CLI_OK : cli_interrupted() ? say_interrupted(run, plan, kept) : train_failed(run);
+    train_progress("%s", "");
+    done = done && (stops || zl_trainer_wait(run->trainer));
+    int code = done && stops       ? train_stopped(run)
+               : done              ? CLI_OK
+               : cli_interrupted() ? say_interrupted(run, plan, kept)
+                                   : train_failed(run);
     cli_json_to(NULL, false);
     free(plan->order), free(plan->data), free(plan->label);
     return code;
 }
 
 // The images are those of the dataset, whose number the schedule needs before they are read.
-static int read_images(const struct invocation *call, struct plan *plan) {
+static int read_images(const struct invocation *call, struct plan *plan, bool speaks) {
     const char *folder = cli_option(call, "data");
     char error[512];
     double start = train_now();
@@ -195,7 +238,7 @@ static int read_images(const struct invocation *call, struct plan *plan) {
         return cli_fail(call, "%s", error);
     if (plan->batch > plan->images.count)
         return cli_usage(call, "--batch %d is more than the %d images", plan->batch, plan->images.count);
-    if (!call->json && call->verbosity >= 0)
+    if (!call->json && call->verbosity >= 0 && speaks)
         printf("%d images to learn, %d to test, read in %.2f s\n", plan->images.count, plan->test.count,
                train_now() - start);
     return CLI_OK;
@@ -214,9 +257,10 @@ static int open_run(const struct invocation *call, struct train_run *run, struct
                                   .schedule = "linear",
                                   .steps = steps ? steps : 1};
     const char *hidden = cli_option(call, "hidden");
+    int rows = divide(&plan->perceptron);
     snprintf(run->about, sizeof run->about, "train mnist --hidden %s --batch %d", hidden ? hidden : "128",
              plan->batch);
-    return train_open(run, loss_of, &plan->perceptron, &how);
+    return train_open(run, loss_of, &plan->perceptron, &how, rows, plan->perceptron.row);
 }
 
 static int run(const struct invocation *call) {
@@ -231,7 +275,7 @@ static int run(const struct invocation *call) {
     plan.epochs = (int)epochs, plan.batch = (int)batch;
     int code = train_begin(&training, call);
     if (code == CLI_OK)
-        code = read_images(call, &plan);
+        code = read_images(call, &plan, training.speaks);
     if (code == CLI_OK)
         code = open_run(call, &training, &plan);
     if (code == CLI_OK)
@@ -248,7 +292,10 @@ const struct command cli_train_mnist = {
     .details = "The dataset is Debian's package dataset-fashion-mnist. A resumed training goes on as if it "
                "had never\n"
                "been interrupted.\n"
-               "  zellige train mnist --hidden 256,256 --checkpoint mnist.safetensors",
+               "With --mesh, ranks that a launcher started train together. SIGTERM and SIGUSR1 save and end "
+               "with code 75.\n"
+               "  zellige train mnist --hidden 256,256 --checkpoint mnist.safetensors\n"
+               "  zellige launch --backend mpi -n 8 -- zellige train mnist --mesh data=2,fsdp=2,tensor=2",
     .options = options,
     .run = run,
 };

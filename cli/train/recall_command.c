@@ -74,15 +74,16 @@ static int block_of(const struct recall *r, int64_t index) {
 }
 
 // ids, targets, and whether they count: (batch, 3 * pairs).
-static void make_batch(const struct train_task *task, int64_t seed, int64_t index, zl_array *in) {
+static void make_batch(const struct train_task *task, int64_t seed, int64_t index, int64_t first,
+                       int64_t count, zl_array *in) {
     const struct recall *r = task->data;
     int64_t length = 3 * r->pairs;
-    for (int64_t i = 0; i < task->sequences; i++)
-        draw_sequence(r, block_of(r, index), (uint64_t)seed, (uint64_t)(index * task->sequences + i),
+    for (int64_t i = 0; i < count; i++)
+        draw_sequence(r, block_of(r, index), (uint64_t)seed, (uint64_t)(index * task->sequences + first + i),
                       r->ids + i * length, r->targets + i * length, r->asked + i * length);
-    in[0] = zl_from_i32(r->ids, ZL_SHAPE(task->sequences, length));
-    in[1] = zl_from_i32(r->targets, ZL_SHAPE(task->sequences, length));
-    in[2] = zl_from_bool(r->asked, ZL_SHAPE(task->sequences, length));
+    in[0] = zl_from_i32(r->ids, ZL_SHAPE(count, length));
+    in[1] = zl_from_i32(r->targets, ZL_SHAPE(count, length));
+    in[2] = zl_from_bool(r->asked, ZL_SHAPE(count, length));
 }
 
 static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
@@ -105,7 +106,7 @@ static bool test(const struct train_task *task, const struct train_run *run, dou
     for (int64_t i = 0; done && i < batches; i++)
         ZL_SCOPE {
             zl_array in[TRAIN_INPUTS_MOST];
-            task->batch(task, run->seed, first_tested + i, in);
+            task->batch(task, run->seed, first_tested + i, 0, task->sequences, in);
             zl_array logits = last_third(r, train_logits(run->nn, &r->model, in[0])),
                      targets = last_third(r, in[1]);
             zl_array best = zl_astype(zl_argmax_axis(logits, -1, false), ZL_INT32);
@@ -145,7 +146,7 @@ static int run(const struct invocation *call) {
     int code = train_begin(&training, call);
     train_describe(&training, &task, &r.model, "train recall --pairs %d --words %d", r.pairs, r.words);
     if (code == CLI_OK)
-        code = train_open(&training, loss_of, &r, &task.options);
+        code = train_open(&training, loss_of, &r, &task.options, 0, NULL);
     if (code == CLI_OK && !allocate(&r, task.sequences))
         code = cli_fail(call, "out of memory");
     if (code == CLI_OK)

@@ -30,8 +30,13 @@ zl_array train_labels(const unsigned char *label, int count); // int32
 #define TRAIN_CHECKPOINT_OPTIONS                                                                          \
     {"seed", 0, "N", NULL, "of the first parameters and of the order of the data (default 1)"},           \
     {"checkpoint", 0, "FILE", NULL, "written whenever the model is tested: safetensors"},                 \
-    {"resume", 0, NULL, NULL, "go on from the checkpoint"},                                               \
+    {"resume", 0, NULL, NULL, "go on from the checkpoint, if it is there"},                                               \
     {"device", 0, "NAME", NULL, "device to train on"}
+
+#define TRAIN_MESH_OPTIONS                                                                                \
+    {"mesh", 0, "AXES", NULL, "ranks by axis, such as data=2,fsdp=2,tensor=2 (default: this process alone)"}, \
+    {"bucket", 0, "BYTES", NULL, "gradients that are sent at once (default 1048576)"},                    \
+    {"dtype", 0, "NAME", "f32 f64", "of parameters (default f32)"}
 
 #define TRAIN_STEP_OPTIONS                                                                                \
     {"steps", 0, "N", NULL, "steps in all (default 1000)"},                                               \
@@ -53,12 +58,24 @@ struct train_run {
     const char *checkpoint; // NULL: none
     char about[512];
     int64_t seed;
+    zl_group group; // NULL: this process is alone
+    bool speaks;    // of several ranks, the first
 };
+
+enum { TRAIN_STOPPED = 75 }; // exit code: the job is to be started again (EX_TEMPFAIL)
 
 // Reads the options that all commands have and checks them, before data are read. Call train_close in any case. Returns an exit code.
 int  train_begin(struct train_run *run, const struct invocation *call);
 // Makes the table and the trainer, and loads the checkpoint if --resume is given, which must be about the same. Returns an exit code.
-int  train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options);
+// rows: of the table by which --mesh divides the model.
+int  train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows, const zl_nn_shard *row);
+// Has SIGTERM and SIGUSR1 end the training behind a step, with a checkpoint, and Ctrl-C end it at once.
+void train_catch_signals(void);
+// One batch: a step of the trainer. Sets *stops when the training is to end behind it. False after an error or Ctrl-C.
+bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops);
+bool train_save(struct train_run *run); // if a checkpoint is asked for
+// Ends a training that was asked to stop, in the middle of an epoch or between tests: saves it. Returns an exit code.
+int  train_stopped(struct train_run *run);
 void train_close(struct train_run *run);
 int  train_failed(const struct train_run *run); // what zl_nn_error says
 
@@ -72,8 +89,8 @@ enum { TRAIN_INPUTS_MOST = 3 };
 struct train_task {
     void *data;
     int inputs;
-    // Fills in[0..inputs) with the index-th batch.
-    void (*batch)(const struct train_task *task, int64_t seed, int64_t index, zl_array *in);
+    // Fills in[0..inputs) with rows [first, first + count) of the index-th batch.
+    void (*batch)(const struct train_task *task, int64_t seed, int64_t index, int64_t first, int64_t count, zl_array *in);
     // Measures the model on what it is not trained on. Returns false after an error or Ctrl-C; *accuracy stays NaN where there is none.
     bool (*test)(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy);
     zl_train_options options;
@@ -107,6 +124,8 @@ bool     train_read_model(const struct invocation *call, struct train_model *mod
 // Sets what the training is about: what the format says, the model, and those options of its steps that a resumed training must share.
 void     train_describe(struct train_run *run, const struct train_task *task, const struct train_model *model, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+extern const zl_nn_shard train_shards[]; // how that model is divided
+extern const int train_shard_rows;
 zl_array train_logits(zl_nn nn, const struct train_model *model, zl_array ids); // (batch, time, vocabulary)
 
 #endif

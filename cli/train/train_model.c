@@ -47,6 +47,19 @@ void train_describe(struct train_run *run, const struct train_task *task, const 
              m->mixer.conv, m->ffn, (long long)task->sequences, task->options.accumulate);
 }
 
+// Heads and hidden units lie on tensor; the low rank of a decay and the norm of all heads are whole there.
+const zl_nn_shard train_shards[] = {
+    {"*.mixer.o.weight", .fsdp = 0, .tensor = 1},
+    {"*.mixer.decay_in.weight", .fsdp = 0, .tensor = -1},
+    {"*.mixer.norm.weight", .fsdp = -1, .tensor = -1},
+    {"*.mixer.*.conv.weight", .fsdp = 0, .tensor = 1},
+    {"*.mixer.*", .fsdp = 0, .tensor = 0},
+    {"*.mlp.down.weight", .fsdp = 0, .tensor = 1},
+    {"*.mlp.*", .fsdp = 0, .tensor = 0},
+    {"*", .fsdp = 0, .tensor = -1},
+};
+const int train_shard_rows = sizeof train_shards / sizeof *train_shards;
+
 zl_array train_logits(zl_nn nn, const struct train_model *m, zl_array ids) {
     zl_array x = zl_nn_embedding(nn, "embedding", ids, m->vocabulary, m->width);
     for (int i = 0; i < m->layers; i++) {

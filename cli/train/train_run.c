@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +54,7 @@ int train_failed(const struct train_run *run) {
 int train_begin(struct train_run *run, const struct invocation *call) {
     const char *device = cli_option(call, "device");
     run->call = call;
+    run->speaks = true;
     run->checkpoint = cli_option(call, "checkpoint");
     run->seed = 1;
     if (!cli_integer(call, "seed", 0, INT64_C(1) << 50, &run->seed))
@@ -62,13 +64,40 @@ int train_begin(struct train_run *run, const struct invocation *call) {
     int code = check_checkpoint(call, run->checkpoint);
     if (code != CLI_OK)
         return code;
-    return device && !zl_use_device(device) ? cli_library_failed(call) : CLI_OK;
+    if (device && !zl_use_device(device))
+        return cli_library_failed(call);
+    if (!cli_option(call, "mesh"))
+        return CLI_OK;
+    if (!(run->group = zl_group_init(false, NULL)))
+        return cli_library_failed(call);
+    run->speaks = zl_group_rank(run->group) == 0;
+    return CLI_OK;
 }
 
-int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options) {
+static bool is_wide(const struct train_run *run) {
+    const char *dtype = cli_option(run->call, "dtype");
+    return dtype && !strcmp(dtype, "f64");
+}
+
+static bool distribute(struct train_run *run, int rows, const zl_nn_shard *row) {
+    const char *mesh = cli_option(run->call, "mesh");
+    int64_t bucket = 0;
+    return cli_integer(run->call, "bucket", 1, INT64_C(1) << 40, &bucket) &&
+           (!is_wide(run) || zl_nn_set_dtype(run->nn, ZL_FLOAT64)) &&
+           (!mesh || zl_nn_distribute(run->nn, run->group, mesh, rows, row, bucket));
+}
+
+int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows,
+               const zl_nn_shard *row) {
     run->nn = zl_nn_new(run->seed);
+    if (!run->nn || !distribute(run, rows, row))
+        return train_failed(run);
+    size_t at = strlen(run->about);
+    if (is_wide(run))
+        snprintf(run->about + at, sizeof run->about - at, " --dtype f64");
     run->trainer = zl_trainer_new(run->nn, loss, data, options);
-    bool resume = cli_option(run->call, "resume");
+    // A job that is started again has the same command as at first, when there is nothing to go on from.
+    bool resume = cli_option(run->call, "resume") && !access(run->checkpoint, F_OK);
     return run->trainer && (!resume || zl_trainer_load(run->trainer, run->checkpoint, run->about))
                ? CLI_OK
                : train_failed(run);
@@ -77,6 +106,50 @@ int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_trai
 void train_close(struct train_run *run) {
     zl_trainer_free(run->trainer);
     zl_nn_free(run->nn);
+    zl_group_release(run->group);
+}
+
+// Signals ------------------------------------------------------------------------------------------------------------
+
+static volatile sig_atomic_t asked; // to stop
+
+static void ask_to_stop(int signal_number) {
+    (void)signal_number;
+    asked = 1;
+}
+
+void train_catch_signals(void) {
+    cli_catch_interrupts();
+    signal(SIGTERM, ask_to_stop);
+    signal(SIGUSR1, ask_to_stop);
+}
+
+bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops) {
+    if (asked)
+        zl_trainer_stop(run->trainer);
+    bool done = zl_trainer_step(run->trainer, count, in, report) && !cli_interrupted();
+    *stops = done && report->stop;
+    return done;
+}
+
+bool train_save(struct train_run *run) {
+    return !run->checkpoint || zl_trainer_save(run->trainer, run->checkpoint, run->about);
+}
+
+int train_stopped(struct train_run *run) {
+    long long step = (long long)zl_trainer_steps(run->trainer);
+    if (!run->checkpoint)
+        return run->speaks ? cli_fail(run->call,
+                                      "stopped by a signal after %lld steps: nothing is kept without "
+                                      "--checkpoint FILE",
+                                      step)
+                           : CLI_FAILED;
+    if (!train_save(run) || !zl_trainer_wait(run->trainer))
+        return train_failed(run);
+    if (run->speaks)
+        cli_fail(run->call, "stopped by a signal: %s has %lld steps, with --resume it goes on",
+                 run->checkpoint, step);
+    return TRAIN_STOPPED;
 }
 
 // Sequences -------------------------------------------------------------------------------------------------------
@@ -108,6 +181,8 @@ bool train_read_steps(const struct invocation *call, struct train_task *task) {
 
 static void report(const struct train_run *run, const struct train_task *task, const zl_train_report *last,
                    double loss, double tested, double accuracy, double seconds, int64_t steps) {
+    if (!run->speaks)
+        return;
     double pace = (double)(steps * task->tokens * task->options.accumulate) / seconds;
     if (run->call->json) {
         cli_json_open(NULL, '{');
@@ -130,25 +205,26 @@ static void report(const struct train_run *run, const struct train_task *task, c
     fflush(stdout);
 }
 
-// Steps up to the next test. *loss is their mean. False after an error or Ctrl-C.
+// Steps up to the next test. *loss is their mean. *stops: they end before, as a signal asked for. False after an error or Ctrl-C.
 static bool some_steps(struct train_run *run, const struct train_task *task, int64_t until, double *loss,
-                       zl_train_report *last) {
-    int64_t batches = 0;
+                       zl_train_report *last, bool *stops) {
+    int64_t batches = 0, first, count;
     double sum = 0;
-    while (zl_trainer_steps(run->trainer) < until) {
-        int64_t part = batches % task->options.accumulate;
-        int64_t index = zl_trainer_steps(run->trainer) * task->options.accumulate + part;
+    if (!zl_nn_rows(run->nn, task->sequences, &first, &count))
+        return false;
+    while (zl_trainer_steps(run->trainer) < until && !*stops) {
         bool done = false;
         ZL_SCOPE {
             zl_array in[TRAIN_INPUTS_MOST];
-            task->batch(task, run->seed, index, in);
-            done = zl_trainer_step(run->trainer, task->inputs, in, last);
+            task->batch(task, run->seed, zl_trainer_batches(run->trainer), first, count, in);
+            done = train_step(run, task->inputs, in, last, stops);
         }
-        if (!done || cli_interrupted())
+        if (!done)
             return false;
         sum += last->loss, batches++;
-        train_progress("step %lld of %lld, loss %.4f", (long long)last->step, (long long)task->options.steps,
-                       last->loss);
+        if (run->speaks)
+            train_progress("step %lld of %lld, loss %.4f", (long long)last->step,
+                           (long long)task->options.steps, last->loss);
     }
     *loss = sum / (double)batches;
     return true;
@@ -165,24 +241,29 @@ static int interrupted(const struct train_run *run, const struct train_task *tas
 
 int train_sequences(struct train_run *run, const struct train_task *task) {
     int64_t kept = zl_trainer_steps(run->trainer), all = task->options.steps;
-    bool done = true;
-    cli_catch_interrupts();
+    bool done = true, stops = false;
+    train_catch_signals();
     cli_json_to(NULL, true); // a line per test
-    while (done && kept < all) {
+    while (done && kept < all && !stops) {
         int64_t next = (kept / task->every + 1) * task->every, until = next < all ? next : all;
         double loss = 0, tested = NAN, accuracy = NAN, start = train_now();
         zl_train_report last = {0};
-        done = some_steps(run, task, until, &loss, &last);
+        done = some_steps(run, task, until, &loss, &last, &stops);
+        if (done && stops)
+            break;
         double seconds = train_now() - start;
         done = done && task->test(task, run, &tested, &accuracy);
         train_progress("%s", "");
-        done = done && (!run->checkpoint || zl_trainer_save(run->trainer, run->checkpoint, run->about));
+        done = done && train_save(run);
         if (done) {
             report(run, task, &last, loss, tested, accuracy, seconds, until - kept);
             kept = until;
         }
     }
-    int code = done ? CLI_OK : cli_interrupted() ? interrupted(run, task, kept) : train_failed(run);
+    train_progress("%s", "");
     cli_json_to(NULL, false);
-    return code;
+    if (done && stops)
+        return train_stopped(run);
+    done = done && zl_trainer_wait(run->trainer);
+    return done ? CLI_OK : cli_interrupted() ? interrupted(run, task, kept) : train_failed(run);
 }

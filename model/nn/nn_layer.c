@@ -15,13 +15,32 @@ static zl_array apply(zl_array x, zl_array weight) {
     return zl_matmul(x, zl_swapaxes(weight, -1, -2));
 }
 
-zl_array zl_nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias) {
+// x W^T with the weight of the place `here`; entered: x is nn_enter's.
+static zl_array product(zl_nn here, zl_array x, int outputs, zl_nn_init init, bool entered) {
+    int64_t inputs = zl_dim(x, -1) * nn_parts(here, "weight", 1);
+    zl_array weight = zl_nn_parameter(here, "weight", ZL_SHAPE(outputs, inputs), init);
+    if (nn_parts(here, "weight", 0) > 1 && !entered)
+        x = nn_enter(here, x);
+    zl_array y = nn_use_weight(here, "weight", 0, apply, x, weight);
+    return nn_parts(here, "weight", 1) > 1 ? nn_leave(here, y) : y;
+}
+
+zl_array zl_nn_product(zl_nn nn, const char *name, zl_array x, int outputs, zl_nn_init init) {
+    zl_nn here = x ? zl_nn_at(nn, "%s", name) : NULL;
+    return here ? product(here, x, outputs, init, false) : NULL;
+}
+
+zl_array nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias, bool entered) {
     zl_nn here = x ? zl_nn_at(nn, "%s", name) : NULL;
     if (!here)
         return NULL;
-    int64_t inputs = zl_dim(x, -1);
-    zl_array y = apply(x, zl_nn_parameter(here, "weight", ZL_SHAPE(outputs, inputs), matrix(inputs)));
+    zl_nn_init init = matrix(zl_dim(x, -1) * nn_parts(here, "weight", 1));
+    zl_array y = product(here, x, outputs, init, entered);
     return bias && y ? zl_add(y, zl_nn_parameter(here, "bias", ZL_SHAPE(outputs), (zl_nn_init){0})) : y;
+}
+
+zl_array zl_nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias) {
+    return nn_linear(nn, name, x, outputs, bias, false);
 }
 
 // Rows of length about 1 behind the square root of the width: logits of a tied head then start near 1.
@@ -30,12 +49,18 @@ static zl_array table(zl_nn nn, const char *name, int64_t rows, int64_t width) {
     return zl_nn_parameter(zl_nn_at(nn, "%s", name), "weight", ZL_SHAPE(rows, width), init);
 }
 
+static zl_array take(zl_array ids, zl_array rows) {
+    return zl_take(rows, ids, 0);
+}
+
 zl_array zl_nn_embedding(zl_nn nn, const char *name, zl_array ids, int count, int width) {
-    return ids ? zl_take(table(nn, name, count, width), ids, 0) : NULL;
+    zl_array rows = ids ? table(nn, name, count, width) : NULL;
+    return rows ? nn_use_weight(zl_nn_at(nn, "%s", name), "weight", 1, take, ids, rows) : NULL;
 }
 
 zl_array zl_nn_logits(zl_nn nn, const char *name, zl_array x, int classes) {
-    return x ? apply(x, table(nn, name, classes, zl_dim(x, -1))) : NULL;
+    zl_array rows = x ? table(nn, name, classes, zl_dim(x, -1)) : NULL;
+    return rows ? nn_use_weight(zl_nn_at(nn, "%s", name), "weight", 0, apply, x, rows) : NULL;
 }
 
 static zl_array gain(zl_nn nn, const char *name, zl_array x) {
@@ -92,8 +117,10 @@ zl_array zl_nn_causal_conv(zl_nn nn, const char *name, zl_array x, int width) {
         return NULL;
     }
     int64_t batch = zl_dim(x, 0), time = zl_dim(x, 1), channels = zl_dim(x, 2);
+    zl_nn here = zl_nn_at(nn, "%s", name);
     zl_nn_init init = {.spread = 1 / sqrt((double)width)};
-    zl_array weight = zl_nn_parameter(zl_nn_at(nn, "%s", name), "weight", ZL_SHAPE(width, channels), init);
+    zl_shape shape = ZL_SHAPE(width, channels * nn_parts(here, "weight", 1));
+    zl_array weight = zl_nn_parameter(here, "weight", shape, init);
     zl_array before = zl_pad(x, ZL_SHAPE(0, width - 1, 0), ZL_SHAPE(0, 0, 0), zl_scalar(0)), y = NULL;
     for (int j = 0; j < width; j++) {
         zl_array shifted =
@@ -122,10 +149,12 @@ zl_array zl_nn_mlp(zl_nn nn, const char *name, zl_array x, int hidden) {
              : NULL;
 }
 
+// Both products take one x, so that its cotangents are added before they are summed over tensor.
 zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden) {
     zl_nn here = x ? zl_nn_at(nn, "%s", name) : NULL;
-    zl_array gate = zl_nn_linear(here, "gate", x, hidden, false),
-             up = zl_nn_linear(here, "up", x, hidden, false);
+    bool divided = nn_parts(here, "up.weight", 0) > 1 && nn_parts(here, "gate.weight", 0) > 1;
+    zl_array in = divided ? nn_enter(here, x) : x, gate = nn_linear(here, "gate", in, hidden, false, divided),
+             up = nn_linear(here, "up", in, hidden, false, divided);
     return x ? zl_nn_linear(here, "down", zl_multiply(silu(gate), up), (int)zl_dim(x, -1), false) : NULL;
 }
 

@@ -1,9 +1,16 @@
-// nn_loss.c - losses: means, as float32.
+// nn_loss.c - losses: means, as float32 or what is wider.
 
 #include "nn.h"
 
+// The kernel of cross entropy has results of float32.
+static zl_array wide_cross_entropy(zl_array logits, zl_array targets) {
+    zl_array own = zl_take_along_axis(logits, zl_expand_dims(targets, ZL_AXES(-1)), -1);
+    return zl_subtract(zl_logsumexp_axis(logits, -1, false), zl_squeeze(own, ZL_AXES(-1)));
+}
+
 zl_array zl_nn_cross_entropy(zl_array logits, zl_array targets, zl_array mask) {
-    zl_array loss = zl_fast_cross_entropy(logits, targets);
+    bool wide = logits && zl_dtype_of(logits) == ZL_FLOAT64;
+    zl_array loss = wide ? wide_cross_entropy(logits, targets) : zl_fast_cross_entropy(logits, targets);
     if (!mask)
         return zl_mean(loss);
     zl_array counts = zl_astype(mask, ZL_FLOAT32);

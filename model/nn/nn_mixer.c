@@ -48,12 +48,15 @@ static bool takes(const struct rule *r, const char *a, const char *b, const char
 struct mixer {
     zl_nn nn; // the layer's place
     const struct rule *rule;
-    zl_array x;
-    int heads, shared, key, value, conv, updates;
+    zl_array x;  // as it goes into products whose outputs are divided along tensor
+    zl_array in; // as it came
+    int heads, shared, key, value, conv, updates; // of all ranks
+    int parts; // ranks along tensor, each of which has its part of the heads
 };
 
-static zl_array heads_of(zl_array x, int heads, int dim) {
-    return zl_unflatten(x, -1, ZL_SHAPE(heads, dim));
+// This rank's heads of so many.
+static zl_array heads_of(const struct mixer *m, zl_array x, int heads, int dim) {
+    return zl_unflatten(x, -1, ZL_SHAPE(heads / m->parts, dim));
 }
 
 static zl_array silu(zl_array x) {
@@ -67,7 +70,7 @@ static zl_array unit_length(zl_array x) {
 
 // (batch, time, heads * dim) through the convolution and SiLU.
 static zl_array projected(const struct mixer *m, const char *name, int outputs) {
-    zl_array y = zl_nn_linear(m->nn, name, m->x, outputs, false);
+    zl_array y = nn_linear(m->nn, name, m->x, outputs, false, true);
     if (m->conv < 1)
         return y;
     return silu(zl_nn_causal_conv(zl_nn_at(m->nn, "%s", name), "conv", y, m->conv));
@@ -76,18 +79,18 @@ static zl_array projected(const struct mixer *m, const char *name, int outputs) 
 // The same for keys and values, of which a rule may have several for each token: (batch, time * updates, heads, dim).
 static zl_array each_update(const struct mixer *m, const char *name, int heads, int dim) {
     zl_array y = projected(m, name, m->updates * heads * dim);
-    return zl_flatten(zl_unflatten(y, -1, ZL_SHAPE(m->updates, heads, dim)), 1, 2);
+    return zl_flatten(zl_unflatten(y, -1, ZL_SHAPE(m->updates, heads / m->parts, dim)), 1, 2);
 }
 
 static zl_array linear(const struct mixer *m, const char *name, int outputs) {
-    return zl_nn_linear(m->nn, name, m->x, outputs, false);
+    return nn_linear(m->nn, name, m->x, outputs, false, true);
 }
 
 // Softmax attention -----------------------------------------------------------------------------------------------
 
 static zl_array for_attention(const struct mixer *m, const char *name, int heads, double rope_base,
                               bool rotates) {
-    zl_array y = zl_swapaxes(heads_of(projected(m, name, heads * m->key), heads, m->key), 1, 2);
+    zl_array y = zl_swapaxes(heads_of(m, projected(m, name, heads * m->key), heads, m->key), 1, 2);
     return rotates && y ? zl_fast_rope(y, m->key, false, rope_base, 1, zl_scalar_int(0), NULL) : y;
 }
 
@@ -99,7 +102,7 @@ static zl_array attention(const struct mixer *m, double rope_base) {
     zl_array y = q && k && v
                      ? zl_fast_scaled_dot_product_attention(q, k, v, 1 / sqrt(m->key), NULL, NULL, "causal")
                      : NULL;
-    return zl_nn_linear(m->nn, "o", zl_flatten(zl_swapaxes(y, 1, 2), -2, -1), (int)zl_dim(m->x, -1), false);
+    return zl_nn_linear(m->nn, "o", zl_flatten(zl_swapaxes(y, 1, 2), -2, -1), (int)zl_dim(m->in, -1), false);
 }
 
 // Delta rules -----------------------------------------------------------------------------------------------------
@@ -116,9 +119,13 @@ static void make_gate(const struct mixer *m, struct inputs *in) {
     int dim = !strcmp(gate, "CHANNEL") ? m->key : !strcmp(gate, "VALUE_CHANNEL") ? m->value : 1;
     if (!strcmp(gate, "NONE") || !strcmp(gate, "RETENTION"))
         return;
-    in->g = linear(m, dim > 1 ? "decay_in" : "decay", dim > 1 ? m->key : m->heads);
-    if (dim > 1)
-        in->g = heads_of(zl_nn_linear(m->nn, "decay", in->g, m->heads * dim, false), m->heads, dim);
+    if (dim > 1) // of a low rank, in which all heads share
+        in->g = heads_of(m,
+                         zl_nn_linear(m->nn, "decay", zl_nn_linear(m->nn, "decay_in", m->in, m->key, false),
+                                      m->heads * dim, false),
+                         m->heads, dim);
+    else
+        in->g = linear(m, "decay", m->heads);
     double most = log(16), slow = log(0.001), fast = log(0.1);
     in->A_log = zl_nn_parameter(m->nn, "A_log", ZL_SHAPE(m->heads),
                                 (zl_nn_init){.mean = most / 2, .spread = most / 2});
@@ -129,15 +136,15 @@ static void make_gate(const struct mixer *m, struct inputs *in) {
 // Gates that erase and write each channel; the key that erases; the factors of a low rank; the preconditioner's gate and weight.
 static void make_a_and_b(const struct mixer *m, struct inputs *in) {
     if (takes(m->rule, "A_KEY", "B_V", "B_V")) {
-        in->a = heads_of(zl_sigmoid(linear(m, "erase", m->heads * m->key)), m->heads, m->key);
-        in->b = heads_of(zl_sigmoid(linear(m, "write", m->heads * m->value)), m->heads, m->value);
+        in->a = heads_of(m, zl_sigmoid(linear(m, "erase", m->heads * m->key)), m->heads, m->key);
+        in->b = heads_of(m, zl_sigmoid(linear(m, "write", m->heads * m->value)), m->heads, m->value);
     }
     if (takes(m->rule, "BETA_A", "BETA_A", "BETA_A")) {
         zl_array share = zl_nn_parameter(m->nn, "erase", ZL_SHAPE(m->shared, 1), (zl_nn_init){.mean = 2});
         in->a = zl_multiply(unit_length(in->k), zl_sigmoid(share));
     }
     if (takes(m->rule, "MINUS_A", "OF_B", "OF_B")) {
-        zl_array rate = heads_of(zl_sigmoid(linear(m, "erase", m->shared * m->key)), m->shared, m->key);
+        zl_array rate = heads_of(m, zl_sigmoid(linear(m, "erase", m->shared * m->key)), m->shared, m->key);
         in->q = unit_length(in->q), in->k = unit_length(in->k), in->l2_norm = false;
         in->a = zl_negative(in->k);
         in->k = in->b = zl_multiply(in->k, rate);
@@ -149,16 +156,26 @@ static void make_a_and_b(const struct mixer *m, struct inputs *in) {
     }
 }
 
+// Over the values of each head, with one gain for all heads: each rank has a part of its gradient.
+static zl_array norm(const struct mixer *m, zl_array x) {
+    zl_nn here = m->parts > 1 ? zl_nn_at(m->nn, "norm") : NULL;
+    if (m->parts == 1)
+        return zl_nn_rms_norm(m->nn, "norm", x);
+    zl_array gain = zl_nn_parameter(here, "weight", ZL_SHAPE(m->value), (zl_nn_init){.mean = 1});
+    return x && gain ? zl_fast_rms_norm(x, nn_enter(here, gain), 1e-6) : NULL;
+}
+
 static zl_array delta(const struct mixer *m) {
-    struct inputs in = {.q = heads_of(projected(m, "q", m->shared * m->key), m->shared, m->key),
+    struct inputs in = {.q = heads_of(m, projected(m, "q", m->shared * m->key), m->shared, m->key),
                         .k = each_update(m, "k", m->shared, m->key),
                         .v = each_update(m, "v", m->heads, m->value),
                         .l2_norm = true};
     zl_array out[2] = {NULL};
     make_gate(m, &in);
     if (takes(m->rule, "BETA_KEY", "BETA_V", "BETA_A"))
-        in.beta = zl_flatten(
-            zl_unflatten(linear(m, "beta", m->updates * m->heads), -1, ZL_SHAPE(m->updates, m->heads)), 1, 2);
+        in.beta = zl_flatten(zl_unflatten(linear(m, "beta", m->updates * m->heads), -1,
+                                          ZL_SHAPE(m->updates, m->heads / m->parts)),
+                             1, 2);
     make_a_and_b(m, &in);
     if (!strcmp(m->rule->way, "OJA")) // the values are the keys of its state
         in.v = unit_length(in.v);
@@ -171,16 +188,16 @@ static zl_array delta(const struct mixer *m) {
         !zl_fast_delta_rule(m->rule->name, in.q, in.k, in.v, in.g, in.beta, in.a, in.b, NULL, NULL, NULL,
                             in.A_log, in.dt_bias, NAN, in.l2_norm, in.beta != NULL, out))
         return NULL;
-    zl_array y = zl_multiply(zl_nn_rms_norm(m->nn, "norm", out[0]), silu(heads_of(z, m->heads, m->value)));
-    return zl_nn_linear(m->nn, "o", zl_flatten(y, -2, -1), (int)zl_dim(m->x, -1), false);
+    zl_array y = zl_multiply(norm(m, out[0]), silu(heads_of(m, z, m->heads, m->value)));
+    return zl_nn_linear(m->nn, "o", zl_flatten(y, -2, -1), (int)zl_dim(m->in, -1), false);
 }
 
 static bool check(const struct mixer *m, const zl_nn_mixer_options *o) {
     if (!zl_nn_is_mixer(o->rule))
         return nn_fail(m->nn, "zl_nn_mixer: no rule '%s': there are %s", o->rule ? o->rule : "",
                        zl_nn_mixers);
-    if (zl_ndim(m->x) != 3)
-        return nn_fail(m->nn, "zl_nn_mixer: x of %d axes: (batch, time, width) is needed", zl_ndim(m->x));
+    if (zl_ndim(m->in) != 3)
+        return nn_fail(m->nn, "zl_nn_mixer: x of %d axes: (batch, time, width) is needed", zl_ndim(m->in));
     if (m->heads < 1 || m->shared < 1 || m->heads % m->shared || m->key < 1 || m->value < 1 || m->updates < 1)
         return nn_fail(
             m->nn,
@@ -190,13 +207,21 @@ static bool check(const struct mixer *m, const zl_nn_mixer_options *o) {
     if (is_attention(o->rule) && m->value != m->key)
         return nn_fail(m->nn, "zl_nn_mixer: attention has %d keys and %d values; they must be as many",
                        m->key, m->value);
+    if (m->heads % m->parts || m->shared % m->parts || (m->parts > 1 && m->updates > 1))
+        return nn_fail(
+            m->nn,
+            "zl_nn_mixer: %d heads, %d of them shared, with %d updates of a token, on tensor=%d: heads "
+            "must divide by it, with one update",
+            m->heads, m->shared, m->updates, m->parts);
     return true;
 }
 
 zl_array zl_nn_mixer(zl_nn nn, const char *name, zl_array x, const zl_nn_mixer_options *o) {
-    struct mixer m = {.nn = x ? zl_nn_at(nn, "%s", name) : NULL, .rule = find_rule(o->rule), .x = x};
+    struct mixer m = {.nn = x ? zl_nn_at(nn, "%s", name) : NULL, .rule = find_rule(o->rule), .in = x};
     if (!m.nn)
         return NULL;
+    m.parts = nn_parts(m.nn, "q.weight", 0);
+    m.x = m.parts > 1 ? nn_enter(m.nn, x) : x;
     bool product = m.rule && !strcmp(m.rule->way, "PRODUCT");
     m.heads = o->heads ? o->heads : 1;
     m.shared = o->shared_heads ? o->shared_heads : m.heads;

@@ -81,9 +81,13 @@ static void muon(struct nn_update *u) {
         adamw(u);
         return;
     }
+    bool is_shard = u->mesh && (u->of->split[NN_FSDP] >= 0 || u->of->split[NN_TENSOR] >= 0);
     zl_array m = gather_momentum(u, true);
+    m = is_shard ? nn_whole_of(u->mesh, u->of, m)
+                 : m; // each rank makes the whole orthogonal, and takes its shard
     double longest = (double)(zl_dim(m, -1) > zl_dim(m, -2) ? zl_dim(m, -1) : zl_dim(m, -2));
-    step(u, times(0.2 * sqrt(longest), orthogonal(m)), decay_of(u));
+    zl_array move = times(0.2 * sqrt(longest), orthogonal(m));
+    step(u, is_shard ? nn_shard_of(u->mesh, u->of, move) : move, decay_of(u));
 }
 
 static int one_state(zl_nn_kind kind) {

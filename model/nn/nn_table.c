@@ -37,7 +37,7 @@ zl_nn zl_nn_new(int64_t seed) {
     if (!nn)
         free(table);
     else
-        table->seed = seed;
+        table->seed = seed, table->dtype = ZL_FLOAT32;
     return nn;
 }
 
@@ -49,6 +49,7 @@ void zl_nn_free(zl_nn nn) {
         zl_release(table->parameter[i].array);
         free(table->parameter[i].name);
     }
+    nn_mesh_free(table->mesh);
     for (zl_nn place = table->places, next; place; place = next) {
         next = place->next;
         free(place);
@@ -57,12 +58,11 @@ void zl_nn_free(zl_nn nn) {
     free(table);
 }
 
-// Fills `out` with the name behind the place's prefix. False after an error: it is too long.
-static bool full_name(zl_nn nn, const char *name, const char *end, char out[NAME_BYTES]) {
-    int length = snprintf(out, NAME_BYTES, "%s%s%s", nn->prefix, name, end);
-    return length < NAME_BYTES ||
+bool nn_full_name(zl_nn nn, const char *name, const char *end, char *out, size_t bytes) {
+    int length = snprintf(out, bytes, "%s%s%s", nn->prefix, name, end);
+    return length < (int)bytes ||
            nn_fail(nn, "zl_nn: the name %.64s... has %d bytes; at most %d are possible", out, length,
-                   NAME_BYTES - 1);
+                   (int)bytes - 1);
 }
 
 zl_nn zl_nn_at(zl_nn nn, const char *format, ...) {
@@ -73,7 +73,7 @@ zl_nn zl_nn_at(zl_nn nn, const char *format, ...) {
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    if (!full_name(nn, name, ".", prefix))
+    if (!nn_full_name(nn, name, ".", prefix, sizeof prefix))
         return NULL;
     for (zl_nn place = nn->table->places; place; place = place->next)
         if (!strcmp(place->prefix, prefix))
@@ -97,22 +97,41 @@ static struct nn_parameter *find(struct nn_table *table, const char *name) {
     return NULL;
 }
 
-bool nn_add(zl_nn nn, const char *name, zl_array array) {
+struct nn_parameter *nn_find(zl_nn nn, const char *name) {
+    char full[NAME_BYTES];
+    return nn_full_name(nn, name, "", full, sizeof full) ? find(nn->table, full) : NULL;
+}
+
+struct nn_parameter *nn_add(zl_nn nn, const char *name, zl_shape shape, zl_array array) {
     struct nn_table *table = nn->table;
+    if (shape.ndim > NN_DIMS_MOST) {
+        nn_fail(nn, "zl_nn_parameter: %s has %d axes: at most %d are possible", name, shape.ndim,
+                NN_DIMS_MOST);
+        return NULL;
+    }
     if (table->count == table->cap) {
         int cap = table->cap ? 2 * table->cap : 16;
         struct nn_parameter *larger = realloc(table->parameter, (size_t)cap * sizeof *larger);
-        if (!larger)
-            return nn_fail(nn, "zl_nn_parameter: out of memory");
-        table->parameter = larger;
-        table->cap = cap;
+        if (larger)
+            table->parameter = larger, table->cap = cap;
     }
-    char *copy = malloc(strlen(name) + 1);
-    if (!copy)
-        return nn_fail(nn, "zl_nn_parameter: out of memory");
+    char *copy = table->count < table->cap ? malloc(strlen(name) + 1) : NULL;
+    if (!copy) {
+        nn_fail(nn, "zl_nn_parameter: out of memory");
+        return NULL;
+    }
     strcpy(copy, name);
-    table->parameter[table->count++] = (struct nn_parameter){.name = copy, .array = zl_retain(array)};
-    return true;
+    struct nn_parameter *p = &table->parameter[table->count];
+    *p = (struct nn_parameter){.name = copy, .ndim = shape.ndim};
+    for (int i = 0; i < shape.ndim; i++)
+        p->dim[i] = shape.dim[i];
+    if (!nn_place_parameter(nn, p)) {
+        free(copy);
+        return NULL;
+    }
+    p->array = zl_retain(array);
+    table->count++;
+    return p;
 }
 
 // Any two of seed and index give numbers of their own.
@@ -123,7 +142,12 @@ static zl_array key_of(const struct nn_table *table) {
     return zl_random_key((int64_t)((x ^ x >> 31) >> 1));
 }
 
-static bool make(zl_nn nn, const char *name, zl_shape shape, const zl_nn_init *init) {
+// Every rank draws the whole parameter, so that it starts alike on all meshes, and keeps its shard.
+static struct nn_parameter *make(zl_nn nn, const char *name, zl_shape shape, const zl_nn_init *init) {
+    struct nn_parameter *p = nn_add(nn, name, shape, NULL);
+    if (!p)
+        return NULL;
+    nn->table->count--; // keys are of the parameters before it
     bool done = false;
     ZL_SCOPE {
         zl_array x = zl_broadcast_to(zl_full(ZL_SCALAR, zl_scalar(init->mean), ZL_FLOAT32), shape);
@@ -133,14 +157,29 @@ static bool make(zl_nn nn, const char *name, zl_shape shape, const zl_nn_init *i
         if (init->spread > 0)
             x = zl_add(x, zl_random_uniform(zl_scalar(-init->spread), zl_scalar(init->spread), shape,
                                             ZL_FLOAT32, key_of(nn->table)));
-        x = zl_contiguous(x, false);
-        done = zl_eval(x) && nn_add(nn, name, x);
+        x = zl_contiguous(nn_shard_of(nn->table->mesh, p, zl_astype(x, nn->table->dtype)), false);
+        done = zl_eval(x) && (p->array = zl_retain(x));
     }
-    return done;
+    if (!done) {
+        free(p->name);
+        return NULL;
+    }
+    nn->table->count++;
+    return p;
+}
+
+bool zl_nn_set_dtype(zl_nn nn, zl_dtype dtype) {
+    if (!nn || nn->table->count)
+        return nn && nn_fail(nn, "zl_nn_set_dtype: there are %d parameters already", nn->table->count);
+    if (dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64)
+        return nn_fail(nn, "zl_nn_set_dtype: parameters are float32 or float64, not %s",
+                       zl_dtype_name(dtype));
+    nn->table->dtype = dtype;
+    return true;
 }
 
 // As text, for messages.
-static void print_shape(char *out, size_t bytes, zl_shape shape) {
+void nn_print_shape(char *out, size_t bytes, zl_shape shape) {
     size_t at = (size_t)snprintf(out, bytes, "(");
     for (int i = 0; i < shape.ndim && at < bytes; i++)
         at += (size_t)snprintf(out + at, bytes - at, i ? ", %lld" : "%lld", (long long)shape.dim[i]);
@@ -152,33 +191,34 @@ static bool same_shape(zl_shape a, zl_shape b) {
     return a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim);
 }
 
-static bool check_shape(zl_nn nn, const char *function, const struct nn_parameter *p, zl_shape wanted) {
+static bool check_shape(zl_nn nn, const char *function, const struct nn_parameter *p, zl_shape shape,
+                        zl_shape wanted) {
     char has[64], needs[64];
-    if (same_shape(zl_shape_of(p->array), wanted))
+    if (same_shape(shape, wanted))
         return true;
-    print_shape(has, sizeof has, zl_shape_of(p->array));
-    print_shape(needs, sizeof needs, wanted);
+    nn_print_shape(has, sizeof has, shape);
+    nn_print_shape(needs, sizeof needs, wanted);
     return nn_fail(nn, "%s: %s is %s, and %s is asked for", function, p->name, has, needs);
 }
 
 zl_array zl_nn_parameter(zl_nn nn, const char *name, zl_shape shape, zl_nn_init init) {
     char full[NAME_BYTES];
-    if (!nn || !full_name(nn, name, "", full))
+    if (!nn || !nn_full_name(nn, name, "", full, sizeof full))
         return NULL;
     struct nn_parameter *p = find(nn->table, full);
     if (!p && nn->table->closed) {
         nn_fail(nn, "zl_nn_parameter: no %s is among the %d parameters there are", full, nn->table->count);
         return NULL;
     }
-    if (!p && make(nn, full, shape, &init)) {
-        p = &nn->table->parameter[nn->table->count - 1];
+    if (!p && (p = make(nn, full, shape, &init)))
         nn->table->next = nn->table->count;
-    }
-    if (!p || !check_shape(nn, "zl_nn_parameter", p, shape))
+    if (!p || !check_shape(nn, "zl_nn_parameter", p, (zl_shape){p->dim, p->ndim}, shape))
         return NULL;
     if (!p->used)
         p->kind = init.kind;
     p->used = true;
+    if (nn->table->mesh)
+        return nn_bucket_take(nn, p);
     return p->current ? p->current : p->array;
 }
 
@@ -206,7 +246,7 @@ bool zl_nn_assign(zl_nn nn, int index, zl_array value) {
     struct nn_parameter *p = at(nn, index);
     if (!p || !value)
         return false;
-    if (!check_shape(nn, "zl_nn_assign", p, zl_shape_of(value)))
+    if (!check_shape(nn, "zl_nn_assign", p, zl_shape_of(p->array), zl_shape_of(value)))
         return false;
     if (zl_dtype_of(value) != zl_dtype_of(p->array))
         return nn_fail(nn, "zl_nn_assign: %s is %s, and %s is given", p->name,
@@ -216,7 +256,11 @@ bool zl_nn_assign(zl_nn nn, int index, zl_array value) {
 
 int64_t zl_nn_elements(zl_nn nn) {
     int64_t sum = 0;
-    for (int i = 0; i < zl_nn_count(nn); i++)
-        sum += zl_size(nn->table->parameter[i].array);
+    for (int i = 0; i < zl_nn_count(nn); i++) {
+        int64_t size = 1;
+        for (int k = 0; k < nn->table->parameter[i].ndim; k++)
+            size *= nn->table->parameter[i].dim[k];
+        sum += size;
+    }
     return sum;
 }

@@ -1,4 +1,4 @@
-// nn_trainer.c - steps of training: gradients of a batch and updates of parameters, both compiled; and checkpoints.
+// nn_trainer.c - steps of training: gradients of a batch and updates of parameters, both compiled.
 //
 // A step is recorded whole and evaluated once. Before that the trainer lets go of what the step replaces, so that updates are
 // computed where the old values lie.
@@ -9,24 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// What a parameter has besides itself.
-struct slot {
-    zl_array state[NN_STATES]; // retained; NULL past those the optimiser has
-    zl_array sum;              // of gradients of this step's batches; NULL: there are none yet
-};
-
-struct zl_trainer_ {
-    zl_nn nn;
-    zl_nn_loss loss;
-    void *data;
-    zl_train_options options;
-    const struct nn_optimizer *optimizer;
-    zl_compiled gradient, update;
-    struct slot *slot; // one for each parameter, once the table is closed
-    int64_t step;
-    int batches; // of the step that is not complete
-};
 
 static struct nn_table *table_of(zl_trainer t) {
     return t->nn->table;
@@ -57,26 +39,31 @@ static bool check(zl_nn nn, const zl_train_options *o) {
 
 // Functions that are compiled --------------------------------------------------------------------------------------
 
-// Layers take in[0..] in the place of parameters; NULL: parameters again.
-static void stand_in(struct nn_table *table, const zl_array *in) {
-    for (int i = 0; i < table->count; i++)
-        table->parameter[i].current = in ? in[i] : NULL;
-}
-
-// Inputs: parameters, then the batch. Result: the loss.
+// Inputs: parameters, then the batch. Result: the loss. It leaves the parameters' stand-ins in place: derivatives need them.
 static bool loss_of(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_trainer t = data;
     int parameters = table_of(t)->count;
-    stand_in(table_of(t), in);
-    zl_array loss = t->loss(t->nn, count - parameters, in + parameters, t->data);
-    stand_in(table_of(t), NULL);
-    return zl_give(out, loss);
+    nn_record_begin(table_of(t), in);
+    return zl_give(out, t->loss(t->nn, count - parameters, in + parameters, t->data));
 }
 
-// Inputs: parameters, sums of gradients if there are any, the batch. Results: the loss, gradients added to those sums.
+// What is reported of a batch: the loss, the mean over ranks, and how many of them were asked to stop.
+enum { LOSS, STOPS, REPORTS };
+
+static zl_array report_of(zl_trainer t, zl_array loss, zl_array stops) {
+    const struct nn_mesh *m = table_of(t)->mesh;
+    if (!m)
+        return loss;
+    zl_array share = zl_multiply(zl_reshape(loss, ZL_SHAPE(1)), zl_scalar(1.0 / zl_nn_ranks(t->nn)));
+    return zl_all_sum(zl_concatenate((zl_array[]){share, zl_astype(stops, zl_dtype_of(loss))}, 2, 0), m->all);
+}
+
+// Inputs: parameters, sums of gradients if there are any, the batch, on a mesh whether to stop. Results: the report, gradients added to
+// those sums.
 static bool gradients_of(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_trainer t = data;
-    int parameters = table_of(t)->count, summed = t->batches ? parameters : 0, used = count - summed;
+    int parameters = table_of(t)->count, summed = t->batches ? parameters : 0;
+    int used = count - summed - (table_of(t)->mesh != NULL);
     zl_array *taken = malloc((size_t)used * sizeof *taken), *grad = malloc((size_t)parameters * sizeof *grad);
     int *argnum = malloc((size_t)parameters * sizeof *argnum);
     zl_outputs *values = zl_outputs_new();
@@ -85,10 +72,10 @@ static bool gradients_of(void *data, int count, const zl_array *in, zl_outputs *
         taken[i] = in[i < parameters ? i : i + summed];
     for (int i = 0; done && i < parameters; i++)
         argnum[i] = i;
-    done = done &&
-           zl_value_and_grad((zl_fn){.call = loss_of, .data = t}, used, taken, parameters, argnum, values,
-                             grad) &&
-           zl_give(out, zl_outputs_get(values, 0));
+    done = done && zl_value_and_grad((zl_fn){.call = loss_of, .data = t}, used, taken, parameters, argnum,
+                                     values, grad);
+    nn_record_end(table_of(t));
+    done = done && zl_give(out, report_of(t, zl_outputs_get(values, 0), in[count - 1]));
     for (int i = 0; done && i < parameters; i++)
         done = zl_give(out, summed ? zl_add(in[parameters + i], grad[i]) : grad[i]);
     zl_outputs_free(values);
@@ -103,11 +90,17 @@ static zl_dtype state_dtype(zl_array parameter) {
 // Inputs: rate, 1 - beta1^t, 1 - beta2^t; gradients; parameters; states. Results: the norm, parameters, states.
 enum { RATE, GROWN, NUMBERS = GROWN + NN_STATES };
 
-static zl_array norm_of(int count, const zl_array *gradient) {
-    zl_array sum = zl_scalar(0);
-    for (int i = 0; i < count; i++)
-        sum = zl_add(sum, zl_sum(zl_square(zl_astype(gradient[i], ZL_FLOAT32))));
-    return zl_sqrt(sum);
+static zl_array norm_of(zl_trainer t, const zl_array *gradient) {
+    const struct nn_table *table = table_of(t);
+    zl_array sum[2][2];
+    for (int i = 0; i < 4; i++)
+        sum[i / 2][i % 2] = zl_full(ZL_SCALAR, zl_scalar(0), state_dtype(table->parameter[0].array));
+    for (int i = 0; i < table->count; i++) {
+        const struct nn_parameter *p = &table->parameter[i];
+        zl_array *to = &sum[p->split[NN_FSDP] >= 0][p->split[NN_TENSOR] >= 0];
+        *to = zl_add(*to, zl_sum(zl_square(zl_astype(gradient[i], state_dtype(p->array)))));
+    }
+    return zl_sqrt(nn_sum_squares(table->mesh, sum));
 }
 
 static bool updates_of(void *data, int count, const zl_array *in, zl_outputs *out) {
@@ -116,11 +109,13 @@ static bool updates_of(void *data, int count, const zl_array *in, zl_outputs *ou
     int parameters = table_of(t)->count;
     const zl_array *gradient = in + NUMBERS, *parameter = gradient + parameters,
                    *state = parameter + parameters;
-    zl_array norm = NULL, share = zl_scalar(1.0 / o->accumulate);
+    const struct nn_mesh *mesh = table_of(t)->mesh;
+    int parts = o->accumulate * (mesh ? mesh->rows : 1); // that a gradient is the sum of
+    zl_array norm = NULL, share = zl_scalar(1.0 / parts);
     zl_outputs *states = zl_outputs_new();
     bool done = states && count >= NUMBERS + 2 * parameters;
     if (o->clip > 0) {
-        norm = zl_multiply(norm_of(parameters, gradient), share);
+        norm = zl_multiply(norm_of(t, gradient), share);
         share = zl_multiply(
             share, zl_minimum(zl_scalar(1), zl_divide(zl_scalar(o->clip), zl_add(norm, zl_scalar(1e-6)))));
         done = done && zl_give(out, norm);
@@ -130,8 +125,9 @@ static bool updates_of(void *data, int count, const zl_array *in, zl_outputs *ou
         zl_dtype dtype = state_dtype(parameter[i]);
         struct nn_update u = {
             .options = o, .kind = kind, .rate = in[RATE], .parameter = zl_astype(parameter[i], dtype)};
+        u.mesh = mesh, u.of = &table_of(t)->parameter[i];
         u.gradient = zl_astype(gradient[i], dtype);
-        if (o->clip > 0 || o->accumulate > 1)
+        if (o->clip > 0 || parts > 1)
             u.gradient = zl_multiply(u.gradient, share);
         for (int s = 0; s < NN_STATES; s++)
             u.grown[s] = in[GROWN + s], u.state[s] = s < t->optimizer->states(kind) ? *state++ : NULL;
@@ -165,7 +161,7 @@ zl_trainer zl_trainer_new(zl_nn nn, zl_nn_loss loss, void *data, const zl_train_
     return NULL;
 }
 
-static void free_slot(struct slot *slot) {
+static void free_slot(struct nn_slot *slot) {
     for (int s = 0; s < NN_STATES; s++)
         zl_release(slot->state[s]);
     zl_release(slot->sum);
@@ -177,13 +173,23 @@ void zl_trainer_free(zl_trainer t) {
     for (int i = 0; t->slot && i < table_of(t)->count; i++)
         free_slot(&t->slot[i]);
     free(t->slot);
+    nn_writer_free(t);
     zl_compiled_release(t->gradient);
     zl_compiled_release(t->update);
     free(t);
 }
 
+void zl_trainer_stop(zl_trainer t) {
+    if (t)
+        t->stops = 1;
+}
+
 int64_t zl_trainer_steps(zl_trainer t) {
     return t ? t->step : 0;
+}
+
+int64_t zl_trainer_batches(zl_trainer t) {
+    return t ? t->step * t->options.accumulate + t->batches : 0;
 }
 
 // The model runs once as it is, which makes the parameters, or finds out that those loaded are not its own.
@@ -199,7 +205,7 @@ static bool open_table(zl_trainer t, int count, const zl_array *batch) {
     if (done && !table->count)
         done = nn_fail(t->nn, "zl_trainer_step: the model has no parameters");
     table->closed = table->closed || done;
-    return done;
+    return done && nn_buckets_make(t->nn);
 }
 
 // States of zeros, where none were loaded.
@@ -233,17 +239,17 @@ static bool is_open(zl_trainer t) {
 
 // Steps ---------------------------------------------------------------------------------------------------------------
 
-static void replace(zl_array *owned, zl_array value) {
+void nn_replace(zl_array *owned, zl_array value) {
     zl_retain(value);
     zl_release(*owned);
     *owned = value;
 }
 
 // Records the gradients of a batch; they become the sums of the slots.
-static bool add_gradients(zl_trainer t, int count, const zl_array *batch, zl_array *loss) {
+static bool add_gradients(zl_trainer t, int count, const zl_array *batch, zl_array *report) {
     struct nn_table *table = table_of(t);
     int parameters = table->count, inputs = 0;
-    zl_array *in = malloc((size_t)(2 * parameters + count) * sizeof *in);
+    zl_array *in = malloc((size_t)(2 * parameters + count + 1) * sizeof *in);
     zl_outputs *out = zl_outputs_new();
     bool done = (in && out) || nn_fail(t->nn, "zl_trainer_step: out of memory"), summed = t->batches > 0;
     for (int i = 0; done && i < parameters; i++)
@@ -252,17 +258,19 @@ static bool add_gradients(zl_trainer t, int count, const zl_array *batch, zl_arr
         in[inputs++] = t->slot[i].sum;
     for (int i = 0; done && i < count; i++)
         in[inputs++] = batch[i];
+    if (done && table->mesh)
+        in[inputs++] = zl_from_f32((float[]){(float)t->stops}, ZL_SHAPE(1));
     done = done && zl_compiled_call(t->gradient, &summed, sizeof summed, inputs, in, out);
     for (int i = 0; done && i < parameters; i++)
-        replace(&t->slot[i].sum, zl_outputs_get(out, i + 1));
-    *loss = done ? zl_retain(zl_outputs_get(out, 0)) : NULL;
+        nn_replace(&t->slot[i].sum, zl_outputs_get(out, i + 1));
+    *report = done ? zl_retain(zl_outputs_get(out, 0)) : NULL;
     zl_outputs_free(out);
     free(in);
     return done;
 }
 
-static zl_array number(double x) {
-    return zl_from_f32((float[]){(float)x}, ZL_SCALAR);
+static zl_array number(double x, bool wide) {
+    return wide ? zl_from_f64(&x, ZL_SCALAR) : zl_from_f32((float[]){(float)x}, ZL_SCALAR);
 }
 
 // Records what parameters and states become. *norm is set if gradients are clipped.
@@ -273,10 +281,11 @@ static bool update(zl_trainer t, double rate, zl_array *norm) {
     zl_outputs *out = zl_outputs_new();
     bool done = (in && out) || nn_fail(t->nn, "zl_trainer_step: out of memory");
     double grown = (double)(t->step + 1);
+    bool wide = state_dtype(table->parameter[0].array) == ZL_FLOAT64;
     zl_scope scope = zl_scope_begin();
     if (done)
-        in[RATE] = number(rate), in[GROWN] = number(1 - pow(t->options.beta1, grown)),
-        in[GROWN + 1] = number(1 - pow(t->options.beta2, grown));
+        in[RATE] = number(rate, wide), in[GROWN] = number(1 - pow(t->options.beta1, grown), wide),
+        in[GROWN + 1] = number(1 - pow(t->options.beta2, grown), wide);
     for (int i = 0; done && i < parameters; i++)
         in[inputs++] = t->slot[i].sum;
     for (int i = 0; done && i < parameters; i++)
@@ -288,10 +297,10 @@ static bool update(zl_trainer t, double rate, zl_array *norm) {
     if (done && t->options.clip > 0)
         *norm = zl_retain(zl_outputs_get(out, outputs++));
     for (int i = 0; done && i < parameters; i++)
-        replace(&table->parameter[i].array, zl_outputs_get(out, outputs++));
+        nn_replace(&table->parameter[i].array, zl_outputs_get(out, outputs++));
     for (int i = 0; done && i < parameters; i++) {
         for (int s = 0; s < t->optimizer->states(table->parameter[i].kind); s++)
-            replace(&t->slot[i].state[s], zl_outputs_get(out, outputs++));
+            nn_replace(&t->slot[i].state[s], zl_outputs_get(out, outputs++));
         zl_release(t->slot[i].sum);
         t->slot[i].sum = NULL;
     }
@@ -324,6 +333,16 @@ static bool evaluate(zl_trainer t, zl_array loss, zl_array norm) {
     return done;
 }
 
+// One number, or what report_of made.
+static bool read_report(zl_array report, double values[REPORTS]) {
+    if (zl_size(report) == 1) {
+        values[LOSS] = zl_item(report);
+        return true;
+    }
+    zl_array wide = zl_astype(report, ZL_FLOAT64);
+    return zl_eval(wide) && zl_copy_to(wide, values, REPORTS * sizeof *values);
+}
+
 bool zl_trainer_step(zl_trainer t, int count, const zl_array *batch, zl_train_report *report) {
     if (!t || (!is_open(t) && (!open_table(t, count, batch) || !open_slots(t))))
         return false;
@@ -337,172 +356,12 @@ bool zl_trainer_step(zl_trainer t, int count, const zl_array *batch, zl_train_re
     done = done && evaluate(t, loss, norm);
     if (complete)
         t->step++, t->batches = 0;
+    double values[REPORTS] = {0, t->stops};
+    done = done && read_report(loss, values);
     if (report && done)
-        *report = (zl_train_report){zl_item(loss), norm ? zl_item(norm) : (double)NAN, rate, t->step};
+        *report = (zl_train_report){values[LOSS], norm ? zl_item(norm) : (double)NAN, rate, t->step,
+                                    values[STOPS] > 0};
     zl_release(loss);
     zl_release(norm);
-    return done;
-}
-
-// Checkpoints -----------------------------------------------------------------------------------------------------------
-
-static const char own[] = "trainer."; // what the names of other arrays than parameters begin with
-
-enum { NAME_BYTES = 300, TEXT_BYTES = 24, FIELDS = 5 };
-
-// Texts of a checkpoint besides `about`.
-static void print_fields(zl_trainer t, char seed[TEXT_BYTES], char step[TEXT_BYTES],
-                         char batches[TEXT_BYTES]) {
-    snprintf(seed, TEXT_BYTES, "%lld", (long long)table_of(t)->seed);
-    snprintf(step, TEXT_BYTES, "%lld", (long long)t->step);
-    snprintf(batches, TEXT_BYTES, "%d", t->batches);
-}
-
-static bool add_slot(zl_file *file, const char *name, const struct slot *slot) {
-    char full[NAME_BYTES];
-    bool done = true;
-    for (int s = 0; done && s < NN_STATES; s++)
-        if (slot->state[s]) {
-            snprintf(full, sizeof full, "%sstate%d.%s", own, s, name);
-            done = zl_file_add(file, full, slot->state[s]);
-        }
-    snprintf(full, sizeof full, "%ssum.%s", own, name);
-    return done && (!slot->sum || zl_file_add(file, full, slot->sum));
-}
-
-bool zl_trainer_save(zl_trainer t, const char *path, const char *about) {
-    if (!t)
-        return false;
-    struct nn_table *table = table_of(t);
-    char seed[TEXT_BYTES], step[TEXT_BYTES], batches[TEXT_BYTES];
-    const char *end = strrchr(path, '.');
-    if (!end || strcmp(end, ".safetensors") != 0)
-        return nn_fail(t->nn, "zl_trainer_save: %s: the name of a checkpoint ends with .safetensors", path);
-    if (!t->slot)
-        return nn_fail(t->nn, "zl_trainer_save: %s: no step was made yet", path);
-    print_fields(t, seed, step, batches);
-    const char *field[FIELDS][2] = {{"about", about ? about : ""},
-                                    {"optimizer", t->optimizer->name},
-                                    {"seed", seed},
-                                    {"step", step},
-                                    {"batches", batches}};
-    zl_file *file = zl_file_new();
-    bool done = file;
-    for (int i = 0; done && i < table->count; i++)
-        done = zl_file_add(file, table->parameter[i].name, table->parameter[i].array) &&
-               add_slot(file, table->parameter[i].name, &t->slot[i]);
-    for (int i = 0; done && i < FIELDS; i++) {
-        zl_text text = {field[i][1], strlen(field[i][1])};
-        done = zl_file_add_metadata(file, &(zl_metadata){.name = field[i][0], .text = &text, .texts = 1});
-    }
-    done = done && zl_save_safetensors(path, file);
-    zl_file_free(file);
-    return done;
-}
-
-// NULL: the file has no such text.
-static const char *field_of(const zl_file *file, const char *name) {
-    zl_metadata value;
-    for (int i = 0; zl_file_metadata(file, i, &value); i++)
-        if (!strcmp(value.name, name) && value.texts == 1)
-            return value.text[0].data;
-    return NULL;
-}
-
-// Read as a whole: what is trained does not lie in a file.
-static zl_file *open_file(const char *path) {
-    return zl_load_file(path, &(zl_load_options){.format = "safetensors", .no_mmap = true});
-}
-
-static bool take_parameters(zl_nn nn, const zl_file *file, const char *path) {
-    const char *name;
-    bool done = true;
-    if (nn->table->count)
-        return nn_fail(nn, "zl_nn_load: %s: the model has parameters already; load before it runs", path);
-    for (int i = 0; done && (name = zl_file_name(file, i)); i++)
-        if (strncmp(name, own, strlen(own)) != 0)
-            done = nn_add(nn, name, zl_file_array(file, i));
-    if (done && !nn->table->count)
-        done = nn_fail(nn, "zl_nn_load: %s has no parameters", path);
-    nn->table->closed = done;
-    return done;
-}
-
-bool zl_nn_load(zl_nn nn, const char *path) {
-    zl_file *file = nn ? open_file(path) : NULL;
-    bool done = file && take_parameters(nn, file, path);
-    zl_file_free(file);
-    return done;
-}
-
-static bool check_field(zl_trainer t, const zl_file *file, const char *path, const char *name,
-                        const char *wanted) {
-    const char *has = field_of(file, name);
-    return (has && !strcmp(has, wanted)) ||
-           nn_fail(t->nn, "zl_trainer_load: %s is of %s '%s', and this training of '%s'", path, name,
-                   has ? has : "none", wanted);
-}
-
-static bool take_number(zl_trainer t, const zl_file *file, const char *path, const char *name, int64_t *out) {
-    const char *text = field_of(file, name);
-    char *end;
-    *out = text ? strtoll(text, &end, 10) : -1;
-    return (text && *text && !*end && *out >= 0) ||
-           nn_fail(t->nn, "zl_trainer_load: %s has no number '%s'", path, name);
-}
-
-static bool fits(zl_trainer t, const char *path, const char *name, zl_array a, zl_array parameter) {
-    zl_shape x = zl_shape_of(a), y = zl_shape_of(parameter);
-    return (x.ndim == y.ndim && !memcmp(x.dim, y.dim, (size_t)x.ndim * sizeof *x.dim)) ||
-           nn_fail(t->nn, "zl_trainer_load: %s: %s has another shape than its parameter", path, name);
-}
-
-// One array that belongs to a parameter: "trainer.state0.", "trainer.state1." or "trainer.sum.", then its name.
-static bool take_own(zl_trainer t, const char *path, const char *name, zl_array a) {
-    struct nn_table *table = table_of(t);
-    int s = -1;
-    const char *kind = name + strlen(own), *dot = strchr(kind, '.');
-    bool sum = !strncmp(kind, "sum.", 4),
-         state = dot && sscanf(kind, "state%d.", &s) == 1 && s >= 0 && s < NN_STATES;
-    for (int i = 0; (sum || state) && i < table->count; i++)
-        if (!strcmp(table->parameter[i].name, dot + 1)) {
-            bool done = fits(t, path, name, a, table->parameter[i].array);
-            if (done)
-                replace(sum ? &t->slot[i].sum : &t->slot[i].state[s], a);
-            return done;
-        }
-    return nn_fail(t->nn, "zl_trainer_load: %s: no parameter has %s", path, name);
-}
-
-static bool take_all(zl_trainer t, const zl_file *file, const char *path, const char *about) {
-    char seed[TEXT_BYTES], step[TEXT_BYTES], batches[TEXT_BYTES];
-    int64_t steps, begun;
-    print_fields(t, seed, step, batches);
-    if (!check_field(t, file, path, "about", about ? about : "") ||
-        !check_field(t, file, path, "optimizer", t->optimizer->name) ||
-        !check_field(t, file, path, "seed", seed) || !take_number(t, file, path, "step", &steps) ||
-        !take_number(t, file, path, "batches", &begun) || !take_parameters(t->nn, file, path))
-        return false;
-    if (begun >= t->options.accumulate)
-        return nn_fail(t->nn,
-                       "zl_trainer_load: %s has %lld batches of a step, and this training has %d in all",
-                       path, (long long)begun, t->options.accumulate);
-    t->slot = calloc((size_t)table_of(t)->count, sizeof *t->slot);
-    bool done = t->slot || nn_fail(t->nn, "zl_trainer_load: out of memory");
-    const char *name;
-    for (int i = 0; done && (name = zl_file_name(file, i)); i++)
-        done = strncmp(name, own, strlen(own)) != 0 || take_own(t, path, name, zl_file_array(file, i));
-    for (int i = 0; done && begun && i < table_of(t)->count; i++)
-        if (!t->slot[i].sum)
-            done = nn_fail(t->nn, "zl_trainer_load: %s has no %ssum.%s", path, own,
-                           table_of(t)->parameter[i].name);
-    t->step = steps, t->batches = (int)begun;
-    return done;
-}
-
-bool zl_trainer_load(zl_trainer t, const char *path, const char *about) {
-    zl_file *file = t ? open_file(path) : NULL;
-    bool done = file && take_all(t, file, path, about);
-    zl_file_free(file);
     return done;
 }

@@ -31,7 +31,7 @@ cp "$tmp/whole.safetensors" "$tmp/kept.safetensors"
 check "a finished training has nothing to do" exits 0 lm --checkpoint "$tmp/whole.safetensors" --resume
 check "and changes nothing" cmp "$tmp/whole.safetensors" "$tmp/kept.safetensors"
 tested() { [ -s "$tmp/ended.safetensors" ]; }
-check "an interrupted training says how to go on" interrupted tested 1 'ended.safetensors has [0-9]+ of 100000 steps, with --resume it goes on' \
+check "an interrupted training says how to go on" interrupted tested 75 'ended.safetensors has [0-9]+ steps, with --resume it goes on' \
     "$zellige" "${small[@]}" --steps 100000 --checkpoint "$tmp/ended.safetensors"
 check "another mixer's checkpoint" says "is of about '.*--mixer gated_delta .*', and this training of '.*--mixer kda " \
     lm --mixer kda --checkpoint "$tmp/whole.safetensors" --resume
