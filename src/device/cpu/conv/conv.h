@@ -102,13 +102,21 @@ struct conv_window {
                                                 // first axis to the next
     row_fn *widen;                              // of elements of x; NULL: they are copied
     char *x;
+    int64_t filled; // which window it is; -1: none
     int64_t *tap; // bytes from the first place of x that a spot sees to where each tap meets it
 };
 bool    conv_has_windows(const struct convolution *v);
-// How many parts there are if lines are read in blocks of so many spots; item: bytes.
-int64_t conv_window_parts(struct convolution *v, int64_t spots, int64_t item);
-bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype); // false: no memory
-void    conv_window_fill(struct conv_window *w, int64_t part);
+// How many parts there are: a window and some of so many panels of outputs each. item: bytes of an element of a window.
+int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
+// Behind the last line, so many spots can be read. False: no memory.
+bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
+// Fills the window of a part, unless it is there; which panels the part has.
+void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
+// The element of the output at a spot of its last axis, in one of the window's lines; counted without channels.
+static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
+    const struct convolution *v = w->v;
+    return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;
+}
 
 // conv_amx.c: of bfloat16 where the CPU has tiles of AMX. w is packed into room.
 bool    conv_has_tiles(const struct convolution *v);

@@ -19,12 +19,6 @@ enum {
     LINE_LEAST = 8,       // spots, below which more than half of a tile would be empty
 };
 
-struct part {
-    struct conv_window w;
-    float *sums; // of two tiles of spots, all outputs
-    char *narrow;
-};
-
 static int64_t panels_of(const struct convolution *v) {
     return (v->outputs + OUTPUTS - 1) / OUTPUTS;
 }
@@ -37,9 +31,20 @@ static int64_t group_bytes(const struct convolution *v) {
     return panels_of(v) * steps_of(v) * TILE;
 }
 
+// Panels are taken by two.
+static int64_t pairs_of(const struct convolution *v) {
+    return (panels_of(v) + 1) / 2;
+}
+
+// Whether all lines of a window are one: what lies between two of the output is computed too, and left out.
+static bool is_one_line(const struct convolution *v) {
+    return v->axis[1].stride == 1 && v->axis[2].stride == 1;
+}
+
 bool conv_has_tiles(const struct convolution *v) {
     return v->dtype == ZL_BFLOAT16 && conv_has_windows(v) && v->channels % CHANNELS == 0 &&
-           v->out[2] >= LINE_LEAST && gemm_kernel_for(v->dtype)->open;
+           (is_one_line(v) || v->out[2] >= LINE_LEAST) && gemm_kernel_for(v->dtype)->open &&
+           cpu_has("avx512_bf16");
 }
 
 static void pack_panels(const void *context, int64_t from, int64_t to) {
@@ -63,24 +68,23 @@ bool conv_pack_tiles(struct convolution *v, struct conv_room *room) {
 }
 
 int64_t conv_tile_parts(struct convolution *v) {
-    return conv_window_parts(v, 2 * SPOTS, v->item);
+    return conv_window_parts(v, v->item, pairs_of(v));
 }
 
 #define AMX_TARGET __attribute__((target("amx-tile,amx-bf16")))
 
 // All taps and channels of 32 spots and 32 outputs, or 16 where there is no second panel. Tiles 0 to 3 are sums, 4 and 5 spots, 6 and
 // 7 outputs.
-AMX_TARGET static void meet(const struct part *p, const char *x, const char *b, const char *right, float *sum,
-                            int64_t sum_row) {
-    const struct convolution *v = p->w.v;
-    const int64_t spot = p->w.spot, next = SPOTS * v->axis[2].stride * spot;
-    const size_t row = (size_t)(v->axis[2].stride * spot), to_row = (size_t)sum_row * 4;
+AMX_TARGET static void meet(const struct conv_window *w, const char *x, const char *b, const char *right, float *sum) {
+    const struct convolution *v = w->v;
+    const int64_t spot = w->spot, next = SPOTS * v->axis[2].stride * spot;
+    const size_t row = (size_t)(v->axis[2].stride * spot), to_row = 2 * OUTPUTS * sizeof(float);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t tap = 0; tap < v->taps; tap++) {
-        const char *a = x + p->w.tap[tap];
+        const char *a = x + w->tap[tap];
         for (int64_t c = 0; c < spot; c += TILE_ROW, b += TILE) {
             _tile_loadd(6, b, TILE_ROW);
             _tile_loadd(4, a + c, row);
@@ -96,57 +100,71 @@ AMX_TARGET static void meet(const struct part *p, const char *x, const char *b, 
         }
     }
     _tile_stored(0, sum, to_row);
-    _tile_stored(2, sum + SPOTS * sum_row, to_row);
+    _tile_stored(2, sum + SPOTS * 2 * OUTPUTS, to_row);
     if (right) {
         _tile_stored(1, sum + OUTPUTS, to_row);
-        _tile_stored(3, sum + SPOTS * sum_row + OUTPUTS, to_row);
+        _tile_stored(3, sum + SPOTS * 2 * OUTPUTS + OUTPUTS, to_row);
     }
 }
 
-// `count` spots from one on, all outputs, rounded into their places.
-static void store(const struct part *p, int64_t row, int64_t count) {
-    const struct convolution *v = p->w.v;
-    row_fn *narrow = cpu_level()->rows->cast[ZL_BFLOAT16][ZL_FLOAT32];
-    const int64_t width = v->groups * v->outputs, padded = panels_of(v) * OUTPUTS;
-    char *y = v->y + (row * width + p->w.group * v->outputs) * 2;
-    const bool is_whole = width == padded;
-    cpu_call_row(narrow, is_whole ? y : p->narrow, p->sums, NULL, NULL, count * padded);
-    for (int64_t i = 0; !is_whole && i < count; i++)
-        memcpy(y + i * width * 2, p->narrow + i * padded * 2, (size_t)(v->outputs * 2));
-}
-
-// A line of the output: two tiles of spots at a time. The last ones may reach behind its end.
-static void run_line(const struct part *p, int64_t line) {
-    const struct conv_window *w = &p->w;
+// Rounds the first `count` spots of what was summed into their places, from spot `at` of a line on; those between lines have none.
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void put(const struct conv_window *w,
+                                                                              const float *sum, int64_t line,
+                                                                              int64_t at, int64_t count,
+                                                                              int64_t output) {
     const struct convolution *v = w->v;
-    const int64_t panels = panels_of(v), panel = steps_of(v) * TILE, padded = panels * OUTPUTS;
-    const char *b = v->packed + w->group * group_bytes(v);
-    const int64_t row = ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2];
-    for (int64_t at = 0; at < v->out[2]; at += 2 * SPOTS) {
-        const char *x = w->x + line * v->axis[1].stride * w->line + at * v->axis[2].stride * w->spot;
-        for (int64_t i = 0; i < panels; i += 2)
-            meet(p, x, b + i * panel, i + 1 < panels ? b + (i + 1) * panel : NULL, p->sums + i * OUTPUTS,
-                 padded);
-        store(p, row + at, MIN_OF(2 * SPOTS, v->out[2] - at));
+    const int64_t width = v->groups * v->outputs * 2, outputs = MIN_OF(2 * OUTPUTS, v->outputs - output);
+    const __mmask32 these = (__mmask32)(((uint64_t)1 << outputs) - 1);
+    char *y = v->y + (w->group * v->outputs + output) * 2;
+    line += at / w->width;
+    at %= w->width;
+    for (int64_t i = 0; i < count; i++, sum += 2 * OUTPUTS) {
+        const __m512 low = _mm512_loadu_ps(sum), high = _mm512_loadu_ps(sum + OUTPUTS);
+        if (at < v->out[2])
+            _mm512_mask_storeu_epi16(y + conv_window_row(w, line, at) * width, these,
+                                     (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        if (++at == w->width)
+            at = 0, line++;
     }
+}
+
+// Spots of a line, or of all of them, and two panels of outputs.
+static void run_line(const struct conv_window *w, int64_t line, int64_t spots, int64_t pair) {
+    const struct convolution *v = w->v;
+    const int64_t panel = steps_of(v) * TILE;
+    const char *b = v->packed + w->group * group_bytes(v) + 2 * pair * panel;
+    _Alignas(64) float sum[2 * SPOTS * 2 * OUTPUTS] = {0};
+    for (int64_t at = 0; at < spots; at += 2 * SPOTS) {
+        const char *x = w->x + line * v->axis[1].stride * w->line + at * v->axis[2].stride * w->spot;
+        meet(w, x, b, 2 * pair + 1 < panels_of(v) ? b + panel : NULL, sum);
+        __asm__ volatile("" ::: "memory"); // stores of tiles do not tell the compiler what they write
+        put(w, sum, line, at, MIN_OF(2 * SPOTS, spots - at), 2 * pair * OUTPUTS);
+    }
+}
+
+// What two panels hold is read again from L2, for all spots of the part.
+static void run_pair(const struct conv_window *w, int64_t pair) {
+    const struct convolution *v = w->v;
+    if (is_one_line(v))
+        run_line(w, 0, (w->lines - 1) * w->width + v->out[2], pair);
+    for (int64_t i = 0; !is_one_line(v) && i < w->lines; i++)
+        run_line(w, i, v->out[2], pair);
 }
 
 void conv_tiles(const void *convolution, int64_t from, int64_t to) {
     struct convolution *v = (struct convolution *)(uintptr_t)convolution;
     const struct gemm_kernel *u = gemm_kernel_for(ZL_BFLOAT16);
-    const int64_t sums = 2 * SPOTS * panels_of(v) * OUTPUTS;
-    struct part p;
-    p.sums = cpu_scratch(SCRATCH_RESULT, (size_t)(sums * 4));
-    p.narrow = cpu_scratch(SCRATCH_WORK, (size_t)(sums * 2));
-    if (!conv_window_open(&p.w, v, 2 * SPOTS, v->dtype) || !p.sums || !p.narrow) {
+    struct conv_window w;
+    if (!conv_window_open(&w, v, 2 * SPOTS, v->dtype)) {
         atomic_store(&v->failed, true);
         return;
     }
     u->open();
     for (; from < to; from++) {
-        conv_window_fill(&p.w, from);
-        for (int64_t i = 0; i < p.w.lines; i++)
-            run_line(&p, i);
+        int64_t pair, end;
+        conv_window_fill(&w, from, pairs_of(v), &pair, &end);
+        for (; pair < end; pair++)
+            run_pair(&w, pair);
     }
     u->close();
 }

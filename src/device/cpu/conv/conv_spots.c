@@ -124,7 +124,7 @@ bool conv_pack_spots(struct convolution *v, struct conv_room *room) {
 }
 
 int64_t conv_spot_parts(struct convolution *v) {
-    return conv_window_parts(v, 1, sizeof(float));
+    return conv_window_parts(v, sizeof(float), panels_of(v));
 }
 
 // What a block of spots has summed with a panel, to where it belongs.
@@ -132,8 +132,7 @@ static void put(const struct conv_window *w, const float *sum, int64_t sum_row, 
                 int64_t output) {
     const struct convolution *v = w->v;
     const int64_t outputs = MIN_OF(sum_row, v->outputs - output), width = v->groups * v->outputs;
-    const int64_t first = ((w->batch * v->out[0] + w->first) * v->out[1] + w->second) * v->out[2] + spot;
-    char *y = v->y + (first * width + w->group * v->outputs + output) * v->item;
+    char *y = v->y + (conv_window_row(w, 0, spot) * width + w->group * v->outputs + output) * v->item;
     row_fn *narrow = v->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[v->dtype][ZL_FLOAT32];
     for (int64_t i = 0; i < count; i++, y += width * v->item, sum += sum_row)
         if (narrow)
@@ -170,16 +169,17 @@ static void run_panel(const struct conv_window *w, struct meeting *m, int64_t pa
 void conv_spots(const void *convolution, int64_t from, int64_t to) {
     struct convolution *v = (struct convolution *)(uintptr_t)convolution;
     struct conv_window w;
-    if (!conv_window_open(&w, v, 1, ZL_FLOAT32)) {
+    if (!conv_window_open(&w, v, 0, ZL_FLOAT32)) {
         atomic_store(&v->failed, true);
         return;
     }
     const int64_t taps = taps_of_run(v);
     struct meeting m = {.run = w.tap, .runs = v->taps / taps, .apart = taps, .length = taps * v->channels};
     for (; from < to; from++) {
-        conv_window_fill(&w, from);
-        for (int64_t i = 0; i < panels_of(v); i++)
-            run_panel(&w, &m, i);
+        int64_t panel, end;
+        conv_window_fill(&w, from, panels_of(v), &panel, &end);
+        for (; panel < end; panel++)
+            run_panel(&w, &m, panel);
     }
 }
 

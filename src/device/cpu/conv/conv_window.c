@@ -19,16 +19,17 @@ bool conv_has_windows(const struct convolution *v) {
            v->axis[2].input_dilation == 1 && !v->is_product;
 }
 
-int64_t conv_window_parts(struct convolution *v, int64_t spots, int64_t item) {
-    const int64_t line = reach(v, 2, round_up(v->out[2], spots)) * v->channels * item * v->kernel[0];
+int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels) {
+    const int64_t line = reach(v, 2, v->out[2]) * v->channels * item * v->kernel[0];
     const int64_t fit = MAX_OF((PART_BYTES / line - reach(v, 1, 1)) / v->axis[1].stride, 1);
     const int64_t others = v->groups * v->batch * v->out[0], lines = v->out[1];
-    int64_t tiles = (lines + fit - 1) / fit,
-            wanted = MIN_OF((PARTS_LEAST + others - 1) / others, lines / LINES_LEAST);
-    tiles = MAX_OF(tiles, wanted);
+    const int64_t wanted = MIN_OF((PARTS_LEAST + others - 1) / others, lines / LINES_LEAST);
+    const int64_t tiles = MAX_OF((lines + fit - 1) / fit, wanted);
     v->tile_rows = (lines + tiles - 1) / tiles;
     v->row_tiles = (lines + v->tile_rows - 1) / v->tile_rows;
-    return others * v->row_tiles;
+    const int64_t windows = others * v->row_tiles;
+    v->col_tiles = MAX_OF(MIN_OF(PARTS_LEAST / windows, panels), 1);
+    return windows * v->col_tiles;
 }
 
 // Bytes from the first place of x that a spot sees to what a tap meets.
@@ -44,13 +45,14 @@ static int64_t tap_of(const struct conv_window *w, int64_t tap) {
 }
 
 bool conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype) {
-    *w = (struct conv_window){.v = v, .item = (int64_t)zl_dtype_size(dtype)};
-    w->width = reach(v, 2, round_up(v->out[2], spots));
+    *w = (struct conv_window){.v = v, .item = (int64_t)zl_dtype_size(dtype), .filled = -1};
+    w->width = reach(v, 2, v->out[2]);
     w->spot = v->channels * w->item;
     w->line = w->width * w->spot;
     w->plane = w->line * reach(v, 1, v->tile_rows);
     w->widen = dtype == v->dtype ? NULL : cpu_level()->rows->cast[dtype][v->dtype];
-    const int64_t bytes = round_up(w->plane * v->kernel[0], 64);
+    const int64_t spare = spots * v->axis[2].stride * w->spot,
+                  bytes = round_up(w->plane * v->kernel[0] + spare, 64);
     w->x = cpu_scratch(SCRATCH_PACK, (size_t)(bytes + v->taps * (int64_t)sizeof w->tap[0]));
     if (!w->x)
         return false;
@@ -87,10 +89,15 @@ static void copy_line(const struct conv_window *w, int64_t first, int64_t second
     memset(to, 0, (size_t)((w->width - before - count) * w->spot));
 }
 
-void conv_window_fill(struct conv_window *w, int64_t part) {
+void conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end) {
     const struct convolution *v = w->v;
-    const int64_t place = part / v->row_tiles;
-    w->second = part % v->row_tiles * v->tile_rows;
+    const int64_t window = part / v->col_tiles, col = part % v->col_tiles, place = window / v->row_tiles;
+    *first = panels * col / v->col_tiles;
+    *end = panels * (col + 1) / v->col_tiles;
+    if (w->filled == window)
+        return;
+    w->filled = window;
+    w->second = window % v->row_tiles * v->tile_rows;
     w->lines = MIN_OF(v->tile_rows, v->out[1] - w->second);
     w->first = place % v->out[0];
     w->batch = place / v->out[0] % v->batch;

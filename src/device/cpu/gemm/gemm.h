@@ -65,6 +65,7 @@ struct gemm_kernel {
     // By panels of two, three and four vectors of 16 bytes.
     gemm_lines_fn *lines[GEMM_VECTORS_MOST - GEMM_VECTORS_LEAST + 1];
     gemm_across_fn *across;
+    const struct gemm_kernel *like; // whose order of sums it keeps, whatever its sizes; NULL: its own
 };
 enum { GEMM_AHEAD = 1024, GEMM_STREAMS = 3 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };
@@ -82,6 +83,8 @@ bool gemm_can_run(const struct gemm_kernel *k);
 bool gemm_is_plain(const struct gemm_kernel *k);
 // The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
 const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
+// The same, or one like it whose panels so many columns fill better.
+const struct gemm_kernel *gemm_kernel_for_columns(zl_dtype dtype, int64_t columns);
 
 // gemm_order.c: the order in which an element of the result is summed. It depends on k, the kernel and the layout of b, but not
 // on the number of rows: a row has the same bits whatever rows and batches are computed with it, and every way to multiply keeps
@@ -151,11 +154,12 @@ struct gemm_work {
     // Called when a block of c is done, by the thread that made it, while it is in the cache; may be NULL.
     void (*done)(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols);
     void *data;
+    bool whole_rows;    // `done` needs all columns of rows at once, which gemm_has_whole_rows said
     row_fn *widen;      // elements to those of the kernel; NULL: a cast
     const float *scale; // what sums of float32 are multiplied by before they are rounded; NULL: nothing
 };
 bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
-// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow.
+// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow: if `whole_rows`.
 bool gemm_has_whole_rows(const struct gemm_work *w);
 
 // The same by this thread alone, of factors (0: a, 1: b) that were packed for a product of the same sizes and dtype: for those
