@@ -171,7 +171,7 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
 // cpu_gather_mm.c: all products of a call; how: what they have in common.
 bool gemm_batches(const struct call *c, const struct gemm_work *how);
 
-// Few vectors times a matrix of n lines along k. Strides in elements; results are float32.
+// Few vectors times a matrix of n lines along k. Strides in elements; results are float32, or int32 of int8.
 struct gemm_lines {
     int64_t count, k, n;
     const char *x, *a;
@@ -179,9 +179,13 @@ struct gemm_lines {
     char *y;
     int64_t y_row, y_col;
 };
-// gemm_amx.c: of bfloat16, where the CPU has amx_bf16 and n is at least GEMM_AMX_LINES. False when memory is out.
-bool gemm_amx_lines(const struct gemm_lines *l);
+// gemm_amx.c: of bfloat16 where the CPU has amx_bf16, of int8 where it has amx_int8, if n is at least GEMM_AMX_LINES. False when
+// memory is out.
+bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l);
 enum { GEMM_AMX_LINES = 64 };
+
+// gemm_dots.c: a product of int8, by all threads, if there is a way for as few rows or columns: *done. False when memory is out.
+bool gemm_few_bytes(const struct gemm *g, bool *done);
 
 bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
 
