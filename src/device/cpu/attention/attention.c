@@ -40,7 +40,8 @@ const struct attention_code *cpu_attention_code(void) {
 static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
     const struct gemm_kernel *k, *best = NULL;
     for (int i = 0; (k = gemm_kernel_at(i)); i++)
-        if (k->dtype == dtype && gemm_is_plain(k) && !k->like && k->cols % cpu_attention_code()->lanes == 0 && (!best || (best->cols > cols && k->cols < best->cols)))
+        if (k->dtype == dtype && gemm_is_plain(k) && !k->like && k->cols % cpu_attention_code()->lanes == 0 &&
+            (!best || (best->cols > cols && k->cols < best->cols)))
             best = k;
     return best;
 }

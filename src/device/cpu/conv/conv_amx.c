@@ -11,12 +11,12 @@
 #include <string.h>
 
 enum {
-    SPOTS = 16,           // of a tile
-    CHANNELS = 32,        // of a tile, and elements of k of a step
-    OUTPUTS = 16,         // of a panel
-    TILE = 1024,          // bytes
-    TILE_ROW = 64,        // bytes
-    LINE_LEAST = 8,       // spots, below which more than half of a tile would be empty
+    SPOTS = 16,     // of a tile
+    CHANNELS = 32,  // of a tile, and elements of k of a step
+    OUTPUTS = 16,   // of a panel
+    TILE = 1024,    // bytes
+    TILE_ROW = 64,  // bytes
+    LINE_LEAST = 8, // spots, below which more than half of a tile would be empty
 };
 
 static int64_t panels_of(const struct convolution *v) {
@@ -75,7 +75,8 @@ int64_t conv_tile_parts(struct convolution *v) {
 
 // All taps and channels of 32 spots and 32 outputs, or 16 where there is no second panel. Tiles 0 to 3 are sums, 4 and 5 spots, 6 and
 // 7 outputs.
-AMX_TARGET static void meet(const struct conv_window *w, const char *x, const char *b, const char *right, float *sum) {
+AMX_TARGET static void meet(const struct conv_window *w, const char *x, const char *b, const char *right,
+                            float *sum) {
     const struct convolution *v = w->v;
     const int64_t spot = w->spot, next = SPOTS * v->axis[2].stride * spot;
     const size_t row = (size_t)(v->axis[2].stride * spot), to_row = 2 * OUTPUTS * sizeof(float);
@@ -108,10 +109,8 @@ AMX_TARGET static void meet(const struct conv_window *w, const char *x, const ch
 }
 
 // Rounds the first `count` spots of what was summed into their places, from spot `at` of a line on; those between lines have none.
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void put(const struct conv_window *w,
-                                                                              const float *sum, int64_t line,
-                                                                              int64_t at, int64_t count,
-                                                                              int64_t output) {
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void
+put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int64_t count, int64_t output) {
     const struct convolution *v = w->v;
     const int64_t width = v->groups * v->outputs * 2, outputs = MIN_OF(2 * OUTPUTS, v->outputs - output);
     const __mmask32 these = (__mmask32)(((uint64_t)1 << outputs) - 1);

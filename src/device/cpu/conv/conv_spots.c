@@ -23,30 +23,29 @@ struct meeting {
     const float *panel;
 };
 
-#define VECTORS(name, bytes)                                                                              \
-    typedef float vector_##name __attribute__((vector_size(bytes)));                                      \
+#define VECTORS(name, bytes)                                         \
+    typedef float vector_##name __attribute__((vector_size(bytes))); \
     typedef vector_##name memory_##name __attribute__((aligned(4), may_alias));
 
 // sum: rows of a panel.
-#define MEET(name, bytes, spots, vectors, TARGET)                                                         \
-    GEMM_FUSED TARGET static void meet_##name##_##vectors(const struct meeting *m, float *sum) {          \
-        GEMM_CONTRACT                                                                                     \
-        enum { LANES = bytes / 4 };                                                                       \
-        vector_##name total[spots][vectors];                                                              \
-        const float *w = m->panel;                                                                        \
-        _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                          \
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++)                                     \
-                total[i][j] = (vector_##name){0};                                                         \
-        for (int64_t r = 0; r < m->runs; r++)                                                             \
-            for (int64_t at = m->run[r * m->apart], end = at + m->length * 4; at < end;                   \
-                 at += 4, w += vectors * LANES)                                                           \
-                _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                  \
-                    _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++)                             \
-                        total[i][j] += *(const float *)(const void *)(m->spot[i] + at) *                  \
-                                       *(const memory_##name *)(w + j * LANES);                           \
-        _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                          \
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++)                                     \
-                *(memory_##name *)(sum + (i * vectors + j) * LANES) = total[i][j];                        \
+#define MEET(name, bytes, spots, vectors, TARGET)                                                       \
+    GEMM_FUSED TARGET static void meet_##name##_##vectors(const struct meeting *m, float *sum) {        \
+        GEMM_CONTRACT                                                                                   \
+        enum { LANES = bytes / 4 };                                                                     \
+        vector_##name total[spots][vectors];                                                            \
+        const float *w = m->panel;                                                                      \
+        _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                        \
+            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] = (vector_##name){0}; \
+        for (int64_t r = 0; r < m->runs; r++)                                                           \
+            for (int64_t at = m->run[r * m->apart], end = at + m->length * 4; at < end;                 \
+                 at += 4, w += vectors * LANES)                                                         \
+                _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                \
+                    _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] +=            \
+                    *(const float *)(const void *)(m->spot[i] + at) *                                   \
+                    *(const memory_##name *)(w + j * LANES);                                            \
+        _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                        \
+                _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) *                             \
+            (memory_##name *)(sum + (i * vectors + j) * LANES) = total[i][j];                           \
     }
 
 #define AVX512 __attribute__((target("avx512f")))

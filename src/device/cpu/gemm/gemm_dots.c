@@ -15,7 +15,7 @@ enum {
     SIDE = 4,            // vectors that meet a line at once
     K_MOST = 2048,       // elements of them, which stay in L1
     PADDED = 16,         // elements to whose multiples vectors are padded with zeros
-    BLOCK = 64 * 1024, // bytes of lines
+    BLOCK = 64 * 1024,   // bytes of lines
     STREAM_AHEAD = 1024, // bytes that are fetched ahead where lines are read once
     LINES_LEAST = 32,    // of the matrix
     K_LEAST = 64,

@@ -411,7 +411,7 @@ static bool pack_b(struct own *o) {
 // Both factors at once --------------------------------------------------------------------------------------------
 // Many threads: parts of the result that need the same rows would each pack them, and a thread that is late holds up all if
 // each has one part. So all is packed first, and parts are small. Kernels that do many products at once read packed rows faster
-// than other threads can pack them: theirs are packed by each part.
+// than other threads can pack them: theirs are packed by each part. Measured with 16 threads of a Xeon: elsewhere nothing changes.
 
 static int64_t height_of(const struct own *o) {
     return round_up(o->g->m, o->u->rows);
@@ -419,7 +419,7 @@ static int64_t height_of(const struct own *o) {
 
 static bool packs_both(const struct own *o) {
     const int64_t bytes = (height_of(o) + round_up(o->columns, o->u->cols)) * o->k_padded * o->item;
-    return o->threads >= THREADS_MANY && o->u->unit == 1 && !o->w.whole_rows &&
+    return o->threads >= THREADS_MANY && o->u->run_ahead && o->u->unit == 1 && !o->w.whole_rows &&
            !pool_inside() && o->row_parts * o->col_parts > 1 && bytes <= cpu_cache_bytes(3) / 2;
 }
 
