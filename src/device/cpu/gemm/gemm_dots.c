@@ -20,7 +20,7 @@ enum {
     LINES_LEAST = 32,    // of the matrix
     K_LEAST = 64,
     VECTORS_MOST = 64,
-    VECTORS_MOST_F32 = 32, // with more it pays to pack the lines, which need not be widened
+    VECTORS_MOST_PACKED = 32, // with more of float32 or float16 it pays to pack the lines
 };
 
 // A part of the product along k, of all vectors; strides of the matrix and of the results in bytes.
@@ -134,7 +134,7 @@ bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
     const bool along = (g->m <= g->n ? g->b_row : g->a_col) == 1;
     const bool is_vector = l.count == 1 && dtype != ZL_FLOAT16; // gemm_vector.c is as fast
     return along && !is_vector && l.n >= LINES_LEAST && l.k >= K_LEAST && !g->add &&
-           l.count <= (dtype == ZL_FLOAT32 ? VECTORS_MOST_F32 : VECTORS_MOST) && way_for(dtype);
+           l.count <= (dtype == ZL_BFLOAT16 ? VECTORS_MOST : VECTORS_MOST_PACKED) && way_for(dtype);
 }
 
 // The vectors as float32, `padded` elements each, the last of which are zeros. NULL when memory is out.
