@@ -263,7 +263,7 @@ static void check_threads(zl_dtype dtype, int64_t m, int64_t n, int64_t k) {
     CHECK(run(&p));
     char *first = memory_alloc(bytes);
     memcpy(first, p.g.c, bytes);
-    for (int threads = 1; threads <= 4; threads++) {
+    for (int threads = 1; threads <= 8; threads += threads == 4 ? 4 : 1) {
         memset(p.g.c, 0, bytes);
         CHECK(pool_set_threads(threads) && run(&p));
         CHECK(!memcmp(first, p.g.c, bytes));
@@ -279,6 +279,7 @@ TEST(products_are_the_same_on_any_threads) {
         check_threads(dtypes[d], 210, 170, test_quick() ? 300 : 1300);
         check_threads(dtypes[d], 190, 100, 130);
         check_threads(dtypes[d], 60, 330, 130);
+        check_threads(dtypes[d], 200, 64, 900);
     }
     CHECK(pool_set_threads(before));
 }
@@ -455,7 +456,7 @@ static void note_block(void *data, int64_t row, int64_t col, int64_t rows, int64
         }
 }
 
-TEST(blocks_are_done_once_and_complete) {
+static void check_blocks(void) {
     static struct blocks b;
     for (size_t d = 0; d < COUNT(dtypes); d += 3) { // as wide as its sums, and narrower
         memset(&b, 0, sizeof b);
@@ -476,6 +477,33 @@ TEST(blocks_are_done_once_and_complete) {
         memory_free(b.expected);
         free_product(&p);
     }
+}
+
+// Few threads, and as many as pack both factors before they multiply.
+TEST(blocks_are_done_once_and_complete) {
+    int before = zl_threads();
+    check_blocks();
+    CHECK(pool_set_threads(8));
+    check_blocks();
+    CHECK(pool_set_threads(before));
+}
+
+// A product that some columns suit better has the bits that the best kernel gives it.
+TEST(kernels_like_others_have_their_bits) {
+    const struct gemm_kernel *u;
+    for (int i = 0; (u = gemm_kernel_at(i)); i++)
+        if (u->like && gemm_can_run(u)) {
+            struct product p = make_product(u->like, u->dtype, u->sum, 50, 64, 2500);
+            const size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
+            CHECK(gemm_kernel_for_columns(u->dtype, 64)->like == u->like || gemm_kernel_for(u->dtype) != u->like);
+            CHECK(run(&p));
+            char *first = memory_alloc(bytes);
+            memcpy(first, p.g.c, bytes);
+            p.kernel = u;
+            CHECK(run(&p) && !memcmp(first, p.g.c, bytes));
+            memory_free(first);
+            free_product(&p);
+        }
 }
 
 TEST(caches_have_sizes) {

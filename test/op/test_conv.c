@@ -258,6 +258,28 @@ TEST(conv_of_panels) {
         check_sample(&s, 1, ZL_FLOAT32, 0);
 }
 
+// As many outputs as fill vectors and tiles, lines shorter than those, channels that fill them or hardly any.
+TEST(conv_of_many_outputs) {
+    static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16};
+    static const int64_t channels[] = {32, 3, 64, 17};
+    for (int i = 0; i < (test_quick() ? 12 : 80); i++)
+        ZL_SCOPE {
+            int axes = 1 + i % 3;
+            struct sample s = some_sample(axes);
+            s.groups = 1 + i % 5 / 4;
+            s.in_batch = false;
+            s.channels = channels[i % 4];
+            s.outputs = test_between(16, 90);
+            for (int axis = AXES - axes; axis < AXES; axis++) {
+                s.kernel[axis] = test_between(1, 3);
+                s.stride[axis] = i / 2 % 2 ? 1 : test_between(1, 2);
+                s.input_dilation[axis] = 1;
+                s.in[axis] = axes == 3 ? test_between(5, 8) : test_between(7, 19);
+            }
+            check_sample(&s, axes, dtypes[i % 4], (int)test_between(0, 3));
+        }
+}
+
 // Gaps between elements of the input, also wider than the kernel, so that some of the output is 0; none along some axes.
 TEST(conv_of_inputs_with_gaps) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};

@@ -107,6 +107,27 @@ TEST(products_of_int8) {
     CHECK_ARRAY(zl_matmul_int8(u, zl_matrix_transpose(m)), ZL_INT32, ZL_SHAPE(2), 198, 495);
 }
 
+static zl_array bytes(zl_shape shape, uint64_t seed) {
+    zl_array x = zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, zl_random_key(seed));
+    return zl_astype(zl_multiply(x, zl_scalar(20)), ZL_INT8);
+}
+
+// Few rows, or few columns, and lines along k of a matrix with several groups of 64 of them, of which the last is not full.
+TEST(products_of_int8_with_few_vectors) {
+    static const int64_t sizes[][3] = {{1, 64, 64}, {16, 131, 200}, {17, 190, 129}, {33, 300, 1000}, {60, 70, 65}};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        ZL_SCOPE {
+            const int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+            zl_array a = bytes(ZL_SHAPE(m, k), 1), b = bytes(ZL_SHAPE(n, k), 2);
+            REQUIRE(zl_eval(a) && zl_eval(b));
+            zl_array wide = zl_astype(a, ZL_FLOAT64), other = zl_astype(b, ZL_FLOAT64);
+            zl_array rows = zl_matmul(wide, zl_matrix_transpose(other)), columns = zl_matmul(other, zl_matrix_transpose(wide));
+            zl_array y = zl_matmul_int8(a, zl_matrix_transpose(b)), z = zl_matmul_int8(b, zl_matrix_transpose(a));
+            CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_astype(y, ZL_FLOAT64), rows, false)), 1);
+            CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_astype(z, ZL_FLOAT64), columns, false)), 1);
+        }
+}
+
 TEST(permutations_keep_what_they_permute) {
     zl_array key = zl_random_key(3), x = op_test_range(ZL_SHAPE(4, 5), ZL_INT32);
     CHECK_ARRAY(zl_sort(zl_random_permutation_int(6, key), -1), ZL_UINT32, ZL_SHAPE(6), 0, 1, 2, 3, 4, 5);

@@ -2,6 +2,10 @@
 
 #include "device/cpu/attention/attention.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 typedef float quad __attribute__((vector_size(16)));
 typedef quad quad_memory __attribute__((aligned(4), may_alias));
 
@@ -15,11 +19,19 @@ typedef quad quad_memory __attribute__((aligned(4), may_alias));
 #define CODE_BYTES  32
 #define CODE_TARGET __attribute__((target("avx2,fma")))
 #include "device/cpu/attention/attention_micro.h"
+
+#define CODE(name)        name##_avx512
+#define CODE_BYTES        64
+#define CODE_TARGET       __attribute__((target("avx512f")))
+#define CODE_PAIRS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#include "device/cpu/attention/attention_micro.h"
 #endif
 
 const struct attention_code *cpu_attention_code(void) {
 #if defined(__x86_64__)
-    if (!strncmp(cpu_level()->name, "avx", 3))
+    if (!strcmp(cpu_level()->name, "avx512"))
+        return &code_avx512;
+    if (!strcmp(cpu_level()->name, "avx2"))
         return &code_avx2;
 #endif
     return &code_base;
@@ -28,16 +40,25 @@ const struct attention_code *cpu_attention_code(void) {
 static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
     const struct gemm_kernel *k, *best = NULL;
     for (int i = 0; (k = gemm_kernel_at(i)); i++)
-        if (k->dtype == dtype && gemm_is_plain(k) && (!best || (best->cols > cols && k->cols < best->cols)))
+        if (k->dtype == dtype && gemm_is_plain(k) && !k->like && k->cols % cpu_attention_code()->lanes == 0 &&
+            (!best || (best->cols > cols && k->cols < best->cols)))
             best = k;
     return best;
 }
 
-// Weights of bfloat16 are packed for panels of one form.
+// Whether `soften_half` packs weights for it.
+static bool takes_half(const struct gemm_kernel *k) {
+#if defined(__x86_64__)
+    return k->unit == 2 && !k->flip;
+#else
+    return k->unit == 4 && k->cols == HALF_COLS && gemm_is_plain(k);
+#endif
+}
+
 static const struct gemm_kernel *half_kernel(void) {
     const struct gemm_kernel *k;
     for (int i = 0; cpu_attention_code()->soften_half && (k = gemm_kernel_at(i)); i++)
-        if (k->dtype == ZL_BFLOAT16 && k->cols == HALF_COLS && k->unit == HALF_UNIT && gemm_is_plain(k))
+        if (k->dtype == ZL_BFLOAT16 && takes_half(k) && gemm_can_run(k))
             return k;
     return NULL;
 }
@@ -185,10 +206,11 @@ void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, i
 
 // Panels -------------------------------------------------------------------------------------------------------------
 
-static struct gemm_packing packing_of(const struct attend *a, const struct attention_input *x) {
+static struct gemm_packing packing_of(const struct attend *a, const struct attention_input *x, int factor) {
     const struct gemm_kernel *u = a->kernel;
     int64_t item = (int64_t)zl_dtype_size(u->dtype);
-    return (struct gemm_packing){item, x->item, item == x->item ? NULL : x->widen, u->unit, u->step};
+    return (struct gemm_packing){item, x->item, item == x->item ? NULL : x->widen,
+                                 factor == 0 && u->a_unit ? u->a_unit : u->unit, u->step};
 }
 
 // Rows one behind the other.
@@ -200,9 +222,14 @@ static void gather_rows(const struct attention_input *x, int64_t b, int64_t m, i
                  (struct stride2){0, x->stride[3]}, 1, x->cols);
 }
 
-void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int64_t width,
-                             int64_t b, int64_t m, int64_t first, int64_t count, char *room, char *to) {
-    struct gemm_packing p = packing_of(a, x);
+void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int factor, int64_t b,
+                             int64_t m, int64_t first, int64_t count, char *room, char *to) {
+    const struct gemm_kernel *u = a->kernel;
+    const int64_t width = factor == 0 ? u->rows : u->b_cols ? u->b_cols : u->cols;
+    const int64_t packed = attention_packed(a, width, count, x->cols);
+    struct gemm_packing p = packing_of(a, x, factor);
+    if (factor) // panels that one of b consists of, and no row fills
+        memset(to + packed, 0, (size_t)(attention_packed(a, u->cols, count, x->cols) - packed));
     if (is_even(x, first, count)) {
         gemm_pack(&p, to, width, attention_row(x, b, m, first), x->stride[3], x->stride[2], x->cols, count,
                   0);
@@ -217,7 +244,7 @@ void cpu_attention_pack_rows(const struct attend *a, const struct attention_inpu
 
 void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m,
                              int64_t first, int64_t count, char *room, char *to) {
-    struct gemm_packing p = packing_of(a, x);
+    struct gemm_packing p = packing_of(a, x, 0);
     const char *from = attention_row(x, b, m, first);
     int64_t row = x->stride[2], col = x->stride[3];
     if (!is_even(x, first, count)) {

@@ -12,7 +12,7 @@
 #include "device/cpu/gemm/gemm.h"
 #include "op/ops.h"
 
-enum { HALF_COLS = 12, HALF_UNIT = 4, FOUR = 4 };
+enum { HALF_COLS = 12, FOUR = 4 };
 #define HIDDEN (-FLT_MAX) // the score of a key that is not seen
 
 static inline int64_t attention_round(int64_t count, int64_t unit) {
@@ -37,13 +37,15 @@ struct attention_output {
 
 // Code for one size of vectors. All is float32. Scores are (keys x cols), of which cols is a multiple of a vector.
 struct attention_code {
+    int lanes; // of a vector
     // Makes most the largest of what it was and the scores, a number a column. What was computed with the one before must be
     // multiplied by factor: sum is. Whether any factor is not 1.
     bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor);
     // Scores to exp(scale * (score - most)), which are added to sum. room: for as many numbers.
     void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room);
-    // The same as a panel of bfloat16 of HALF_COLS columns in units of HALF_UNIT; scores are lost. NULL: no kernel has such.
-    void (*soften_half)(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
+    // The same as a panel of bfloat16 for a kernel that cpu_attention_kernel returned; scores are lost. NULL: no kernel has such.
+    void (*soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale, const float *most, float *sum,
+                        float *room, char *to);
     // Scores to 2^(score - top), which are added to sum. top is whole, no score is further from 0, but for hidden ones, which
     // are ATTENTION_NONE(top): their weights are 0. So no larger one has to be known before.
     void (*power)(float *scores, int64_t keys, int64_t cols, float top, float *sum);
@@ -136,8 +138,9 @@ void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, i
 static inline int64_t attention_packed(const struct attend *a, int64_t width, int64_t count, int64_t k) {
     return attention_round(count, width) * attention_round(k, a->kernel->step) * (int64_t)zl_dtype_size(a->kernel->dtype);
 }
-// Rows as panels of `width` of them; and columns as lines along the rows. room: for width rows, or count.
-void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int64_t width, int64_t b, int64_t m,
+// Rows as panels of a factor (0: a, 1: b) of the kernel; and columns as lines along the rows, of a. room: for the rows of a panel,
+// or count.
+void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int factor, int64_t b, int64_t m,
                              int64_t first, int64_t count, char *room, char *to);
 void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m, int64_t first,
                              int64_t count, char *room, char *to);
@@ -159,6 +162,7 @@ void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_
 // attention_neon.c: for twelve columns, and keys that are a multiple of four.
 void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room);
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum);
-void cpu_attention_soften_half(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
+void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale, const float *most,
+                               float *sum, float *room, char *to);
 
 #endif

@@ -16,6 +16,8 @@ INNER VECTOR CODE(larger)(VECTOR a, VECTOR b) {
 #if defined(__aarch64__)
     __asm__("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
     return a;
+#elif CODE_BYTES == 64
+    return (VECTOR)_mm512_max_ps((__m512)a, (__m512)b);
 #else
     WHOLE more = a > b;
     return (VECTOR)(((WHOLE)a & more) | ((WHOLE)b & ~more));
@@ -141,6 +143,37 @@ OUTER void CODE(power)(float *scores, int64_t keys, int64_t cols, float top, flo
 
 #if defined(__aarch64__)
 #define SOFTEN_HALF cpu_attention_soften_half
+#elif CODE_BYTES == 64
+// Columns of a vector, of two keys at a time: their weights become pairs of a panel.
+INNER CODE_PAIRS_TARGET void CODE(pairs_strip)(int vectors, const float *scores, int64_t keys, int64_t cols, float scale,
+                                               const float *most, float *sum, char *to, int64_t row) {
+    GEMM_CONTRACT
+    static const uint16_t turn[] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
+                                    8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i alternate = _mm512_loadu_si512(turn);
+    VECTOR top[2], total[2];
+    EACH(vectors) top[v] = GIVEN(most + v * LANES), total[v] = GIVEN(sum + v * LANES);
+    for (int64_t j = 0; j < keys; j += 2, scores += 2 * cols, to += row)
+        EACH(vectors) {
+            VECTOR first = CODE(exp)((GIVEN(scores + v * LANES) - top[v]) * scale),
+                   second = CODE(exp)((GIVEN(scores + cols + v * LANES) - top[v]) * scale);
+            total[v] += first;
+            total[v] += second;
+            __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+            _mm512_storeu_si512(to + v * CODE_BYTES, _mm512_permutexvar_epi16(alternate, both));
+        }
+    EACH(vectors) AT(sum + v * LANES) = total[v];
+}
+
+static CODE_PAIRS_TARGET GEMM_FUSED void CODE(soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                                                           const float *most, float *sum, float *room, char *to) {
+    const int64_t part = u->b_cols ? u->b_cols : u->cols, row = 2 * part * 2; // of a pair of keys, in bytes
+    (void)room;
+    for (int64_t c = 0; c < u->cols; c += LANES)
+        CODE(pairs_strip)(1, scores + c, keys, u->cols, scale, most + c, sum + c,
+                          to + c / part * part * keys * 2 + c % part * 4, row);
+}
+#define SOFTEN_HALF CODE(soften_half)
 #else
 #define SOFTEN_HALF NULL
 #endif
@@ -381,6 +414,7 @@ OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count,
 }
 
 static const struct attention_code CODE(code) = {
+    LANES,
     CODE(rise), CODE(soften), SOFTEN_HALF, CODE(power), CODE(longest), CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
     CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows),
     CODE(dots_of_four), CODE(add_rows_to_four)};
@@ -404,3 +438,4 @@ static const struct attention_code CODE(code) = {
 #undef CODE
 #undef CODE_BYTES
 #undef CODE_TARGET
+#undef CODE_PAIRS_TARGET

@@ -156,10 +156,11 @@ void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum
     "zip1 v" #to ".8h, v" #a ".8h, v" #c ".8h\nzip2 v" #other ".8h, v" #a ".8h, v" #c ".8h\n"
 
 CPU_WITH("bf16")
-void cpu_attention_soften_half(float *scores, int64_t keys, float scale, const float *most, float *sum,
-                               float *room, char *to) {
+void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                               const float *most, float *sum, float *room, char *to) {
     const float numbers[][8] = {EIGHT(0.0551716691f), EIGHT(0.242611122f), EIGHT(0.693260985f),
                                 EIGHT(0.999928074f)}; // within 2^-13
+    (void)u;
     split(scores, keys, scale, most, room);
     __asm__ volatile(
         "ldr q28, [%[numbers]]\n"

@@ -139,7 +139,7 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     if (w->top > 0)
         code->power(w->scores, keys, cols, w->top, w->sum + i);
     else if (half)
-        code->soften_half(w->scores, keys, f->scale, w->most + i, w->sum + i, w->room, w->weights);
+        code->soften_half(w->scores, keys, f->a.kernel, f->scale, w->most + i, w->sum + i, w->room, w->weights);
     else
         code->soften(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
     return half ? w->weights : (const char *)w->scores;
@@ -184,19 +184,23 @@ static void attend_panels(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
     const int64_t rows = attention_round(w->count, u->cols);
+    if (u->open)
+        u->open();
     w->top = find_top(f, w);
-    cpu_attention_pack_rows(a, &a->q, u->cols, w->b, w->m, w->first, w->count, (char *)w->room, w->q);
+    cpu_attention_pack_rows(a, &a->q, 1, w->b, w->m, w->first, w->count, (char *)w->room, w->q);
     if (w->top > 0)
         a->code->scale((float *)(void *)w->q, rows * attention_round(a->dim, u->step), exponents(a));
     if (w->seen == 0)
         memset(w->y, 0, sizeof(float) * (size_t)(rows * attention_round(a->width, u->rows)));
     for (int64_t key = 0; key < w->seen; key += KEYS) {
         int64_t n = MIN_OF(KEYS, w->seen - key);
-        cpu_attention_pack_rows(a, &a->k, u->rows, w->b, w->m, key, n, (char *)w->room, w->keys);
+        cpu_attention_pack_rows(a, &a->k, 0, w->b, w->m, key, n, (char *)w->room, w->keys);
         cpu_attention_pack_cols(a, &a->v, w->b, w->m, key, n, (char *)w->room, w->values);
         for (int64_t i = 0; i < w->count; i += u->cols)
             attend_panel(f, w, i, key, n);
     }
+    if (u->close)
+        u->close();
     for (int64_t i = 0; i < w->count; i += u->cols)
         finish_panel(f, w, i);
 }

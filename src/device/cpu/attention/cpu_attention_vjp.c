@@ -122,10 +122,10 @@ static float *panel_of(const struct attend *a, float *c, int64_t i, int64_t colu
 
 static void pack_queries(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    const int64_t rows = a->kernel->rows, cols = a->kernel->cols;
+    const int64_t rows = a->kernel->rows;
     char *room = (char *)w->room;
-    cpu_attention_pack_rows(a, &a->q, cols, w->b, w->m, w->first, w->count, room, w->q);
-    cpu_attention_pack_rows(a, &f->g, cols, w->b, w->m, w->first, w->count, room, w->g);
+    cpu_attention_pack_rows(a, &a->q, 1, w->b, w->m, w->first, w->count, room, w->q);
+    cpu_attention_pack_rows(a, &f->g, 1, w->b, w->m, w->first, w->count, room, w->g);
     for (int64_t i = 0; i < w->count; i += QUERIES) {
         int64_t n = MIN_OF(QUERIES, w->count - i), first = w->first + i;
         cpu_attention_pack_cols(a, &a->q, w->b, w->m, first, n, room,
@@ -138,8 +138,8 @@ static void pack_queries(const struct backward *f, struct work *w) {
 static void pack_keys(const struct backward *f, struct work *w, int64_t key, int64_t n) {
     const struct attend *a = &f->a;
     char *room = (char *)w->room;
-    cpu_attention_pack_rows(a, &a->k, a->kernel->rows, w->b, w->m, key, n, room, w->k);
-    cpu_attention_pack_rows(a, &a->v, a->kernel->rows, w->b, w->m, key, n, room, w->v);
+    cpu_attention_pack_rows(a, &a->k, 0, w->b, w->m, key, n, room, w->k);
+    cpu_attention_pack_rows(a, &a->v, 0, w->b, w->m, key, n, room, w->v);
     cpu_attention_pack_cols(a, &a->k, w->b, w->m, key, n, room, w->k_cols);
 }
 

@@ -25,7 +25,7 @@ struct convolution {
     bool is_dense;                     // x
     bool is_product;                   // patches are the rows of x
     int64_t tile_rows, row_tiles, tile_cols, col_tiles;
-    // Of conv_panels.c and conv_amx.c.
+    // Of conv_panels.c, conv_amx.c and conv_spots.c.
     const struct gemm_kernel *kernels;
     char *packed;  // w
     int64_t chunk; // elements of taps and channels
@@ -94,11 +94,41 @@ bool    conv_pack_kernels(struct convolution *v, struct conv_room *room); // fal
 int64_t conv_panel_parts(struct convolution *v);
 void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
 
+// conv_window.c: lines of x that some lines of the output see, side by side with zeros around them.
+struct conv_window {
+    const struct convolution *v;
+    int64_t group, batch, first, second, lines; // where in the output, and how many lines of it
+    int64_t item, width, spot, line, plane;     // bytes of an element; spots of a line; bytes from one spot, line and place of the
+                                                // first axis to the next
+    row_fn *widen;                              // of elements of x; NULL: they are copied
+    char *x;
+    int64_t filled; // which window it is; -1: none
+    int64_t *tap; // bytes from the first place of x that a spot sees to where each tap meets it
+};
+bool    conv_has_windows(const struct convolution *v);
+// How many parts there are: a window and some of so many panels of outputs each. item: bytes of an element of a window.
+int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
+// Behind the last line, so many spots can be read. False: no memory.
+bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
+// Fills the window of a part, unless it is there; which panels the part has.
+void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
+// The element of the output at a spot of its last axis, in one of the window's lines; counted without channels.
+static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
+    const struct convolution *v = w->v;
+    return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;
+}
+
 // conv_amx.c: of bfloat16 where the CPU has tiles of AMX. w is packed into room.
 bool    conv_has_tiles(const struct convolution *v);
 bool    conv_pack_tiles(struct convolution *v, struct conv_room *room); // false and an error
 int64_t conv_tile_parts(struct convolution *v);
 void    conv_tiles(const void *convolution, int64_t from, int64_t to); // parts
+
+// conv_spots.c: by vectors of outputs, where the CPU is an x86_64 with AVX2. w is packed into room.
+bool    conv_has_spots(const struct convolution *v);
+bool    conv_pack_spots(struct convolution *v, struct conv_room *room); // false and an error
+int64_t conv_spot_parts(struct convolution *v);
+void    conv_spots(const void *convolution, int64_t from, int64_t to); // parts
 
 // conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
 void conv_channels(const void *convolution, int64_t from, int64_t to); // rows

@@ -284,6 +284,12 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, struct 
         run(v, conv_tiles, conv_tile_parts(v));
         return true;
     }
+    if (conv_has_spots(v)) {
+        if (!conv_pack_spots(v, &room[1]))
+            return false;
+        run(v, conv_spots, conv_spot_parts(v));
+        return true;
+    }
     if (!conv_has_panels(v)) {
         run(v, multiply_tiles, v->groups * v->row_tiles * v->col_tiles);
         return true;

@@ -122,7 +122,8 @@ static void byte_range(const void *context, int64_t from, int64_t to) {
         g.a = w.data[1];
         g.b = w.data[2];
         work.g = &g;
-        if (!gemm_multiply(&work))
+        bool done = false, ok = work.dtype != ZL_INT8 || gemm_few_bytes(&g, &done);
+        if (!ok || (!done && !gemm_multiply(&work)))
             atomic_store(&p->failed, true);
     }
 }

@@ -160,7 +160,7 @@ static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int6
 
 // By our own kernels, into elements as those of a and b are.
 static struct gemm_work own_work(zl_dtype dtype, const struct gemm *g) {
-    const struct gemm_kernel *kernel = gemm_kernel_for(dtype);
+    const struct gemm_kernel *kernel = gemm_kernel_for_columns(dtype, g->n);
     return (struct gemm_work){
         .g = g, .dtype = dtype, .out = is_half(dtype) ? dtype : kernel->sum, .kernel = kernel};
 }
@@ -266,6 +266,7 @@ static bool multiply_shared(const struct product *p, struct gemm *g, int64_t bat
     struct gemm_work work = own_work(p->dtype, g);
     work.done = p->then.run ? go_on : NULL;
     work.data = &s;
+    work.whole_rows = p->then.lines;
     return g->c && gemm_multiply(&work);
 }
 

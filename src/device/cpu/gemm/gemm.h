@@ -65,6 +65,7 @@ struct gemm_kernel {
     // By panels of two, three and four vectors of 16 bytes.
     gemm_lines_fn *lines[GEMM_VECTORS_MOST - GEMM_VECTORS_LEAST + 1];
     gemm_across_fn *across;
+    const struct gemm_kernel *like; // whose order of sums it keeps, whatever its sizes; NULL: its own
 };
 enum { GEMM_AHEAD = 1024, GEMM_STREAMS = 3 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };
@@ -82,6 +83,8 @@ bool gemm_can_run(const struct gemm_kernel *k);
 bool gemm_is_plain(const struct gemm_kernel *k);
 // The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
 const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
+// The same, or one like it whose panels so many columns fill better.
+const struct gemm_kernel *gemm_kernel_for_columns(zl_dtype dtype, int64_t columns);
 
 // gemm_order.c: the order in which an element of the result is summed. It depends on k, the kernel and the layout of b, but not
 // on the number of rows: a row has the same bits whatever rows and batches are computed with it, and every way to multiply keeps
@@ -151,11 +154,12 @@ struct gemm_work {
     // Called when a block of c is done, by the thread that made it, while it is in the cache; may be NULL.
     void (*done)(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols);
     void *data;
+    bool whole_rows;    // `done` needs all columns of rows at once, which gemm_has_whole_rows said
     row_fn *widen;      // elements to those of the kernel; NULL: a cast
     const float *scale; // what sums of float32 are multiplied by before they are rounded; NULL: nothing
 };
 bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
-// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow.
+// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow: if `whole_rows`.
 bool gemm_has_whole_rows(const struct gemm_work *w);
 
 // The same by this thread alone, of factors (0: a, 1: b) that were packed for a product of the same sizes and dtype: for those
@@ -167,7 +171,7 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
 // cpu_gather_mm.c: all products of a call; how: what they have in common.
 bool gemm_batches(const struct call *c, const struct gemm_work *how);
 
-// Few vectors times a matrix of n lines along k. Strides in elements; results are float32.
+// Few vectors times a matrix of n lines along k. Strides in elements; results are float32, or int32 of int8.
 struct gemm_lines {
     int64_t count, k, n;
     const char *x, *a;
@@ -175,9 +179,13 @@ struct gemm_lines {
     char *y;
     int64_t y_row, y_col;
 };
-// gemm_amx.c: of bfloat16, where the CPU has amx_bf16 and n is at least GEMM_AMX_LINES. False when memory is out.
-bool gemm_amx_lines(const struct gemm_lines *l);
+// gemm_amx.c: of bfloat16 where the CPU has amx_bf16, of int8 where it has amx_int8, if n is at least GEMM_AMX_LINES. False when
+// memory is out.
+bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l);
 enum { GEMM_AMX_LINES = 64 };
+
+// gemm_dots.c: a product of int8, by all threads, if there is a way for as few rows or columns: *done. False when memory is out.
+bool gemm_few_bytes(const struct gemm *g, bool *done);
 
 bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
 

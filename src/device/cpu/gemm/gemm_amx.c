@@ -27,10 +27,11 @@ struct tiles {
 
 #define AMX_TARGET __attribute__((target("amx-tile,amx-int8,amx-bf16")))
 
+// A constant: the intrinsic of gcc says that it reads 8 bytes, and stores of the others may then be left out.
 AMX_TARGET static void open_tiles(void) {
-    struct tiles all = {.palette = 1};
-    for (int i = 0; i < 8; i++)
-        all.row_bytes[i] = TILE_BYTES, all.rows[i] = TILE_ROWS;
+#define ALL_TILES(x) {x, x, x, x, x, x, x, x}
+    static const struct tiles all = {
+        .palette = 1, .row_bytes = ALL_TILES(TILE_BYTES), .rows = ALL_TILES(TILE_ROWS)};
     _tile_loadconfig(&all);
 }
 
@@ -142,29 +143,36 @@ static inline __attribute__((always_inline)) void fetch_lines(const char *a, int
     }
 
 AMX_LINES(lines_bf16, _tile_dpbf16ps)
+AMX_LINES(lines_i8, _tile_dpbssd)
 
-// k elements of bfloat16 that a group of lines has with one panel of vectors, or with two.
-AMX_TARGET static void meet_lines(int64_t k, const char *a, int64_t line, int64_t lines, const char *b,
-                                  const char *right, float *sum) {
-    enum { STEP = TILE_BYTES / 2 };
-    const int64_t whole = k / STEP;
+struct amx_lines {
+    int item;
+    void (*meet_16)(int64_t steps, const char *a, int64_t line, const char *b);
+    void (*meet_32)(int64_t steps, const char *a, int64_t line, const char *b, const char *right);
+};
+static const struct amx_lines of_bf16 = {2, lines_bf16_16, lines_bf16_32}, of_i8 = {1, lines_i8_16, lines_i8_32};
+
+// `bytes` along k that a group of lines has with one panel of vectors, or with two.
+AMX_TARGET static void meet_lines(const struct amx_lines *code, int64_t bytes, const char *a, int64_t line,
+                                  int64_t lines, const char *b, const char *right, float *sum) {
+    const int64_t whole = bytes / TILE_BYTES;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     if (right)
-        lines_bf16_32(whole, a, line, b, right);
+        code->meet_32(whole, a, line, b, right);
     else
-        lines_bf16_16(whole, a, line, b);
-    if (k % STEP) {
+        code->meet_16(whole, a, line, b);
+    if (bytes % TILE_BYTES) {
         _Alignas(64) char rest[LINES][TILE_BYTES] = {{0}};
         for (int64_t i = 0; i < lines; i++)
-            memcpy(rest[i], a + i * line + whole * TILE_BYTES, (size_t)(k % STEP * 2));
+            memcpy(rest[i], a + i * line + whole * TILE_BYTES, (size_t)(bytes % TILE_BYTES));
         __asm__ volatile("" ::: "memory"); // loads of tiles do not tell the compiler that they read memory
         if (right)
-            lines_bf16_32(1, rest[0], TILE_BYTES, b + whole * TILE, right + whole * TILE);
+            code->meet_32(1, rest[0], TILE_BYTES, b + whole * TILE, right + whole * TILE);
         else
-            lines_bf16_16(1, rest[0], TILE_BYTES, b + whole * TILE);
+            code->meet_16(1, rest[0], TILE_BYTES, b + whole * TILE);
     }
     char *to = (char *)sum;
     const size_t row = right ? 2 * TILE_BYTES : TILE_BYTES;
@@ -174,16 +182,16 @@ AMX_TARGET static void meet_lines(int64_t k, const char *a, int64_t line, int64_
     _tile_stored(3, right ? to + 2 * TILE + TILE_BYTES : to + 3 * TILE, row);
 }
 
-bool gemm_amx_lines(const struct gemm_lines *l) {
-    enum { ITEM = 2, STEP = TILE_BYTES / ITEM };
-    const struct gemm_packing packing = {.item = ITEM, .from_item = ITEM, .unit = 2, .step = STEP};
-    const int64_t panel = round_up(l->k, STEP) * TILE_ROWS * ITEM;
+bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l) {
+    const struct amx_lines *code = dtype == ZL_INT8 ? &of_i8 : &of_bf16;
+    const int64_t item = code->item, step = TILE_BYTES / item, panel = round_up(l->k, step) * TILE_ROWS * item;
+    const struct gemm_packing packing = {.item = item, .from_item = item, .unit = 4 / code->item, .step = (int)step};
     char *b =
         cpu_scratch(SCRATCH_PACK, (size_t)(round_up(l->count, TILE_ROWS) / TILE_ROWS * panel + GEMM_SLACK));
     _Alignas(64) float sum[LINES * TILE_ROWS];
     if (!b)
         return false;
-    gemm_pack(&packing, b, TILE_ROWS, l->x, l->x_col * ITEM, l->x_row * ITEM, l->k, l->count, 0);
+    gemm_pack(&packing, b, TILE_ROWS, l->x, l->x_col * item, l->x_row * item, l->k, l->count, 0);
     open_tiles();
     for (int64_t j = 0; j < l->n; j += LINES)
         for (int64_t v = 0, vectors; v < l->count; v += vectors) {
@@ -193,7 +201,7 @@ bool gemm_amx_lines(const struct gemm_lines *l) {
             for (int64_t i = j; i < MIN_OF(j + LINES, l->n); i += lines) {
                 const int64_t first = MIN_OF(i, l->n - lines); // the last groups may have lines in common
                 const char *at = b + v / TILE_ROWS * panel;
-                meet_lines(l->k, l->a + first * l->line * ITEM, l->line * ITEM, lines, at,
+                meet_lines(code, l->k * item, l->a + first * l->line * item, l->line * item, lines, at,
                            two ? at + panel : NULL, sum);
                 cpu_move(4, l->y + (v * l->y_row + first * l->y_col) * 4,
                          (struct stride2){l->y_col * 4, l->y_row * 4}, (char *)sum,

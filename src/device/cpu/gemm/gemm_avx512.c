@@ -16,6 +16,16 @@
 #define MICRO_TARGET     __attribute__((target("avx512f")))
 #include "device/cpu/gemm/gemm_micro.h"
 
+#define MICRO_NAME(part) part##_f32_avx512_32
+#define MICRO_TYPE       float
+#define MICRO_BYTES      64
+#define MICRO_ROWS       12
+#define MICRO_VECS       2
+#define MICRO_AHEAD
+#define MICRO_PACKING
+#define MICRO_TARGET     __attribute__((target("avx512f")))
+#include "device/cpu/gemm/gemm_micro.h"
+
 #define MICRO_NAME(part) part##_f64_avx512
 #define MICRO_TYPE       double
 #define MICRO_BYTES      64
@@ -46,6 +56,8 @@ enum { BLOCK_EIGHTHS = 32 };
 const struct gemm_kernel gemm_kernels_avx512[] = {
     {"f32 avx512", "avx512", ZL_FLOAT32, ZL_FLOAT32, 8, 48, 1, 1, micro_f32_avx512,
      .run_ahead = ahead_f32_avx512, .run_packing = packing_f32_avx512, .l1_eighths = BLOCK_EIGHTHS},
+    {"f32 avx512, 32 columns", "avx512", ZL_FLOAT32, ZL_FLOAT32, 12, 32, 1, 1, micro_f32_avx512_32,
+     .run_ahead = ahead_f32_avx512_32, .run_packing = packing_f32_avx512_32, .like = gemm_kernels_avx512},
     {"f64 avx512", "avx512", ZL_FLOAT64, ZL_FLOAT64, 8, 24, 1, 1, micro_f64_avx512,
      .run_ahead = ahead_f64_avx512, .run_packing = packing_f64_avx512, .l1_eighths = BLOCK_EIGHTHS},
     {"i16 avx512", "avx512", ZL_INT16, ZL_INT32, 8, 48, 2, 2, micro_i16_avx512,

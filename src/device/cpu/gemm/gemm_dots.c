@@ -15,12 +15,12 @@ enum {
     SIDE = 4,            // vectors that meet a line at once
     K_MOST = 2048,       // elements of them, which stay in L1
     PADDED = 16,         // elements to whose multiples vectors are padded with zeros
-    BLOCK = 64 * 1024, // bytes of lines
+    BLOCK = 64 * 1024,   // bytes of lines
     STREAM_AHEAD = 1024, // bytes that are fetched ahead where lines are read once
     LINES_LEAST = 32,    // of the matrix
     K_LEAST = 64,
     VECTORS_MOST = 64,
-    VECTORS_MOST_F32 = 32, // with more it pays to pack the lines, which need not be widened
+    VECTORS_MOST_PACKED = 32, // with more of float32 or float16 it pays to pack the lines
 };
 
 // A part of the product along k, of all vectors; strides of the matrix and of the results in bytes.
@@ -134,7 +134,7 @@ bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
     const bool along = (g->m <= g->n ? g->b_row : g->a_col) == 1;
     const bool is_vector = l.count == 1 && dtype != ZL_FLOAT16; // gemm_vector.c is as fast
     return along && !is_vector && l.n >= LINES_LEAST && l.k >= K_LEAST && !g->add &&
-           l.count <= (dtype == ZL_FLOAT32 ? VECTORS_MOST_F32 : VECTORS_MOST) && way_for(dtype);
+           l.count <= (dtype == ZL_BFLOAT16 ? VECTORS_MOST : VECTORS_MOST_PACKED) && way_for(dtype);
 }
 
 // The vectors as float32, `padded` elements each, the last of which are zeros. NULL when memory is out.
@@ -157,7 +157,7 @@ static float *read_vectors(zl_dtype dtype, const struct gemm_lines *l, int64_t p
 bool cpu_dots_gemm(zl_dtype dtype, const struct gemm *g) {
     const struct gemm_lines l = lines_of(g);
     if (is_for_amx(dtype, &l))
-        return gemm_amx_lines(&l);
+        return gemm_amx_lines(dtype, &l);
     const int64_t item = (int64_t)zl_dtype_size(dtype), padded = round_up(l.k, PADDED),
                   passes = (l.count + SIDE - 1) / SIDE, line = l.line * item;
     const int64_t lines = passes == 1 ? l.n : BLOCK / (MIN_OF(K_MOST, l.k) * item);
@@ -180,7 +180,45 @@ bool cpu_dots_gemm(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
+// Groups of lines; the last part has what is left.
+struct byte_lines {
+    struct gemm_lines all;
+    atomic_bool failed;
+};
+
+static void byte_range(const void *context, int64_t from, int64_t to) {
+    struct byte_lines *b = (struct byte_lines *)(uintptr_t)context;
+    struct gemm_lines l = b->all;
+    const int64_t first = from * GEMM_AMX_LINES, end = to == l.n / GEMM_AMX_LINES ? l.n : to * GEMM_AMX_LINES;
+    l.a += first * l.line;
+    l.y += first * l.y_col * (int64_t)sizeof(int32_t);
+    l.n = end - first;
+    if (!gemm_amx_lines(ZL_INT8, &l))
+        atomic_store(&b->failed, true);
+}
+
+// All threads read as many lines: each packs the vectors once.
+bool gemm_few_bytes(const struct gemm *g, bool *done) {
+    struct byte_lines b = {.all = lines_of(g)};
+    const struct gemm_lines *l = &b.all;
+    *done = (g->m <= g->n ? g->b_row : g->a_col) == 1 && l->count <= VECTORS_MOST && l->n >= GEMM_AMX_LINES &&
+            l->k >= K_LEAST && !g->add && cpu_has("amx_int8");
+    if (!*done)
+        return true;
+    const int64_t groups = l->n / GEMM_AMX_LINES, threads = pool_threads();
+    atomic_init(&b.failed, false);
+    cpu_split(groups, MAX_OF((groups + threads - 1) / threads, CPU_SPLIT / (GEMM_AMX_LINES * l->k) + 1),
+              byte_range, &b);
+    return !atomic_load(&b.failed);
+}
+
 #else
+
+bool gemm_few_bytes(const struct gemm *g, bool *done) {
+    (void)g;
+    *done = false;
+    return true;
+}
 
 bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
     (void)dtype, (void)g;

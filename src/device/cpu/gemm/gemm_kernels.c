@@ -100,3 +100,15 @@ const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype) {
     pthread_once(&once, choose_all);
     return best[dtype];
 }
+
+// A kernel like the best has a twentieth less speed at most.
+const struct gemm_kernel *gemm_kernel_for_columns(zl_dtype dtype, int64_t columns) {
+    const struct gemm_kernel *u = gemm_kernel_for(dtype), *k, *fits = u;
+    int64_t least = round_up(columns, u->cols);
+    for (int i = 0; (k = gemm_kernel_at(i)); i++)
+        if (k->like == u && round_up(columns, k->cols) * 21 / 20 < least) {
+            fits = k;
+            least = round_up(columns, k->cols);
+        }
+    return fits;
+}

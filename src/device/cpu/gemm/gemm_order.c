@@ -41,8 +41,9 @@ static bool can_chain(const struct gemm_kernel *u) {
 
 // Panels take half of L1, or what the kernel says.
 struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool along) {
-    const int64_t item = (int64_t)zl_dtype_size(u->dtype), eighths = u->l1_eighths ? u->l1_eighths : 4;
-    const int64_t most = cpu_cache_bytes(1) * eighths / 8 / ((u->rows + u->cols) * item);
+    const struct gemm_kernel *like = u->like ? u->like : u;
+    const int64_t item = (int64_t)zl_dtype_size(u->dtype), eighths = like->l1_eighths ? like->l1_eighths : 4;
+    const int64_t most = cpu_cache_bytes(1) * eighths / 8 / ((like->rows + like->cols) * item);
     struct gemm_order o = {.k = k, .step = u->step, .chains = 1, .spans = 1};
     if (along && k >= CHAINED_LEAST && can_chain(u) && gemm_ways_agree())
         o.chains = GEMM_CHAINS;

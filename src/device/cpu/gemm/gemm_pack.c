@@ -123,7 +123,7 @@ typedef void units_fn(const struct rows *r, int64_t units);
     }
 // clang-format off
 #define ALL_UNITS(DO)                                                           \
-    DO(4, 1, 6) DO(4, 1, 8) DO(4, 1, 12) DO(4, 1, 16) DO(4, 1, 24) DO(4, 1, 48) \
+    DO(4, 1, 6) DO(4, 1, 8) DO(4, 1, 12) DO(4, 1, 16) DO(4, 1, 24) DO(4, 1, 32) DO(4, 1, 48) \
     DO(8, 1, 6) DO(8, 1, 8) DO(8, 1, 12) DO(8, 1, 24)                           \
     DO(2, 1, 8) DO(2, 1, 12)                                                    \
     DO(2, 2, 4) DO(2, 2, 8) DO(2, 2, 16) DO(2, 2, 32) DO(2, 2, 48)              \

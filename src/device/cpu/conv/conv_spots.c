@@ -1,0 +1,206 @@
+// conv_spots.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is packed.
+//
+// Some spots of the output and a panel of outputs, two vectors or one, are summed in registers over all taps and channels. The
+// lines of x that a part sees are copied with zeros around them (conv_window.c); half floats are widened then.
+
+#include "device/cpu/conv/conv.h"
+
+#if defined(__x86_64__)
+
+enum {
+    SPOTS_MOST = 12,
+    FLOATS_MOST = 32,   // of a panel
+    RUN_LEAST = 3,      // elements that lie side by side, below which loops cost more than products
+    OUTPUTS_LEAST = 16, // below which much of a panel would be empty
+    ROWS_LEAST = SPOTS_MOST,
+};
+
+// Where a block of spots meets a panel: at each place of x there is a run of elements.
+struct meeting {
+    const int64_t *run; // of all runs: bytes from where a spot begins; `apart` entries from one to the next
+    int64_t runs, apart, length;
+    const char *spot[SPOTS_MOST];
+    const float *panel;
+};
+
+#define VECTORS(name, bytes)                                         \
+    typedef float vector_##name __attribute__((vector_size(bytes))); \
+    typedef vector_##name memory_##name __attribute__((aligned(4), may_alias));
+
+// sum: rows of a panel.
+#define MEET(name, bytes, spots, vectors, TARGET)                                                       \
+    GEMM_FUSED TARGET static void meet_##name##_##vectors(const struct meeting *m, float *sum) {        \
+        GEMM_CONTRACT                                                                                   \
+        enum { LANES = bytes / 4 };                                                                     \
+        vector_##name total[spots][vectors];                                                            \
+        const float *w = m->panel;                                                                      \
+        _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                        \
+            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] = (vector_##name){0}; \
+        for (int64_t r = 0; r < m->runs; r++)                                                           \
+            for (int64_t at = m->run[r * m->apart], end = at + m->length * 4; at < end;                 \
+                 at += 4, w += vectors * LANES)                                                         \
+                _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                \
+                    _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] +=            \
+                    *(const float *)(const void *)(m->spot[i] + at) *                                   \
+                    *(const memory_##name *)(w + j * LANES);                                            \
+        _Pragma("GCC unroll 12") for (int i = 0; i < spots; i++)                                        \
+                _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) *                             \
+            (memory_##name *)(sum + (i * vectors + j) * LANES) = total[i][j];                           \
+    }
+
+#define AVX512 __attribute__((target("avx512f")))
+#define AVX2   __attribute__((target("avx2,fma")))
+VECTORS(avx512, 64)
+MEET(avx512, 64, 12, 2, AVX512)
+MEET(avx512, 64, 12, 1, AVX512)
+VECTORS(avx2, 32)
+MEET(avx2, 32, 6, 2, AVX2)
+MEET(avx2, 32, 6, 1, AVX2)
+
+static const struct form {
+    const char *needs;
+    int spots, lanes;
+    void (*meet[2])(const struct meeting *m, float *sum); // panels of one vector, and of two
+} forms[] = {
+    {"avx512", 12, 16, {meet_avx512_1, meet_avx512_2}},
+    {"avx2", 6, 8, {meet_avx2_1, meet_avx2_2}},
+};
+
+static const struct form *form_here(void) {
+    for (size_t i = 0; i < COUNT(forms); i++)
+        if (cpu_has(forms[i].needs))
+            return &forms[i];
+    return NULL;
+}
+
+// Taps along the last axis that lie side by side are one run.
+static int64_t taps_of_run(const struct convolution *v) {
+    return v->flip || v->axis[2].dilation > 1 ? 1 : v->kernel[2];
+}
+
+static int64_t length_of(const struct convolution *v) {
+    return v->taps * v->channels;
+}
+
+// Outputs as whole vectors.
+static int64_t padded_of(const struct convolution *v) {
+    return round_up(v->outputs, form_here()->lanes);
+}
+
+static int64_t panels_of(const struct convolution *v) {
+    return (padded_of(v) + 2 * form_here()->lanes - 1) / (2 * form_here()->lanes);
+}
+
+bool conv_has_spots(const struct convolution *v) {
+    return (v->dtype == ZL_FLOAT32 || v->dtype == ZL_FLOAT16 || v->dtype == ZL_BFLOAT16) && form_here() &&
+           conv_has_windows(v) && v->outputs >= OUTPUTS_LEAST && v->rows >= ROWS_LEAST &&
+           v->channels * taps_of_run(v) >= RUN_LEAST;
+}
+
+static void pack_panels(const void *context, int64_t from, int64_t to) {
+    const struct convolution *v = context;
+    const int64_t panels = panels_of(v), width = 2 * form_here()->lanes, padded = padded_of(v);
+    const struct gemm_packing packing = {
+        .item = 4,
+        .from_item = v->item,
+        .widen = v->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][v->dtype],
+        .unit = 1,
+        .step = 1};
+    for (; from < to; from++) {
+        const int64_t group = from / panels, output = from % panels * width;
+        gemm_pack(&packing, v->packed + (group * padded + output) * length_of(v) * 4,
+                  MIN_OF(width, padded - output), v->w + (group * v->w_group + output * v->w_col) * v->item,
+                  v->w_row * v->item, v->w_col * v->item, length_of(v), MIN_OF(width, v->outputs - output),
+                  0);
+    }
+}
+
+bool conv_pack_spots(struct convolution *v, struct conv_room *room) {
+    v->packed = conv_open_room(room, v->groups * padded_of(v) * length_of(v) * 4 + GEMM_SLACK);
+    if (v->packed)
+        cpu_split(v->groups * panels_of(v), CPU_SPLIT / (FLOATS_MOST * length_of(v)) + 1, pack_panels, v);
+    return v->packed;
+}
+
+int64_t conv_spot_parts(struct convolution *v) {
+    return conv_window_parts(v, sizeof(float), panels_of(v));
+}
+
+// What a block of spots has summed with a panel, to where it belongs.
+static void put(const struct conv_window *w, const float *sum, int64_t sum_row, int64_t spot, int64_t count,
+                int64_t output) {
+    const struct convolution *v = w->v;
+    const int64_t outputs = MIN_OF(sum_row, v->outputs - output), width = v->groups * v->outputs;
+    char *y = v->y + (conv_window_row(w, 0, spot) * width + w->group * v->outputs + output) * v->item;
+    row_fn *narrow = v->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[v->dtype][ZL_FLOAT32];
+    for (int64_t i = 0; i < count; i++, y += width * v->item, sum += sum_row)
+        if (narrow)
+            cpu_call_row(narrow, y, sum, NULL, NULL, outputs);
+        else
+            memcpy(y, sum, (size_t)outputs * sizeof(float));
+}
+
+// Where the spots of a block see x; those behind the last are the last again.
+static void find_spots(const struct conv_window *w, struct meeting *m, int64_t first, int64_t spots) {
+    const struct convolution *v = w->v;
+    for (int64_t i = 0; i < spots; i++) {
+        const int64_t at = MIN_OF(first + i, w->lines * v->out[2] - 1);
+        m->spot[i] = w->x + at / v->out[2] * v->axis[1].stride * w->line +
+                     at % v->out[2] * v->axis[2].stride * w->spot;
+    }
+}
+
+// A panel of outputs meets all spots of a part: what it holds is read again from L2.
+static void run_panel(const struct conv_window *w, struct meeting *m, int64_t panel) {
+    const struct convolution *v = w->v;
+    const struct form *form = form_here();
+    const int64_t width = 2 * form->lanes, padded = padded_of(v), output = panel * width;
+    const int64_t vectors = MIN_OF(width, padded - output) / form->lanes, spots = w->lines * v->out[2];
+    _Alignas(64) float sum[SPOTS_MOST * FLOATS_MOST];
+    m->panel = (const float *)(const void *)v->packed + (w->group * padded + output) * length_of(v);
+    for (int64_t at = 0; at < spots; at += form->spots) {
+        find_spots(w, m, at, form->spots);
+        form->meet[vectors - 1](m, sum);
+        put(w, sum, vectors * form->lanes, at, MIN_OF(form->spots, spots - at), output);
+    }
+}
+
+void conv_spots(const void *convolution, int64_t from, int64_t to) {
+    struct convolution *v = (struct convolution *)(uintptr_t)convolution;
+    struct conv_window w;
+    if (!conv_window_open(&w, v, 0, ZL_FLOAT32)) {
+        atomic_store(&v->failed, true);
+        return;
+    }
+    const int64_t taps = taps_of_run(v);
+    struct meeting m = {.run = w.tap, .runs = v->taps / taps, .apart = taps, .length = taps * v->channels};
+    for (; from < to; from++) {
+        int64_t panel, end;
+        conv_window_fill(&w, from, panels_of(v), &panel, &end);
+        for (; panel < end; panel++)
+            run_panel(&w, &m, panel);
+    }
+}
+
+#else
+
+bool conv_has_spots(const struct convolution *v) {
+    (void)v;
+    return false;
+}
+
+bool conv_pack_spots(struct convolution *v, struct conv_room *room) {
+    (void)v, (void)room;
+    return false;
+}
+
+int64_t conv_spot_parts(struct convolution *v) {
+    (void)v;
+    return 0;
+}
+
+void conv_spots(const void *convolution, int64_t from, int64_t to) {
+    (void)convolution, (void)from, (void)to;
+}
+
+#endif
