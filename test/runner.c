@@ -9,7 +9,7 @@
 #include "harness.h"
 
 #include "base/base.h"
-#include "device/device.h"
+#include "schedule/schedule.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -302,6 +302,8 @@ static void run_file(int i) {
     double started = now();
     if (output[0])
         redirect(first);
+    if (stream_known()) // tests of another file may have chosen a device in this process
+        zl_use_device(getenv("ZL_DEVICE"));
     for (; i < end; i++) {
         self->current = i;
         self->started = now();
