@@ -85,6 +85,9 @@ const struct hlo_target *hlo_target_of(const char *chip);
 // (or NULL), can be donated. target: NULL: nothing is known of it. NULL and an error.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target);
+// The same before its inputs are there, as they are expected to be, for its text alone. NULL without an error: nothing is known of them.
+struct hlo_program *hlo_foresee(const struct device *d, int unit, const struct segment *s,
+                                const struct hlo_target *target);
 void hlo_free(struct hlo_program *p);
 
 // hlo_donate.c ---------------------------------------------------------------------------------------------------
@@ -138,6 +141,7 @@ struct hlo_writer {
     struct hlo_target target;
 };
 struct hlo_writer *hlo_writer(struct hlo_module *m);
+uint64_t hlo_varies(struct hlo_module *m, zl_array x); // hlo_module.c: axes whose sizes vary, by bit
 
 // Appends one statement that makes a value of the type of out, and names it. %v is a value and %t its type (const struct hlo_tensor *), %e
 // the type of its elements, %l a list (int, const int64_t *), %d an int, %s a text.

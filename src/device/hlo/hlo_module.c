@@ -17,6 +17,7 @@ struct hlo_module {
     const struct device *device; // NULL: it is only tried whether a call can be rendered
     int unit;
     const struct segment *segment;
+    bool foresees;     // inputs need not be there yet: they are expected dense and row-major
     int call;          // of the segment that is being rendered; -1: one that another is composed of
     struct map values; // struct value *, by array
     struct arena arena;
@@ -33,6 +34,10 @@ struct hlo_writer *hlo_writer(struct hlo_module *m) {
 
 struct hlo_words *hlo_words(struct hlo_module *m) {
     return &m->words;
+}
+
+uint64_t hlo_varies(struct hlo_module *m, zl_array x) {
+    return hlo_sizes_of(&m->sizes, x);
 }
 
 static bool render_call(struct hlo_module *m, const struct call *c);
@@ -98,45 +103,79 @@ static bool add_source(struct hlo_module *m, int argument, int input) {
     return ok;
 }
 
-// The argument that has a storage in this form, or a new one; -1: memory is out.
-static int find_argument(struct hlo_module *m, const struct storage *s, const struct hlo_tensor *y) {
+// The argument that has a storage in this form, which it takes over, or a new one; -1: memory is out.
+static int find_argument(struct hlo_module *m, zl_array x, struct buffer_form *form) {
     struct hlo_program *p = m->p;
+    const void *s = x->storage ? (const void *)x->storage : x;
     intptr_t at = (intptr_t)map_get(&m->storages, &s, sizeof s);
-    const struct buffer_form *form = at ? p->argument[at - 1].form : NULL;
-    if (form && form->dtype == y->dtype && shape_equal(form->ndim, form->dim, y->ndim, y->dim))
+    if (form && at && buffer_form_is_equal(p->argument[at - 1].form, form)) {
+        memory_free(form);
         return (int)at - 1;
-    struct hlo_argument a = {
-        .name = m->writer.names++, .result = -1, .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
-    if (!a.form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
+    }
+    struct hlo_argument a = {.name = m->writer.names++, .result = -1, .form = form};
+    if (!form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
         !map_set(&m->storages, &s, sizeof s, (void *)(intptr_t)(p->arguments + 1))) {
-        memory_free(a.form);
+        memory_free(form);
         return -1;
     }
     p->argument[p->arguments] = a;
     return p->arguments++;
 }
 
+// What an argument of a form is, by its name. Where sizes do not vary, what lies in its room is cut off.
+static struct hlo_tensor argument_tensor(struct hlo_module *m, const struct buffer_form *form, int name) {
+    struct hlo_tensor y = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
+    int axis = form->room.axis;
+    if (axis >= 0)
+        y.dim[axis] = form->room.size;
+    y.name = name;
+    if (axis >= 0 && m->sizes.varied)
+        y.real[axis] = hlo_word(m, ZL_INT32, (uint64_t)form->dim[axis]).name + 1;
+    return axis >= 0 && !m->sizes.varied ? hlo_cut(m, y, axis, 0, form->dim[axis]) : y;
+}
+
+// Which axis of an array that only the host has gets room, so that its size is no part of the text.
+static struct form_room room_for(struct hlo_module *m, zl_array x, int ndim, const int64_t *dim) {
+    uint64_t varies = hlo_sizes_of(&m->sizes, x);
+    struct form_room none = {.axis = -1};
+    if (!varies || !shape_equal(ndim, dim, x->ndim, x->dim) || x->offset || !x->storage->data ||
+        atomic_load_explicit(&x->storage->replica, memory_order_acquire) ||
+        !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        return none;
+    int axis = __builtin_ctzll(varies);
+    bool is_alone = varies == 1ull << axis;
+    return is_alone && x->dim[axis] > 1 ? (struct form_room){axis, hlo_step(x->dim[axis])} : none;
+}
+
 // What an array from outside of the segment lies in, as an argument.
 static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     zl_dtype dtype;
     int64_t dim[HLO_RANK];
-    if (m->call < 0 || !x->storage) {
+    bool is_foreseen = m->foresees && !x->storage && x->offset == 0 &&
+                       shape_is_row_major(x->ndim, x->dim, array_stride(x));
+    if (m->call < 0 || (!x->storage && !is_foreseen)) {
         hlo_refuse(m, "an array of shape %s that an op is composed of is not among its inputs",
                    array_text(x));
         return hlo_like(x);
     }
-    int ndim = device_form(m->device, m->unit, x, &dtype, dim);
-    struct hlo_tensor y = hlo_type(dtype, ndim, dim);
-    int at = find_argument(m, x->storage, &y);
+    struct form_room room = {.axis = -1};
+    int ndim = x->ndim;
+    if (is_foreseen) {
+        dtype = (zl_dtype)x->dtype;
+        memcpy(dim, x->dim, sizeof *dim * (size_t)ndim);
+    } else {
+        ndim = device_form(m->device, m->unit, x, &dtype, dim, &room);
+        room = room.axis < 0 ? room_for(m, x, ndim, dim) : room;
+    }
+    int at = find_argument(m, x, buffer_form_new(dtype, ndim, dim, room));
     struct value *v = at >= 0 && add_source(m, at, input) ? add_value(m, x) : NULL;
     if (!v) {
         m->writer.failed = true;
-        return y;
+        return hlo_type(dtype, ndim, dim);
     }
-    y.name = m->p->argument[at].name;
-    v->base = y;
+    v->base = argument_tensor(m, m->p->argument[at].form, m->p->argument[at].name);
     v->has_base = true;
-    return y;
+    return v->base;
 }
 
 // In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are if all others do, else come first.
@@ -437,10 +476,18 @@ static bool add_result(struct hlo_module *m, int call, int output, struct hlo_te
     struct value *v = find_value(m, x);
     if (!v || !memory_grow(&p->result, &m->result_cap, p->results + 1, sizeof *p->result))
         return false;
-    if (v->has_tensor && hlo_is_bounded(&v->tensor))
-        return hlo_refuse(m, "a result of which a size varies");
     *last = v->has_base ? v->base : in_memory_order(m, x, v->tensor);
-    struct buffer_form *form = buffer_form_new(last->dtype, last->ndim, last->dim);
+    struct hlo_tensor y = *last;
+    struct form_room room = {.axis = -1};
+    for (int i = 0; i < y.ndim; i++) {
+        if (!y.real[i])
+            continue;
+        if (room.axis >= 0 || y.ndim != x->ndim || !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+            return hlo_refuse(m, "a result of which more than a size varies, or that is transposed");
+        room = (struct form_room){i, y.dim[i]};
+        y.dim[i] = x->dim[i];
+    }
+    struct buffer_form *form = buffer_form_new(y.dtype, y.ndim, y.dim, room);
     p->result[p->results++] = (struct hlo_result){call, output, form};
     return form;
 }
@@ -492,8 +539,10 @@ static bool finish(struct hlo_module *m, const struct text *types) {
     text_add(&out, "func.func public @main(");
     m->writer.body = out;
     for (int i = 0; i < p->arguments; i++) {
-        struct hlo_tensor x = hlo_type((zl_dtype)p->argument[i].form->dtype, p->argument[i].form->ndim,
-                                       p->argument[i].form->dim);
+        const struct buffer_form *form = p->argument[i].form;
+        struct hlo_tensor x = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
+        if (form->room.axis >= 0)
+            x.dim[form->room.axis] = form->room.size;
         x.name = p->argument[i].name;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
         if (p->argument[i].result >= 0)
@@ -574,6 +623,19 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
     if (!p && !zl_error())
         error_set(ZL_ERROR_MEMORY, "memory is out");
     counter_add(COUNTER_GATHERS, p ? p->gathers : 0);
+    return p;
+}
+
+struct hlo_program *hlo_foresee(const struct device *d, int unit, const struct segment *s,
+                                const struct hlo_target *target) {
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .foresees = true};
+    if (target)
+        m.writer.target = *target;
+    bool had_error = zl_error();
+    struct hlo_program *p = render(&m, NULL, NULL);
+    close_module(&m);
+    if (!p && !had_error)
+        zl_clear_error();
     return p;
 }
 

@@ -248,13 +248,38 @@ struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtyp
     return hlo_view_bounded(m, base, dtype, ndim, dim, stride, offset, 0);
 }
 
+// All of a base with a bounded axis, its axes in any order and with others that do not move: each run of the view is an axis of the base.
+static struct hlo_tensor view_of_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype,
+                                         int ndim, const int64_t *dim, const int64_t *stride, int64_t offset) {
+    struct view v = {.offset = offset};
+    int64_t held[HLO_RANK], unit = 1;
+    int axes = 0;
+    list_runs(&v, ndim, dim, stride);
+    bool is_whole = base.dtype == dtype && offset == 0;
+    for (int i = 0; i < base.ndim; i++)
+        if (base.dim[i] != 1)
+            held[axes++] = i;
+    is_whole &= axes == v.runs;
+    for (int i = axes - 1; i >= 0 && is_whole; i--) {
+        struct run *r = &v.run[i];
+        bool is_bound = base.real[held[i]];
+        r->bound = is_bound ? base.dim[held[i]] : 0;
+        is_whole = !r->is_back && r->stride == unit && (is_bound ? r->size <= r->bound : r->size == base.dim[held[i]]);
+        unit *= r->size;
+        held[i] = base.dim[held[i]];
+    }
+    if (!is_whole) {
+        hlo_refuse(m, "a part of an array of which a size varies");
+        return hlo_type(dtype, ndim, dim);
+    }
+    return order_runs(m, hlo_reshape(m, base, axes, held), &v, ndim, dim);
+}
+
 struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                                    const int64_t *dim, const int64_t *stride, int64_t offset,
                                    uint64_t varies) {
-    if (hlo_is_bounded(&base)) {
-        hlo_refuse(m, "a view of an array of which a size varies");
-        return hlo_type(dtype, ndim, dim);
-    }
+    if (hlo_is_bounded(&base))
+        return view_of_bounded(m, base, dtype, ndim, dim, stride, offset);
     base = as_dtype(m, base, dtype);
     struct view v = {.offset = offset, .elements = hlo_size(&base)};
     int64_t first, last;
