@@ -10,6 +10,7 @@ compared here: the tests of ops do that. A case's time is by the host's clock, a
 import argparse
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -118,13 +119,21 @@ def serve_jax():
         print(getattr(jax, name)(*words), flush=True)
 
 
-def ask(process, case):
+def begin(process, case):
     process.stdin.write(case + "\n")
     process.stdin.flush()
-    answer = process.stdout.readline()
-    if not answer:
+
+
+def answer(process, case):
+    line = process.stdout.readline()
+    if not line:
         raise SystemExit(f"{case}: a process ended")
-    return float(answer)
+    return float(line)
+
+
+def ask(process, case):
+    begin(process, case)
+    return answer(process, case)
 
 
 def main():
@@ -133,6 +142,8 @@ def main():
     p.add_argument("--seed", type=int, default=28)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--only", help="cases that begin with this")
+    p.add_argument("--shapes", help="of products, such as 64x128x256,...: instead of the fixed and the drawn ones")
+    p.add_argument("--dtypes", default="bfloat16,float32", help="of products")
     o = p.parse_args()
     if o.program == "jax":
         return serve_jax()
@@ -141,19 +152,24 @@ def main():
     ours = subprocess.Popen([o.program], **pipes)
     jax = subprocess.Popen([sys.executable, __file__, "jax"], env=grow, **pipes)
     cases = ["tiny", "mlp", "up", "down"]
-    for dtype in ("bfloat16", "float32"):
-        cases += [f"gemm {dtype} {m} {k} {n}" for m, k, n in shapes(o.seed)]
+    given = [shape.split("x") for shape in o.shapes.split(",")] if o.shapes else shapes(o.seed)
+    for dtype in o.dtypes.split(","):
+        cases += [f"gemm {dtype} {m} {k} {n}" for m, k, n in given]
     ratios = {}
     for case in cases:
         if o.only and not case.startswith(o.only):
             continue
+        for process in (ours, jax):  # both compile, and tune, beside each other
+            begin(process, case)
+        for process in (ours, jax):
+            answer(process, case)
         times = [(ask(ours, case), ask(jax, case)) for _ in range(o.rounds)]
         a, b = (min(column) for column in zip(*times))
         if case.startswith("gemm"):
             ratios.setdefault(case.split()[1], []).append(b / a)
         print(f"{case:34} {a * 1e6:12.1f} us  jax {b * 1e6:12.1f} us  {b / a:5.2f} of jax's speed", flush=True)
     for dtype, list in ratios.items():
-        print(f"gemm {dtype}: median of {len(list)} shapes {sorted(list)[len(list) // 2]:.3f} of jax's speed")
+        print(f"gemm {dtype}: median of {len(list)} shapes {statistics.median(list):.3f} of jax's speed")
     for process in (ours, jax):
         process.stdin.close()
         process.wait()

@@ -302,8 +302,7 @@ static void run_file(int i) {
     double started = now();
     if (output[0])
         redirect(first);
-    if (stream_known()) // tests of another file may have chosen a device in this process
-        zl_use_device(getenv("ZL_DEVICE"));
+    recorder.stream = NULL; // tests of another file may have chosen a device in this process
     for (; i < end; i++) {
         self->current = i;
         self->started = now();

@@ -135,7 +135,6 @@ static struct use random_use(void) {
 }
 
 TEST(gradients_of_slices_have_the_bits_of_sums) {
-    op_test_together();
     for (int round = 0; round < (test_quick() ? 20 : 200); round++) {
         zl_scope scope = zl_scope_begin();
         struct use use[USES_MOST];
@@ -148,7 +147,6 @@ TEST(gradients_of_slices_have_the_bits_of_sums) {
             test_note("round %d", round);
         zl_scope_end(scope);
     }
-    op_test_apart();
 }
 
 // Other transforms ----------------------------------------------------------------------------------------------

@@ -107,6 +107,7 @@ _Static_assert((int)PJRT_U8 == (int)PJRT_Buffer_Type_U8 && (int)PJRT_U64 == (int
 _Static_assert((int)PJRT_F16 == (int)PJRT_Buffer_Type_F16 && (int)PJRT_F32 == (int)PJRT_Buffer_Type_F32, "floats");
 _Static_assert((int)PJRT_F64 == (int)PJRT_Buffer_Type_F64 && (int)PJRT_BF16 == (int)PJRT_Buffer_Type_BF16, "floats");
 _Static_assert((int)PJRT_C64 == (int)PJRT_Buffer_Type_C64, "complex");
+_Static_assert((int)PJRT_COPY_IN_CALL == (int)PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, "semantics");
 _Static_assert((int)PJRT_UNTIL_DONE == (int)PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, "semantics");
 _Static_assert((int)PJRT_LAYOUT_TILED == (int)PJRT_Buffer_MemoryLayout_Type_Tiled, "layout");
 _Static_assert((int)PJRT_RESOURCE_EXHAUSTED == (int)PJRT_Error_Code_RESOURCE_EXHAUSTED, "code");

@@ -67,8 +67,8 @@ enum pjrt_type {
     PJRT_C64,
 };
 
-// When memory of the host may be used again: when the copy's event says that it is done.
-enum { PJRT_UNTIL_DONE = 1, PJRT_LAYOUT_TILED = 0 };
+// When memory of the host may be used again: when the call returns, or when the copy's event says that it is done.
+enum { PJRT_COPY_IN_CALL = 0, PJRT_UNTIL_DONE = 1, PJRT_LAYOUT_TILED = 0 };
 
 struct pjrt_layout {
     PJRT_STRUCT

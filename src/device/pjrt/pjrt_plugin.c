@@ -164,9 +164,27 @@ static bool fits_machine(void) {
     return false;
 }
 
+// JAX's plugin for CUDA expects that NVIDIA's libraries of the Python packages beside it are loaded, each before those that need it: it finds
+// them by their names then. What is not there it looks for where the loader does.
+static void load_libraries_beside(void) {
+    static const char *const libraries[] = {"cudart", "nvJitLink", "cublasLt", "cublas",  "cufft",
+                                            "cusparse", "cusolver", "cudnn",   "nccl", "cupti"};
+    const char *end = strstr(opened.path, "/jax_plugins/");
+    for (size_t i = 0; end && i < COUNT(libraries); i++) {
+        char pattern[PATH];
+        glob_t list = {0};
+        snprintf(pattern, sizeof pattern, "%.*s/nvidia/*/lib/lib%s.so.*", (int)(end - opened.path), opened.path,
+                 libraries[i]);
+        if (glob(pattern, 0, NULL, &list) == 0)
+            dlopen(list.gl_pathv[list.gl_pathc - 1], RTLD_LAZY | RTLD_LOCAL);
+        globfree(&list);
+    }
+}
+
 static bool load(void) {
     if (!fits_machine())
         return false;
+    load_libraries_beside();
     void *library = dlopen(opened.path, RTLD_NOW | RTLD_LOCAL);
     const struct pjrt_api *(*get)(void) = NULL;
     if (library)
