@@ -18,6 +18,7 @@ struct hlo_module {
     int unit;
     const struct segment *segment;
     bool foresees;     // inputs need not be there yet: they are expected dense and row-major
+    int view_call, view_input; // whose view is being made; -1: of no input of a call of the segment
     int call;          // of the segment that is being rendered; -1: one that another is composed of
     struct map values; // struct value *, by array
     struct arena arena;
@@ -25,7 +26,7 @@ struct hlo_module {
     struct hlo_sizes sizes;
     struct hlo_program *p;
     struct map storages; // of arguments: their number, from 1
-    int argument_cap, source_cap, scalar_cap, result_cap;
+    int argument_cap, source_cap, scalar_cap, result_cap, place_cap;
 };
 
 struct hlo_writer *hlo_writer(struct hlo_module *m) {
@@ -103,10 +104,32 @@ static bool add_source(struct hlo_module *m, int argument, int input) {
     return ok;
 }
 
+// What a view that is not there yet will be a view of.
+static zl_array shown_by(zl_array x) {
+    while (x->call && !x->call->detached && x->call->op->kind == OP_VIEW && !x->storage)
+        x = x->call->in[x->index];
+    return x;
+}
+
+// The form in which device_form will find what x shows, which the unit makes, or the CPU: then it is uploaded as x has it. False: it is not
+// dense and row-major.
+static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype, int *ndim, int64_t *dim) {
+    zl_array from = shown_by(x);
+    if (!from->call || from->call->detached)
+        return false;
+    if (!m->device->can(m->unit, from->call) && x->size == from->size)
+        from = x;
+    bool is_list = from->ndim > x->ndim + 1;
+    *dtype = (zl_dtype)from->dtype;
+    *ndim = is_list ? 1 : from->ndim;
+    memcpy(dim, is_list ? &from->size : from->dim, sizeof *dim * (size_t)*ndim);
+    return !from->storage && from->offset == 0 && shape_is_row_major(from->ndim, from->dim, array_stride(from));
+}
+
 // The argument that has a storage in this form, which it takes over, or a new one; -1: memory is out.
 static int find_argument(struct hlo_module *m, zl_array x, struct buffer_form *form) {
     struct hlo_program *p = m->p;
-    const void *s = x->storage ? (const void *)x->storage : x;
+    const void *s = x->storage ? (const void *)x->storage : shown_by(x);
     intptr_t at = (intptr_t)map_get(&m->storages, &s, sizeof s);
     if (form && at && buffer_form_is_equal(p->argument[at - 1].form, form)) {
         memory_free(form);
@@ -151,19 +174,15 @@ static struct form_room room_for(struct hlo_module *m, zl_array x, int ndim, con
 static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     zl_dtype dtype;
     int64_t dim[HLO_RANK];
-    bool is_foreseen = m->foresees && !x->storage && x->offset == 0 &&
-                       shape_is_row_major(x->ndim, x->dim, array_stride(x));
+    int ndim = x->ndim;
+    bool is_foreseen = m->foresees && !x->storage && foresee_form(m, x, &dtype, &ndim, dim);
     if (m->call < 0 || (!x->storage && !is_foreseen)) {
         hlo_refuse(m, "an array of shape %s that an op is composed of is not among its inputs",
                    array_text(x));
         return hlo_like(x);
     }
     struct form_room room = {.axis = -1};
-    int ndim = x->ndim;
-    if (is_foreseen) {
-        dtype = (zl_dtype)x->dtype;
-        memcpy(dim, x->dim, sizeof *dim * (size_t)ndim);
-    } else {
+    if (!is_foreseen) {
         ndim = device_form(m->device, m->unit, x, &dtype, dim, &room);
         room = room.axis < 0 ? room_for(m, x, ndim, dim) : room;
     }
@@ -232,13 +251,56 @@ static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, in
     v = find_value(m, x);
     if (v && v->has_tensor)
         return v->tensor;
+    m->view_call = m->call;
+    m->view_input = input;
     struct hlo_tensor y = hlo_view_bounded(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x),
                                            x->offset, hlo_sizes_of(&m->sizes, x));
+    m->view_call = -1;
     if (v) {
         v->tensor = y;
         v->has_tensor = true;
     }
     return y;
+}
+
+// Places --------------------------------------------------------------------------------------------------------------
+
+void hlo_is_placed(struct hlo_module *m) {
+    if (m->p)
+        m->p->is_placed = true;
+}
+
+// What an op is composed of, and views of what rows make, lie in the same way each time.
+void hlo_note_place(struct hlo_module *m, struct hlo_place place) {
+    struct hlo_program *p = m->p;
+    if (!p || m->view_call < 0)
+        return;
+    place.call = m->view_call;
+    place.input = m->view_input;
+    if (memory_grow(&p->place, &m->place_cap, p->places + 1, sizeof *p->place))
+        p->place[p->places++] = place;
+    else
+        m->writer.failed = true;
+}
+
+static int64_t place_now(const struct hlo_place *at, struct call *const *call) {
+    return (call[at->call]->in[at->input]->offset + at->add) % at->above / at->unit;
+}
+
+bool hlo_fits(const struct hlo_program *p, struct call *const *call) {
+    bool fits = !p->is_placed;
+    for (int i = 0; i < p->places && fits; i++)
+        fits = place_now(&p->place[i], call) <= p->place[i].most;
+    return fits;
+}
+
+void hlo_put_places(const struct hlo_program *p, struct call *const *call, uint32_t *word) {
+    for (int i = 0; i < p->places; i++) {
+        const struct hlo_place *at = &p->place[i];
+        int64_t value = place_now(at, call);
+        if (at->word >= 0)
+            memcpy(word + at->word, &value, at->dtype == ZL_INT64 ? sizeof(int64_t) : sizeof(int32_t));
+    }
 }
 
 // Calls ---------------------------------------------------------------------------------------------------------------
@@ -409,7 +471,7 @@ bool hlo_can(const struct call *c) {
     if (c->op->kind == OP_VIEW)
         return has_few_axes(c);
     bool had_error = zl_error();
-    struct hlo_module m = {.call = -1};
+    struct hlo_module m = {.call = -1, .view_call = -1};
     for (int k = 0; k < c->inputs; k++) {
         zl_array x = c->in[k];
         struct hlo_tensor t = hlo_like(x);
@@ -605,7 +667,7 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
 // the sizes as they are.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain;
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .view_call = -1}, plain;
     if (target)
         m.writer.target = *target;
     plain = m;
@@ -628,7 +690,7 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
 
 struct hlo_program *hlo_foresee(const struct device *d, int unit, const struct segment *s,
                                 const struct hlo_target *target) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .foresees = true};
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .view_call = -1, .foresees = true};
     if (target)
         m.writer.target = *target;
     bool had_error = zl_error();
@@ -650,6 +712,7 @@ void hlo_free(struct hlo_program *p) {
     memory_free(p->source);
     memory_free(p->scalar);
     memory_free(p->result);
+    memory_free(p->place);
     memory_free(p->word);
     memory_free(p->text);
     memory_free(p);

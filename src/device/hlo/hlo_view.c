@@ -91,9 +91,36 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
     return false;
 }
 
+// How the starts of the axes follow from where the view begins. Their words are one after the other, of those axes that are not taken whole.
+static void note_places(struct hlo_module *m, const struct view *v, int ndim, const int64_t *dim,
+                        const int64_t *span, int word, int64_t given) {
+    zl_dtype dtype = ZL_INT32;
+    int64_t unit = 1;
+    bool varies = false;
+    for (int i = 0; i < ndim; i++)
+        dtype = dim[i] > INT32_MAX ? ZL_INT64 : dtype;
+    for (int i = 0; i < v->runs; i++)
+        varies |= v->run[i].varies;
+    struct hlo_place place[HLO_RANK];
+    for (int i = ndim - 1; i >= 0; unit *= dim[i--])
+        place[i] = (struct hlo_place){.word = -1,
+                                      .dtype = dtype,
+                                      .add = v->offset - given,
+                                      .above = unit * dim[i],
+                                      .unit = unit,
+                                      .most = varies ? 0 : dim[i] - span[i]};
+    for (int i = 0; i < ndim; i++) {
+        if (span[i] != dim[i]) {
+            place[i].word = word;
+            word += dtype == ZL_INT64 ? 2 : 1;
+        }
+        hlo_note_place(m, place[i]);
+    }
+}
+
 // The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order. Where slices
 // begin is an argument.
-static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v) {
+static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v, int64_t given) {
     int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
         above = v->elements;
     struct hlo_tensor start[HLO_RANK];
@@ -120,10 +147,12 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
         above = r->unit;
     }
     struct hlo_tensor x = hlo_reshape(m, base, ndim, dim);
+    int word = hlo_words(m)->words;
     if (!shape_equal(ndim, dim, ndim, span)) {
         hlo_starts(m, x, place, span, start);
         x = hlo_slice_at(m, x, start, span);
     }
+    note_places(m, v, ndim, dim, span, word, given);
     return hlo_reshape(m, hlo_slice(m, x, none, span, step), v->runs, left);
 }
 
@@ -294,6 +323,7 @@ struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base,
         v.run[i].varies = varies >> v.run[i].axis & 1;
     list_cuts(&v, &base);
     if (find_cuts(&v, 0, v.elements))
-        return order_runs(m, slice_runs(m, base, &v), &v, ndim, dim);
+        return order_runs(m, slice_runs(m, base, &v, offset), &v, ndim, dim);
+    hlo_is_placed(m);
     return gather(m, base, ndim, dim, stride, offset);
 }

@@ -139,7 +139,7 @@ static struct version *find_version(int unit, struct program *p, const struct se
     list_starts(s, start);
     lock_take(&p->lock);
     struct version *v = p->version, *before = p->version;
-    while (v && memcmp(v->start, start, sizeof *start * (size_t)starts) != 0)
+    while (v && memcmp(v->start, start, sizeof *start * (size_t)starts) != 0 && !hlo_fits(v->hlo, s->call))
         v = v->older;
     bool donates_more = v && p->donating < DONATING_MOST && hlo_could_donate(v->hlo, s->call);
     if (!v || donates_more) {
@@ -181,6 +181,8 @@ static bool put_words(struct execution *e) {
     uint32_t *word = memory_alloc(sizeof *word * (size_t)h->words);
     if (word)
         memcpy(word, h->word, sizeof *word * (size_t)h->words);
+    if (word)
+        hlo_put_places(h, e->b->call, word);
     for (int i = 0; word && i < h->scalars; i++)
         scalar_write(e->b->call[h->scalar[i].call]->in[h->scalar[i].input], h->scalar[i].dtype,
                      word + h->scalar[i].word);
