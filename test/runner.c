@@ -9,7 +9,7 @@
 #include "harness.h"
 
 #include "base/base.h"
-#include "device/device.h"
+#include "schedule/schedule.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -302,6 +302,7 @@ static void run_file(int i) {
     double started = now();
     if (output[0])
         redirect(first);
+    recorder.stream = NULL; // tests of another file may have chosen a device in this process
     for (; i < end; i++) {
         self->current = i;
         self->started = now();

@@ -43,6 +43,9 @@ struct device {
     // Of how many calls, from index on, a program of the segment makes one kernel; adds to why what keeps it from more.
     // NULL: of one each.
     int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
+    // Begins in the background what the first run of a program would wait for: called without the planning lock, for the programs of an
+    // evaluation but the first, before any of them runs. What they read of each other is not there yet. NULL: nothing takes long.
+    void (*prepare)(int unit, struct program *p, const struct segment *s);
     void (*run)(int unit, struct program *p, struct binding *b); // failures go to binding.fail, call by call
     // Memory of the unit, if it has its own; all NULL: it reads and writes that of the host. A lane of a unit does what it is
     // asked for in order. copy returns when the host's side may be used again. alloc gives NULL, with or without an error;
@@ -124,7 +127,7 @@ void *device_reach(const struct device *d, int unit, int lane, struct storage *s
 void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form);
 struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form, void *buffer);
 // The form by which the unit holds what an array with a storage is a view of, or will hold it: at most ndim + 1 axes. Returns their number.
-int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim);
+int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim, struct form_room *room);
 const struct device *device_home(const struct storage *s); // the device that alone has its values; NULL: the host has them
 bool device_fetch(struct storage *s); // makes the host's copy; false and an error
 // The first bytes of s, which only units hold, straight to where they are wanted; false and an error.

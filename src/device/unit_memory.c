@@ -516,7 +516,7 @@ static bool admit(struct replica *r, int lane) {
 // Typed buffers are neither kept nor used again: the device does that.
 static void release_buffer(struct replica *r) {
     struct unit *u = find(r->device, r->unit);
-    allocator_count(-(int64_t)r->bytes, !u->is_host);
+    allocator_count(-(int64_t)buffer_form_bytes(r->form), !u->is_host);
     if (!device_is_lost(r->device))
         r->device->free(r->unit, r->memory);
     memory_free(r->form);
@@ -528,9 +528,9 @@ static struct replica *new_buffer(const struct device *d, int unit, int lane, co
                                   void *buffer) {
     struct unit *u = find(d, unit);
     struct replica *r = slab_alloc(sizeof *r);
-    struct buffer_form *own = r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim) : NULL;
+    struct buffer_form *own = r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->room) : NULL;
     size_t bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype);
-    if (u && own && allocator_count((int64_t)bytes, !u->is_host)) {
+    if (u && own && allocator_count((int64_t)buffer_form_bytes(form), !u->is_host)) {
         *r = (struct replica){.device = d,
                               .unit = unit,
                               .lane = (uint8_t)lane,
@@ -748,22 +748,23 @@ void *device_reach_form(const struct device *d, int unit, struct storage *s, con
     return r && replica_is_sound(r) ? r->memory : NULL;
 }
 
-// A replica of the unit that has all that a view reaches, of the view's dtype if there is one.
+// A replica of the unit that has all that a view reaches, of the view's dtype if there is one; with room along an axis only if it has so few axes.
 static const struct replica *replica_reaching(const struct device *d, int unit, const struct storage *s,
-                                              zl_dtype dtype, int64_t bytes) {
+                                              zl_dtype dtype, int64_t bytes, int axes) {
     const struct replica *found = NULL;
     for (const struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire); r; r = r->next)
         if (r->device == d && r->unit == unit && r->form && (int64_t)r->bytes >= bytes &&
-            (r->form->dtype == dtype || (!found && !host_of(s))))
+            (r->form->room.axis < 0 || r->form->ndim <= axes) && (r->form->dtype == dtype || (!found && !host_of(s))))
             found = r;
     return found;
 }
 
-int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim) {
+int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim, struct form_room *room) {
     const struct storage *s = x->storage;
     int64_t item = (int64_t)array_item(x), first, last, elements = (int64_t)s->bytes / item;
     shape_span(x->ndim, x->dim, array_stride(x), x->offset, &first, &last);
-    const struct replica *r = replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item);
+    const struct replica *r = replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item, x->ndim + 1);
+    *room = r ? r->form->room : (struct form_room){.axis = -1};
     *dtype = r ? (zl_dtype)r->form->dtype : (zl_dtype)x->dtype;
     if (r && r->form->ndim <= x->ndim + 1) {
         memcpy(dim, r->form->dim, sizeof *dim * (size_t)r->form->ndim);

@@ -266,15 +266,28 @@ struct storage {
     struct replica *_Atomic replica; // on other devices
 };
 
-// What a buffer of a unit holds whose memory is typed: elements of a dtype, row-major in a shape. They are the first ones of a storage.
+// What a buffer of a unit holds whose memory is typed: elements of a dtype, row-major in a shape. They are the first ones of a storage. Along one
+// axis the buffer may have room for more: what lies there may be anything.
 struct buffer_form {
     uint8_t dtype; // zl_dtype
     int ndim;
+    struct form_room {
+        int axis;     // -1: none has
+        int64_t size; // of that axis in the buffer
+    } room;
     int64_t dim[];
 };
+static inline int64_t buffer_form_dim(const struct buffer_form *f, int axis) { // in the buffer
+    return axis == f->room.axis ? f->room.size : f->dim[axis];
+}
 bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b);
-struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim); // NULL and an error; memory_free frees it
-int64_t buffer_form_size(const struct buffer_form *f);                             // elements
+bool buffer_form_lies_alike(const struct buffer_form *a, const struct buffer_form *b); // buffers of both are alike
+struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim, struct form_room room); // NULL and an error; memory_free frees it
+int64_t buffer_form_size(const struct buffer_form *f); // elements
+size_t buffer_form_bytes(const struct buffer_form *f); // of the buffer
+// Copies the elements of a form from how they lie in its buffer to one after the other, or back with zeros in the room.
+void buffer_form_pack(const struct buffer_form *f, const void *buffer, void *to);
+void buffer_form_unpack(const struct buffer_form *f, const void *from, void *buffer);
 
 // Who makes one fills it in; release frees its memory and itself.
 struct replica {

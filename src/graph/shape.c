@@ -1,6 +1,7 @@
 // shape.c - arithmetic on sizes and strides, for any rank.
 
 #include <stdio.h>
+#include <string.h>
 
 #include "graph/graph.h"
 
@@ -209,7 +210,15 @@ int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offs
 // Forms ----------------------------------------------------------------------------------------------------------------
 
 bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b) {
-    return a->dtype == b->dtype && shape_equal(a->ndim, a->dim, b->ndim, b->dim);
+    return buffer_form_lies_alike(a, b) && a->room.axis == b->room.axis &&
+           shape_equal(a->ndim, a->dim, b->ndim, b->dim);
+}
+
+bool buffer_form_lies_alike(const struct buffer_form *a, const struct buffer_form *b) {
+    bool is_alike = a->dtype == b->dtype && a->ndim == b->ndim;
+    for (int i = 0; is_alike && i < a->ndim; i++)
+        is_alike = buffer_form_dim(a, i) == buffer_form_dim(b, i);
+    return is_alike;
 }
 
 int64_t buffer_form_size(const struct buffer_form *f) {
@@ -219,12 +228,49 @@ int64_t buffer_form_size(const struct buffer_form *f) {
     return size;
 }
 
-struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim) {
+size_t buffer_form_bytes(const struct buffer_form *f) {
+    size_t bytes = zl_dtype_size((zl_dtype)f->dtype);
+    for (int i = 0; i < f->ndim; i++)
+        bytes *= (size_t)buffer_form_dim(f, i);
+    return bytes;
+}
+
+// Bytes of the elements from the axis with room on, and how many such parts there are.
+static size_t part_of(const struct buffer_form *f, int64_t *parts) {
+    size_t bytes = zl_dtype_size((zl_dtype)f->dtype);
+    *parts = 1;
+    for (int i = 0; i < f->ndim; i++)
+        if (i < f->room.axis)
+            *parts *= f->dim[i];
+        else
+            bytes *= (size_t)f->dim[i];
+    return bytes;
+}
+
+void buffer_form_pack(const struct buffer_form *f, const void *buffer, void *to) {
+    int64_t parts;
+    size_t bytes = part_of(f, &parts), apart = parts ? buffer_form_bytes(f) / (size_t)parts : 0;
+    for (int64_t i = 0; i < parts; i++)
+        memcpy((char *)to + (size_t)i * bytes, (const char *)buffer + (size_t)i * apart, bytes);
+}
+
+void buffer_form_unpack(const struct buffer_form *f, const void *from, void *buffer) {
+    int64_t parts;
+    size_t bytes = part_of(f, &parts), apart = parts ? buffer_form_bytes(f) / (size_t)parts : 0;
+    for (int64_t i = 0; i < parts; i++) {
+        char *to = (char *)buffer + (size_t)i * apart;
+        memcpy(to, (const char *)from + (size_t)i * bytes, bytes);
+        memset(to + bytes, 0, apart - bytes);
+    }
+}
+
+struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim, struct form_room room) {
     struct buffer_form *f = memory_alloc(sizeof *f + sizeof *dim * (size_t)ndim);
     if (!f)
         return NULL;
     f->dtype = (uint8_t)dtype;
     f->ndim = ndim;
+    f->room = room;
     for (int i = 0; i < ndim; i++)
         f->dim[i] = dim[i];
     return f;

@@ -77,6 +77,18 @@ static void claim(struct evaluation *e) {
 
 // Running here ---------------------------------------------------------------------------------------------------
 
+// What later segments need is made while the first ones are: programs of one evaluation compile beside each other.
+static void prepare_later(struct evaluation *e, int piece) {
+    struct plan *plan = e->plan[piece];
+    for (int i = piece ? 0 : 1; i < plan->segments; i++) {
+        const struct plan_segment *s = &plan->segment[i];
+        if (s->device->prepare)
+            s->device->prepare(s->unit, s->program,
+                               &(struct segment){.calls = s->end - s->begin,
+                                                 .call = e->tape->call + piece * PLAN_LARGEST + s->begin});
+    }
+}
+
 static void run_piece(struct evaluation *e, int piece) {
     struct plan *plan = e->plan[piece];
     for (int i = 0; i < plan->segments; i++) {
@@ -91,6 +103,9 @@ static void run_piece(struct evaluation *e, int piece) {
 }
 
 static void run_here(struct evaluation *e) {
+    for (int i = 0; i < e->pieces; i++)
+        if (UNLIKELY(e->plan[i]->segments > 1 || i > 0))
+            prepare_later(e, i);
     for (int i = 0; i < e->pieces; i++)
         run_piece(e, i);
     stream_end(e->stream);

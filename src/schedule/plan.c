@@ -56,14 +56,16 @@ static bool add_arguments(const struct call *c) {
 // How the unit holds what an array from outside is a view of. One that is still being computed is held as it is recorded.
 static bool add_form(zl_stream s, zl_array x) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
+    struct form_room room = {.axis = -1};
     int ndim = 0;
-    if (!reserve(x->ndim + 2))
+    if (!reserve(x->ndim + 3))
         return false;
     int64_t *to = key.word + key.len;
     if (array_state(x) == ARRAY_READY && x->storage && x->size)
-        ndim = device_form(s->device, s->unit, x, &dtype, to + 1);
-    to[0] = (int64_t)dtype | (int64_t)ndim << 8;
-    key.len += ndim + 1;
+        ndim = device_form(s->device, s->unit, x, &dtype, to + 2, &room);
+    to[0] = (int64_t)dtype | (int64_t)ndim << 8 | (int64_t)(room.axis + 1) << 16;
+    to[1] = room.axis < 0 ? 0 : room.size;
+    key.len += ndim + 2;
     return true;
 }
 
@@ -225,13 +227,15 @@ static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
 static bool place_all(const struct tape *t, int begin, int end, const struct device **on) {
     int units;
     const struct device *cpu = device_find("cpu", &units);
-    bool leaves = sample_leaves_out(end - begin, t->call + begin);
     enum { BY_DEVICE = 1, BY_CPU = 2 };
+    int leaves = -1; // whether a sample leaves it to the CPU; -1: not asked yet
     uint8_t *reads = cpu ? memory_zero((size_t)(end - begin)) : NULL;
     for (int i = end - 1; reads && i >= begin; i--) {
         const struct call *c = t->call[i];
         zl_stream s = tape_stream(t, i);
         bool is_static = s->device->is_static, is_view = is_static && c->op->kind == OP_VIEW;
+        if (is_static && leaves < 0)
+            leaves = sample_leaves_out(end - begin, t->call + begin);
         if (is_static && (leaves || (is_view && reads[i - begin] == BY_CPU)))
             on[i - begin] = cpu;
         else if (!(on[i - begin] = place(c, s, true)))

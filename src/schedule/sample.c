@@ -2,17 +2,17 @@
 
 #include "schedule/schedule.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct { uint64_t of, seed; } sample;
+struct sample {
+    uint64_t of, seed; // of 0: none is run there
+};
 
-static void read_setting(void) {
-    const char *text = setting_text(SETTING_SAMPLE);
+static struct sample read_setting(void) {
     char *end;
-    sample.of = strtoull(text, &end, 10);
-    sample.seed = *end == ':' ? strtoull(end + 1, NULL, 10) : 1;
+    uint64_t of = strtoull(setting_text(SETTING_SAMPLE), &end, 10);
+    return (struct sample){of, *end == ':' ? strtoull(end + 1, NULL, 10) : 1};
 }
 
 static uint64_t add_array(uint64_t hash, zl_array x) {
@@ -22,10 +22,9 @@ static uint64_t add_array(uint64_t hash, zl_array x) {
 
 // By what they are, not where they lie: the same seed takes the same ones in every process.
 bool sample_leaves_out(int count, struct call *const *calls) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_setting);
+    struct sample sample = read_setting();
     if (LIKELY(sample.of <= 1))
-        return false;
+        return sample.of == 0;
     uint64_t hash = sample.seed;
     for (int i = 0; i < count; i++) {
         const struct call *c = calls[i];

@@ -20,6 +20,7 @@ static struct {
     int64_t (*calls)(void);
     int64_t (*alive)(const char *kind);
     void (*memory)(size_t bytes);
+    void (*meet)(int compiles);
     const char *(*disorder)(void);
 } fake;
 
@@ -30,6 +31,7 @@ static const char *lacks_fake(void) {
     const struct library_symbol symbols[] = {
         {"fake_fail", (void **)(void *)&fake.fail},     {"fake_heal", (void **)(void *)&fake.heal},
         {"fake_calls", (void **)(void *)&fake.calls},   {"fake_alive", (void **)(void *)&fake.alive},
+        {"fake_meet", (void **)(void *)&fake.meet},
         {"fake_memory", (void **)(void *)&fake.memory}, {"fake_disorder", (void **)(void *)&fake.disorder}};
     return library && library_bind(library, symbols, COUNT(symbols), NULL) && pjrt_open(NULL) &&
                    !strcmp(pjrt_platform(), "fake")
@@ -77,6 +79,30 @@ TEST(computes) {
         zl_array y = twice(from_host(), 3);
         CHECK(zl_eval(y) && is_twice(y, 3));
         CHECK_EQ_INT(zl_counter("fallbacks"), 0);
+    }
+    check_nothing_is_left();
+}
+
+// More than the device has.
+static const zl_shape many_axes = {(const int64_t[]){2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3}, 14};
+
+// What the CPU runs lies between two programs: both are at the plugin's compiler at once, and are the ones that run.
+TEST(programs_of_an_evaluation_compile_beside_each_other) {
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt"));
+        int64_t compiles = zl_counter("compiles"), launches = zl_counter("launches");
+        zl_array x = zl_reshape(zl_multiply(from_host(), zl_scalar(2)), many_axes);
+        zl_array y = zl_reshape(zl_square(x), ZL_SHAPE(2, 3));
+        y = zl_add(y, zl_scalar(1));
+        fake.meet(2);
+        CHECK(zl_eval(y));
+        fake.meet(0);
+        const float *at = zl_data_f32(y);
+        for (int i = 0; at && i < ELEMENTS; i++)
+            CHECK_EQ_F64(at[i], 4 * numbers[i] * numbers[i] + 1);
+        CHECK(at);
+        CHECK_EQ_INT(zl_counter("compiles") - compiles, 2);
+        CHECK_EQ_INT(zl_counter("launches") - launches, 2);
     }
     check_nothing_is_left();
 }

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "pjrt_text.h"
 
@@ -57,6 +58,7 @@ void fake_heal(void);
 int64_t fake_calls(void);
 int64_t fake_alive(const char *kind);
 void fake_memory(size_t bytes);
+void fake_meet(int compiles); // so many wait for each other: they fail if the others do not come
 const char *fake_disorder(void);
 
 // Other fakes in the process have functions of these names: what this file calls is its own.
@@ -78,6 +80,30 @@ void fake_heal(void) {
 
 int64_t fake_calls(void) {
     return calls;
+}
+
+static int expected, arrived;
+static pthread_cond_t meeting = PTHREAD_COND_INITIALIZER;
+
+void fake_meet(int compiles) {
+    pthread_mutex_lock(&lock);
+    expected = compiles;
+    arrived = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool meet(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 30;
+    pthread_mutex_lock(&lock);
+    int late = 0;
+    if (++arrived >= expected)
+        pthread_cond_broadcast(&meeting);
+    while (arrived < expected && !late)
+        late = pthread_cond_timedwait(&meeting, &lock, &until);
+    pthread_mutex_unlock(&lock);
+    return !late;
 }
 
 void fake_memory(size_t bytes) {
@@ -377,6 +403,8 @@ static struct pjrt_error *compile(const struct pjrt_program *p, const char *opti
 }
 
 FUNCTION(Client_Compile) {
+    if (!meet())
+        return error(INTERNAL, "the others that were to compile did not come");
     return compile(a->program, a->options, a->options_size, "program",
                    (struct thing **)(void *)&a->executable);
 }

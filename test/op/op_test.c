@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "op/op.h"
+#include "harness.h"
+#include "schedule/schedule.h"
 
 enum { MOST = 4096 };
 
@@ -144,6 +146,34 @@ static void check_derivatives(op_test_function *f, zl_array x) {
     check_gradient(f, x, w, gradient);
 }
 
+// Devices -----------------------------------------------------------------------------------------------------
+
+static char *sample; // as it was before; NULL: there is none, or nothing is held together
+
+void op_test_together(void) {
+    const char *text = setting_text(SETTING_SAMPLE);
+    uint64_t of = strtoull(text, NULL, 10);
+    if (of <= 1 || sample || !(sample = memory_copy_text(text)))
+        return;
+    plan_clear(); // plans are of the devices that they were made for
+    bool runs = hash_bytes(test_state.name, strlen(test_state.name), hash_bytes(text, strlen(text), 0)) % of == 0;
+    test_setenv("ZL_SAMPLE", runs ? "1" : "0");
+}
+
+void op_test_apart(void) {
+    if (!sample)
+        return;
+    plan_clear();
+    test_setenv("ZL_SAMPLE", sample);
+    memory_free(sample);
+    sample = NULL;
+}
+
+bool op_test_is_static(void) {
+    zl_stream s = stream_standard();
+    return s && s->device->is_static;
+}
+
 // Batching --------------------------------------------------------------------------------------------------
 
 enum { BATCH = 3 };
@@ -183,8 +213,10 @@ static void check_batch(op_test_function *f, zl_shape shape, double lo, double h
 }
 
 void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi) {
+    op_test_together();
     check_batch(f, shape, lo, hi, 0);
     check_batch(f, shape, lo, hi, shape.ndim);
+    op_test_apart();
 }
 
 void op_test_derivatives(op_test_function *f, zl_shape shape, double lo, double hi) {

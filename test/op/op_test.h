@@ -38,6 +38,12 @@ typedef zl_array op_test_function(zl_array x);
 void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi);
 void op_test_derivatives(op_test_function *f, zl_shape shape, double lo, double hi); // for what cannot be batched
 void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi); // for what has no derivative
+// Where a device runs a sample of evaluations (ZL_SAMPLE): until op_test_apart it runs all of them or none, by the test's name, so that results
+// may be compared to the last bits.
+void op_test_together(void);
+void op_test_apart(void);
+// Whether the device's calls are one program, whose compiler plans the memory between them.
+bool op_test_is_static(void);
 
 // In the file that tests the rules of a function or a family, which wants more of its arrays than the table of
 // test_transform_table.c can say, or gives other results each time.

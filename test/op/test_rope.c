@@ -145,6 +145,7 @@ TEST(rope_of_batches) {
     zl_array in[] = {op_test_ready(op_test_random(ZL_SHAPE(2, 2, 3, 6), ZL_FLOAT32, -2, 2)),
                      op_test_ready(zl_from_i32((int32_t[]){1, 2, 30, 4, 5, 60}, ZL_SHAPE(3, 2))),
                      op_test_ready(op_test_random(ZL_SHAPE(3, 2), ZL_FLOAT32, 1, 9))};
+    op_test_together();
     for (int count = 2; count <= 3; count++)
         ZL_SCOPE {
             zl_outputs *out = zl_outputs_new();
@@ -158,4 +159,5 @@ TEST(rope_of_batches) {
             }
             zl_outputs_free(out);
         }
+    op_test_apart();
 }

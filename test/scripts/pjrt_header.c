@@ -56,6 +56,9 @@ ARGS(Device_MemoryStats, in_use, bytes_in_use);
 ARGS(Device_MemoryStats, peak.value, peak_bytes_in_use);
 ARGS(Device_MemoryStats, limit.value, bytes_limit);
 ARGS(Device_MemoryStats, limit.is_set, bytes_limit_is_set);
+ARGS(Client_DmaMap, data, data);
+ARGS(Client_DmaMap, size, size);
+ARGS(Client_DmaUnmap, data, data);
 ARGS(Client_Compile, program, program);
 ARGS(Client_Compile, options, compile_options);
 ARGS(Client_Compile, executable, executable);
@@ -105,6 +108,7 @@ _Static_assert((int)PJRT_F16 == (int)PJRT_Buffer_Type_F16 && (int)PJRT_F32 == (i
 _Static_assert((int)PJRT_F64 == (int)PJRT_Buffer_Type_F64 && (int)PJRT_BF16 == (int)PJRT_Buffer_Type_BF16, "floats");
 _Static_assert((int)PJRT_C64 == (int)PJRT_Buffer_Type_C64, "complex");
 _Static_assert((int)PJRT_COPY_IN_CALL == (int)PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, "semantics");
+_Static_assert((int)PJRT_UNTIL_DONE == (int)PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, "semantics");
 _Static_assert((int)PJRT_LAYOUT_TILED == (int)PJRT_Buffer_MemoryLayout_Type_Tiled, "layout");
 _Static_assert((int)PJRT_RESOURCE_EXHAUSTED == (int)PJRT_Error_Code_RESOURCE_EXHAUSTED, "code");
 

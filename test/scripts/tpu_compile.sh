@@ -41,7 +41,7 @@ for topology in v4:2x2x1 v5e:2x2 v5p:2x2x1 v6e:1x1 tpu7x:1x1x1; do
     seed=$((seed + 1))
 done
 
-# One row of a product takes about as many estimated cycles as eight; without zeros beside it 3.4 times as many.
+# One row of a product takes no more estimated cycles than eight; without zeros beside it 3.4 times as many.
 one_row_is_eight() {
     echo '{"name": "rows", "seconds": 1, "items": [{"work": "gemm", "dtypes": ["bf16"], "sizes": [[1, 8192, 8192], [8, 8192, 8192]]}]}' >"$tmp/rows.json"
     compile --topology v6e:1x1 "$tmp/rows.json"
@@ -49,10 +49,10 @@ one_row_is_eight() {
 import json, sys
 one, eight = [p["estimated_cycles"] for p in json.load(open(sys.argv[1]))["programs"]]
 print(f"{one:.0f} cycles against {eight:.0f}")
-sys.exit(one > 1.02 * eight)
+sys.exit(one > eight)
 END
 }
-check "a product of one row costs what one of eight does" one_row_is_eight
+check "a product of one row costs no more than one of eight" one_row_is_eight
 
 if [ -n "${ZL_LONG:-}" ]; then
     for topology in v6e:1x1 tpu7x:1x1x1; do

@@ -57,6 +57,14 @@ struct hlo_result {
     struct buffer_form *form;
 };
 
+// Where a slice of an argument begins along an axis, which follows from where the view begins that input `input` of call `call` is:
+// (offset + add) % above / unit.
+struct hlo_place {
+    int call, input, word; // word: -1: all of the axis is taken, and it is 0
+    zl_dtype dtype;
+    int64_t add, above, unit, most; // most: what it may be at the end of the axis
+};
+
 // Numbers that say where or how much, such as the starts of slices, are words of the list as well: their values are in `word` from the
 // beginning. So programs that differ in nothing else have the same text.
 struct hlo_program {
@@ -68,6 +76,9 @@ struct hlo_program {
     struct hlo_scalar *scalar;
     struct hlo_result *result;
     uint32_t *word;
+    int places;
+    struct hlo_place *place;
+    bool is_placed; // other things that it is for depend on where its inputs begin
     int gathers; // views that only a gather could make
 };
 
@@ -85,7 +96,14 @@ const struct hlo_target *hlo_target_of(const char *chip);
 // (or NULL), can be donated. target: NULL: nothing is known of it. NULL and an error.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target);
+// The same before its inputs are there, as they are expected to be, for its text alone. NULL without an error: nothing is known of them.
+struct hlo_program *hlo_foresee(const struct device *d, int unit, const struct segment *s,
+                                const struct hlo_target *target);
 void hlo_free(struct hlo_program *p);
+// Whether the program is right for calls like those it was rendered for whose inputs begin elsewhere; and puts the places of these into a copy of its
+// words.
+bool hlo_fits(const struct hlo_program *p, struct call *const *call);
+void hlo_put_places(const struct hlo_program *p, struct call *const *call, uint32_t *word);
 
 // hlo_donate.c ---------------------------------------------------------------------------------------------------
 
@@ -118,6 +136,9 @@ struct hlo_words {
     bool is_open; // false: the module is only tried, and numbers are constants
 };
 struct hlo_words *hlo_words(struct hlo_module *m);
+// hlo_module.c: how a start follows from where the view begins that is being made; and that something else does, which nothing tells.
+void hlo_note_place(struct hlo_module *m, struct hlo_place place);
+void hlo_is_placed(struct hlo_module *m);
 // A number whose value is put into the words when the program runs. Returns its first word, or -1: memory is out.
 int hlo_word_later(struct hlo_module *m, zl_dtype dtype, struct hlo_tensor *out);
 void hlo_words_head(struct hlo_module *m, struct hlo_tensor list); // appends the statements that make the numbers of a list
@@ -138,6 +159,7 @@ struct hlo_writer {
     struct hlo_target target;
 };
 struct hlo_writer *hlo_writer(struct hlo_module *m);
+uint64_t hlo_varies(struct hlo_module *m, zl_array x); // hlo_module.c: axes whose sizes vary, by bit
 
 // Appends one statement that makes a value of the type of out, and names it. %v is a value and %t its type (const struct hlo_tensor *), %e
 // the type of its elements, %l a list (int, const int64_t *), %d an int, %s a text.

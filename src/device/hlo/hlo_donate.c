@@ -63,6 +63,8 @@ bool hlo_may_donate(const struct hlo_program *p, int i, struct call *const *call
     int sources = p->argument[i].sources, holders = 0;
     for (int k = 0; k < sources; k++) {
         zl_array x = hlo_source_array(&s[k], call), from = lender(x);
+        if (!x->storage && array_state(x) != ARRAY_READY) // not there yet: its storage will be its own
+            return sources == 1 && !s[k].is_shown && !array_borrows(x) && is_held(x, s[k].uses);
         if (s[k].is_shown || !x->storage ||
             !is_held(x, s[k].uses + count_borrowers(s, sources, call, x)) || (array_borrows(x) && !from))
             return false;
@@ -88,7 +90,7 @@ static bool is_taken(const struct hlo_program *p, int result) {
 // The first result of the argument's form that takes over no other; -1: there is none.
 static int find_result(const struct hlo_program *p, const struct hlo_argument *a) {
     for (int i = 0; i < p->results; i++)
-        if (buffer_form_is_equal(p->result[i].form, a->form) && !is_taken(p, i))
+        if (buffer_form_lies_alike(p->result[i].form, a->form) && !is_taken(p, i))
             return i;
     return -1;
 }

@@ -194,6 +194,7 @@ bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct h
         return true;
     struct places p = places_of(c, x);
     hlo_starts(m, x, p.first, p.span, start);
+    hlo_is_placed(m);
     if (p.has_gaps || how != UPDATE_SET)
         old = hlo_slice_at(m, x, start, p.span);
     u = hlo_reverse(m, u, p.backs, p.back);

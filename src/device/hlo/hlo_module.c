@@ -17,6 +17,8 @@ struct hlo_module {
     const struct device *device; // NULL: it is only tried whether a call can be rendered
     int unit;
     const struct segment *segment;
+    bool foresees;     // inputs need not be there yet: they are expected dense and row-major
+    int view_call, view_input; // whose view is being made; -1: of no input of a call of the segment
     int call;          // of the segment that is being rendered; -1: one that another is composed of
     struct map values; // struct value *, by array
     struct arena arena;
@@ -24,7 +26,7 @@ struct hlo_module {
     struct hlo_sizes sizes;
     struct hlo_program *p;
     struct map storages; // of arguments: their number, from 1
-    int argument_cap, source_cap, scalar_cap, result_cap;
+    int argument_cap, source_cap, scalar_cap, result_cap, place_cap;
 };
 
 struct hlo_writer *hlo_writer(struct hlo_module *m) {
@@ -33,6 +35,10 @@ struct hlo_writer *hlo_writer(struct hlo_module *m) {
 
 struct hlo_words *hlo_words(struct hlo_module *m) {
     return &m->words;
+}
+
+uint64_t hlo_varies(struct hlo_module *m, zl_array x) {
+    return hlo_sizes_of(&m->sizes, x);
 }
 
 static bool render_call(struct hlo_module *m, const struct call *c);
@@ -98,45 +104,97 @@ static bool add_source(struct hlo_module *m, int argument, int input) {
     return ok;
 }
 
-// The argument that has a storage in this form, or a new one; -1: memory is out.
-static int find_argument(struct hlo_module *m, const struct storage *s, const struct hlo_tensor *y) {
+// What a view that is not there yet will be a view of.
+static zl_array shown_by(zl_array x) {
+    while (x->call && !x->call->detached && x->call->op->kind == OP_VIEW && !x->storage)
+        x = x->call->in[x->index];
+    return x;
+}
+
+// The form in which device_form will find what x shows, which the unit makes, or the CPU: then it is uploaded as x has it. False: it is not
+// dense and row-major.
+static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype, int *ndim, int64_t *dim) {
+    zl_array from = shown_by(x);
+    if (!from->call || from->call->detached)
+        return false;
+    if (!m->device->can(m->unit, from->call) && x->size == from->size)
+        from = x;
+    bool is_list = from->ndim > x->ndim + 1;
+    *dtype = (zl_dtype)from->dtype;
+    *ndim = is_list ? 1 : from->ndim;
+    memcpy(dim, is_list ? &from->size : from->dim, sizeof *dim * (size_t)*ndim);
+    return !from->storage && from->offset == 0 && shape_is_row_major(from->ndim, from->dim, array_stride(from));
+}
+
+// The argument that has a storage in this form, which it takes over, or a new one; -1: memory is out.
+static int find_argument(struct hlo_module *m, zl_array x, struct buffer_form *form) {
     struct hlo_program *p = m->p;
+    const void *s = x->storage ? (const void *)x->storage : shown_by(x);
     intptr_t at = (intptr_t)map_get(&m->storages, &s, sizeof s);
-    const struct buffer_form *form = at ? p->argument[at - 1].form : NULL;
-    if (form && form->dtype == y->dtype && shape_equal(form->ndim, form->dim, y->ndim, y->dim))
+    if (form && at && buffer_form_is_equal(p->argument[at - 1].form, form)) {
+        memory_free(form);
         return (int)at - 1;
-    struct hlo_argument a = {
-        .name = m->writer.names++, .result = -1, .form = buffer_form_new(y->dtype, y->ndim, y->dim)};
-    if (!a.form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
+    }
+    struct hlo_argument a = {.name = m->writer.names++, .result = -1, .form = form};
+    if (!form || !memory_grow(&p->argument, &m->argument_cap, p->arguments + 1, sizeof *p->argument) ||
         !map_set(&m->storages, &s, sizeof s, (void *)(intptr_t)(p->arguments + 1))) {
-        memory_free(a.form);
+        memory_free(form);
         return -1;
     }
     p->argument[p->arguments] = a;
     return p->arguments++;
 }
 
+// What an argument of a form is, by its name. Where sizes do not vary, what lies in its room is cut off.
+static struct hlo_tensor argument_tensor(struct hlo_module *m, const struct buffer_form *form, int name) {
+    struct hlo_tensor y = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
+    int axis = form->room.axis;
+    if (axis >= 0)
+        y.dim[axis] = form->room.size;
+    y.name = name;
+    if (axis >= 0 && m->sizes.varied)
+        y.real[axis] = hlo_word(m, ZL_INT32, (uint64_t)form->dim[axis]).name + 1;
+    return axis >= 0 && !m->sizes.varied ? hlo_cut(m, y, axis, 0, form->dim[axis]) : y;
+}
+
+// Which axis of an array that only the host has gets room, so that its size is no part of the text.
+static struct form_room room_for(struct hlo_module *m, zl_array x, int ndim, const int64_t *dim) {
+    uint64_t varies = hlo_sizes_of(&m->sizes, x);
+    struct form_room none = {.axis = -1};
+    if (!varies || !shape_equal(ndim, dim, x->ndim, x->dim) || x->offset || !x->storage->data ||
+        atomic_load_explicit(&x->storage->replica, memory_order_acquire) ||
+        !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        return none;
+    int axis = __builtin_ctzll(varies);
+    bool is_alone = varies == 1ull << axis;
+    return is_alone && x->dim[axis] > 1 ? (struct form_room){axis, hlo_step(x->dim[axis])} : none;
+}
+
 // What an array from outside of the segment lies in, as an argument.
 static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     zl_dtype dtype;
     int64_t dim[HLO_RANK];
-    if (m->call < 0 || !x->storage) {
+    int ndim = x->ndim;
+    bool is_foreseen = m->foresees && !x->storage && foresee_form(m, x, &dtype, &ndim, dim);
+    if (m->call < 0 || (!x->storage && !is_foreseen)) {
         hlo_refuse(m, "an array of shape %s that an op is composed of is not among its inputs",
                    array_text(x));
         return hlo_like(x);
     }
-    int ndim = device_form(m->device, m->unit, x, &dtype, dim);
-    struct hlo_tensor y = hlo_type(dtype, ndim, dim);
-    int at = find_argument(m, x->storage, &y);
+    struct form_room room = {.axis = -1};
+    if (!is_foreseen) {
+        ndim = device_form(m->device, m->unit, x, &dtype, dim, &room);
+        room = room.axis < 0 ? room_for(m, x, ndim, dim) : room;
+    }
+    int at = find_argument(m, x, buffer_form_new(dtype, ndim, dim, room));
     struct value *v = at >= 0 && add_source(m, at, input) ? add_value(m, x) : NULL;
     if (!v) {
         m->writer.failed = true;
-        return y;
+        return hlo_type(dtype, ndim, dim);
     }
-    y.name = m->p->argument[at].name;
-    v->base = y;
+    v->base = argument_tensor(m, m->p->argument[at].form, m->p->argument[at].name);
     v->has_base = true;
-    return y;
+    return v->base;
 }
 
 // In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are if all others do, else come first.
@@ -193,13 +251,56 @@ static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, in
     v = find_value(m, x);
     if (v && v->has_tensor)
         return v->tensor;
+    m->view_call = m->call;
+    m->view_input = input;
     struct hlo_tensor y = hlo_view_bounded(m, base, (zl_dtype)x->dtype, x->ndim, x->dim, array_stride(x),
                                            x->offset, hlo_sizes_of(&m->sizes, x));
+    m->view_call = -1;
     if (v) {
         v->tensor = y;
         v->has_tensor = true;
     }
     return y;
+}
+
+// Places --------------------------------------------------------------------------------------------------------------
+
+void hlo_is_placed(struct hlo_module *m) {
+    if (m->p)
+        m->p->is_placed = true;
+}
+
+// What an op is composed of, and views of what rows make, lie in the same way each time.
+void hlo_note_place(struct hlo_module *m, struct hlo_place place) {
+    struct hlo_program *p = m->p;
+    if (!p || m->view_call < 0)
+        return;
+    place.call = m->view_call;
+    place.input = m->view_input;
+    if (memory_grow(&p->place, &m->place_cap, p->places + 1, sizeof *p->place))
+        p->place[p->places++] = place;
+    else
+        m->writer.failed = true;
+}
+
+static int64_t place_now(const struct hlo_place *at, struct call *const *call) {
+    return (call[at->call]->in[at->input]->offset + at->add) % at->above / at->unit;
+}
+
+bool hlo_fits(const struct hlo_program *p, struct call *const *call) {
+    bool fits = !p->is_placed;
+    for (int i = 0; i < p->places && fits; i++)
+        fits = place_now(&p->place[i], call) <= p->place[i].most;
+    return fits;
+}
+
+void hlo_put_places(const struct hlo_program *p, struct call *const *call, uint32_t *word) {
+    for (int i = 0; i < p->places; i++) {
+        const struct hlo_place *at = &p->place[i];
+        int64_t value = place_now(at, call);
+        if (at->word >= 0)
+            memcpy(word + at->word, &value, at->dtype == ZL_INT64 ? sizeof(int64_t) : sizeof(int32_t));
+    }
 }
 
 // Calls ---------------------------------------------------------------------------------------------------------------
@@ -370,7 +471,7 @@ bool hlo_can(const struct call *c) {
     if (c->op->kind == OP_VIEW)
         return has_few_axes(c);
     bool had_error = zl_error();
-    struct hlo_module m = {.call = -1};
+    struct hlo_module m = {.call = -1, .view_call = -1};
     for (int k = 0; k < c->inputs; k++) {
         zl_array x = c->in[k];
         struct hlo_tensor t = hlo_like(x);
@@ -437,10 +538,18 @@ static bool add_result(struct hlo_module *m, int call, int output, struct hlo_te
     struct value *v = find_value(m, x);
     if (!v || !memory_grow(&p->result, &m->result_cap, p->results + 1, sizeof *p->result))
         return false;
-    if (v->has_tensor && hlo_is_bounded(&v->tensor))
-        return hlo_refuse(m, "a result of which a size varies");
     *last = v->has_base ? v->base : in_memory_order(m, x, v->tensor);
-    struct buffer_form *form = buffer_form_new(last->dtype, last->ndim, last->dim);
+    struct hlo_tensor y = *last;
+    struct form_room room = {.axis = -1};
+    for (int i = 0; i < y.ndim; i++) {
+        if (!y.real[i])
+            continue;
+        if (room.axis >= 0 || y.ndim != x->ndim || !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+            return hlo_refuse(m, "a result of which more than a size varies, or that is transposed");
+        room = (struct form_room){i, y.dim[i]};
+        y.dim[i] = x->dim[i];
+    }
+    struct buffer_form *form = buffer_form_new(y.dtype, y.ndim, y.dim, room);
     p->result[p->results++] = (struct hlo_result){call, output, form};
     return form;
 }
@@ -492,8 +601,10 @@ static bool finish(struct hlo_module *m, const struct text *types) {
     text_add(&out, "func.func public @main(");
     m->writer.body = out;
     for (int i = 0; i < p->arguments; i++) {
-        struct hlo_tensor x = hlo_type((zl_dtype)p->argument[i].form->dtype, p->argument[i].form->ndim,
-                                       p->argument[i].form->dim);
+        const struct buffer_form *form = p->argument[i].form;
+        struct hlo_tensor x = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
+        if (form->room.axis >= 0)
+            x.dim[form->room.axis] = form->room.size;
         x.name = p->argument[i].name;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
         if (p->argument[i].result >= 0)
@@ -556,7 +667,7 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
 // the sizes as they are.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target) {
-    struct hlo_module m = {.device = d, .unit = unit, .segment = s}, plain;
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .view_call = -1}, plain;
     if (target)
         m.writer.target = *target;
     plain = m;
@@ -577,6 +688,19 @@ struct hlo_program *hlo_render(const struct device *d, int unit, const struct se
     return p;
 }
 
+struct hlo_program *hlo_foresee(const struct device *d, int unit, const struct segment *s,
+                                const struct hlo_target *target) {
+    struct hlo_module m = {.device = d, .unit = unit, .segment = s, .view_call = -1, .foresees = true};
+    if (target)
+        m.writer.target = *target;
+    bool had_error = zl_error();
+    struct hlo_program *p = render(&m, NULL, NULL);
+    close_module(&m);
+    if (!p && !had_error)
+        zl_clear_error();
+    return p;
+}
+
 void hlo_free(struct hlo_program *p) {
     if (!p)
         return;
@@ -588,6 +712,7 @@ void hlo_free(struct hlo_program *p) {
     memory_free(p->source);
     memory_free(p->scalar);
     memory_free(p->result);
+    memory_free(p->place);
     memory_free(p->word);
     memory_free(p->text);
     memory_free(p);

@@ -18,14 +18,46 @@ bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
+// The first part, with room behind it for what is put there: the size of the next step, and a number says how much of it is there.
+static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int parts, struct hlo_tensor *part,
+                                      const int64_t *size, int axis) {
+    int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
+    struct hlo_tensor x = part[0], start[HLO_RANK];
+    hlo_writer(m)->bounded_ok++;
+    behind[axis] = room - x.dim[axis];
+    x = behind[axis] ? hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, behind, none) : x;
+    for (int i = 1; i < parts; at += size[i++]) {
+        for (int k = 0; k < x.ndim; k++)
+            start[k] = k == axis ? hlo_word(m, ZL_INT32, (uint64_t)at) : hlo_number(m, ZL_INT32, 0);
+        x = hlo_update_at(m, x, part[i], start);
+    }
+    hlo_writer(m)->bounded_ok--;
+    x.real[axis] = hlo_word(m, ZL_INT32, (uint64_t)at).name + 1;
+    return x;
+}
+
+// Whether it is an array that grows: only the first part may be bounded, along the axis, of which a size is no part of the text.
+static bool grows(struct hlo_module *m, zl_array y, int parts, const struct hlo_tensor *part, int axis) {
+    bool ok = hlo_varies(m, y) >> axis & 1 && y->dim[axis] > 1 && hlo_step(y->dim[axis]) <= INT32_MAX;
+    for (int i = 0; i < parts; i++)
+        for (int k = 0; k < part[i].ndim; k++)
+            ok &= !part[i].real[k] || (i == 0 && k == axis);
+    return ok;
+}
+
 bool hlo_concatenate(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                      struct hlo_tensor *out) {
     struct hlo_tensor part[HLO_OPERANDS];
-    int parts = 0;
+    int64_t size[HLO_OPERANDS];
+    int parts = 0, axis = (int)call_args(c)[0];
     for (int i = 0; i < c->inputs; i++)
-        if (hlo_size(&in[i]))
+        if (hlo_size(&in[i])) {
+            size[parts] = c->in[i]->dim[axis];
             part[parts++] = in[i];
-    out[0] = hlo_join(m, parts, part, (int)call_args(c)[0]);
+        }
+    out[0] = grows(m, call_first(c), parts, part, axis)
+                 ? join_bounded(m, call_first(c), parts, part, size, axis)
+                 : hlo_join(m, parts, part, axis);
     return true;
 }
 

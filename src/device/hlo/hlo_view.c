@@ -91,9 +91,36 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
     return false;
 }
 
+// How the starts of the axes follow from where the view begins. Their words are one after the other, of those axes that are not taken whole.
+static void note_places(struct hlo_module *m, const struct view *v, int ndim, const int64_t *dim,
+                        const int64_t *span, int word, int64_t given) {
+    zl_dtype dtype = ZL_INT32;
+    int64_t unit = 1;
+    bool varies = false;
+    for (int i = 0; i < ndim; i++)
+        dtype = dim[i] > INT32_MAX ? ZL_INT64 : dtype;
+    for (int i = 0; i < v->runs; i++)
+        varies |= v->run[i].varies;
+    struct hlo_place place[HLO_RANK];
+    for (int i = ndim - 1; i >= 0; unit *= dim[i--])
+        place[i] = (struct hlo_place){.word = -1,
+                                      .dtype = dtype,
+                                      .add = v->offset - given,
+                                      .above = unit * dim[i],
+                                      .unit = unit,
+                                      .most = varies ? 0 : dim[i] - span[i]};
+    for (int i = 0; i < ndim; i++) {
+        if (span[i] != dim[i]) {
+            place[i].word = word;
+            word += dtype == ZL_INT64 ? 2 : 1;
+        }
+        hlo_note_place(m, place[i]);
+    }
+}
+
 // The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order. Where slices
 // begin is an argument.
-static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v) {
+static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v, int64_t given) {
     int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
         above = v->elements;
     struct hlo_tensor start[HLO_RANK];
@@ -120,10 +147,12 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
         above = r->unit;
     }
     struct hlo_tensor x = hlo_reshape(m, base, ndim, dim);
+    int word = hlo_words(m)->words;
     if (!shape_equal(ndim, dim, ndim, span)) {
         hlo_starts(m, x, place, span, start);
         x = hlo_slice_at(m, x, start, span);
     }
+    note_places(m, v, ndim, dim, span, word, given);
     return hlo_reshape(m, hlo_slice(m, x, none, span, step), v->runs, left);
 }
 
@@ -248,13 +277,38 @@ struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtyp
     return hlo_view_bounded(m, base, dtype, ndim, dim, stride, offset, 0);
 }
 
+// All of a base with a bounded axis, its axes in any order and with others that do not move: each run of the view is an axis of the base.
+static struct hlo_tensor view_of_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype,
+                                         int ndim, const int64_t *dim, const int64_t *stride, int64_t offset) {
+    struct view v = {.offset = offset};
+    int64_t held[HLO_RANK], unit = 1;
+    int axes = 0;
+    list_runs(&v, ndim, dim, stride);
+    bool is_whole = base.dtype == dtype && offset == 0;
+    for (int i = 0; i < base.ndim; i++)
+        if (base.dim[i] != 1)
+            held[axes++] = i;
+    is_whole &= axes == v.runs;
+    for (int i = axes - 1; i >= 0 && is_whole; i--) {
+        struct run *r = &v.run[i];
+        bool is_bound = base.real[held[i]];
+        r->bound = is_bound ? base.dim[held[i]] : 0;
+        is_whole = !r->is_back && r->stride == unit && (is_bound ? r->size <= r->bound : r->size == base.dim[held[i]]);
+        unit *= r->size;
+        held[i] = base.dim[held[i]];
+    }
+    if (!is_whole) {
+        hlo_refuse(m, "a part of an array of which a size varies");
+        return hlo_type(dtype, ndim, dim);
+    }
+    return order_runs(m, hlo_reshape(m, base, axes, held), &v, ndim, dim);
+}
+
 struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                                    const int64_t *dim, const int64_t *stride, int64_t offset,
                                    uint64_t varies) {
-    if (hlo_is_bounded(&base)) {
-        hlo_refuse(m, "a view of an array of which a size varies");
-        return hlo_type(dtype, ndim, dim);
-    }
+    if (hlo_is_bounded(&base))
+        return view_of_bounded(m, base, dtype, ndim, dim, stride, offset);
     base = as_dtype(m, base, dtype);
     struct view v = {.offset = offset, .elements = hlo_size(&base)};
     int64_t first, last;
@@ -269,6 +323,7 @@ struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base,
         v.run[i].varies = varies >> v.run[i].axis & 1;
     list_cuts(&v, &base);
     if (find_cuts(&v, 0, v.elements))
-        return order_runs(m, slice_runs(m, base, &v), &v, ndim, dim);
+        return order_runs(m, slice_runs(m, base, &v, offset), &v, ndim, dim);
+    hlo_is_placed(m);
     return gather(m, base, ndim, dim, stride, offset);
 }

@@ -54,17 +54,21 @@ void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);
 void *pjrt_carry(int unit, void *buffer);
 void pjrt_free(int unit, void *buffer);
+bool pjrt_pin(int unit, void *pages, size_t bytes);
+void pjrt_unpin(int unit, void *pages);
 void pjrt_asked(int unit, struct pjrt_event *done); // takes the event of an execution over
 bool pjrt_record(int unit, int lane, int place);
 bool pjrt_wait(int unit, int lane, int place);
 
 // What a program's text was compiled to, found or made: pjrt_code_release lets it go. NULL and an error.
 struct pjrt_code *pjrt_code(const struct hlo_program *hlo);
+void pjrt_code_begin(const struct hlo_program *hlo); // the same in the background: who needs it meanwhile waits for that
 struct pjrt_executable *pjrt_code_executable(const struct pjrt_code *c);
 void pjrt_code_release(struct pjrt_code *c); // or NULL
 
 struct program *pjrt_build(int unit, const struct segment *s);
 void pjrt_drop(struct program *p);
+void pjrt_prepare(int unit, struct program *p, const struct segment *s);
 void pjrt_run(int unit, struct program *p, struct binding *b);
 int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 

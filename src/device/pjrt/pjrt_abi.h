@@ -67,8 +67,8 @@ enum pjrt_type {
     PJRT_C64,
 };
 
-// When memory of the host may be used again: when the call returns.
-enum { PJRT_COPY_IN_CALL = 0, PJRT_LAYOUT_TILED = 0 };
+// When memory of the host may be used again: when the call returns, or when the copy's event says that it is done.
+enum { PJRT_COPY_IN_CALL = 0, PJRT_UNTIL_DONE = 1, PJRT_LAYOUT_TILED = 0 };
 
 struct pjrt_layout {
     PJRT_STRUCT
@@ -245,6 +245,17 @@ struct pjrt_Buffer_CopyToDevice {
     struct pjrt_buffer *buffer;
     struct pjrt_device *device;
     struct pjrt_buffer *copy;
+};
+struct pjrt_Client_DmaMap {
+    PJRT_STRUCT
+    struct pjrt_client *client;
+    void *data;
+    size_t size;
+};
+struct pjrt_Client_DmaUnmap {
+    PJRT_STRUCT
+    struct pjrt_client *client;
+    void *data;
 };
 struct pjrt_Buffer_Destroy {
     PJRT_STRUCT struct pjrt_buffer *buffer;

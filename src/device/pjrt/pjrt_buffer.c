@@ -6,6 +6,7 @@
 #include "device/pjrt/pjrt.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { UNITS = 64, PLACES = 64 };
 
@@ -25,32 +26,90 @@ static bool await(struct pjrt_event *event) {
     return wait_ok && end_ok;
 }
 
-void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
+static bool forget(struct pjrt_event *event) {
+    PJRT_CALL(Event_Destroy, end, .event = event);
+    return end_ok;
+}
+
+static const int64_t *dims_of(const struct buffer_form *form, int64_t *dim) {
+    for (int i = 0; i < form->ndim; i++)
+        dim[i] = buffer_form_dim(form, i);
+    return dim;
+}
+
+// What is small the plugin takes along: to wait for it would take longer than to copy it twice. If the copy fails, so does what reads it.
+static void *put(int unit, const struct buffer_form *form, const void *from) {
+    enum { SMALL = 4096 };
+    bool is_small = buffer_form_bytes(form) <= SMALL;
+    int64_t dim[HLO_RANK];
     PJRT_CALL(Client_BufferFromHostBuffer, make, .client = pjrt_client(), .data = from,
-              .type = type_of((zl_dtype)form->dtype), .dims = form->dim, .axes = (size_t)form->ndim,
-              .semantics = PJRT_COPY_IN_CALL, .device = pjrt_device(unit));
+              .type = type_of((zl_dtype)form->dtype), .dims = dims_of(form, dim), .axes = (size_t)form->ndim,
+              .semantics = is_small ? PJRT_COPY_IN_CALL : PJRT_UNTIL_DONE, .device = pjrt_device(unit));
     if (!make_ok)
         return NULL;
-    if (make.a.done && !await(make.a.done)) {
+    if (make.a.done && !(is_small ? forget(make.a.done) : await(make.a.done))) {
         pjrt_free(unit, make.a.buffer);
         return NULL;
     }
     return make.a.buffer;
 }
 
+// With zeros in the room.
+void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
+    if (form->room.axis < 0)
+        return put(unit, form, from);
+    void *all = memory_alloc(buffer_form_bytes(form));
+    if (!all)
+        return NULL;
+    buffer_form_unpack(form, from, all);
+    void *buffer = put(unit, form, all);
+    memory_free(all);
+    return buffer;
+}
+
 // Units may keep arrays in tiles: the host's layout is always said.
-bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) {
+static bool get(void *buffer, const struct buffer_form *form, void *to) {
     int64_t order[HLO_RANK];
     PJRT_MAKE(layout, layout, .type = PJRT_LAYOUT_TILED);
-    (void)unit;
     for (int i = 0; i < form->ndim; i++)
         order[i] = form->ndim - 1 - i;
     layout.a.tiled.struct_size = sizeof layout.a.tiled;
     layout.a.tiled.minor_to_major = order;
     layout.a.tiled.axes = (size_t)form->ndim;
     PJRT_CALL(Buffer_ToHostBuffer, copy, .buffer = buffer, .layout = &layout.a, .to = to,
-              .bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype));
+              .bytes = buffer_form_bytes(form));
     return copy_ok && await(copy.a.done);
+}
+
+bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) {
+    (void)unit;
+    if (form->room.axis < 0)
+        return get(buffer, form, to);
+    void *all = memory_alloc(buffer_form_bytes(form));
+    bool ok = all && get(buffer, form, all);
+    if (ok)
+        buffer_form_pack(form, all, to);
+    memory_free(all);
+    return ok;
+}
+
+// Memory of the host is a CPU's own.
+bool pjrt_pin(int unit, void *pages, size_t bytes) {
+    (void)unit;
+    if (!strcmp(pjrt_platform(), "cpu"))
+        return true;
+    PJRT_CALL(Client_DmaMap, map, .client = pjrt_client(), .data = pages, .size = bytes);
+    return map_ok;
+}
+
+void pjrt_unpin(int unit, void *pages) {
+    bool had_error = zl_error();
+    (void)unit;
+    if (!strcmp(pjrt_platform(), "cpu"))
+        return;
+    PJRT_CALL(Client_DmaUnmap, end, .client = pjrt_client(), .data = pages);
+    if (!end_ok && !had_error)
+        zl_clear_error();
 }
 
 void *pjrt_carry(int unit, void *buffer) {

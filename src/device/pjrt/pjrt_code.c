@@ -9,9 +9,12 @@
 #include "pass/pass.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { CODES_MOST = 1024 }; // that are kept though no program has them
 
@@ -207,7 +210,114 @@ static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executa
     return c;
 }
 
+// In the background ---------------------------------------------------------------------------------------------------
+
+enum { BEHIND_MOST = 16 }; // that compile at once
+
+// A text that a thread compiles. It is there until `codes` has what became of it.
+struct behind {
+    struct behind *next;
+    struct hlo_program hlo; // its text alone
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    struct behind *first;
+    int count;
+    pid_t process; // in another one, a fork, none of these threads is there
+} behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+
+// Under its lock. The link to the text; to NULL: none compiles it.
+static struct behind **find_behind(const struct hlo_program *hlo) {
+    struct behind **link = &behind.first;
+    while (*link && ((*link)->hlo.bytes != hlo->bytes || memcmp((*link)->hlo.text, hlo->text, (size_t)hlo->bytes) != 0))
+        link = &(*link)->next;
+    return link;
+}
+
+static void free_behind(struct behind *b) {
+    memory_free(b->hlo.text);
+    memory_free(b);
+}
+
+static void end_behind(struct behind *b) {
+    pthread_mutex_lock(&behind.lock);
+    *find_behind(&b->hlo) = b->next;
+    behind.count--;
+    pthread_cond_broadcast(&behind.ended);
+    pthread_mutex_unlock(&behind.lock);
+    free_behind(b);
+}
+
+// An error is found again, and told, when the program runs.
+static void *compile_behind(void *data) {
+    struct behind *b = data;
+    struct pjrt_executable *executable = find_or_compile(&b->hlo);
+    pjrt_code_release(executable ? keep(&b->hlo, executable) : NULL);
+    zl_clear_error();
+    end_behind(b);
+    return NULL;
+}
+
+// The plugin's own end must not come while it compiles.
+static void await_all_behind(void) {
+    if (getpid() != behind.process)
+        return;
+    pthread_mutex_lock(&behind.lock);
+    while (behind.count)
+        pthread_cond_wait(&behind.ended, &behind.lock);
+    pthread_mutex_unlock(&behind.lock);
+}
+
+static void at_end(void) {
+    behind.process = getpid();
+    atexit(await_all_behind);
+}
+
+static bool start_behind(struct behind *b) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, compile_behind, b) != 0)
+        return false;
+    pthread_detach(thread);
+    return true;
+}
+
+void pjrt_code_begin(const struct hlo_program *hlo) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, at_end);
+    struct pjrt_code *known = find(hlo);
+    bool had_error = zl_error();
+    struct behind *b = known ? NULL : memory_zero(sizeof *b);
+    pjrt_code_release(known);
+    if (!b)
+        return;
+    b->hlo = (struct hlo_program){.text = memory_copy_text(hlo->text), .bytes = hlo->bytes};
+    pthread_mutex_lock(&behind.lock);
+    bool begins = b->hlo.text && behind.count < BEHIND_MOST && !*find_behind(&b->hlo);
+    if (begins) {
+        b->next = behind.first;
+        behind.first = b;
+        behind.count++;
+    }
+    pthread_mutex_unlock(&behind.lock);
+    if (!begins)
+        free_behind(b);
+    else if (!start_behind(b))
+        end_behind(b);
+    if (!had_error)
+        zl_clear_error();
+}
+
+static void await_behind(const struct hlo_program *hlo) {
+    pthread_mutex_lock(&behind.lock);
+    while (*find_behind(hlo))
+        pthread_cond_wait(&behind.ended, &behind.lock);
+    pthread_mutex_unlock(&behind.lock);
+}
+
 struct pjrt_code *pjrt_code(const struct hlo_program *hlo) {
+    await_behind(hlo);
     struct pjrt_code *c = find(hlo);
     struct pjrt_executable *executable = c ? NULL : find_or_compile(hlo);
     return executable ? keep(hlo, executable) : c;

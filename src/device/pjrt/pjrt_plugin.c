@@ -164,9 +164,27 @@ static bool fits_machine(void) {
     return false;
 }
 
+// JAX's plugin for CUDA expects that NVIDIA's libraries of the Python packages beside it are loaded, each before those that need it: it finds
+// them by their names then. What is not there it looks for where the loader does.
+static void load_libraries_beside(void) {
+    static const char *const libraries[] = {"cudart", "nvJitLink", "cublasLt", "cublas",  "cufft",
+                                            "cusparse", "cusolver", "cudnn",   "nccl", "cupti"};
+    const char *end = strstr(opened.path, "/jax_plugins/");
+    for (size_t i = 0; end && i < COUNT(libraries); i++) {
+        char pattern[PATH];
+        glob_t list = {0};
+        snprintf(pattern, sizeof pattern, "%.*s/nvidia/*/lib/lib%s.so.*", (int)(end - opened.path), opened.path,
+                 libraries[i]);
+        if (glob(pattern, 0, NULL, &list) == 0)
+            dlopen(list.gl_pathv[list.gl_pathc - 1], RTLD_LAZY | RTLD_LOCAL);
+        globfree(&list);
+    }
+}
+
 static bool load(void) {
     if (!fits_machine())
         return false;
+    load_libraries_beside();
     void *library = dlopen(opened.path, RTLD_NOW | RTLD_LOCAL);
     const struct pjrt_api *(*get)(void) = NULL;
     if (library)
@@ -192,8 +210,18 @@ static void copy_text(char *out, size_t room, const char *text, size_t size) {
     snprintf(out, room, "%.*s", (int)MIN_OF(size, room - 1), text ? text : "");
 }
 
+// Of plugins for CUDA: they would take three quarters of the memory at once.
+static const struct pjrt_named_value growing[] = {{.struct_size = sizeof growing[0],
+                                                   .name = "preallocate",
+                                                   .name_size = sizeof "preallocate" - 1,
+                                                   .type = PJRT_VALUE_BOOL,
+                                                   .truth = false,
+                                                   .count = 1}};
+
 static bool make_client(void) {
-    PJRT_CALL(Client_Create, create);
+    bool is_cuda = strstr(opened.path, "cuda");
+    PJRT_CALL(Client_Create, create, .options = is_cuda ? growing : NULL,
+              .option_count = is_cuda ? COUNT(growing) : 0);
     if (!create_ok)
         return false;
     opened.client = create.a.client;

@@ -76,12 +76,28 @@ void pjrt_drop(struct program *p) {
     memory_free(p);
 }
 
+extern const struct device device_pjrt;
+
+static const struct hlo_target *target_of(int unit) {
+    return pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL;
+}
+
+// Of a program that has not run yet. If the text becomes another one when it runs, that is compiled then.
+void pjrt_prepare(int unit, struct program *p, const struct segment *s) {
+    lock_take(&p->lock);
+    bool is_new = !p->version;
+    lock_give(&p->lock);
+    struct segment own = {.calls = s->calls, .call = s->call, .needed = p->needed};
+    struct hlo_program *hlo = is_new ? hlo_foresee(&device_pjrt, unit, &own, target_of(unit)) : NULL;
+    if (hlo && hlo->text)
+        pjrt_code_begin(hlo);
+    hlo_free(hlo);
+}
+
 int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why) {
     (void)unit, (void)p, (void)why;
     return s->calls - index;
 }
-
-extern const struct device device_pjrt;
 
 // NULL and an error. Takes the starts over; before: what could donate, or NULL.
 static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip, int starts,
@@ -92,8 +108,7 @@ static struct version *new_version(int unit, const struct segment *s, const uint
         return NULL;
     }
     *v = (struct version){.refs = 1, .starts = starts, .start = start};
-    v->hlo = hlo_render(&device_pjrt, unit, s, skip, before ? before->hlo : NULL,
-                        pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL);
+    v->hlo = hlo_render(&device_pjrt, unit, s, skip, before ? before->hlo : NULL, target_of(unit));
     v->code = v->hlo && v->hlo->text ? pjrt_code(v->hlo) : NULL;
     if (v->hlo && (v->code || !v->hlo->text))
         return v;
@@ -124,7 +139,7 @@ static struct version *find_version(int unit, struct program *p, const struct se
     list_starts(s, start);
     lock_take(&p->lock);
     struct version *v = p->version, *before = p->version;
-    while (v && memcmp(v->start, start, sizeof *start * (size_t)starts) != 0)
+    while (v && memcmp(v->start, start, sizeof *start * (size_t)starts) != 0 && !hlo_fits(v->hlo, s->call))
         v = v->older;
     bool donates_more = v && p->donating < DONATING_MOST && hlo_could_donate(v->hlo, s->call);
     if (!v || donates_more) {
@@ -162,10 +177,12 @@ struct execution {
 
 static bool put_words(struct execution *e) {
     const struct hlo_program *h = e->hlo;
-    struct buffer_form *form = buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words});
+    struct buffer_form *form = buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words}, (struct form_room){.axis = -1});
     uint32_t *word = memory_alloc(sizeof *word * (size_t)h->words);
     if (word)
         memcpy(word, h->word, sizeof *word * (size_t)h->words);
+    if (word)
+        hlo_put_places(h, e->b->call, word);
     for (int i = 0; word && i < h->scalars; i++)
         scalar_write(e->b->call[h->scalar[i].call]->in[h->scalar[i].input], h->scalar[i].dtype,
                      word + h->scalar[i].word);
