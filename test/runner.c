@@ -1,4 +1,4 @@
-// runner.c - runs the tests: build/test [--quick] [--brief] [--long] [--seed N] [--on HOW] [--jobs N] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [--quick] [--brief] [--long] [--seed N] [--on HOW] [--jobs N] [--times N] [--list] [-v] [--no-fork] [word...]
 //
 // The tests run in one child process, or in as many as --jobs says, each of which takes the next file of tests when it is done with one.
 // When a child crashes or hangs, the test that it was in has failed, and a new child goes on with the rest of that file. Results are in
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ struct job {
 static struct shared {
     atomic_int next; // index of the first test of the files that no child has taken
     enum result result[TESTS_MOST];
+    float processor[TESTS_MOST]; // seconds of it that a test took, with those of its children
     atomic_bool
         is_done[TESTS_MOST]; // by the index of the first test of a file: all that it has to say is written
     struct job job[JOBS_MOST];
@@ -67,6 +69,7 @@ static struct options {
     bool list, verbose, no_fork;
     double timeout; // seconds that one test may take
     int jobs;
+    int times; // how many files and tests that took most are named
     const char *except[EXCEPT_MOST]; // tests with one of these words are left out
     int except_count;
     const char *
@@ -158,6 +161,17 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
+// Seconds of processor time of this process and of its children that ended.
+static double processor_time(void) {
+    struct rusage own, children;
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &children);
+    return seconds_of(own.ru_utime) + seconds_of(own.ru_stime) + seconds_of(children.ru_utime) +
+           seconds_of(children.ru_stime);
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
@@ -305,7 +319,9 @@ static void run_file(int i) {
     for (; i < end; i++) {
         self->current = i;
         self->started = now();
+        double before = processor_time();
         shared->result[i] = run_test(selected[i]);
+        shared->processor[i] = (float)(processor_time() - before);
         fflush(stdout);
     }
     char group[128];
@@ -314,6 +330,44 @@ static void run_file(int i) {
     print_sum(first, end, 0);
     fflush(stdout);
     atomic_store(&shared->is_done[first], true);
+}
+
+// What took most processor time. Other processes do not lengthen it, as they do the seconds by the clock.
+static float *times_to_sort;
+
+static int by_time(const void *a, const void *b) {
+    float x = times_to_sort[*(const int *)a], y = times_to_sort[*(const int *)b];
+    return (x < y) - (x > y);
+}
+
+static void print_slowest(const char *what, void (*name)(const struct test *, char *, size_t), int *index, int total) {
+    double sum = 0;
+    qsort(index, (size_t)total, sizeof *index, by_time);
+    for (int i = 0; i < total; i++)
+        sum += times_to_sort[index[i]];
+    printf("processor time of %d %s: %.1f s, of these\n", total, what, sum);
+    for (int i = 0; i < MIN_OF(total, options.times); i++) {
+        char text[256];
+        name(selected[index[i]], text, sizeof text);
+        printf("%8.2f s  %s\n", times_to_sort[index[i]], text);
+    }
+}
+
+static void print_times(void) {
+    static float of_file[TESTS_MOST];
+    static int files[TESTS_MOST], tests[TESTS_MOST];
+    int file_count = 0;
+    for (int i = 0; i < selected_count; i++) {
+        int first = first_of_file(i);
+        if (first == i)
+            files[file_count++] = i;
+        of_file[first] += shared->processor[i];
+        tests[i] = i;
+    }
+    times_to_sort = of_file;
+    print_slowest("files", group_of, files, file_count);
+    times_to_sort = shared->processor;
+    print_slowest("tests", name_of, tests, selected_count);
 }
 
 // The index of the first test of a file that no child had; selected_count: there is none.
@@ -464,6 +518,7 @@ static const char usage[] =
     "`c`\n"
     "  --jobs N     that many processes, each of which takes one file of tests after the other (default 1)\n"
     "  --timeout S  seconds that one test may take (default 600)\n"
+    "  --times N    at the end, print the N files and the N tests that took most processor time\n"
     "  --list       print the names only\n"
     "  --no-fork    run in this process, for a debugger\n"
     "  -v           print every test and its time\n";
@@ -494,6 +549,8 @@ static bool parse(int argc, char **argv) {
             options.on = argv[++i];
         else if (!strcmp(arg, "--jobs") && has_value && atoi(argv[i + 1]) > 0)
             options.jobs = atoi(argv[++i]);
+        else if (!strcmp(arg, "--times") && has_value && atoi(argv[i + 1]) > 0)
+            options.times = atoi(argv[++i]);
         else if (!strcmp(arg, "--timeout") && has_value)
             options.timeout = atof(argv[++i]);
         else if (arg[0] == '-')
@@ -546,6 +603,8 @@ int main(int argc, char **argv) {
     if (options.no_fork) {
         self = &shared->job[0];
         run_files(-1);
+        if (options.times)
+            print_times();
         print_sum(0, selected_count, 0);
         return count(FAILED, 0, selected_count) > 0;
     }
@@ -556,6 +615,8 @@ int main(int argc, char **argv) {
     }
     int more_failed = run_in_children();
     remove_folder(output);
+    if (options.times)
+        print_times();
     print_sum(0, selected_count, more_failed);
     fflush(stdout);
     _exit(count(FAILED, 0, selected_count) + more_failed > 0); // the child looked for leaks at its end
