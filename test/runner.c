@@ -1,4 +1,4 @@
-// runner.c - runs the tests: build/test [--quick] [--brief] [--long] [--seed N] [--on HOW] [--jobs N] [--times N] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [option...] [word...]
 //
 // The tests run in one child process, or in as many as --jobs says, each of which takes the next file of tests when it is done with one.
 // When a child crashes or hangs, the test that it was in has failed, and a new child goes on with the rest of that file. Results are in
@@ -72,6 +72,9 @@ static struct options {
     int times; // how many files and tests that took most are named
     const char *except[EXCEPT_MOST]; // tests with one of these words are left out
     int except_count;
+    const char *sampled[EXCEPT_MOST]; // tests with one of these words take samples
+    int sampled_count;
+    bool quick; // all do
     const char *
         on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the CPU, or where ZL_DEVICE says
     char **words;
@@ -123,16 +126,28 @@ static bool is_wanted(const struct test *test) {
     return options.word_count == 0;
 }
 
-// NULL: every word has its tests.
-static const char *word_of_none(void) {
-    for (int i = 0; i < options.word_count; i++) {
+static bool is_sampled(const struct test *test) {
+    for (int i = 0; i < options.sampled_count; i++)
+        if (has_word(test, options.sampled[i]))
+            return true;
+    return false;
+}
+
+static const char *word_without_tests(const char *const *words, int count) {
+    for (int i = 0; i < count; i++) {
         const struct test *test = registered;
-        while (test && !has_word(test, options.words[i]))
+        while (test && !has_word(test, words[i]))
             test = test->next;
         if (!test)
-            return options.words[i];
+            return words[i];
     }
     return NULL;
+}
+
+// NULL: every word has its tests.
+static const char *word_of_none(void) {
+    const char *word = word_without_tests((const char *const *)options.words, options.word_count);
+    return word ? word : word_without_tests(options.sampled, options.sampled_count);
 }
 
 static int by_place(const void *a, const void *b) {
@@ -246,6 +261,8 @@ static enum result run_test(const struct test *test) {
     memset(&test_state.name, 0, sizeof test_state.name);
     name_of(test, test_state.name, sizeof test_state.name);
     atomic_store(&test_state.failed, 0);
+    test_state.sampled = is_sampled(test);
+    test_state.quick = options.quick || test_state.sampled;
     test_state.folder = self->folder;
     double start = now();
     long grown = run_body(test);
@@ -514,6 +531,7 @@ static const char usage[] =
     "  --long       the largest sizes and all values\n"
     "  --seed N     another start for the random numbers (default 1)\n"
     "  --except W   leave out the tests whose name contains W; may be given several times\n"
+    "  --sample W   only seeded samples in the tests whose name contains W; may be given several times\n"
     "  --on HOW     run kernels of ops by the `interpreter`, or as compiled for the target "
     "`c`\n"
     "  --jobs N     that many processes, each of which takes one file of tests after the other (default 1)\n"
@@ -530,9 +548,9 @@ static bool parse(int argc, char **argv) {
         const char *arg = argv[i];
         bool has_value = i + 1 < argc;
         if (!strcmp(arg, "--quick"))
-            test_state.quick = true;
+            options.quick = true;
         else if (!strcmp(arg, "--brief"))
-            test_state.quick = test_state.brief = true;
+            options.quick = test_state.brief = true;
         else if (!strcmp(arg, "--long"))
             test_state.is_long = true;
         else if (!strcmp(arg, "--list"))
@@ -545,6 +563,8 @@ static bool parse(int argc, char **argv) {
             test_state.seed = strtoull(argv[++i], NULL, 0);
         else if (!strcmp(arg, "--except") && has_value && options.except_count < EXCEPT_MOST)
             options.except[options.except_count++] = argv[++i];
+        else if (!strcmp(arg, "--sample") && has_value && options.sampled_count < EXCEPT_MOST)
+            options.sampled[options.sampled_count++] = argv[++i];
         else if (!strcmp(arg, "--on") && has_value && desk_stream(argv[i + 1]))
             options.on = argv[++i];
         else if (!strcmp(arg, "--jobs") && has_value && atoi(argv[i + 1]) > 0)
@@ -597,7 +617,7 @@ int main(int argc, char **argv) {
     }
     printf("seed %llu%s\n", (unsigned long long)test_state.seed,
            test_state.brief     ? ", brief"
-           : test_state.quick   ? ", quick"
+           : options.quick      ? ", quick"
            : test_state.is_long ? ", long"
                                 : "");
     if (options.no_fork) {
