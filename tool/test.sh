@@ -32,7 +32,7 @@ log=$tmp/log
 emulated= # the process of the emulated tests, which leads a group of its own
 trap '[ -z "$emulated" ] || kill -- "-$emulated"; rm -rf "$tmp"' EXIT
 
-processor() { # seconds of it that children took, those that ended, as this shell's "times" tells in FILE
+processor() { # FILE: seconds of it that children took, of what a shell's "times" wrote there
     awk -F '[ms ]+' 'NR == 2 { printf "%.0f", 60 * $1 + $2 + 60 * $3 + $4 }' "$1"
 }
 export -f processor
@@ -53,15 +53,12 @@ count() { # NAME STATUS SECONDS PROCESSOR: adds the last line of $log to the sum
 }
 
 part() { # NAME COMMAND...: runs it, adds its last line to the sum
-    local name=$1 start=$SECONDS status before
+    local name=$1 start=$SECONDS status
     shift
     printf '\n== %s\n' "$name"
-    times >"$tmp/times"
-    before=$(processor "$tmp/times")
-    "$@" 2>&1 | tee "$log"
+    { "$@" 2>&1; status=$?; times >"$tmp/times"; exit $status; } | tee "$log" # a shell of its own, whose children are these alone
     status=${PIPESTATUS[0]}
-    times >"$tmp/times"
-    count "$name" "$status" $((SECONDS - start)) $(($(processor "$tmp/times") - before))
+    count "$name" "$status" $((SECONDS - start)) "$(processor "$tmp/times")"
     return "$status"
 }
 
@@ -106,7 +103,7 @@ scripts() { # SECONDS that each may take
     printf '\n== %s scripts side by side, then %s one by one\n' ${#beside[@]} ${#alone[@]}
     printf '%s\n' "${beside[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_script "$@"' _ {} "$1" "$folder"
     for script in "${alone[@]}"; do
-        run_script "$script" "$1" "$folder"
+        (run_script "$script" "$1" "$folder")
     done
     for script in "${beside[@]}" "${alone[@]}"; do
         log=$folder/$(basename "$script")
@@ -154,11 +151,12 @@ tests() { # SECONDS that a script may take, TEST-OPTION...
 }
 
 matrix() { # TEST-OPTION...
-    local without_aslr status=0 start=$SECONDS script before
+    local without_aslr status=0 start=$SECONDS script
     read -r -a without_aslr <<<"$(fixed_addresses)"
     [ -x build/test ] || part "build" gcc_build || return # what writes kernels serves all builds
     # The emulated tests take the longest, so they run beside all others.
-    setsid tool/test.sh emulated >"$tmp/emulated" 2>&1 &
+    # shellcheck disable=SC2016 # for that shell
+    setsid bash -c 'tool/test.sh emulated >"$1" 2>&1; status=$?; times >"$1.times"; exit $status' _ "$tmp/emulated" &
     emulated=$!
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
@@ -177,14 +175,11 @@ matrix() { # TEST-OPTION...
     for script in "${of_matrix[@]}" pjrt_ops.sh; do
         part "test/scripts/$script" "test/scripts/$script" build
     done
-    times >"$tmp/times"
-    before=$(processor "$tmp/times")
     wait "$emulated" || status=$?
     emulated=
     printf '\n== emulated, beside the others\n'
     tee "$log" <"$tmp/emulated"
-    times >"$tmp/times"
-    count "emulated" "$status" $((SECONDS - start)) $(($(processor "$tmp/times") - before))
+    count "emulated" "$status" $((SECONDS - start)) "$(processor "$tmp/emulated.times")"
 }
 
 case $mode in
