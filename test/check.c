@@ -118,7 +118,10 @@ bool test_brief(void) {
     return test_state.brief;
 }
 bool test_samples(int n) {
-    return !test_state.brief || test_between(1, n) == 1;
+    return test_step(n) == 1 || test_between(1, n) == 1;
+}
+int test_step(int n) {
+    return test_state.brief || test_state.sampled ? n : 1;
 }
 bool test_long(void) {
     return test_state.is_long;

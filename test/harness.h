@@ -16,6 +16,7 @@ extern struct test_state {
     bool muted;              // a second run that looks for leaks only: nothing is printed or counted
     bool quick, is_long;     // sizes to take
     bool brief;              // one of several cases
+    bool sampled;            // quick, and one of several cases
     uint64_t seed;           // of the whole run
     atomic_ullong random;    // of this test
     char *folder;            // TEST_FOLDER_BYTES; "" until test_folder() makes it

@@ -1,4 +1,4 @@
-// runner.c - runs the tests: build/test [--quick] [--brief] [--long] [--seed N] [--on HOW] [--jobs N] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [option...] [word...]
 //
 // The tests run in one child process, or in as many as --jobs says, each of which takes the next file of tests when it is done with one.
 // When a child crashes or hangs, the test that it was in has failed, and a new child goes on with the rest of that file. Results are in
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ struct job {
 static struct shared {
     atomic_int next; // index of the first test of the files that no child has taken
     enum result result[TESTS_MOST];
+    float processor[TESTS_MOST]; // seconds of it that a test took, with those of its children
     atomic_bool
         is_done[TESTS_MOST]; // by the index of the first test of a file: all that it has to say is written
     struct job job[JOBS_MOST];
@@ -67,8 +69,12 @@ static struct options {
     bool list, verbose, no_fork;
     double timeout; // seconds that one test may take
     int jobs;
+    int times; // how many files and tests that took most are named
     const char *except[EXCEPT_MOST]; // tests with one of these words are left out
     int except_count;
+    const char *sampled[EXCEPT_MOST]; // tests with one of these words take samples
+    int sampled_count;
+    bool quick; // all do
     const char *
         on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the CPU, or where ZL_DEVICE says
     char **words;
@@ -120,16 +126,28 @@ static bool is_wanted(const struct test *test) {
     return options.word_count == 0;
 }
 
-// NULL: every word has its tests.
-static const char *word_of_none(void) {
-    for (int i = 0; i < options.word_count; i++) {
+static bool is_sampled(const struct test *test) {
+    for (int i = 0; i < options.sampled_count; i++)
+        if (has_word(test, options.sampled[i]))
+            return true;
+    return false;
+}
+
+static const char *word_without_tests(const char *const *words, int count) {
+    for (int i = 0; i < count; i++) {
         const struct test *test = registered;
-        while (test && !has_word(test, options.words[i]))
+        while (test && !has_word(test, words[i]))
             test = test->next;
         if (!test)
-            return options.words[i];
+            return words[i];
     }
     return NULL;
+}
+
+// NULL: every word has its tests.
+static const char *word_of_none(void) {
+    const char *word = word_without_tests((const char *const *)options.words, options.word_count);
+    return word ? word : word_without_tests(options.sampled, options.sampled_count);
 }
 
 static int by_place(const void *a, const void *b) {
@@ -158,6 +176,17 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
+// Seconds of processor time of this process and of its children that ended.
+static double processor_time(void) {
+    struct rusage own, children;
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &children);
+    return seconds_of(own.ru_utime) + seconds_of(own.ru_stime) + seconds_of(children.ru_utime) +
+           seconds_of(children.ru_stime);
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
@@ -232,6 +261,8 @@ static enum result run_test(const struct test *test) {
     memset(&test_state.name, 0, sizeof test_state.name);
     name_of(test, test_state.name, sizeof test_state.name);
     atomic_store(&test_state.failed, 0);
+    test_state.sampled = is_sampled(test);
+    test_state.quick = options.quick || test_state.sampled;
     test_state.folder = self->folder;
     double start = now();
     long grown = run_body(test);
@@ -306,7 +337,9 @@ static void run_file(int i) {
     for (; i < end; i++) {
         self->current = i;
         self->started = now();
+        double before = processor_time();
         shared->result[i] = run_test(selected[i]);
+        shared->processor[i] = (float)(processor_time() - before);
         fflush(stdout);
     }
     char group[128];
@@ -315,6 +348,44 @@ static void run_file(int i) {
     print_sum(first, end, 0);
     fflush(stdout);
     atomic_store(&shared->is_done[first], true);
+}
+
+// What took most processor time. Other processes do not lengthen it, as they do the seconds by the clock.
+static float *times_to_sort;
+
+static int by_time(const void *a, const void *b) {
+    float x = times_to_sort[*(const int *)a], y = times_to_sort[*(const int *)b];
+    return (x < y) - (x > y);
+}
+
+static void print_slowest(const char *what, void (*name)(const struct test *, char *, size_t), int *index, int total) {
+    double sum = 0;
+    qsort(index, (size_t)total, sizeof *index, by_time);
+    for (int i = 0; i < total; i++)
+        sum += times_to_sort[index[i]];
+    printf("processor time of %d %s: %.1f s, of these\n", total, what, sum);
+    for (int i = 0; i < MIN_OF(total, options.times); i++) {
+        char text[256];
+        name(selected[index[i]], text, sizeof text);
+        printf("%8.2f s  %s\n", times_to_sort[index[i]], text);
+    }
+}
+
+static void print_times(void) {
+    static float of_file[TESTS_MOST];
+    static int files[TESTS_MOST], tests[TESTS_MOST];
+    int file_count = 0;
+    for (int i = 0; i < selected_count; i++) {
+        int first = first_of_file(i);
+        if (first == i)
+            files[file_count++] = i;
+        of_file[first] += shared->processor[i];
+        tests[i] = i;
+    }
+    times_to_sort = of_file;
+    print_slowest("files", group_of, files, file_count);
+    times_to_sort = shared->processor;
+    print_slowest("tests", name_of, tests, selected_count);
 }
 
 // The index of the first test of a file that no child had; selected_count: there is none.
@@ -461,10 +532,12 @@ static const char usage[] =
     "  --long       the largest sizes and all values\n"
     "  --seed N     another start for the random numbers (default 1)\n"
     "  --except W   leave out the tests whose name contains W; may be given several times\n"
+    "  --sample W   only seeded samples in the tests whose name contains W; may be given several times\n"
     "  --on HOW     run kernels of ops by the `interpreter`, or as compiled for the target "
     "`c`\n"
     "  --jobs N     that many processes, each of which takes one file of tests after the other (default 1)\n"
     "  --timeout S  seconds that one test may take (default 600)\n"
+    "  --times N    at the end, print the N files and the N tests that took most processor time\n"
     "  --list       print the names only\n"
     "  --no-fork    run in this process, for a debugger\n"
     "  -v           print every test and its time\n";
@@ -476,9 +549,9 @@ static bool parse(int argc, char **argv) {
         const char *arg = argv[i];
         bool has_value = i + 1 < argc;
         if (!strcmp(arg, "--quick"))
-            test_state.quick = true;
+            options.quick = true;
         else if (!strcmp(arg, "--brief"))
-            test_state.quick = test_state.brief = true;
+            options.quick = test_state.brief = true;
         else if (!strcmp(arg, "--long"))
             test_state.is_long = true;
         else if (!strcmp(arg, "--list"))
@@ -491,10 +564,14 @@ static bool parse(int argc, char **argv) {
             test_state.seed = strtoull(argv[++i], NULL, 0);
         else if (!strcmp(arg, "--except") && has_value && options.except_count < EXCEPT_MOST)
             options.except[options.except_count++] = argv[++i];
+        else if (!strcmp(arg, "--sample") && has_value && options.sampled_count < EXCEPT_MOST)
+            options.sampled[options.sampled_count++] = argv[++i];
         else if (!strcmp(arg, "--on") && has_value && desk_stream(argv[i + 1]))
             options.on = argv[++i];
         else if (!strcmp(arg, "--jobs") && has_value && atoi(argv[i + 1]) > 0)
             options.jobs = atoi(argv[++i]);
+        else if (!strcmp(arg, "--times") && has_value && atoi(argv[i + 1]) > 0)
+            options.times = atoi(argv[++i]);
         else if (!strcmp(arg, "--timeout") && has_value)
             options.timeout = atof(argv[++i]);
         else if (arg[0] == '-')
@@ -541,12 +618,14 @@ int main(int argc, char **argv) {
     }
     printf("seed %llu%s\n", (unsigned long long)test_state.seed,
            test_state.brief     ? ", brief"
-           : test_state.quick   ? ", quick"
+           : options.quick      ? ", quick"
            : test_state.is_long ? ", long"
                                 : "");
     if (options.no_fork) {
         self = &shared->job[0];
         run_files(-1);
+        if (options.times)
+            print_times();
         print_sum(0, selected_count, 0);
         return count(FAILED, 0, selected_count) > 0;
     }
@@ -557,6 +636,8 @@ int main(int argc, char **argv) {
     }
     int more_failed = run_in_children();
     remove_folder(output);
+    if (options.times)
+        print_times();
     print_sum(0, selected_count, more_failed);
     fflush(stdout);
     _exit(count(FAILED, 0, selected_count) + more_failed > 0); // the child looked for leaks at its end

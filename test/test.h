@@ -95,7 +95,8 @@ const char *test_last_error(void); // message of the last CHECK_ERROR, "" if the
 
 bool test_quick(void); // take a seeded sample: the whole run has 15 s
 bool test_brief(void); // take the smallest sizes: the device needs seconds for what others do in milliseconds
-bool test_samples(int n); // whether to take this case: a brief run takes one of n, others take all
+bool test_samples(int n); // whether to take this case: brief runs, and tests that --sample names, take one of n
+int test_step(int n);      // n where test_samples takes one of n, else 1: for lists of which some case has to be taken
 bool test_long(void);  // take all the time it needs
 
 // Random numbers, the same for the same seed and test.

@@ -4,9 +4,13 @@
 #
 #   quick     what is built already, seeded samples, at most 15 seconds
 #   test      one build, all tests, and test/scripts/; as many run side by side as there are CPUs
-#   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"; those of ops on Vulkan
+#   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"; and what `test` leaves to it
 #   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
 #   long      test and matrix, with the largest sizes and a new seed
+#
+# `test` takes samples of what does not depend on who built the library, and leaves the whole to `matrix`: tests of kernels that other
+# compilers make at run time (PoCL, XLA, the system's for the BM1690's emulator), and scripts that build the tree again or run the tests of
+# ops on another device. What took most processor time is told at the end: other programs do not lengthen it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -19,6 +23,8 @@ if command -v ccache >/dev/null; then
 fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
+made_at_run_time=(device/test_kernels device/test_bm1690 fuzz/test_fuzz_values)
+of_matrix=(cpu_models.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
 failures=()
 tmp=$(mktemp -d)
@@ -26,7 +32,12 @@ log=$tmp/log
 emulated= # the process of the emulated tests, which leads a group of its own
 trap '[ -z "$emulated" ] || kill -- "-$emulated"; rm -rf "$tmp"' EXIT
 
-count() { # NAME STATUS SECONDS: adds the last line of $log to the sum
+processor() { # FILE: seconds of it that children took, of what a shell's "times" wrote there
+    awk -F '[ms ]+' 'NR == 2 { printf "%.0f", 60 * $1 + $2 + 60 * $3 + $4 }' "$1"
+}
+export -f processor
+
+count() { # NAME STATUS SECONDS PROCESSOR: adds the last line of $log to the sum
     local line count
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
     read -r -a count <<<"${line:-0 passed, 0 failed, 0 skipped}"
@@ -37,16 +48,17 @@ count() { # NAME STATUS SECONDS: adds the last line of $log to the sum
     fi
     passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
     [ "${count[2]}" = 0 ] || failures+=("$1")
-    printf -- '-- %s: %s s\n' "$1" "$3"
+    printf -- '-- %s: %s s, %s s of processor time\n' "$1" "$3" "$4"
+    printf '%6d %6d  %s\n' "$4" "$3" "$1" >>"$tmp/table"
 }
 
 part() { # NAME COMMAND...: runs it, adds its last line to the sum
     local name=$1 start=$SECONDS status
     shift
     printf '\n== %s\n' "$name"
-    "$@" 2>&1 | tee "$log"
+    { "$@" 2>&1; status=$?; times >"$tmp/times"; exit $status; } | tee "$log" # a shell of its own, whose children are these alone
     status=${PIPESTATUS[0]}
-    count "$name" "$status" $((SECONDS - start))
+    count "$name" "$status" $((SECONDS - start)) "$(processor "$tmp/times")"
     return "$status"
 }
 
@@ -73,32 +85,32 @@ run_script() {
     local start=$SECONDS log status=0
     log=$3/$(basename "$1")
     timeout -k 10 "$2" "$1" build >"$log" 2>&1 || status=$?
-    echo "$status $((SECONDS - start))" >"$log.status"
+    times >"$log.times"
+    echo "$status $((SECONDS - start)) $(processor "$log.times")" >"$log.status"
 }
 export -f run_script
 
 # Those that judge speeds, and mind what else runs, come one by one after the others. The longest start first.
 scripts() { # SECONDS that each may take
-    local script folder=$tmp/scripts beside=() alone=() status seconds
+    local script folder=$tmp/scripts beside=() alone=() status seconds processor
     mkdir "$folder"
-    for script in test/scripts/{follow_docs.py,python_module.sh,pjrt_ops.sh,bench_auto.sh} test/scripts/*.sh test/scripts/*.py; do
+    for script in test/scripts/{python_module.sh,pjrt_ops.sh,bench_auto.sh} test/scripts/*.sh test/scripts/*.py; do
         case $script in
         test/scripts/bench_check.sh | test/scripts/bench_peaks.sh) alone+=("$script") ;;
-        test/scripts/cpu_models.sh | test/scripts/vulkan_ops.sh) ;; # of the matrix
-        *) [ ! -x "$script" ] || [[ " ${beside[*]} " == *" $script "* ]] || beside+=("$script") ;; # lib.sh is only read by others
+        *) [[ " ${of_matrix[*]} " == *" ${script##*/} "* ]] || [ ! -x "$script" ] || [[ " ${beside[*]} " == *" $script "* ]] || beside+=("$script") ;; # lib.sh is only read by others
         esac
     done
     printf '\n== %s scripts side by side, then %s one by one\n' ${#beside[@]} ${#alone[@]}
     printf '%s\n' "${beside[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_script "$@"' _ {} "$1" "$folder"
     for script in "${alone[@]}"; do
-        run_script "$script" "$1" "$folder"
+        (run_script "$script" "$1" "$folder")
     done
     for script in "${beside[@]}" "${alone[@]}"; do
         log=$folder/$(basename "$script")
         printf '\n== %s\n' "$script"
         cat "$log"
-        read -r status seconds <"$log.status"
-        count "$script" "$status" "$seconds"
+        read -r status seconds processor <"$log.status"
+        count "$script" "$status" "$seconds" "$processor"
     done
     log=$tmp/log
 }
@@ -134,16 +146,17 @@ sanitizing_compiler() {
 tests() { # SECONDS that a script may take, TEST-OPTION...
     local limit=$1
     shift
-    part "build" gcc_build && part "tests" build/test "${jobs[@]}" "$@"
+    part "build" gcc_build && part "tests" build/test "${jobs[@]}" --times 20 "$@"
     scripts "$limit"
 }
 
 matrix() { # TEST-OPTION...
-    local without_aslr status=0 start=$SECONDS
+    local without_aslr status=0 start=$SECONDS script
     read -r -a without_aslr <<<"$(fixed_addresses)"
     [ -x build/test ] || part "build" gcc_build || return # what writes kernels serves all builds
     # The emulated tests take the longest, so they run beside all others.
-    setsid tool/test.sh emulated >"$tmp/emulated" 2>&1 &
+    # shellcheck disable=SC2016 # for that shell
+    setsid bash -c 'tool/test.sh emulated >"$1" 2>&1; status=$?; times >"$1.times"; exit $status' _ "$tmp/emulated" &
     emulated=$!
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
@@ -151,6 +164,7 @@ matrix() { # TEST-OPTION...
     else
         skipped=$((skipped + 1))
         echo "skipped the clang build: clang is not installed"
+        part "the whole of what \`make test\` takes samples of" build/test "${jobs[@]}" "$@" "${made_at_run_time[@]}"
     fi
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
@@ -158,13 +172,14 @@ matrix() { # TEST-OPTION...
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
             build-tsan/test "${jobs[@]}" --quick thread stream eval pool device/test_vulkan
-    part "test/scripts/cpu_models.sh" test/scripts/cpu_models.sh build
-    part "test/scripts/vulkan_ops.sh" test/scripts/vulkan_ops.sh build
+    for script in "${of_matrix[@]}" pjrt_ops.sh; do
+        part "test/scripts/$script" "test/scripts/$script" build
+    done
     wait "$emulated" || status=$?
     emulated=
     printf '\n== emulated, beside the others\n'
     tee "$log" <"$tmp/emulated"
-    count "emulated" "$status" $((SECONDS - start))
+    count "emulated" "$status" $((SECONDS - start)) "$(processor "$tmp/emulated.times")"
 }
 
 case $mode in
@@ -172,7 +187,12 @@ quick)
     part "layers" tool/layers.sh
     part "tests" build/test --quick
     ;;
-test) tests 1500 ;;
+test)
+    export SAMPLE=${SAMPLE:-48:1} LEAST=${LEAST:-150} # of the programs of pjrt_ops.sh
+    samples=()
+    for word in "${made_at_run_time[@]}"; do samples+=(--sample "$word"); done
+    tests 1500 "${samples[@]}"
+    ;;
 matrix) matrix ;;
 emulated) other_architecture "$with_generator" ;;
 long)
@@ -187,6 +207,8 @@ long)
     ;;
 esac
 
+printf '\nprocessor time and seconds by the clock of each part\n'
+sort -rn "$tmp/table"
 echo
 [ ${#failures[@]} = 0 ] || printf 'failed: %s\n' "${failures[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"

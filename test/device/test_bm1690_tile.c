@@ -113,7 +113,8 @@ static const struct sample {
 };
 
 TEST(tile_kernels_on_the_emulator) {
-    for (size_t i = 0; i < COUNT(samples); i++)
+    size_t step = (size_t)test_step(3);
+    for (size_t i = test_random() % step; i < COUNT(samples); i += step)
         tile_trial(samples[i].text, "bm1690", samples[i].sizes, samples[i].near);
 }
 
@@ -355,7 +356,8 @@ static const struct sample large[] = {
 };
 
 TEST(large_tiles_go_strip_by_strip) {
-    for (size_t i = 0; i < COUNT(large); i++)
+    size_t step = (size_t)test_step(2);
+    for (size_t i = test_random() % step; i < COUNT(large); i += step)
         tile_trial(large[i].text, "bm1690", large[i].sizes, large[i].near);
 }
 
