@@ -272,6 +272,15 @@ bool lm_weights_all_used(const struct lm_weights *w, bool tied, struct lm_error 
     return true;
 }
 
+void lm_weights_replace(struct lm_weights *w, zl_array tensor, zl_array by) {
+    for (int i = 0; i < w->tensors; i++)
+        if (w->tensor[i].array == tensor) {
+            w->tensor[i].array = zl_retain(by);
+            zl_release(tensor);
+            return;
+        }
+}
+
 zl_array lm_weights_at(const struct lm_weights *w, int index, const char **name) {
     for (int i = 0; index >= 0 && i < w->tensors; i++)
         if (w->tensor[i].used && index-- == 0) {
