@@ -103,7 +103,8 @@ static bool turn(void *data, int count, const zl_array *in, zl_outputs *out) {
         struct lm_decode after = *d;
         after.sampler = each;
         lm_cache_arrays(&cache, list + list_samplers(&after, list));
-        list[IDS] = next, list[AT] = zl_add(in[AT], zl_scalar_int(1));
+        // All else has read where the ids went before that changes: so it stays where it is, and so do arguments of kernels.
+        list[IDS] = next, list[AT] = zl_add(zl_depends(in[AT], &next, 1), zl_scalar_int(1));
         given = give_all(count, list, out) && zl_give(out, next) && zl_give(out, probability);
     }
     for (int i = 0; copy && i < d->count; i++)

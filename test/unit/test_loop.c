@@ -9,9 +9,9 @@
 #include "zellige_loop.h"
 #include "zellige_ops.h"
 
-enum { SIZE = 300, TURNS = 9 };
+enum { SIZE = 300, TURNS = 9, WARM = 12 };
 
-// Next: x / 2 + sin(table) * n, n + 1, and row n of a page; results: the sum of x, n + 1 again, and the page's row n.
+// Next: x / 2 + sin(table) * n, n + 1, and row n of a page; results: the largest of x, n + 1 again, and the page's row n.
 struct work {
     zl_array table; // of which the sine does not follow from the state
     int calls;
@@ -25,7 +25,7 @@ static bool work(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array next = zl_add(zl_multiply(x, zl_scalar(0.5)), zl_multiply(zl_sin(w->table), zl_astype(n, ZL_FLOAT32)));
     zl_array after = zl_add(n, zl_scalar_int(1)), row = zl_reshape(zl_slice(next, ZL_SHAPE(0), ZL_SHAPE(4), ZL_SHAPE(1)), ZL_SHAPE(1, 4));
     zl_array written = zl_dynamic_slice_update(page, row, n, ZL_AXES(0));
-    return zl_give(out, next) && zl_give(out, after) && zl_give(out, written) && zl_give(out, zl_sum(next)) &&
+    return zl_give(out, next) && zl_give(out, after) && zl_give(out, written) && zl_give(out, zl_max(next)) &&
            zl_give(out, after) && zl_give(out, zl_sum_axes(written, ZL_AXES(0), false));
 }
 
@@ -46,13 +46,13 @@ static zl_array make_table(void) {
     return table;
 }
 
-// What the loop is to give: *sum of each turn, and the state after all.
-static void call_again_and_again(struct work *w, zl_array *state, float *sum) {
+// What the loop is to give: *most of each turn, and the state after all.
+static void call_again_and_again(struct work *w, zl_array *state, float *most) {
     for (int t = 0; t < TURNS; t++)
         ZL_SCOPE {
             zl_outputs *out = zl_outputs_new();
             CHECK(work(w, 3, state, out));
-            sum[t] = (float)zl_item(zl_outputs_get(out, 3));
+            most[t] = (float)zl_item(zl_outputs_get(out, 3));
             for (int i = 0; i < 3; i++) {
                 zl_array next = zl_retain(zl_outputs_get(out, i));
                 CHECK(zl_eval(next));
@@ -75,18 +75,18 @@ static void release(int count, zl_array *list) {
 TEST(loops_give_what_calls_give) {
     struct work plain = {make_table(), 0}, looped = {zl_retain(plain.table), 0};
     zl_array state[3], expected[3], end[3];
-    float sum[TURNS];
+    float most[TURNS];
     make_state(state);
     make_state(expected);
-    call_again_and_again(&plain, expected, sum);
+    call_again_and_again(&plain, expected, most);
     zl_loop l = zl_loop_new((zl_fn){.call = work, .data = &looped}, 3, state);
     REQUIRE(l);
     for (int t = 0; t < TURNS; t++) {
         CHECK(zl_loop_start(l));
         if (t) // one late, while the next turn runs
-            CHECK((float)zl_item(zl_loop_result(l, 0, 1)) == sum[t - 1] && zl_item_int(zl_loop_result(l, 1, 1)) == t);
+            CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 1)), t), CHECK_NEAR(zl_item(zl_loop_result(l, 0, 1)), most[t - 1], 0);
         if (t % 3 == 0)
-            CHECK((float)zl_item(zl_loop_result(l, 0, 0)) == sum[t] && zl_item_int(zl_loop_result(l, 1, 0)) == t + 1);
+            CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 0)), t + 1), CHECK_NEAR(zl_item(zl_loop_result(l, 0, 0)), most[t], 0);
     }
     CHECK(looped.calls == 1);
     REQUIRE(zl_loop_end(l, end));
@@ -103,12 +103,14 @@ TEST(turns_of_a_loop_plan_and_allocate_nothing) {
     zl_array state[3];
     make_state(state);
     zl_loop l = zl_loop_new((zl_fn){.call = work, .data = &w}, 3, state);
-    REQUIRE(l && zl_loop_start(l) && zl_loop_start(l) && zl_loop_result(l, 0, 0));
+    REQUIRE(l);
+    for (int t = 0; t < WARM; t++) // a GPU has made its graphs then
+        CHECK(zl_loop_start(l) && zl_loop_result(l, 0, 0));
     int64_t plans = zl_counter("plans"), kernels = zl_counter("kernels");
     memory_fail_at(LONG_MAX); // counts from here
     zl_reset_peak_memory();
     size_t used = zl_get_active_memory();
-    for (int t = 2; t < TURNS; t++) {
+    for (int t = 0; t < TURNS; t++) {
         CHECK(zl_loop_start(l));
         CHECK(zl_loop_result(l, 0, 0));
     }
@@ -117,7 +119,7 @@ TEST(turns_of_a_loop_plan_and_allocate_nothing) {
     CHECK(zl_get_active_memory() == used && zl_get_peak_memory() == used);
     CHECK(zl_counter("plans") == plans);
     // The sine was computed once: a turn has fewer calls than the function recorded.
-    CHECK(zl_counter("kernels") - kernels > 0 && (zl_counter("kernels") - kernels) % (TURNS - 2) == 0);
+    CHECK(zl_counter("kernels") - kernels > 0 && (zl_counter("kernels") - kernels) % TURNS == 0);
     CHECK(w.calls == 1);
     CHECK(zl_loop_end(l, NULL));
     zl_release(w.table);
