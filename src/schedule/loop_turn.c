@@ -359,9 +359,8 @@ void loop_run(struct zl_loop_ *l) {
         ok = run_and_bind(l);
     }
     counter_add(COUNTER_KERNELS, l->calls);
-    for (int i = 0; i < l->pairs; i++)
-        for (int k = 0; k < 2; k++)
-            publish(l, l->pair[i].storage[k]);
+    for (int i = 0; i < l->pairs; i++) // who reads what the turn before wrote waits for that alone
+        publish(l, l->pair[i].storage[(l->turns - 1) % 2]);
     if (ok && !l->failure && s->device->record)
         ok = device_mark(s->device, s->unit, s->lane);
     if (!ok)
