@@ -17,7 +17,8 @@ static bool all_are_plain(struct lm_sampler *const *sampler, int count) {
 }
 
 // Draws row by row.
-static zl_array draw_each(struct lm_sampler *const *sampler, int count, zl_array logits, zl_array *log_probability) {
+static zl_array draw_each(struct lm_sampler *const *sampler, int count, zl_array logits,
+                          zl_array *log_probability) {
     zl_array *each = calloc((size_t)count * 2, sizeof *each), id = NULL;
     bool drawn = each;
     *log_probability = NULL;
@@ -35,7 +36,8 @@ static zl_array draw_each(struct lm_sampler *const *sampler, int count, zl_array
     return *log_probability ? id : NULL;
 }
 
-zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array logits, zl_array *log_probability) {
+zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array logits,
+                        zl_array *log_probability) {
     if (!logits)
         return NULL;
     return all_are_plain(sampler, count) ? lm_sample_plain(logits, log_probability)
@@ -87,7 +89,8 @@ static bool give_all(int count, const zl_array *list, zl_outputs *out) {
 
 static bool turn(void *data, int count, const zl_array *in, zl_outputs *out) {
     const struct lm_decode *d = data;
-    struct lm_sampler *copy = calloc((size_t)d->count, sizeof *copy), **each = calloc((size_t)d->count, sizeof *each);
+    struct lm_sampler *copy = calloc((size_t)d->count, sizeof *copy),
+                      **each = calloc((size_t)d->count, sizeof *each);
     zl_array *list = calloc((size_t)count, sizeof *list), probability = NULL, next = NULL;
     struct lm_cache cache = {0};
     bool given = false;
@@ -174,7 +177,8 @@ bool lm_decode_end(struct lm_decode *d, zl_array *next, zl_array *probability) {
 }
 
 // Once the first turn was started, all that was drawn is the loop's.
-bool lm_decode_step(struct lm_decode *d, zl_array *next, zl_array *probability, zl_array *id, zl_array *log_probability) {
+bool lm_decode_step(struct lm_decode *d, zl_array *next, zl_array *probability, zl_array *id,
+                    zl_array *log_probability) {
     if (d->loop && d->cache->length + d->turns == d->room && !lm_decode_end(d, next, probability))
         return false;
     if (!d->loop && !begin(d, *next))

@@ -146,7 +146,8 @@ static zl_array *tensor_of(struct lm_linear *linear, int index) {
 }
 
 static bool lie_alike(struct lm_linear *a, struct lm_linear *b) {
-    bool alike = a->weight && b->weight && a->group_size == b->group_size && a->bits == b->bits && a->mode == b->mode;
+    bool alike =
+        a->weight && b->weight && a->group_size == b->group_size && a->bits == b->bits && a->mode == b->mode;
     for (int i = 0; alike && i < ROW_TENSORS; i++) {
         zl_array x = *tensor_of(a, i), y = *tensor_of(b, i);
         alike = !x == !y && (!x || (zl_dtype_of(x) == zl_dtype_of(y) && zl_ndim(x) == zl_ndim(y) &&
@@ -177,11 +178,13 @@ static bool join_tensor(struct lm_linear *all, struct lm_linear *const *each, in
     return *to;
 }
 
-bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count, struct lm_weights *weights) {
+bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count,
+                    struct lm_weights *weights) {
     bool joined = true, alike = count <= LM_JOIN_MOST;
     for (int i = 1; alike && i < count; i++)
         alike = lie_alike(each[0], each[i]);
-    *all = (struct lm_linear){.group_size = each[0]->group_size, .bits = each[0]->bits, .mode = each[0]->mode};
+    *all =
+        (struct lm_linear){.group_size = each[0]->group_size, .bits = each[0]->bits, .mode = each[0]->mode};
     for (int index = 0; alike && joined && index < ROW_TENSORS; index++)
         ZL_SCOPE {
             joined = join_tensor(all, each, count, index, weights);

@@ -201,7 +201,8 @@ static bool join_layers(struct lm_network *n, struct lm_error *error) {
         struct lm_mlp *mlp[] = {&l->mlp, &l->shared};
         bool joined = lm_linear_join(&l->qkv, (struct lm_linear *[]){&l->q, &l->k, &l->v}, 3, n->weights);
         for (int k = 0; joined && k < 2; k++)
-            joined = lm_linear_join(&mlp[k]->gate_up, (struct lm_linear *[]){&mlp[k]->gate, &mlp[k]->up}, 2, n->weights);
+            joined = lm_linear_join(&mlp[k]->gate_up, (struct lm_linear *[]){&mlp[k]->gate, &mlp[k]->up}, 2,
+                                    n->weights);
         if (!joined)
             return lm_fail(error, "%s", zl_error() ? zl_error() : "out of memory");
     }
@@ -347,8 +348,8 @@ static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v,
 
 // The products of x with matrices, of which `joined` has the rows of all. Without a cache they are multiplied one by one, which
 // gradients of each of them need.
-static void multiply(const struct lm_linear *joined, bool cached, int count, const struct lm_linear *const *matrix,
-                     zl_array x, zl_array *y) {
+static void multiply(const struct lm_linear *joined, bool cached, int count,
+                     const struct lm_linear *const *matrix, zl_array x, zl_array *y) {
     zl_array all = joined->weight && cached ? lm_linear_apply(joined, x) : NULL;
     int64_t at = 0;
     for (int i = 0; i < count; i++) {
@@ -366,8 +367,7 @@ static zl_array attention(const struct pass *p, const struct lm_layer *layer, in
     if (c->output_gate)
         gate = lm_slice(q, 3, c->head_dim, 2 * c->head_dim), q = lm_slice(q, 3, 0, c->head_dim);
     q = rotate(p, head_norm(p, q, layer->q_norm));
-    lm_heads k = {
-        rotate(p, head_norm(p, split_heads(qkv[1], c->kv_heads), layer->k_norm))};
+    lm_heads k = {rotate(p, head_norm(p, split_heads(qkv[1], c->kv_heads), layer->k_norm))};
     lm_heads v = {split_heads(qkv[2], c->kv_heads)};
     if (p->cache && !lm_cache_append(p->cache, index, k, v))
         return NULL;
@@ -396,7 +396,8 @@ static zl_array dense_mlp(const struct lm_mlp *mlp, bool cached, zl_array x) {
 }
 
 // x (N, hidden). Only the matrices of the chosen experts are read.
-static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *layer, bool cached, zl_array x) {
+static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *layer, bool cached,
+                            zl_array x) {
     int used = c->experts_used;
     zl_array share = zl_softmax(zl_astype(lm_linear_apply(&layer->router, x), ZL_FLOAT32), -1, true);
     zl_array order = zl_argpartition(zl_negative(share), used - 1, -1);
@@ -413,11 +414,12 @@ static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *la
     zl_array all = zl_sum_axes(each, ZL_AXES(1), false);
     if (!layer->shared_gate.weight)
         return all;
-    return zl_add(
-        all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)), dense_mlp(&layer->shared, cached, x)));
+    return zl_add(all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)),
+                                   dense_mlp(&layer->shared, cached, x)));
 }
 
-static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, bool sparse, bool cached, zl_array x) {
+static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, bool sparse, bool cached,
+                    zl_array x) {
     if (!sparse)
         return dense_mlp(&layer->mlp, cached, x);
     return zl_reshape(mix_experts(c, layer, cached, zl_flatten(x, 0, 1)), zl_shape_of(x));
@@ -444,7 +446,8 @@ static zl_array window_mask(const struct pass *p) {
     if (!window || (at ? p->keys : all) <= window)
         return p->seen;
     zl_array query = at ? at : zl_arange((double)p->start, (double)all, 1, ZL_INT32);
-    zl_array distance = zl_subtract(zl_expand_dims(query, ZL_AXES(1)), zl_arange(0, (double)p->keys, 1, ZL_INT32));
+    zl_array distance =
+        zl_subtract(zl_expand_dims(query, ZL_AXES(1)), zl_arange(0, (double)p->keys, 1, ZL_INT32));
     zl_array near = zl_less(distance, zl_scalar_int(window));
     return both(at ? near : zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)), near), p->seen);
 }

@@ -102,7 +102,8 @@ void lm_sampler_see(struct lm_sampler *sampler, zl_array ids) {
     if (!has_penalties(&sampler->options))
         return;
     ZL_SCOPE {
-        zl_array before = sampler->history ? sampler->history : zl_full(ZL_SHAPE(window), zl_scalar_int(-1), ZL_INT32);
+        zl_array before =
+            sampler->history ? sampler->history : zl_full(ZL_SHAPE(window), zl_scalar_int(-1), ZL_INT32);
         zl_array all = zl_concatenate((zl_array[]){before, ids}, 2, 0);
         all = zl_retain(lm_slice(all, 0, zl_size(all) - window, zl_size(all)));
         zl_release(sampler->history);
@@ -137,8 +138,8 @@ static zl_array counts(const struct lm_sampler *sampler, zl_array logits) {
     int64_t vocabulary = zl_size(logits);
     zl_array one = zl_ones(zl_shape_of(sampler->history), ZL_FLOAT32);
     zl_array updates = zl_expand_dims(one, ZL_AXES(1));
-    zl_array all = zl_scatter_add(zl_zeros(ZL_SHAPE(vocabulary + 1), ZL_FLOAT32), &sampler->history, 1, updates,
-                                  ZL_AXES(0));
+    zl_array all = zl_scatter_add(zl_zeros(ZL_SHAPE(vocabulary + 1), ZL_FLOAT32), &sampler->history, 1,
+                                  updates, ZL_AXES(0));
     return lm_slice(all, 0, 0, vocabulary);
 }
 

@@ -22,8 +22,10 @@ static bool check_state(int count, const zl_array *state) {
         if (!state[i])
             return zl_error() ? false : error_false(ZL_ERROR_VALUE, "zl_loop_new: state %d is NULL", i);
         if (array_is(state[i], ARRAY_INLINE) || array_is_tracer(state[i]))
-            return error_false(ZL_ERROR_VALUE, "zl_loop_new: state %d is a number or depends on a transform: "
-                                               "wanted an array with data", i);
+            return error_false(ZL_ERROR_VALUE,
+                               "zl_loop_new: state %d is a number or depends on a transform: "
+                               "wanted an array with data",
+                               i);
     }
     return true;
 }
@@ -39,9 +41,9 @@ static zl_array copy_of(zl_array a) {
 }
 
 static zl_array leaf_of(zl_array like, struct storage *s) {
-    return zl_retain(graph_leaf(
-        &(struct array_spec){.dtype = (zl_dtype)like->dtype, .ndim = like->ndim, .dim = like->dim},
-        storage_retain(s)));
+    return zl_retain(
+        graph_leaf(&(struct array_spec){.dtype = (zl_dtype)like->dtype, .ndim = like->ndim, .dim = like->dim},
+                   storage_retain(s)));
 }
 
 static zl_array own_state(zl_array a) {
@@ -79,18 +81,21 @@ static void show_state(zl_loop l, struct storage *const *kept) {
 
 static bool call_function(zl_loop l, zl_outputs *out) {
     bool ok = l->f.call(l->f.data, l->states, l->state, out) && !out->failed;
-    return ok || (zl_error() ? false : error_false(ZL_ERROR_VALUE, "zl_loop: the function failed without an error"));
+    return ok || (zl_error() ? false
+                             : error_false(ZL_ERROR_VALUE, "zl_loop: the function failed without an error"));
 }
 
 static bool check_results(zl_loop l, const zl_outputs *out) {
     if (out->count < l->states)
-        return error_false(ZL_ERROR_VALUE, "zl_loop: the function gave %d arrays, fewer than the %d of the state",
-                           out->count, l->states);
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_loop: the function gave %d arrays, fewer than the %d of the state", out->count,
+                           l->states);
     for (int i = 0; i < l->states; i++) {
         zl_array x = l->state[i], y = out->item[i];
         if (x->dtype != y->dtype || !shape_equal(x->ndim, x->dim, y->ndim, y->dim))
-            return error_false(ZL_ERROR_SHAPE, "zl_loop: state %d is %s of shape %s, and the next one %s of shape %s",
-                               i, zl_dtype_name((zl_dtype)x->dtype), array_text(x),
+            return error_false(ZL_ERROR_SHAPE,
+                               "zl_loop: state %d is %s of shape %s, and the next one %s of shape %s", i,
+                               zl_dtype_name((zl_dtype)x->dtype), array_text(x),
                                zl_dtype_name((zl_dtype)y->dtype), array_text(y));
     }
     return true;
@@ -154,8 +159,8 @@ static bool record(zl_loop l) {
 // Planning -----------------------------------------------------------------------------------------------------------
 
 // Why a plan cannot run again; NULL: it can.
-static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int plans, struct plan *const *plan,
-                           const bool *follows) {
+static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int plans,
+                           struct plan *const *plan, const bool *follows) {
     zl_stream s = tape_stream(t, 0);
     for (int i = 0; i < l->list.count; i++) {
         int slot = tape_slot(t, l->list.item[i]);
@@ -173,7 +178,8 @@ static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int p
 }
 
 // Which calls follow from the state, and as constants what these read of others. False: memory is out.
-static bool find_constants(const struct zl_loop_ *l, const struct tape *t, bool *follows, zl_outputs *constants) {
+static bool find_constants(const struct zl_loop_ *l, const struct tape *t, bool *follows,
+                           zl_outputs *constants) {
     for (int i = 0; i < t->calls; i++)
         for (int k = 0; k < t->call[i]->inputs; k++) {
             zl_array x = t->call[i]->in[k];
@@ -338,13 +344,15 @@ static bool call_again(zl_loop l) {
         OP_ROOM(zl_array, list, l->states + l->results);
         ok = list && call_function(l, &out) && check_results(l, &out) && out.count == l->states + l->results;
         for (int i = 0; ok && i < out.count; i++)
-            replace(i < l->states ? &l->state[i] : &l->result[l->turns % 2][i - l->states], list[i] = out.item[i]);
+            replace(i < l->states ? &l->state[i] : &l->result[l->turns % 2][i - l->states],
+                    list[i] = out.item[i]);
         outputs_clear(&out);
         ok = ok && zl_async_eval_all(l->states + l->results, list);
     }
     l->turns += ok;
-    return ok || (zl_error() ? false : error_false(ZL_ERROR_VALUE, "zl_loop_start: the function gave another number "
-                                                                   "of results than before"));
+    return ok || (zl_error() ? false
+                             : error_false(ZL_ERROR_VALUE, "zl_loop_start: the function gave another number "
+                                                           "of results than before"));
 }
 
 bool zl_loop_start(zl_loop l) {
@@ -373,8 +381,9 @@ zl_array zl_loop_result(zl_loop l, int index, int turn) {
     if (!l)
         return zl_error() ? NULL : error_set(ZL_ERROR_VALUE, "zl_loop_result: the loop is NULL");
     if (index < 0 || index >= l->results || turn < 0 || turn > 1 || turn >= l->turns)
-        return error_set(ZL_ERROR_VALUE, "zl_loop_result: result %d of turn %d: there are %d results, of %lld turns",
-                         index, turn, l->results, (long long)MIN_OF(l->turns, 2));
+        return error_set(ZL_ERROR_VALUE,
+                         "zl_loop_result: result %d of turn %d: there are %d results, of %lld turns", index,
+                         turn, l->results, (long long)MIN_OF(l->turns, 2));
     if (turn == 0 || !l->turns)
         wait_for_turn(l);
     // The memory of the first turn's results is found while it runs.

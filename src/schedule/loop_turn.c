@@ -93,8 +93,8 @@ static bool may_take(struct zl_loop_ *l, zl_array out, zl_array x) {
         return false;
     if (!place_of(l, x->storage)->stays)
         return true;
-    return root >= 0 && root < l->states && l->state[root]->storage == x->storage && !loop_is_shared(l, root) &&
-           claim(l, x->storage);
+    return root >= 0 && root < l->states && l->state[root]->storage == x->storage &&
+           !loop_is_shared(l, root) && claim(l, x->storage);
 }
 
 static bool is_given_twice(const struct call *c, zl_array x) {

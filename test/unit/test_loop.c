@@ -22,8 +22,10 @@ static bool work(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array x = in[0], n = in[1], page = in[2];
     w->calls++;
     CHECK(count == 3);
-    zl_array next = zl_add(zl_multiply(x, zl_scalar(0.5)), zl_multiply(zl_sin(w->table), zl_astype(n, ZL_FLOAT32)));
-    zl_array after = zl_add(n, zl_scalar_int(1)), row = zl_reshape(zl_slice(next, ZL_SHAPE(0), ZL_SHAPE(4), ZL_SHAPE(1)), ZL_SHAPE(1, 4));
+    zl_array next =
+        zl_add(zl_multiply(x, zl_scalar(0.5)), zl_multiply(zl_sin(w->table), zl_astype(n, ZL_FLOAT32)));
+    zl_array after = zl_add(n, zl_scalar_int(1)),
+             row = zl_reshape(zl_slice(next, ZL_SHAPE(0), ZL_SHAPE(4), ZL_SHAPE(1)), ZL_SHAPE(1, 4));
     zl_array written = zl_dynamic_slice_update(page, row, n, ZL_AXES(0));
     return zl_give(out, next) && zl_give(out, after) && zl_give(out, written) && zl_give(out, zl_max(next)) &&
            zl_give(out, after) && zl_give(out, zl_sum_axes(written, ZL_AXES(0), false));
@@ -84,9 +86,11 @@ TEST(loops_give_what_calls_give) {
     for (int t = 0; t < TURNS; t++) {
         CHECK(zl_loop_start(l));
         if (t) // one late, while the next turn runs
-            CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 1)), t), CHECK_NEAR(zl_item(zl_loop_result(l, 0, 1)), most[t - 1], 0);
+            CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 1)), t),
+                CHECK_NEAR(zl_item(zl_loop_result(l, 0, 1)), most[t - 1], 0);
         if (t % 3 == 0)
-            CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 0)), t + 1), CHECK_NEAR(zl_item(zl_loop_result(l, 0, 0)), most[t], 0);
+            CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 0)), t + 1),
+                CHECK_NEAR(zl_item(zl_loop_result(l, 0, 0)), most[t], 0);
     }
     CHECK(looped.calls == 1);
     REQUIRE(zl_loop_end(l, end));
@@ -165,7 +169,8 @@ TEST(loops_copy_what_has_no_memory_of_its_own) {
     REQUIRE(l);
     for (int t = 0; t < 5; t++) {
         CHECK(zl_loop_start(l));
-        const float *first = zl_data_f32(zl_loop_result(l, 0, 0)), *view = zl_data_f32(zl_loop_result(l, 1, 0));
+        const float *first = zl_data_f32(zl_loop_result(l, 0, 0)),
+                    *view = zl_data_f32(zl_loop_result(l, 1, 0));
         CHECK(first[0] == (t % 2 ? 3 : 1) && view[1] == (t % 2 ? 4 : 2));
     }
     REQUIRE(zl_loop_end(l, state));
