@@ -111,5 +111,6 @@ bool gen_pages(const char *folder) {
     snprintf(api, sizeof api, "%s/api", folder);
     mkdir(api, 0777);
     return settings_page(folder) && header_page(api, "zellige") && header_page(api, "zellige_tile") &&
-           header_page(api, "zellige_bench") && header_page(api, "zellige_ahead") && op_write_docs(api);
+           header_page(api, "zellige_bench") && header_page(api, "zellige_ahead") &&
+           header_page(api, "zellige_loop") && op_write_docs(api);
 }

@@ -15,6 +15,7 @@
 
 #include "text/text.h"
 #include "zellige.h"
+#include "zellige_loop.h"
 #include "zellige_model.h"
 
 struct lm_error {
@@ -106,6 +107,7 @@ int64_t  lm_weights_columns(const struct lm_weights *weights, const char *name, 
 zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape, struct lm_error *error);
 // Fails if a tensor was not taken that no architecture leaves out: the model would not be what its file says.
 bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
+void     lm_weights_replace(struct lm_weights *weights, zl_array tensor, zl_array by); // in the list of those taken; retains it
 zl_array lm_weights_at(const struct lm_weights *weights, int index, const char **name); // of those taken; NULL past the last
 size_t   lm_weights_bytes(const struct lm_weights *weights); // of the tensors that were taken
 
@@ -135,6 +137,10 @@ bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights
 zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts, int outputs, int inputs,
                          struct lm_error *error);
 void lm_linear_free(struct lm_linear *linear);
+enum { LM_JOIN_MOST = 3 };
+// Makes one matrix of `count` that multiply the same, if they lie alike: the rows of the first come first, and each becomes a view of its rows,
+// also among the weights. They are joined when they are first used. False after an error; *all is empty where they cannot be joined.
+bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count, struct lm_weights *weights);
 zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x);
 // x (N, 1, 1, inputs) times the matrices that `chosen` (N, k) names: (N, k, 1, outputs).
 zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_array chosen);
@@ -161,6 +167,8 @@ struct lm_cache {
     int bits;       // of the codes of keys and values; 0: they are as they were computed
     int group_size; // of codes
     zl_array skip;  // int32 (batch): how many of the positions come before each sequence, and are not seen; NULL: none
+    // int32 (1): where the next position goes, of all there is room for, not `length`; NULL: behind `length`. Not retained.
+    zl_array at;
 };
 enum { LM_CACHE_ARRAYS = 6 }; // of a layer at most
 bool lm_cache_new(struct lm_cache *cache, int layers);
@@ -170,6 +178,14 @@ void lm_cache_free(struct lm_cache *cache);
 // Appends k[0] and v[0] (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of the cache's arrays.
 // The cache's length stays until lm_cache_advance.
 bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v);
+// Returns for how many positions there is room: INT64_MAX where nothing is kept by position. lm_cache_reserve makes room for `length`
+// before, and returns 0 after an error.
+int64_t lm_cache_room(struct lm_cache *cache);
+int64_t lm_cache_reserve(struct lm_cache *cache, int64_t length);
+// Makes a cache that has arrays where `like` has some: those of the list, in the order of lm_cache_arrays, retained.
+bool lm_cache_like(struct lm_cache *cache, const struct lm_cache *like, const zl_array *list);
+// Puts the list in the place of the arrays, in the same order. What was there is not released, what is there then not retained.
+void lm_cache_swap(struct lm_cache *cache, const zl_array *list);
 bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state); // of linear attention
 void lm_cache_advance(struct lm_cache *cache, int64_t count);
 // Whether layers keep a state that does not say what it was earlier: such a cache cannot be trimmed.
@@ -207,11 +223,13 @@ zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *co
 
 struct lm_mlp {
     struct lm_linear gate, up, down;
+    struct lm_linear gate_up; // both as one matrix, of which they are rows; empty where they are not joined
 };
 
 struct lm_layer {
     zl_array attention_norm, mlp_norm;
     struct lm_linear q, k, v, output;
+    struct lm_linear qkv; // as gate_up of an MLP
     zl_array q_norm, k_norm; // NULL: none
     struct lm_delta delta;   // instead of these, of a layer of linear attention
     struct lm_mlp mlp;       // of a sparse layer, a stack of experts
@@ -262,7 +280,7 @@ zl_array lm_rope_stretched(const struct lm_rope *rope, zl_array factors);
 struct lm_sampler {
     zl_sampling options;
     zl_array key;     // of the next random number
-    zl_array history; // ids that penalties count, int32 (length); NULL: none
+    zl_array history; // ids that penalties count, int32 (penalty_window), -1 where there is none yet; NULL: there are no penalties
     zl_array bias;    // float32 (vocabulary); NULL: none
 };
 bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary, struct lm_error *error);
@@ -270,11 +288,35 @@ void lm_sampler_free(struct lm_sampler *sampler);
 void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from);
 void lm_sampler_forget(struct lm_sampler *sampler);            // all ids that it saw
 void lm_sampler_see(struct lm_sampler *sampler, zl_array ids); // ids int32 (count), for penalties
+// The arrays that drawing changes, at most LM_SAMPLER_ARRAYS, into the list; and others in their place, which are retained.
+enum { LM_SAMPLER_ARRAYS = 2 };
+int  lm_sampler_arrays(const struct lm_sampler *sampler, zl_array *list);
+int  lm_sampler_put(struct lm_sampler *sampler, const zl_array *list);
 bool lm_sampler_is_plain(const struct lm_sampler *sampler); // takes the most likely id, whatever came before
 // The most likely ids, int32 (count), of logits (count, vocabulary); *log_probability (count), retained, what they have.
 zl_array lm_sample_plain(zl_array logits, zl_array *log_probability);
 // The next id, int32 (1), drawn from logits (vocabulary); *log_probability (1), retained, its logarithm, before sampling changed anything.
 zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_probability);
+
+// lm_decode.c ---------------------------------------------------------------------------------------------------
+
+// Steps of one token for each of `count` sequences that share a cache, as turns of a loop (zl_loop): the ids that were drawn go into the
+// model, the next are drawn. While the loop runs it has the arrays of the cache and of the samplers.
+struct lm_decode {
+    const struct lm_network *network;
+    struct lm_cache *cache;
+    struct lm_sampler *const *sampler; // of each sequence
+    int count;
+    zl_loop loop; // NULL: none runs
+    int64_t turns, room; // turns that were started; positions that there is room for
+};
+// Draws from logits (count, vocabulary): int32 (count), lent; *log_probability (count), retained. NULL after an error.
+zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array logits, zl_array *log_probability);
+// Starts a step. *next and *probability are what was drawn, (count), or NULL while a loop runs. *id and *log_probability, which are then the
+// caller's, become what was drawn before this step. False after an error.
+bool lm_decode_step(struct lm_decode *decode, zl_array *next, zl_array *probability, zl_array *id, zl_array *log_probability);
+// Ends the loop, if one runs: the cache and the samplers have their arrays again, *next and *probability are what was drawn.
+bool lm_decode_end(struct lm_decode *decode, zl_array *next, zl_array *probability);
 
 // lm_sequence.c -------------------------------------------------------------------------------------------------
 
@@ -289,13 +331,16 @@ struct zl_sequence_ {
     int64_t length, room;               // of ids
     struct lm_cache past[LM_PAST_MOST]; // states at earlier lengths, in their order; of recurrent caches
     int pasts;
-    zl_array next, next_probability; // (1), drawn and not returned yet; NULL: none, or in the joined batch
+    zl_array next, next_probability; // (1), drawn and not returned yet; NULL: none, or in the joined batch, or in the loop
+    struct lm_sampler *own_sampler[1];
+    struct lm_decode decode;
     zl_array *list;                  // room for what is evaluated together
     zl_batch batch;                  // NULL: none
 };
 
 // Computes the prompt, if need be, until there is an id that was drawn. False after an error.
 bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes);
+bool lm_sequence_settle(zl_sequence s); // ends the loop, if one runs
 bool lm_sequence_take(zl_sequence s, zl_token token); // appends an id that was drawn; false: out of memory
 
 // lm_batch.c ----------------------------------------------------------------------------------------------------

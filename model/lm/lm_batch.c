@@ -17,6 +17,8 @@ struct zl_batch_ {
     // While joined, of all members: what they keep, and what was drawn and is not returned yet, (count).
     struct lm_cache cache;
     zl_array next, next_probability;
+    struct lm_sampler **sampler;
+    struct lm_decode decode;
 };
 
 static bool fail(char *error, size_t error_bytes, const char *function, const char *why) {
@@ -37,13 +39,15 @@ static void forget_joined(zl_batch b) {
     zl_release(b->next);
     zl_release(b->next_probability);
     b->next = b->next_probability = NULL;
+    free(b->sampler);
+    b->sampler = NULL;
     b->joined = false;
 }
 
 bool lm_batch_apart(zl_batch b) {
     if (!b || !b->joined)
         return true;
-    bool apart = true;
+    bool apart = lm_decode_end(&b->decode, &b->next, &b->next_probability);
     for (int i = 0; apart && i < b->count; i++) {
         zl_sequence s = b->member[i];
         apart = lm_cache_part(&s->cache, &b->cache, i, s->length);
@@ -72,7 +76,12 @@ static bool join(zl_batch b) {
         zl_sequence s = b->member[i];
         cache[i] = &s->cache, next[i] = s->next, next[b->count + i] = s->next_probability;
     }
-    b->joined = cache && next && lm_cache_join(&b->cache, cache, b->count);
+    b->sampler = calloc((size_t)b->count, sizeof(struct lm_sampler *));
+    for (int i = 0; b->sampler && i < b->count; i++)
+        b->sampler[i] = &b->member[i]->sampler;
+    b->decode = (struct lm_decode){
+        .network = b->network, .cache = &b->cache, .sampler = b->sampler, .count = b->count};
+    b->joined = cache && next && b->sampler && lm_cache_join(&b->cache, cache, b->count);
     if (b->joined)
         ZL_SCOPE {
             b->next = zl_retain(zl_concatenate(next, b->count, 0));
@@ -134,53 +143,6 @@ void zl_batch_close(zl_batch b) {
     free(b);
 }
 
-// Draws from logits (count, vocabulary): all rows at once if no sequence asks for more than the most likely id.
-static bool draw(zl_batch b, zl_array logits) {
-    zl_array *each = calloc((size_t)b->count * 2, sizeof *each), id = NULL, probability = NULL;
-    bool plain = each && logits;
-    for (int i = 0; plain && i < b->count; i++)
-        plain = lm_sampler_is_plain(&b->member[i]->sampler);
-    if (plain)
-        id = lm_sample_plain(logits, &probability);
-    for (int i = 0; !plain && each && logits && i < b->count; i++) {
-        zl_array row = zl_reshape(lm_slice(logits, 0, i, i + 1), ZL_SHAPE(-1));
-        each[i] = row ? lm_sample(&b->member[i]->sampler, row, &each[b->count + i]) : NULL;
-    }
-    if (!plain && each) {
-        id = zl_concatenate(each, b->count, 0);
-        probability = zl_retain(zl_concatenate(each + b->count, b->count, 0));
-    }
-    for (int i = 0; each && i < b->count; i++)
-        zl_release(each[b->count + i]);
-    free(each);
-    b->next = zl_retain(id), b->next_probability = probability;
-    return id && probability;
-}
-
-// Computes the step after what was drawn, and draws the next ids. *id and *probability, which are then the caller's, are what it was.
-static bool step(zl_batch b, zl_array *id, zl_array *probability) {
-    int layers = b->network->config.layers;
-    zl_array *list = calloc((size_t)layers * LM_CACHE_ARRAYS + 2, sizeof *list);
-    bool drawn = list;
-    *id = b->next, *probability = b->next_probability;
-    b->next = b->next_probability = NULL;
-    ZL_SCOPE {
-        for (int i = 0; i < b->count; i++)
-            if (!lm_sampler_is_plain(&b->member[i]->sampler))
-                lm_sampler_see(&b->member[i]->sampler, lm_slice(*id, 0, i, i + 1));
-        zl_array hidden =
-            drawn ? lm_hidden(b->network, zl_expand_dims(*id, ZL_AXES(1)), layers, &b->cache) : NULL;
-        zl_array logits = hidden ? lm_logits(b->network, zl_squeeze(hidden, ZL_AXES(1))) : NULL;
-        drawn = draw(b, logits);
-        int arrays = drawn ? lm_cache_arrays(&b->cache, list) : 0;
-        if (drawn)
-            list[arrays++] = b->next, list[arrays++] = b->next_probability;
-        drawn = drawn && zl_async_eval_all(arrays, list);
-    }
-    free(list);
-    return drawn;
-}
-
 bool zl_batch_next(zl_batch b, zl_token *tokens, char *error, size_t error_bytes) {
     char why[512] = "";
     if (!b || !b->count || !tokens)
@@ -191,8 +153,9 @@ bool zl_batch_next(zl_batch b, zl_token *tokens, char *error, size_t error_bytes
     zl_array id = NULL, probability = NULL;
     bool done = true;
     for (int i = 0; done && !b->joined && i < b->count; i++)
-        done = lm_sequence_ready(b->member[i], why, sizeof why);
-    done = done && (b->joined || join(b)) && step(b, &id, &probability);
+        done = lm_sequence_ready(b->member[i], why, sizeof why) && lm_sequence_settle(b->member[i]);
+    done = done && (b->joined || join(b)) &&
+           lm_decode_step(&b->decode, &b->next, &b->next_probability, &id, &probability);
     const int32_t *ids = done ? zl_data_i32(id) : NULL;
     const float *logarithms = ids ? zl_data_f32(probability) : NULL;
     done = logarithms;

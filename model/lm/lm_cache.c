@@ -53,9 +53,10 @@ static bool replace(zl_array *kept, zl_array next) {
     return true;
 }
 
-// Room for `length` positions: the old contents, and zeros behind them.
+// Room for `length` positions: the old contents, and zeros behind them. Long ones grow by more, so that copying them stays a small part.
 static zl_array grown(zl_array old, zl_array like, int64_t length) {
-    int64_t capacity = (length + LM_CACHE_PAGE - 1) / LM_CACHE_PAGE * LM_CACHE_PAGE;
+    int64_t least = length + (old ? length / 16 : 0);
+    int64_t capacity = (least + LM_CACHE_PAGE - 1) / LM_CACHE_PAGE * LM_CACHE_PAGE;
     if (old && zl_dim(old, 2) >= length)
         return old;
     int64_t more = capacity - (old ? zl_dim(old, 2) : 0);
@@ -79,14 +80,76 @@ static bool append(zl_array *kept, zl_array *fresh, int64_t length) {
     return *fresh;
 }
 
+// Writes one position where `at` says, of as many as there is room for.
+static bool put(zl_array *kept, zl_array *fresh, zl_array at) {
+    *fresh = zl_dynamic_slice_update(*kept, *fresh, at, ZL_AXES(2));
+    return replace(kept, *fresh);
+}
+
+static bool append_part(const struct lm_cache *cache, zl_array *kept, zl_array *fresh) {
+    return cache->at ? put(kept, fresh, cache->at) : append(kept, fresh, cache->length);
+}
+
 static bool append_heads(const struct lm_cache *cache, lm_heads kept, lm_heads fresh) {
     if (!cache->bits)
-        return append(&kept[0], &fresh[0], cache->length);
+        return append_part(cache, &kept[0], &fresh[0]);
     zl_array x = fresh[0];
     bool appended = zl_quantize(x, cache->group_size, cache->bits, "affine", NULL, fresh);
     for (int i = 0; appended && i < 3; i++)
-        appended = append(&kept[i], &fresh[i], cache->length);
+        appended = append_part(cache, &kept[i], &fresh[i]);
     return appended;
+}
+
+int64_t lm_cache_room(struct lm_cache *cache) {
+    zl_array *part[PARTS];
+    for (int i = 0; i < cache->layers; i++) {
+        parts_of(&cache->layer[i], part);
+        for (int j = 0; j < PARTS_BY_POSITION; j++)
+            if (*part[j])
+                return zl_dim(*part[j], 2);
+    }
+    return INT64_MAX;
+}
+
+int64_t lm_cache_reserve(struct lm_cache *cache, int64_t length) {
+    zl_array *part[PARTS];
+    bool ok = true;
+    for (int i = 0; i < cache->layers; i++) {
+        parts_of(&cache->layer[i], part);
+        for (int j = 0; j < PARTS_BY_POSITION; j++)
+            if (*part[j])
+                ZL_SCOPE {
+                    ok = ok && replace(part[j], grown(*part[j], *part[j], length));
+                }
+    }
+    return ok ? lm_cache_room(cache) : 0;
+}
+
+bool lm_cache_like(struct lm_cache *cache, const struct lm_cache *like, const zl_array *list) {
+    zl_array *part[PARTS], *there[PARTS];
+    int at = 0;
+    if (!lm_cache_new(cache, like->layers))
+        return false;
+    cache->length = like->length;
+    cache->bits = like->bits, cache->group_size = like->group_size;
+    cache->skip = zl_retain(like->skip);
+    for (int i = 0; i < cache->layers; i++) {
+        parts_of(&cache->layer[i], part);
+        parts_of(&like->layer[i], there);
+        for (int j = 0; j < PARTS; j++)
+            *part[j] = *there[j] ? zl_retain(list[at++]) : NULL;
+    }
+    return true;
+}
+
+void lm_cache_swap(struct lm_cache *cache, const zl_array *list) {
+    zl_array *part[PARTS];
+    for (int i = 0, at = 0; i < cache->layers; i++) {
+        parts_of(&cache->layer[i], part);
+        for (int j = 0; j < PARTS; j++)
+            if (*part[j])
+                *part[j] = list[at++];
+    }
 }
 
 bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v) {

@@ -136,6 +136,62 @@ void lm_linear_free(struct lm_linear *linear) {
     *linear = (struct lm_linear){0};
 }
 
+// Tensors of a matrix, which has as many rows in each.
+enum { ROW_TENSORS = 4 };
+static zl_array *tensor_of(struct lm_linear *linear, int index) {
+    return index == 0   ? &linear->weight
+           : index == 1 ? &linear->scales
+           : index == 2 ? &linear->biases
+                        : &linear->bias;
+}
+
+static bool lie_alike(struct lm_linear *a, struct lm_linear *b) {
+    bool alike =
+        a->weight && b->weight && a->group_size == b->group_size && a->bits == b->bits && a->mode == b->mode;
+    for (int i = 0; alike && i < ROW_TENSORS; i++) {
+        zl_array x = *tensor_of(a, i), y = *tensor_of(b, i);
+        alike = !x == !y && (!x || (zl_dtype_of(x) == zl_dtype_of(y) && zl_ndim(x) == zl_ndim(y) &&
+                                    (zl_ndim(x) < 2 || zl_dim(x, 1) == zl_dim(y, 1))));
+    }
+    return alike && zl_ndim(a->weight) == 2;
+}
+
+static bool join_tensor(struct lm_linear *all, struct lm_linear *const *each, int count, int index,
+                        struct lm_weights *weights) {
+    zl_array part[LM_JOIN_MOST], *to = tensor_of(all, index);
+    for (int i = 0; i < count; i++)
+        part[i] = *tensor_of(each[i], index);
+    if (!part[0])
+        return true;
+    *to = zl_retain(zl_concatenate(part, count, 0));
+    int64_t at = 0;
+    for (int i = 0; *to && i < count; i++) {
+        int64_t rows = zl_dim(part[i], 0);
+        zl_array view = lm_slice(*to, 0, at, at + rows);
+        if (!view)
+            return false;
+        lm_weights_replace(weights, part[i], view);
+        *tensor_of(each[i], index) = zl_retain(view);
+        zl_release(part[i]);
+        at += rows;
+    }
+    return *to;
+}
+
+bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count,
+                    struct lm_weights *weights) {
+    bool joined = true, alike = count <= LM_JOIN_MOST;
+    for (int i = 1; alike && i < count; i++)
+        alike = lie_alike(each[0], each[i]);
+    *all =
+        (struct lm_linear){.group_size = each[0]->group_size, .bits = each[0]->bits, .mode = each[0]->mode};
+    for (int index = 0; alike && joined && index < ROW_TENSORS; index++)
+        ZL_SCOPE {
+            joined = join_tensor(all, each, count, index, weights);
+        }
+    return joined;
+}
+
 zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x) {
     zl_array y = linear->scales ? zl_quantized_matmul(x, linear->weight, linear->scales, linear->biases, true,
                                                       linear->group_size, linear->bits, linear->mode)

@@ -189,12 +189,32 @@ static bool load(struct lm_network *n, struct lm_error *error) {
     return lm_weights_all_used(n->weights, c->tied, error);
 }
 
+// On a GPU, where each product costs a launch, those of the same input are one. On the CPU matrices stay as the file has them.
+static bool join_layers(struct lm_network *n, struct lm_error *error) {
+    int unit;
+    zl_stream stream = zl_default_stream();
+    const char *device = stream ? zl_stream_device(stream, &unit) : NULL;
+    if (!device || !strcmp(device, "cpu"))
+        return device || lm_fail(error, "%s", zl_error());
+    for (int i = 0; i < n->config.layers; i++) {
+        struct lm_layer *l = &n->layer[i];
+        struct lm_mlp *mlp[] = {&l->mlp, &l->shared};
+        bool joined = lm_linear_join(&l->qkv, (struct lm_linear *[]){&l->q, &l->k, &l->v}, 3, n->weights);
+        for (int k = 0; joined && k < 2; k++)
+            joined = lm_linear_join(&mlp[k]->gate_up, (struct lm_linear *[]){&mlp[k]->gate, &mlp[k]->up}, 2,
+                                    n->weights);
+        if (!joined)
+            return lm_fail(error, "%s", zl_error() ? zl_error() : "out of memory");
+    }
+    return true;
+}
+
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error) {
     *network = (struct lm_network){0};
     bool found = lm_is_gguf(folder) ? lm_gguf_open(folder, &network->config, &network->weights, error)
                                     : lm_config_read(&network->config, folder, error) &&
                                           (network->weights = lm_weights_open(folder, error));
-    if (found && load(network, error))
+    if (found && load(network, error) && join_layers(network, error))
         return true;
     lm_network_free(network);
     return false;
@@ -214,7 +234,8 @@ bool lm_network_random(struct lm_network *network, const char *path, int64_t see
                                              : !strcmp(dtype, "float32") ? ZL_FLOAT32
                                                                          : ZL_BFLOAT16,
                                              c->quantization);
-        if (network->weights ? load(network, error) : lm_fail(error, "%s: out of memory", path))
+        if (network->weights ? load(network, error) && join_layers(network, error)
+                             : lm_fail(error, "%s: out of memory", path))
             return true;
     }
     lm_network_free(network);
@@ -225,11 +246,12 @@ static void free_mlp(struct lm_mlp *mlp) {
     lm_linear_free(&mlp->gate);
     lm_linear_free(&mlp->up);
     lm_linear_free(&mlp->down);
+    lm_linear_free(&mlp->gate_up);
 }
 
 static void free_layer(struct lm_layer *layer) {
     zl_array single[] = {layer->attention_norm, layer->mlp_norm, layer->q_norm, layer->k_norm};
-    struct lm_linear *matrix[] = {&layer->q,      &layer->k,      &layer->v,
+    struct lm_linear *matrix[] = {&layer->q,      &layer->k,      &layer->v,          &layer->qkv,
                                   &layer->output, &layer->router, &layer->shared_gate};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++)
         zl_release(single[i]);
@@ -259,7 +281,8 @@ void lm_network_free(struct lm_network *n) {
 struct pass {
     const struct lm_network *network;
     struct lm_cache *cache; // NULL: none
-    int64_t start, count;   // positions of the ids
+    int64_t start, count;   // positions of the ids, of which the first is at cache->at where there is that
+    int64_t keys;           // that attention reads
     zl_array offset;        // start, on the device
     zl_array seen;   // mask of the keys that come before no sequence of the batch, NULL: all keys are seen
     zl_array window; // mask of layers that slide, likewise
@@ -323,15 +346,29 @@ static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v,
                                                 NULL, mode);
 }
 
+// The products of x with matrices, of which `joined` has the rows of all. Without a cache they are multiplied one by one, which
+// gradients of each of them need.
+static void multiply(const struct lm_linear *joined, bool cached, int count,
+                     const struct lm_linear *const *matrix, zl_array x, zl_array *y) {
+    zl_array all = joined->weight && cached ? lm_linear_apply(joined, x) : NULL;
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t rows = zl_dim(matrix[i]->weight, 0);
+        y[i] = all ? lm_slice(all, zl_ndim(all) - 1, at, at + rows) : lm_linear_apply(matrix[i], x);
+        at += rows;
+    }
+}
+
 static zl_array attention(const struct pass *p, const struct lm_layer *layer, int index, zl_array x) {
     const struct lm_config *c = &p->network->config;
-    zl_array q = split_heads(lm_linear_apply(&layer->q, x), c->heads), gate = NULL;
+    zl_array qkv[3], gate = NULL;
+    multiply(&layer->qkv, p->cache, 3, (const struct lm_linear *[]){&layer->q, &layer->k, &layer->v}, x, qkv);
+    zl_array q = split_heads(qkv[0], c->heads);
     if (c->output_gate)
         gate = lm_slice(q, 3, c->head_dim, 2 * c->head_dim), q = lm_slice(q, 3, 0, c->head_dim);
     q = rotate(p, head_norm(p, q, layer->q_norm));
-    lm_heads k = {
-        rotate(p, head_norm(p, split_heads(lm_linear_apply(&layer->k, x), c->kv_heads), layer->k_norm))};
-    lm_heads v = {split_heads(lm_linear_apply(&layer->v, x), c->kv_heads)};
+    lm_heads k = {rotate(p, head_norm(p, split_heads(qkv[1], c->kv_heads), layer->k_norm))};
+    lm_heads v = {split_heads(qkv[2], c->kv_heads)};
     if (p->cache && !lm_cache_append(p->cache, index, k, v))
         return NULL;
     zl_array y = attend(p, q, k, v, c->slides[index] ? p->window : p->seen);
@@ -351,12 +388,16 @@ static zl_array gated(zl_array gate, zl_array up) {
     return zl_multiply(zl_multiply(gate, zl_sigmoid(gate)), up);
 }
 
-static zl_array dense_mlp(const struct lm_mlp *mlp, zl_array x) {
-    return lm_linear_apply(&mlp->down, gated(lm_linear_apply(&mlp->gate, x), lm_linear_apply(&mlp->up, x)));
+// x (batch, T, hidden).
+static zl_array dense_mlp(const struct lm_mlp *mlp, bool cached, zl_array x) {
+    zl_array y[2];
+    multiply(&mlp->gate_up, cached, 2, (const struct lm_linear *[]){&mlp->gate, &mlp->up}, x, y);
+    return lm_linear_apply(&mlp->down, gated(y[0], y[1]));
 }
 
 // x (N, hidden). Only the matrices of the chosen experts are read.
-static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *layer, zl_array x) {
+static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *layer, bool cached,
+                            zl_array x) {
     int used = c->experts_used;
     zl_array share = zl_softmax(zl_astype(lm_linear_apply(&layer->router, x), ZL_FLOAT32), -1, true);
     zl_array order = zl_argpartition(zl_negative(share), used - 1, -1);
@@ -373,34 +414,49 @@ static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *la
     zl_array all = zl_sum_axes(each, ZL_AXES(1), false);
     if (!layer->shared_gate.weight)
         return all;
-    return zl_add(
-        all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)), dense_mlp(&layer->shared, x)));
+    return zl_add(all, zl_multiply(zl_sigmoid(lm_linear_apply(&layer->shared_gate, x)),
+                                   dense_mlp(&layer->shared, cached, x)));
 }
 
-static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, bool sparse, zl_array x) {
+static zl_array mlp(const struct lm_config *c, const struct lm_layer *layer, bool sparse, bool cached,
+                    zl_array x) {
     if (!sparse)
-        return dense_mlp(&layer->mlp, x);
-    return zl_reshape(mix_experts(c, layer, zl_flatten(x, 0, 1)), zl_shape_of(x));
+        return dense_mlp(&layer->mlp, cached, x);
+    return zl_reshape(mix_experts(c, layer, cached, zl_flatten(x, 0, 1)), zl_shape_of(x));
 }
 
-// Which keys belong to the sequences of a batch: bool (batch, 1, 1, S). NULL where all do.
+static zl_array both(zl_array a, zl_array b) {
+    return a && b ? zl_logical_and(a, b) : a ? a : b;
+}
+
+// Which keys there are, and belong to the sequences of a batch: bool, broadcast to (batch, 1, 1, S). NULL where all do.
 static zl_array seen_mask(const struct pass *p) {
-    if (!p->cache || !p->cache->skip)
+    zl_array skip = p->cache ? p->cache->skip : NULL, at = p->cache ? p->cache->at : NULL;
+    if (!skip && !at)
         return NULL;
-    zl_array key = zl_arange(0, (double)(p->start + p->count), 1, ZL_INT32);
-    return zl_greater_equal(key, zl_expand_dims(p->cache->skip, ZL_AXES(1, 2, 3)));
+    zl_array key = zl_arange(0, (double)p->keys, 1, ZL_INT32);
+    return both(at ? zl_less_equal(key, at) : NULL,
+                skip ? zl_greater_equal(key, zl_expand_dims(skip, ZL_AXES(1, 2, 3))) : NULL);
 }
 
 // Which keys the queries of this pass see through the window, bool (T, S), and of sequences of a batch. NULL where it hides none.
 static zl_array window_mask(const struct pass *p) {
     int64_t window = p->network->config.window, all = p->start + p->count;
-    if (!window || all <= window)
+    zl_array at = p->cache ? p->cache->at : NULL;
+    if (!window || (at ? p->keys : all) <= window)
         return p->seen;
-    zl_array query = zl_expand_dims(zl_arange((double)p->start, (double)all, 1, ZL_INT32), ZL_AXES(1));
-    zl_array distance = zl_subtract(query, zl_arange(0, (double)all, 1, ZL_INT32));
-    zl_array near = zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)),
-                                   zl_less(distance, zl_scalar_int(window)));
-    return p->seen ? zl_logical_and(near, p->seen) : near;
+    zl_array query = at ? at : zl_arange((double)p->start, (double)all, 1, ZL_INT32);
+    zl_array distance =
+        zl_subtract(zl_expand_dims(query, ZL_AXES(1)), zl_arange(0, (double)p->keys, 1, ZL_INT32));
+    zl_array near = zl_less(distance, zl_scalar_int(window));
+    return both(at ? near : zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)), near), p->seen);
+}
+
+// Where the first id is, for rotations: a number for all sequences, or one for each.
+static zl_array first_position(const struct pass *p) {
+    zl_array at = p->cache ? p->cache->at : NULL;
+    zl_array start = at ? zl_reshape(at, ZL_SCALAR) : zl_scalar_int(p->start);
+    return p->cache && p->cache->skip ? zl_subtract(start, p->cache->skip) : start;
 }
 
 zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, struct lm_cache *cache) {
@@ -410,9 +466,8 @@ zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, s
     zl_scope scope = zl_scope_begin();
     struct pass p = {
         .network = network, .cache = cache, .start = cache ? cache->length : 0, .count = zl_dim(ids, -1)};
-    p.offset = zl_scalar_int(p.start);
-    if (cache && cache->skip)
-        p.offset = zl_subtract(p.offset, cache->skip);
+    p.keys = cache && cache->at ? lm_cache_room(cache) : p.start + p.count;
+    p.offset = first_position(&p);
     p.seen = seen_mask(&p);
     p.window = window_mask(&p);
     zl_array x = lm_linear_rows(&network->embedding, ids);
@@ -421,7 +476,7 @@ zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, s
         zl_array normed = norm(c, x, layer->attention_norm);
         x = zl_add(x,
                    c->linear[i] ? linear_attention(&p, layer, i, normed) : attention(&p, layer, i, normed));
-        x = zl_add(x, mlp(c, layer, c->sparse[i], norm(c, x, layer->mlp_norm)));
+        x = zl_add(x, mlp(c, layer, c->sparse[i], cache, norm(c, x, layer->mlp_norm)));
     }
     if (cache && x)
         lm_cache_advance(cache, p.count);

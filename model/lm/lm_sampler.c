@@ -98,25 +98,49 @@ void lm_sampler_forget(struct lm_sampler *sampler) {
 }
 
 void lm_sampler_see(struct lm_sampler *sampler, zl_array ids) {
+    int64_t window = sampler->options.penalty_window;
     if (!has_penalties(&sampler->options))
         return;
     ZL_SCOPE {
-        zl_array all = sampler->history ? zl_concatenate((zl_array[]){sampler->history, ids}, 2, 0) : ids;
-        int64_t count = zl_size(all), window = sampler->options.penalty_window;
-        if (count > window)
-            all = lm_slice(all, 0, count - window, count);
-        zl_retain(all);
+        zl_array before =
+            sampler->history ? sampler->history : zl_full(ZL_SHAPE(window), zl_scalar_int(-1), ZL_INT32);
+        zl_array all = zl_concatenate((zl_array[]){before, ids}, 2, 0);
+        all = zl_retain(lm_slice(all, 0, zl_size(all) - window, zl_size(all)));
         zl_release(sampler->history);
         sampler->history = all;
     }
 }
 
-// How often each id is in the history, float32 (vocabulary).
+int lm_sampler_arrays(const struct lm_sampler *sampler, zl_array *list) {
+    int count = 0;
+    if (sampler->options.temperature)
+        list[count++] = sampler->key;
+    if (sampler->history)
+        list[count++] = sampler->history;
+    return count;
+}
+
+int lm_sampler_put(struct lm_sampler *sampler, const zl_array *list) {
+    int count = 0;
+    zl_array *mine[] = {sampler->options.temperature ? &sampler->key : NULL,
+                        sampler->history ? &sampler->history : NULL};
+    for (int i = 0; i < LM_SAMPLER_ARRAYS; i++)
+        if (mine[i]) {
+            zl_retain(list[count]);
+            zl_release(*mine[i]);
+            *mine[i] = list[count++];
+        }
+    return count;
+}
+
+// How often each id is in the history, float32 (vocabulary). What is no id falls on one more.
 static zl_array counts(const struct lm_sampler *sampler, zl_array logits) {
+    int64_t vocabulary = zl_size(logits);
     zl_array one = zl_ones(zl_shape_of(sampler->history), ZL_FLOAT32);
     zl_array updates = zl_expand_dims(one, ZL_AXES(1));
-    return zl_scatter_add(zl_zeros(zl_shape_of(logits), ZL_FLOAT32), &sampler->history, 1, updates,
-                          ZL_AXES(0));
+    zl_array all = zl_scatter_add(zl_zeros(ZL_SHAPE(vocabulary + 1), ZL_FLOAT32), &sampler->history, 1,
+                                  updates, ZL_AXES(0));
+    return lm_slice(all, 0, 0, vocabulary);
 }
 
 static zl_array penalised(const struct lm_sampler *sampler, zl_array logits) {

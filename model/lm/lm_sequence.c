@@ -20,6 +20,15 @@ static void clear(char *error, size_t error_bytes) {
         *error = '\0';
 }
 
+bool lm_sequence_settle(zl_sequence s) {
+    return lm_decode_end(&s->decode, &s->next, &s->next_probability);
+}
+
+// The sequence has its own cache, and nothing runs.
+static bool is_settled(zl_sequence s) {
+    return lm_batch_apart(s->batch) && lm_sequence_settle(s);
+}
+
 static void forget_next(zl_sequence s) {
     zl_release(s->next);
     zl_release(s->next_probability);
@@ -93,6 +102,9 @@ static zl_sequence new_sequence(const struct lm_network *network, int chunk) {
     if (s) {
         s->network = network;
         s->chunk = chunk > 0 ? chunk : 2048;
+        s->own_sampler[0] = &s->sampler;
+        s->decode = (struct lm_decode){
+            .network = network, .cache = &s->cache, .sampler = s->own_sampler, .count = 1};
         s->list = calloc((size_t)network->config.layers * LM_CACHE_ARRAYS + 2, sizeof *s->list);
     }
     return s;
@@ -122,7 +134,7 @@ zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
 
 zl_sequence zl_sequence_copy(zl_sequence from, char *error, size_t error_bytes) {
     zl_sequence s = from ? new_sequence(from->network, from->chunk) : NULL;
-    bool copied = s && s->list && lm_batch_apart(from->batch) && grow(s, from->length) &&
+    bool copied = s && s->list && is_settled(from) && grow(s, from->length) &&
                   lm_cache_copy(&s->cache, &from->cache, false);
     for (int i = 0; copied && i < from->pasts; i++)
         copied = lm_cache_copy(&s->past[s->pasts++], &from->past[i], true);
@@ -142,6 +154,7 @@ void zl_sequence_close(zl_sequence s) {
     if (!s)
         return;
     zl_batch_remove(s->batch, s);
+    lm_sequence_settle(s);
     if (s->next) // what is under way still reads the cache, and is the model's work: nothing of it outlives the sequence
         zl_eval_all(2, (zl_array[]){s->next, s->next_probability});
     lm_cache_free(&s->cache);
@@ -164,7 +177,7 @@ bool zl_sequence_prefill(zl_sequence s, int64_t *done, char *error, size_t error
     clear(error, error_bytes);
     if (!s)
         return fail(error, error_bytes, "zl_sequence_prefill", "sequence is NULL");
-    if (!lm_batch_apart(s->batch))
+    if (!is_settled(s))
         return fail(error, error_bytes, "zl_sequence_prefill", zl_error());
     int64_t left = s->next ? 0 : s->length - s->cache.length - 1, count = left < s->chunk ? left : s->chunk;
     bool computed = false;
@@ -184,9 +197,8 @@ static bool draw(zl_sequence s, zl_array hidden) {
     if (!hidden)
         return false;
     int64_t count = zl_dim(hidden, 1);
-    zl_array last = lm_slice(hidden, 1, count - 1, count);
-    zl_array logits = zl_reshape(lm_logits(s->network, last), ZL_SHAPE(-1)), probability = NULL;
-    zl_array id = zl_retain(logits ? lm_sample(&s->sampler, logits, &probability) : NULL);
+    zl_array last = zl_squeeze(lm_slice(hidden, 1, count - 1, count), ZL_AXES(1)), probability = NULL;
+    zl_array id = zl_retain(lm_decode_draw(s->own_sampler, 1, lm_logits(s->network, last), &probability));
     if (!id) {
         zl_release(probability);
         return false;
@@ -199,11 +211,11 @@ static bool draw(zl_sequence s, zl_array hidden) {
 }
 
 bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes) {
-    bool drawn = s->next;
+    bool drawn = s->next || s->decode.loop;
     clear(error, error_bytes);
     if (drawn)
         return true;
-    if (!lm_batch_apart(s->batch))
+    if (!is_settled(s))
         return false;
     rewind_cache(s, s->length - 1); // the last id is computed, whose hidden state is needed
     while (zl_sequence_prefill(s, NULL, error, error_bytes))
@@ -212,19 +224,6 @@ bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes) {
         ZL_SCOPE {
             drawn = draw(s, prompt_hidden(s, 1));
         }
-    return drawn;
-}
-
-// What was drawn goes into the model; *id and *probability, which are then the caller's, are what it was.
-static bool step(zl_sequence s, zl_array *id, zl_array *probability) {
-    *id = s->next, *probability = s->next_probability;
-    s->next = s->next_probability = NULL;
-    bool drawn = false;
-    ZL_SCOPE {
-        lm_sampler_see(&s->sampler, *id);
-        drawn = draw(
-            s, lm_hidden(s->network, zl_reshape(*id, ZL_SHAPE(1, 1)), s->network->config.layers, &s->cache));
-    }
     return drawn;
 }
 
@@ -242,7 +241,8 @@ bool zl_sequence_next(zl_sequence s, zl_token *token, char *error, size_t error_
     char why[512] = "";
     zl_array id = NULL, probability = NULL;
     bool taken =
-        lm_batch_apart(s->batch) && lm_sequence_ready(s, why, sizeof why) && step(s, &id, &probability);
+        lm_batch_apart(s->batch) && lm_sequence_ready(s, why, sizeof why) &&
+        lm_decode_step(&s->decode, &s->next, &s->next_probability, &id, &probability);
     if (taken)
         *token = (zl_token){(int32_t)zl_item_int(id), (float)zl_item(probability)};
     taken = taken && !zl_error() && lm_sequence_take(s, *token);
@@ -257,7 +257,7 @@ bool zl_sequence_append(zl_sequence s, const int32_t *ids, int64_t count, char *
         return fail(error, error_bytes, "zl_sequence_append", "sequence is NULL");
     if (!check_ids(&s->network->config, ids, count, "zl_sequence_append", error, error_bytes))
         return false;
-    if (!lm_batch_apart(s->batch))
+    if (!is_settled(s))
         return fail(error, error_bytes, "zl_sequence_append", zl_error());
     forget_next(s);
     return queue(s, ids, count) || fail(error, error_bytes, "zl_sequence_append", NULL);
@@ -268,7 +268,7 @@ bool zl_sequence_trim(zl_sequence s, int64_t length, char *error, size_t error_b
     if (!s || length < 1 || length > s->length)
         return fail(error, error_bytes, "zl_sequence_trim",
                     s ? "wanted a length from 1 to that of the sequence" : "sequence is NULL");
-    if (!lm_batch_apart(s->batch))
+    if (!is_settled(s))
         return fail(error, error_bytes, "zl_sequence_trim", zl_error());
     forget_next(s);
     rewind_cache(s, length);

@@ -18,7 +18,7 @@ struct lm_weights {
     zl_file **part;
     int parts, tensors;
     struct tensor *tensor; // by name
-    int room;              // of tensors that were added, which own what they have; 0: they are of parts
+    int room;              // of tensors, which own what they have
     zl_dtype dtype;
     bool is_random, quantized; // tensors are drawn when they are taken
     int64_t seed;
@@ -81,19 +81,15 @@ static bool open_parts(struct lm_weights *w, text_json_value index, const char *
 }
 
 static bool list_tensors(struct lm_weights *w, struct lm_error *error) {
-    int count = 0, at = 0;
-    for (int p = 0; p < w->parts; p++)
-        count += zl_file_count(w->part[p]);
-    w->tensor = calloc((size_t)count + 1, sizeof *w->tensor);
-    if (!w->tensor)
-        return lm_fail(error, "%s: out of memory", w->folder);
-    for (int p = 0; p < w->parts; p++)
-        for (int i = 0; i < zl_file_count(w->part[p]); i++)
-            w->tensor[at++] =
-                (struct tensor){zl_file_name(w->part[p], i), zl_file_array(w->part[p], i), false};
-    w->tensors = count;
-    qsort(w->tensor, (size_t)count, sizeof *w->tensor, by_name);
-    return true;
+    bool listed = true;
+    for (int p = 0; p < w->parts; p++) {
+        for (int i = 0; listed && i < zl_file_count(w->part[p]); i++)
+            listed = lm_weights_add(w, zl_file_name(w->part[p], i), zl_file_array(w->part[p], i));
+        zl_file_free(w->part[p]); // tensors that are replaced must be all that holds their memory
+    }
+    w->parts = 0;
+    lm_weights_finish(w, w->dtype);
+    return listed || lm_fail(error, "%s: out of memory", w->folder);
 }
 
 struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error) {
@@ -270,6 +266,15 @@ bool lm_weights_all_used(const struct lm_weights *w, bool tied, struct lm_error 
             return lm_fail(error, "%s: tensor '%.128s' has no place in this architecture", w->folder,
                            w->tensor[i].name);
     return true;
+}
+
+void lm_weights_replace(struct lm_weights *w, zl_array tensor, zl_array by) {
+    for (int i = 0; i < w->tensors; i++)
+        if (w->tensor[i].array == tensor) {
+            w->tensor[i].array = zl_retain(by);
+            zl_release(tensor);
+            return;
+        }
 }
 
 zl_array lm_weights_at(const struct lm_weights *w, int index, const char **name) {

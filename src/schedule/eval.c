@@ -225,6 +225,21 @@ bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, cons
     return ok;
 }
 
+bool eval_hold(int count, const zl_array *arrays,
+               bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data), void *data) {
+    struct evaluation e = {.alone = false};
+    bool ok = lock_and_plan(&e, count, arrays) && hold(e.tape, e.pieces, e.plan, data);
+    lock_give(&planning);
+    return ok;
+}
+
+bool eval_begin(zl_stream s) {
+    lock_take(&planning);
+    bool begun = stream_try_begin(s);
+    lock_give(&planning);
+    return begun;
+}
+
 static bool start(int count, const zl_array *arrays, bool wait) {
     struct evaluation e = {.alone = !wait};
     bool here = false;

@@ -43,6 +43,7 @@ zl_stream stream_shared(const char *device);
 bool stream_try_begin(zl_stream s); // takes an idle stream for the calling thread; under the planning lock
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
+void stream_wait_while(zl_stream s, const atomic_bool *busy); // which a run of it ends
 void stream_keep_failure(zl_stream s, int count, const zl_array *arrays); // the first, for who synchronizes
 void stream_told(zl_array a);                 // somebody knows now why a failed
 // Waits until all streams have done what they were asked for; unless `queues`, only devices, not what is still queued. Errors stay where
@@ -159,6 +160,7 @@ struct run {
     int donations; // outputs that took over an input's memory
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
+    struct zl_loop_ *loop; // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
 };
 void run_now(struct run *run);
 void run_free(struct run *run);
@@ -193,6 +195,62 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
 bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
 bool eval_read(const char *function, zl_array a); // evaluates and waits; false and an error when it cannot be read
+
+// Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls it may claim, and a plan for
+// each PLAN_LARGEST of them. False and an error, also from hold.
+bool eval_hold(int count, const zl_array *arrays, bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data),
+               void *data);
+bool eval_begin(zl_stream s); // stream_try_begin, under the planning lock
+
+// loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------------
+
+// Memory of arrays of a loop, while the turn runs that gives all of them theirs.
+struct loop_place {
+    struct storage *storage; // an array of the loop holds it
+    size_t bytes;            // that were asked for
+    int live;                // arrays that are in it and will be read
+    bool stays;              // it is of the state or of a result: nothing else gets it
+};
+
+// What a turn writes while the turn before may still be read: turn t writes storage[t % 2], and reads the other one if it is a state.
+struct loop_pair {
+    int out;      // which of the function's results it is of
+    int state;    // which state is read from it; -1: none
+    struct storage *storage[2]; // retained
+    zl_array *reader, *writer;  // arrays that are in the one or the other, which hold neither
+    int readers, writers;
+};
+
+struct zl_loop_ { // of zellige_loop.h
+    struct run whole; // a turn that a worker runs
+    zl_fn f;
+    int states, results;
+    zl_array *state;    // what f is called with, retained
+    zl_outputs list;    // what f gave: the next state, then results
+    zl_array *result[2]; // of turn t in result[t % 2], retained; NULL before the first turn
+    int64_t turns;      // that began
+    bool is_bound;      // a turn runs the plan; else it calls f again
+    bool has_memory;    // all arrays have theirs
+    atomic_bool busy;   // a worker has a turn to run
+    struct failure *failure; // of a turn; NULL: none
+    // The plan: calls in their order, and what each reads for the last time.
+    zl_stream stream;
+    int calls, plans;
+    struct call **call;
+    uint64_t *dies;
+    struct plan **plan; // retained
+    // Memory.
+    struct map place_of; // of storages, in `place`, counted from 1; and of roots, in `list`
+    struct map root_of;
+    struct loop_place *place;
+    int places, place_cap;
+    struct loop_pair *pair;
+    int pairs;
+};
+void loop_run(struct zl_loop_ *l);        // runs a turn; what fails is in l->failure
+void loop_let_go(struct zl_loop_ *l);     // takes the memory from all calls that have it
+int  loop_root(struct zl_loop_ *l, zl_array a); // which result of the function an array is; -1: none
+bool loop_is_shared(const struct zl_loop_ *l, int state); // the next state is a result too
 
 // interrupt.c ----------------------------------------------------------------------------------------------------
 

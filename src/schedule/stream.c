@@ -214,6 +214,15 @@ bool stream_wait(zl_array a) {
     return !given_up;
 }
 
+void stream_wait_while(zl_stream s, const atomic_bool *busy) {
+    if (!atomic_load(busy))
+        return;
+    atomic_fetch_add(&s->work, ONE_WATCHER);
+    for (unsigned seen; seen = atomic_load(&s->ticks), atomic_load(busy);)
+        pool_sleep(&s->ticks, seen);
+    atomic_fetch_sub(&s->work, ONE_WATCHER);
+}
+
 static bool has_queue(unsigned long work) {
     return work >= ONE_QUEUED;
 }
@@ -283,10 +292,14 @@ static void *work(void *data) {
     zl_stream s = data;
     while (true) {
         struct run *run = next_run(s);
-        run_now(run);
-        if (run->alone)
-            stream_keep_failure(s, run->kept, run->keep);
-        run_free(run);
+        if (run->loop) { // which owns it
+            loop_run(run->loop);
+        } else {
+            run_now(run);
+            if (run->alone)
+                stream_keep_failure(s, run->kept, run->keep);
+            run_free(run);
+        }
         atomic_fetch_sub(&s->work, ONE_QUEUED);
         stream_end(s);
         pthread_mutex_lock(&s->lock);

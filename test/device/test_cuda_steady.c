@@ -21,7 +21,7 @@ static const char *lacks_fake(void) {
 }
 
 // More layers than a list of launches holds, all of one size: what is kept of memory is of one size, too.
-enum { LAYERS = 34, ROWS = 2, WIDE = 4, STATES = 3 * LAYERS };
+enum { LAYERS = 50, ROWS = 2, WIDE = 4, STATES = 3 * LAYERS };
 
 struct model {
     zl_array x, state[STATES]; // weights, then first and second moments

@@ -7,6 +7,9 @@
 #include <sys/stat.h>
 
 #include "test.h"
+
+#include <limits.h>
+#include "base/base.h"
 #include "zellige_model.h"
 
 #define CASES ZL_TEST_DIR "/model/lm"
@@ -206,6 +209,62 @@ TEST(conversions_of_mlx_lm_compute_the_same) {
             CHECK(apart(zl_model_logits(model, f.ids), zl_file_find(f.expected, "logits")) < 2e-4);
         zl_model_close(model);
         zl_file_free(own);
+    }
+    close_case(&f);
+}
+
+// What decoding `count` ids plans, and how often it asks for memory.
+struct work {
+    int64_t plans;
+    long allocations;
+};
+
+static struct work decode(zl_sequence s, int count) {
+    char error[256] = "";
+    zl_token token;
+    struct work w = {.plans = zl_counter("plans")};
+    memory_fail_at(LONG_MAX);
+    for (int i = 0; i < count; i++)
+        CHECK(zl_sequence_next(s, &token, error, sizeof error));
+    w.allocations = memory_allocations();
+    memory_fail_at(0);
+    w.plans = zl_counter("plans") - w.plans;
+    return w;
+}
+
+TEST(a_step_of_decoding_plans_and_allocates_nothing) {
+    static const char *const names[] = {"qwen3", "qwen3_moe", "qwen3_5"};
+    const zl_sampling drawn = {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .repetition_penalty = 1.1, .seed = 5};
+    for (int i = 0; i < 6; i++) {
+        struct fixture f;
+        char error[256] = "";
+        if (open_case(&f, names[i / 2])) {
+            zl_sequence s = zl_sequence_start(f.model, (int32_t[]){3, 1, 4}, 3,
+                                              &(zl_sequence_options){.sampling = i % 2 ? &drawn : NULL}, error, sizeof error);
+            decode(s, 20);
+            struct work w = decode(s, 30);
+            CHECK_EQ_INT(w.plans, 0);
+            if (i == 0) // others have kernels that sort or scan, which take room for themselves
+                CHECK_EQ_INT(w.allocations, 0);
+            zl_sequence_close(s);
+        }
+        close_case(&f);
+    }
+}
+
+// The cache gets more pages: the next loop has the plans of the last one.
+TEST(a_cache_that_grows_plans_nothing_anew) {
+    struct fixture f;
+    char error[256] = "";
+    if (open_case(&f, "qwen3")) {
+        int32_t prompt[250];
+        for (int i = 0; i < 250; i++)
+            prompt[i] = i % 5;
+        zl_sequence s = zl_sequence_start(f.model, prompt, 250, NULL, error, sizeof error);
+        decode(s, 20); // over 256 positions
+        CHECK_EQ_INT(decode(s, 220).plans, 0);
+        CHECK(decode(s, 60).plans <= 1); // over 512, once more: what joins old and new pages
+        zl_sequence_close(s);
     }
     close_case(&f);
 }

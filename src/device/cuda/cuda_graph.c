@@ -23,7 +23,7 @@ static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i)
 }
 
 // The same functions in the same order, the same work of libraries, and commands that wait for the same others.
-static bool is_alike(const struct variant *v, const struct cuda_list *b, const uint32_t *after) {
+static bool is_alike(const struct variant *v, const struct cuda_list *b, const uint64_t *after) {
     const struct cuda_list *a = v->list;
     if (a->count != b->count || memcmp(v->after, after, sizeof *after * (size_t)a->count) != 0)
         return false;
@@ -50,7 +50,7 @@ static int find_fresh(const struct cuda_graph_of *g, const struct cuda_list *l) 
 
 // Order ------------------------------------------------------------------------------------------------------------
 
-_Static_assert(CUDA_LIST <= 32, "a command of a list is a bit");
+_Static_assert(CUDA_LIST <= 64, "a command of a list is a bit");
 
 static bool have_in_common(const struct cuda_range *a, const struct cuda_range *b) {
     return (a->is_written || b->is_written) && a->begin < b->end && b->begin < a->end;
@@ -66,15 +66,15 @@ static bool must_wait(const struct cuda_list *l, int later, int earlier) {
 }
 
 // Which commands each one waits for, but those that others of them wait for.
-static void find_order(const struct cuda_list *l, uint32_t *after) {
-    uint32_t before[CUDA_LIST]; // all that are over when a command begins
+static void find_order(const struct cuda_list *l, uint64_t *after) {
+    uint64_t before[CUDA_LIST]; // all that are over when a command begins
     for (int i = 0; i < l->count; i++) {
         after[i] = before[i] = 0;
-        uint32_t all = ((uint32_t)1 << i) - 1;
+        uint64_t all = ((uint64_t)1 << i) - 1;
         for (int k = i - 1; k >= 0 && before[i] != all; k--)
             if (!(before[i] >> k & 1) && must_wait(l, i, k)) {
-                after[i] |= (uint32_t)1 << k;
-                before[i] |= (uint32_t)1 << k | before[k];
+                after[i] |= (uint64_t)1 << k;
+                before[i] |= (uint64_t)1 << k | before[k];
             }
     }
 }
@@ -139,7 +139,7 @@ static void copy_command(struct cuda_list *to, const struct cuda_list *from, int
     memcpy(to->data + from->command[i].at, data_of(from, i), (size_t)from->command[i].bytes);
 }
 
-static bool keep_list(struct variant *v, const struct cuda_list *from, const uint32_t *after) {
+static bool keep_list(struct variant *v, const struct cuda_list *from, const uint64_t *after) {
     size_t bytes = sizeof *from + (size_t)from->bytes;
     memcpy(v->after, after, sizeof *after * (size_t)from->count);
     if (!v->list || v->list->bytes != from->bytes) {
@@ -197,8 +197,9 @@ static struct variant *find_same(struct cuda_graph_of *g, const struct cuda_list
     return NULL;
 }
 
-// The variant that has least to change; NULL: there is none, or there is room for another.
-static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, const uint32_t *after) {
+// The variant that has least to change; NULL: there is none, or there is room for another. Where two kinds of memory take turns, the one
+// that ran last is what the next run but one will ask for: it stays, unless there is no other.
+static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, const uint64_t *after) {
     struct variant *best = NULL;
     int least = CUDA_LIST + 1;
     bool has_room = false;
@@ -207,7 +208,7 @@ static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, 
         has_room |= !v->list;
         if (!v->list || !is_alike(v, l, after))
             continue;
-        int changes = count_changes(v->list, l, least);
+        int changes = v == g->last ? CUDA_LIST : count_changes(v->list, l, least);
         if (changes < least) {
             best = v;
             least = changes;
@@ -216,7 +217,8 @@ static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, 
     return least && has_room ? NULL : best;
 }
 
-static bool launch(const struct variant *v, cuda_stream s) {
+static bool launch(struct cuda_graph_of *g, const struct variant *v, cuda_stream s) {
+    g->last = v;
     counter_add(COUNTER_GRAPHS, 1);
     return !cuda_api()->cuGraphLaunch(v->exec, s);
 }
@@ -226,17 +228,17 @@ bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_str
     *fresh = -1;
     if (l->count < LEAST || g->made > MADE_MOST)
         return false;
-    uint32_t after[CUDA_LIST];
+    uint64_t after[CUDA_LIST];
     struct variant *v = find_same(g, l);
     if (v)
-        return launch(v, s);
+        return launch(g, v, s);
     find_order(l, after);
     v = find(g, l, after);
     if (!v) {
         *fresh = find_fresh(g, l);
         v = &g->variant[g->turn++ % CUDA_VARIANTS];
     } else if (v->exec ? update(v, l) : keep_list(v, l, after) && (g->made++, make(v, spare))) {
-        return launch(v, s);
+        return launch(g, v, s);
     }
     drop_exec(v);
     keep_list(v, l, after);

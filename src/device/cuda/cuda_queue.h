@@ -47,7 +47,7 @@ bool cuda_queue_good(int unit, int lane); // false and an error, once: something
 
 // Lists -------------------------------------------------------------------------------------------------------------
 
-enum { CUDA_LIST = 32, CUDA_LIST_BYTES = 48 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096, CUDA_RANGES = 8 * CUDA_LIST };
+enum { CUDA_LIST = 48, CUDA_LIST_BYTES = 72 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096, CUDA_RANGES = 8 * CUDA_LIST };
 
 struct cuda_command {
     cuda_function f; // NULL: run is to be called
@@ -98,10 +98,11 @@ struct cuda_graph_of {
         cuda_graph graph; // has to live as long as its nodes are set anew
         cuda_graph_exec exec;
         cuda_graph_node *node;  // of each command
-        uint32_t after[CUDA_LIST]; // bit k of after[i]: command i waits for command k
+        uint64_t after[CUDA_LIST]; // bit k of after[i]: command i waits for command k
         struct cuda_list *list; // what it does; without exec, what came
     } variant[CUDA_VARIANTS];
     int turn, made; // the variant to be given up next; so often were graphs made
+    const struct variant *last; // that ran; NULL: none yet
 };
 // Gives l to the driver; false: not as a graph, and nothing was given. *fresh: the number, among those of the list, of a library's
 // work that was never seen here, else -1.

@@ -53,22 +53,24 @@ static expr build_place(const struct places *l, expr i, expr first, expr *inside
 
 struct tile_kernel *kernel_make_places(const void *data) {
     const struct place_recipe *r = data;
-    zl_dtype dtype = r->gathers ? (zl_dtype)r->word : r->wide ? ZL_UINT64 : ZL_UINT32;
+    zl_dtype dtype = r->gathers || r->puts ? (zl_dtype)r->word : r->wide ? ZL_UINT64 : ZL_UINT32;
     struct tile_type type = tile_type_of(dtype);
     struct fuse_operand x = {0};
     fuse_begin(r->gathers ? "gather" : "places", r->wide);
     expr n = fuse_symbol("n", -1, 0, 1), first = tile_number(0), inside;
-    if (r->gathers) {
+    if (r->gathers || r->puts) {
         x = fuse_declare("x", 0, dtype, fuse_symbol("m", -1, 0, 1), false);
         first = fuse_symbol("at", -1, 0, 1);
     }
     struct places l = declare_places(&r->key);
-    struct fuse_operand y = fuse_declare("y", 0, dtype, n, true);
+    struct fuse_operand y = fuse_declare("y", 0, dtype, r->puts ? fuse_symbol("all", -1, 0, 1) : n, true);
     const struct tile_name *name = tile_index("i", n);
     expr i = tile_name_value(name, TILE_INDEX);
     tile_open_map(1, &name, &n);
-    expr place = build_place(&l, i, first, &inside);
-    if (r->gathers)
+    expr place = build_place(&l, i, r->puts ? tile_number(0) : first, &inside);
+    if (r->puts)
+        fuse_put(&y, place, fuse_read(&x, ADD(first, i)));
+    else if (r->gathers)
         fuse_put(&y, i, fuse_read(&x, place));
     else if (r->moves)
         fuse_put(&y, i, tile_cast(type, place));
@@ -141,8 +143,29 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     work_result(&w, call_first(c));
     w.wide |= kernel_indices_are_wide(l, list);
     struct place_recipe r = {
-        "places", w.wide, true, true, kernel_word(array_item(x)), kernel_index_key(list)};
+        "places", w.wide, true, true, false, kernel_word(array_item(x)), kernel_index_key(list)};
     return work_run(&w, &r, sizeof r, kernel_make_places);
+}
+
+bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x, const struct index_list *list) {
+    zl_array y = call_first(c);
+    struct kernel_layout l;
+    layout_begin(&l, 1 + list->count);
+    for (int axis = 0; axis < x->ndim; axis++) {
+        int64_t stride[1 + KERNEL_INDICES] = {array_stride(y)[axis]};
+        layout_push(&l, x->dim[axis], stride);
+    }
+    struct kernel_work w;
+    work_open(&w, p, c->op->name);
+    WORK_SIZES(&w, l.size);
+    work_array(&w, x);
+    kernel_add_indices(&w, &l, list);
+    WORK_SIZES(&w, kernel_elements(y));
+    work_result(&w, y);
+    w.wide |= kernel_indices_are_wide(&l, list) || kernel_elements(y) > KERNEL_NARROW;
+    struct place_recipe r = {
+        "places", w.wide, true, false, true, kernel_word(array_item(x)), kernel_index_key(list)};
+    return kernel_check_axes(&l, c->op->name) && work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
 // The array's own axes, which no index has a stride along.

@@ -23,13 +23,14 @@ struct index_key { // part of a kernel's key
 struct index_key kernel_index_key(const struct index_list *list);
 
 // The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is wide, u64; all ones where an
-// index is out of range, unless it moves what does not lie in the array wholly. One that gathers gives what an array holds there. Its
+// index is out of range, unless it moves what does not lie in the array wholly. One that gathers gives what an array holds there; one
+// that puts writes what an array holds, row-major, to these places of its result, the elements of which are its last size. Their first
 // parameters are that array, those of kernel_add_indices and the result; its sizes the number of entries, the elements of the array
 // and where it begins, and those of kernel_add_indices.
 struct place_recipe {
     char name[8]; // no other kernel has such a key
     int32_t wide, moves;
-    int32_t gathers, word; // word: kernel_word of the array
+    int32_t gathers, puts, word; // word: kernel_word of the array
     struct index_key key;
 };
 struct tile_kernel *kernel_make_places(const void *recipe);
@@ -43,5 +44,7 @@ struct index_list kernel_list_indices(zl_array x, int count, const zl_array *ind
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size);
 // Adds arguments and sizes for indices, whose axes are those of the layout; its operands are the array, then the indices.
 void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list);
+// Writes x, which is row-major, over the part of the call's result that begins where the starts say.
+bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x, const struct index_list *list);
 
 #endif

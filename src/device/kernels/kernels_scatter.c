@@ -45,7 +45,7 @@ static bool find_places(const struct scattering *s, void *places) {
     kernel_add_indices(&w, &s->at, &s->list);
     work_memory(&w, places);
     w.wide = s->wide; // of all launches
-    struct place_recipe r = {"places", s->wide, s->moves, false, 0, kernel_index_key(&s->list)};
+    struct place_recipe r = {"places", s->wide, s->moves, false, false, 0, kernel_index_key(&s->list)};
     return work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
@@ -162,6 +162,8 @@ bool kernel_dynamic_slice_update(const struct kernel_place *p, const struct call
     struct scattering s = {
         .place = p, .call = c, .update = UPDATE_SET, .overlaps = true, .line = 1, .moves = true};
     s.list = kernel_list_starts(y, c->in[2], call_args(c), x->dim);
+    if (array_is(x, ARRAY_CONTIGUOUS) && !array_is(x, ARRAY_INLINE) && s.list.count)
+        return kernel_copy_input(p, c) && kernel_put_slice(p, c, x, &s.list);
     layout_begin(&s.at, 1 + s.list.count);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);

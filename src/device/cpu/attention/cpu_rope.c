@@ -229,13 +229,15 @@ bool cpu_rope(const struct call *c) {
     t.blocks = (x->dim[2] + t.lines - 1) / t.lines;
     t.chunks = (half + t.pairs - 1) / t.pairs;
     choose_rows(&t);
-    char *turn = memory_alloc((size_t)half * zl_dtype_size(t.wide));
-    if (!turn)
+    size_t bytes = (size_t)half * zl_dtype_size(t.wide);
+    _Alignas(16) char few[1024]; // of common heads
+    char *more = bytes > sizeof few ? memory_alloc(bytes) : NULL, *turn = more ? more : few;
+    if (bytes > sizeof few && !more)
         return false;
     t.turn = turn;
     fill_turns(&t, turn);
     int64_t traffic = 4 * t.lines * t.pairs * t.item;
     cpu_split(x->dim[0] * x->dim[1] * t.blocks * t.chunks, CPU_SPLIT / traffic + 1, tiles, &t);
-    memory_free(turn);
+    memory_free(more);
     return true;
 }
