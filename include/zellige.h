@@ -456,7 +456,7 @@ typedef struct zl_file_ zl_file;
 ZL_API zl_file *zl_load_npz(const char *path); // NULL after an error; free it with zl_file_free
 ZL_API zl_file *zl_load_safetensors(const char *path);
 ZL_API zl_file *zl_load_gguf(const char *path); // a quantised x.weight also has x.scales and x.biases, for zl_dequantize:
-// Q4_0, Q4_1 and Q4_K in groups of 32 and 4 bits, Q5_0, Q5_1 and Q5_K of 32 and 5, Q8_0 of 32 and 8, Q6_K of 16 and 6.
+// Q4_0 and Q4_1 in groups of 32 and 4 bits, Q5_0 and Q5_1 of 32 and 5, Q8_0 of 32 and 8. Of Q4_K, Q5_K and Q6_K scales are bytes, for mode gguf_k, without biases.
 ZL_API bool     zl_savez(const char *path, const zl_file *file);
 ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // these need zlib
 ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);

@@ -331,7 +331,7 @@ ZL_API zl_array zl_vecdot(zl_array a, zl_array b, int axis);
 // quantized
 
 // The numbers that zl_quantize made w, scales and biases from, nearly: of the dtype of the scales or, where
-// they are bytes, bfloat16, unless dtype says another.
+// they are bytes, bfloat16 (of mode gguf_k float32), unless dtype says another.
 ZL_API zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_size, int bits, const char *mode, zl_array global_scale, zl_dtype dtype);
 
 // The numbers of eight bits (e4m3) that x, uint8, holds.

@@ -103,6 +103,7 @@ void     lm_weights_free(struct lm_weights *weights);
 zl_dtype lm_weights_dtype(const struct lm_weights *weights); // that the model is computed in; ZL_DTYPE_COUNT: of its embedding
 bool     lm_weights_has(const struct lm_weights *weights, const char *name);
 int64_t  lm_weights_columns(const struct lm_weights *weights, const char *name, const char *part); // of name.part; 0: it is not there
+bool     lm_weights_is(const struct lm_weights *weights, const char *name, const char *part, zl_dtype dtype); // whether name.part is of that
 // Returns a tensor and marks it as used; NULL and an error if it is not there or has another shape, in which -1 fits all.
 zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape, struct lm_error *error);
 // Fails if a tensor was not taken that no architecture leaves out: the model would not be what its file says.

@@ -30,6 +30,7 @@ static const struct lm_family families[] = {
      .experts = true,
      .renormalise = true,
      .shared_expert = true,
+     .router_bits = 8,
      .delta = LM_DELTA_FUSED},
     {.type = "qwen3_5", .qk_norm = true, .delta = LM_DELTA_PARTED},
     {.type = "qwen3_5_moe",
@@ -37,6 +38,7 @@ static const struct lm_family families[] = {
      .experts = true,
      .renormalise = true,
      .shared_expert = true,
+     .router_bits = 8,
      .delta = LM_DELTA_PARTED},
 };
 enum { FAMILIES = sizeof families / sizeof *families };

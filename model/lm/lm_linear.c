@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const modes[] = {"affine", "mxfp4", "mxfp8", "nvfp4"};
+static const char *const modes[] = {"affine", "mxfp4", "mxfp8", "nvfp4"}, gguf_k[] = "gguf_k";
 
 // Fills how `name` is quantised; the default of all matrices where it is not named. False after an error.
 static bool read_quantization(struct lm_linear *linear, const struct lm_config *config, const char *name,
@@ -28,14 +28,14 @@ static bool read_quantization(struct lm_linear *linear, const struct lm_config *
     return true;
 }
 
-// The same from the sizes of affine parts, where no configuration says it: a file of llama.cpp, whose tensors each have a type.
+// The same from the sizes of the parts, where no configuration says it: a file of llama.cpp, whose tensors each have a type.
 static bool find_quantization(struct lm_linear *linear, struct lm_weights *weights, const char *name,
                               int inputs, struct lm_error *error) {
     int64_t words = lm_weights_columns(weights, name, "weight"),
             groups = lm_weights_columns(weights, name, "scales");
-    linear->mode = modes[0];
     linear->bits = (int)(words * 32 / inputs);
-    linear->group_size = groups ? (int)(inputs / groups) : 0;
+    linear->mode = lm_weights_is(weights, name, "scales", ZL_UINT8) ? gguf_k : modes[0];
+    linear->group_size = linear->mode == gguf_k ? linear->bits == 6 ? 16 : 32 : groups ? (int)(inputs / groups) : 0;
     if (linear->bits < 2 || linear->bits > 8 || linear->group_size < 1)
         return lm_fail(error,
                        "'%.128s' has rows of %lld words and %lld scales, which are no quantised rows of %d",
@@ -62,6 +62,8 @@ static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
         return false;
     snprintf(biases, sizeof biases, "%s.biases", name);
     int64_t groups = inputs / linear->group_size;
+    if (linear->mode == gguf_k) // which bytes there have to be is checked where they are read
+        groups = -1;
     linear->weight =
         take(weights, name, "weight", experts, outputs, (int64_t)inputs * linear->bits / 32, error);
     linear->scales = linear->weight ? take(weights, name, "scales", experts, outputs, groups, error) : NULL;
@@ -211,10 +213,11 @@ zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids) {
     for (int i = 0; i < 2;
          i++) { // of codes, the numbers that say what they stand for are widened, not the result
         part[i] = part[i] ? zl_take(part[i], ids, 0) : NULL;
-        part[i] = part[i] && linear->rows != ZL_DTYPE_COUNT ? zl_astype(part[i], linear->rows) : part[i];
+        bool floats = part[i] && linear->mode != gguf_k && linear->rows != ZL_DTYPE_COUNT;
+        part[i] = floats ? zl_astype(part[i], linear->rows) : part[i];
     }
     if (!linear->scales)
         return part[0];
     return zl_dequantize(zl_take(linear->weight, ids, 0), part[0], part[1], linear->group_size, linear->bits,
-                         linear->mode, NULL, ZL_DTYPE_COUNT);
+                         linear->mode, NULL, linear->mode == gguf_k ? linear->rows : ZL_DTYPE_COUNT);
 }

@@ -39,6 +39,7 @@ struct job {
     const zl_quantize_options *options;
     const struct lm_config *config;
     struct lm_weights *weights;
+    bool centred; // the norms of the file are less 1, which MLX adds
     struct way way;          // of the whole
     const struct rule *rule; // NULL: none
     zl_dtype dtype;          // that floats become; ZL_DTYPE_COUNT: they stay
@@ -88,6 +89,8 @@ static bool read_options(struct job *j) {
 // The dtype that config.json names, which mlx-lm casts to.
 static void read_dtype(struct job *j) {
     const char *name = text_json_text_of(j->config->root, "torch_dtype");
+    if (!*name)
+        name = text_json_text_of(text_json_get(j->config->root, "text_config"), "dtype");
     j->dtype = !strcmp(name, "float16")    ? ZL_FLOAT16
                : !strcmp(name, "bfloat16") ? ZL_BFLOAT16
                : !strcmp(name, "float32")  ? ZL_FLOAT32
@@ -114,13 +117,15 @@ static bool ends_with(const char *text, const char *end) {
     return bytes >= tail && !strcmp(text + bytes - tail, end);
 }
 
-// How the matrix at `path` is quantised; *own: config.json names it. Routers of Qwen3 keep eight bits, as in mlx-lm.
+// How the matrix at `path` is quantised; *own: config.json names it. Routers of Qwen3 keep eight bits, as in mlx-lm, and so do the
+// gates of their shared experts.
 static struct way way_of(const struct job *j, const char *path, bool *own) {
     struct way way = j->way;
     *own = j->rule != NULL;
     if (j->rule)
         way.bits = deserves_more(j, path) ? j->rule->high : j->rule->low;
-    else if (j->config->family->router_bits && ends_with(path, "mlp.gate")) {
+    else if (j->config->family->router_bits &&
+             (ends_with(path, "mlp.gate") || ends_with(path, "shared_expert_gate"))) {
         way = (struct way){64, j->config->family->router_bits, modes[0].mode};
         *own = true;
     }
@@ -172,30 +177,74 @@ static bool add_matrix(struct job *j, const char *path, zl_array a) {
 }
 
 // Experts that a file has one by one become a stack, when the first of them comes.
-static bool add_experts(struct job *j, const char *name, const char *experts) {
+static bool add_experts(struct job *j, const char *was, const char *name) {
+    const char *experts = strstr(was, ".experts.");
     char part[64], mlp[256], path[384];
     int number = 0;
     if (sscanf(experts, ".experts.%d.%63[^.].weight", &number, part) != 2 || number)
         return true;
-    snprintf(mlp, sizeof mlp, "%.*s", (int)(experts - name), name);
-    snprintf(path, sizeof path, "%s.switch_mlp.%s", mlp, part);
+    snprintf(mlp, sizeof mlp, "%.*s", (int)(experts - was), was);
+    snprintf(path, sizeof path, "%.*s.switch_mlp.%s", (int)(strstr(name, ".experts.") - name), name, part);
     zl_array stack = lm_linear_stack(j->weights, mlp, part, j->config->experts, -1, -1, j->error);
     bool added = stack && add_matrix(j, path, stack);
     zl_release(stack);
     return added;
 }
 
-static bool add_tensor(struct job *j, const char *name, zl_array a) {
-    const char *experts = strstr(name, ".experts.");
-    char path[320];
+// The halves of all experts' gate and up matrices, which lie in one tensor, and their down matrices.
+static bool add_stacked(struct job *j, const char *path, const char *experts, zl_array a) {
+    char name[384];
+    int length = (int)(experts - path);
+    int64_t rows = zl_dim(a, 1) / 2;
+    if (ends_with(path, ".down_proj")) {
+        snprintf(name, sizeof name, "%.*s.switch_mlp.down_proj", length, path);
+        return add_matrix(j, name, a);
+    }
+    snprintf(name, sizeof name, "%.*s.switch_mlp.gate_proj", length, path);
+    bool added = add_matrix(j, name, lm_slice(a, 1, 0, rows));
+    snprintf(name, sizeof name, "%.*s.switch_mlp.up_proj", length, path);
+    return added && add_matrix(j, name, lm_slice(a, 1, rows, 2 * rows));
+}
+
+// The name that MLX has for a tensor: what has a text model and one that sees has the former as language_model.
+static const char *name_in_mlx(const struct job *j, const char *name, char room[static 320]) {
+    static const char inside[] = "model.language_model.", outside[] = "language_model.";
+    if (j->config->family->delta != LM_DELTA_PARTED || !strncmp(name, outside, strlen(outside)))
+        return name;
+    if (!strncmp(name, inside, strlen(inside)))
+        snprintf(room, 320, "language_model.model.%s", name + strlen(inside));
+    else
+        snprintf(room, 320, "language_model.%s", name);
+    return room;
+}
+
+// A tensor that is no matrix, as MLX has it: (channels, width, 1) of a convolution, and norms that are not less 1.
+static zl_array as_in_mlx(const struct job *j, const char *name, zl_array a) {
+    static const char *const norms[] = {".input_layernorm.weight", ".post_attention_layernorm.weight", ".q_norm.weight",
+                                        ".k_norm.weight", "model.norm.weight"};
+    zl_shape shape = zl_shape_of(a);
+    if (shape.ndim == 3 && ends_with(name, "conv1d.weight") && shape.dim[2] != 1)
+        return zl_swapaxes(a, 1, 2);
+    for (size_t i = 0; j->centred && shape.ndim == 1 && i < COUNT_OF(norms); i++)
+        if (ends_with(name, norms[i]))
+            return zl_add(a, zl_scalar(1));
+    return a;
+}
+
+static bool add_tensor(struct job *j, const char *was, zl_array a) {
+    char room[320], path[320];
+    const char *name = name_in_mlx(j, was, room), *experts = strstr(name, ".experts.");
     int ndim = zl_shape_of(a).ndim;
     if (ends_with(name, ".scales"))
         return lm_fail(j->error, "tensor '%s': the checkpoint is quantised already", name);
     if (experts)
-        return add_experts(j, name, experts);
+        return ndim == 3 ? add_stacked(j, name, experts, a) : add_experts(j, was, name);
     bool matrix = ends_with(name, ".weight") && (ndim == 2 || (ndim == 3 && strstr(name, ".switch_mlp.")));
-    if (!matrix)
-        return add(j, name, "", ends_with(name, "A_log") ? a : as_wanted(j, a), (int64_t)zl_nbytes(a));
+    if (!matrix) {
+        bool stays = j->config->family->delta == LM_DELTA_PARTED && ends_with(name, "A_log");
+        zl_array is = stays ? a : as_wanted(j, as_in_mlx(j, name, a));
+        return add(j, name, "", is, (int64_t)zl_nbytes(a));
+    }
     snprintf(path, sizeof path, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
     return add_matrix(j, path, a);
 }
@@ -435,12 +484,8 @@ bool zl_model_quantize(const char *folder, const char *out, const zl_quantize_op
         ok = lm_fail(&why, "%s: is a GGUF file, and a folder with config.json and safetensors is wanted",
                      folder);
     ok = ok && lm_network_open(&network, folder, &why);
-    if (ok && network.config.family->delta)
-        ok =
-            lm_fail(&why, "%s: models of type %s cannot be quantised yet: those without linear attention can",
-                    folder, network.config.family->type);
     if (ok) {
-        j.config = &network.config, j.weights = network.weights;
+        j.config = &network.config, j.weights = network.weights, j.centred = network.centred;
         read_dtype(&j);
         ok = write_all(&j, folder, out);
     }

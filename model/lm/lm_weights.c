@@ -206,6 +206,13 @@ int64_t lm_weights_columns(const struct lm_weights *w, const char *name, const c
     return shape.ndim ? shape.dim[shape.ndim - 1] : 0;
 }
 
+bool lm_weights_is(const struct lm_weights *w, const char *name, const char *part, zl_dtype dtype) {
+    char full[320];
+    snprintf(full, sizeof full, "%s.%s", name, part);
+    const struct tensor *t = find(w, full);
+    return t && zl_dtype_of(t->array) == dtype;
+}
+
 static void write_shape(zl_shape shape, char *out, size_t bytes) {
     size_t used = (size_t)snprintf(out, bytes, "(");
     for (int i = 0; i < shape.ndim && used < bytes; i++)

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     // Arrays of at most so many bytes are copied: to keep a file mapped for them costs more.
@@ -195,6 +197,13 @@ static zl_array unpack_late(struct blob *b, size_t offset, zl_dtype dtype, zl_sh
 
 static zl_array copy(zl_array x) {
     return x ? op_dense(&op_copy, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim) : NULL;
+}
+
+void blob_leave(const struct blob *b, size_t from, size_t to) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)b->data;
+    const uintptr_t first = (data + from + page - 1) / page * page, last = (data + to) / page * page;
+    if (b->mapped && first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
 zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape) {

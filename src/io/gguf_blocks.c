@@ -12,12 +12,20 @@ static uint16_t half_at(const unsigned char *p) {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
+void gguf_pair_nibbles(const unsigned char *from, int shift, unsigned char *to) {
+    typedef uint16_t words8 __attribute__((vector_size(16)));
+    typedef uint8_t bytes8 __attribute__((vector_size(8)));
+    words8 both;
+    memcpy(&both, from, sizeof both);
+    both = both >> shift & 0x0f0f;
+    bytes8 pairs = __builtin_convertvector((both | both >> 4) & 0xff, bytes8);
+    memcpy(to, &pairs, sizeof pairs);
+}
+
 // Numbers j and j + 16 of a byte become neighbours.
 static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
-    for (int j = 0; j < 8; j++) {
-        to[j] = (unsigned char)((from[2 * j] & 15) | from[2 * j + 1] << 4);
-        to[j + 8] = (unsigned char)(from[2 * j] >> 4 | (from[2 * j + 1] & 0xf0));
-    }
+    gguf_pair_nibbles(from, 0, to);
+    gguf_pair_nibbles(from, 4, to + 8);
 }
 
 void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *packed) {
@@ -77,14 +85,14 @@ static void unpack_q8_0(const unsigned char *block, unsigned char *packed, void 
 }
 
 static const struct gguf_blocks all[] = {
-    {GGUF_Q4_0, 32, 18, 4, 32, ZL_FLOAT16, unpack_q4_0},
-    {GGUF_Q4_1, 32, 20, 4, 32, ZL_FLOAT16, unpack_q4_1},
-    {GGUF_Q5_0, 32, 22, 5, 32, ZL_FLOAT16, unpack_q5_0},
-    {GGUF_Q5_1, 32, 24, 5, 32, ZL_FLOAT16, unpack_q5_1},
-    {GGUF_Q8_0, 32, 34, 8, 32, ZL_FLOAT16, unpack_q8_0},
-    {GGUF_Q4_K, 256, 144, 4, 32, ZL_FLOAT32, gguf_unpack_q4_k},
-    {GGUF_Q5_K, 256, 176, 5, 32, ZL_FLOAT32, gguf_unpack_q5_k},
-    {GGUF_Q6_K, 256, 210, 6, 16, ZL_FLOAT32, gguf_unpack_q6_k},
+    {GGUF_Q4_0, 32, 18, 4, 32, ZL_FLOAT16, 1, unpack_q4_0},
+    {GGUF_Q4_1, 32, 20, 4, 32, ZL_FLOAT16, 1, unpack_q4_1},
+    {GGUF_Q5_0, 32, 22, 5, 32, ZL_FLOAT16, 1, unpack_q5_0},
+    {GGUF_Q5_1, 32, 24, 5, 32, ZL_FLOAT16, 1, unpack_q5_1},
+    {GGUF_Q8_0, 32, 34, 8, 32, ZL_FLOAT16, 1, unpack_q8_0},
+    {GGUF_Q4_K, 256, 144, 4, 32, ZL_UINT8, 16, gguf_unpack_q4_k},
+    {GGUF_Q5_K, 256, 176, 5, 32, ZL_UINT8, 16, gguf_unpack_q5_k},
+    {GGUF_Q6_K, 256, 210, 6, 16, ZL_UINT8, 18, gguf_unpack_q6_k},
 };
 
 const struct gguf_blocks *gguf_blocks(uint32_t type) {
@@ -106,35 +114,83 @@ static bool add_part(const struct blob *b, zl_file *out, const char *name, const
     return ok;
 }
 
+// Words, scales and biases of a tensor, where they are unpacked to.
+enum { WORDS, SCALES, BIASES, PARTS };
+enum { LEAVE_EACH = 1 << 20 }; // bytes of the file
 struct parts {
-    unsigned char *packed;
-    char *scales, *biases;
+    const struct gguf_blocks *type;
+    const struct blob *blob;
+    size_t from; // in the blob
+    size_t blocks;
+    int pieces;          // that are unpacked at the same time
+    size_t bytes[PARTS]; // of a block; 0: there is no such part
+    struct storage *to[PARTS];
 };
 
-static bool add_all(const struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t,
-                    const struct parts *p, zl_shape shape) {
+// NULL: there is no such part.
+static unsigned char *part_at(const struct parts *p, int part, size_t block) {
+    return p->to[part] ? (unsigned char *)p->to[part]->data + block * p->bytes[part] : NULL;
+}
+
+static size_t block_at(const struct parts *p, size_t block) {
+    return p->from + block * (size_t)p->type->bytes;
+}
+
+// One of several pieces of the blocks. The file's pages are given back behind it: else there would be two copies of all.
+static void unpack_piece(void *data, int piece) {
+    const struct parts *p = data;
+    const size_t pieces = (size_t)p->pieces, from = p->blocks * (size_t)piece / pieces,
+                 to = p->blocks * ((size_t)piece + 1) / pieces;
+    size_t next = from; // that no page is given back of
+    for (size_t i = from; i < to; i++) {
+        p->type->unpack(p->blob->data + block_at(p, i), part_at(p, WORDS, i), part_at(p, SCALES, i), part_at(p, BIASES, i));
+        if (block_at(p, i + 1) - block_at(p, next) < LEAVE_EACH && i + 1 < to)
+            continue;
+        blob_leave(p->blob, block_at(p, next), block_at(p, i + 1));
+        next = i + 1;
+    }
+}
+
+static bool open_parts(struct parts *p) {
+    bool ok = true;
+    for (int i = 0; ok && i < PARTS; i++)
+        ok = !p->bytes[i] || (p->to[i] = storage_new(p->blocks * p->bytes[i]));
+    return ok;
+}
+
+static void close_parts(struct parts *p) {
+    for (int i = 0; i < PARTS; i++)
+        if (p->to[i])
+            storage_release(p->to[i]);
+}
+
+// The part as an array of `shape` but for its last size, which takes the storage over.
+static zl_array part_array(struct parts *p, int part, zl_shape shape, zl_dtype dtype) {
     OP_ROOM(int64_t, dim, shape.ndim);
+    struct storage *to = p->to[part];
     if (!dim)
-        return false;
+        return NULL;
     for (int i = 0; i < shape.ndim; i++)
         dim[i] = shape.dim[i];
-    int64_t *last = &dim[shape.ndim - 1], count = *last;
-    *last = count / t->group;
-    zl_array scales = zl_from(p->scales, (zl_shape){dim, shape.ndim}, t->dtype);
-    zl_array biases = zl_from(p->biases, (zl_shape){dim, shape.ndim}, t->dtype);
-    *last = count / 32 * t->bits;
-    zl_array packed = zl_from(p->packed, (zl_shape){dim, shape.ndim}, ZL_UINT32);
-    return file_list_add(out, b, name, packed) && add_part(b, out, name, ".scales", scales) &&
-           add_part(b, out, name, ".biases", biases);
+    dim[shape.ndim - 1] = dim[shape.ndim - 1] / p->type->numbers * (int64_t)(p->bytes[part] / zl_dtype_size(dtype));
+    p->to[part] = NULL;
+    return graph_leaf(&(struct array_spec){.dtype = dtype, .ndim = shape.ndim, .dim = dim}, to);
+}
+
+static bool add_all(const struct blob *b, zl_file *out, const char *name, struct parts *p, zl_shape shape) {
+    zl_dtype dtype = p->type->dtype;
+    zl_array words = part_array(p, WORDS, shape, ZL_UINT32), scales = part_array(p, SCALES, shape, dtype);
+    zl_array biases = p->bytes[BIASES] ? part_array(p, BIASES, shape, dtype) : NULL;
+    return file_list_add(out, b, name, words) && add_part(b, out, name, ".scales", scales) &&
+           (!p->bytes[BIASES] || add_part(b, out, name, ".biases", biases));
 }
 
 // float16 holds the biases that follow from scales unless these are near its end.
-static bool check_biases(const struct blob *b, const char *name, const struct gguf_blocks *t,
-                         const struct parts *p, size_t groups) {
-    for (size_t i = 0; t->dtype == ZL_FLOAT16 && i < groups; i++) {
+static bool check_biases(const struct blob *b, const char *name, const struct parts *p) {
+    for (size_t i = 0; p->bytes[BIASES] && i < p->blocks; i++) {
         uint16_t scale, bias;
-        memcpy(&scale, p->scales + 2 * i, sizeof scale);
-        memcpy(&bias, p->biases + 2 * i, sizeof bias);
+        memcpy(&scale, part_at(p, SCALES, i), sizeof scale);
+        memcpy(&bias, part_at(p, BIASES, i), sizeof bias);
         if ((scale & 0x7c00) != 0x7c00 && (bias & 0x7fff) == 0x7c00)
             return blob_false(b, "'%.200s' has a group of scale %g, whose numbers are no float16", name,
                               (double)half_to_float(scale));
@@ -144,21 +200,19 @@ static bool check_biases(const struct blob *b, const char *name, const struct gg
 
 bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t,
                      zl_shape shape, size_t offset) {
-    size_t count, numbers = (size_t)t->numbers, packed = numbers * (size_t)t->bits / 8;
-    size_t scales = numbers / (size_t)t->group * zl_dtype_size(t->dtype);
+    size_t count, scales = (size_t)t->scales * zl_dtype_size(t->dtype);
     if (!blob_size(b, ZL_UINT8, shape, &count))
         return false;
-    size_t blocks = count / numbers;
-    struct parts p = {.packed = memory_alloc(blocks * packed + 1)};
-    p.scales = memory_alloc(blocks * scales + 1);
-    p.biases = memory_alloc(blocks * scales + 1);
-    bool ok = p.packed && p.scales && p.biases;
-    for (size_t i = 0; ok && i < blocks; i++)
-        t->unpack(b->data + offset + i * (size_t)t->bytes, p.packed + i * packed, p.scales + i * scales,
-                  p.biases + i * scales);
-    ok = ok && check_biases(b, name, t, &p, count / (size_t)t->group) && add_all(b, out, name, t, &p, shape);
-    memory_free(p.packed);
-    memory_free(p.scales);
-    memory_free(p.biases);
+    struct parts p = {.type = t,
+                      .blob = b,
+                      .from = offset,
+                      .blocks = count / (size_t)t->numbers,
+                      .pieces = pool_threads(),
+                      .bytes = {(size_t)t->numbers * (size_t)t->bits / 8, scales, t->dtype == ZL_UINT8 ? 0 : scales}};
+    bool ok = open_parts(&p);
+    if (ok)
+        pool_run(p.pieces, unpack_piece, &p);
+    ok = ok && check_biases(b, name, &p) && add_all(b, out, name, &p, shape);
+    close_parts(&p);
     return ok;
 }

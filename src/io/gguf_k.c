@@ -1,55 +1,28 @@
 // gguf_k.c - the blocks of 256 numbers of gguf, whose groups have scales that are small whole numbers times one of the block.
-// What they stand for is exact: such products fit float32.
+// Codes are brought into the order of packed words; the bytes of scales stay as they are, which is what mode gguf_k reads.
 
 #include "io/gguf.h"
 
 #include <string.h>
 
-static float float_at(const unsigned char *p) {
-    return half_to_float((uint16_t)(p[0] | p[1] << 8));
-}
+enum { SCALES = 16, GROUPS_6 = 16 }; // bytes of the scales of Q4_K and Q5_K; groups of Q6_K
 
-static void put(void *list, int at, float value) {
-    memcpy((char *)list + at * (int)sizeof value, &value, sizeof value);
-}
-
-// Scales and biases of Q4_K, 6 bits each, in 12 bytes: the low bits of the first four, of four biases, then four bits of each
-// of the other four pairs, whose high bits are on top of the former.
-static void read_six(const unsigned char *p, int group, int *scale, int *bias) {
-    if (group < 4) {
-        *scale = p[group] & 63;
-        *bias = p[group + 4] & 63;
-    } else {
-        *scale = (p[group + 4] & 15) | p[group - 4] >> 6 << 4;
-        *bias = p[group + 4] >> 4 | p[group] >> 6 << 4;
-    }
-}
-
-// Scale and bias of a group of Q4_K or Q5_K, which both begin with a scale, one of the biases, and 12 bytes for eight groups.
-static void put_numbers(const unsigned char *block, int group, void *scales, void *biases) {
-    int scale, bias;
-    read_six(block + 4, group, &scale, &bias);
-    put(scales, group, float_at(block) * (float)scale);
-    put(biases, group, -(float_at(block + 2) * (float)bias));
-}
-
-// Then two groups in 32 bytes each: a byte has a number of both.
+// Behind the scales two groups lie in 32 bytes each: a byte has a number of both.
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
-    for (int g = 0; g < 8; g++) {
-        const unsigned char *from = block + 16 + g / 2 * 32;
-        int shift = g % 2 * 4;
-        put_numbers(block, g, scales, biases);
-        for (int j = 0; j < 16; j++)
-            *packed++ = (unsigned char)((from[2 * j] >> shift & 15) | (from[2 * j + 1] >> shift & 15) << 4);
-    }
+    (void)biases;
+    memcpy(scales, block, SCALES);
+    for (int g = 0; g < 8; g++, packed += 16)
+        for (int half = 0; half < 2; half++)
+            gguf_pair_nibbles(block + SCALES + g / 2 * 32 + half * 16, g % 2 * 4, packed + half * 8);
 }
 
 // The same after 32 bytes of fifth bits: bit g of byte i is that of number i of group g.
 void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    (void)biases;
+    memcpy(scales, block, SCALES);
     for (int g = 0; g < 8; g++, packed += 20) {
         unsigned char low[32];
         uint32_t high = 0;
-        put_numbers(block, g, scales, biases);
         for (int i = 0; i < 32; i++) {
             low[i] = block[48 + g / 2 * 32 + i] >> g % 2 * 4 & 15;
             high |= (uint32_t)(block[16 + i] >> g & 1) << i;
@@ -58,28 +31,37 @@ void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *s
     }
 }
 
-// Number i of a half of a block of Q6_K: of its 64 bytes of low bits, then 32 of high ones.
-static unsigned code_at(const unsigned char *low, const unsigned char *high, int i) {
-    int quarter = i / 32, place = i % 32;
-    unsigned four = low[place + quarter % 2 * 32] >> (quarter / 2 * 4) & 15;
-    return four | (high[place] >> 2 * quarter & 3u) << 4;
+// Quarter q of half a block of Q6_K: 32 codes, of whose 64 bytes of low bits, and 32 of high ones, each a byte.
+static void read_quarter(const unsigned char *low, const unsigned char *high, int q, unsigned char *code) {
+    typedef uint8_t bytes16 __attribute__((vector_size(16)));
+    for (int i = 0; i < 32; i += 16) {
+        bytes16 four, two;
+        memcpy(&four, low + q % 2 * 32 + i, sizeof four);
+        memcpy(&two, high + i, sizeof two);
+        four = (q / 2 ? four >> 4 : four & 15) | (two >> 2 * q & 3) << 4;
+        memcpy(code + i, &four, sizeof four);
+    }
+}
+
+// Eight codes of six bits, of a byte each, in six bytes: those of each half of a word first.
+static void pack_sixes(const unsigned char *code, unsigned char *packed) {
+    uint64_t x;
+    memcpy(&x, code, sizeof x);
+    x = (x & 0x3f0000003f) | (x >> 2 & 0xfc000000fc0) | (x >> 4 & 0x3f0000003f000) | (x >> 6 & 0xfc000000fc0000);
+    x = (x & 0xffffff) | x >> 32 << 24;
+    for (int n = 0; n < 6; n++)
+        packed[n] = (unsigned char)(x >> 8 * n);
 }
 
 // 128 bytes of low bits, 64 of high bits, 16 signed scales of as many numbers, and one for all. Codes are less by 32.
 void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
-    float whole = float_at(block + 208);
-    for (int g = 0; g < 16; g++) {
-        int8_t byte;
-        memcpy(&byte, block + 192 + g, 1);
-        put(scales, g, whole * (float)byte);
-        put(biases, g, -32 * (whole * (float)byte));
-    }
-    for (int i = 0; i < 256; i += 8, packed += 6) {
-        uint64_t eight = 0;
-        for (int n = 0; n < 8; n++)
-            eight |= (uint64_t)code_at(block + i / 128 * 64, block + 128 + i / 128 * 32, i % 128 + n)
-                     << 6 * n;
-        for (int n = 0; n < 6; n++)
-            packed[n] = (unsigned char)(eight >> 8 * n);
+    (void)biases;
+    memcpy(scales, block + 192, GROUPS_6);
+    memcpy((char *)scales + GROUPS_6, block + 208, 2);
+    for (int q = 0; q < 8; q++) {
+        unsigned char code[32];
+        read_quarter(block + q / 4 * 64, block + 128 + q / 4 * 32, q % 4, code);
+        for (int i = 0; i < 32; i += 8, packed += 6)
+            pack_sixes(code + i, packed);
     }
 }

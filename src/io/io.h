@@ -45,6 +45,10 @@ void blob_release(struct blob *b);
 void *blob_fail(const struct blob *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define blob_false(...) (blob_fail(__VA_ARGS__), false)
 
+// Gives pages of the file back that lie in [from, to): they do not count as memory in use until they are read again. Of bytes that are
+// not mapped: nothing.
+void blob_leave(const struct blob *b, size_t from, size_t to);
+
 // An array of what lies at an offset, row-major, lent; it is not checked that the bytes are there. Big ones share the
 // blob's memory; others are copied from it, or unpacked, when they are evaluated.
 zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape);

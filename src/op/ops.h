@@ -288,11 +288,20 @@ bool op_again_all(bool *ok, int results, zl_array *out, const char *function, op
 
 // quantize.c, quantized_matmul.c ---------------------------------------------------------------------------------
 
-enum quant_mode { QUANT_AFFINE, QUANT_MXFP4, QUANT_MXFP8, QUANT_NVFP4 };
+enum quant_mode { QUANT_AFFINE, QUANT_MXFP4, QUANT_MXFP8, QUANT_NVFP4, QUANT_GGUF_K };
 struct quantization {
     enum quant_mode mode;
     int group, bits;
 };
+// How many groups have a block of scales together in mode gguf_k, and the bytes of that: as in the blocks of Q4_K, Q5_K and Q6_K.
+static inline int op_k_groups(int bits) {
+    return bits == 6 ? 16 : 8;
+}
+static inline int op_k_bytes(int bits) {
+    return bits == 6 ? 18 : 16;
+}
+// Returns the numbers in a row of the matrix of the words.
+int64_t op_quant_columns(const struct quantization *q, zl_array words);
 // What the arguments say; INT_MIN and NULL are not given. False and an error.
 bool op_read_quantization(const char *function, const char *mode, int group, int bits, struct quantization *q);
 // Whether the parts of a quantised matrix fit each other. biases may be NULL.

@@ -3,6 +3,9 @@
 // Affine: a number is scale * code + bias. The other modes have codes that are small floating-point numbers (four bits:
 // e2m1; eight: e4m3), a scale in a byte (e8m0: a power of two; nvfp4: e4m3) and no bias. Codes are packed into uint32, the
 // first in the lowest bits; those of 3, 5 and 6 bits go on in the next word.
+//
+// Mode gguf_k is what files of llama.cpp in Q4_K, Q5_K and Q6_K have: affine numbers, whose scales and biases are a few bits each
+// times a float16 of a block of 256 numbers. The scales are the bytes of these, block by block, as in the file. It is only read.
 
 #include "op/ops.h"
 
@@ -17,9 +20,35 @@ static const struct {
 } modes[] = {[QUANT_AFFINE] = {"affine", 64, 4},
              [QUANT_MXFP4] = {"mxfp4", 32, 4},
              [QUANT_MXFP8] = {"mxfp8", 32, 8},
-             [QUANT_NVFP4] = {"nvfp4", 16, 4}};
+             [QUANT_NVFP4] = {"nvfp4", 16, 4},
+             [QUANT_GGUF_K] = {"gguf_k", 32, 4}};
+
+// Whether mode gguf_k has such codes.
+static bool is_k(int64_t group, int64_t bits) {
+    return bits == 6 ? group == 16 : (bits == 4 || bits == 5) && group == 32;
+}
+
+int64_t op_quant_columns(const struct quantization *q, zl_array words) {
+    return words->dim[words->ndim - 1] * 32 / q->bits;
+}
+
+// The elements of scales in a row of so many numbers.
+static int64_t row_scales(const struct quantization *q, int64_t columns) {
+    int64_t groups = columns / q->group;
+    return q->mode == QUANT_GGUF_K ? groups / op_k_groups(q->bits) * op_k_bytes(q->bits) : groups;
+}
+
+// Whether a row of so many numbers is whole groups, and blocks of scales.
+static bool is_whole(const struct quantization *q, int64_t columns) {
+    return columns % (q->mode == QUANT_GGUF_K ? (int64_t)q->group * op_k_groups(q->bits) : q->group) == 0;
+}
 
 static bool check_numbers(const char *function, const struct quantization *q) {
+    if (q->mode == QUANT_GGUF_K)
+        return is_k(q->group, q->bits) ||
+               error_false(ZL_ERROR_VALUE,
+                           "%s: groups of %d, %d bits: mode gguf_k has groups of 32 with 4 or 5 bits, and of 16 with 6",
+                           function, q->group, q->bits);
     if (q->mode != QUANT_AFFINE)
         return (q->group == modes[q->mode].group && q->bits == modes[q->mode].bits) ||
                error_false(ZL_ERROR_VALUE, "%s: groups of %d, %d bits: mode %s has groups of %d and %d bits",
@@ -40,7 +69,7 @@ bool op_read_quantization(const char *function, const char *mode, int group, int
                                        bits == INT_MIN ? modes[i].bits : bits};
             return check_numbers(function, q);
         }
-    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8 or nvfp4 is needed", function,
+    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8, nvfp4 or gguf_k is needed", function,
                        mode);
 }
 
@@ -117,6 +146,8 @@ static bool is_affine(const int64_t *arg) {
 bool op_is_quantization(const int64_t *arg) {
     if (arg[MODE] == QUANT_AFFINE || !op_is_among(arg[MODE], COUNT(modes)))
         return is_affine(arg);
+    if (arg[MODE] == QUANT_GGUF_K)
+        return is_k(arg[GROUP], arg[CODE_BITS]);
     return arg[GROUP] == modes[arg[MODE]].group && arg[CODE_BITS] == modes[arg[MODE]].bits;
 }
 
@@ -131,7 +162,9 @@ bool op_are_quantized(const int64_t *arg, const zl_array *part) {
         !shape_equal(last, w->dim, last, scales->dim) || scales->dim[last] > longest ||
         w->dim[last] > longest || (affine ? !op_is_small_float(dtype) : dtype != ZL_UINT8))
         return false;
-    if (w->dim[last] * 32 != scales->dim[last] * arg[GROUP] * arg[CODE_BITS])
+    struct quantization q = {(enum quant_mode)arg[MODE], (int)arg[GROUP], (int)arg[CODE_BITS]};
+    int64_t columns = op_quant_columns(&q, w);
+    if (w->dim[last] * 32 % q.bits || !is_whole(&q, columns) || scales->dim[last] != row_scales(&q, columns))
         return false;
     return !affine || (part[2]->dtype == scales->dtype && op_same_shape(part[2], scales));
 }
@@ -231,6 +264,9 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
         !op_read_quantization("zl_quantize", mode, group_size, bits, &q) ||
         !op_check_global("zl_quantize", &q, global_scale))
         return false;
+    if (q.mode == QUANT_GGUF_K)
+        return error_false(ZL_ERROR_VALUE, "zl_quantize: mode gguf_k can be read, but is not made: affine, mxfp4, mxfp8 "
+                                           "or nvfp4 is needed");
     if (!dtype_is_float((zl_dtype)w->dtype))
         return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed",
                            zl_dtype_name((zl_dtype)w->dtype));
@@ -272,7 +308,8 @@ static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl
             return NULL;
     for (int i = 0; i < w->ndim; i++)
         dim[i] = w->dim[i];
-    dim[w->ndim - 1] = in[1]->dim[w->ndim - 1] * arg[GROUP];
+    dim[w->ndim - 1] =
+        op_quant_columns(&(struct quantization){(enum quant_mode)arg[MODE], (int)arg[GROUP], (int)arg[CODE_BITS]}, w);
     return op_dense(&op_dequantize, count, dense, ARGS, arg, dtype, w->ndim, dim);
 }
 
@@ -378,8 +415,8 @@ bool op_check_quantized(const char *function, const struct quantization *q, zl_a
     bool fits = n >= 2 && scales->ndim == n && shape_equal(n - 1, w->dim, n - 1, scales->dim) &&
                 (!biases || shape_equal(n, scales->dim, biases->ndim, biases->dim));
     fits = fits && w->dim[n - 1] < INT64_MAX / 32 && w->dim[n - 1] * 32 % q->bits == 0 &&
-           scales->dim[n - 1] < INT64_MAX / 128 &&
-           w->dim[n - 1] * 32 / q->bits == scales->dim[n - 1] * q->group;
+           is_whole(q, op_quant_columns(q, w)) &&
+           scales->dim[n - 1] == row_scales(q, op_quant_columns(q, w));
     return fits ||
            error_false(ZL_ERROR_SHAPE,
                        "%s: words of shape %s, scales of shape %s%s%s: with groups of %d and %d bits "
@@ -397,7 +434,9 @@ zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_s
         !op_check_quantized("zl_dequantize", &q, w, scales, biases))
         return NULL;
     bool affine = q.mode == QUANT_AFFINE;
-    zl_dtype own = affine ? dtype_common(2, (zl_array[]){scales, biases}) : ZL_BFLOAT16;
+    zl_dtype own = affine                  ? dtype_common(2, (zl_array[]){scales, biases})
+                   : q.mode == QUANT_GGUF_K ? ZL_FLOAT32
+                                            : ZL_BFLOAT16;
     zl_dtype to = op_dtype_or(dtype, own);
     if (!op_check_dtype("zl_dequantize", to))
         return NULL;
@@ -412,6 +451,6 @@ zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_s
 OP_SIGNATURE(zl_dequantize, "quantized",
              "The numbers that zl_quantize made w, scales and biases from, nearly: of the dtype of the "
              "scales or, where they "
-             "are bytes, bfloat16, unless dtype says another.",
+             "are bytes, bfloat16 (of mode gguf_k float32), unless dtype says another.",
              P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_INT(group_size, "None"), P_INT(bits, "None"),
              P_STRING(mode, "affine"), P_OPTIONAL(global_scale), P_DTYPE(dtype, "None"));

@@ -43,7 +43,7 @@ static zl_array multiply(const struct product *p) {
     for (int i = 0; i < count; i++)
         if (!(in[i] = zl_contiguous(in[i], false)))
             return NULL;
-    int64_t rows = p->w->dim[ndim - 2], columns = p->scales->dim[ndim - 1] * p->q.group;
+    int64_t rows = p->w->dim[ndim - 2], columns = op_quant_columns(&p->q, p->w);
     int64_t dim[] = {gathered ? p->first->dim[0] : 0, p->x->dim[ndim - 2], p->transpose ? rows : columns};
     int64_t arg[] = {p->q.mode, p->q.group, p->q.bits, p->transpose, gathered};
     const int64_t *shape = dim + !gathered;
@@ -127,7 +127,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 // Batches ------------------------------------------------------------------------------------------------------------
 
-static const char *const mode_names[] = {"affine", "mxfp4", "mxfp8", "nvfp4"};
+static const char *const mode_names[] = {"affine", "mxfp4", "mxfp8", "nvfp4", "gguf_k"};
 
 // Rows of many matrices are rows of one. Quantised matrices that differ are taken as what they stand for.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -166,7 +166,8 @@ static bool fits(const struct call *c, const zl_array *in) {
     if (c->inputs != parts + 2 * (int)arg[4] || in[0]->ndim != ndim || in[1]->ndim != ndim ||
         !op_are_quantized(arg, in + 1) || !dtype_is_float((zl_dtype)in[0]->dtype))
         return false;
-    int64_t rows = in[1]->dim[ndim - 2], cols = in[2]->dim[ndim - 1] * arg[1];
+    int64_t rows = in[1]->dim[ndim - 2], cols = op_quant_columns(
+                &(struct quantization){(enum quant_mode)arg[0], (int)arg[1], (int)arg[2]}, in[1]);
     bool chosen = !arg[4] || (are_lists(in[parts], in[parts + 1]) && in[0]->dim[0] > 0 && in[1]->dim[0] > 0);
     return chosen && in[0]->dim[ndim - 1] == (arg[3] ? cols : rows);
 }
@@ -192,7 +193,7 @@ const struct op op_quantized_matmul = {
 
 static bool check_sizes(const char *function, const struct product *p) {
     int n = p->w->ndim;
-    int64_t columns = p->scales->dim[n - 1] * p->q.group, inner = p->transpose ? columns : p->w->dim[n - 2];
+    int64_t columns = op_quant_columns(&p->q, p->w), inner = p->transpose ? columns : p->w->dim[n - 2];
     if (p->x->ndim == 0 || p->x->dim[p->x->ndim - 1] != inner)
         return error_false(ZL_ERROR_SHAPE,
                            "%s: x of shape %s times a %smatrix of shape (%lld, %lld): its last size must be "
@@ -228,7 +229,7 @@ static zl_array multiply_rows(struct product p) {
         return NULL;
     for (int i = 0; i < x->ndim; i++)
         dim[i] = x->dim[i];
-    dim[x->ndim - 1] = p.transpose ? p.w->dim[0] : p.scales->dim[1] * p.q.group;
+    dim[x->ndim - 1] = p.transpose ? p.w->dim[0] : op_quant_columns(&p.q, p.w);
     if (x->size == 0)
         return op_check_size("zl_quantized_matmul", x->ndim, dim)
                    ? zl_zeros((zl_shape){dim, x->ndim}, (zl_dtype)x->dtype)
@@ -259,7 +260,7 @@ static zl_array multiply_chosen(struct product p) {
             return NULL;
         dim[shape->ndim] = p.x->dim[p.x->ndim - 2];
         dim[shape->ndim + 1] =
-            p.transpose ? p.w->dim[p.w->ndim - 2] : p.scales->dim[p.w->ndim - 1] * p.q.group;
+            p.transpose ? p.w->dim[p.w->ndim - 2] : op_quant_columns(&p.q, p.w);
         return op_check_size("zl_gather_qmm", shape->ndim + 2, dim)
                    ? zl_zeros((zl_shape){dim, shape->ndim + 2}, (zl_dtype)p.x->dtype)
                    : NULL;

@@ -27,8 +27,30 @@ static struct quantized_case any_case(const char *mode, int group, int bits, zl_
                                    .transpose = test_between(0, 3) > 0};
 }
 
+// Words and scales of mode gguf_k, as a file might have them: random, but for the exponents of the f16 numbers of each block.
+static bool draw_k(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
+    const int64_t rows = shape.ndim > 2 ? shape.dim[0] * shape.dim[1] : shape.dim[0], k = shape.dim[shape.ndim - 1];
+    const int64_t blocks = rows * k / 256, bytes = q->bits == 6 ? 18 : 16;
+    const int halves = q->bits == 6 ? 1 : 2;
+    zl_array whole = zl_random_bits(ZL_SHAPE(blocks, bytes - 2 * halves), 1, zl_random_key(5));
+    zl_array half = zl_astype(zl_from_f32((float[]){0.01f, 0.02f}, ZL_SHAPE(1, halves)), ZL_FLOAT16);
+    half = zl_broadcast_to(zl_view(half, ZL_UINT8), ZL_SHAPE(blocks, 2 * halves));
+    zl_array both[] = {q->bits == 6 ? whole : half, q->bits == 6 ? half : whole};
+    zl_array scales = zl_concatenate(both, 2, 1);
+    int64_t dim[3];
+    memcpy(dim, shape.dim, sizeof(int64_t) * (size_t)shape.ndim);
+    dim[shape.ndim - 1] = k / 256 * bytes;
+    part[1] = zl_reshape(scales, (zl_shape){dim, shape.ndim});
+    dim[shape.ndim - 1] = k / 32 * q->bits;
+    part[0] = zl_random_bits((zl_shape){dim, shape.ndim}, 4, zl_random_key(9));
+    part[2] = NULL;
+    return part[0] && part[1];
+}
+
 // Sums are as large as their terms, and of affine matrices no number is much smaller than its bias.
 static bool quantize(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
+    if (!strcmp(q->mode, "gguf_k"))
+        return draw_k(q, shape, part);
     zl_array w = zl_abs(values(shape, q->dtype == ZL_FLOAT64 ? ZL_FLOAT32 : q->dtype, 7));
     if (!strcmp(q->mode, "affine"))
         w = zl_add(w, zl_scalar(6));
@@ -127,6 +149,21 @@ static zl_array chosen(void *data) {
                : NULL;
 }
 
+// Scales of files of llama.cpp: positive and negative numbers, whose sums are much smaller than their terms.
+static void check_k(void) {
+    int64_t fallbacks = zl_counter("fallbacks");
+    const int only = test_quick() ? test_between(4, 6) : 0;
+    for (int bits = 4; bits <= 6; bits++)
+        for (int transpose = only && only != bits ? 2 : 0; transpose < 2; transpose++)
+            ZL_SCOPE {
+                struct quantized_case q = {"gguf_k", bits == 6 ? 16 : 32, bits, ZL_FLOAT32, bits == 5 ? 1 : 5, 11, 512, transpose};
+                if (!agree("dequantize", back, &q, 0) || !agree("quantized_matmul", product, &q, 1e-3) ||
+                    !agree("gather_qmm", chosen, &q, 2e-2))
+                    test_note("%d bits%s", bits, transpose ? ", transposed" : "");
+            }
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
 static void check_chosen(void) {
     int64_t fallbacks = zl_counter("fallbacks");
     for (int transpose = 0; transpose < 2; transpose++) {
@@ -166,6 +203,10 @@ TEST(affine_matrices) {
 
 TEST(matrices_of_small_floats) {
     on_devices(check_floats);
+}
+
+TEST(matrices_with_the_scales_of_llama_cpp) {
+    on_devices(check_k);
 }
 
 TEST(matrices_that_indices_choose) {

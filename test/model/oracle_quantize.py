@@ -20,6 +20,8 @@ SIZES = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=9, num_att
              attention_bias=False, eos_token_id=[38, 39])
 EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, decoder_sparse_step=1, mlp_only_layers=[2],
                norm_topk_prob=True)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32,
+             linear_conv_kernel_dim=4, full_attention_interval=3, partial_rotary_factor=0.5, shared_expert_intermediate_size=64)
 # model_type, dtype, fields besides, and the options of both.
 CASES = [
     ("qwen3", "bfloat16", dict(tie_word_embeddings=True), dict(bits=4)),
@@ -31,6 +33,9 @@ CASES = [
     ("qwen3", "bfloat16", dict(tie_word_embeddings=True), dict(mode="nvfp4")),
     ("qwen3", "bfloat16", dict(tie_word_embeddings=False), dict(mixed="mixed_3_6", group=64)),
     ("qwen3", "float16", dict(tie_word_embeddings=False), dict(mixed="mixed_2_6", group=32)),
+    ("qwen3_next", "bfloat16", dict(tie_word_embeddings=False, **EXPERTS, **DELTA), dict(bits=4)),
+    ("qwen3_5", "bfloat16", dict(tie_word_embeddings=True, **DELTA), dict(bits=4, group=32)),
+    ("qwen3_5_moe", "bfloat16", dict(tie_word_embeddings=False, **EXPERTS, **DELTA), dict(bits=4)),
 ]
 
 

@@ -108,6 +108,47 @@ TEST(a_quantised_checkpoint_opens_and_is_nearly_the_model_that_it_was) {
     CHECK(!access(path_of("eight/model.safetensors.index.json"), F_OK));
 }
 
+// The difference of logits of what was quantised from those of transformers, in standard deviations of these.
+static double apart_from_expected(zl_model model, const char *name) {
+    char path[512];
+    double far = 1;
+    snprintf(path, sizeof path, ZL_TEST_DIR "/model/lm/%s/expected.npz", name);
+    zl_file *expected = zl_load_npz(path);
+    if (CHECK(expected))
+        ZL_SCOPE {
+            zl_array logits = zl_file_find(expected, "logits");
+            zl_array is = zl_astype(zl_model_logits(model, zl_file_find(expected, "ids")), ZL_FLOAT32);
+            far = zl_item(zl_divide(zl_max(zl_abs(zl_subtract(is, logits))), zl_std(logits, 0)));
+        }
+    zl_file_free(expected);
+    return far;
+}
+
+// Hybrids take MLX's names, layouts of convolutions and norms; what is written is read again as the same model.
+TEST(models_with_linear_attention_are_quantised_too) {
+    static const char *const names[] = {"qwen3_next", "qwen3_5", "qwen3_5_moe"};
+    char error[512], from[512];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(from, sizeof from, ZL_TEST_DIR "/model/lm/%s", names[i]);
+        error[0] = '\0';
+        bool done = zl_model_quantize(from, path_of(names[i]), &(zl_quantize_options){.bits = 8, .group_size = 32}, error,
+                                      sizeof error);
+        zl_model model = done ? zl_model_open(path_of(names[i]), error, sizeof error) : NULL;
+        double far = model ? apart_from_expected(model, names[i]) : 1;
+        if (!CHECK(far < 0.2))
+            test_note("%s: logits are %g standard deviations apart; %s", names[i], far, error);
+        zl_model_close(model);
+    }
+    zl_file *file = zl_load_safetensors(path_of("qwen3_5_moe/model.safetensors"));
+    if (CHECK(file)) {
+        CHECK(zl_file_find(file, "language_model.model.embed_tokens.weight"));
+        CHECK(zl_file_find(file, "language_model.model.layers.1.mlp.switch_mlp.gate_proj.weight"));
+        CHECK_EQ_INT(zl_dim(zl_file_find(file, "language_model.model.layers.0.linear_attn.conv1d.weight"), 2), 1);
+        CHECK(zl_file_find(file, "language_model.model.layers.1.self_attn.o_proj.scales"));
+    }
+    zl_file_free(file);
+}
+
 // How many bits the model in a folder has for a matrix; 0: it is not quantised.
 static int bits_of(zl_file *file, const char *name, int columns) {
     char full[96];

@@ -102,13 +102,24 @@ static unsigned char *room(void) {
     return file;
 }
 
+// Scales that are bytes are those of mode gguf_k.
+static bool is_k(zl_file *f) {
+    return zl_dtype_of(zl_file_find(f, "t.scales")) == ZL_UINT8;
+}
+
 static zl_array part_of(zl_file *f, const char *name) {
-    return zl_astype(zl_file_find(f, name), ZL_FLOAT64);
+    zl_array part = zl_file_find(f, name);
+    return is_k(f) ? part : zl_astype(part, ZL_FLOAT64);
+}
+
+// NULL: the scales say all.
+static zl_array biases_of(zl_file *f) {
+    return is_k(f) ? NULL : zl_file_find(f, "t.biases");
 }
 
 static zl_array number_of(zl_file *f, const struct kind *k) {
-    return zl_dequantize(zl_file_find(f, "t.weight"), part_of(f, "t.scales"), part_of(f, "t.biases"),
-                         k->group, k->bits, NULL, NULL, ZL_FLOAT64);
+    return zl_dequantize(zl_file_find(f, "t.weight"), part_of(f, "t.scales"),
+                         is_k(f) ? NULL : part_of(f, "t.biases"), k->group, k->bits, is_k(f) ? "gguf_k" : NULL, NULL, ZL_FLOAT64);
 }
 
 static void check_numbers(const struct kind *k) {
@@ -139,7 +150,7 @@ static void check_product(const struct kind *k, int64_t rows) {
                                    zl_random_key(rows));
     zl_array w = number_of(f, k), exact = zl_matmul(zl_astype(x, ZL_FLOAT64), zl_matrix_transpose(w));
     zl_array y = zl_quantized_matmul(x, zl_file_find(f, "t.weight"), zl_file_find(f, "t.scales"),
-                                     zl_file_find(f, "t.biases"), true, k->group, k->bits, NULL);
+                                     biases_of(f), true, k->group, k->bits, is_k(f) ? "gguf_k" : NULL);
     zl_array size = zl_matmul(zl_abs(zl_astype(x, ZL_FLOAT64)), zl_abs(zl_matrix_transpose(w)));
     zl_array off = zl_divide(zl_abs(zl_subtract(zl_astype(y, ZL_FLOAT64), exact)), size);
     if (!CHECK(zl_item(zl_max(off)) < 2e-6))

@@ -471,6 +471,7 @@ enum {
     SCRATCH_PART,
     SCRATCH_WORK,
     SCRATCH_WEIGHTS,
+    SCRATCH_SCALES,
     SCRATCH_TILES,
     SCRATCH_COUNT
 };
@@ -485,13 +486,15 @@ struct unpacking {
     bool wide;
     float factor;          // of all scales, if not affine
 };
-// Reads groups that lie behind each other.
+// Reads groups that lie behind each other; of mode gguf_k, the first is one that a block of scales begins with.
 void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
                 char *out);
 
 // Codes as bytes, a multiple of 16 of them, and scales or biases as float32.
 void cpu_unpack_codes(int bits, const char *words, int64_t count, uint8_t *out);
 void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t groups, float *out);
+// Those of mode gguf_k, from the first of a block on.
+void cpu_unpack_k(const struct unpacking *u, const char *scales, int64_t groups, float *scale, float *bias);
 
 // program.c ---------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ enum kernel_taken cuda_unpacked_multiply(const struct kernel_place *p, const str
                                       .biases = arg[QMM_MODE] == QUANT_AFFINE ? c->in[QMM_BIASES] : NULL,
                                       .dtype = (zl_dtype)x->dtype};
     struct kernel_scratch room = {0};
-    size_t bytes = (size_t)(matrix.scales->size * arg[QMM_GROUP]) * array_item(x);
+    size_t bytes = (size_t)(matrix.words->size * 32 / arg[QMM_BITS]) * array_item(x);
     struct lt_memory m = {.a = cuda_element(p, x), .y = kernel_reach(p, call_first(c)), .scale = 1};
     m.b = kernel_scratch_open(p, &room, bytes);
     enum kernel_taken taken = KERNEL_FAILED;

@@ -141,11 +141,52 @@ static struct hlo_tensor rounded(struct hlo_module *m, struct hlo_tensor x) {
     return hlo_reinterpret(m, hlo_binary(m, TILE_XOR, bits, hlo_word(m, ZL_UINT32, 0)), ZL_FLOAT32);
 }
 
+// A float16 of two bytes of the last axis of blocks, at `at`, as float32.
+static struct hlo_tensor half_of(struct hlo_module *m, struct hlo_tensor blocks, int at) {
+    int axis = blocks.ndim - 1;
+    struct hlo_tensor low = hlo_cut(m, blocks, axis, at, at + 1), high = hlo_cut(m, blocks, axis, at + 1, at + 2);
+    struct hlo_tensor both = hlo_binary(m, TILE_OR, low, hlo_binary(m, TILE_SHL, high, whole(m, 8)));
+    return hlo_cast(m, hlo_reinterpret(m, hlo_cast(m, both, ZL_UINT16), ZL_FLOAT16), ZL_FLOAT32);
+}
+
+// The six bits of eight groups: those of four are low in the bytes from `from` on, those of the others are four bits of the last four
+// bytes, from `shift` on, below the high bits of the former.
+static struct hlo_tensor sixes_of(struct hlo_module *m, struct hlo_tensor blocks, int from, int shift) {
+    int axis = blocks.ndim - 1;
+    struct hlo_tensor low = hlo_cut(m, blocks, axis, from, from + 4), rest = hlo_cut(m, blocks, axis, 12, 16), part[2];
+    part[0] = hlo_binary(m, TILE_AND, low, whole(m, 63));
+    rest = hlo_binary(m, TILE_AND, hlo_binary(m, TILE_SHR, rest, whole(m, (uint64_t)shift)), whole(m, 15));
+    part[1] = hlo_binary(m, TILE_SHL, hlo_binary(m, TILE_SHR, low, whole(m, 6)), whole(m, 4));
+    part[1] = hlo_binary(m, TILE_OR, rest, part[1]);
+    return hlo_cast(m, hlo_join(m, 2, part, axis), ZL_FLOAT32);
+}
+
+// Numbers of mode gguf_k: cpu_quantize.c says how their scales lie.
+static struct hlo_tensor unpack_k(struct hlo_module *m, const struct quantization *q, const struct hlo_tensor *in) {
+    struct hlo_tensor x = in_groups(m, hlo_cast(m, codes_of(m, in[0], q->bits), ZL_FLOAT32), q->group), scale, bias;
+    struct hlo_tensor blocks = in_groups(m, hlo_cast(m, in[1], ZL_UINT32), op_k_bytes(q->bits));
+    if (q->bits == 6) {
+        struct hlo_tensor byte = hlo_cut(m, blocks, blocks.ndim - 1, 0, 16);
+        struct hlo_tensor less = hlo_binary(m, TILE_SHL, hlo_binary(m, TILE_SHR, byte, whole(m, 7)), whole(m, 8));
+        scale = hlo_binary(m, TILE_SUB, hlo_cast(m, byte, ZL_FLOAT32), hlo_cast(m, less, ZL_FLOAT32));
+        scale = hlo_binary(m, TILE_MUL, scale, half_of(m, blocks, 16));
+        bias = hlo_binary(m, TILE_MUL, scale, real(m, -32));
+    } else {
+        scale = hlo_binary(m, TILE_MUL, sixes_of(m, blocks, 4, 0), half_of(m, blocks, 0));
+        bias = hlo_binary(m, TILE_MUL, sixes_of(m, blocks, 8, 4), half_of(m, blocks, 2));
+        bias = hlo_unary(m, TILE_NEG, bias);
+    }
+    x = hlo_binary(m, TILE_MUL, x, in_groups(m, in_lines(m, scale), 1));
+    return in_lines(m, hlo_binary(m, TILE_ADD, x, in_groups(m, in_lines(m, bias), 1)));
+}
+
 // Of a quantised matrix or list of them. Affine: rounded to `dtype` after the product and after the sum; other modes: after the product.
 // third: biases if affine, else a global scale; NULL: there is none.
 static struct hlo_tensor unpack(struct hlo_module *m, const struct quantization *q,
                                 const struct hlo_tensor *in, const struct hlo_tensor *third, zl_dtype dtype) {
     struct hlo_tensor x = codes_of(m, in[0], q->bits), scale = in[1];
+    if (q->mode == QUANT_GGUF_K)
+        return hlo_cast(m, unpack_k(m, q, in), dtype);
     if (q->mode == QUANT_AFFINE) {
         x = in_groups(m, hlo_cast(m, x, dtype), q->group);
         x = rounded(m, hlo_binary(m, TILE_MUL, x, in_groups(m, hlo_cast(m, scale, dtype), 1)));

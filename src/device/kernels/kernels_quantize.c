@@ -8,6 +8,14 @@ int32_t kernel_scale_type(const int64_t *arg, zl_array scales) {
     return arg[MODE] == QUANT_NVFP4 ? WORK_E4M3 : scales->dtype;
 }
 
+int32_t kernel_scale_groups(const int64_t *arg) {
+    return arg[MODE] == QUANT_GGUF_K ? op_k_groups((int)arg[CODE_BITS]) : 1;
+}
+
+int32_t kernel_scale_bytes(const int64_t *arg) {
+    return arg[MODE] == QUANT_GGUF_K ? op_k_bytes((int)arg[CODE_BITS]) : 1;
+}
+
 int32_t kernel_divisor(int64_t most, int64_t a, int64_t b) {
     int32_t count = 1;
     while (2 * count <= most && (a | b) % (2 * count) == 0)
@@ -20,11 +28,11 @@ int32_t kernel_divisor(int64_t most, int64_t a, int64_t b) {
 bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m,
                    void *to) {
     zl_array part[] = {m->words, m->scales, m->biases, m->global};
-    int64_t size = m->scales->size * arg[GROUP_OF];
+    int64_t size = m->words->size * 32 / arg[CODE_BITS], groups = size / arg[GROUP_OF];
     int32_t each = VECTOR_BYTES / (int32_t)zl_dtype_size(m->dtype), bits = each * (int32_t)arg[CODE_BITS];
     struct kernel_work w;
     work_open(&w, p, "dequantize");
-    WORK_SIZES(&w, m->scales->size);
+    WORK_SIZES(&w, groups);
     for (size_t i = 0; i < COUNT(part); i++) { // one that is not there is not read
         int64_t offset = part[i] ? part[i]->offset : 0;
         work_place(&w, part[i] ? part[i] : m->scales);
@@ -36,10 +44,12 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
     w.wide |= size > KERNEL_NARROW / arg[CODE_BITS];
     return WORK_FILE(
         &w, "dequantize",
-        "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,CHUNK=u%d,EACH=%d,OVER=%d,BITS=%b",
+        "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,CHUNK=u%d,EACH=%d,OVER=%d,"
+        "SCALE_GROUPS=%d,SCALE_BYTES=%d,BITS=%b",
         (int32_t)arg[MODE], (int32_t)arg[GROUP_OF], (int32_t)arg[CODE_BITS],
         kernel_scale_type(arg, m->scales), m->dtype, tile_reduce_gives(m->dtype),
-        bits > 32 || 32 % bits ? 64 : 32, each, m->global != NULL);
+        bits > 32 || 32 % bits ? 64 : 32, each, m->global != NULL, kernel_scale_groups(arg),
+        kernel_scale_bytes(arg));
 }
 
 bool kernel_dequantize(const struct kernel_place *p, const struct call *c) {

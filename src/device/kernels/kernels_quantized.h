@@ -7,6 +7,9 @@
 #include "op/ops.h"
 
 int32_t kernel_scale_type(const int64_t *arg, zl_array scales); // of scales and biases, for clauses (WORK_FILE)
+// Of how many groups the scales lie together, and in how many elements: those of mode gguf_k do (for clauses).
+int32_t kernel_scale_groups(const int64_t *arg);
+int32_t kernel_scale_bytes(const int64_t *arg);
 // Returns the largest power of two, at most `most`, that divides both numbers: elements that a vector may have.
 int32_t kernel_divisor(int64_t most, int64_t a, int64_t b);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 // Clauses that both kernels have.
-#define OF_BOTH "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,GATHERED=%d,LINES=%d,%i"
+#define OF_BOTH "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,GATHERED=%d,LINES=%d,SCALE_GROUPS=%d,SCALE_BYTES=%d,%i"
 
 enum { UNIT = 32, LINES_MOST = 8 }; // codes of a row that a thread reads at a time
 
@@ -24,7 +24,7 @@ struct quantized_sizes kernel_quantized_sizes(const struct call *c) {
                                 .k = x->dim[last],
                                 .rows = words->dim[last - 1],
                                 .row_words = words->dim[last],
-                                .row_groups = scales->dim[last],
+                                .row_groups = words->dim[last] * 32 / arg[QMM_BITS] / arg[QMM_GROUP],
                                 .lists = 1,
                                 .matrices = 1,
                                 .x = x->offset,
@@ -81,6 +81,8 @@ bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c)
                               (int32_t)tile_reduce_gives(dtype),
                               (int32_t)arg[QMM_GATHERED],
                               by_rows ? few : 4,
+                              kernel_scale_groups(arg),
+                              kernel_scale_bytes(arg),
                               few <= 2 && s.rows * s.products >= 1 << 12 ? 4 : 2,
                               s.k % UNIT != 0,
                               kernel_divisor(4, s.words, s.row_words),

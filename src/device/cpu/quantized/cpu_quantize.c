@@ -1,11 +1,13 @@
 // cpu_quantize.c - groups of numbers to a few bits each and back.
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
 #include "op/ops.h"
 
 #include <math.h>
 
+enum { K_GROUPS_MOST = 16 };                // of a block
 enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
 
 // Numbers ----------------------------------------------------------------------------------------------------------
@@ -142,6 +144,37 @@ void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t gr
         cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][u->dtype], out, scales, NULL, NULL, groups);
 }
 
+// Scales and biases of some groups, from one of a block on.
+static void k_numbers(const struct unpacking *u, const char *blocks, int64_t from, int64_t groups, float *scale,
+                      float *bias) {
+    const int each = op_k_groups(u->bits);
+    for (int64_t g = from, n; g < from + groups; g += n) {
+        const uint8_t *block = (const uint8_t *)blocks + g / each * op_k_bytes(u->bits);
+        uint8_t whole[2][K_GROUPS_MOST];
+        uint16_t d, least;
+        n = MIN_OF(each - g % each, from + groups - g);
+        quantized_k_halves(u->bits, block, &d, &least);
+        quantized_k_whole(u->bits, block, whole[0], whole[1]);
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t *at = &whole[0][g % each + i];
+            float *s = scale + g - from + i;
+            *s = half_to_float(d) * (u->bits == 6 ? (float)(int8_t)*at : (float)*at);
+            bias[g - from + i] = u->bits == 6 ? -32 * *s : -(half_to_float(least) * (float)whole[1][g % each + i]);
+        }
+    }
+}
+
+void cpu_unpack_k(const struct unpacking *u, const char *scales, int64_t groups, float *scale, float *bias) {
+    k_numbers(u, scales, 0, groups, scale, bias);
+}
+
+static void k_group(const struct unpacking *u, const uint8_t *code, float scale, float bias, char *out, int64_t at) {
+    if (u->wide)
+        affine_f64(code, u->group, (double)scale, (double)bias, (double *)(void *)out + at * u->group);
+    else
+        affine_f32(code, u->group, scale, bias, (float *)(void *)out + at * u->group);
+}
+
 static void float_group(const struct unpacking *u, const uint8_t *code, float scale, char *out, int64_t at) {
     for (int i = 0; i < u->group; i++) {
         float value = (u->bits == 4 ? fp4[code[i]] : fp8_to_float(code[i])) * scale;
@@ -155,12 +188,19 @@ static void float_group(const struct unpacking *u, const uint8_t *code, float sc
 void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases,
                 int64_t groups, char *out) {
     uint8_t code[GROUP_MOST];
+    float scale[K_GROUPS_MOST], bias[K_GROUPS_MOST];
+    const int each = u->mode == QUANT_GGUF_K ? op_k_groups(u->bits) : 1;
     for (int64_t g = 0; g < groups; g++) {
         cpu_unpack_codes(u->bits, words + g * u->group * u->bits / 8, u->group, code);
-        if (u->mode == QUANT_AFFINE)
+        if (u->mode == QUANT_GGUF_K) {
+            if (g % each == 0)
+                k_numbers(u, scales, g, MIN_OF(each, groups - g), scale, bias);
+            k_group(u, code, scale[g % each], bias[g % each], out, g);
+        } else if (u->mode == QUANT_AFFINE) {
             affine_group(u, code, scales, biases, g, out);
-        else
+        } else {
             float_group(u, code, scale_at(u, scales, g), out, g);
+        }
     }
 }
 
@@ -198,10 +238,26 @@ static void unpack_half(const struct unpack_job *j, int64_t at) {
         float bias = (float)read_number(j->biases, u->dtype, at);
         for (int i = 0; i < u->group; i++)
             wide[i] += bias;
+    } else if (u->mode == QUANT_GGUF_K) {
+        float scale, bias;
+        k_numbers(u, j->scales, at, 1, &scale, &bias);
+        k_group(u, code, scale, bias, (char *)wide, 0);
     } else {
         float_group(u, code, scale_at(u, j->scales, at), (char *)wide, 0);
     }
     cpu_call_row(narrow, to, wide, NULL, NULL, u->group);
+}
+
+// Groups from anywhere on, one by one: blocks may begin before the first.
+static void dequantize_k(const struct unpack_job *j, int64_t from, int64_t to) {
+    const struct unpacking *u = &j->u;
+    uint8_t code[GROUP_MOST];
+    for (; from < to; from++) {
+        float scale, bias;
+        cpu_unpack_codes(u->bits, j->words + from * u->group * u->bits / 8, u->group, code);
+        k_numbers(u, j->scales, from, 1, &scale, &bias);
+        k_group(u, code, scale, bias, j->out, from);
+    }
 }
 
 static void dequantize_groups(const void *context, int64_t from, int64_t to) {
@@ -213,6 +269,10 @@ static void dequantize_groups(const void *context, int64_t from, int64_t to) {
         return;
     }
     int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1;
+    if (u->mode == QUANT_GGUF_K) {
+        dequantize_k(j, from, to);
+        return;
+    }
     cpu_unpack(u, j->words + from * u->group * u->bits / 8, j->scales + from * item,
                j->biases ? j->biases + from * item : NULL, to - from,
                j->out + from * u->group * (u->wide ? 8 : 4));
@@ -231,7 +291,7 @@ bool cpu_dequantize(const struct call *c) {
         j.biases = third;
     else if (third)
         j.u.factor = (float)read_number(third, ZL_FLOAT32, 0) / (448 * 6);
-    cpu_split(scales->size, TRAFFIC / j.u.group, dequantize_groups, &j);
+    cpu_split(out->size / j.u.group, TRAFFIC / j.u.group, dequantize_groups, &j);
     return true;
 }
 

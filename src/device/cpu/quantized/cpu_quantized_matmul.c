@@ -3,12 +3,12 @@
 #include "device/cpu/quantized/quantized.h"
 
 static void read_sizes(struct quantized *q, const struct call *c) {
-    zl_array x = c->in[0], w = c->in[1], scales = c->in[2];
+    zl_array x = c->in[0], w = c->in[1];
     int last = x->ndim - 1;
     q->m = x->dim[last - 1];
     q->k = x->dim[last];
     q->rows = w->dim[last - 1];
-    q->groups = scales->dim[last];
+    q->groups = op_quant_columns(&(struct quantization){(enum quant_mode)q->u.mode, q->u.group, q->u.bits}, w) / q->u.group;
     q->n = q->transpose ? q->rows : q->groups * q->u.group;
 }
 

@@ -34,6 +34,36 @@ static inline const uint8_t *quantized_words(const struct quantized *q, int64_t 
     return (const uint8_t *)q->words + at * q->u.group * q->u.bits / 8;
 }
 
+// Where the scales of groups from `at` on begin: those of mode gguf_k lie in blocks, of which that is the first.
+static inline const char *quantized_scales(const struct quantized *q, int64_t at) {
+    if (q->u.mode != QUANT_GGUF_K)
+        return q->scales + at * q->scale_item;
+    return q->scales + at / op_k_groups(q->u.bits) * op_k_bytes(q->u.bits);
+}
+
+// The whole numbers of a block of mode gguf_k. Bits 4 and 5: f16 d and least, and 12 bytes of as many six bits for eight groups of 32:
+// those of the first four scales and biases, then four bits of each of the other four, whose high bits are above the former. A scale
+// is d times its number, a bias -least times its own. Bits 6: 16 signed bytes, and f16 d; codes are less by 32.
+static inline void quantized_k_whole(int bits, const uint8_t *block, uint8_t *scale, uint8_t *bias) {
+    uint32_t part[3], six[2][2];
+    if (bits == 6) {
+        memcpy(scale, block, 16);
+        return;
+    }
+    memcpy(part, block + 4, sizeof part);
+    six[0][0] = part[0] & 0x3f3f3f3f;
+    six[0][1] = (part[2] & 0x0f0f0f0f) | (part[0] >> 2 & 0x30303030);
+    six[1][0] = part[1] & 0x3f3f3f3f;
+    six[1][1] = (part[2] >> 4 & 0x0f0f0f0f) | (part[1] >> 2 & 0x30303030);
+    memcpy(scale, six[0], sizeof six[0]);
+    memcpy(bias, six[1], sizeof six[1]);
+}
+// Where the f16 numbers of a block lie; those of six bits have one, which is given twice.
+static inline void quantized_k_halves(int bits, const uint8_t *block, uint16_t *d, uint16_t *least) {
+    memcpy(d, block + (bits == 6 ? 16 : 0), sizeof *d);
+    memcpy(least, block + (bits == 6 ? 16 : 2), sizeof *least);
+}
+
 // Whole numbers --------------------------------------------------------------------------------------------------------
 //
 // A row of x becomes lines of bytes: two of half floats, three of float32, the highest first. Together they are whole
@@ -65,6 +95,8 @@ struct int_columns {
     int bits, group;
 };
 
+enum { INT_PADDED = 128, INT_SUMS = 16 };
+
 // Products of one instruction set.
 struct int_kind {
     const char *level;  // of the row kernels with which it is used
@@ -91,6 +123,9 @@ struct int_kind {
     // whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it never can.
     bool (*can_vector)(const struct quantized *q);
     void (*vector)(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+    // Brings the parts of that row to where its set lies, as `vector` reads them: with zeros up to a multiple of INT_PADDED. Sums of
+    // its groups have zeros behind them, too, up to a multiple of INT_SUMS. NULL: they lie as those of other sets.
+    void (*arrange)(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
@@ -101,6 +136,12 @@ void cpu_dozen_results_i8mm(const struct int_set *x, const struct int_columns *w
                             int64_t out_row);
 bool cpu_can_vector_i8mm(const struct quantized *q);
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+// Of x86_64, with VNNI and with AVX2 alone.
+bool cpu_can_line(const struct quantized *q);
+void cpu_line_vnni(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+void cpu_line_avx2(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+void cpu_arrange_vnni(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
+void cpu_arrange_avx2(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
 // The best of this CPU; NULL: there is none.
 const struct int_kind *cpu_int_kind(void);
 

@@ -90,10 +90,10 @@ static inline void dot_turn(zl_dtype dtype, const char *const *column, int64_t g
         }
 }
 
-#define KIND(name, prefix, count)                                                                         \
+#define KIND(name, prefix, count, ...)                                                                         \
     {                                                                                                     \
         .level = (name), .slice = SLICE, .columns = (count), .rows_most = ROWS_MOST, .zip = prefix##_zip, \
-        .turn = prefix##_turn, .run = prefix##_run                                                        \
+        .turn = prefix##_turn, .run = prefix##_run, __VA_ARGS__                                                     \
     }
 
 #if defined(__aarch64__)
@@ -113,7 +113,7 @@ sdot(int32_t __attribute__((vector_size(16))) sum, int32_t __attribute__((vector
 #define DOT(sum, w, x, wide) ((void)(wide), sdot(sum, w, x))
 #include "device/cpu/quantized/quantized_dot.h"
 
-static const struct int_kind sdot_kind = KIND("neon_fp16", sdot, 4);
+static const struct int_kind sdot_kind = KIND("neon_fp16", sdot, 4, .direct = false);
 
 const struct int_kind *cpu_int_kind(void) {
     const struct int_kind *const kinds[] = {&cpu_int_i8mm, &sdot_kind};
@@ -158,7 +158,9 @@ VNNI static inline __attribute__((always_inline)) __m256i dot_vnni(__m256i sum, 
 #define DOT(sum, w, x, wide) ((void)(wide), (vnni_ints)dot_vnni((__m256i)(sum), (__m256i)(w), (__m256i)(x)))
 #include "device/cpu/quantized/quantized_dot.h"
 
-static const struct int_kind avx2_kind = KIND("avx2", avx2, 8), vnni_kind = KIND("avx512", vnni, 8);
+#define LINE(name) .can_vector = cpu_can_line, .vector = cpu_line_##name, .arrange = cpu_arrange_##name
+static const struct int_kind avx2_kind = KIND("avx2", avx2, 8, LINE(avx2)),
+                             vnni_kind = KIND("avx512", vnni, 8, LINE(vnni));
 
 const struct int_kind *cpu_int_kind(void) {
     if (!strcmp(cpu_level()->name, vnni_kind.level))

@@ -16,6 +16,7 @@ enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
 struct ints {
     const struct quantized *q;
+    const struct quantized *k; // with its scales as they are in mode gguf_k, where q has none, but is affine; NULL: q has them
     const struct int_kind *kind;
     int parts, set;   // lines of a row; rows of a set
     int64_t sets;     // of a matrix of x
@@ -41,9 +42,14 @@ static int lines_of(const struct ints *j, int rows) {
     return j->dozens ? j->parts * INT_DOZEN : int_set_lines(j->kind, j->parts, rows);
 }
 
+// Whether the only row lies as the kind's own function reads it.
+static bool is_arranged(const struct ints *j) {
+    return j->vector && j->kind->arrange;
+}
+
 // Sums of groups of a set.
 static int64_t set_sums(const struct ints *j) {
-    return j->q->groups * j->set;
+    return (is_arranged(j) ? (j->q->groups + INT_SUMS - 1) / INT_SUMS * INT_SUMS : j->q->groups) * j->set;
 }
 
 // Rows -----------------------------------------------------------------------------------------------------------------
@@ -146,6 +152,8 @@ static void put_sums(const struct ints *j, int64_t set, int row, const float *x,
     float *sums = j->sum + set * set_sums(j) + row * (j->dozens ? 1 : groups);
     for (int64_t g = 0; g < groups; g++)
         sums[g * step] = sum_of(x + g * group, group) * unit;
+    for (int64_t g = groups; is_arranged(j) && g < set_sums(j); g++)
+        sums[g] = 0;
 }
 
 static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
@@ -157,7 +165,10 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
     int8_t *part[3] = {room, room + q->k, room + 2 * q->k};
     (j->parts == 2 ? split_2 : split_3)(x, q->k, tiny ? 0 : most / largest, part[0], part[1], part[2]);
     j->factor[set * j->set + row] = tiny ? 0 : largest / most;
-    put_parts(j, set, row, (const int8_t *const *)part);
+    if (is_arranged(j))
+        j->kind->arrange((const int8_t *const *)part, j->parts, q->k, q->u.bits, j->code + set * j->code_set);
+    else
+        put_parts(j, set, row, (const int8_t *const *)part);
     put_sums(j, set, row, x, !j->vector ? 1 : tiny ? 0 : most / largest);
     return true;
 }
@@ -179,7 +190,7 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
     }
     for (; from < to; from++) {
         int rows = rows_of(j, from), lines = lines_of(j, rows);
-        if (lines > j->parts * rows)
+        if (lines > j->parts * rows && !is_arranged(j))
             clear_set(j, from);
         for (int r = 0; r < rows; r++) {
             const char *x = q->x + (from / j->sets * q->m + from % j->sets * j->set + r) * q->k * q->item;
@@ -216,16 +227,17 @@ static bool make_sets(struct ints *j) {
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
     j->most = j->parts == 2 ? 127 * 256 : 127 * 65536;
     choose_dozens(j);
-    j->set = j->dozens ? INT_DOZEN : j->parts == 3 ? 2 : 4;
-    j->sets = (q->m + j->set - 1) / j->set;
     j->vector = j->kind->can_vector && j->kind->can_vector(q);
+    j->set = is_arranged(j) ? 1 : j->dozens ? INT_DOZEN : j->parts == 3 ? 2 : 4;
+    j->sets = (q->m + j->set - 1) / j->set;
     const int64_t share = q->n / (4 * pool_threads()), most = j->vector   ? LONG_BLOCK
                                                               : j->dozens ? WIDE_BLOCK
                                                                           : BLOCK;
     j->block = MAX_OF(MIN_OF(share / BLOCK * BLOCK, most), BLOCK);
     bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
     j->zips = !j->kind->direct || j->dozens || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
-    j->code_set = lines_of(j, j->set) * q->k;
+    j->code_set = is_arranged(j) ? j->parts * ((q->k + INT_PADDED - 1) / INT_PADDED * INT_PADDED)
+                                 : lines_of(j, j->set) * q->k;
     int64_t sets = j->sets * q->matrices, codes = sets * j->code_set, numbers = sets * (j->set + set_sums(j));
     if (!(j->room = memory_alloc((size_t)(LINE + codes + numbers * (int64_t)sizeof(float)))))
         return false;
@@ -246,9 +258,9 @@ struct column_room {
     int8_t *zipped;
 };
 
-// Scales of the columns that are multiplied at once, of groups or of every 32 codes.
+// Scales of the columns that are multiplied at once, of groups or of every 32 codes, and room behind those of one.
 static int64_t room_scales(const struct ints *j) {
-    return MAX_OF(j->q->groups, j->q->k / SHARED) * j->kind->columns;
+    return MAX_OF(j->q->groups + 2 * INT_SUMS, j->q->k / SHARED) * j->kind->columns;
 }
 
 // All numbers of these columns: scales and biases and, of a dozen, twice shares of two kinds, and units.
@@ -433,15 +445,37 @@ static void multiply_columns(const struct ints *j, int64_t product, int64_t from
     }
 }
 
+// The same where scales are those of mode gguf_k: they are unpacked first.
+static bool multiply_k_columns(const struct ints *j, int64_t product, int64_t from, int64_t columns,
+                               struct column_room *r) {
+    struct quantized q = *j->k;
+    const int64_t at = quantized_at(&q, q.second ? q.second[product] : 0, from, 0), numbers = columns * q.groups;
+    const int64_t matrix = q.first ? q.first[product] : 0;
+    float *scale = cpu_scratch(SCRATCH_SCALES, (size_t)numbers * 2 * sizeof *scale);
+    if (!scale)
+        return false;
+    cpu_unpack_k(&q.u, quantized_scales(&q, at), numbers, scale, scale + numbers);
+    q.u = j->q->u, q.scale_item = sizeof *scale, q.rows = columns;
+    q.words = (const char *)quantized_words(&q, at), q.second = NULL;
+    q.first = q.first ? &matrix : NULL;
+    q.scales = (const char *)scale, q.biases = (const char *)(scale + numbers);
+    struct ints own;
+    memcpy(&own, j, sizeof own);
+    own.q = &q;
+    multiply_columns(&own, 0, 0, columns, r);
+    return true;
+}
+
 static void multiply_block(struct ints *j, int64_t product, int64_t from) {
     const struct quantized *q = j->q;
     int64_t columns = MIN_OF(j->block, q->n - from);
     struct column_room r;
-    if (!get_room(j, &r)) {
+    if (!get_room(j, &r) || (j->k && !multiply_k_columns(j, product, from, columns, &r))) {
         atomic_store(&j->failed, true);
         return;
     }
-    multiply_columns(j, product, from, columns, &r);
+    if (!j->k)
+        multiply_columns(j, product, from, columns, &r);
     char *out = q->out + (product * q->m * q->n + from) * q->item;
     for (int64_t i = 0; i < q->m; i++, out += q->n * q->item)
         if (q->item == 2)
@@ -463,11 +497,16 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
 
 static bool can(const struct quantized *q, const struct int_kind *kind) {
     return kind && q->m <= kind->rows_most && q->transpose && q->dtype != ZL_FLOAT64 &&
-           (q->u.mode == QUANT_AFFINE ? q->u.dtype != ZL_FLOAT64 : q->u.bits == 4);
+           (q->u.mode == QUANT_AFFINE ? q->u.dtype != ZL_FLOAT64 : q->u.mode == QUANT_GGUF_K || q->u.bits == 4);
 }
 
 bool cpu_multiply_ints(const struct quantized *q, bool *done) {
     struct ints j = {.q = q, .kind = cpu_int_kind()};
+    struct quantized affine = *q;
+    if (q->u.mode == QUANT_GGUF_K && !(j.kind && j.kind->arrange && j.kind->can_vector(q))) {
+        affine.u.mode = QUANT_AFFINE, affine.u.dtype = ZL_FLOAT32;
+        j.q = &affine, j.k = q, q = &affine;
+    }
     atomic_init(&j.failed, false);
     atomic_init(&j.odd, false);
     if (!can(q, j.kind))

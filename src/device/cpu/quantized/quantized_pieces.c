@@ -4,7 +4,7 @@
 #include "device/cpu/quantized/quantized.h"
 
 // Bytes of unpacked numbers: those of one row are read once, from L1, those of many again and again, from L2.
-enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 18 };
+enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 20 };
 enum { FLOPS_LEAST = 1 << 18 }; // that are worth another thread
 
 struct pieces {
@@ -17,7 +17,7 @@ struct pieces {
 static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t group, int64_t groups,
                    char *out) {
     int64_t at = quantized_at(q, w, row, group);
-    cpu_unpack(&q->u, q->words + at * q->u.group * q->u.bits / 8, q->scales + at * q->scale_item,
+    cpu_unpack(&q->u, q->words + at * q->u.group * q->u.bits / 8, quantized_scales(q, at),
                q->biases ? q->biases + at * q->scale_item : NULL, groups, out);
 }
 
@@ -86,6 +86,10 @@ static void cut(struct pieces *p) {
     int64_t columns_most = MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / (q->item * q->rows * q->u.group), 1);
     int64_t most = q->transpose ? rows_most(q) : columns_most;
     p->piece = MIN_OF(most, MAX_OF(all / wanted, 1));
+    if (q->u.mode == QUANT_GGUF_K && !q->transpose) { // whole blocks of scales
+        const int each = op_k_groups(q->u.bits);
+        p->piece = (p->piece + each - 1) / each * each;
+    }
     p->pieces = (all + p->piece - 1) / p->piece;
 }
 
