@@ -36,6 +36,10 @@ static const struct sample {
     {SAMPLE_ROOM, {201}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
+    {SAMPLE_WAVES, {40}, 1e-5},
+    {SAMPLE_SCANS, {9, 70}, 1e-4},
+    {SAMPLE_PIECES, {3}, 1e-5},
+    {SAMPLE_TABLES, {100}, 1e-5},
     // Products of halves, with a second factor that is transposed, and a first one that is; rows and columns that leave the arrays.
     {"kernel products(A: f16[M, K], B: f16[K, N], Bt: f16[N, K], At: f16[K, M]) -> (C: f32[M, N], D: f16[M, "
      "N], E: f32[M, N]) {\n"
