@@ -509,6 +509,58 @@ static void assign(struct halves *h, const struct tile_stmt *s) {
     tile_assign(name[1], part[1]);
 }
 
+// A part of an element, at a place with room for one more index.
+static void atomic_half(const struct halves *h, const struct tile_stmt *s, int half, expr *index, expr mask, expr value,
+                        const struct tile_name *old) {
+    const struct halves_buffer *of = &h->of[s->buffer->id];
+    struct tile_stmt made = *s;
+    made.buffer = of->half[half] ? of->half[half] : of->pairs;
+    made.indices = s->indices + !of->half[half];
+    if (!of->half[half] && s->indices < TILE_DIMS)
+        index[s->indices] = box_number(half);
+    made.index = index;
+    made.value = value;
+    made.mask = mask;
+    made.old = old;
+    if (made.buffer)
+        tile_append(made);
+}
+
+static bool has_atomic(const struct tile_stmt *s) {
+    bool is_bits = s->combine == TILE_AND || s->combine == TILE_OR || s->combine == TILE_XOR;
+    return !is_f64(s->buffer->type) && (s->combine == TILE_ADD || is_bits);
+}
+
+// Two of 32 bits: of a sum, the second takes the carry of the first.
+static void atomic(struct halves *h, const struct tile_stmt *s) {
+    struct tile_type type = half_type(s->buffer->type);
+    const struct tile_name *old[2];
+    expr index[TILE_DIMS], part[2], mask = s->mask ? narrow_of(h, s->mask) : NULL;
+    if (!has_atomic(s)) {
+        h->failed = !error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: atomic: the target has no commands for atomic %s of %s",
+                                 tile_current()->name, s->place.line, tile_op_name(s->combine),
+                                 tile_type_name(s->buffer->type));
+        tile_current()->failed = true;
+        return;
+    }
+    for (int i = 0; i < s->indices; i++)
+        index[i] = place_of(h, s->index[i]);
+    if (!parts_of(h, s->buffer->type, s->value, part))
+        return;
+    for (int i = 0; i < 2; i++)
+        old[i] = is_split(h, s->old) ? h->name[s->old->id][i] : box_local("old", type);
+    bool carries = s->combine == TILE_ADD && tile_type_is_integer(type), is_asked = carries || s->old;
+    atomic_half(h, s, 0, index, mask, part[0], is_asked ? old[0] : NULL);
+    if (carries) {
+        expr is_over = LT(ADD(box_local_value(old[0]), part[0]), part[0]);
+        part[1] = ADD(part[1], SELECT(is_over, U32(1), U32(0)));
+    }
+    atomic_half(h, s, 1, index, mask, part[1], s->old ? old[1] : NULL);
+    struct half_words was = {box_local_value(old[0]), box_local_value(old[1])};
+    if (s->old && !is_split(h, s->old))
+        tile_assign(s->old, joined(h, s->old->type, was));
+}
+
 static void emit_block(void *data, const struct tile_stmt *body);
 
 static void emit_one(struct halves *h, const struct tile_stmt *s) {
@@ -526,9 +578,7 @@ static void emit_one(struct halves *h, const struct tile_stmt *s) {
         return;
     }
     if (s->kind == TILE_ATOMIC && halves_is_wide(s->buffer->type)) {
-        h->failed = !error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: atomic: the target has no commands for atomics of %s",
-                                 tile_current()->name, s->place.line, tile_type_name(s->buffer->type));
-        tile_current()->failed = true;
+        atomic(h, s);
         return;
     }
     pass_emit_as(s, any_in, h);
@@ -558,17 +608,66 @@ static bool has_wide_tiles(const struct tile_stmt *body) {
     return found;
 }
 
-// Variables of maps, and those that are no integers, are split; those of the control program are whole.
-static void split_names(struct halves *h, const struct tile_stmt *body, bool is_in_map) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : NULL;
-        bool is_asked = name && halves_is_wide(name->type) && !is_split(h, name) &&
-                        (!tile_type_is_integer(name->type) || (is_in_map && pass_any(s->value, is_open, h)));
-        for (int i = 0; is_asked && i < 2; i++)
-            h->name[name->id][i] = box_local(name->text, half_type(name->type));
-        split_names(h, s->body, is_in_map || s->kind == TILE_MAP);
-        split_names(h, s->other, is_in_map || s->kind == TILE_MAP);
+// Integers that places are made of.
+struct places {
+    bool *is_place; // by id of the name
+    int names;
+    bool changed;
+};
+
+static bool mark_place(expr e, const void *data) {
+    const struct places *p = data;
+    if (e->op == TILE_LOCAL && e->name->id < p->names && !p->is_place[e->name->id]) {
+        p->is_place[e->name->id] = true;
+        ((struct places *)(uintptr_t)p)->changed = true;
     }
+    return false;
+}
+
+static bool mark_load(expr e, const void *data) {
+    for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
+        pass_any(e->index[i], mark_place, data);
+    return false;
+}
+
+// All but values and masks are places, and so is what is assigned to a variable of one.
+static void mark_places(struct places *p, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr list[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, list);
+        bool is_place = s->kind == TILE_ASSIGN && s->name[0]->id < p->names && p->is_place[s->name[0]->id];
+        for (int i = 0; i < count; i++)
+            pass_any(list[i], is_place || (list[i] != s->value && list[i] != s->mask) ? mark_place : mark_load, p);
+        mark_places(p, s->body);
+        mark_places(p, s->other);
+    }
+}
+
+// Variables of maps that are no places, and those that are no integers, are split; those of the control program are whole.
+static void split_names(struct halves *h, const struct places *p, const struct tile_stmt *body, bool is_in_map) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->kind == TILE_ATOMIC ? s->old : NULL;
+        bool is_wide = name && name->id < h->names && halves_is_wide(name->type) && !is_split(h, name);
+        bool is_value = is_wide && is_in_map && !p->is_place[name->id] &&
+                        (s->kind == TILE_ATOMIC || pass_any(s->value, is_open, h));
+        for (int i = 0; i < 2 && is_wide && (is_value || !tile_type_is_integer(name->type)); i++)
+            h->name[name->id][i] = box_local(name->text, half_type(name->type));
+        split_names(h, p, s->body, is_in_map || s->kind == TILE_MAP);
+        split_names(h, p, s->other, is_in_map || s->kind == TILE_MAP);
+    }
+}
+
+static bool find_names(struct halves *h, const struct tile_kernel *kernel) {
+    struct places p = {.is_place = memory_zero((size_t)h->names + 1), .names = h->names, .changed = true};
+    while (p.is_place && p.changed) {
+        p.changed = false;
+        mark_places(&p, kernel->body);
+    }
+    bool good = p.is_place;
+    if (good)
+        split_names(h, &p, kernel->body, false);
+    memory_free(p.is_place);
+    return good;
 }
 
 // Memory that is seen as numbers of 64 bits and as others.
@@ -584,7 +683,8 @@ static void find_shared(struct halves *h, const struct tile_stmt *body) {
 
 static void emit_kernel(struct halves *h, struct tile_kernel *kernel) {
     find_shared(h, kernel->body);
-    split_names(h, kernel->body, false);
+    if (!find_names(h, kernel))
+        return;
     const struct tile_stmt *body = tile_take_body();
     for (int i = 0; i < kernel->parameters; i++) {
         struct tile_buffer *b = kernel->parameter[i].is_scalar ? NULL : kernel->parameter[i].buffer;

@@ -32,7 +32,7 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
 
 // A search that goes along every path of an expression, as long as these are few; then it remembers what it has seen. Formulas of
 // functions share their parts: they have more paths than anyone could follow.
-enum { FEW_NODES = 64, SEEN_NODES = 1024 };
+enum { FEW_NODES = 64, SEEN_NODES = 8192 };
 
 struct search {
     bool (*is)(expr e, const void *data);

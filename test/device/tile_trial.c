@@ -174,8 +174,8 @@ void tile_trial_of_manual(const char *target) {
         if (CHECK(k) && k->symbols <= 8)
             choose_sizes(k, sizes);
         bool prints = strstr(at, " print ") && !strcmp(target, "vulkan"); // which has nowhere to
-        bool is_tpu = !strcmp(target, "bm1690"), lacks = is_tpu && strstr(at, "c64");
-        if (k && k->symbols <= 8 && !prints && !lacks) {
+        bool is_tpu = !strcmp(target, "bm1690");
+        if (k && k->symbols <= 8 && !prints) {
             // Which block comes first is open where atomics give what was there: then only that it runs. So are codes that are rounded
             // from quotients of the BM1690, which are not exact.
             bool is_open = strstr(at, " = atomic ") || (is_tpu && strstr(at, "codes["));
