@@ -45,11 +45,11 @@ static struct halves_memo *memo_of(struct halves *h, expr e) {
     return &h->memo[e->id];
 }
 
-static void *fail(struct halves *h, const char *what, expr e) {
+static void *fail(struct halves *h, expr e) {
     h->failed = true;
     tile_current()->failed = true;
-    return error_set(ZL_ERROR_COMPILE, "kernel %s: the target has no commands for %s, which 32 bits do not give: %s of %s",
-                     tile_current()->name, what, tile_op_name(e->op), tile_type_name(e->type));
+    return error_set(ZL_ERROR_COMPILE, "kernel %s: the target has no commands for %s of %s",
+                     tile_current()->name, tile_op_name(e->op), tile_type_name(e->type));
 }
 
 static bool is_whole(struct tile_type type) { // two words
@@ -201,7 +201,7 @@ static struct half_words words_of_float(struct halves *h, expr e) {
     if (!formula)
         formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
     if (!formula)
-        fail(h, "it", e);
+        fail(h, e);
     return formula ? words_of(h, formula) : (struct half_words){NULL, NULL};
 }
 
@@ -216,7 +216,7 @@ static struct half_words words_of_integer(struct halves *h, expr e) {
         return found;
     expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
     if (!formula)
-        fail(h, "it", e);
+        fail(h, e);
     return formula ? words_of(h, formula) : found;
 }
 
@@ -266,13 +266,13 @@ static expr from_words(struct halves *h, expr e) {
     if (e->op != TILE_CAST && is_f64(type)) {
         expr formula = halves_float(e->op, x, e->arg[1]);
         formula = formula ? formula : tile_lower(e->op, x, e->arg[1], e->arg[2]);
-        return formula ? narrow_of(h, formula) : fail(h, "it", e);
+        return formula ? narrow_of(h, formula) : fail(h, e);
     }
     if (e->op != TILE_CAST) {
         struct half_words a = words_of(h, x), b = words_of(h, e->arg[1]);
         expr found = a.low && b.low ? halves_integer(e->op, type, a, b).low : NULL;
         expr formula = found ? NULL : tile_lower(e->op, x, e->arg[1], e->arg[2]);
-        return found ? found : formula ? narrow_of(h, formula) : fail(h, "it", e);
+        return found ? found : formula ? narrow_of(h, formula) : fail(h, e);
     }
     if (tile_type_is_bool(e->type))
         return narrow_of(h, NE(x, tile_const(type, 0)));

@@ -166,6 +166,13 @@ static expr divide(expr a, expr b) {
     return as_float(SELECT(is_none, quiet_nan(), quotient));
 }
 
+// The root of x, of 53 or 54 bits, times 2^26, from one that is off by one at most: what its square lacks decides.
+static expr rounded_root(expr x, expr y) {
+    expr left = AS_I64(SUB(SHL(x, U64(52)), MUL(y, y))), one = U64(1);
+    expr down = SELECT(LE(left, NEG(AS_I64(y))), SUB(y, one), y);
+    return SELECT(GT(left, AS_I64(y)), ADD(y, one), down);
+}
+
 // Newton's method from the root of f32: of a fraction from 1 to 4, times a power of two.
 static expr root(expr x) {
     struct parts p = normal_parts(AS_U64(x));
@@ -174,7 +181,10 @@ static expr root(expr x) {
     expr y = TO_F64(tile_unary(TILE_SQRT, TO_F32(scaled)));
     for (int i = 0; i < 2; i++)
         y = MUL(ADD(y, DIV(scaled, y)), F64(0.5));
-    expr found = ADD(AS_U64(y), SHL(AS_U64(TO_I64(half)), U64(52)));
+    y = MIN(y, F64(0x1.fffffffffffffp0)); // that of almost 4 was rounded to 2
+    expr whole = OR(AND(AS_U64(y), U64(hidden_bit - 1)), U64(hidden_bit));
+    whole = rounded_root(SHL(p.fraction, wide(AS_U32(odd))), whole);
+    expr found = ADD(SUB(whole, U64(hidden_bit)), SHL(AS_U64(TO_I64(ADD(half, I32(1023)))), U64(52)));
     found = SELECT(GE(p.size, U64(infinity)), p.bits, found);
     found = SELECT(AND(NE(p.sign, U64(0)), NE(p.size, U64(0))), quiet_nan(), found);
     found = SELECT(is_nan(p.bits), quiet_nan(), found);
@@ -243,6 +253,8 @@ expr halves_float(enum tile_op op, expr a, expr b) {
     case TILE_SUB: return add(x, XOR(y, U64(sign_bit)));
     case TILE_MUL: return multiply(x, y);
     case TILE_DIV: return divide(x, y);
+    case TILE_CONJ:
+    case TILE_REAL_PART: return a;
     case TILE_NEG: return as_float(XOR(x, U64(sign_bit)));
     case TILE_ABS: return as_float(size_bits(x));
     case TILE_SQRT: return root(a);

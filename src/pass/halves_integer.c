@@ -245,6 +245,8 @@ struct half_words halves_integer(enum tile_op op, struct tile_type type, struct 
     case TILE_MIN: return halves_select(is_less(type, b, a), b, a);
     case TILE_FLOORDIV:
     case TILE_REM: return divide(op, type, a, b);
+    case TILE_CONJ:
+    case TILE_REAL_PART:
     case TILE_FLOOR:
     case TILE_CEIL:
     case TILE_RINT:

@@ -585,13 +585,12 @@ TEST(the_ending_of_an_entry_is_not_doubled) {
 static const struct {
     const char *text, *why;
 } refused[] = {
-    {SAMPLE_WAVES,
-     "line 2: map: target bm1690 has no commands for c64: they take real numbers of at most 32 bits"},
-    {SAMPLE_PIECES,
-     "line 11: store: target bm1690 has no commands for c64: they take real numbers of at most 32 bits"},
-    {SAMPLE_SCANS,
-     "line 8: map: target bm1690 has no commands for i64: they take real numbers of at most 32 bits"},
-    {SAMPLE_TABLES, "has no commands for f64: they take real numbers of at most 32 bits"},
+    {"kernel most(a: i64[n]) -> (y: i64[1]) {\n"
+     "  grid b in n { atomic maximum y[0], a[b] }\n"
+     "}",
+     "line 2: atomic: the target has no commands for atomic maximum of i64"},
+    {"kernel fused(a: f64[n]) -> (y: f64[n]) { map i in n { y[i] = fma(a[i], a[i], a[i]) } }",
+     "the target has no commands for fma of f64"},
     {"kernel large(a: f32[n, 4096], y: f32[n, 4096]) -> (z: f32[n, 4096]) {\n"
      "  grid b in n // 2048 {\n"
      "    shared s: f32[2048, 4096]\n"
