@@ -1,4 +1,4 @@
-// halves_integer.c - integers of 64 bits as two words of 32: sums with carries, products of halves of words, and quotients by estimates.
+// halves_integer.c - integers of 64 bits as two words of 32: sums with carries, products of parts of words, and quotients by estimates.
 //
 // Everything is exact and wraps around as integers of 64 bits do.
 
