@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct tile_type u32 = {TILE_UINT, 32, 1}, f32 = {TILE_FLOAT, 32, 1},
-                              i64 = {TILE_INT, 64, 1}, u64 = {TILE_UINT, 64, 1};
+static const struct tile_type u32 = {TILE_UINT, 32, 1}, f32 = {TILE_FLOAT, 32, 1}, i64 = {TILE_INT, 64, 1},
+                              u64 = {TILE_UINT, 64, 1};
 
 // What a buffer of such numbers became: two tiles, or one whose last axis is that of both halves.
 struct halves_buffer {
@@ -25,8 +25,8 @@ struct halves_memo {
 };
 
 struct halves {
-    struct halves_buffer *of; // by id of the buffer
-    bool *is_shared;          // by id of the memory: views of several types share it
+    struct halves_buffer *of;           // by id of the buffer
+    bool *is_shared;                    // by id of the memory: views of several types share it
     const struct tile_name *(*name)[2]; // by id of the name: the variables that it became
     int buffers, names;
     struct halves_memo *memo; // by id of the expression
@@ -76,8 +76,8 @@ static bool is_split(const struct halves *h, const struct tile_name *name) {
 
 static bool is_source(expr e, const void *data) {
     bool is_float = e->op == TILE_CAST && is_wide_integer(e->type) && tile_type_is_float(e->arg[0]->type);
-    return e->op == TILE_LOAD || is_float || e->op == TILE_SHL || (e->op == TILE_BITCAST && is_whole(e->type)) ||
-           (e->op == TILE_LOCAL && is_split(data, e->name));
+    return e->op == TILE_LOAD || is_float || e->op == TILE_SHL ||
+           (e->op == TILE_BITCAST && is_whole(e->type)) || (e->op == TILE_LOCAL && is_split(data, e->name));
 }
 
 static bool is_split_local(expr e, const void *data) {
@@ -168,7 +168,8 @@ static struct half_words words_of_place(struct halves *h, expr e) {
 // Of a number that 32 bits hold.
 static struct half_words words_of_small(struct halves *h, expr e) {
     expr x = place_of(h, e), low = x ? TO_I32(x) : NULL;
-    return (struct half_words){AS_U32(low), pass_certain_range(e).low >= 0 ? U32(0) : AS_U32(SHR(low, I32(31)))};
+    return (struct half_words){AS_U32(low),
+                               pass_certain_range(e).low >= 0 ? U32(0) : AS_U32(SHR(low, I32(31)))};
 }
 
 static struct half_words words_of_cast(struct halves *h, expr e) {
@@ -191,7 +192,8 @@ static struct half_words words_of_cast(struct halves *h, expr e) {
     expr narrow = narrow_of(h, x);
     if (!narrow)
         return (struct half_words){NULL, NULL};
-    return tile_type_is_float(x->type) ? halves_from_f32(e->type, TO_F32(narrow)) : halves_from_narrow(narrow);
+    return tile_type_is_float(x->type) ? halves_from_f32(e->type, TO_F32(narrow))
+                                       : halves_from_narrow(narrow);
 }
 
 static struct half_words words_of_float(struct halves *h, expr e) {
@@ -288,7 +290,8 @@ static expr from_words(struct halves *h, expr e) {
     struct half_words w = words_of(h, x);
     if (!w.low || !w.high)
         return NULL;
-    return tile_type_is_float(e->type) ? tile_cast(e->type, halves_to_f32(type, w)) : tile_cast(e->type, w.low);
+    return tile_type_is_float(e->type) ? tile_cast(e->type, halves_to_f32(type, w))
+                                       : tile_cast(e->type, w.low);
 }
 
 static bool is_comparison(enum tile_op op) {
@@ -304,7 +307,8 @@ static expr make_narrow(struct halves *h, expr e) {
     }
     bool is_of_wide = false;
     for (int i = 0; i < e->args && e->op != TILE_LOAD; i++)
-        is_of_wide |= h->maps || is_f64(e->arg[i]->type) ? needs_words(h, e->arg[i], is_comparison(e->op)) : false;
+        is_of_wide |=
+            h->maps || is_f64(e->arg[i]->type) ? needs_words(h, e->arg[i], is_comparison(e->op)) : false;
     return is_of_wide ? from_words(h, e) : pass_rebuild(e, any_in, h);
 }
 
@@ -378,12 +382,14 @@ static expr *strides_of_pairs(const struct tile_buffer *b) {
 }
 
 // Memory with one more axis, of two halves. base: what it is a view of; NULL: it is new.
-static struct tile_buffer *with_axis(struct halves *h, const struct tile_buffer *b, const struct tile_buffer *base) {
+static struct tile_buffer *with_axis(struct halves *h, const struct tile_buffer *b,
+                                     const struct tile_buffer *base) {
     expr shape[TILE_DIMS];
     char text[64];
     if (b->ndim == TILE_DIMS) {
         h->failed = tile_current()->failed = true;
-        return error_set(ZL_ERROR_COMPILE, "kernel %s: '%s' has %d axes; the target takes %d of numbers of 64 bits",
+        return error_set(ZL_ERROR_COMPILE,
+                         "kernel %s: '%s' has %d axes; the target takes %d of numbers of 64 bits",
                          tile_current()->name, b->text, b->ndim, TILE_DIMS - 1);
     }
     for (int i = 0; i < b->ndim; i++)
@@ -510,8 +516,8 @@ static void assign(struct halves *h, const struct tile_stmt *s) {
 }
 
 // A part of an element, at a place with room for one more index.
-static void atomic_half(const struct halves *h, const struct tile_stmt *s, int half, expr *index, expr mask, expr value,
-                        const struct tile_name *old) {
+static void atomic_half(const struct halves *h, const struct tile_stmt *s, int half, expr *index, expr mask,
+                        expr value, const struct tile_name *old) {
     const struct halves_buffer *of = &h->of[s->buffer->id];
     struct tile_stmt made = *s;
     made.buffer = of->half[half] ? of->half[half] : of->pairs;
@@ -537,9 +543,9 @@ static void atomic(struct halves *h, const struct tile_stmt *s) {
     const struct tile_name *old[2];
     expr index[TILE_DIMS], part[2], mask = s->mask ? narrow_of(h, s->mask) : NULL;
     if (!has_atomic(s)) {
-        h->failed = !error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: atomic: the target has no commands for atomic %s of %s",
-                                 tile_current()->name, s->place.line, tile_op_name(s->combine),
-                                 tile_type_name(s->buffer->type));
+        h->failed = !error_false(
+            ZL_ERROR_COMPILE, "kernel %s, line %d: atomic: the target has no commands for atomic %s of %s",
+            tile_current()->name, s->place.line, tile_op_name(s->combine), tile_type_name(s->buffer->type));
         tile_current()->failed = true;
         return;
     }
@@ -595,8 +601,8 @@ static void emit_block(void *data, const struct tile_stmt *body) {
 // The kernel -----------------------------------------------------------------------------------------------------------
 
 static void look_for(expr e, void *found) {
-    *(bool *)found |= is_f64(e->type) || tile_type_is_complex(e->type) ||
-                      (e->op == TILE_LOAD && halves_is_wide(e->type));
+    *(bool *)found |=
+        is_f64(e->type) || tile_type_is_complex(e->type) || (e->op == TILE_LOAD && halves_is_wide(e->type));
 }
 
 static bool has_wide_tiles(const struct tile_stmt *body) {
@@ -637,16 +643,20 @@ static void mark_places(struct places *p, const struct tile_stmt *body) {
         int count = tile_stmt_exprs(s, list);
         bool is_place = s->kind == TILE_ASSIGN && s->name[0]->id < p->names && p->is_place[s->name[0]->id];
         for (int i = 0; i < count; i++)
-            pass_any(list[i], is_place || (list[i] != s->value && list[i] != s->mask) ? mark_place : mark_load, p);
+            pass_any(list[i],
+                     is_place || (list[i] != s->value && list[i] != s->mask) ? mark_place : mark_load, p);
         mark_places(p, s->body);
         mark_places(p, s->other);
     }
 }
 
 // Variables of maps that are no places, and those that are no integers, are split; those of the control program are whole.
-static void split_names(struct halves *h, const struct places *p, const struct tile_stmt *body, bool is_in_map) {
+static void split_names(struct halves *h, const struct places *p, const struct tile_stmt *body,
+                        bool is_in_map) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
-        const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->kind == TILE_ATOMIC ? s->old : NULL;
+        const struct tile_name *name = s->kind == TILE_ASSIGN   ? s->name[0]
+                                       : s->kind == TILE_ATOMIC ? s->old
+                                                                : NULL;
         bool is_wide = name && name->id < h->names && halves_is_wide(name->type) && !is_split(h, name);
         bool is_value = is_wide && is_in_map && !p->is_place[name->id] &&
                         (s->kind == TILE_ATOMIC || pass_any(s->value, is_open, h));

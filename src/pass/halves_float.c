@@ -8,7 +8,8 @@
 
 static const struct tile_type f64 = {TILE_FLOAT, 64, 1}, u64 = {TILE_UINT, 64, 1}, u32 = {TILE_UINT, 32, 1};
 
-static const uint64_t sign_bit = UINT64_C(1) << 63, infinity = UINT64_C(0x7ff) << 52, hidden_bit = UINT64_C(1) << 52;
+static const uint64_t sign_bit = UINT64_C(1) << 63, infinity = UINT64_C(0x7ff) << 52,
+                      hidden_bit = UINT64_C(1) << 52;
 
 static expr wide(expr word) {
     return tile_cast(u64, word);
@@ -177,7 +178,8 @@ static expr rounded_root(expr x, expr y) {
 static expr root(expr x) {
     struct parts p = normal_parts(AS_U64(x));
     expr half = SHR(SUB(p.exponent, I32(1023)), I32(1)), odd = AND(SUB(p.exponent, I32(1023)), I32(1));
-    expr scaled = as_float(ADD(AND(p.fraction, U64(hidden_bit - 1)), SHL(wide(AS_U32(ADD(I32(1023), odd))), U64(52))));
+    expr scaled =
+        as_float(ADD(AND(p.fraction, U64(hidden_bit - 1)), SHL(wide(AS_U32(ADD(I32(1023), odd))), U64(52))));
     expr y = TO_F64(tile_unary(TILE_SQRT, TO_F32(scaled)));
     for (int i = 0; i < 2; i++)
         y = MUL(ADD(y, DIV(scaled, y)), F64(0.5));
@@ -219,7 +221,8 @@ static expr compare(enum tile_op op, expr a, expr b) {
 }
 
 static expr extreme(enum tile_op op, expr a, expr b) {
-    expr is_less = LT(order_of(a), order_of(b)), chosen = op == TILE_MIN ? SELECT(is_less, a, b) : SELECT(is_less, b, a);
+    expr is_less = LT(order_of(a), order_of(b)),
+         chosen = op == TILE_MIN ? SELECT(is_less, a, b) : SELECT(is_less, b, a);
     return as_float(SELECT(either_nan(a, b), quiet_nan(), chosen));
 }
 

@@ -208,7 +208,8 @@ static struct half_words by_power(enum tile_op op, struct tile_type type, struct
 }
 
 // Rounded down; x // 0 is 0, and x % 0 is x.
-static struct half_words divide(enum tile_op op, struct tile_type type, struct half_words a, struct half_words b) {
+static struct half_words divide(enum tile_op op, struct tile_type type, struct half_words a,
+                                struct half_words b) {
     bool is_signed = type.kind == TILE_INT, is_known = b.low->op == TILE_CONST && b.high->op == TILE_CONST;
     uint64_t known = is_known ? b.high->bits << 32 | b.low->bits : 0;
     if (known && !(known & (known - 1)) && known >> 63 == 0)
@@ -227,7 +228,8 @@ static struct half_words divide(enum tile_op op, struct tile_type type, struct h
                                : halves_select(is_zero(b), a, rest);
 }
 
-struct half_words halves_integer(enum tile_op op, struct tile_type type, struct half_words a, struct half_words b) {
+struct half_words halves_integer(enum tile_op op, struct tile_type type, struct half_words a,
+                                 struct half_words b) {
     expr test;
     switch (op) {
     case TILE_ADD: return add(a, b);

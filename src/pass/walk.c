@@ -39,7 +39,7 @@ enum { FEW_NODES = 64 };
 struct search {
     bool (*is)(expr e, const void *data);
     const void *data;
-    int left;       // nodes that may be visited without a list of those seen
+    int left; // nodes that may be visited without a list of those seen
     bool remembers;
     uint8_t *seen; // by id
     int cap;
