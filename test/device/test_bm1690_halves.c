@@ -26,12 +26,37 @@ static const struct {
 enum { CORNERS = 14, PAIRS = CORNERS * CORNERS, MOST = 1024 };
 
 static const uint64_t whole_corners[CORNERS] = {
-    0, 1, UINT64_MAX, 2, 3, 63, 64, UINT32_MAX, UINT64_C(1) << 32, INT64_MAX, UINT64_C(1) << 63, 0xfffffffffffffff9, 0x123456789abcdef0, 1000003,
+    0,
+    1,
+    UINT64_MAX,
+    2,
+    3,
+    63,
+    64,
+    UINT32_MAX,
+    UINT64_C(1) << 32,
+    INT64_MAX,
+    UINT64_C(1) << 63,
+    0xfffffffffffffff9,
+    0x123456789abcdef0,
+    1000003,
 };
 // +-0, 1, -1, infinities, a NaN, the least numbers, the largest, halves, neighbours.
 static const uint64_t float_corners[CORNERS] = {
-    0, UINT64_C(1) << 63, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 1,
-    0x800fffffffffffff, 0x0010000000000000, 0x7fefffffffffffff, 0x4004000000000000, 0x3ff0000000000001, 0xc340000000000001,
+    0,
+    UINT64_C(1) << 63,
+    0x3ff0000000000000,
+    0xbff0000000000000,
+    0x7ff0000000000000,
+    0xfff0000000000000,
+    0x7ff8000000000000,
+    1,
+    0x800fffffffffffff,
+    0x0010000000000000,
+    0x7fefffffffffffff,
+    0x4004000000000000,
+    0x3ff0000000000001,
+    0xc340000000000001,
 };
 
 // Few enough for the lanes to have room for all that the powers of integers need at once.
@@ -67,8 +92,9 @@ struct run {
 
 static bool try_text(struct run *r, const char *text) {
     int64_t n = points(), one = 1;
-    zl_kernel_buffer buffer[] = {{r->a, r->dtype, 1, &n, &one}, {r->b, r->dtype, 1, &n, &one}, {r->c, ZL_BOOL, 1, &n, &one},
-                                 {r->f, ZL_FLOAT32, 1, &n, &one}, {r->got, r->dtype, 1, &n, &one}, {r->truth[0], ZL_BOOL, 1, &n, &one}};
+    zl_kernel_buffer buffer[] = {{r->a, r->dtype, 1, &n, &one},   {r->b, r->dtype, 1, &n, &one},
+                                 {r->c, ZL_BOOL, 1, &n, &one},    {r->f, ZL_FLOAT32, 1, &n, &one},
+                                 {r->got, r->dtype, 1, &n, &one}, {r->truth[0], ZL_BOOL, 1, &n, &one}};
     struct tile_kernel *tile = tile_parse(text, "halves");
     zl_kernel k = zl_kernel_compile(text, "halves", "bm1690");
     memset(r->truth, 0, sizeof r->truth);
@@ -89,9 +115,10 @@ static void compare(const struct run *r, const char *what) {
         bool same = r->got[i] == r->want[i] || (is_nan(r->dtype, r->got[i]) && is_nan(r->dtype, r->want[i]));
         if (CHECK(same && r->truth[0][i] == r->truth[1][i]))
             continue;
-        test_note("%s of %s(%016llx, %016llx) is %016llx, not %016llx; truth %d, not %d", what, tile_type_name(tile_type_of(r->dtype)),
-                  (unsigned long long)r->a[i], (unsigned long long)r->b[i], (unsigned long long)r->got[i],
-                  (unsigned long long)r->want[i], r->truth[0][i], r->truth[1][i]);
+        test_note("%s of %s(%016llx, %016llx) is %016llx, not %016llx; truth %d, not %d", what,
+                  tile_type_name(tile_type_of(r->dtype)), (unsigned long long)r->a[i],
+                  (unsigned long long)r->b[i], (unsigned long long)r->got[i], (unsigned long long)r->want[i],
+                  r->truth[0][i], r->truth[1][i]);
         return;
     }
 }
@@ -100,8 +127,9 @@ static void try_value(struct run *r, const char *what, const char *value, bool i
     struct text text = {0};
     const char *type = tile_type_name(tile_type_of(r->dtype));
     int n = (int)points();
-    text_add(&text, "kernel halves(a: %s[%d], b: %s[%d], c: bool[%d], f: f32[%d]) -> (y: %s[%d], z: bool[%d]) {\n", type, n, type, n, n, n,
-             type, n, n);
+    text_add(&text,
+             "kernel halves(a: %s[%d], b: %s[%d], c: bool[%d], f: f32[%d]) -> (y: %s[%d], z: bool[%d]) {\n",
+             type, n, type, n, n, n, type, n, n);
     text_add(&text, "  map i in %d { %s[i] = %s }\n}\n", n, is_truth ? "z" : "y", value);
     if (try_text(r, text.data))
         compare(r, what);
@@ -113,9 +141,12 @@ static void try_rows(zl_dtype dtype) {
     r.dtype = dtype;
     fill(dtype, r.a, r.b, r.c);
     for (size_t i = 0; i < COUNT(rows); i++) {
-        bool is_tried = tile_row_takes(rows[i].op, dtype) && (test_long() || (tile_row_is_base(rows[i].op, dtype) && test_random() % 3 == 0));
+        bool is_tried = tile_row_takes(rows[i].op, dtype) &&
+                        (test_long() || (tile_row_is_base(rows[i].op, dtype) && test_random() % 3 == 0));
         char value[64];
-        const char *operands = rows[i].inputs == 1 ? "a[i]" : rows[i].inputs == 2 ? "a[i], b[i]" : "c[i], a[i], b[i]";
+        const char *operands = rows[i].inputs == 1   ? "a[i]"
+                               : rows[i].inputs == 2 ? "a[i], b[i]"
+                                                     : "c[i], a[i], b[i]";
         snprintf(value, sizeof value, "%s(%s)", rows[i].name, operands);
         if (is_tried)
             try_value(&r, rows[i].name, value, rows[i].rule & TRUTH);

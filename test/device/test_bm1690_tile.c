@@ -36,6 +36,29 @@ static const struct sample {
     {SAMPLE_ROOM, {201}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
+    // Sums of 64 bits carry into the upper words; products of complex matrices, of parts of tiles, by a transposed factor; reductions by formulas.
+    {"kernel sums(a: i64[n], z: c64[n], t: c64[20, 24], u: f64[6, 7], s: f32[n, 40]) -> (y: i64[4], w: c64[4], p: c64[16, 16], q: "
+     "f64[6], r: f32[n]) {\n"
+     "  fill y = 0\n"
+     "  fill w = 0\n"
+     "  grid b in n {\n"
+     "    atomic add y[b % 4], (a[b] << 40) + 0x7fffffff\n"
+     "    atomic add w[b % 4], z[b]\n"
+     "  }\n"
+     "  grid b in 1 {\n"
+     "    shared m: c64[16, 24]\n"
+     "    shared x: c64[16, 24]\n"
+     "    fragment acc: c64[16, 16] = 0\n"
+     "    copy t[0, 0] -> m\n"
+     "    copy t[2, 0] -> x\n"
+     "    gemm m, transpose x -> acc\n"
+     "    copy acc -> p\n"
+     "  }\n"
+     "  reduce add u -> q axis 1\n"
+     "  reduce logaddexp s -> r axis 1\n"
+     "}",
+     {37},
+     1e-4},
     {SAMPLE_WAVES, {40}, 1e-5},
     {SAMPLE_SCANS, {9, 70}, 1e-4},
     {SAMPLE_PIECES, {3}, 1e-5},
