@@ -520,13 +520,34 @@ static expr read_once(struct lanes *l, expr e) {
     return value;
 }
 
+// An expression whose loads are read, each of its nodes once.
+struct reading {
+    struct lanes *lanes;
+    expr *made; // by id
+    int cap;
+};
+
 static expr with_reads(void *data, expr e) {
-    expr made = pass_rebuild(e, with_reads, data);
-    return made && made->op == TILE_LOAD ? read_once(data, made) : made;
+    struct reading *r = data;
+    if (e->id < r->cap && r->made[e->id])
+        return r->made[e->id];
+    expr made = pass_rebuild(e, with_reads, r);
+    if (made && made->op == TILE_LOAD)
+        made = read_once(r->lanes, made);
+    if (e->id < r->cap)
+        r->made[e->id] = made;
+    return made;
 }
 
 expr lanes_control(struct lanes *l, expr e) {
-    return e && pass_any(e, is_load, NULL) ? with_reads(l, e) : e;
+    if (!e || !pass_any(e, is_load, NULL))
+        return e;
+    struct reading r = {.lanes = l, .cap = e->id + 1};
+    if (!(r.made = memory_zero(sizeof *r.made * (size_t)r.cap)))
+        return NULL;
+    expr made = with_reads(&r, e);
+    memory_free(r.made);
+    return made;
 }
 
 // Commands ------------------------------------------------------------------------------------------------------------

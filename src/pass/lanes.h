@@ -58,7 +58,7 @@ struct lane_operand {
     struct tile_type type; // as the chip holds it
     expr scalar;           // a number that is the same for all points, which the control program has; else NULL
     bool is_far;           // it is in device memory, not in the lanes
-    bool is_wide;          // its elements have 64 bits there, of which the lanes hold the lower 32
+    bool is_wide;          // its elements have 64 bits there, of which the lower 32 are read: places
     bool is_shifted;       // it may begin in another lane than lane 0
     expr address;          // in bytes
     expr stride[LANE_DIMS];

@@ -545,8 +545,25 @@ static int count_assignments(const struct tile_stmt *body, const struct tile_nam
     return count;
 }
 
+static bool is_any_named(expr e, const void *data) {
+    const struct named *n = data;
+    for (int i = 0; e->op == TILE_LOCAL && i < n->count; i++)
+        if (n->name[i] == e->name)
+            return true;
+    return false;
+}
+
+static bool has_named_index(expr e, const void *data) {
+    for (int i = 0; e->op == TILE_LOAD && i < e->indices; i++)
+        if (pass_any(e->index[i], is_any_named, data))
+            return true;
+    return false;
+}
+
 static expr in_index(void *data, expr e) {
     const struct named *n = data;
+    if (!pass_any(e, is_any_named, n)) // long formulas have none
+        return e;
     for (int i = 0; e->op == TILE_LOCAL && i < n->count; i++)
         if (n->name[i] == e->name)
             return tile_cast(e->type, n->value[i]);
@@ -556,6 +573,8 @@ static expr in_index(void *data, expr e) {
 static expr in_loads(void *data, expr e) {
     expr operand[3 + TILE_DIMS];
     bool is_new = false;
+    if (!pass_any(e, has_named_index, data))
+        return e;
     for (int i = 0; i < tile_operands(e); i++) {
         operand[i] = e->op == TILE_LOAD && i >= e->args ? in_index(data, e->index[i - e->args])
                                                         : in_loads(data, tile_operand(e, i));

@@ -75,27 +75,6 @@ static void copy(struct lanes *l, const struct lane_points *p, const struct lane
     lanes_call(&c, moves ? by_dma[to->is_far][from->is_far] : "tpu_bdc_cpy");
 }
 
-// The upper 32 bits of a number of 64: its sign.
-static bool copy_sign(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
-                      const struct lane_operand *from) {
-    struct lane_operand upper = *to, sign;
-    upper.address = ADD(to->address, lanes_number(4));
-    if (!lanes_temporary(l, p, to->type, NULL, &sign))
-        return false;
-    if (to->type.kind == TILE_UINT)
-        lanes_fill(l, p, &sign, tile_const_int(to->type, 0));
-    else {
-        struct lane_operand limit = {.type = to->type, .scalar = tile_const_int(to->type, 0)};
-        if (!lanes_binary(l, p, TILE_MIN, &sign, from, &limit)) // 0, or a negative number
-            return false;
-        limit.scalar = tile_const_int(to->type, -1);
-        if (!lanes_binary(l, p, TILE_MAX, &sign, &sign, &limit))
-            return false;
-    }
-    copy(l, p, &upper, &sign);
-    return true;
-}
-
 // Integers of one size have the same bits with and without sign.
 static bool have_same_bits(struct tile_type a, struct tile_type b) {
     return tile_type_equal(a, b) || (tile_type_is_integer(a) && tile_type_is_integer(b) && a.bits == b.bits);
@@ -107,7 +86,7 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
         return lanes_fill(l, p, to, from->scalar);
     if (!from->scalar && have_same_bits(to->type, from->type)) {
         copy(l, p, to, from);
-        return !to->is_wide || from->is_far || copy_sign(l, p, to, from);
+        return true;
     }
     struct lane_operand middle = *from;
     if (from->scalar || from->is_far || from->is_shifted) { // what is not ready to be converted

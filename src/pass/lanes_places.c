@@ -223,8 +223,13 @@ static expr replaced(void *data, expr e) {
     return at && at->buffer ? lanes_number(at->address) : pass_rebuild(e, replaced, data);
 }
 
+static bool is_address(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_ADDRESS;
+}
+
 static void replace(expr *place, void *data) {
-    expr e = replaced(data, *place);
+    expr e = pass_any(*place, is_address, NULL) ? replaced(data, *place) : NULL; // long formulas have none
     if (e)
         *place = e;
 }

@@ -143,12 +143,24 @@ static bool reads(expr e, const void *data) {
     return e->op == TILE_LOAD;
 }
 
+// Whether a formula has more parts than the control program is to compute from what it reads.
+static bool counts_down(expr e, const void *data) {
+    (void)e;
+    return --*(int *)(uintptr_t)data < 0;
+}
+
+static bool is_long(expr e) {
+    enum { LONG = 60 };
+    int left = LONG;
+    return pass_any(e, counts_down, &left);
+}
+
 // What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
 bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *wanted,
                     struct lane_operand *out) {
     *out = (struct lane_operand){.type = lanes_type(e->type)};
     bool is_place = tile_type_is_bool(e->type) || (tile_type_is_integer(e->type) && e->type.bits == 64);
-    if (is_uniform(w, e) && (is_place || !pass_any(e, reads, NULL))) {
+    if (is_uniform(w, e) && ((is_place && !is_long(e)) || !pass_any(e, reads, NULL))) {
         out->scalar = lanes_control(w->l, e);
         return out->scalar;
     }

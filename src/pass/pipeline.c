@@ -22,6 +22,8 @@ static const struct {
     {"fuse", pass_fuse},           // maps over the same points as one
     {"carry", pass_carry},         // inputs are read where they lie
     {"lines", pass_lines},         // maps and the reductions of what they store, line by line
+    {"loops", pass_loops},         // what no command does as maps
+    {"halves", pass_halves},       // numbers of 64 bits as two of 32
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32
     {"divide", pass_divide},       // divisions of positive integers without guards

@@ -3,6 +3,8 @@
 
 #include "pass/pass.h"
 
+#include <string.h>
+
 // Operands first, from left to right: an order that the formula gives, not the compiler that built it, which may
 // evaluate the arguments of a call in any order.
 static int list_nodes(expr e, bool *seen, expr *nodes, int count) {
@@ -32,35 +34,48 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
 
 // A search that goes along every path of an expression, as long as these are few; then it remembers what it has seen. Formulas of
 // functions share their parts: they have more paths than anyone could follow.
-enum { FEW_NODES = 64, SEEN_NODES = 1024 };
+enum { FEW_NODES = 64 };
 
 struct search {
     bool (*is)(expr e, const void *data);
     const void *data;
-    int left;   // nodes that may be visited without a list of those seen
-    expr *seen; // by id, as far as there is room; NULL: nothing is remembered
+    int left; // nodes that may be visited without a list of those seen
+    bool remembers;
+    uint8_t *seen; // by id
+    int cap;
 };
 
+// Whether a node was seen before; it is now. Where there is no memory for that, it was not.
+static bool was_seen(struct search *s, expr e) {
+    int old = s->cap;
+    if (e->id >= s->cap) {
+        if (!memory_grow(&s->seen, &s->cap, e->id + 1, sizeof *s->seen))
+            return false;
+        memset(s->seen + old, 0, (size_t)(s->cap - old));
+    }
+    bool was = s->seen[e->id];
+    s->seen[e->id] = true;
+    return was;
+}
+
 static bool finds(struct search *s, expr e) {
-    expr *seen = s->seen ? &s->seen[(unsigned)e->id % SEEN_NODES] : NULL;
-    if ((seen && *seen == e) || (!seen && s->left-- <= 0))
+    if (s->remembers ? was_seen(s, e) : s->left-- <= 0)
         return false;
     bool found = s->is(e, s->data);
     for (int i = 0; i < tile_operands(e) && !found; i++)
         found = finds(s, tile_operand(e, i));
-    if (seen)
-        *seen = e;
     return found;
-}
-
-static bool finds_in_many(expr e, bool (*is)(expr e, const void *data), const void *data) {
-    expr seen[SEEN_NODES] = {NULL};
-    return finds(&(struct search){.is = is, .data = data, .seen = seen}, e);
 }
 
 bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data) {
     struct search s = {.is = is, .data = data, .left = FEW_NODES};
-    return finds(&s, e) || (s.left < 0 && finds_in_many(e, is, data));
+    bool found = finds(&s, e);
+    if (found || s.left >= 0)
+        return found;
+    s.remembers = true;
+    found = finds(&s, e);
+    memory_free(s.seen);
+    return found;
 }
 
 static bool is_index(expr e, const void *variable) {

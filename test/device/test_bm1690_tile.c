@@ -36,6 +36,33 @@ static const struct sample {
     {SAMPLE_ROOM, {201}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
+    // Sums of 64 bits carry into the upper words; products of complex matrices, of parts of tiles, by a transposed factor; reductions by formulas.
+    {"kernel sums(a: i64[n], z: c64[n], t: c64[20, 24], u: f64[6, 7], s: f32[n, 40]) -> (y: i64[4], w: c64[4], p: c64[16, 16], q: "
+     "f64[6], r: f32[n]) {\n"
+     "  fill y = 0\n"
+     "  fill w = 0\n"
+     "  grid b in n {\n"
+     "    atomic add y[b % 4], (a[b] << 40) + 0x7fffffff\n"
+     "    atomic add w[b % 4], z[b]\n"
+     "  }\n"
+     "  grid b in 1 {\n"
+     "    shared m: c64[16, 24]\n"
+     "    shared x: c64[16, 24]\n"
+     "    fragment acc: c64[16, 16] = 0\n"
+     "    copy t[0, 0] -> m\n"
+     "    copy t[2, 0] -> x\n"
+     "    gemm m, transpose x -> acc\n"
+     "    copy acc -> p\n"
+     "  }\n"
+     "  reduce add u -> q axis 1\n"
+     "  reduce logaddexp s -> r axis 1\n"
+     "}",
+     {37},
+     1e-4},
+    {SAMPLE_WAVES, {40}, 1e-5},
+    {SAMPLE_SCANS, {9, 70}, 1e-4},
+    {SAMPLE_PIECES, {3}, 1e-5},
+    {SAMPLE_TABLES, {100}, 1e-5},
     // Products of halves, with a second factor that is transposed, and a first one that is; rows and columns that leave the arrays.
     {"kernel products(A: f16[M, K], B: f16[K, N], Bt: f16[N, K], At: f16[K, M]) -> (C: f32[M, N], D: f16[M, "
      "N], E: f32[M, N]) {\n"
@@ -583,13 +610,12 @@ TEST(the_ending_of_an_entry_is_not_doubled) {
 static const struct {
     const char *text, *why;
 } refused[] = {
-    {SAMPLE_WAVES,
-     "line 2: map: target bm1690 has no commands for c64: they take real numbers of at most 32 bits"},
-    {SAMPLE_PIECES,
-     "line 11: store: target bm1690 has no commands for c64: they take real numbers of at most 32 bits"},
-    {SAMPLE_SCANS,
-     "line 8: map: target bm1690 has no commands for i64: they take real numbers of at most 32 bits"},
-    {SAMPLE_TABLES, "has no commands for f64: they take real numbers of at most 32 bits"},
+    {"kernel most(a: i64[n]) -> (y: i64[1]) {\n"
+     "  grid b in n { atomic maximum y[0], a[b] }\n"
+     "}",
+     "line 2: atomic: the target has no commands for atomic maximum of i64"},
+    {"kernel fused(a: f64[n]) -> (y: f64[n]) { map i in n { y[i] = fma(a[i], a[i], a[i]) } }",
+     "the target has no commands for fma of f64"},
     {"kernel large(a: f32[n, 4096], y: f32[n, 4096]) -> (z: f32[n, 4096]) {\n"
      "  grid b in n // 2048 {\n"
      "    shared s: f32[2048, 4096]\n"
