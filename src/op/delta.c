@@ -6,8 +6,9 @@
 
 #include "op/ops.h"
 
-enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = LEAST_INPUTS + 2 };
-enum { PRE, FACTORS, ERASES, PACKED, SCALE, ARGS };
+enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = LEAST_INPUTS + 3 };
+enum { PRE, FACTORS, ERASES, SCALED, PACKED, SCALE, ARGS };
+enum { ERASES_NOTHING, ERASES_GIVEN, ERASES_WRITTEN, ERASES_COUNT }; // what e is: none, an input, w itself
 
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
@@ -21,24 +22,34 @@ struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
                            .scale = op_arg_double(arg[SCALE])};
     int at = LEAST_INPUTS;
     if (arg[ERASES])
-        r.e = in[at++];
+        r.e = arg[ERASES] == ERASES_WRITTEN ? r.w : in[at++];
+    if (arg[SCALED])
+        r.beta = in[at++];
     if (arg[PACKED])
         r.offsets = in[at];
     return r;
 }
 
+// What `read` takes apart: how many inputs, and the arguments.
+static int list_inputs(const struct delta_rule *r, zl_array *in, int64_t *arg) {
+    const zl_array all[] = {r->q, r->w, r->x, r->g, r->state, r->e == r->w ? NULL : r->e, r->beta, r->offsets};
+    int count = 0;
+    for (size_t i = 0; i < COUNT(all); i++)
+        if (all[i])
+            in[count++] = all[i];
+    arg[PRE] = r->pre && r->e;
+    arg[FACTORS] = r->factors;
+    arg[ERASES] = !r->e ? ERASES_NOTHING : r->e == r->w ? ERASES_WRITTEN : ERASES_GIVEN;
+    arg[SCALED] = r->beta != NULL;
+    arg[PACKED] = r->offsets != NULL;
+    arg[SCALE] = op_double_arg(r->scale);
+    return count;
+}
+
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y) {
-    zl_array in[MOST_INPUTS] = {r->q, r->w, r->x, r->g, r->state};
-    const int64_t arg[ARGS] = {[PRE] = r->pre && r->e,
-                               [FACTORS] = r->factors,
-                               [ERASES] = r->e != NULL,
-                               [PACKED] = r->offsets != NULL,
-                               [SCALE] = op_double_arg(r->scale)};
-    int count = LEAST_INPUTS;
-    if (r->e)
-        in[count++] = r->e;
-    if (r->offsets)
-        in[count++] = r->offsets;
+    zl_array in[MOST_INPUTS];
+    int64_t arg[ARGS];
+    int count = list_inputs(r, in, arg);
     for (int i = 0; i < count; i++)
         if (!(in[i] = zl_contiguous(in[i], false)))
             return false;
@@ -108,9 +119,10 @@ static bool fits(const struct call *c, const zl_array *in) {
         return false;
     const int64_t *arg = call_args(c);
     for (int i = PRE; i < SCALE; i++)
-        if (!op_is_among(arg[i], 2))
+        if (!op_is_among(arg[i], i == ERASES ? ERASES_COUNT : 2))
             return false;
-    if (c->inputs != LEAST_INPUTS + arg[ERASES] + arg[PACKED] || (arg[PRE] && !arg[ERASES]))
+    if (c->inputs != LEAST_INPUTS + (arg[ERASES] == ERASES_GIVEN) + arg[SCALED] + arg[PACKED] ||
+        (arg[PRE] && !arg[ERASES]))
         return false;
     struct delta_rule r = op_delta_read(c, in);
     zl_dtype wide = r.x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
@@ -125,38 +137,52 @@ static bool fits(const struct call *c, const zl_array *in) {
     const int64_t state[] = {r.offsets ? r.offsets->dim[0] - 1 : batch, r.x->dim[2], keys, r.x->dim[3]};
     return fits_key(r.q, r.x, keys) && fits_key(r.w, r.x, keys) && (!r.e || fits_key(r.e, r.x, keys)) &&
            shape_equal(4, state, 4, r.state->dim) && r.x->dim[1] <= INT32_MAX &&
+           (!r.beta || (r.beta->dtype == wide && shape_equal(3, gates, r.beta->ndim, r.beta->dim))) &&
            (r.g->ndim == 3 || r.g->ndim == 4) && shape_equal(r.g->ndim, gates, r.g->ndim, r.g->dim);
+}
+
+void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k) {
+    k->inputs = LEAST_INPUTS;
+    k->in[k->inputs++] = r->e ? r->e : r->w;
+    k->in[k->inputs++] = r->offsets ? r->offsets : r->g;
+    k->in[k->inputs++] = r->beta ? r->beta : r->g;
+    op_kernel_value(k, (zl_dtype)r->state->dtype, r->scale);
 }
 
 // Threads share a column of the state, of which each holds so many elements; 0: the column is too long, and stays in memory. Few
 // threads per column read and write the state in long runs, which is all that a few tokens cost. Of many tokens, each waits for its
 // loads, of which 32 threads have fewer each, in more blocks: on an H200, 8,192 tokens of 32 heads of 128 took 83 ms with 4 threads per
 // column, and 6 ms by a kernel of the same form with 32.
-static void kernel(const struct call *c, struct op_kernel *k) {
+static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
     enum { FEW_TOKENS = 8, HELD_MOST = 64 };
-    struct delta_rule r = op_delta_read(c, c->in);
-    int halvings = r.x->dim[1] <= FEW_TOKENS ? 2 : 5, lanes = 1 << halvings;
-    int64_t keys = r.q->dim[3], values = r.x->dim[3], held = (keys + lanes - 1) / lanes;
+    int halvings = r->x->dim[1] <= FEW_TOKENS ? 2 : 5, lanes = 1 << halvings;
+    int64_t keys = r->q->dim[3], values = r->x->dim[3], held = (keys + lanes - 1) / lanes;
     op_kernel_set(k, "delta",
                   "ITEM=%s,WIDE=%s,PLACE=%s,LANES=%d,HALVINGS=%d,HELD=%d,BY_COLUMN=%d,PRE=%d,FACTORS=%d,"
-                  "ERASES=%d,PACKED=%d",
-                  op_kernel_type(r.x), op_kernel_type(r.state), op_kernel_type(r.offsets ? r.offsets : r.g),
-                  lanes, halvings, held > HELD_MOST ? 0 : (int)held, r.g->ndim == 4, r.pre, r.factors,
-                  r.e != NULL, r.offsets != NULL);
-    const int64_t sizes[] = {r.x->dim[1], r.x->dim[2],           r.q->dim[2],
-                             r.w->dim[2], r.e ? r.e->dim[2] : 1, keys,
-                             values,      r.state->dim[0],       r.x->dim[0] * r.x->dim[1]};
+                  "ERASES=%d,SCALED=%d,PACKED=%d",
+                  op_kernel_type(r->x), op_kernel_type(r->state), op_kernel_type(r->offsets ? r->offsets : r->g),
+                  lanes, halvings, held > HELD_MOST ? 0 : (int)held, r->g->ndim == 4, r->pre, r->factors,
+                  r->e != NULL, r->beta != NULL, r->offsets != NULL);
+    const int64_t sizes[] = {r->x->dim[1], r->x->dim[2],             r->q->dim[2],
+                             r->w->dim[2], r->e ? r->e->dim[2] : 1,  keys,
+                             values,       r->state->dim[0],         r->x->dim[0] * r->x->dim[1]};
     for (size_t i = 0; i < COUNT(sizes); i++)
         op_kernel_size(k, sizes[i]);
-    k->inputs = LEAST_INPUTS;
-    k->in[k->inputs++] = r.e ? r.e : r.w; // what is not there is not read
-    k->in[k->inputs++] = r.offsets ? r.offsets : r.g;
-    op_kernel_value(k, (zl_dtype)r.state->dtype, r.scale);
+    op_delta_other_inputs(r, k);
+}
+
+static void kernel(const struct call *c, struct op_kernel *k) {
+    struct delta_rule r = op_delta_read(c, c->in);
+    if (op_delta_has_chunks(&r))
+        op_delta_by_chunks(&r, k);
+    else
+        by_tokens(&r, k);
 }
 
 static const struct op_field fields[] = {{"pre", FIELD_BOOL},
                                          {"factors", FIELD_BOOL},
-                                         {"erases", FIELD_BOOL},
+                                         {"erases", FIELD_INT},
+                                         {"scaled", FIELD_BOOL},
                                          {"packed", FIELD_BOOL},
                                          {"scale", FIELD_DOUBLE}};
 const struct op op_delta_rule = {

@@ -34,7 +34,7 @@ enum { OP_OUTPUTS_VARY = UINT8_MAX };
 // the call.
 // Its symbols are `size`, then for each of `in` the element of its memory at which it begins, then for each how many elements that memory
 // has. BITS, of its indices, is a clause of the file, and devices say what it is.
-enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 4 };
+enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 8 };
 struct op_kernel_value {
     union {
         float  f32;
@@ -44,7 +44,7 @@ struct op_kernel_value {
 };
 struct op_kernel {
     char file[32];     // "cross_entropy", of cross_entropy.tile
-    char clauses[160]; // what other clauses of the file are: "ITEM=f32,LANES=8"
+    char clauses[256]; // what other clauses of the file are: "ITEM=f32,LANES=8"
     int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
     struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters

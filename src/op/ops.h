@@ -102,15 +102,20 @@ struct rope {
 struct rope op_rope_read(const struct call *c, const zl_array *in);
 double op_rope_rate(const struct rope *r); // pair j turns by exp(-j * rate) per position, without freqs
 
-// delta.c: a call in parts, as ops.def has them; e and offsets are NULL where there are none.
+// delta.c: a call in parts, as ops.def has them; e, beta and offsets are NULL where there are none. e may be w.
 struct delta_rule {
-    zl_array q, w, x, g, state, e, offsets;
+    zl_array q, w, x, g, state, e, beta, offsets;
     bool pre, factors;
     double scale;
 };
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in);
 // Records it. False and an error.
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y);
+// What kernels are given behind the five inputs that are always there, and the scale; what is not there is not read.
+void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k);
+// delta_wy.c: whether the kernels of chunks compute it, and what they are given.
+bool op_delta_has_chunks(const struct delta_rule *r);
+void op_delta_by_chunks(const struct delta_rule *r, struct op_kernel *k);
 // delta_chunks.c: the same, composed of other ops.
 bool op_delta_chunks(const struct delta_rule *r, zl_array *state, zl_array *y);
 
