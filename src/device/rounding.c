@@ -3,7 +3,7 @@
 // What was found is kept on disk beside compiled kernels, under the unit and the code of the kernel that tries: another process only
 // reads it.
 
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 
 #include <math.h>
 #include <string.h>

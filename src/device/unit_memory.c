@@ -8,7 +8,7 @@
 // ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever reads what belongs to it.
 // A lane that reads what another wrote follows the other's point: the device waits, not the host.
 
-#include "device/profile.h"
+#include "device/profile/profile.h"
 
 #include <stdio.h>
 #include <string.h>

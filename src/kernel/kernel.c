@@ -3,7 +3,7 @@
 #include "kernel/kernel.h"
 
 #include "render/render.h"
-#include "render/spirv.h"
+#include "render/spirv/spirv.h"
 
 #include <string.h>
 

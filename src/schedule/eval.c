@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "device/profile.h"
+#include "device/profile/profile.h"
 #include "schedule/schedule.h"
 
 static struct lock planning;

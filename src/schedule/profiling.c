@@ -3,7 +3,7 @@
 // A program says nothing of its steps. They are seen from its binding: whatever is prepared and then finished, before something else is
 // prepared, ran together. So devices need no code for it, and pay nothing while no profile is recorded.
 
-#include "device/profile.h"
+#include "device/profile/profile.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>

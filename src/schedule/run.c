@@ -2,7 +2,7 @@
 
 #include "schedule/schedule.h"
 
-#include "device/profile.h"
+#include "device/profile/profile.h"
 
 enum {
     SLACK = 16384, // bytes by which memory that is taken over may be larger than needed

@@ -2,7 +2,7 @@
 
 #include "on_chip.h"
 
-#include "device/bm1690_code.h"
+#include "device/bm1690/bm1690_code.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include "base/base.h"
-#include "device/bm1690_tools.h"
+#include "device/bm1690/bm1690_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

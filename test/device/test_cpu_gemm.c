@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/cpu/gemm.h"
+#include "device/cpu/gemm/gemm.h"
 
 // A matrix of random numbers whose lines lie along either axis, maybe with gaps.
 struct matrix {

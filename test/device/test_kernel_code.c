@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "device/device.h"
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "on_devices.h"
 
 #include "device/cuda/cuda.h"
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels_flash.h"
 #include "kernel/kernel.h"
 #include "render/render.h"

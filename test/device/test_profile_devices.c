@@ -3,7 +3,7 @@
 // Those of Vulkan and OpenCL are real where there are any; CUDA's are the driver and the CUPTI of test/fake, under which device/test_cuda:profiles runs
 // this file.
 
-#include "device/profile.h"
+#include "device/profile/profile.h"
 #include "schedule/schedule.h"
 #include "test.h"
 #include "zellige_ops.h"

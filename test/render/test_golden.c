@@ -8,7 +8,7 @@
 
 #include "device/cpu/cpu.h"
 #include "render/render.h"
-#include "render/spirv.h"
+#include "render/spirv/spirv.h"
 #include "zellige_tile.h"
 
 #include <stdio.h>

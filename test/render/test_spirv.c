@@ -5,7 +5,7 @@
 
 #include "kernel/kernel.h"
 #include "render/render.h"
-#include "render/spirv.h"
+#include "render/spirv/spirv.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // test_profile.c - profiles: what is recorded of programs, threads, failures and forks, and what is said of it.
 
-#include "device/profile.h"
+#include "device/profile/profile.h"
 #include "schedule/schedule.h"
 #include "test.h"
 #include "zellige_ops.h"

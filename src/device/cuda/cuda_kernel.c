@@ -1,7 +1,7 @@
 // cuda_kernel.c - the target cuda: tile kernels as CUDA C, compiled by NVRTC or nvcc, for the first GPU.
 
 #include "device/cuda/cuda.h"
-#include "device/module_kernel.h"
+#include "device/tile_runtime/module_kernel.h"
 
 #include <pthread.h>
 

@@ -6,7 +6,7 @@
 
 #include "device/cuda/cuda_library.h"
 #include "device/cuda/cuda_queue.h"
-#include "device/profile.h"
+#include "device/profile/profile.h"
 
 #include <stdlib.h>
 #include <string.h>

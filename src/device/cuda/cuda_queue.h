@@ -9,7 +9,7 @@
 
 #include "device/cuda/cuda.h"
 #include "device/kernels/kernels.h"
-#include "device/profile.h"
+#include "device/profile/profile.h"
 
 // cuda_queue.c ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 #define KERNELS_H
 
 #include "device/device.h"
-#include "device/op_kernel.h"
+#include "device/tile_runtime/op_kernel.h"
 #include "fuse/fuse.h"
 #include "pass/pass.h"
 

@@ -1,6 +1,6 @@
 // kernels_cache.c - kernels by their keys: in memory, and as code on disk under a hash of text, device and driver.
 
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels.h"
 #include "pass/pass.h"
 

@@ -1,9 +1,9 @@
 // kernels_tiles.c - tile kernels on devices that run kernels: rendered for the target, compiled, and launched as the IR says, one
 // launch for each grid. What a launch needs is found once; the IR is not kept.
 
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels.h"
-#include "device/profile.h"
+#include "device/profile/profile.h"
 
 #include <assert.h>
 #include <stdio.h>

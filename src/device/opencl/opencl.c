@@ -2,7 +2,7 @@
 
 #include "device/kernels/kernels.h"
 #include "device/opencl/opencl.h"
-#include "device/profile.h"
+#include "device/profile/profile.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // opencl_kernel.c - tile kernels on OpenCL's first device: rendered as OpenCL C, compiled by its driver, one launch a grid.
 
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 #include "device/opencl/opencl.h"
 
 #include <string.h>

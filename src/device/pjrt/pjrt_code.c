@@ -3,9 +3,9 @@
 // On disk an executable lies as the plugin serializes it, under a hash of its text, the options, the plugin and the chip. A plugin that
 // cannot serialize compiles in every process.
 
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 #include "device/pjrt/pjrt.h"
-#include "device/profile.h"
+#include "device/profile/profile.h"
 #include "pass/pass.h"
 
 #include <dlfcn.h>

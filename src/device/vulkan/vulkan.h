@@ -89,7 +89,7 @@ void vulkan_buffer_close(struct vulkan_device *d, struct vulkan_buffer *b);
 
 // vulkan_queue.c ---------------------------------------------------------------------------------------------------
 
-// What a kernel is given: buffers, of which it reaches so many bytes, and the bytes of its block (render/spirv.h).
+// What a kernel is given: buffers, of which it reaches so many bytes, and the bytes of its block (render/spirv/spirv.h).
 enum { VULKAN_BUFFERS = 32, VULKAN_BLOCK_BYTES = 4096 };
 struct vulkan_reach {
     const void *memory;

@@ -3,7 +3,7 @@
 #include "device/vulkan/vulkan.h"
 
 #include "render/render.h"
-#include "render/spirv.h"
+#include "render/spirv/spirv.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -6,8 +6,8 @@
 
 #include "device/vulkan/vulkan.h"
 
-#include "device/profile.h"
-#include "render/spirv.h"
+#include "device/profile/profile.h"
+#include "render/spirv/spirv.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // vulkan_tile.c - the target vulkan: tile kernels as SPIR-V on the first chip, one launch a grid.
 
-#include "device/group_kernel.h"
+#include "device/tile_runtime/group_kernel.h"
 #include "device/vulkan/vulkan.h"
 
 #include <stdio.h>

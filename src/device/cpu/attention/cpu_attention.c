@@ -1,0 +1,321 @@
+// cpu_attention.c - attention by blocks of queries and keys: a softmax whose largest score and sum are not known before the
+// last block, so that what was added up is corrected when a block has a larger one. No matrix of all scores exists.
+
+#include "device/cpu/attention/attention.h"
+
+#include <math.h>
+
+enum {
+    ROWS = 2048, // queries of a block, for which keys are packed once
+    ROWS_LEAST = 16,
+    KEYS = 512,    // of a block: with their values they stay in L2, scores of a panel of queries in L1
+    FEW = 7,       // rows for which keys are read where they are
+    FEW_KEYS = 64, // of a block then
+    FLOPS_LEAST = 1 << 19, // that are worth another thread
+    TOP_MOST = 36,         // so that no weight is too small beside values of any size that is used
+    TOP_ROWS = 96,         // of a block, for which it is worth to know how long keys are
+    INVARIANT_KEYS = 64,   // at most as many cost nothing if all rows go the same way
+};
+
+struct forward {
+    struct attend a;
+    struct attention_output out;
+    float *state;
+    float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
+    int64_t block, blocks; // rows of one, and how many a matrix has
+    bool invariant;        // no row may depend on those beside it: all go by panels, and none by small scores
+    atomic_bool failed;
+};
+
+// What one block works with, in the scratch of its thread.
+struct work {
+    char *q, *keys, *values; // packed
+    char *weights;           // of a panel of queries, packed, unless scores are
+    float *scores, *y;       // y: lines of columns of values, for each panel of queries
+    float *most, *sum;       // of all rows
+    float *room;
+    int64_t b, m, first, count; // of rows
+    int64_t seen;               // keys that any of them sees
+    float top;                  // of scores that are small; else 0
+};
+
+static void *take(char *at, size_t *used, int64_t bytes) {
+    size_t before = *used;
+    *used += (size_t)attention_round(bytes, 64);
+    return at ? at + before : NULL;
+}
+
+// Lays it out from `at` on, unless that is NULL; the bytes that it takes.
+static size_t lay_out(const struct forward *f, struct work *w, char *at) {
+    const struct attend *a = &f->a;
+    const struct gemm_kernel *u = a->kernel;
+    const int64_t word = sizeof(float), rows = f->block, widest = MAX_OF(a->dim, a->width);
+    size_t used = 0;
+    w->q = take(at, &used, attention_packed(a, u->cols, rows, a->dim));
+    w->keys = take(at, &used, attention_packed(a, u->rows, KEYS, a->dim));
+    w->values = take(at, &used, attention_packed(a, u->rows, a->width, KEYS));
+    w->scores = take(at, &used, (KEYS + u->rows) * u->cols * word);
+    w->weights = take(at, &used, attention_packed(a, u->cols, u->cols, KEYS));
+    w->y = take(at, &used, rows * attention_round(a->width, u->rows) * word);
+    w->most = take(at, &used, rows * word);
+    w->sum = take(at, &used, rows * word);
+    w->room = take(at, &used, MAX_OF(2 * u->cols * KEYS, MAX_OF(u->cols, FEW_KEYS) * widest) * word);
+    return used + GEMM_SLACK;
+}
+
+static bool open_work(const struct forward *f, struct work *w) {
+    char *at = cpu_scratch(SCRATCH_WORK, lay_out(f, w, NULL));
+    if (at)
+        lay_out(f, w, at);
+    return at;
+}
+
+static void start(const struct forward *f, struct work *w) {
+    const struct attend *a = &f->a;
+    w->seen = attention_span(a, w->first, w->count).most;
+    w->top = 0;
+    for (int64_t i = 0; i < w->count; i++) {
+        w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : HIDDEN;
+        w->sum[i] = a->sinks ? 1 : 0;
+    }
+    for (int64_t i = w->count; i < attention_round(w->count, a->kernel->cols); i++)
+        w->most[i] = HIDDEN, w->sum[i] = 0;
+}
+
+// Heads that share keys are neighbours.
+static void keep_state(const struct forward *f, const struct work *w, float scale) {
+    float *to = f->state + 2 * ((w->b * f->a.matrices + w->m) * f->a.rows + w->first);
+    const float most = w->top * (float)M_LN2, rest = (float)exp(w->top * M_LN2 - most);
+    for (int64_t i = 0; w->top > 0 && i < w->count; i++)
+        to[2 * i] = most, to[2 * i + 1] = w->sum[i] * rest;
+    if (w->top > 0)
+        return;
+    for (int64_t i = 0; i < w->count; i++) {
+        to[2 * i] = w->most[i] == HIDDEN ? HIDDEN : w->most[i] * scale;
+        to[2 * i + 1] = w->sum[i];
+    }
+}
+
+// Scores that are small ----------------------------------------------------------------------------------------------
+// No score is further from 0 than the longest query and the longest key are long. Where that is little, weights need no
+// largest score: scores are exponents of 2, since queries are scaled so, and one number is subtracted from all.
+
+static float longest(const struct attend *a, const struct attention_input *x, const struct work *w,
+                     int64_t first, int64_t count) {
+    float most = 0;
+    for (int64_t i = 0, n, row; i < count; i += n) {
+        n = MIN_OF(FEW_KEYS, count - i);
+        const float *at = cpu_attention_read(x, w->b, w->m, first + i, n, w->room, &row);
+        float next = a->code->longest(at, row, n, a->dim);
+        most = next <= most ? most : next;
+    }
+    return most;
+}
+
+static float exponents(const struct attend *a) {
+    return a->scale * (float)M_LOG2E;
+}
+
+// 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not then either.
+static float find_top(const struct forward *f, const struct work *w) {
+    const struct attend *a = &f->a;
+    if (f->invariant || a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 ||
+        w->count < TOP_ROWS || (a->causal && a->q.lines > a->keys))
+        return 0;
+    float square = longest(a, &a->q, w, w->first, w->count) * longest(a, &a->k, w, 0, w->seen);
+    float top = ceilf(sqrtf(square) * exponents(a)) + 1;
+    return top <= TOP_MOST ? top : 0; // not if it is NaN
+}
+
+// Panels -------------------------------------------------------------------------------------------------------------
+
+// Scores of n keys to weights, packed: where these are. Keys that fill up a step have no weight.
+static const char *soften(const struct forward *f, struct work *w, int64_t i, int64_t n) {
+    const struct attention_code *code = f->a.code;
+    const int64_t cols = f->a.kernel->cols, keys = attention_round(n, f->a.kernel->step);
+    const bool half = f->a.kernel->dtype == ZL_BFLOAT16;
+    for (int64_t j = n * cols; j < keys * cols; j++)
+        w->scores[j] = w->top > 0 ? ATTENTION_NONE(w->top) : -INFINITY;
+    if (w->top > 0)
+        code->power(w->scores, keys, cols, w->top, w->sum + i);
+    else if (half)
+        code->soften_half(w->scores, keys, f->scale, w->most + i, w->sum + i, w->room, w->weights);
+    else
+        code->soften(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
+    return half ? w->weights : (const char *)w->scores;
+}
+
+// One panel of queries, row i of w on, with keys of which so many are packed. All have some of the first keys: y starts with these.
+static void attend_panel(const struct forward *f, struct work *w, int64_t i, int64_t key, int64_t packed) {
+    const struct attend *a = &f->a;
+    const struct gemm_kernel *u = a->kernel;
+    const int64_t width = attention_round(a->width, u->rows), count = MIN_OF(u->cols, w->count - i);
+    float *y = w->y + i * width, factor[GEMM_COLS_MOST];
+    struct attention_span span = attention_span(a, w->first + i, count);
+    int64_t n = MIN_OF(packed, span.most - key);
+    if (n <= 0)
+        return;
+    cpu_attention_multiply(a, n, a->dim, a->dim, w->keys, w->q + attention_packed(a, u->cols, i, a->dim),
+                           w->scores, false);
+    if (f->scale != a->scale)
+        a->code->scale(w->scores, n * u->cols, a->scale);
+    if (w->top > 0 && span.least < key + n)
+        cpu_attention_hide_later(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
+    else if (a->mask.data || span.least < key + n)
+        cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
+    if (w->top == 0 && a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) &&
+        key > 0)
+        a->code->scale_cols(y, width, u->cols, factor);
+    cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, key > 0);
+}
+
+// Lines of columns to rows of the result.
+static void finish_panel(const struct forward *f, struct work *w, int64_t i) {
+    const struct attend *a = &f->a;
+    const int64_t cols = a->kernel->cols, count = MIN_OF(cols, w->count - i);
+    float *y = w->y + i * attention_round(a->width, a->kernel->rows), inverse[GEMM_COLS_MOST];
+    for (int64_t j = 0; j < cols; j++)
+        inverse[j] = 1 / w->sum[i + j];
+    a->code->scale_cols(y, a->width, cols, inverse);
+    cpu_attention_put(&f->out, w->b, w->m, w->first + i, count, y, cols, w->room);
+}
+
+static void attend_panels(const struct forward *f, struct work *w) {
+    const struct attend *a = &f->a;
+    const struct gemm_kernel *u = a->kernel;
+    const int64_t rows = attention_round(w->count, u->cols);
+    w->top = find_top(f, w);
+    cpu_attention_pack_rows(a, &a->q, u->cols, w->b, w->m, w->first, w->count, (char *)w->room, w->q);
+    if (w->top > 0)
+        a->code->scale((float *)(void *)w->q, rows * attention_round(a->dim, u->step), exponents(a));
+    if (w->seen == 0)
+        memset(w->y, 0, sizeof(float) * (size_t)(rows * attention_round(a->width, u->rows)));
+    for (int64_t key = 0; key < w->seen; key += KEYS) {
+        int64_t n = MIN_OF(KEYS, w->seen - key);
+        cpu_attention_pack_rows(a, &a->k, u->rows, w->b, w->m, key, n, (char *)w->room, w->keys);
+        cpu_attention_pack_cols(a, &a->v, w->b, w->m, key, n, (char *)w->room, w->values);
+        for (int64_t i = 0; i < w->count; i += u->cols)
+            attend_panel(f, w, i, key, n);
+    }
+    for (int64_t i = 0; i < w->count; i += u->cols)
+        finish_panel(f, w, i);
+}
+
+// Few rows -----------------------------------------------------------------------------------------------------------
+
+static void finish_row(const struct forward *f, struct work *w, int64_t i) {
+    const struct attend *a = &f->a;
+    float *y = w->y + i * a->width;
+    char *to = attention_place(&f->out, w->b, w->m, w->first + i);
+    a->code->scale(y, a->width, 1 / w->sum[i]);
+    if (f->out.narrow)
+        cpu_call_row(f->out.narrow, to, (char *)y, NULL, NULL, a->width);
+    else
+        memcpy(to, y, sizeof(float) * (size_t)a->width);
+}
+
+// Some keys and their values, as float32.
+struct few {
+    const float *keys, *values;
+    int64_t key, n, row, value; // of the first; rows are so far from each other
+};
+
+// FOUR queries, or one, with some keys.
+static void attend_rows(const struct forward *f, struct work *w, const struct few *k, int64_t i,
+                        int64_t rows) {
+    const struct attend *a = &f->a;
+    const float *queries = (const float *)(const void *)w->q + i * a->dim;
+    float *y = w->y + i * a->width, factor;
+    if (rows == FOUR)
+        a->code->dots_of_four(k->keys, k->row, k->n, queries, a->dim, w->scores, FEW_KEYS, k->values);
+    else
+        a->code->dots(k->keys, k->row, k->n, queries, a->dim, w->scores);
+    for (int64_t j = 0; j < rows; j++) {
+        float *scores = w->scores + j * FEW_KEYS;
+        cpu_attention_mask_row(a, w->b, w->m, w->first + i + j, k->key, k->n, (float *)(void *)w->values,
+                               scores);
+        if (a->code->soften_row(scores, k->n, &w->most[i + j], &w->sum[i + j], &factor))
+            a->code->scale(y + j * a->width, a->width, factor);
+    }
+    if (rows == FOUR)
+        a->code->add_rows_to_four(k->values, k->value, k->n, w->scores, FEW_KEYS, a->width, y,
+                                  k->keys + k->n * k->row);
+    else
+        a->code->add_rows(k->values, k->value, k->n, w->scores, a->width, y);
+}
+
+static void attend_few(const struct forward *f, struct work *w) {
+    const struct attend *a = &f->a;
+    float *queries = (float *)(void *)w->q;
+    int64_t row;
+    for (int64_t i = 0; i < w->count; i++) {
+        const float *q = cpu_attention_read(&a->q, w->b, w->m, w->first + i, 1, w->room, &row);
+        memcpy(queries + i * a->dim, q, sizeof(float) * (size_t)a->dim);
+    }
+    a->code->scale(queries, w->count * a->dim, a->scale);
+    memset(w->y, 0, sizeof(float) * (size_t)(w->count * a->width));
+    for (int64_t key = 0; key < w->seen; key += FEW_KEYS) {
+        struct few k = {.key = key, .n = MIN_OF(FEW_KEYS, w->seen - key)};
+        k.keys = cpu_attention_read(&a->k, w->b, w->m, key, k.n, (float *)(void *)w->keys, &k.row);
+        k.values = cpu_attention_read(&a->v, w->b, w->m, key, k.n, w->room, &k.value);
+        for (int64_t i = 0, rows; i < w->count; i += rows) {
+            rows = i + FOUR <= w->count ? FOUR : 1;
+            attend_rows(f, w, &k, i, rows);
+        }
+    }
+    for (int64_t i = 0; i < w->count; i++)
+        finish_row(f, w, i);
+}
+
+// All of them --------------------------------------------------------------------------------------------------------
+
+// The last rows of all matrices come first: causal ones see most, and the shortest are left for the end.
+static void run_range(const void *context, int64_t at, int64_t end) {
+    struct forward *f = (struct forward *)(uintptr_t)context;
+    const int64_t matrices = f->a.batch * f->a.matrices;
+    struct work w;
+    if (!open_work(f, &w)) {
+        atomic_store(&f->failed, true);
+        return;
+    }
+    for (; at < end; at++) {
+        w.b = at % matrices / f->a.matrices;
+        w.m = at % f->a.matrices;
+        w.first = (f->blocks - 1 - at / matrices) * f->block;
+        w.count = MIN_OF(f->block, f->a.rows - w.first);
+        start(f, &w);
+        const bool few = w.count <= FEW && !f->invariant;
+        (few ? attend_few : attend_panels)(f, &w);
+        keep_state(f, &w, few ? 1 : f->scale);
+    }
+}
+
+// Blocks for all threads, as large as that allows.
+static void cut(struct forward *f) {
+    const struct attend *a = &f->a;
+    int64_t matrices = a->batch * a->matrices, wanted = (4 * pool_threads() + matrices - 1) / matrices;
+    int64_t each = MIN_OF(ROWS, MAX_OF((a->rows + wanted - 1) / wanted, ROWS_LEAST));
+    f->block = attention_round(each, a->kernel->cols);
+    f->blocks = (a->rows + f->block - 1) / f->block;
+}
+
+bool cpu_attention(const struct call *c) {
+    struct attention from = op_attention_read(c, c->in);
+    zl_array out = call_output(c, 0);
+    struct forward f = {0};
+    if (!cpu_attention_open(&f.a, &from))
+        return false;
+    f.state = (float *)(void *)cpu_data(call_output(c, 1));
+    cpu_attention_output(&f.out, out, f.a.q.share);
+    f.invariant = device_batch_invariant() || f.a.keys <= INVARIANT_KEYS;
+    f.a.kernel = cpu_attention_kernel((zl_dtype)out->dtype, f.invariant ? INT64_MAX : f.a.rows);
+    f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;
+    atomic_init(&f.failed, false);
+    cut(&f);
+    double flops = 2.0 * (double)MIN_OF(f.block, f.a.rows) * (double)f.a.keys * (double)(f.a.dim + f.a.width);
+    int64_t items = f.a.batch * f.a.matrices * f.blocks;
+    double grain = FLOPS_LEAST / flops;
+    cpu_split(items, grain < (double)items ? (int64_t)grain + 1 : items, run_range, &f);
+    memory_free(f.a.sinks);
+    return !atomic_load(&f.failed);
+}

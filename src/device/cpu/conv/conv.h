@@ -1,0 +1,116 @@
+// conv.h - a convolution as the files of the CPU that compute one see it.
+
+#ifndef CONV_H
+#define CONV_H
+
+#include "device/cpu/gemm/gemm.h"
+#include "op/ops.h"
+
+// A convolution over three axes, of which the first may have one element.
+struct convolution {
+    int64_t in[CONV_AXES], kernel[CONV_AXES], out[CONV_AXES]; // sizes
+    struct conv_axis axis[CONV_AXES];
+    bool flip;
+    const char *x, *w;
+    char *y;
+    int64_t batch_step, step[CONV_AXES]; // bytes between elements of x
+    int64_t group_step;                  // and between its groups
+    int64_t w_group, w_row, w_col;       // elements between groups, taps and outputs of w
+    zl_dtype dtype;
+    int64_t item;
+    int64_t batch;
+    int64_t groups, channels, outputs; // of a group
+    int64_t taps, rows;                // elements of the kernel, and of the output, without channels
+    bool in_batch;                     // the groups of x
+    bool is_dense;                     // x
+    bool is_product;                   // patches are the rows of x
+    int64_t tile_rows, row_tiles, tile_cols, col_tiles;
+    // Of conv_panels.c and conv_amx.c.
+    const struct gemm_kernel *kernels;
+    char *packed;  // w
+    int64_t chunk; // elements of taps and channels
+    atomic_bool failed;
+};
+
+// w, or some taps of it; x where it may lie in any way.
+struct conv_kernel {
+    const char *data;
+    int ndim;
+    int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2], size;
+};
+// Memory while a convolution runs: as that of arrays it is kept for the next one, for fresh pages cost as much as a copy.
+struct conv_room {
+    void *data;
+    size_t bytes;
+};
+void *conv_open_room(struct conv_room *room, int64_t bytes); // NULL and an error
+void conv_close_room(struct conv_room *room);                // which may never have been opened
+
+bool conv_run(struct convolution *v, const struct conv_kernel *w); // in whichever way suits; false and an error
+
+// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
+static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
+    const struct conv_axis *a = &v->axis[i];
+    int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
+    if (at < 0)
+        return -1;
+    if (a->input_dilation > 1) {
+        if (at % a->input_dilation)
+            return -1;
+        at /= a->input_dilation;
+    }
+    return at < v->in[i] ? at : -1;
+}
+
+// A row of the output: which batch, and where along each axis.
+struct spot {
+    int64_t batch, at[CONV_AXES];
+};
+
+static inline struct spot spot_of(const struct convolution *v, int64_t row) {
+    struct spot s;
+    for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
+        s.at[i] = row % v->out[i];
+    s.batch = row;
+    return s;
+}
+
+static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
+    for (int i = CONV_AXES - 1; i >= 0; i--) {
+        if (++s->at[i] < v->out[i])
+            return;
+        s->at[i] = 0;
+    }
+    s->batch++;
+}
+
+// conv_phases.c: where elements of x have gaps between them, and the output goes along all of it.
+bool conv_has_phases(const struct convolution *v);
+bool conv_phases(const struct convolution *v, const struct conv_kernel *w); // false and an error
+
+// conv_panels.c: where channels fill the units of a micro-kernel. w is packed into room.
+bool    conv_has_panels(struct convolution *v);
+bool    conv_pack_kernels(struct convolution *v, struct conv_room *room); // false and an error
+int64_t conv_panel_parts(struct convolution *v);
+void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
+
+// conv_amx.c: of bfloat16 where the CPU has tiles of AMX. w is packed into room.
+bool    conv_has_tiles(const struct convolution *v);
+bool    conv_pack_tiles(struct convolution *v, struct conv_room *room); // false and an error
+int64_t conv_tile_parts(struct convolution *v);
+void    conv_tiles(const void *convolution, int64_t from, int64_t to); // parts
+
+// conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
+void conv_channels(const void *convolution, int64_t from, int64_t to); // rows
+
+// conv_taps.c: the same of a small result of a large kernel, where groups are in the batch.
+bool conv_has_taps(const struct convolution *v);
+bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w); // false and an error
+
+// conv_lines.c: one channel into one. w has been copied, as wide as sums are.
+bool    conv_has_lines(const struct convolution *v);
+void    conv_turn_lines(const struct convolution *v, void *w); // puts w in the order of x
+int64_t conv_line_parts(const struct convolution *v);
+void    conv_lines(const void *convolution, int64_t from, int64_t to); // parts
+
+#endif

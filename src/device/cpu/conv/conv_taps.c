@@ -1,0 +1,224 @@
+// conv_taps.c - convolutions of each channel by a kernel that is larger than the result, as gradients of depthwise kernels are.
+//
+// Groups in the batch are channels behind each other where x and w are views of such arrays: both are read as they lie, and what
+// is summed over besides the taps, the batch of the convolution that is differentiated, is the first axis. A part is some lines
+// of taps, whose products are added to all of the result; parts do not depend on the number of threads, and so do not the results.
+
+#include "device/cpu/conv/conv.h"
+
+enum {
+    SPOTS = 4,            // neighbours that are computed at once
+    VECTORS = 4,          // of each
+    PARTS = 32,           // at most,
+    PART_LEAST = 1 << 18, // products of a part
+};
+
+typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
+
+// An array whose channels are behind each other: bytes between elements along the axes.
+struct lines {
+    const char *data;
+    int64_t step[CONV_AXES];
+};
+
+struct taps {
+    const struct convolution *v;
+    struct lines x, w;
+    int64_t bytes; // of all channels
+    int64_t lines, parts;
+    char *sum; // of each part the result
+};
+
+bool conv_has_taps(const struct convolution *v) {
+    bool has = v->in_batch && v->groups > 1 && v->batch == 1 && v->outputs == 1 && !v->flip &&
+               (v->dtype == ZL_FLOAT32 || v->dtype == ZL_FLOAT64) && v->taps * v->channels > v->rows;
+    for (int i = 0; i < CONV_AXES; i++)
+        has &= v->axis[i].input_dilation == 1;
+    return has && v->in[0] == 1 && v->kernel[0] == 1 && v->out[0] == 1 && v->axis[0].low == 0;
+}
+
+// Sums ---------------------------------------------------------------------------------------------------------------
+
+// Adds products of n taps to the sums of `spots` neighbours. Bytes between: apart, what neighbours see of x; next, what taps see.
+struct run {
+    const char *x, *w;
+    int64_t n, apart, next, w_next;
+    char *sum;
+    int64_t bytes; // of all channels: from one sum to the next
+};
+
+#define ADD(name, type)                                                                            \
+    GEMM_FUSED static inline __attribute__((always_inline)) void add_vectors_##name(               \
+        int spots, int vectors, const struct run *r, int64_t at) {                                 \
+        GEMM_CONTRACT                                                                              \
+        vector_##name sum[SPOTS][VECTORS] = {{{0}}};                                               \
+        const char *x = r->x + at, *w = r->w + at;                                                 \
+        for (int64_t t = 0; t < r->n; t++, x += r->next, w += r->w_next)                           \
+            _Pragma("GCC unroll 4") for (int j = 0; j < vectors; j++) {                            \
+                vector_##name by = ((const vector_##name *)w)[j];                                  \
+                _Pragma("GCC unroll 4") for (int i = 0; i < spots; i++) sum[i][j] +=               \
+                    ((const vector_##name *)(x + i * r->apart))[j] * by;                           \
+            }                                                                                      \
+        _Pragma("GCC unroll 4") for (int i = 0; i < spots; i++)                                    \
+            _Pragma("GCC unroll 4") for (int j = 0; j < vectors; j++)(                             \
+                (vector_##name *)(r->sum + i * r->bytes + at))[j] += sum[i][j];                    \
+    }                                                                                              \
+    GEMM_FUSED static inline                                                                       \
+        __attribute__((always_inline)) void add_of_##name(int spots, const struct run *r) {        \
+        GEMM_CONTRACT                                                                              \
+        const int64_t vector = sizeof(vector_##name);                                              \
+        int64_t at = 0;                                                                            \
+        for (; at + VECTORS * vector <= r->bytes; at += VECTORS * vector)                          \
+            add_vectors_##name(spots, VECTORS, r, at);                                             \
+        for (; at + vector <= r->bytes; at += vector)                                              \
+            add_vectors_##name(spots, 1, r, at);                                                   \
+        for (; at < r->bytes; at += (int64_t)sizeof(type))                                         \
+            for (int i = 0; i < spots; i++) {                                                      \
+                type sum = 0;                                                                      \
+                for (int64_t t = 0; t < r->n; t++)                                                 \
+                    sum += *(const type *)(const void *)(r->x + i * r->apart + t * r->next + at) * \
+                           *(const type *)(const void *)(r->w + t * r->w_next + at);               \
+                *(type *)(void *)(r->sum + i * r->bytes + at) += sum;                              \
+            }                                                                                      \
+    }                                                                                              \
+    GEMM_FUSED static void add_##name(int64_t spots, const struct run *r) {                        \
+        switch (spots) {                                                                           \
+        case 1: add_of_##name(1, r); break;                                                        \
+        case 2: add_of_##name(2, r); break;                                                        \
+        case 3: add_of_##name(3, r); break;                                                        \
+        default: add_of_##name(SPOTS, r);                                                          \
+        }                                                                                          \
+    }
+ADD(f32, float)
+ADD(f64, double)
+
+#define ADD_PART(name, type)                                             \
+    static void add_part_##name(void *to, const void *from, int64_t n) { \
+        for (int64_t i = 0; i < n; i++)                                  \
+            ((type *)to)[i] += ((const type *)from)[i];                  \
+    }
+ADD_PART(f32, float)
+ADD_PART(f64, double)
+
+// A line of the result, of x and of w. Adds what taps [from, to) mean to elements [o, o + spots).
+struct line {
+    const char *x, *w;
+    char *sum;
+};
+
+static void add(const struct taps *t, const struct line *l, int64_t o, int64_t spots, int64_t from,
+                int64_t to) {
+    const struct conv_axis *a = &t->v->axis[2];
+    const int64_t step = t->x.step[2], first = o * a->stride + from * a->dilation - a->low;
+    if (from >= to)
+        return;
+    struct run r = {.x = l->x + first * step,
+                    .w = l->w + from * t->w.step[2],
+                    .n = to - from,
+                    .apart = a->stride * step,
+                    .next = a->dilation * step,
+                    .w_next = t->w.step[2],
+                    .sum = l->sum + o * t->bytes,
+                    .bytes = t->bytes};
+    (t->v->dtype == ZL_FLOAT64 ? add_f64 : add_f32)(spots, &r);
+}
+
+// The first tap that lies inside for element o of a line, and the one behind the last.
+static int64_t first_tap(const struct convolution *v, int64_t o) {
+    const struct conv_axis *a = &v->axis[2];
+    int64_t before = a->low - o * a->stride;
+    return before > 0 ? MIN_OF((before + a->dilation - 1) / a->dilation, v->kernel[2]) : 0;
+}
+
+static int64_t end_tap(const struct convolution *v, int64_t o) {
+    const struct conv_axis *a = &v->axis[2];
+    int64_t room = v->in[2] - 1 + a->low - o * a->stride;
+    return room < 0 ? 0 : MIN_OF(room / a->dilation + 1, v->kernel[2]);
+}
+
+// Neighbours together for the taps that all of them see, then each for the others.
+static void add_line(const struct taps *t, const struct line *l) {
+    const struct convolution *v = t->v;
+    for (int64_t o = 0, n; o < v->out[2]; o += n) {
+        n = MIN_OF(SPOTS, v->out[2] - o);
+        int64_t from = first_tap(v, o), to = MAX_OF(end_tap(v, o + n - 1), from);
+        add(t, l, o, n, from, to);
+        for (int64_t i = o; i < o + n; i++) {
+            add(t, l, i, 1, first_tap(v, i), MIN_OF(from, end_tap(v, i)));
+            add(t, l, i, 1, MAX_OF(to, first_tap(v, i)), end_tap(v, i));
+        }
+    }
+}
+
+static void add_parts(const void *context, int64_t part, int64_t end) {
+    const struct taps *t = context;
+    const struct convolution *v = t->v;
+    const int64_t result = v->rows * t->bytes;
+    for (; part < end; part++) {
+        char *sum = t->sum + part * result;
+        memset(sum, 0, (size_t)result);
+        for (int64_t i = t->lines * part / t->parts; i < t->lines * (part + 1) / t->parts; i++) {
+            const int64_t batch = i / v->kernel[1], tap = i % v->kernel[1];
+            for (int64_t o = 0; o < v->out[1]; o++) {
+                int64_t at = place(v, 1, o, tap);
+                if (at >= 0)
+                    add_line(t, &(struct line){t->x.data + batch * t->x.step[0] + at * t->x.step[1],
+                                               t->w.data + batch * t->w.step[0] + tap * t->w.step[1],
+                                               sum + o * v->out[2] * t->bytes});
+            }
+        }
+    }
+}
+
+// Running ------------------------------------------------------------------------------------------------------------
+
+// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in room with channels behind each other.
+static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
+                  struct conv_room *room) {
+    const int64_t *lies = k->stride;
+    int64_t dense[CONV_AXES + 2];
+    out->data = k->data;
+    if (lies[0] != 1) {
+        shape_row_major(k->ndim - 1, k->dim + 1, dense + 1);
+        for (int i = 1; i < k->ndim; i++)
+            dense[i] *= k->dim[0];
+        dense[0] = 1;
+        char *to = conv_open_room(room, k->size * v->item);
+        if (!(out->data = to))
+            return false;
+        cpu_copy((size_t)v->item, k->ndim, k->dim, to, dense, k->data, lies);
+        lies = dense;
+    }
+    out->step[0] = lies[k->ndim - 1] * v->item;
+    for (int i = 1; i < CONV_AXES; i++) {
+        int at = i - (CONV_AXES - (k->ndim - 2)) + 1;
+        out->step[i] = at > 0 ? lies[at] * v->item : 0;
+    }
+    return true;
+}
+
+// All parts, one after the other.
+static void add_sums(const struct taps *t) {
+    const int64_t count = t->v->rows * t->v->groups;
+    for (int64_t part = 1; part < t->parts; part++)
+        (t->v->dtype == ZL_FLOAT64 ? add_part_f64 : add_part_f32)(t->sum, t->sum + part * count * t->v->item,
+                                                                  count);
+    memcpy(t->v->y, t->sum, (size_t)(count * t->v->item));
+}
+
+bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w) {
+    struct taps t = {.v = v, .bytes = v->groups * v->item, .lines = v->channels * v->kernel[1]};
+    const double products = (double)(v->rows * v->groups) * (double)(v->taps * v->channels);
+    struct conv_room room[3] = {{0}};
+    t.parts = (int64_t)MIN_OF(products / PART_LEAST + 1, MIN_OF(PARTS, (double)t.lines));
+    t.sum = conv_open_room(&room[2], t.parts * v->rows * t.bytes);
+    bool ok = t.sum && bring(v, x, &t.x, &room[0]) && bring(v, w, &t.w, &room[1]);
+    if (ok) {
+        cpu_split(t.parts, 1, add_parts, &t);
+        add_sums(&t);
+    }
+    for (size_t i = 0; i < COUNT(room); i++)
+        conv_close_room(&room[i]);
+    return ok;
+}

@@ -1,0 +1,194 @@
+// gemm_dots.c - products of a few vectors and a matrix whose lines lie along k, on x86_64: dot products, which read the matrix where it
+// lies. More than SIDE vectors meet a block of lines that stays in L2 meanwhile, SIDE at a time, and the next block is fetched. The order of
+// sums depends on neither the number of vectors nor that of threads.
+
+#include "device/cpu/gemm/gemm.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+enum {
+    SIDE = 4,            // vectors that meet a line at once
+    K_MOST = 2048,       // elements of them, which stay in L1
+    PADDED = 16,         // elements to whose multiples vectors are padded with zeros
+    BLOCK = 64 * 1024, // bytes of lines
+    STREAM_AHEAD = 1024, // bytes that are fetched ahead where lines are read once
+    LINES_LEAST = 32,    // of the matrix
+    K_LEAST = 64,
+    VECTORS_MOST = 64,
+    VECTORS_MOST_F32 = 32, // with more it pays to pack the lines, which need not be widened
+};
+
+// A part of the product along k, of all vectors; strides of the matrix and of the results in bytes.
+struct dots {
+    int64_t k;
+    int64_t x_row;
+    int64_t line;
+    int64_t y_row, y_col;
+};
+
+// What is fetched beside a line: as many bytes from it, and how much slower it advances than the line itself.
+struct ahead {
+    int64_t from, slower;
+};
+
+#define PAIRS_512(a, b, first)                                                                               \
+    __builtin_shufflevector(a, b, first, first + 2, first + 4, first + 6, first + 8, first + 10, first + 12, \
+                            first + 14, first + 16, first + 18, first + 20, first + 22, first + 24,          \
+                            first + 26, first + 28, first + 30)
+#define PAIRS_256(a, b, first)                                                                               \
+    __builtin_shufflevector(a, b, first, first + 2, first + 4, first + 6, first + 8, first + 10, first + 12, \
+                            first + 14)
+
+#define DOTS_BYTES      64
+#define DOTS_TARGET     __attribute__((target("avx512f,avx512bw,avx512vl,f16c")))
+#define DOTS_FOLD(a, b) (PAIRS_512(a, b, 0) + PAIRS_512(a, b, 1))
+
+#define DOTS(name)   name##_f32_avx512
+#define DOTS_FROM    float
+#define DOTS_LOAD(p) _mm512_loadu_ps(p)
+#include "device/cpu/gemm/gemm_dots.h"
+
+#define DOTS(name)   name##_f16_avx512
+#define DOTS_FROM    uint16_t
+#define DOTS_LOAD(p) _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
+#include "device/cpu/gemm/gemm_dots.h"
+
+#define DOTS(name) name##_bf16_avx512
+#define DOTS_FROM  uint16_t
+#define DOTS_LOAD(p) \
+    (__m512) _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16)
+#include "device/cpu/gemm/gemm_dots.h"
+
+#undef DOTS_BYTES
+#undef DOTS_TARGET
+#undef DOTS_FOLD
+
+#define DOTS_BYTES      32
+#define DOTS_TARGET     __attribute__((target("avx2,fma,f16c")))
+#define DOTS_FOLD(a, b) (PAIRS_256(a, b, 0) + PAIRS_256(a, b, 1))
+
+#define DOTS(name)   name##_f32_avx2
+#define DOTS_FROM    float
+#define DOTS_LOAD(p) _mm256_loadu_ps(p)
+#include "device/cpu/gemm/gemm_dots.h"
+
+#define DOTS(name)   name##_f16_avx2
+#define DOTS_FROM    uint16_t
+#define DOTS_LOAD(p) _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
+#include "device/cpu/gemm/gemm_dots.h"
+
+#define DOTS(name)   name##_bf16_avx2
+#define DOTS_FROM    uint16_t
+#define DOTS_LOAD(p) (__m256) _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p))), 16)
+#include "device/cpu/gemm/gemm_dots.h"
+
+typedef void dots_fn(const struct dots *d, int64_t rows, const float *x, const char *a, int64_t n, char *y,
+                     bool add, const struct ahead *ahead);
+
+// The best first.
+static const struct {
+    const char *needs; // as of cpu_has
+    zl_dtype dtype;
+    dots_fn *run;
+} ways[] = {
+    {"avx512", ZL_FLOAT32, dots_f32_avx512},   {"avx512", ZL_FLOAT16, dots_f16_avx512},
+    {"avx512", ZL_BFLOAT16, dots_bf16_avx512}, {"avx2", ZL_FLOAT32, dots_f32_avx2},
+    {"avx2", ZL_FLOAT16, dots_f16_avx2},       {"avx2", ZL_BFLOAT16, dots_bf16_avx2},
+};
+
+static dots_fn *way[ZL_DTYPE_COUNT]; // the best that this CPU runs; NULL: none
+static bool has_amx;
+
+static void choose_ways(void) {
+    for (size_t i = COUNT(ways); i-- > 0;)
+        if (cpu_has(ways[i].needs))
+            way[ways[i].dtype] = ways[i].run;
+    has_amx = cpu_has("amx_bf16");
+}
+
+static dots_fn *way_for(zl_dtype dtype) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, choose_ways);
+    return way[dtype];
+}
+
+static struct gemm_lines lines_of(const struct gemm *g) {
+    if (g->m <= g->n)
+        return (struct gemm_lines){g->m,     g->k,     g->n, g->a,     g->b,    g->a_row,
+                                   g->a_col, g->b_col, g->c, g->c_row, g->c_col};
+    return (struct gemm_lines){g->n,     g->k,     g->m, g->b,     g->a,    g->b_col,
+                               g->b_row, g->a_row, g->c, g->c_col, g->c_row};
+}
+
+static bool is_for_amx(zl_dtype dtype, const struct gemm_lines *l) {
+    return dtype == ZL_BFLOAT16 && l->n >= GEMM_AMX_LINES && way_for(dtype) && has_amx;
+}
+
+bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
+    const struct gemm_lines l = lines_of(g);
+    const bool along = (g->m <= g->n ? g->b_row : g->a_col) == 1;
+    const bool is_vector = l.count == 1 && dtype != ZL_FLOAT16; // gemm_vector.c is as fast
+    return along && !is_vector && l.n >= LINES_LEAST && l.k >= K_LEAST && !g->add &&
+           l.count <= (dtype == ZL_FLOAT32 ? VECTORS_MOST_F32 : VECTORS_MOST) && way_for(dtype);
+}
+
+// The vectors as float32, `padded` elements each, the last of which are zeros. NULL when memory is out.
+static float *read_vectors(zl_dtype dtype, const struct gemm_lines *l, int64_t padded) {
+    const int64_t item = (int64_t)zl_dtype_size(dtype);
+    row_fn *widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
+    char *wide = cpu_scratch(SCRATCH_PACK, (size_t)(l->count * padded * 4 + l->k * item)),
+         *narrow = wide + l->count * padded * 4;
+    for (int64_t r = 0; wide && r < l->count; r++) {
+        char *to = wide + r * padded * 4;
+        cpu_move((size_t)item, widen ? narrow : to, (struct stride2){0, item}, l->x + r * l->x_row * item,
+                 (struct stride2){0, l->x_col * item}, 1, l->k);
+        if (widen)
+            cpu_call_row(widen, to, narrow, NULL, NULL, l->k);
+        memset(to + l->k * 4, 0, (size_t)((padded - l->k) * 4));
+    }
+    return (float *)(void *)wide;
+}
+
+bool cpu_dots_gemm(zl_dtype dtype, const struct gemm *g) {
+    const struct gemm_lines l = lines_of(g);
+    if (is_for_amx(dtype, &l))
+        return gemm_amx_lines(&l);
+    const int64_t item = (int64_t)zl_dtype_size(dtype), padded = round_up(l.k, PADDED),
+                  passes = (l.count + SIDE - 1) / SIDE, line = l.line * item;
+    const int64_t lines = passes == 1 ? l.n : BLOCK / (MIN_OF(K_MOST, l.k) * item);
+    const float *x = read_vectors(dtype, &l, padded);
+    dots_fn *run = way_for(dtype);
+    if (!x)
+        return false;
+    for (int64_t j = 0; j < l.n; j += lines)
+        for (int64_t p = 0; p < l.k; p += K_MOST) {
+            const struct dots d = {MIN_OF(K_MOST, l.k - p), padded, line, l.y_row * 4, l.y_col * 4};
+            const int64_t next = p + K_MOST < l.k ? K_MOST * item : lines * line - p * item;
+            for (int64_t pass = 0; pass < passes; pass++) {
+                const int64_t r = pass * SIDE;
+                const struct ahead ahead = {passes == 1 ? STREAM_AHEAD : next + pass * d.k * item / passes,
+                                            passes};
+                run(&d, l.count - r, x + r * padded + p, l.a + j * line + p * item, MIN_OF(lines, l.n - j),
+                    l.y + r * d.y_row + j * d.y_col, p > 0, &ahead);
+            }
+        }
+    return true;
+}
+
+#else
+
+bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
+    (void)dtype, (void)g;
+    return false;
+}
+
+bool cpu_dots_gemm(zl_dtype dtype, const struct gemm *g) {
+    return cpu_own_gemm(dtype, g);
+}
+
+#endif

@@ -1,0 +1,78 @@
+// gemm_order.c - the order in which elements of a matrix product are summed.
+//
+// Spans are as long as panels of both factors fit the first cache side by side. Where columns of b are lines along k, and k is
+// long enough, the lanes of a vector sum every fourth element each: so does a dot product of vectors, which is the fastest
+// way to multiply one row, and packing can bring elements into this order for the kernels of many rows. On x86_64, where few rows have
+// an order of their own, that would only cost time: there is one chain.
+
+#include "device/cpu/gemm/gemm.h"
+
+enum {
+    CHAINED_LEAST = 384,   // of k: with less, adding up chains would cost products of many rows more than 4 %
+    SMALL_BYTES = 1 << 18, // of b, which stays in L2
+};
+
+static int64_t divide_up(int64_t count, int64_t by) {
+    return (count + by - 1) / by;
+}
+
+bool gemm_is_along(const struct gemm *g) {
+    return g->b_row == 1;
+}
+
+// The ways for few rows are compiled for every CPU of the architecture, and x86_64 need not have fused operations, which its
+// kernels use.
+bool gemm_ways_agree(void) {
+#if defined(__aarch64__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g) {
+    return gemm_ways_agree() && (device_batch_invariant() || g->n * g->k * (int64_t)zl_dtype_size(dtype) <= SMALL_BYTES);
+}
+
+// Kernels that round after each product, to float32.
+static bool can_chain(const struct gemm_kernel *u) {
+    return (u->dtype == ZL_FLOAT32 || u->dtype == ZL_FLOAT16) && u->unit == 1;
+}
+
+// Panels take half of L1, or what the kernel says.
+struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool along) {
+    const int64_t item = (int64_t)zl_dtype_size(u->dtype), eighths = u->l1_eighths ? u->l1_eighths : 4;
+    const int64_t most = cpu_cache_bytes(1) * eighths / 8 / ((u->rows + u->cols) * item);
+    struct gemm_order o = {.k = k, .step = u->step, .chains = 1, .spans = 1};
+    if (along && k >= CHAINED_LEAST && can_chain(u) && gemm_ways_agree())
+        o.chains = GEMM_CHAINS;
+    const int64_t least = (int64_t)u->step * o.chains;
+    o.span = round_up(MAX_OF(k, 1), least);
+    if (o.span <= most * o.chains)
+        return o;
+    const int64_t wanted = divide_up(k, MAX_OF(most, u->step) * o.chains);
+    o.span = round_up(divide_up(k, wanted), least);
+    while (k % o.span && k % o.span < o.chains) // no chain of the last span is empty
+        o.span += least;
+    o.spans = divide_up(k, o.span);
+    return o;
+}
+
+struct gemm_chain gemm_chain_at(const struct gemm_order *o, int64_t chain) {
+    const int64_t span = chain / o->chains, within = chain % o->chains,
+                  elements = gemm_span_elements(o, span);
+    const int64_t each = elements / o->chains,
+                  longer = elements % o->chains; // so many chains have one element more
+    const int64_t length = round_up(each, o->step), more = round_up(each + 1, o->step);
+    return (struct gemm_chain){.first = span * o->span + within,
+                               .apart = o->chains,
+                               .count = each + (within < longer),
+                               .at = span * o->span + MIN_OF(within, longer) * more +
+                                     MAX_OF(within - longer, 0) * length,
+                               .length = within < longer ? more : length};
+}
+
+int64_t gemm_padded(const struct gemm_order *o) {
+    struct gemm_chain last = gemm_chain_at(o, o->spans * o->chains - 1);
+    return last.at + last.length;
+}

@@ -1,0 +1,96 @@
+// quantized_pieces.c - products with quantised matrices by those of floats: pieces of the matrix are unpacked, then
+// multiplied while they are in the cache. Each is unpacked once, for all rows of x.
+
+#include "device/cpu/quantized/quantized.h"
+
+// Bytes of unpacked numbers: those of one row are read once, from L1, those of many again and again, from L2.
+enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 18 };
+enum { FLOPS_LEAST = 1 << 18 }; // that are worth another thread
+
+struct pieces {
+    const struct quantized *q;
+    int64_t piece, pieces; // rows, or groups of columns, that are unpacked at once; how many of these
+    atomic_bool failed;
+};
+
+// The group at a row and a place in it of matrix w, and those behind it.
+static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t group, int64_t groups,
+                   char *out) {
+    int64_t at = quantized_at(q, w, row, group);
+    cpu_unpack(&q->u, q->words + at * q->u.group * q->u.bits / 8, q->scales + at * q->scale_item,
+               q->biases ? q->biases + at * q->scale_item : NULL, groups, out);
+}
+
+static bool multiply(const struct quantized *q, const struct gemm *g) {
+    return cpu_choose_gemm(q->dtype, g)(q->dtype, g);
+}
+
+// Rows of the quantised matrix are columns of the result.
+static bool multiply_rows(const struct pieces *p, struct gemm g, int64_t w, int64_t from) {
+    const struct quantized *q = p->q;
+    int64_t rows = MIN_OF(p->piece, q->rows - from), line = q->k * q->item;
+    char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(p->piece * line));
+    if (!room)
+        return false;
+    for (int64_t i = 0; i < rows; i++)
+        unpack(q, w, from + i, 0, q->groups, room + i * line);
+    g.n = rows;
+    g.b = room, g.b_row = 1, g.b_col = q->k;
+    g.c += from * q->item;
+    return multiply(q, &g);
+}
+
+// A piece of each row makes a piece of each row of the result.
+static bool multiply_columns(const struct pieces *p, struct gemm g, int64_t w, int64_t from) {
+    const struct quantized *q = p->q;
+    int64_t groups = MIN_OF(p->piece, q->groups - from), columns = groups * q->u.group;
+    char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(q->rows * p->piece * q->u.group * q->item));
+    if (!room)
+        return false;
+    for (int64_t i = 0; i < q->rows; i++)
+        unpack(q, w, i, from, groups, room + i * columns * q->item);
+    g.n = columns;
+    g.b = room, g.b_row = columns, g.b_col = 1;
+    g.c += from * q->u.group * q->item;
+    return multiply(q, &g);
+}
+
+static void multiply_range(const void *context, int64_t from, int64_t to) {
+    struct pieces *p = (struct pieces *)(uintptr_t)context;
+    const struct quantized *q = p->q;
+    for (; from < to; from++) {
+        int64_t at = from / p->pieces, x = q->first ? q->first[at] : 0, w = q->second ? q->second[at] : 0;
+        struct gemm g = {.m = q->m,
+                         .k = q->k,
+                         .a = q->x + x * q->m * q->k * q->item,
+                         .a_row = q->k,
+                         .a_col = 1,
+                         .c = q->out + at * q->m * q->n * q->item,
+                         .c_row = q->n,
+                         .c_col = 1};
+        int64_t piece = from % p->pieces * p->piece;
+        if (!(q->transpose ? multiply_rows : multiply_columns)(p, g, w, piece))
+            atomic_store(&p->failed, true);
+    }
+}
+
+// Enough pieces for all threads, and small enough for the cache.
+static void cut(struct pieces *p) {
+    const struct quantized *q = p->q;
+    int64_t all = q->transpose ? q->rows : q->groups;
+    int64_t bytes = q->item * (q->transpose ? q->k : q->rows * q->u.group);
+    int64_t wanted = (4 * pool_threads() + q->products - 1) / q->products;
+    int64_t most = MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / bytes, 1);
+    p->piece = MIN_OF(most, MAX_OF(all / wanted, 1));
+    p->pieces = (all + p->piece - 1) / p->piece;
+}
+
+bool cpu_multiply_pieces(const struct quantized *q) {
+    struct pieces p = {.q = q};
+    atomic_init(&p.failed, false);
+    cut(&p);
+    double flops = 2.0 * (double)q->m * (double)q->n * (double)q->k / (double)p.pieces;
+    int64_t grain = flops < FLOPS_LEAST ? (int64_t)(FLOPS_LEAST / flops) + 1 : 1;
+    cpu_split(q->products * p.pieces, MIN_OF(grain, q->products * p.pieces), multiply_range, &p);
+    return !atomic_load(&p.failed);
+}

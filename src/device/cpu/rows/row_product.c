@@ -1,0 +1,37 @@
+// row_product.c - what follows a matrix product, on each part of it: by the thread that made the part, before it leaves the
+// caches. A product that nothing else reads never gets memory of its own.
+
+#include "device/cpu/rows/row_group.h"
+
+struct epilogue {
+    const struct group *g;
+    double weight;
+    int product;         // its operand; -1: it is stored, and lies still
+    atomic_int compiled; // calls of a part that ran in compiled kernels
+};
+
+// The group, of which one part is left.
+static void run_part(void *context, const struct product_part *part) {
+    struct epilogue *e = context;
+    struct group g = *e->g;
+    cpu_layout_crop(&g.l, part->batch, (int64_t[]){part->row, part->col},
+                    (int64_t[]){part->rows, part->cols});
+    if (e->product >= 0) {
+        g.l.data[e->product] = part->data;
+        g.l.axis[0].stride[e->product] = part->data_row * g.l.item[e->product];
+        g.l.axis[1].stride[e->product] = g.l.item[e->product];
+    }
+    g.stretches = 0;
+    cpu_layout_run(&g.l, e->weight, group_plan(&g), &g);
+    atomic_store_explicit(&e->compiled, group_compiled(&g), memory_order_relaxed);
+}
+
+bool group_run_product(struct group *g, double weight) {
+    bool is_stored = g->f.row[0].stored;
+    struct epilogue e = {.g = g, .weight = weight, .product = is_stored ? -1 : g->row[0].at[0]};
+    atomic_init(&e.compiled, 0);
+    bool done = cpu_matmul_then(g->b->call[g->f.begin],
+                                &(struct product_then){run_part, &e, is_stored, g->f.line > 0});
+    counter_add(COUNTER_COMPILED, atomic_load(&e.compiled));
+    return done;
+}

@@ -1,0 +1,107 @@
+// tile_panels.c - packed factors of products in tile kernels, kept for a run of the kernel: blocks of a grid multiply the same
+// rows and columns again and again.
+//
+// A thread has room for some of them. When it is full all are forgotten: what a block needs comes back at once.
+
+#include "device/cpu/tile/tile_kernel.h"
+
+#include "device/cpu/gemm/gemm.h"
+
+enum { KEPT = 64, ROOM_LEAST = 1 << 20 };
+
+// A factor: what it was packed from, and where.
+struct panels {
+    struct tile_matrix from;
+    int64_t lines, k;
+    int factor;
+    char *data;
+};
+
+// A multiple of a line of the cache: panels come behind it, and a vector that lies in two lines is read twice.
+struct shelf {
+    _Alignas(64) uint64_t run; // whose panels these are
+    size_t used;               // bytes
+    int count;
+    struct panels kept[KEPT];
+};
+
+static _Thread_local struct shelf *shelf; // at the beginning of this thread's SCRATCH_TILES
+
+// This thread's part of the last cache, half of it.
+static size_t room(void) {
+    int64_t part = cpu_cache_bytes(3) / 2 / MAX_OF(pool_threads(), 1);
+    return (size_t)MAX_OF(part, ROOM_LEAST);
+}
+
+static bool open_shelf(const struct tile_run *run) {
+    struct shelf *found = cpu_scratch(SCRATCH_TILES, sizeof *found + room());
+    if (!found)
+        return false;
+    if (found != shelf || found->run != run->id)
+        *found = (struct shelf){.run = run->id};
+    shelf = found;
+    return true;
+}
+
+static bool is_same(const struct tile_matrix *a, const struct tile_matrix *b) {
+    bool same = a->data == b->data && a->dtype == b->dtype && a->transposed == b->transposed;
+    for (int i = 0; i < 2; i++)
+        same &= a->stride[i] == b->stride[i] && a->first[i] == b->first[i] && a->size[i] == b->size[i];
+    return same;
+}
+
+static struct panels panels_of(const struct tile_gemm *t, const struct gemm *g, int factor) {
+    return (struct panels){
+        .from = factor ? t->b : t->a, .lines = factor ? g->n : g->m, .k = g->k, .factor = factor};
+}
+
+static const char *find(const struct panels *p) {
+    for (int i = 0; i < shelf->count; i++) {
+        const struct panels *kept = &shelf->kept[i];
+        if (kept->factor == p->factor && kept->lines == p->lines && kept->k == p->k &&
+            is_same(&kept->from, &p->from))
+            return kept->data;
+    }
+    return NULL;
+}
+
+static const char *pack_and_keep(struct panels *p, const struct gemm_work *w, size_t bytes) {
+    p->data = (char *)(shelf + 1) + shelf->used;
+    shelf->used += bytes;
+    shelf->kept[shelf->count++] = *p;
+    gemm_pack_factor(w, p->factor, p->data);
+    return p->data;
+}
+
+// What is no input of the kernel.
+static const char *pack_once(const struct gemm_work *w, int factor, size_t bytes) {
+    char *to = cpu_scratch(factor ? SCRATCH_SHARED : SCRATCH_PACK, bytes);
+    if (to)
+        gemm_pack_factor(w, factor, to);
+    return to;
+}
+
+bool cpu_tile_panels(const struct tile_run *run, const struct tile_gemm *t, const struct gemm_work *w,
+                     const char **a, const char **b) {
+    const char **to[] = {a, b};
+    struct panels p[2] = {panels_of(t, w->g, 0), panels_of(t, w->g, 1)};
+    size_t bytes[2], more = 0;
+    bool is_kept[2] = {t->a.is_input, t->b.is_input};
+    if (!open_shelf(run))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        bytes[i] = (gemm_packed_bytes(w, i) + 63) / 64 * 64;
+        *to[i] = is_kept[i] ? find(&p[i]) : NULL;
+        more += is_kept[i] && !*to[i] ? bytes[i] : 0;
+    }
+    if ((is_kept[0] ? bytes[0] : 0) + (is_kept[1] ? bytes[1] : 0) > room())
+        return false;
+    if (shelf->used + more > room() || shelf->count + 2 > KEPT) {
+        *shelf = (struct shelf){.run = run->id};
+        *a = *b = NULL;
+    }
+    for (int i = 0; i < 2; i++)
+        if (!*to[i])
+            *to[i] = is_kept[i] ? pack_and_keep(&p[i], w, bytes[i]) : pack_once(w, i, bytes[i]);
+    return *a && *b;
+}

@@ -1,0 +1,43 @@
+// scalar.h - what the dialects that compute one element at a time share: how values are spelled, and the record of such a
+// target. Between the files of render/ only.
+
+#ifndef SCALAR_H
+#define SCALAR_H
+
+#include "render/c/style.h"
+
+// Spellings for groups of threads, which divide 32-bit numbers: of base ops alone; without an exp2 of the target's own; with it; and with
+// CUDA's arithmetic of halves.
+extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT], scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
+
+void scalar_type(struct style *s, expr e);
+void scalar_value(struct style *s, expr e, int j);
+void scalar_operand(struct style *s, expr e, int j);
+void scalar_any(struct style *s, expr mask);
+bool scalar_is_inline(const struct plan *plan, expr e);
+
+#define SCALAR_DIALECT \
+    .type = scalar_type, .value = scalar_value, .operand = scalar_operand, .any = scalar_any, .is_inline = scalar_is_inline
+
+// The record of a target: its name, its spellings, then other members, each with a comma behind.
+#define SCALAR_WIDE   PASS_INTEGER | PASS_FLOAT
+#define SCALAR_HALVES (PASS_F16 | PASS_BF16)
+#define SCALAR_TARGET(target_name, words, ...)                 \
+    {                                                          \
+        __VA_ARGS__.name = target_name, .op = words, .cast = { \
+            [ZL_UINT8] = PASS_INTEGER,                         \
+            [ZL_UINT16] = PASS_INTEGER,                        \
+            [ZL_UINT32] = SCALAR_WIDE,                         \
+            [ZL_UINT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64), \
+            [ZL_INT8] = PASS_INTEGER,                          \
+            [ZL_INT16] = PASS_INTEGER,                         \
+            [ZL_INT32] = SCALAR_WIDE,                          \
+            [ZL_INT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),  \
+            [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),               \
+            [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),              \
+            [ZL_FLOAT32] = SCALAR_WIDE | SCALAR_HALVES,        \
+            [ZL_FLOAT64] = SCALAR_WIDE                         \
+        }                                                      \
+    }
+
+#endif

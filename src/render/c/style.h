@@ -1,0 +1,65 @@
+// style.h - what the files of the C family share. Between the files of render/ only.
+
+#ifndef STYLE_H
+#define STYLE_H
+
+#include "render/c/arrange.h"
+
+struct style {
+    struct text *out;
+    const struct plan *plan;
+    const struct dialect *dialect;
+    const struct target *target; // of the dialect, or of a unit
+    int indent;
+    const char *lane; // in names of registers instead of their number; NULL: the number
+};
+
+struct dialect {
+    struct target target;
+    const char *prelude; // NULL: its code is no text
+    // The whole function of a map; of a reduction of one row (NULL: none).
+    void (*map)(struct style *s, const char *symbol);
+    bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+    // The functions of a kernel of any statements (NULL: it has none).
+    bool (*program)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+    // What the statements of a map need: the type of a variable, the j-th register of a value in terms of its
+    // operands, the name of that register, and whether any lane of a mask is true.
+    void (*type)(struct style *s, expr e);
+    void (*value)(struct style *s, expr e, int j);
+    void (*operand)(struct style *s, expr e, int j);
+    void (*any)(struct style *s, expr mask);
+    const struct group_words *words; // of groups of threads: see group.h
+    // Whether the node is spelled where it is used, and so has no statement.
+    bool (*is_inline)(const struct plan *plan, expr e);
+};
+
+#define DIALECT(name) extern const struct dialect dialect_##name;
+#include "render/dialects.def"
+extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[], prelude_bm1690[], prelude_bm1690_host[]; // prelude.c
+
+// reduction.c
+bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+bool reduction_scalar(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+
+// program.c
+bool program_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+
+// group.c
+bool group_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+// Whether groups of the unit can have as many threads, and as much shared memory, as the kernel's have. False and an error.
+bool group_fits(const struct target *target, const struct tile_kernel *kernel);
+
+// statements.c
+void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void style_open(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3))); // line {
+void style_close(struct style *s);
+void style_fixed(struct style *s);            // statements of what is the same for all elements
+void style_node(struct style *s, expr e);     // statements of one node
+void style_block(struct style *s, int block); // statements of a block, and of the blocks inside
+// A spelling with its placeholders: %a %b %c operands of register j, %t type of the last operand, others by
+// `more`.
+void style_expand(struct style *s, const char *spelling, expr e, int j,
+                  void (*more)(struct style *, char, expr, int));
+const struct spelling *style_spelling(const struct style *s, expr e);
+
+#endif

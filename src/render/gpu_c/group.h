@@ -1,0 +1,24 @@
+// group.h - kernels of groups of threads while they are rendered. Between the files of render/ only.
+
+#ifndef GROUP_H
+#define GROUP_H
+
+#include "render/c/program.h"
+
+// How a language says what groups need.
+struct group_words {
+    const char *function;        // how a kernel begins; %s: threads of a group
+    bool has_resident;           // behind them: groups that a multiprocessor has at once
+    const char *global, *shared; // before the types of what is there, with a space behind, or ""
+    const char *thread, *block;  // numbers of the thread in its group, of the group
+    const char *table;           // before the struct of a table that is passed by value, with a space behind
+    const char *memory;          // declares zl_memory, of which buffers of the group are parts; NULL: each by itself
+};
+
+const char *group_space(const struct program *p, const struct tile_buffer *b); // the word before its type, or ""
+
+// group_gemm.c: a product by matrix instructions.
+void group_gemm(struct program *p, const struct tile_stmt *s);
+bool group_gemm_runs_on(const struct tile_stmt *s); // on some targets: threads go on while it does
+
+#endif

@@ -1,0 +1,58 @@
+// group_dialects.c - the languages of groups of threads: OpenCL C, for GPUs and for CPUs, CUDA C, and HIP, which is CUDA's spelling
+// with other words before it.
+
+#include "render/gpu_c/group.h"
+#include "render/c/scalar.h"
+
+static const struct group_words opencl_words = {
+    .function = "__kernel __attribute__((reqd_work_group_size(%s, 1, 1))) void",
+    .global = "__global ",
+    .shared = "__local ",
+    .table = "const ",
+    .thread = "get_local_id(0)",
+    .block = "get_group_id(0)"};
+
+static const struct group_words cuda_words = {
+    .function = "extern \"C\" __global__ void ZL_BOUNDS(%s)",
+    .has_resident = true,
+    .global = "",
+    .shared = "",
+    .table = "const __grid_constant__ ", // read where the launch put it: indexing makes no copy in the thread
+    .thread = "threadIdx.x",
+    .block = "blockIdx.x",
+    .memory = "extern __shared__ __align__(1024) unsigned char zl_memory[];"};
+
+static const struct target_group opencl_group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16};
+static const struct target_group opencl_cpu_group = {
+    .threads = 128, .flat_threads = 128, .vector_bytes = 16, .is_serial = true};
+static const struct target_group cuda_group = {.threads = 128,
+                                               .flat_threads = 256,
+                                               .subgroup = 32,
+                                               .joined = 4,
+                                               .vector_bytes = 16,
+                                               .shared_bytes = 160 << 10,
+                                               .cluster = 8,
+                                               .has_async = true};
+static const struct target_group hip_group = {
+    .threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
+
+// m16n8k16 with sums of f32.
+static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
+}
+
+// A language of groups: its spellings, prelude and words, then members of the target, each with a comma behind.
+#define GROUP_DIALECT(id, spellings, head, own_words, ...)                                                   \
+    const struct dialect dialect_##id = {.target =                                                           \
+                                             SCALAR_TARGET(#id, spellings, .is_program = true, __VA_ARGS__), \
+                                         .prelude = head,                                                    \
+                                         .program = group_render,                                            \
+                                         .words = &own_words,                                                \
+                                         SCALAR_DIALECT}
+
+GROUP_DIALECT(opencl_tiles, scalar_group_words, prelude_opencl_tiles, opencl_words, .group = &opencl_group, );
+GROUP_DIALECT(opencl_cpu_tiles, scalar_group_words, prelude_opencl_tiles, opencl_words,
+              .group = &opencl_cpu_group, );
+GROUP_DIALECT(cuda_tiles, scalar_cuda_words, prelude_cuda_tiles, cuda_words, .group = &cuda_group,
+              .multiplies = has_mma, );
+GROUP_DIALECT(hip_tiles, scalar_exp2_words, prelude_hip_tiles, cuda_words, .group = &hip_group, );

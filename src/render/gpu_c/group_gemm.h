@@ -1,0 +1,42 @@
+// group_gemm.h - a product of tiles while it is rendered. Between group_gemm.c and group_warps.c only.
+
+#ifndef GROUP_GEMM_H
+#define GROUP_GEMM_H
+
+#include "render/gpu_c/group.h"
+
+enum { GEMM_PANEL = 64, GEMM_STEP = 16 }; // elements of 128 bytes; those of one instruction's depth
+
+struct gemm_operand {
+    const struct tile_region *region;
+    bool is_transposed;   // as ldmatrix has to read it
+    bool first_is_column; // of the region; else its row
+    int64_t steps;        // of 16 rows or columns of the result, of one subgroup
+    char name;
+    const char *first;   // row or column of the subgroup, a variable of the text
+    const char *step[2]; // row and column in the region of one load, of zl_i and zl_k
+    const char *lane[2]; // and those of this lane
+};
+
+struct gemm_product {
+    struct gemm_operand a, b;
+    int64_t rows, columns, depth; // of a subgroup
+    int down;                     // subgroups
+    bool clear;
+    int sum;          // the buffer's id
+    const char *type; // of the operands
+};
+
+// group_gemm.c
+int64_t gemm_origin(const struct gemm_operand *o, int axis); // of its rows, its columns: numbers
+int64_t gemm_size(const struct gemm_operand *o, int axis);   // of its buffer's
+void gemm_matrix(struct program *p, const struct gemm_operand *o); // address of the matrix of a stack
+// Opens an unrolled loop over a variable of the text.
+void gemm_loop(struct program *p, const char *name, int64_t from, int64_t to);
+void gemm_load(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth); // for zl_k
+
+// group_warps.c: four subgroups as one.
+bool gemm_has_warps(const struct gemm_product *m);
+void gemm_by_warps(struct program *p, const struct gemm_product *m);
+
+#endif
