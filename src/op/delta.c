@@ -6,8 +6,8 @@
 
 #include "op/ops.h"
 
-enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = LEAST_INPUTS + 3 };
-enum { PRE, FACTORS, ERASES, SCALED, PACKED, SCALE, ARGS };
+enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = DELTA_INPUTS_MOST };
+enum { PRE, FACTORS, ERASES, SCALED, PACKED, SCALE, ARGS = DELTA_ARGS };
 enum { ERASES_NOTHING, ERASES_GIVEN, ERASES_WRITTEN, ERASES_COUNT }; // what e is: none, an input, w itself
 
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
@@ -30,8 +30,7 @@ struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
     return r;
 }
 
-// What `read` takes apart: how many inputs, and the arguments.
-static int list_inputs(const struct delta_rule *r, zl_array *in, int64_t *arg) {
+int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg) {
     const zl_array all[] = {r->q, r->w, r->x, r->g, r->state, r->e == r->w ? NULL : r->e, r->beta, r->offsets};
     int count = 0;
     for (size_t i = 0; i < COUNT(all); i++)
@@ -49,7 +48,7 @@ static int list_inputs(const struct delta_rule *r, zl_array *in, int64_t *arg) {
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y) {
     zl_array in[MOST_INPUTS];
     int64_t arg[ARGS];
-    int count = list_inputs(r, in, arg);
+    int count = op_delta_list(r, in, arg);
     for (int i = 0; i < count; i++)
         if (!(in[i] = zl_contiguous(in[i], false)))
             return false;
@@ -82,7 +81,24 @@ static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
     return zl_concatenate((zl_array[]){all, end}, 2, 0);
 }
 
-// A batch of batches is a larger batch; packed, it is a longer line of sequences.
+// A batch of batches is a larger batch; packed, it is a longer line of sequences. all: the inputs of one call.
+bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all) {
+    bool packed = call_args(c)[PACKED];
+    int offsets = packed ? LEAST_INPUTS + (call_args(c)[ERASES] == ERASES_GIVEN) + (int)call_args(c)[SCALED] : -1;
+    for (int i = 0; i < c->inputs; i++) {
+        bool is_state = in[i] && (i == STATE || (c->op == &op_delta_rule_vjp && i == c->inputs - 1));
+        if (!(all[i] = op_batch_repeat(in[i], axis[i], batch)))
+            return false;
+        if (i == offsets)
+            all[i] = batched_offsets(all[i], batch, c->in[X]->dim[1]);
+        else
+            all[i] = zl_flatten(all[i], 0, 1);
+        if (packed && !is_state && i != offsets && all[i])
+            all[i] = zl_expand_dims(zl_flatten(all[i], 0, 1), ZL_AXES(0)); // (batch, 1 * T, ...) as one line
+    }
+    return true;
+}
+
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
     bool packed = call_args(c)[PACKED];
@@ -90,16 +106,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     out_axis[0] = out_axis[1] = batch < 0 ? -1 : 0;
     if (batch < 0)
         return record(c, in, out);
-    for (int i = 0; i < c->inputs; i++) {
-        if (!(all[i] = op_batch_repeat(in[i], axis[i], batch)))
-            return false;
-        if (packed && i == c->inputs - 1)
-            all[i] = batched_offsets(all[i], batch, c->in[X]->dim[1]);
-        else
-            all[i] = zl_flatten(all[i], 0, 1);
-        if (packed && i != STATE && i != c->inputs - 1 && all[i])
-            all[i] = zl_expand_dims(zl_flatten(all[i], 0, 1), ZL_AXES(0)); // (batch, 1 * T, ...) as one line
-    }
+    if (!op_delta_merge(c, in, axis, batch, all))
+        return false;
     if (!record(c, all, out))
         return false;
     out[0] = zl_unflatten(out[0], 0, ZL_SHAPE(batch, c->in[STATE]->dim[0]));
@@ -114,14 +122,15 @@ static bool fits_key(zl_array a, zl_array x, int64_t keys) {
            a->dim[2] > 0 && x->dim[2] % a->dim[2] == 0 && a->dim[3] == keys;
 }
 
-static bool fits(const struct call *c, const zl_array *in) {
-    if (c->args != ARGS || c->inputs < LEAST_INPUTS || c->inputs > MOST_INPUTS)
+bool op_delta_fits(const struct call *c, const zl_array *in, int more) {
+    int inputs = c->inputs - more;
+    if (c->args != ARGS || inputs < LEAST_INPUTS || inputs > MOST_INPUTS)
         return false;
     const int64_t *arg = call_args(c);
     for (int i = PRE; i < SCALE; i++)
         if (!op_is_among(arg[i], i == ERASES ? ERASES_COUNT : 2))
             return false;
-    if (c->inputs != LEAST_INPUTS + (arg[ERASES] == ERASES_GIVEN) + arg[SCALED] + arg[PACKED] ||
+    if (inputs != LEAST_INPUTS + (arg[ERASES] == ERASES_GIVEN) + arg[SCALED] + arg[PACKED] ||
         (arg[PRE] && !arg[ERASES]))
         return false;
     struct delta_rule r = op_delta_read(c, in);
@@ -141,8 +150,11 @@ static bool fits(const struct call *c, const zl_array *in) {
            (r.g->ndim == 3 || r.g->ndim == 4) && shape_equal(r.g->ndim, gates, r.g->ndim, r.g->dim);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_delta_fits(c, in, 0);
+}
+
 void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k) {
-    k->inputs = LEAST_INPUTS;
     k->in[k->inputs++] = r->e ? r->e : r->w;
     k->in[k->inputs++] = r->offsets ? r->offsets : r->g;
     k->in[k->inputs++] = r->beta ? r->beta : r->g;
@@ -173,6 +185,7 @@ static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
 
 static void kernel(const struct call *c, struct op_kernel *k) {
     struct delta_rule r = op_delta_read(c, c->in);
+    k->inputs = LEAST_INPUTS;
     if (op_delta_has_chunks(&r))
         op_delta_by_chunks(&r, k);
     else
@@ -193,6 +206,7 @@ const struct op op_delta_rule = {
     .field = fields,
     .record = record,
     .fits = fits,
+    .vjp_all = op_delta_vjp_all,
     .composed = composed,
     .vmap = vmap,
     .kernel = kernel,
