@@ -7,7 +7,7 @@
 #include "op/ops.h"
 
 enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = DELTA_INPUTS_MOST };
-enum { PRE, FACTORS, ERASES, SCALED, PACKED, SCALE, ARGS = DELTA_ARGS };
+enum { PRE, FACTORS, ERASES, SCALED, PACKED, FORM, SCALE, ARGS = DELTA_ARGS };
 enum { ERASES_NOTHING, ERASES_GIVEN, ERASES_WRITTEN, ERASES_COUNT }; // what e is: none, an input, w itself
 
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
@@ -19,6 +19,7 @@ struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
                            .state = in[STATE],
                            .pre = arg[PRE],
                            .factors = arg[FACTORS],
+                           .form = (enum delta_form)arg[FORM],
                            .scale = op_arg_double(arg[SCALE])};
     int at = LEAST_INPUTS;
     if (arg[ERASES])
@@ -41,6 +42,7 @@ int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg) {
     arg[ERASES] = !r->e ? ERASES_NOTHING : r->e == r->w ? ERASES_WRITTEN : ERASES_GIVEN;
     arg[SCALED] = r->beta != NULL;
     arg[PACKED] = r->offsets != NULL;
+    arg[FORM] = op_delta_form(r);
     arg[SCALE] = op_double_arg(r->scale);
     return count;
 }
@@ -128,7 +130,7 @@ bool op_delta_fits(const struct call *c, const zl_array *in, int more) {
         return false;
     const int64_t *arg = call_args(c);
     for (int i = PRE; i < SCALE; i++)
-        if (!op_is_among(arg[i], i == ERASES ? ERASES_COUNT : 2))
+        if (!op_is_among(arg[i], i == ERASES ? ERASES_COUNT : i == FORM ? DELTA_FORMS : 2))
             return false;
     if (inputs != LEAST_INPUTS + (arg[ERASES] == ERASES_GIVEN) + arg[SCALED] + arg[PACKED] ||
         (arg[PRE] && !arg[ERASES]))
@@ -186,7 +188,7 @@ static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
 static void kernel(const struct call *c, struct op_kernel *k) {
     struct delta_rule r = op_delta_read(c, c->in);
     k->inputs = LEAST_INPUTS;
-    if (op_delta_has_chunks(&r))
+    if (r.form != DELTA_TOKENS)
         op_delta_by_chunks(&r, k);
     else
         by_tokens(&r, k);
@@ -197,6 +199,7 @@ static const struct op_field fields[] = {{"pre", FIELD_BOOL},
                                          {"erases", FIELD_INT},
                                          {"scaled", FIELD_BOOL},
                                          {"packed", FIELD_BOOL},
+                                         {"form", FIELD_INT},
                                          {"scale", FIELD_DOUBLE}};
 const struct op op_delta_rule = {
     .name = "delta_rule",
