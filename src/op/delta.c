@@ -6,8 +6,9 @@
 
 #include "op/ops.h"
 
-enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = LEAST_INPUTS + 2 };
-enum { PRE, FACTORS, ERASES, PACKED, SCALE, ARGS };
+enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = DELTA_INPUTS_MOST };
+enum { PRE, FACTORS, ERASES, SCALED, PACKED, FORM, SCALE, ARGS = DELTA_ARGS };
+enum { ERASES_NOTHING, ERASES_GIVEN, ERASES_WRITTEN, ERASES_COUNT }; // what e is: none, an input, w itself
 
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
@@ -18,27 +19,38 @@ struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
                            .state = in[STATE],
                            .pre = arg[PRE],
                            .factors = arg[FACTORS],
+                           .form = (enum delta_form)arg[FORM],
                            .scale = op_arg_double(arg[SCALE])};
     int at = LEAST_INPUTS;
     if (arg[ERASES])
-        r.e = in[at++];
+        r.e = arg[ERASES] == ERASES_WRITTEN ? r.w : in[at++];
+    if (arg[SCALED])
+        r.beta = in[at++];
     if (arg[PACKED])
         r.offsets = in[at];
     return r;
 }
 
+int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg) {
+    const zl_array all[] = {r->q, r->w, r->x, r->g, r->state, r->e == r->w ? NULL : r->e, r->beta, r->offsets};
+    int count = 0;
+    for (size_t i = 0; i < COUNT(all); i++)
+        if (all[i])
+            in[count++] = all[i];
+    arg[PRE] = r->pre && r->e;
+    arg[FACTORS] = r->factors;
+    arg[ERASES] = !r->e ? ERASES_NOTHING : r->e == r->w ? ERASES_WRITTEN : ERASES_GIVEN;
+    arg[SCALED] = r->beta != NULL;
+    arg[PACKED] = r->offsets != NULL;
+    arg[FORM] = op_delta_form(r);
+    arg[SCALE] = op_double_arg(r->scale);
+    return count;
+}
+
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y) {
-    zl_array in[MOST_INPUTS] = {r->q, r->w, r->x, r->g, r->state};
-    const int64_t arg[ARGS] = {[PRE] = r->pre && r->e,
-                               [FACTORS] = r->factors,
-                               [ERASES] = r->e != NULL,
-                               [PACKED] = r->offsets != NULL,
-                               [SCALE] = op_double_arg(r->scale)};
-    int count = LEAST_INPUTS;
-    if (r->e)
-        in[count++] = r->e;
-    if (r->offsets)
-        in[count++] = r->offsets;
+    zl_array in[MOST_INPUTS];
+    int64_t arg[ARGS];
+    int count = op_delta_list(r, in, arg);
     for (int i = 0; i < count; i++)
         if (!(in[i] = zl_contiguous(in[i], false)))
             return false;
@@ -71,7 +83,24 @@ static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
     return zl_concatenate((zl_array[]){all, end}, 2, 0);
 }
 
-// A batch of batches is a larger batch; packed, it is a longer line of sequences.
+// A batch of batches is a larger batch; packed, it is a longer line of sequences. all: the inputs of one call.
+bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all) {
+    bool packed = call_args(c)[PACKED];
+    int offsets = packed ? LEAST_INPUTS + (call_args(c)[ERASES] == ERASES_GIVEN) + (int)call_args(c)[SCALED] : -1;
+    for (int i = 0; i < c->inputs; i++) {
+        bool is_state = in[i] && (i == STATE || (c->op == &op_delta_rule_vjp && i == c->inputs - 1));
+        if (!(all[i] = op_batch_repeat(in[i], axis[i], batch)))
+            return false;
+        if (i == offsets)
+            all[i] = batched_offsets(all[i], batch, c->in[X]->dim[1]);
+        else
+            all[i] = zl_flatten(all[i], 0, 1);
+        if (packed && !is_state && i != offsets && all[i])
+            all[i] = zl_expand_dims(zl_flatten(all[i], 0, 1), ZL_AXES(0)); // (batch, 1 * T, ...) as one line
+    }
+    return true;
+}
+
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
     bool packed = call_args(c)[PACKED];
@@ -79,16 +108,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     out_axis[0] = out_axis[1] = batch < 0 ? -1 : 0;
     if (batch < 0)
         return record(c, in, out);
-    for (int i = 0; i < c->inputs; i++) {
-        if (!(all[i] = op_batch_repeat(in[i], axis[i], batch)))
-            return false;
-        if (packed && i == c->inputs - 1)
-            all[i] = batched_offsets(all[i], batch, c->in[X]->dim[1]);
-        else
-            all[i] = zl_flatten(all[i], 0, 1);
-        if (packed && i != STATE && i != c->inputs - 1 && all[i])
-            all[i] = zl_expand_dims(zl_flatten(all[i], 0, 1), ZL_AXES(0)); // (batch, 1 * T, ...) as one line
-    }
+    if (!op_delta_merge(c, in, axis, batch, all))
+        return false;
     if (!record(c, all, out))
         return false;
     out[0] = zl_unflatten(out[0], 0, ZL_SHAPE(batch, c->in[STATE]->dim[0]));
@@ -103,14 +124,16 @@ static bool fits_key(zl_array a, zl_array x, int64_t keys) {
            a->dim[2] > 0 && x->dim[2] % a->dim[2] == 0 && a->dim[3] == keys;
 }
 
-static bool fits(const struct call *c, const zl_array *in) {
-    if (c->args != ARGS || c->inputs < LEAST_INPUTS || c->inputs > MOST_INPUTS)
+bool op_delta_fits(const struct call *c, const zl_array *in, int more) {
+    int inputs = c->inputs - more;
+    if (c->args != ARGS || inputs < LEAST_INPUTS || inputs > MOST_INPUTS)
         return false;
     const int64_t *arg = call_args(c);
     for (int i = PRE; i < SCALE; i++)
-        if (!op_is_among(arg[i], 2))
+        if (!op_is_among(arg[i], i == ERASES ? ERASES_COUNT : i == FORM ? DELTA_FORMS : 2))
             return false;
-    if (c->inputs != LEAST_INPUTS + arg[ERASES] + arg[PACKED] || (arg[PRE] && !arg[ERASES]))
+    if (inputs != LEAST_INPUTS + (arg[ERASES] == ERASES_GIVEN) + arg[SCALED] + arg[PACKED] ||
+        (arg[PRE] && !arg[ERASES]))
         return false;
     struct delta_rule r = op_delta_read(c, in);
     zl_dtype wide = r.x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
@@ -125,39 +148,58 @@ static bool fits(const struct call *c, const zl_array *in) {
     const int64_t state[] = {r.offsets ? r.offsets->dim[0] - 1 : batch, r.x->dim[2], keys, r.x->dim[3]};
     return fits_key(r.q, r.x, keys) && fits_key(r.w, r.x, keys) && (!r.e || fits_key(r.e, r.x, keys)) &&
            shape_equal(4, state, 4, r.state->dim) && r.x->dim[1] <= INT32_MAX &&
+           (!r.beta || (r.beta->dtype == wide && shape_equal(3, gates, r.beta->ndim, r.beta->dim))) &&
            (r.g->ndim == 3 || r.g->ndim == 4) && shape_equal(r.g->ndim, gates, r.g->ndim, r.g->dim);
+}
+
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_delta_fits(c, in, 0);
+}
+
+void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k) {
+    k->in[k->inputs++] = r->e ? r->e : r->w;
+    k->in[k->inputs++] = r->offsets ? r->offsets : r->g;
+    k->in[k->inputs++] = r->beta ? r->beta : r->g;
+    op_kernel_value(k, (zl_dtype)r->state->dtype, r->scale);
 }
 
 // Threads share a column of the state, of which each holds so many elements; 0: the column is too long, and stays in memory. Few
 // threads per column read and write the state in long runs, which is all that a few tokens cost. Of many tokens, each waits for its
 // loads, of which 32 threads have fewer each, in more blocks: on an H200, 8,192 tokens of 32 heads of 128 took 83 ms with 4 threads per
 // column, and 6 ms by a kernel of the same form with 32.
-static void kernel(const struct call *c, struct op_kernel *k) {
+static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
     enum { FEW_TOKENS = 8, HELD_MOST = 64 };
-    struct delta_rule r = op_delta_read(c, c->in);
-    int halvings = r.x->dim[1] <= FEW_TOKENS ? 2 : 5, lanes = 1 << halvings;
-    int64_t keys = r.q->dim[3], values = r.x->dim[3], held = (keys + lanes - 1) / lanes;
+    int halvings = r->x->dim[1] <= FEW_TOKENS ? 2 : 5, lanes = 1 << halvings;
+    int64_t keys = r->q->dim[3], values = r->x->dim[3], held = (keys + lanes - 1) / lanes;
     op_kernel_set(k, "delta",
                   "ITEM=%s,WIDE=%s,PLACE=%s,LANES=%d,HALVINGS=%d,HELD=%d,BY_COLUMN=%d,PRE=%d,FACTORS=%d,"
-                  "ERASES=%d,PACKED=%d",
-                  op_kernel_type(r.x), op_kernel_type(r.state), op_kernel_type(r.offsets ? r.offsets : r.g),
-                  lanes, halvings, held > HELD_MOST ? 0 : (int)held, r.g->ndim == 4, r.pre, r.factors,
-                  r.e != NULL, r.offsets != NULL);
-    const int64_t sizes[] = {r.x->dim[1], r.x->dim[2],           r.q->dim[2],
-                             r.w->dim[2], r.e ? r.e->dim[2] : 1, keys,
-                             values,      r.state->dim[0],       r.x->dim[0] * r.x->dim[1]};
+                  "ERASES=%d,SCALED=%d,PACKED=%d",
+                  op_kernel_type(r->x), op_kernel_type(r->state), op_kernel_type(r->offsets ? r->offsets : r->g),
+                  lanes, halvings, held > HELD_MOST ? 0 : (int)held, r->g->ndim == 4, r->pre, r->factors,
+                  r->e != NULL, r->beta != NULL, r->offsets != NULL);
+    const int64_t sizes[] = {r->x->dim[1], r->x->dim[2],             r->q->dim[2],
+                             r->w->dim[2], r->e ? r->e->dim[2] : 1,  keys,
+                             values,       r->state->dim[0],         r->x->dim[0] * r->x->dim[1]};
     for (size_t i = 0; i < COUNT(sizes); i++)
         op_kernel_size(k, sizes[i]);
+    op_delta_other_inputs(r, k);
+}
+
+static void kernel(const struct call *c, struct op_kernel *k) {
+    struct delta_rule r = op_delta_read(c, c->in);
     k->inputs = LEAST_INPUTS;
-    k->in[k->inputs++] = r.e ? r.e : r.w; // what is not there is not read
-    k->in[k->inputs++] = r.offsets ? r.offsets : r.g;
-    op_kernel_value(k, (zl_dtype)r.state->dtype, r.scale);
+    if (r.form != DELTA_TOKENS)
+        op_delta_by_chunks(&r, k);
+    else
+        by_tokens(&r, k);
 }
 
 static const struct op_field fields[] = {{"pre", FIELD_BOOL},
                                          {"factors", FIELD_BOOL},
-                                         {"erases", FIELD_BOOL},
+                                         {"erases", FIELD_INT},
+                                         {"scaled", FIELD_BOOL},
                                          {"packed", FIELD_BOOL},
+                                         {"form", FIELD_INT},
                                          {"scale", FIELD_DOUBLE}};
 const struct op op_delta_rule = {
     .name = "delta_rule",
@@ -167,6 +209,7 @@ const struct op op_delta_rule = {
     .field = fields,
     .record = record,
     .fits = fits,
+    .vjp_all = op_delta_vjp_all,
     .composed = composed,
     .vmap = vmap,
     .kernel = kernel,

@@ -226,6 +226,9 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
     zl_array q = zl_multiply(pack(&c, r->q, 0), number(&c, r->scale)), w = pack(&c, r->w, 0),
              x = pack(&c, r->x, 0);
     zl_array g = pack(&c, c.by_column ? r->g : zl_expand_dims(r->g, ZL_AXES(3)), r->factors ? 1 : 0);
+    zl_array beta = r->beta ? pack(&c, zl_expand_dims(r->beta, ZL_AXES(3)), 0) : NULL;
+    if (r->beta)
+        x = zl_multiply(x, beta);
     zl_array decay = between(&c, g, false, false), so_far = run(&c, g, 3, false);
     zl_array rest = zl_squeeze(op_slice_axis(decay, 3, c.chunk - 1, c.chunk),
                                ZL_AXES(3)); // from each token to the chunk's end
@@ -235,6 +238,8 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
     zl_array fixed = x, erased = NULL;
     if (r->e) {
         zl_array e = pack(&c, r->e, 0);
+        if (r->beta)
+            e = zl_multiply(e, beta);
         zl_array products =
             scores(&c, e, w, r->pre ? between(&c, g, true, true) : between(&c, g, false, true));
         zl_array inverse = unit_inverse(products, c.chunk);

@@ -106,11 +106,11 @@ static zl_array factor(const struct given *d, enum factor which) {
     case ZERO: return zeros_of_shape(d, d->time, d->heads, d->values);
     case KEY: return d->k;
     case VALUE: return d->v;
-    case BETA_KEY: return times(column(d->beta), d->k);
-    case BETA_V: return times(column(d->beta), d->v);
+    case BETA_KEY: return d->k;
+    case BETA_V: return d->v;
     case A_KEY: return times(d->a, d->k);
     case B_V: return times(d->b, d->v);
-    case BETA_A: return times(column(d->beta), d->a);
+    case BETA_A: return d->a;
     case MINUS_A: return zl_negative(d->a);
     case OF_B: return d->b;
     case SCALED: return preconditioned(d);
@@ -195,7 +195,8 @@ static bool run_normalized(const struct given *d, struct delta_rule *r, zl_array
 // Transposed, the state holds for each value its key. A first run reads what each token finds for v (an update of its own that
 // writes nothing) and gives what is written; a second, with a head for each value channel, reads it with q.
 static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) {
-    zl_array found[2], key = zl_repeat(d->k, d->heads / d->k->dim[2], 2), beta_v = r->x, g = d->g;
+    zl_array found[2], key = zl_repeat(d->k, d->heads / d->k->dim[2], 2);
+    zl_array beta_v = times(column(d->beta), r->x), g = d->g;
     struct delta_rule dual = {.q = spread(d->v, 0, 2),
                               .e = spread(d->v, 1, 2),
                               .w = spread(seen(d, beta_v, 0), 1, 2),
@@ -225,17 +226,29 @@ static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) 
     return out[0] && (out[1] = zl_swapaxes(found[1], -1, -2));
 }
 
+// Rules that are one recurrence of what is given, whose vectors have the dtype of the result. The others are computed in wide numbers.
+static bool is_plain(const struct rule *r) {
+    return (r->way == AFTER || r->way == BEFORE || r->way == PRODUCT) && r->w == KEY &&
+           (r->x == VALUE || r->x == BETA_V) && r->e != A_KEY;
+}
+
+static zl_array narrow(const struct given *d, zl_array x) {
+    return is_plain(d->rule) ? zl_astype(x, d->result) : x;
+}
+
 static bool run_rule(const struct given *d, zl_array *out) {
     const struct rule *rule = d->rule;
-    struct delta_rule r = {.q = seen(d, d->q, 0),
-                           .w = seen(d, factor(d, rule->w), 0),
-                           .x = factor(d, rule->x),
-                           .e = factor(d, rule->e),
+    struct delta_rule r = {.q = seen(d, narrow(d, d->q), 0),
+                           .w = seen(d, narrow(d, factor(d, rule->w)), 0),
+                           .x = narrow(d, factor(d, rule->x)),
                            .g = seen(d, gate_of(d), 0),
+                           .beta = rule->way == OJA ? NULL : d->beta,
                            .state = d->state,
                            .offsets = d->offsets,
                            .pre = rule->way == BEFORE,
                            .scale = d->scale};
+    if (rule->e != NOTHING) // of a token that is masked w is 0, so that it may erase anything
+        r.e = rule->e == BETA_KEY && rule->w == KEY ? r.w : narrow(d, factor(d, rule->e));
     if (!r.q || !r.w || !r.x || !r.g || !r.state || (!r.e && rule->e != NOTHING))
         return false;
     switch (rule->way) {
@@ -353,6 +366,7 @@ static bool read_sizes(struct given *d) {
 // Preparation --------------------------------------------------------------------------------------------------------
 
 static bool cast_all(struct given *d) {
+    enum { VECTORS = 3 };
     zl_array *each[] = {&d->q, &d->k, &d->v, &d->g, &d->beta, &d->a, &d->b, &d->state};
     for (size_t i = 0; i < COUNT(each); i++)
         if (*each[i]) {
@@ -362,15 +376,18 @@ static bool cast_all(struct given *d) {
         }
     d->result = dtype_common(3, (zl_array[]){d->q, d->k, d->v});
     d->wide = d->result == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
-    for (size_t i = 0; i < COUNT(each); i++)
-        if (*each[i] && !(*each[i] = zl_astype(*each[i], d->wide)))
+    for (size_t i = 0; i < COUNT(each); i++) {
+        zl_dtype own = i < VECTORS && is_plain(d->rule) ? d->result : d->wide;
+        if (*each[i] && !(*each[i] = zl_astype(*each[i], own)))
             return false;
+    }
     if (!d->state)
         d->state = zl_zeros(ZL_SHAPE(d->sequences, d->heads, d->keys, d->values), d->wide);
     return d->state && (!d->mask || (d->mask = zl_astype(d->mask, ZL_BOOL)));
 }
 
 static zl_array unit_length(const struct given *d, zl_array x) {
+    x = zl_astype(x, d->wide);
     return zl_multiply(x, zl_rsqrt(zl_add(sum_last(zl_multiply(x, x)), wide_number(d, 1e-6))));
 }
 

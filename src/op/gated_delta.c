@@ -64,13 +64,14 @@ static bool run(zl_array *in, zl_array *out) {
             return false;
     if (in[MASK] && !(in[MASK] = zl_astype(in[MASK], ZL_BOOL)))
         return false;
-    zl_array beta = zl_expand_dims(in[BETA], ZL_AXES(-1)), key = zl_repeat(in[K], v[2] / q[2], 2);
+    zl_array key = seen(in[MASK], in[K], 0);
     struct delta_rule r = {.q = seen(in[MASK], in[Q], 0),
-                           .w = seen(in[MASK], in[K], 0),
-                           .x = zl_multiply(in[V], beta),
+                           .w = key,
+                           .x = in[V],
                            .g = seen(in[MASK], in[GATE], 1),
                            .state = zl_swapaxes(in[STATE], -1, -2),
-                           .e = zl_multiply(key, beta),
+                           .e = key,
+                           .beta = in[BETA],
                            .factors = true,
                            .scale = 1};
     return r.q && r.w && r.x && r.g && r.state && r.e && op_delta(&r, &out[1], &out[0]) &&

@@ -7,6 +7,8 @@
 
 #include "op/op.h"
 
+bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
                  const struct array_spec *spec) {
     for (int i = 0; i < inputs; i++)

@@ -34,7 +34,7 @@ enum { OP_OUTPUTS_VARY = UINT8_MAX };
 // the call.
 // Its symbols are `size`, then for each of `in` the element of its memory at which it begins, then for each how many elements that memory
 // has. BITS, of its indices, is a clause of the file, and devices say what it is.
-enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 4 };
+enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 8 };
 struct op_kernel_value {
     union {
         float  f32;
@@ -44,7 +44,7 @@ struct op_kernel_value {
 };
 struct op_kernel {
     char file[32];     // "cross_entropy", of cross_entropy.tile
-    char clauses[160]; // what other clauses of the file are: "ITEM=f32,LANES=8"
+    char clauses[256]; // what other clauses of the file are: "ITEM=f32,LANES=8"
     int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
     struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters
@@ -74,7 +74,7 @@ struct op {
     // numbers are computed with.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
     // The same for all inputs at once, where they are computed together: those that are not wanted, or to which no
-    // gradient flows, stay NULL. NULL: vjp is asked for each.
+    // gradient flows, stay NULL, and so do those that follow from `composed`. NULL: vjp is asked for each.
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Tangents of the outputs, from those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
@@ -89,6 +89,10 @@ struct op {
     void (*kernel)(const struct call *c, struct op_kernel *k);
     uint64_t in_place; // bit k: that kernel may write the first output where input k was
 };
+
+// Cotangents of the inputs of a call by what it is composed of, as vjp_all has them: the transforms define it (composed.c), and an op that is
+// the gradient of another one is composed of it.
+extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 
 // What op->kernel fills in: a file with its clauses, one size and one scalar of f32 or f64 after the other. The tile type of an array's elements as clauses
 // name it. Of the formats of printf, clauses have %s and %d.

@@ -102,15 +102,32 @@ struct rope {
 struct rope op_rope_read(const struct call *c, const zl_array *in);
 double op_rope_rate(const struct rope *r); // pair j turns by exp(-j * rate) per position, without freqs
 
-// delta.c: a call in parts, as ops.def has them; e and offsets are NULL where there are none.
+// delta.c: a call in parts, as ops.def has them; e, beta and offsets are NULL where there are none. e may be w.
+enum delta_form { DELTA_TOKENS, DELTA_CHUNKS, DELTA_MATRICES, DELTA_FORMS }; // which kernel; chunks by loops, or by matrix instructions
 struct delta_rule {
-    zl_array q, w, x, g, state, e, offsets;
+    zl_array q, w, x, g, state, e, beta, offsets;
     bool pre, factors;
+    enum delta_form form; // of a recorded call
     double scale;
 };
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in);
 // Records it. False and an error.
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y);
+// What op_delta_read takes apart: how many inputs, and the arguments.
+enum { DELTA_INPUTS_MOST = 8, DELTA_ARGS = 7 };
+int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg);
+bool op_delta_fits(const struct call *c, const zl_array *in, int more); // with so many inputs behind its own
+bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all);
+// What kernels are given behind the five inputs that are always there, and the scale; what is not there is not read.
+void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k);
+// delta_wy.c: which kernel computes it where it is recorded, and what that of chunks is given.
+enum delta_form op_delta_form(const struct delta_rule *r);
+void op_delta_by_chunks(const struct delta_rule *r, struct op_kernel *k);
+// Records its gradient: cotangents of q, w, x, g, state, e and beta, those of q, w and e for each head of x. Of e or beta that are not
+// there, or e that is w, they are empty. False and an error.
+enum { DELTA_COTANGENTS = 7 };
+bool op_delta_back(const struct delta_rule *r, zl_array dy, zl_array dstate, zl_array *out);
+bool op_delta_vjp_all(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 // delta_chunks.c: the same, composed of other ops.
 bool op_delta_chunks(const struct delta_rule *r, zl_array *state, zl_array *y);
 

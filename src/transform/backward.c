@@ -62,7 +62,8 @@ static bool through(const struct back *b, const struct call *c, const bool *want
     zl_stream before = recorder.stream;
     recorder.stream = c->stream;
     bool ok = sized_is(c, c->in) ? sized_vjp(c, wanted, cotangent, out)
-              : c->op->vjp_all   ? c->op->vjp_all(c, wanted, cotangent, out)
+              : c->op->vjp_all   ? c->op->vjp_all(c, wanted, cotangent, out) &&
+                                     (!c->op->composed || through_composed(c, wanted, cotangent, out))
                                  : through_rules(b, c, wanted, cotangent, out);
     for (int i = 0; ok && i < c->inputs; i++)
         ok = !out[i] || cotangent_add(cotangent_of(b, c->in[i]), out[i]);

@@ -44,6 +44,10 @@ bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cota
                       out);
 }
 
+ZL_AT_LOAD {
+    op_composed_vjp = composed_vjp;
+}
+
 bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     OP_ROOM(zl_array, some, c->inputs);
     OP_ROOM(bool, is_constant, c->outputs);

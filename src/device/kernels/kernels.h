@@ -139,7 +139,7 @@ static inline int kernel_bits(bool wide) {
 struct kernel_call {
     int arguments;
     size_t used;
-    struct kernel_argument argument[48];
+    struct kernel_argument argument[72];
     _Alignas(8) char room[4096]; // what a launch passes by value, tables among it
 };
 static inline void kernel_begin_call(struct kernel_call *k) {

@@ -7,7 +7,7 @@
 
 struct op_launch {
     struct op_key { // what the kernel depends on; padded with zeros
-        char file[32], clauses[160];
+        char file[32], clauses[256];
         int64_t bits; // of indices
     } key;
     int inputs, values;

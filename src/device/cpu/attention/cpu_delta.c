@@ -15,7 +15,7 @@ enum { TILE = 32, LINE = 64 };
 struct delta_tokens {
     int64_t tokens, keys;
     bool erases, by_column;
-    void *e, *q, *w, *decay, *wq;
+    void *e, *q, *w, *decay, *wq, *beta; // beta: NULL without
 };
 struct delta_code {
     void (*prepare)(const struct delta_tokens *t, double scale, bool pre);
@@ -58,8 +58,8 @@ struct delta_code {
 
 struct delta {
     struct delta_rule r;
-    union scalar room[5 + 2];
-    const char *q, *w, *x, *g, *e;
+    union scalar room[5 + 3];
+    const char *q, *w, *x, *g, *e, *beta;
     const int32_t *offsets;
     const char *state;
     char *next, *y;
@@ -109,6 +109,9 @@ static void read_tokens(const struct delta *d, const struct delta_tokens *t, int
             widened(d, (char *)t->e + s * line, key_at(d, d->e, d->r.e, first + s, head), d->keys);
         memcpy((char *)t->decay + s * gates * (int64_t)d->wide,
                d->g + ((first + s) * d->heads + head) * gates * (int64_t)d->wide, (size_t)gates * d->wide);
+        if (d->beta)
+            memcpy((char *)t->beta + s * (int64_t)d->wide,
+                   d->beta + ((first + s) * d->heads + head) * (int64_t)d->wide, d->wide);
     }
     if (d->exponential)
         cpu_call_row(d->exponential, t->decay, t->decay, NULL, NULL, t->tokens * gates);
@@ -153,7 +156,7 @@ struct scratch {
 static bool scratch_open(const struct delta *d, struct scratch *s) {
     size_t keys = (size_t)(TILE * d->keys) * d->wide, cols = (size_t)d->cols * d->wide;
     s->memory =
-        memory_zero(4 * keys + TILE * d->wide + (2 * TILE + (size_t)(d->keys * d->blocks)) * cols + LINE);
+        memory_zero(4 * keys + 2 * TILE * d->wide + (2 * TILE + (size_t)(d->keys * d->blocks)) * cols + LINE);
     if (!s->memory)
         return false;
     char *at = s->memory;
@@ -164,8 +167,9 @@ static bool scratch_open(const struct delta *d, struct scratch *s) {
                                  .q = at + keys,
                                  .w = at + 2 * keys,
                                  .decay = at + 3 * keys,
-                                 .wq = at + 4 * keys};
-    s->x = at + 4 * keys + TILE * d->wide;
+                                 .wq = at + 4 * keys,
+                                 .beta = d->beta ? at + 4 * keys + TILE * d->wide : NULL};
+    s->x = at + 4 * keys + 2 * TILE * d->wide;
     s->x += -(uintptr_t)s->x % LINE; // vectors cross no line of the cache
     s->y = s->x + TILE * cols;
     s->block = s->y + TILE * cols;
@@ -222,12 +226,12 @@ static void open_call(const struct call *c, struct delta *d) {
     enum { UNITS_MOST = 8 }; // each part prepares the tokens for itself
     d->r = op_delta_read(c, c->in);
     zl_array x = d->r.x, state = d->r.state,
-             given[] = {d->r.q, d->r.w, x, d->r.g, state, d->r.e, d->r.offsets};
+             given[] = {d->r.q, d->r.w, x, d->r.g, state, d->r.e, d->r.offsets, d->r.beta};
     const void *data[COUNT(given)] = {0};
     for (size_t i = 0; i < COUNT(given); i++)
         data[i] = given[i] ? array_data(given[i], &d->room[i]) : NULL;
     d->q = data[0], d->w = data[1], d->x = data[2], d->g = data[3], d->state = data[4], d->e = data[5];
-    d->offsets = data[6];
+    d->offsets = data[6], d->beta = data[7];
     d->next = cpu_data(call_output(c, 0));
     d->y = cpu_data(call_output(c, 1));
     d->heads = x->dim[2], d->keys = d->r.q->dim[3], d->values = x->dim[3], d->time = x->dim[1];

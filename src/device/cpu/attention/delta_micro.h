@@ -48,12 +48,16 @@ INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE 
 // state: keys lines of COLS; x and y: a line of COLS for each token.
 INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE_TYPE *x, CODE_TYPE *y, bool erases) {
     GEMM_CONTRACT
-    const CODE_TYPE *e = t->e, *q = t->q, *w = t->w, *decay = t->decay, *wq = t->wq;
+    const CODE_TYPE *e = t->e, *q = t->q, *w = t->w, *decay = t->decay, *wq = t->wq, *beta = t->beta;
     const int64_t tokens = t->tokens, keys = t->keys, step = t->by_column; // which stores might change
     for (int64_t s = 0; s < tokens; s++, x += COLS, y += COLS) {
         VECTOR by_e[2], by_q[2];
         CODE(read)(state, e, q, keys, erases, by_e, by_q);
         VECTOR d0 = *(const CODE(memory) *)x - by_e[0], d1 = *(const CODE(memory) *)(x + LANES) - by_e[1];
+        if (beta) {
+            d0 *= beta[s];
+            d1 *= beta[s];
+        }
         AT(y) = by_q[0] + d0 * wq[s];
         AT(y + LANES) = by_q[1] + d1 * wq[s];
         CODE_TYPE *row = state;
