@@ -143,8 +143,8 @@ void pass_dump(const char *stage, const char *text);
 void pass_dump_kernel(const struct tile_kernel *kernel, const char *stage);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_words, pass_bytes, pass_forward, pass_merge, pass_flat, pass_strips, pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_carry, pass_lines,
-    pass_complex, pass_truth, pass_widen, pass_divide,
+pass_function pass_expand, pass_small_types, pass_forward, pass_merge, pass_flat, pass_strips, pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_elide, pass_map_reduce,
+    pass_complex, pass_booleans, pass_widen, pass_divide,
     pass_lower, pass_convert, pass_lanes, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
 
-// rooms.c: shares memory of the group where there is not enough. g->failed is set when memory is out.
+// overlay.c: lets buffers whose uses do not overlap in time share memory, if a workgroup has too little shared memory. Sets g->failed if
+// memory runs out.
 void rooms_share(struct group *g);
 
 // barriers.c: puts barriers between the statements of a block, where one reads what other threads wrote.

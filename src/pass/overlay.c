@@ -1,4 +1,4 @@
-// rooms.c - where the shared memory of a block is more than a group can have, buffers whose uses do not overlap in time share it.
+// overlay.c - if a block needs more shared memory than a workgroup can have, buffers whose uses do not overlap in time share memory.
 //
 // The uses of a buffer reach from the first statement of the block that touches it to the last. The largest buffers come first:
 // each takes the memory of one that is as large, and that is in use together with it or with its other borrowers nowhere.
