@@ -5,6 +5,7 @@
 // depend on the number of threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/rows/operands.h"
 
 #if defined(__x86_64__)
 
