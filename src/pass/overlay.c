@@ -88,7 +88,7 @@ static void share(struct rooms *r, bool *is_done) {
     }
 }
 
-void rooms_share(struct group *g) {
+void overlay_share(struct group *g) {
     const struct target_group *t = g->target->group;
     struct rooms r = {.g = g, .of = memory_zero(sizeof *r.of * (size_t)(g->buffers + 1))};
     bool *is_done = memory_zero((size_t)g->buffers + 1);
