@@ -196,7 +196,7 @@ static void run_network(int rows) {
         launches = (zl_counter("launches") - before) / (rows / BATCH);
         graphs = (zl_counter("graphs") - graphs_before) / (rows / BATCH);
     }
-    printf("%-16s %-9s %8.2f ms an epoch of %d rows (bar 33, goal 15), loss %.3f, %lld launches a step, "
+    printf("%-16s %-9s %8.2f ms an epoch of %d rows (bar 33, goal 15), loss %.3f, %lld launches per step, "
            "%lld graphs\n",
            "784-128-10", "float32", best * 1e3, rows, loss, (long long)launches, (long long)graphs);
     for (int i = 0; i <= 2 * PARAMETERS; i++)

@@ -233,7 +233,7 @@ def table(only):
 
 def report(rows):
     names = list(LIBRARIES)
-    print(f"{'us a call':44}" + "".join(f"{name:>12}" for name in names) + f"{'to mlx':>9}{'to best':>9}")
+    print(f"{'us per call':44}" + "".join(f"{name:>12}" for name in names) + f"{'to mlx':>9}{'to best':>9}")
     for row in sorted(rows, key=lambda row: row["to_mlx"]):
         print(f"{row['op'] + ', ' + row['variant']:44}" + "".join(f"{row['us'].get(n, float('nan')):12.1f}" for n in names)
               + f"{row['to_mlx']:9.2f}{row['to_best']:9.2f}")

@@ -326,7 +326,7 @@ const struct command cli_kernel_bench = {
     .name = "kernel bench",
     .operands = "FILE.tile",
     .words = "*.tile",
-    .summary = "Time a tile kernel: the best run, operations and bytes a second",
+    .summary = "Time a tile kernel: the best run, operations and bytes per second",
     .details = "Operations and bytes are counted in the kernel.\n"
                "  zellige kernel bench gemm.tile --size M=1024,N=1024,K=1024",
     .operands_most = 1,

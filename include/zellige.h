@@ -66,23 +66,27 @@ typedef enum {
     ZL_DTYPE_COUNT,
 } zl_dtype;
 
-ZL_API const char *zl_dtype_name(zl_dtype dtype);           // "float32"
-ZL_API zl_dtype    zl_dtype_find(const char *name);         // "float32" or "f32"; ZL_DTYPE_COUNT and an error if unknown
-ZL_API size_t      zl_dtype_size(zl_dtype dtype);           // bytes of one element
-// Elements of float16 and bfloat16, for programs that make or read them; rounded to the nearest, of two the even one.
+// Returns the name of a dtype: "float32".
+ZL_API const char *zl_dtype_name(zl_dtype dtype);
+// Returns the dtype of a name, "float32" or "f32", or ZL_DTYPE_COUNT and an error if there is none.
+ZL_API zl_dtype    zl_dtype_find(const char *name);
+// Returns the bytes of one element.
+ZL_API size_t      zl_dtype_size(zl_dtype dtype);
+// Convert elements of float16 and bfloat16, rounding to nearest even.
 ZL_API float       zl_float16_to_float(uint16_t bits);
 ZL_API uint16_t    zl_float16_from_float(float x);
 ZL_API float       zl_bfloat16_to_float(uint16_t bits);
 ZL_API uint16_t    zl_bfloat16_from_float(float x);
-ZL_API zl_dtype    zl_result_type(zl_dtype a, zl_dtype b);  // what an op on both gives
+// Returns the dtype to which an op on arrays of both promotes.
+ZL_API zl_dtype    zl_result_type(zl_dtype a, zl_dtype b);
 
-// Sizes or element strides of an array, any number of them. Only borrowed: valid as long as what they came from.
+// Sizes, or strides in elements, of an array; any number of them. The memory is borrowed from whatever they describe.
 typedef struct {
     const int64_t *dim;
     int ndim;
 } zl_shape;
 
-// Axes that an op works on; negative ones count from the last. ZL_ALL: every axis.
+// Axes on which an op works. Negative axes count from the last. ZL_ALL stands for every axis.
 typedef struct {
     const int *axis;
     int count;
@@ -110,72 +114,83 @@ typedef enum {
     ZL_ERROR_NONE,
     ZL_ERROR_SHAPE,    // shapes do not fit each other or the op
     ZL_ERROR_AXIS,     // no such axis
-    ZL_ERROR_DTYPE,    // the op does not take this dtype
+    ZL_ERROR_DTYPE,    // the op does not accept this dtype
     ZL_ERROR_VALUE,    // an argument is out of its range, or NULL
-    ZL_ERROR_OVERFLOW, // a size does not fit 64 bits
-    ZL_ERROR_MEMORY,   // out of memory, or over the limit
-    ZL_ERROR_STATE,    // data that was consumed, history that is gone, a stream of another thread
-    ZL_ERROR_DEVICE,   // no such device, or it failed: also where there is no result, as of a singular matrix
-    ZL_ERROR_COMPILE,  // no compiler, or a kernel that does not compile
+    ZL_ERROR_OVERFLOW, // a size exceeds 64 bits
+    ZL_ERROR_MEMORY,   // memory ran out, or the limit is exceeded
+    ZL_ERROR_STATE,    // data was consumed, history is gone, or a stream belongs to another thread
+    ZL_ERROR_DEVICE,   // there is no such device, it failed, or a result does not exist (the inverse of a singular matrix)
+    ZL_ERROR_COMPILE,  // there is no compiler, or a kernel does not compile
     ZL_ERROR_LIBRARY,  // a library that is needed is not installed
     ZL_ERROR_IO,       // a file could not be read or written
-    ZL_ERROR_SYNTAX,   // text that does not parse
+    ZL_ERROR_SYNTAX,   // text does not parse
 } zl_error_kind;
 
-ZL_API const char   *zl_error(void);       // first error of this thread, or NULL
-ZL_API zl_error_kind zl_error_which(void); // its kind
+// Returns the first error of this thread since zl_clear_error, or NULL.
+ZL_API const char   *zl_error(void);
+// Returns the kind of that error.
+ZL_API zl_error_kind zl_error_which(void);
 ZL_API void          zl_clear_error(void);
 
 // Scopes and ownership ------------------------------------------------------------------------------------------
 
-// A scope that ends also ends the scopes opened inside it, so leaving the block by return or break leaks nothing
-// past the enclosing scope. Every thread has an outermost scope, which ends with the thread.
+// A scope holds the arrays that are lent while it is open. Ending a scope also ends the scopes opened inside it, so leaving a
+// block by return or break leaks nothing past the enclosing scope. Every thread has an outermost scope, which ends with the
+// thread.
 typedef struct {
     int height;
     int open;         // 2: it switched to another stream
-    zl_stream stream; // to go back to then
+    zl_stream stream; // the stream before that
 } zl_scope;
 
 ZL_API zl_scope zl_scope_begin(void);
-ZL_API zl_scope zl_scope_begin_on(zl_stream stream); // ops in this scope are recorded for that stream
+// Begins a scope whose ops are recorded for a stream.
+ZL_API zl_scope zl_scope_begin_on(zl_stream stream);
 ZL_API void     zl_scope_end(zl_scope scope);
-ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result); // ends it, lends result outside
+// Ends a scope and lends `result` to the scope outside. Returns `result`.
+ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result);
 
-// The loop ends by a pointer whose first value the compiler knows, not by a field that zl_scope_begin() fills: so it sees
-// that the block always runs, and that what the block assigns has a value after it.
+// Runs the following block in a scope of its own. (The loop ends by a pointer whose first value the compiler knows, so that
+// it sees that the block always runs.)
 #define ZL_SCOPE \
     for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; zl_scope_end(zl_s_), zl_open_ = NULL)
 
+// Makes an array yours until zl_release. Returns it; NULL gives NULL.
 ZL_API zl_array zl_retain(zl_array a);
 ZL_API void     zl_release(zl_array a);
-ZL_API bool     zl_assign(zl_array *owned, zl_array value); // evaluates value, then swaps it for what *owned held
+// Evaluates `value`, retains it, and stores it in *owned, whose old array is released. Returns false, with an error, if that
+// fails; then *owned stays as it was.
+ZL_API bool     zl_assign(zl_array *owned, zl_array value);
 
 // Making arrays -------------------------------------------------------------------------------------------------
 
-ZL_API zl_array zl_from(const void *data, zl_shape shape, zl_dtype dtype); // copies, row-major
+// Return an array with a copy of row-major data.
+ZL_API zl_array zl_from(const void *data, zl_shape shape, zl_dtype dtype);
 ZL_API zl_array zl_from_f32(const float *data, zl_shape shape);
 ZL_API zl_array zl_from_f64(const double *data, zl_shape shape);
 ZL_API zl_array zl_from_i32(const int32_t *data, zl_shape shape);
 ZL_API zl_array zl_from_i64(const int64_t *data, zl_shape shape);
 ZL_API zl_array zl_from_bool(const bool *data, zl_shape shape);
 
-// A number. It is weak: next to an array it takes that array's dtype; alone it is float32, int32 or bool.
+// Return an array of one number. It is weak: beside another array it takes that array's dtype; alone it is float32, int32, bool
+// or complex64.
 ZL_API zl_array zl_scalar(double value);
 ZL_API zl_array zl_scalar_int(int64_t value);
 ZL_API zl_array zl_scalar_bool(bool value);
 ZL_API zl_array zl_scalar_complex(double re, double im);
 
-// Memory of yours, not copied. strides in elements, or NULL for row-major. release(context), if given, is called
-// once nothing uses data any more, from any thread, and at once when NULL is returned. The library never writes to it.
+// How zl_from_foreign uses memory of the program.
 typedef struct {
-    const int64_t *strides;
-    void (*release)(void *context);
+    const int64_t *strides;         // in elements; NULL: row-major
+    void (*release)(void *context); // called from any thread once nothing uses the memory any more; NULL: nothing is called
     void *context;
 } zl_foreign_options;
+// Returns an array over memory of the program, which is neither copied nor written. If it returns NULL, with an error, release
+// has been called. NULL options stand for none.
 ZL_API zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const zl_foreign_options *options);
 
-// Fields of an array of C structs, without copying: view the structs as records of record_bytes, then a field by
-// its offset. inner is the shape of the field itself: ZL_SCALAR, or ZL_SHAPE(3) for float position[3].
+// Return a view of an array of C structs, without copying: zl_from_records views the structs as records of record_bytes, and
+// zl_field views one field by its offset. `inner` is the shape of the field: ZL_SCALAR, or ZL_SHAPE(3) for float position[3].
 ZL_API zl_array zl_from_records(const void *data, zl_shape shape, size_t record_bytes,
                                 const zl_foreign_options *options);
 ZL_API zl_array zl_field(zl_array records, size_t offset, zl_dtype dtype, zl_shape inner);
@@ -184,126 +199,142 @@ ZL_API zl_array zl_field(zl_array records, size_t offset, zl_dtype dtype, zl_sha
 
 ZL_API zl_dtype zl_dtype_of(zl_array a);
 ZL_API int      zl_ndim(zl_array a);
-ZL_API int64_t  zl_dim(zl_array a, int axis); // negative axes count from the last; -1 and an error if there is none
+// Returns the size of an axis, where negative axes count from the last, or -1 and an error if there is none.
+ZL_API int64_t  zl_dim(zl_array a, int axis);
 ZL_API int64_t  zl_size(zl_array a);
 ZL_API size_t   zl_nbytes(zl_array a);
-ZL_API zl_shape zl_shape_of(zl_array a);   // lives as long as a
-// In elements; lives as long as a. Results are row-major, but elementwise ones lie as their inputs do if those lie alike,
-// without gaps.
+// Returns the shape, which is valid as long as the array.
+ZL_API zl_shape zl_shape_of(zl_array a);
+// Returns the strides in elements, which are valid as long as the array. Results of ops are row-major, except that elementwise
+// results keep the layout of their inputs if all inputs have the same layout, without gaps.
 ZL_API zl_shape zl_strides_of(zl_array a);
-ZL_API bool     zl_is_contiguous(zl_array a); // row-major without gaps
-ZL_API bool     zl_is_transposed(zl_array a); // the last two axes swapped of a row-major matrix
-ZL_API bool     zl_is_available(zl_array a);  // computed, or failed: reading it does not wait
+// Returns whether the array is row-major, without gaps.
+ZL_API bool     zl_is_contiguous(zl_array a);
+// Returns whether the array is a row-major array with its last two axes swapped.
+ZL_API bool     zl_is_transposed(zl_array a);
+// Returns whether the array has been computed, or has failed, so that reading it does not wait.
+ZL_API bool     zl_is_available(zl_array a);
 
 // Reading: evaluates and waits for that array only. NULL, 0 or false after an error ------------------------------
 
-ZL_API const void    *zl_data(zl_array a); // row-major; an array that is not says so: use zl_contiguous or zl_copy_to
+// Return the address of row-major data, valid as long as the array. An array that is not row-major gives NULL and an error: use
+// zl_contiguous or zl_copy_to. The typed functions also check the dtype.
+ZL_API const void    *zl_data(zl_array a);
 ZL_API const float   *zl_data_f32(zl_array a);
 ZL_API const double  *zl_data_f64(zl_array a);
 ZL_API const int32_t *zl_data_i32(zl_array a);
 ZL_API const int64_t *zl_data_i64(zl_array a);
 ZL_API const bool    *zl_data_bool(zl_array a);
-ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes); // row-major, any layout; bytes as zl_nbytes
-ZL_API double         zl_item(zl_array a);                             // of a one-element array
+// Copies an array of any layout to `out`, row-major. `bytes` must be zl_nbytes(a).
+ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes);
+// Return the value of an array of one element.
+ZL_API double         zl_item(zl_array a);
 ZL_API int64_t        zl_item_int(zl_array a);
-// As text; free it with zl_free. An array of more than `most` elements, of zl_print 1000, is shortened to the ends of its
-// long axes.
+// Return the array as text, to be freed with zl_free. An array of more than `most` elements (1,000 for zl_print) is shortened
+// to the ends of its long axes.
 ZL_API char          *zl_print(zl_array a);
 ZL_API char          *zl_print_most(zl_array a, int64_t most);
 ZL_API void           zl_free(void *text);
 
 // Evaluation ----------------------------------------------------------------------------------------------------
 
+// Compute arrays and wait for them. Return false, with an error, if that fails.
 ZL_API bool zl_eval(zl_array a);
 ZL_API bool zl_eval_all(int count, const zl_array *arrays);
-ZL_API bool zl_async_eval(zl_array a); // returns at once; failures show when the array is read, or its stream waited for
+// Begin to compute arrays and return at once. A failure shows when an array is read, or when its stream is waited for.
+ZL_API bool zl_async_eval(zl_array a);
 ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
-// Waits for this thread's default stream. False and an error when something failed there that nobody waited for.
+// Waits for this thread's default stream. Returns false, with an error, if something failed there that was not reported yet.
 ZL_API bool zl_synchronize(void);
 
-// A check that threads call now and then while they evaluate or wait, never in quick succession. When it returns true
-// they give up: what is not computed yet fails with ZL_ERROR_STATE. NULL: none.
+// Sets a check that threads call now and then while they evaluate or wait, but never in quick succession. If it returns true,
+// they give up: what has not been computed yet fails with ZL_ERROR_STATE. NULL: no check.
 ZL_API void zl_set_interrupt(bool (*check)(void *context), void *context);
 
 // Transforms ----------------------------------------------------------------------------------------------------
 
-// Gradients of loss, a float array of one element, with respect to arrays that it was made from, numbers (zl_scalar) among
-// them: it must not have been evaluated. Those below are for functions, which may evaluate what they like.
+// Computes the gradients of `loss`, a float array of one element that has not been evaluated, with respect to `count` arrays that
+// it was computed from, numbers (zl_scalar) included. The gradients are lent. Returns false, with an error, if that fails. The
+// transforms below take functions, which may evaluate arrays.
 ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *grads);
 
-// Results of a function, as many as it gives. They are kept until the list is freed.
+// A list of a function's results, which it keeps until it is freed.
 typedef struct zl_outputs_ zl_outputs;
 ZL_API zl_outputs *zl_outputs_new(void);
 ZL_API void        zl_outputs_free(zl_outputs *outputs);
 ZL_API int         zl_outputs_count(const zl_outputs *outputs);
-ZL_API zl_array    zl_outputs_get(const zl_outputs *outputs, int index); // lives as long as the list holds it
-ZL_API bool        zl_give(zl_outputs *out, zl_array a); // adds a result; false if a is NULL
+// Returns a result, which is valid as long as the list holds it.
+ZL_API zl_array    zl_outputs_get(const zl_outputs *outputs, int index);
+// Appends a result; returns false if it is NULL.
+ZL_API bool        zl_give(zl_outputs *out, zl_array a);
 
-// A function of arrays. It runs on the calling thread, on arrays that stand for the real ones, and gives its results
-// with zl_give(); false: it failed. data is the caller's; what records a function for later (zl_checkpoint, zl_custom)
-// calls retain(data) and then, when nothing needs it any more and from any thread, release(data). Both may be NULL.
+// A function of arrays. It runs on the calling thread, on arrays that stand for the real ones, and returns its results by
+// zl_give(); it returns false if it failed. Transforms that keep a function for later (zl_checkpoint, zl_custom, zl_compile) call
+// retain(data), and release(data) from any thread when they no longer need it. Both may be NULL.
 typedef struct {
     bool (*call)(void *data, int count, const zl_array *in, zl_outputs *out);
-    void *data;
+    void *data; // of the caller
     void (*retain)(void *data);
     void (*release)(void *data);
 } zl_fn;
 
-// All transforms may be called inside functions that are being transformed. values takes the results of f and may be
-// NULL; lists must be empty, and are again after an error. What is put into grads is lent, as an op's result is.
+// All transforms may be called inside functions that are being transformed. They return false, with an error, if they fail.
+// `values` receives the results of f and may be NULL. Lists must be empty at first, and are empty after an error. Arrays written to
+// `grads` are lent, like the result of an op.
 
-// Cotangents of the inputs from those of the results, one for each result that is not a zl_stop_gradient().
+// Computes the cotangents of the inputs, given one for each result that is not a zl_stop_gradient().
 ZL_API bool zl_vjp(zl_fn f, int count, const zl_array *in, int cotangents, const zl_array *cotangent,
                    zl_outputs *values, zl_array *grads);
-// Tangents of the results from those of the inputs, one each; NULL: zero.
+// Computes the tangents of the results, given one for each input (NULL: zero).
 ZL_API bool zl_jvp(zl_fn f, int count, const zl_array *in, const zl_array *tangent, zl_outputs *values,
                    zl_outputs *tangents);
-// Gradients of the first result, a scalar, with respect to some of the inputs. Other results are only passed on.
+// Computes the gradients of the first result, a scalar, with respect to some of the inputs. Other results are passed on.
 ZL_API bool zl_value_and_grad(zl_fn f, int count, const zl_array *in, int argnums, const int *argnum,
                               zl_outputs *values, zl_array *grads);
-// f of each element along an axis of the inputs (-1: the same input for all). The results have that axis where out_axis
-// says, counted from the last if negative; NULL: first. f runs once, and cannot read what it maps over.
+// Applies f to each element along an axis of the inputs (-1: the same input for all). out_axis says where the results have that
+// axis, counted from the last if negative; NULL: first. f runs once, and cannot read the arrays that it maps over.
 ZL_API bool zl_vmap(zl_fn f, int count, const zl_array *in, const int *in_axis, int results, const int *out_axis,
                     zl_outputs *out);
-// Results of f. What it computes on the way is not kept for gradients, but computed again.
+// Calls f such that gradients recompute its intermediate arrays instead of keeping them.
 ZL_API bool zl_checkpoint(zl_fn f, int count, const zl_array *in, zl_outputs *out);
 
-// A function with rules of its own. A rule that is NULL follows from the function. To derivatives it depends on its
-// inputs only: other arrays that it uses are constants.
+// A function with its own rules of differentiation and batching. A rule that is NULL is derived from the function. Derivatives
+// see its inputs only: other arrays that it uses are constants.
 typedef struct {
     zl_fn f;
     // Gives a cotangent for each input.
     bool (*vjp)(void *data, int count, const zl_array *in, int results, const zl_array *result,
                 const zl_array *cotangent, zl_outputs *out);
-    // Gives a tangent for each result. Those of inputs are NULL where they are zero.
+    // Gives a tangent for each result. Tangents of inputs are NULL where they are zero.
     bool (*jvp)(void *data, int count, const zl_array *in, const zl_array *tangent, zl_outputs *out);
-    // Gives each result for inputs with an extra axis (-1: none), and fills out_axis with where it has that axis.
+    // Gives each result for inputs with an extra axis (-1: none), and writes to out_axis where the result has that axis.
     bool (*vmap)(void *data, int count, const zl_array *in, const int *axis, int results, zl_outputs *out,
                  int *out_axis);
 } zl_custom_fn;
 ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out);
 
-// A function that runs once for each kind of inputs: dtypes and shapes, or if shapeless only ranks. What it did is
-// recorded, without what was superfluous, and later calls do the same with other inputs: nothing else that it does
-// happens again. Arrays that it captures are constants. It cannot evaluate or read what it makes of its inputs. Called
-// inside another transform, it runs as it is. All threads may call it.
+// A compiled function. It runs once for each kind of inputs, that is, their dtypes and shapes or, if shapeless, their ranks. Its ops
+// are recorded and simplified, and later calls replay them with other inputs; whatever else the function does is not repeated.
+// Arrays that it captures are constants. It cannot evaluate or read arrays that depend on its inputs. Called inside another
+// transform, it runs as it is. Any thread may call it.
 typedef struct zl_compiled_ *zl_compiled;
-ZL_API zl_compiled zl_compile(zl_fn f, bool shapeless); // retains f's data
+// Returns a compiled function, or NULL and an error. Retains f's data.
+ZL_API zl_compiled zl_compile(zl_fn f, bool shapeless);
 ZL_API zl_compiled zl_compiled_retain(zl_compiled c);
 ZL_API void        zl_compiled_release(zl_compiled c);
-// key: bytes that stand for all else that the function depends on; calls with another key are of another kind. Numbers
-// (zl_scalar) are of a kind each.
+// Calls a compiled function. `key` is bytes that stand for everything else that the function depends on: calls with another key are
+// of another kind. Each number (zl_scalar) is a kind of its own.
 ZL_API bool zl_compiled_call(zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
                              zl_outputs *out);
-// A number that a function puts on its results: each call that repeats it gives it again; 0 where nothing was recorded.
+// Set and return a number that a function attaches to its results, and that each replay of it returns; 0 if nothing was recorded.
 ZL_API void    zl_outputs_set_tag(zl_outputs *outputs, int64_t tag);
 ZL_API int64_t zl_outputs_tag(const zl_outputs *outputs);
 
-// What compiled functions do from now on, in all threads; at first what ZL_COMPILE says.
+// What compiled functions do from now on, in all threads. The first mode is that of ZL_COMPILE.
 typedef enum {
-    ZL_COMPILE_DISABLED,    // the function is called as it is
-    ZL_COMPILE_NO_SIMPLIFY, // all that it did is done again
-    ZL_COMPILE_NO_FUSE,     // evaluation, of anything, takes op by op
+    ZL_COMPILE_DISABLED,    // functions are called as they are
+    ZL_COMPILE_NO_SIMPLIFY, // all recorded ops are replayed
+    ZL_COMPILE_NO_FUSE,     // every evaluation runs op by op
     ZL_COMPILE_ENABLED,
 } zl_compile_mode;
 ZL_API bool            zl_set_compile_mode(zl_compile_mode mode);
@@ -311,70 +342,72 @@ ZL_API zl_compile_mode zl_get_compile_mode(void);
 
 // Functions in files --------------------------------------------------------------------------------------------
 
-// A function that was traced, to be called by other programs: its calls by the names of the ops, and as constants the
-// arrays that it uses besides its inputs. Sizes and numbers that it read while it was traced are part of it. One file
-// may hold several traces; inputs must have the dtypes, names and shapes of one of them, or if shapeless as many axes.
+// An exported function is a trace that other programs can call: its calls, by the names of ops, and, as constants, the arrays that it
+// uses besides its inputs. Sizes and numbers that it read while it was traced are part of it. A file may hold several traces; inputs
+// must have the dtypes, names and shapes (if shapeless, ranks) of one of them.
 typedef struct {
     bool shapeless;
     const char *metadata; // any text, kept with the function; NULL: none
 } zl_export_options;
 typedef struct zl_exporter_ zl_exporter;
 
-// The last named of count inputs have names, each once. The file is replaced as a whole after each trace: it is always
-// one that can be read. f is called inside zl_exporter_trace() only, and may not read its inputs.
-ZL_API zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options *options); // NULL options: none
+// Returns an exporter, or NULL and an error. NULL options stand for none.
+ZL_API zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options *options);
+// Traces f, which may not read its inputs, and replaces the file as a whole, so that it can always be read. The last `named` of the
+// inputs have names, which differ.
 ZL_API bool         zl_exporter_trace(zl_exporter *e, int count, const zl_array *in, int named, const char *const *name);
 ZL_API void         zl_exporter_free(zl_exporter *e);
-// One trace, without names.
+// Exports a single trace, without names.
 ZL_API bool zl_export(const char *path, zl_fn f, int count, const zl_array *in, const zl_export_options *options);
 
-// A kernel in a language that no device here runs, such as Metal's: recorded only while a function is exported, for programs
-// that have such a device. text is all that they must know of it. False and an error otherwise.
+// A kernel in a language that no device here runs, such as Metal's.
 typedef struct {
-    const char *language; // "Metal": for the error
-    const char *text;
-    int64_t grid[3], group[3]; // threads, and how many of them work together
+    const char *language; // "Metal", for the error
+    const char *text;     // everything that a program with such a device must know
+    int64_t grid[3], group[3]; // threads, and threads per workgroup
     int outputs;
     const zl_shape *shape;
     const zl_dtype *dtype;
 } zl_kernel_source;
+// Records such a kernel while a function is being exported. Returns false, with an error, otherwise.
 ZL_API bool zl_custom_kernel(const zl_kernel_source *source, int count, const zl_array *in, zl_array *out);
 
-// A kernel in C, for the CPU: the body of a function that is called once for each position of a grid, on all threads and in
-// no order. It is compiled when it is first evaluated, and kept on disk. doc/custom-kernels.md says what a body may use.
+// A constant that precedes a kernel's source: a dtype or an integer.
 typedef struct {
     const char *name;
     bool is_dtype;
     int64_t value; // of an integer constant, or a zl_dtype
 } zl_kernel_argument;
 
+// A kernel in C for the CPU: the body of a function that is called once for each position of a grid, on all threads and in no
+// particular order. It is compiled when it is first evaluated, and kept on disk. doc/custom-kernels.md says what a body may use.
 typedef struct {
-    const char *name;   // as C spells names: errors say it
-    const char *source; // statements
-    const char *header; // functions and types that stand before it; NULL: none
+    const char *name;   // a C identifier, which errors quote
+    const char *source; // the statements of the body
+    const char *header; // functions and types that precede it; NULL: none
     int inputs, outputs;
     const char *const *input, *const *output; // their names
     const zl_shape *shape;                    // of the outputs
-    const zl_dtype *dtype;
-    int64_t grid[3], group[3]; // positions, of which a group is only a way to count: 0 is 1
-    int arguments;             // types and constants that stand before the header
+    const zl_dtype *dtype;                    // of the outputs
+    int64_t grid[3], group[3]; // positions, and positions per group, which is only a way to count; 0 stands for 1
+    int arguments;             // constants that precede the header
     const zl_kernel_argument *argument;
-    const double *init; // what the outputs are filled with before it runs; NULL: nothing
-    bool strided;       // it reads inputs as they lie; else they are made row-major
+    const double *init; // what each output is filled with before the kernel runs; NULL: nothing
+    bool strided;       // the kernel reads inputs of any strides; otherwise they are made contiguous
 } zl_cpu_kernel_source;
 
-// Has no derivative: zl_custom() gives it one. vmap runs it once for each element. Functions with it can be compiled, but
-// neither shapeless nor exported.
+// Records a call of a kernel. It has no derivative; zl_custom() gives it one. vmap runs it once for each element. Functions that
+// contain it can be compiled, but neither shapeless nor exported. Returns false, with an error, if the arguments do not fit.
 ZL_API bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_array *in, zl_array *out);
-// All of the text that the compiler gets for inputs of such dtypes. Free it with zl_free. NULL after an error.
+// Returns the whole text for the compiler, given inputs of these dtypes, to be freed with zl_free; NULL after an error.
 ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
-// The same in CUDA C++, for the device cuda, as MLX's cuda_kernel: the grid is counted in threads, of which a group is a block;
-// shared_memory: bytes of a block beyond what the body declares. No other device runs it. It can be exported.
+// The same for a kernel in CUDA C++ on the device cuda, like MLX's cuda_kernel. The grid is counted in threads, and a group is a thread
+// block; shared_memory is the bytes per block beyond what the body declares. No other device runs it. It can be exported.
 ZL_API bool  zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count, const zl_array *in, zl_array *out);
 ZL_API char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
-// A function told step by step, as MLX's callbacks are: for who writes another format. Arrays stand for values: they have
+// A trace of a function step by step, for writers of other formats, as MLX passes it to callbacks. Arrays stand for values: they have
 // shapes and dtypes, but only constants have data.
 typedef enum {
     ZL_ARGUMENT_INT,
@@ -393,67 +426,74 @@ typedef struct {
     const char *text;
 } zl_argument;
 typedef struct {
-    const char *name; // of MLX's primitive, "Reduce"; of what MLX does not have, of the op
+    const char *name; // of MLX's primitive, such as "Reduce"; of the op if MLX has no such primitive
     int inputs, outputs, arguments;
     const zl_array *input, *output;
-    const zl_argument *argument; // MLX's, in its order
+    const zl_argument *argument; // MLX's arguments, in MLX's order
 } zl_step;
 typedef struct {
-    // First: what the function takes, gives, and uses besides.
+    // Called first, with the inputs, outputs and constants of the function.
     bool (*begin)(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output, int constants,
                   const zl_array *constant);
-    bool (*step)(void *data, const zl_step *step); // each, after those that make its inputs
+    // Called for each step, after the steps that compute its inputs.
+    bool (*step)(void *data, const zl_step *step);
     void *data;
 } zl_listener;
-// A listener that returns false ends it. What it is given is valid until it returns.
+// Traces f and calls the listener, whose arguments are valid until it returns. Stops when the listener returns false.
 ZL_API bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless, const zl_listener *listener);
 
-// What is in a file is checked when it is read: one that is damaged, or needs ops that this version does not have, is
-// refused. Calls may come from several threads.
 typedef struct zl_imported_ zl_imported;
+// Returns the function in a file, or NULL and an error. The contents are checked: a file that is damaged, or that needs ops which this
+// version does not have, is refused.
 ZL_API zl_imported *zl_import(const char *path);
+// Calls an imported function, from any thread. The last `named` of the inputs have names.
 ZL_API bool         zl_imported_call(const zl_imported *f, int count, const zl_array *in, int named,
                                      const char *const *name, zl_outputs *out);
-ZL_API const char  *zl_imported_metadata(const zl_imported *f); // "": none
+// Returns the text kept with the function; "" if there is none.
+ZL_API const char  *zl_imported_metadata(const zl_imported *f);
 ZL_API void         zl_imported_free(zl_imported *f);
 
 // Looking at graphs ---------------------------------------------------------------------------------------------
 
-// The calls that arrays are made from, as far as their history is there, for Graphviz. names, or one of them, may be
-// NULL. Free it with zl_free. NULL after an error.
+// Returns, as a Graphviz graph, the calls that compute arrays, as far as their history is kept. `names`, or any of them, may be NULL.
+// The text is freed with zl_free; NULL after an error.
 ZL_API char *zl_to_dot(int count, const zl_array *arrays, const char *const *names);
 
-// What zl_eval(a) would do, in words: the kernels that the calls become, where they run, what is fused and why not more,
-// the bytes that each moves and its arithmetic operations. Nothing is evaluated. Free it with zl_free. NULL after an error.
+// Returns in words what zl_eval(a) would do: the kernels, where they run, which calls are fused and why no more are, the bytes that each
+// kernel moves and its arithmetic operations. Evaluates nothing. The text is freed with zl_free; NULL after an error.
 ZL_API char *zl_explain(zl_array a);
 
 // Profiles ------------------------------------------------------------------------------------------------------
 
-// Records what runs from now on, of all threads: each kernel with its ops, when it ran, the bytes that it moved and its arithmetic
-// operations; evaluations, launches, copies, waits and compilations of the host. path, if it is not NULL, is where zl_profile_end
-// leaves a timeline (trace events, for Perfetto); %p in it is the number of the process. False after an error: one is being recorded
-// already, or path cannot be written. doc/profile.md explains the result. ZL_PROFILE=path does this for a whole program.
+// Begins to record what all threads run: each kernel with its ops, time, bytes moved and arithmetic operations, and the host's
+// evaluations, launches, copies, waits and compilations. If `path` is not NULL, zl_profile_end writes a timeline there (trace events,
+// for Perfetto); %p in it stands for the process id. Returns false, with an error, if a profile is being recorded already or the path
+// cannot be written. ZL_PROFILE=path profiles a whole program. doc/profile.md explains the result.
 ZL_API bool zl_profile_begin(const char *path);
-// Waits for what is under way, writes the timeline, and returns a table for people: kernels by time, and sums. Free it with zl_free.
-// NULL after an error.
+// Waits for pending work, writes the timeline, and returns a table as text, to be freed with zl_free: kernels by time, and sums.
+// Returns NULL after an error.
 ZL_API char *zl_profile_end(void);
 
 // Files ---------------------------------------------------------------------------------------------------------
 
-// One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside
-// their place and renamed: what was loaded from the old file stays as it was. A file that is replaced keeps its mode, and its
-// owner where that is permitted; symbolic links are followed; what is no regular file is refused. Loading is lazy: files of
-// 1 MiB and more are mapped, and their big arrays are the file itself. Nobody may change or shorten such a file in place as
-// long as something loaded from it lives: the arrays would change, and reading what is no longer there ends the process with
-// SIGBUS. The functions here never do that; where others might, zl_load_file reads the file instead. An .npy that ends too
-// early shows when its array is read. Deflated members of an .npz are inflated when they are evaluated: those that never are cost
-// nothing, and damage inside one is an error of its evaluation that names the file and the member.
+// Saving writes a file beside its place and renames it, so arrays loaded from the old file stay as they were. A path without the
+// format's extension gets it. A replaced file keeps its mode and, where permitted, its owner; symbolic links are followed; anything that
+// is not a regular file is refused.
+//
+// Loading is lazy. Files of 1 MiB and more are mapped, and their large arrays are the mapped file. As long as such an array lives,
+// nobody may change or shorten the file in place: the array would change, and reading beyond the new end ends the process with SIGBUS.
+// The functions here never do that; where other programs might, zl_load_file can read the file instead. An .npy that ends too early is
+// an error when its array is read. Deflated members of an .npz are inflated when they are evaluated; damage inside one is an error of its
+// evaluation that names the file and the member.
+
+// Load and save one array as NumPy's .npy.
 ZL_API zl_array zl_load(const char *path);
 ZL_API bool     zl_save(const char *path, zl_array a);
 
-// What other files hold: arrays by name and, in safetensors (texts only) and gguf, metadata by name.
+// The contents of a file: arrays by name and, in safetensors (texts only) and gguf, metadata by name.
 typedef struct zl_file_ zl_file;
-ZL_API zl_file *zl_load_npz(const char *path); // NULL after an error; free it with zl_file_free
+// Return the contents of a file, to be freed with zl_file_free, or NULL and an error.
+ZL_API zl_file *zl_load_npz(const char *path);
 ZL_API zl_file *zl_load_safetensors(const char *path);
 ZL_API zl_file *zl_load_gguf(const char *path); // a quantised x.weight also has x.scales and x.biases, for zl_dequantize:
 // Q4_0 and Q4_1 in groups of 32 and 4 bits, Q5_0 and Q5_1 of 32 and 5, Q8_0 of 32 and 8. Of Q4_K, Q5_K and Q6_K scales are bytes, for mode gguf_k, without biases.
@@ -462,147 +502,176 @@ ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // t
 ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);
 ZL_API bool     zl_save_gguf(const char *path, const zl_file *file);
 
-// A file of any of these formats; of an .npy one array whose name is empty.
 typedef struct {
     const char *format; // "npy", "npz", "safetensors", "gguf" or "gguf_metadata", which leaves its arrays out; NULL: by the path
-    bool no_mmap;       // read all of the file, into memory that counts as that of arrays, instead of mapping it
+    bool no_mmap;       // read the whole file into memory, which counts as that of arrays, instead of mapping it
 } zl_load_options;
-ZL_API zl_file *zl_load_file(const char *path, const zl_load_options *options); // NULL options: none
+// Returns the contents of a file of any of these formats; an .npy is one array whose name is empty. NULL options stand for none.
+ZL_API zl_file *zl_load_file(const char *path, const zl_load_options *options);
 
-// Any bytes, written as the functions above write their files.
+// Writes bytes to a file as the functions above do.
 ZL_API bool     zl_write_file(const char *path, const void *data, size_t bytes);
 
-// The same from and to memory, which is copied. format: "npy" (one array, whose name is empty), "npz", "npz_compressed"
-// (to write), "safetensors" or "gguf". What zl_save_memory returns is freed with zl_free.
+// Load from and save to memory, which is copied. The format is "npy" (one array, whose name is empty), "npz", "npz_compressed" (only to
+// save), "safetensors" or "gguf". The result of zl_save_memory is freed with zl_free.
 ZL_API zl_file *zl_load_memory(const char *format, const void *data, size_t bytes);
 ZL_API void    *zl_save_memory(const char *format, const zl_file *file, size_t *bytes);
 
 ZL_API zl_file    *zl_file_new(void);
 ZL_API void        zl_file_free(zl_file *file);
-ZL_API bool        zl_file_add(zl_file *file, const char *name, zl_array a); // keeps a; false if the name is there already
+// Adds an array, which it retains. Returns false, with an error, if the name is taken.
+ZL_API bool        zl_file_add(zl_file *file, const char *name, zl_array a);
 ZL_API int         zl_file_count(const zl_file *file);
-ZL_API const char *zl_file_name(const zl_file *file, int index);  // NULL past the last
-ZL_API zl_array    zl_file_array(const zl_file *file, int index); // lives as long as the file does
-ZL_API zl_array    zl_file_find(const zl_file *file, const char *name); // the same by name; NULL and an error
+// Returns the name of an array; NULL past the last.
+ZL_API const char *zl_file_name(const zl_file *file, int index);
+// Return an array by index or by name, valid as long as the file. An unknown name gives NULL and an error.
+ZL_API zl_array    zl_file_array(const zl_file *file, int index);
+ZL_API zl_array    zl_file_find(const zl_file *file, const char *name);
 
 typedef struct {
-    const char *data; // a NUL follows
+    const char *data; // followed by a NUL
     size_t bytes;
 } zl_text;
 
 // A value of the metadata: an array of at most one axis, a text, or a list of texts.
 typedef struct {
     const char *name;
-    zl_array array;      // NULL: it is texts
+    zl_array array;      // NULL: the value is text
     const zl_text *text;
     int texts;
-    bool is_list;        // also if it is a list of one
+    bool is_list;        // a list of texts, perhaps of one
 } zl_metadata;
-ZL_API bool zl_file_add_metadata(zl_file *file, const zl_metadata *value);           // copies it, keeps the array
-ZL_API bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value); // false past the last
+// Adds a value: copies its texts, retains its array.
+ZL_API bool zl_file_add_metadata(zl_file *file, const zl_metadata *value);
+// Fills in the index-th value; returns false past the last.
+ZL_API bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value);
 
 // Random numbers ------------------------------------------------------------------------------------------------
 
-// An op that is given no key takes the next one of this thread's state, which is a key, at first made from the clock.
-ZL_API void     zl_random_seed(int64_t seed);         // makes it that of zl_random_key(seed)
-ZL_API zl_array zl_random_state_get(void);
-ZL_API bool     zl_random_state_set(zl_array key);    // of any array like a key, also one that is not computed yet
+// A random op without a key takes the next key of this thread's state. The state is a key itself, made from the clock at first.
 
-// How zl_einsum would join its operands: a line of steps ("1,2 0,1": positions among those that are left, to which each
-// step appends its result), then lines for people. Free it with zl_free. NULL after an error.
+// Sets the state to zl_random_key(seed).
+ZL_API void     zl_random_seed(int64_t seed);
+ZL_API zl_array zl_random_state_get(void);
+// Sets the state to a key, which need not be computed yet.
+ZL_API bool     zl_random_state_set(zl_array key);
+
+// Returns the order in which zl_einsum would combine its operands, as text to be freed with zl_free; NULL after an error. The first line
+// lists the steps ("1,2 0,1": positions among the remaining operands, to which each step appends its result); an explanation follows.
 ZL_API char *zl_einsum_path(const char *subscripts, const zl_array *operands, int count);
 
 // Streams and devices -------------------------------------------------------------------------------------------
 
-// Default streams are on the device that ZL_DEVICE names; without it on the first GPU, where cuda comes before vulkan and opencl, and on the CPU
-// where there is none. A CPU that a driver offers is no GPU. Which device that is, is found out when it is first needed: by an evaluation of
-// ops that were recorded for no other stream, by the functions below, and by zl_synchronize. Before that no driver is opened.
+// The default device is the one that ZL_DEVICE names, otherwise the first GPU (cuda before vulkan before opencl), otherwise the CPU. A
+// CPU that a driver offers is not a GPU. The default device is determined when it is first needed: by an evaluation of ops that were
+// recorded for no other stream, by the functions below, or by zl_synchronize. No driver is opened before that.
 
-// Returns the stream that this thread records ops for. NULL and an error if ZL_DEVICE names a device that is not here.
+// Returns the stream for which this thread records ops, or NULL and an error if ZL_DEVICE names a device that does not exist.
 ZL_API zl_stream zl_default_stream(void);
-// Returns this thread's default stream of a device, "cuda:1" or such, whether or not that is the default device; NULL after an error.
+// Returns this thread's default stream of a device ("cuda:1"), or NULL and an error.
 ZL_API zl_stream zl_default_stream_of(const char *device);
-// Makes a stream, which lives until its thread ends. NULL as the device: the default device. NULL after an error.
+// Makes a stream, which lives until its thread ends, on a device (NULL: the default device). Returns NULL after an error.
 ZL_API zl_stream zl_new_stream(const char *device);
 ZL_API bool      zl_set_default_stream(zl_stream stream);
-ZL_API bool      zl_stream_synchronize(zl_stream stream); // as zl_synchronize
-ZL_API bool      zl_use_device(const char *device); // records ops of this thread for its default stream of "cpu", "cuda:1", ...
-ZL_API const char *zl_stream_device(zl_stream stream, int *unit); // "cuda", and which of its units; NULL after an error
+// Does what zl_synchronize does, for any stream.
+ZL_API bool      zl_stream_synchronize(zl_stream stream);
+// Records ops of this thread for its default stream of a device: "cpu", "cuda:1", ...
+ZL_API bool      zl_use_device(const char *device);
+// Returns the device of a stream, "cuda", and sets *unit; NULL after an error.
+ZL_API const char *zl_stream_device(zl_stream stream, int *unit);
 
 typedef struct {
     const char *device;   // "cpu"
-    int unit;             // of several of one kind
-    const char *model;    // "Neoverse-V1", as the system tells it
+    int unit;             // counts chips of one device
+    const char *model;    // "Neoverse-V1", as the system reports it
     const char *detail;   // instruction-set level, driver, libraries in use
     bool available;
-    const char *reason;   // why it is not
+    const char *reason;   // why it is not available
     int cores;            // compute units that we may use
     size_t memory;        // bytes
-    bool is_host;         // the CPU that runs the program, also where a driver offers it as a device
-    bool is_gpu;          // computes with memory of its own: the first is the default device. One of all that reach a chip is: that of ZL_DEVICE, or the first
+    bool is_host;         // the CPU that runs the program, even if a driver offers it as a device
+    // Has memory of its own. The first GPU is the default device. If several drivers reach one chip, only one of them counts as the GPU:
+    // the one that ZL_DEVICE names, or the first.
+    bool is_gpu;
 } zl_device_info;
 
-// Fills info with the index-th device or device kind that is known; false past the last.
+// Fills in the index-th device, or kind of device that is not available; returns false past the last.
 ZL_API bool zl_device(int index, zl_device_info *info);
 
-// What a device does with calls of an op. Bit 1 << ZL_FLOAT32 stands for a dtype; those that the op does not take are in neither.
+// What a device does with calls of an op. Bit 1 << ZL_FLOAT32 stands for a dtype; dtypes that the op does not accept are in neither mask.
 typedef struct {
     const char *op;
-    uint32_t native;    // dtypes of which the device runs calls itself
-    uint32_t elsewhere; // dtypes of which the CPU runs them instead,
+    uint32_t native;    // dtypes whose calls the device runs itself
+    uint32_t elsewhere; // dtypes whose calls the CPU runs instead,
     const char *reason; // and why; NULL: there are none
 } zl_op_support;
 
-// Fills out with what a device ("vulkan", "cuda:1"), which is opened for it, says of the index-th op. Views, which need no device, and what only programs
-// bring have no bits. False past the last, and after an error.
+// Fills in what a device ("vulkan", "cuda:1"), which is opened for that, does with the index-th op. Views, which need no device, and kernels
+// of programs have no bits. Returns false past the last, and after an error.
 ZL_API bool zl_device_support(const char *device, int index, zl_op_support *out);
 
 // Groups of processes -------------------------------------------------------------------------------------------
 
-// The processes that a launcher started together (`zellige launch`, mlx.launch, mpirun, srun, torchrun). What they do together are ops:
-// lazy, differentiable, batched and compiled as others are. They run on a stream of their own, and those that an evaluation needs run in
-// the order in which they were recorded, which must be the same on all ranks. A rank that does not come, or calls something else, is an
-// error on the others that names it (ZL_GROUP_TIMEOUT, ZL_GROUP_CHECK); the group cannot be used any more then. doc/scale.md has more.
+// A group is the processes (ranks) that a launcher started together: `zellige launch`, mlx.launch, mpirun, srun, torchrun. Collectives are
+// ops: lazy, differentiable, batched and compiled like others. They run on a stream of their own, and those that an evaluation needs run
+// in the order in which they were recorded, which must be the same on all ranks. If a rank does not take part, or calls something else, the
+// others get an error that names it (ZL_GROUP_TIMEOUT, ZL_GROUP_CHECK), and the group can no longer be used. doc/scale.md has more.
 typedef struct zl_group_ *zl_group;
 
-// Returns the group of all processes, retained, by an engine: "ring", "mpi", "nccl", or "any" or NULL for what the launcher prepared. If there is none: a
-// group of this process alone, or, if strict, NULL and an error.
+// Returns the group of all processes, retained, by an engine: "ring", "mpi" or "nccl"; "any" or NULL take the one that the launcher
+// prepared. Without a launcher, returns a group of this process alone, or, if strict, NULL and an error.
 ZL_API zl_group    zl_group_init(bool strict, const char *engine);
-ZL_API bool        zl_group_available(const char *engine); // whether this machine has what it needs
+// Returns whether this machine has what an engine needs.
+ZL_API bool        zl_group_available(const char *engine);
 ZL_API zl_group    zl_group_retain(zl_group group);
 ZL_API void        zl_group_release(zl_group group);
-ZL_API int         zl_group_rank(zl_group group); // from 0; -1 for NULL
+// Returns this process's rank, from 0; -1 for NULL.
+ZL_API int         zl_group_rank(zl_group group);
 ZL_API int         zl_group_size(zl_group group);
-ZL_API const char *zl_group_engine(zl_group group); // "ring"; "none" of a process alone
-// Returns the group of those ranks that give the same color, ordered by key; a negative key stands for the rank. All ranks of the group must call it.
-// NULL and an error, as with engines that cannot split.
+// Returns the name of the engine; "none" for a group of one process.
+ZL_API const char *zl_group_engine(zl_group group);
+// Returns the group of the ranks that pass the same color, ordered by key; a negative key stands for the rank. All ranks must call it.
+// Returns NULL, with an error, if that fails or the engine cannot split.
 ZL_API zl_group    zl_group_split(zl_group group, int color, int key);
-ZL_API bool        zl_group_barrier(zl_group group); // returns when all ranks have come to it, after the collectives that were evaluated
+// Returns when all ranks have called it, after the collectives that were evaluated before.
+ZL_API bool        zl_group_barrier(zl_group group);
 
-// Of a group of one they give x. group NULL: the group of all processes.
-ZL_API zl_array zl_all_sum(zl_array x, zl_group group); // over all ranks, the same bits on each of them
+// NULL stands for the group of all processes. In a group of one, collectives return x.
+
+// Return the sum, maximum or minimum over all ranks, with the same bits on each rank.
+ZL_API zl_array zl_all_sum(zl_array x, zl_group group);
 ZL_API zl_array zl_all_max(zl_array x, zl_group group);
 ZL_API zl_array zl_all_min(zl_array x, zl_group group);
-ZL_API zl_array zl_all_gather(zl_array x, zl_group group);      // of all ranks, along the first axis
-ZL_API zl_array zl_sum_scatter(zl_array x, zl_group group);     // of the sum, this rank's part of the first axis
-ZL_API zl_array zl_all_to_all(zl_array x, zl_group group);      // part k of the first axis goes to rank k
-ZL_API zl_array zl_broadcast(zl_array x, int root, zl_group group); // what rank root has; x is of its shape and dtype on all ranks
-ZL_API zl_array zl_send(zl_array x, int to, zl_group group);    // x, when it was sent: evaluate it
+// Returns the arrays of all ranks, concatenated along the first axis.
+ZL_API zl_array zl_all_gather(zl_array x, zl_group group);
+// Returns this rank's part, along the first axis, of the sum over all ranks.
+ZL_API zl_array zl_sum_scatter(zl_array x, zl_group group);
+// Sends part k of the first axis to rank k, and returns the parts received.
+ZL_API zl_array zl_all_to_all(zl_array x, zl_group group);
+// Returns the array of rank `root`; x has its shape and dtype on all ranks.
+ZL_API zl_array zl_broadcast(zl_array x, int root, zl_group group);
+// Returns x once it has been sent: evaluate the result.
+ZL_API zl_array zl_send(zl_array x, int to, zl_group group);
+// Returns the array that rank `from` sends.
 ZL_API zl_array zl_recv(zl_shape shape, zl_dtype dtype, int from, zl_group group);
 
 // Memory --------------------------------------------------------------------------------------------------------
 
-// On the host and on devices together.
-ZL_API size_t zl_get_active_memory(void); // bytes of array data in use
-ZL_API size_t zl_get_cache_memory(void);  // bytes kept for reuse
-ZL_API size_t zl_get_peak_memory(void);   // most bytes in use since the last reset
+// All figures are bytes, on the host and on devices together.
+
+// Return the array data in use, the memory kept for reuse, and the most data in use since the last reset.
+ZL_API size_t zl_get_active_memory(void);
+ZL_API size_t zl_get_cache_memory(void);
+ZL_API size_t zl_get_peak_memory(void);
 ZL_API void   zl_reset_peak_memory(void);
-// Each returns the old one. Over the limit allocations fail; without one only the host's memory has a limit, of 95 % of the
-// machine's, and what a device has not it says itself. Over the goal nothing is kept for reuse and zl_async_eval waits.
+// Sets the limit above which allocations fail, and returns the old one. Without a limit, the host may use 95 % of the machine's memory,
+// and a device refuses what it does not have.
 ZL_API size_t zl_set_memory_limit(size_t bytes);
+// Sets the goal above which nothing is kept for reuse and zl_async_eval waits, and returns the old one.
 ZL_API size_t zl_set_memory_goal(size_t bytes);
 ZL_API size_t zl_get_memory_goal(void);
-ZL_API size_t zl_set_cache_limit(size_t bytes); // on what is kept; without one a quarter of the machine's memory, and all of a device's
+// Sets how much is kept for reuse, and returns the old value. Without it, that is a quarter of the machine's memory, and all of a device's.
+ZL_API size_t zl_set_cache_limit(size_t bytes);
 ZL_API void   zl_clear_cache(void);
 
 // Controls ------------------------------------------------------------------------------------------------------
@@ -614,11 +683,11 @@ typedef enum { ZL_LOG_NONE, ZL_LOG_ERROR, ZL_LOG_WARN, ZL_LOG_INFO, ZL_LOG_DEBUG
 ZL_API void zl_set_log_level(zl_log_level level);
 ZL_API void zl_set_log(void (*callback)(zl_log_level level, const char *line, void *context), void *context);
 
-// Counts of what happened since the start, by name: "compiles", "kernels", "fallbacks", "fallback_runs", "plans", "plan_hits",
-// "copies", "narrowed", "donations", "allocations". -1 for a name that is not counted.
+// Returns how often something happened since the start, by name: "compiles", "kernels", "fallbacks", "fallback_runs", "plans", "plan_hits",
+// "copies", "narrowed", "donations", "allocations". Returns -1 for an unknown name.
 ZL_API int64_t zl_counter(const char *name);
 
-// Environment variables that the library reads, index by index: false past the last.
+// Describes the index-th environment variable that the library reads; returns false past the last.
 ZL_API bool zl_setting(int index, const char **name, const char **fallback, const char **doc);
 
 // Every public op as data: what the header, the documentation and the bindings are made from ----------------------
@@ -634,7 +703,7 @@ typedef enum {
     ZL_PARAM_SHAPE,
     ZL_PARAM_AXES,
     ZL_PARAM_OUTPUT,   // zl_array *, filled
-    ZL_PARAM_OPTIONAL, // zl_array; NULL is none, unless an error of this thread is pending: then it is a failure
+    ZL_PARAM_OPTIONAL, // zl_array; NULL stands for none, unless an error of this thread is pending: then it is a failure
     ZL_PARAM_STRING,   // const char *
 } zl_param_type;
 
@@ -655,7 +724,8 @@ typedef struct {
     bool returns_bool;    // else zl_array
 } zl_op_info;
 
-ZL_API const zl_op_info *zl_op(int index); // NULL past the last
+// Returns the description of the index-th op; NULL past the last.
+ZL_API const zl_op_info *zl_op(int index);
 
 #ifdef __cplusplus
 }

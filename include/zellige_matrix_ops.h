@@ -94,7 +94,7 @@ ZL_API zl_array zl_fast_layer_norm(zl_array x, zl_array weight, zl_array bias, d
 // weight if there is one.
 ZL_API zl_array zl_fast_rms_norm(zl_array x, zl_array weight, double eps);
 
-// a, of shape (B, ..., T, D), with pairs of its first dims features turned by angles that grow with the
+// a, of shape (B, ..., T, D), with pairs of its first dims features rotated by angles that grow with the
 // position along T: rotary positions. Pairs are neighbours if traditional, else one from each half. Positions
 // start at offset, one or a number for each of B, and are multiplied by scale. Either base, or the wave
 // lengths freqs, is given; a base that is not is NaN.

@@ -684,7 +684,7 @@ ZL_API zl_array zl_stack(const zl_array *arrays, int count, int axis);
 // a several times along each axis, as reps says; the shorter of shape and reps gets ones in front.
 ZL_API zl_array zl_tile(zl_array a, zl_shape reps);
 
-// x taken apart along an axis, which the parts do not have: as many views as it is long.
+// x split along an axis into as many views as it is long, which do not have that axis.
 ZL_API bool zl_unstack(zl_array x, int axis, zl_array *out);
 
 // sort

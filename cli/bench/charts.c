@@ -282,7 +282,7 @@ void bench_chart_bandwidth(FILE *out, const struct bench_run *run) {
     widen(&y, run->subject.bandwidth);
     fputs("<section><h2>Memory by size</h2>\n", out);
     draw_key(out, used);
-    open_svg(out, HEIGHT, "Bytes a second by bytes moved");
+    open_svg(out, HEIGHT, "Bytes per second by bytes moved");
     draw_grid(out, &x, &y, "bytes read and written", "B", "B");
     for (int d = 0; d < BENCH_DTYPES; d++) {
         bench_html(out, "<polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"", d);

@@ -736,7 +736,7 @@ static PyMethodDef functions[] = {
     {"broadcast_shapes", (PyCFunction)(void (*)(void))broadcast_shapes, METH_FASTCALL,
      "broadcast_shapes(*shapes)\n--\n\nThe shape that arrays of these shapes broadcast to."},
     SHAPED_ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
-                                    "The arrays one behind the other along an axis; flattened if that is None."),
+                                    "The arrays joined along an axis; flattened if that is None."),
     SHAPED_ROW("conv_general", conv_general,
         "conv_general(input, weight, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, "
         "stream=None)\n--\n\n"
@@ -747,7 +747,7 @@ static PyMethodDef functions[] = {
     SHAPED_ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
                     "a with more elements around it: a constant, the edge, or a mirror image."),
     SHAPED_ROW("quantize", quantize, "quantize(w, group_size=None, bits=None, mode='affine', *, global_scale=None, stream=None)\n--\n\n"
-                              "w in few bits a number: packed words, scales and, in mode affine, biases."),
+                              "w in few bits per number: packed words, scales and, in mode affine, biases."),
     SHAPED_ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
                         "a cut along an axis into equal sections, or at positions: a list of views."),
     SHAPED_ROW("slice", slice, "slice(a, start_indices, axes, slice_size, *, stream=None)\n--\n\n"
@@ -760,7 +760,7 @@ static PyMethodDef functions[] = {
                "The different elements of a in order; where each was first, which each element of a is, and how often each "
                "is there, if asked for. Without a size a is evaluated to find how many they are."),
     SHAPED_ROW("unstack", unstack, "unstack(x, *, axis=0, stream=None)\n--\n\n"
-                                   "x taken apart along an axis: a tuple of views without it."),
+                                   "x split along an axis: a tuple of views without it."),
     {0},
 };
 

@@ -1,7 +1,7 @@
 // device.h - all that a device is to the rest of the system.
 //
-// The schedule cuts a graph into segments (calls of one stream on one unit, in order), asks the device to build each
-// into a program, once per structure, and to run it as often as sizes and data come along.
+// The schedule cuts a graph into segments (calls of one stream on one unit, in order), asks the device to
+// build each into a program, once per structure, and to run it as often as sizes and data come along.
 
 #ifndef DEVICE_H
 #define DEVICE_H
@@ -21,161 +21,235 @@ struct segment {
 
 enum { DEVICE_LANES = 4, DEVICE_CHIP_ID = 16 };
 
+// The table of functions that a device is. A *unit* is one chip of a device; a *lane* is a queue of a unit,
+// which executes the work enqueued on it in order. Entries that may be NULL say what that means.
 struct device {
     const char *name;
-    const char *alias; // another name by which it is found; NULL: none
-    // Its programs depend on sizes, strides and arguments: these are part of a plan's key, but for offsets, arguments of views, and starts and
-    // stops of updates, which may be others at each run. put and get are there.
+    const char *alias; // another name by which device_find finds it, or NULL
+    // Whether programs depend on sizes, strides and arguments. If so, these are part of a plan's key, except
+    // offsets, arguments of views, and starts and stops of updates, which may differ in each run. A static
+    // device has put and get.
     bool is_static;
-    int  (*open)(const char **reason);              // units there are; 0 with the reason
-    // The same without taking the units from other processes, for lists of devices; NULL: open takes nothing. describe has to do with that.
-    int  (*count)(const char **reason);
+
+    // Discovery ---------------------------------------------------------------------------------------------
+
+    // Opens the driver and returns the number of units, or 0 with the reason in *reason.
+    int (*open)(const char **reason);
+    // Returns what open would, without taking the units from other processes, so that devices can be listed;
+    // describe must work after count alone. NULL: open takes nothing.
+    int (*count)(const char **reason);
+    // Fills *out; returns false, with an error, if the unit cannot be described.
     bool (*describe)(int unit, zl_device_info *out);
-    // Whether the machine has hardware that could be a GPU of this device, found out without its driver, which is opened for the choice of
-    // the default device only if so. NULL: the driver tells at little cost.
+    // Returns whether this machine has hardware that could be a GPU of this device, without opening the
+    // driver. The choice of the default device opens the driver only if so. NULL: the driver answers at
+    // little cost.
     bool (*has_hardware)(void);
-    // Of a driver: 16 bytes that name the unit's chip, the same for every driver that reaches it. False: not known. NULL: never.
+    // Writes the 16 bytes that name the unit's chip, the same for every driver that reaches it. Returns false
+    // if they are unknown. NULL: always unknown.
     bool (*chip)(int unit, unsigned char id[DEVICE_CHIP_ID]);
-    bool (*is_host)(int unit); // of a driver: whether the unit is the host's CPU, asked without starting it; NULL: none is
-    bool (*can)(int unit, const struct call *c);    // placement: op, dtypes, rank
-    struct program *(*build)(int unit, const struct segment *s); // NULL and an error
+    // Returns whether the unit is the host's CPU, without starting it. NULL: no unit is.
+    bool (*is_host)(int unit);
+
+    // Programs ----------------------------------------------------------------------------------------------
+
+    // Returns whether the unit can run a call, judged by op, dtypes and rank. Placement moves other calls to
+    // the CPU.
+    bool (*can)(int unit, const struct call *c);
+    // Builds the program of a segment; returns NULL, with an error, if that fails.
+    struct program *(*build)(int unit, const struct segment *s);
     void (*drop)(struct program *p);
-    // Of how many calls, from index on, a program of the segment makes one kernel; adds to why what keeps it from more.
-    // NULL: of one each.
+    // Returns how many calls, starting at `index`, the program runs as one fused kernel, and appends to *why
+    // what stopped fusion there. NULL: no calls are fused.
     int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
-    // Begins in the background what the first run of a program would wait for: called without the planning lock, for the programs of an
-    // evaluation but the first, before any of them runs. What they read of each other is not there yet. NULL: nothing takes long.
+    // Begins in the background what the first run of a program would otherwise wait for. Called without the planning lock, before any
+    // program of an evaluation runs, for all of them but the first; the arrays that programs pass to each other do not exist yet.
+    // NULL: nothing takes long.
     void (*prepare)(int unit, struct program *p, const struct segment *s);
-    void (*run)(int unit, struct program *p, struct binding *b); // failures go to binding.fail, call by call
-    // Memory of the unit, if it has its own; all NULL: it reads and writes that of the host. A lane of a unit does what it is
-    // asked for in order. copy returns when the host's side may be used again. alloc gives NULL, with or without an error;
-    // free waits for all that the unit was asked for.
+    // Enqueues the program with the arrays and sizes of b. Failures are recorded per call through
+    // binding.fail.
+    void (*run)(int unit, struct program *p, struct binding *b);
+
+    // Memory of the unit ------------------------------------------------------------------------------------
+
+    // All three are NULL if programs work on the host's memory. copy returns when the host's side may be
+    // reused. alloc returns NULL, with or without an error. free waits for everything enqueued on the unit.
     bool (*copy)(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host);
     void *(*alloc)(int unit, size_t bytes);
     void (*free)(int unit, void *memory);
-    // Memory of the unit that is typed and never written again, instead of copy and alloc: put makes a buffer of a form of what lies at
-    // `from`, which may be used again when it returns, and get writes one there; free lets it go. NULL, or false, and an error.
+    // The same for memory that is typed and immutable, in place of copy and alloc. put returns a buffer of
+    // the given form with the values at `from`, which may be reused on return, or NULL and an error. get
+    // writes a buffer's values to `to`; it returns false, with an error, if that fails. free releases a
+    // buffer.
     void *(*put)(int unit, const struct buffer_form *form, const void *from);
     bool (*get)(int unit, void *buffer, const struct buffer_form *form, void *to);
-    // Makes a copy of another unit's buffer on this one, without the host. NULL and an error. NULL: the host takes part.
+    // Returns a copy, on this unit, of a buffer of another unit, made without the host, or NULL and an error.
+    // NULL: such copies go through the host.
     void *(*carry)(int unit, void *buffer);
-    // Pins pages of the host, so that the unit's copies to them need nothing else, and lets go of them; pin returns false, with or without
-    // an error, if it cannot. receive is copy to such pages. All NULL: there is no such memory.
+    // pin locks pages of the host, so that the unit can write to them directly; it returns false, with or
+    // without an error, if it cannot. unpin releases them. receive is copy to such pages. All three are NULL
+    // if the unit has no such memory.
     bool (*pin)(int unit, void *pages, size_t bytes);
     void (*unpin)(int unit, void *pages);
     bool (*receive)(int unit, int lane, void *pages, const void *from, size_t bytes);
-    // Marks all that the lane was asked for so far in one of its 64 places, and blocks until what is marked there is done;
-    // false and an error also when the unit fails. NULL: run returns when all is done.
+
+    // Order of work -----------------------------------------------------------------------------------------
+
+    // record marks the end of all work enqueued on a lane so far, in one of the lane's 64 places. wait blocks
+    // until the work before that mark is done. Both return false, with an error, if the unit fails. NULL: run
+    // returns when its work is done.
     bool (*record)(int unit, int lane, int place);
     bool (*wait)(int unit, int lane, int place);
-    // Whether all that the lane was asked for could be given to it; false and an error, told once. NULL: run says so itself.
+    // Returns whether everything enqueued on the lane was accepted; returns false, with an error, once per
+    // failure. NULL: run reports this itself.
     bool (*good)(int unit, int lane);
-    // Lanes of a unit, whose work may overlap, up to DEVICE_LANES; 0: it has one, and neither of these. What a lane is asked for
-    // from now on comes after what is marked in a place of another one; and whether what is marked there is done. Neither waits.
+    // The number of lanes, up to DEVICE_LANES, whose work may overlap; 0 if the unit has a single lane,
+    // without follow and done.
     int lanes;
-    bool reads_aside; // copy to the host, and follow, take the lane DEVICE_LANES too, which does nothing but such copies
+    // Whether copies to the host, and follow, accept the extra lane DEVICE_LANES, which carries nothing but
+    // such copies.
+    bool reads_aside;
+    // Makes later work on `lane` wait for the mark in a place of lane `other`. Does not block.
     bool (*follow)(int unit, int lane, int other, int place);
+    // Returns whether the work before a mark is done. Does not block.
     bool (*done)(int unit, int lane, int place);
-    // lib<name>.so of a version, of the vendor, for who works on the unit beside the device, as libraries of collectives do; the unit becomes
-    // that of the calling thread. NULL: it is not there, or an error. NULL for all: there are none.
+
+    // Beside programs ---------------------------------------------------------------------------------------
+
+    // Returns lib<name>.so of a vendor's version, for code that uses the unit beside the device (collectives
+    // do), and makes the unit current in the calling thread. Returns NULL, with an error, if it is missing.
+    // NULL: the device has no libraries.
     void *(*library)(int unit, const char *name, int version);
-    // Reports when the launches ran that a profile recorded and of which this is not known yet (profile.h). NULL: nothing can tell.
+    // Reports the times of launches that a profile recorded and that are not known yet (profile.h). NULL:
+    // there are no times.
     void (*profile_end)(void);
-    // Describes the index-th way in which it runs ops other than by their tile kernels; false past the last. NULL: there is none.
+    // Describes the index-th override, that is, a way to run ops other than by their tile kernels. Returns
+    // false past the last. NULL: the device has no overrides.
     bool (*override)(int index, zl_kernel_override *out);
 };
 
-static inline bool device_is_apart(const struct device *d) { // it has memory of its own
+// Returns whether the device has memory of its own.
+static inline bool device_is_apart(const struct device *d) {
     return d->alloc || d->put;
 }
 
-// device.c -------------------------------------------------------------------------------------------------------
+// device.c --------------------------------------------------------------------------------------------------
 
-// Whether ZL_BATCH_INVARIANT is set: no row of a product, of attention or of a norm may depend on the rows beside it, whatever that
-// costs. Read once.
+// Returns whether ZL_BATCH_INVARIANT is set: then no row of a product, of attention or of a norm may depend
+// on the rows beside it, whatever that costs. The setting is read once.
 bool device_batch_invariant(void);
 
-// Devices are opened when first asked for. NULL and an error that lists what there is.
+// Both open a device when it is first asked for, and return NULL, with an error that lists the devices, if
+// there is none of that name. device_find_unit accepts "cuda:1"; "cuda" is the first unit.
 const struct device *device_find(const char *name, int *units);
-const struct device *device_find_unit(const char *name, int *unit); // "cuda:1"; "cuda" is its first
-// Whether the unit of an open device is a GPU: it has memory of its own, and is not the host's CPU.
+const struct device *device_find_unit(const char *name, int *unit);
+// Returns whether the unit of an open device is a GPU: it has memory of its own and is not the host's CPU.
 bool device_is_gpu(const struct device *d, int unit);
-bool device_has_gpu_file(void); // whether the kernel has a file through which drivers of GPUs work
-// The device that programs run on unless they or ZL_DEVICE say otherwise: the first GPU, else the CPU. Opens devices until there is a GPU,
-// once per process. NULL and an error in the child of a process that opened it.
+// Returns whether the operating system has a device file through which GPU drivers work.
+bool device_has_gpu_file(void);
+// Returns the device that programs use unless they or ZL_DEVICE choose another: the first GPU, else the CPU.
+// Opens devices until it finds a GPU, once per process. Returns NULL, with an error, in the child of a
+// process that had opened one.
 const struct device *device_standard(int *unit);
+// Enumerate the rows of devices.def. device_units opens the device and returns its number of units, or 0 with
+// the reason.
 int device_count(void);
 const struct device *device_at(int index);
-int device_units(int index, const char **reason); // opens it
+int device_units(int index, const char **reason);
 
-// unit_memory.c --------------------------------------------------------------------------------------------------
+// unit_memory.c ---------------------------------------------------------------------------------------------
 
-// Memory of a unit for work of a lane, used again when it was freed. NULL and an error.
+// Returns memory of a unit for work on a lane, from the cache of freed memory if some fits, and its size in
+// *capacity; returns NULL, with an error, if there is none.
 void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity);
 void device_free(const struct device *d, int unit, int lane, void *memory, size_t capacity);
 extern atomic_bool device_memory;
-static inline bool device_has_memory(void) { // some unit with memory of its own was used
+// Returns whether any unit with memory of its own has been used.
+static inline bool device_has_memory(void) {
     return atomic_load_explicit(&device_memory, memory_order_relaxed);
 }
 
-// Storages on units. A new one that only the unit holds; NULL and an error.
-struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes);
-// The unit's copy of s, made if there is none, for what the lane is asked for from now on; NULL and an error.
-void *device_reach(const struct device *d, int unit, int lane, struct storage *s);
-// Of a unit whose memory is typed. The unit's buffer of this form that holds the first elements of s, made if there is none; NULL and an error. A
-// storage of a buffer that the unit made, which it takes over, also if it fails: NULL and an error.
-void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form);
-struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form, void *buffer);
-// The form by which the unit holds what an array with a storage is a view of, or will hold it: at most ndim + 1 axes. Returns their number.
-int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim, struct form_room *room);
-const struct device *device_home(const struct storage *s); // the device that alone has its values; NULL: the host has them
-bool device_fetch(struct storage *s); // makes the host's copy; false and an error
-// The first bytes of s, which only units hold, straight to where they are wanted; false and an error.
-bool device_download(struct storage *s, void *out, size_t bytes);
-// s, which nothing else refers to, will be written by the lane: its other copies go. False: it has none there, nor can have.
-bool device_claim(const struct device *d, int unit, int lane, struct storage *s);
-void device_publish(const struct device *d, int unit, int lane, struct storage *s); // what writes s has been asked for
-// Where a device may keep what it found to hold of the values on the unit, until they are written anew; NULL and an error.
-_Atomic uint64_t *device_finding(const struct device *d, int unit, int lane, struct storage *s);
-bool device_settle(struct storage *s); // waits until s holds its values; false and an error
+// Storages on units: a storage has a copy of its values on the host, on units, or on both.
 
-int device_lane(const struct device *d, int unit); // of a new stream: lanes are given in turn
+// Returns a new storage that only the unit holds, or NULL and an error.
+struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes);
+// Returns the unit's copy of s for work enqueued on the lane from now on, and makes it if there is none; NULL
+// and an error if that fails.
+void *device_reach(const struct device *d, int unit, int lane, struct storage *s);
+// The same on a unit whose memory is typed: returns the buffer of this form that holds the first elements of
+// s.
+void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form);
+// Returns a storage for a buffer that the unit made, or NULL and an error. Takes over the buffer in both
+// cases.
+struct storage *device_adopt(const struct device *d, int unit, int lane, const struct buffer_form *form, void *buffer);
+// Writes the form in which the unit holds, or will hold, the base array that x is a view of, with at most
+// ndim + 1 axes. x has a storage. Returns the number of axes.
+int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim, struct form_room *room);
+// Returns the device that alone has the values of s, or NULL if the host has them.
+const struct device *device_home(const struct storage *s);
+// Makes the host's copy of s; returns false, with an error, if that fails.
+bool device_fetch(struct storage *s);
+// Writes the first bytes of s, which only units hold, straight to `out`; returns false, with an error, if
+// that fails.
+bool device_download(struct storage *s, void *out, size_t bytes);
+// Prepares s, which nothing else refers to, to be written by work on the lane: drops its other copies.
+// Returns false if the unit has no copy and cannot make one.
+bool device_claim(const struct device *d, int unit, int lane, struct storage *s);
+// Says that the work which writes s has been enqueued on the lane.
+void device_publish(const struct device *d, int unit, int lane, struct storage *s);
+// Returns a word in which a device may keep a fact about the values of s on the unit, cleared when they are
+// written anew, or NULL and an error.
+_Atomic uint64_t *device_finding(const struct device *d, int unit, int lane, struct storage *s);
+// Waits until s holds its values; returns false, with an error, if the work that makes them failed.
+bool device_settle(struct storage *s);
+
+// Returns the lane of a new stream; lanes are given in turn.
+int device_lane(const struct device *d, int unit);
 
 // Points in the order of a lane's work.
-uint64_t device_point(const struct device *d, int unit, int lane); // after all that was asked for so far
-bool device_mark(const struct device *d, int unit, int lane); // so that the next point is another one, if the last is not fresh
+
+// Returns the point after all work enqueued on the lane so far.
+uint64_t device_point(const struct device *d, int unit, int lane);
+// Makes the next point differ from the last one, unless nothing was enqueued in between.
+bool device_mark(const struct device *d, int unit, int lane);
+// Blocks until the work before a point is done; returns false, with an error, if it failed.
 bool device_wait(const struct device *d, int unit, uint64_t point);
 
-// Whether a fork made this process after the device was opened, if its driver does not live through that: nothing on it can be
-// used or released. The second also records an error.
+// Returns whether a fork made this process after the device was opened and its driver does not survive forks:
+// nothing on the device can be used or released then.
 bool device_is_lost(const struct device *d);
+// Returns true if the device can be used, or false and an error if it is lost.
 bool device_check(const struct device *d);
 
-// host_room.c ----------------------------------------------------------------------------------------------------
+// host_room.c -----------------------------------------------------------------------------------------------
 
-// Page-locked memory for the host's copy of what a unit holds, from a bounded cache. NULL without an error: ordinary memory serves.
+// Pinned (page-locked) memory of the host, for copies of what a unit holds, from a bounded cache.
 struct room;
+// Returns NULL, without an error, if there is none: ordinary memory serves as well.
 struct room *device_room_take(const struct device *d, int unit, size_t bytes);
 void *device_room_memory(const struct room *r);
-void device_room_give(void *room); // nothing reads or writes it any more; any thread
-void device_rooms_clear(void);     // frees those that are not in use
+// Returns a room to the cache, from any thread. Nothing may read or write it any more.
+void device_room_give(void *room);
+// Frees the rooms that are not in use.
+void device_rooms_clear(void);
 
-// disk_cache.c ---------------------------------------------------------------------------------------------------
+// disk_cache.c ----------------------------------------------------------------------------------------------
 
-// A file that is made once: `make` writes into an empty folder what entry `key` (64 hexadecimal digits) is to hold, of
-// which `file` is checked when it is found again. Its files are called "kernel.*": others are never removed. Calls
-// use(path of file, context), again if it failed with what was found; returns its result, or NULL and an error.
+// An entry of the cache that compiled kernels share between processes.
 struct cache_entry {
-    const char *key, *file;
+    const char *key;  // 64 hexadecimal digits
+    const char *file; // its main file, "kernel.*", whose contents are checked when the entry is found again
+    // writes the entry's files, all named "kernel.*", into an empty folder
     bool (*make)(const char *folder, void *context);
-    void *(*use)(const char *path, void *context);
+    void *(*use)(const char *path, void *context);   // loads the main file
     void *context;
 };
+// Finds or makes an entry and returns what `use` made of it, or NULL and an error. If `use` fails with a file
+// that was found, the entry is made anew. Files that are not named "kernel.*" are never removed.
 void *device_cache_use(const struct cache_entry *entry);
 
-// counter.c ------------------------------------------------------------------------------------------------------
+// counter.c -------------------------------------------------------------------------------------------------
 
-// What happened, for tests and zl_counter().
+// Counts of what happened, for tests and zl_counter().
 enum counter {
 #define COUNTER(NAME, text) COUNTER_##NAME,
 #include "device/counters.def"
@@ -186,7 +260,7 @@ static inline int64_t counter_value(enum counter which) {
     return atomic_load_explicit(&counter_values[which], memory_order_relaxed);
 }
 void counter_add(enum counter which, int64_t by);
-// Cheaper: for counts that only holders of one lock change.
+// Does the same at less cost, for counters that are only changed under one lock.
 static inline void counter_add_alone(enum counter which, int64_t by) {
     atomic_store_explicit(&counter_values[which], counter_value(which) + by, memory_order_relaxed);
 }

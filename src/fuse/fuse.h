@@ -1,10 +1,10 @@
 // fuse.h - which calls of a program become one kernel, and what that kernel computes.
 //
-// A device keeps a step for each call of a program. From one call on, fuse_find follows the calls that can run as one pass
-// over memory: they compute elements of one shape, and once one of them reduces lines, also one element a line. Lines lie
-// along the last axis or, in a group of columns, along the leading axes. What a device cannot do is in its struct
-// fuse_limits. A recipe (fuse_write) says what a group computes; it is the key of a kernel and all that its tile IR is built
-// from. Memory, temporaries, layouts and launches belong to the devices.
+// A device keeps a step for each call of a program. Starting at one call, fuse_find collects the calls that can run as one pass over
+// memory, a *group*. Its calls compute elements of one shape and, once one of them reduces a line to one element, also one element
+// per line. A *line* is what a reduction sums up: it lies along the last axis or, in a group of columns, along the leading axes.
+// A device states its limits in struct fuse_limits. A *recipe* (fuse_write) says what a group computes: it is the key of the kernel,
+// and the kernel's tile IR is built from it alone. Memory, temporaries, layouts and launches belong to the devices.
 
 #ifndef FUSE_H
 #define FUSE_H
@@ -28,14 +28,14 @@ struct fuse_step {
     uint8_t inputs;    // at most 3
     uint8_t dtype[4];  // of the output, and of the inputs of a map or reduction as it reads them
     bool needed;       // the result is read after the segment
-    int32_t source[3]; // the call of the segment that makes an input; -1: none does
-    int32_t last;      // the call of the segment that reads the result last; -1: none does
+    int32_t source[3]; // the call of the segment that computes each input, or -1
+    int32_t last;      // the last call of the segment that reads the result, or -1
 };
 
-// The steps of a program. Each is the first member of what its device keeps of a call.
+// The steps of a program. Each is the first member of the device's own record of a call.
 struct fuse_steps {
     struct fuse_step *first;
-    size_t apart; // bytes
+    size_t apart; // bytes from one step to the next
     int count;
 };
 
@@ -43,39 +43,42 @@ static inline struct fuse_step *fuse_step_at(const struct fuse_steps *s, int ind
     return (struct fuse_step *)(void *)((char *)s->first + s->apart * (size_t)index);
 }
 
-void fuse_set_step(struct fuse_step *s, const struct call *c); // all but needed, source and last
-// Sets these. False and an error when memory is out.
+// Sets everything but needed, source and last.
+void fuse_set_step(struct fuse_step *s, const struct call *c);
+// Sets needed, source and last of all steps. Returns false, with an error, if memory runs out.
 bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const uint8_t *needed);
-enum tile_op fuse_combines(const struct call *c); // what a reduction joins two elements by
+// Returns the op by which a reduction combines two elements.
+enum tile_op fuse_combines(const struct call *c);
 
 // group.c: finding groups ------------------------------------------------------------------------------------------
 
-enum { FUSE_CALLS = 32 }; // of a group, on any device
+enum { FUSE_CALLS = 32 }; // the most calls of a group, on any device
 
+// What a call of a group is.
 enum row_kind {
     ROW_ELEMENTS, // computes elements of the group's shape
-    ROW_LINES,    // computes one element a line, from such elements
-    ROW_REDUCE,   // computes one element a line, from the elements of the line
-    ROW_VIEW,     // is another name of what an earlier call computes
+    ROW_LINES,    // computes one element per line, from other elements per line
+    ROW_REDUCE,   // computes one element per line, from the elements of the line
+    ROW_VIEW,     // is a view of what an earlier call of the group computes
     ROW_PRODUCT,  // is the matrix product that the group begins with
-    ROW_ASIDE,    // is a view of what is made outside of the group, and as good as made there itself
+    ROW_ASIDE,    // is a view of an array from outside the group
 };
 
-// Nothing is computed of it.
+// Returns whether a call of this kind computes nothing.
 static inline bool row_is_view(enum row_kind kind) {
     return kind == ROW_VIEW || kind == ROW_ASIDE;
 }
 
 struct fuse_row {
     uint8_t kind;  // enum row_kind
-    bool of_lines; // the result is one element a line
+    bool of_lines; // the result is one element per line
     bool stored;   // the result gets memory, because something outside the group reads it
-    int until;     // the call that reads the result, or a view of it, last
+    int until;     // the last call that reads the result or a view of it
 };
 
-// What kept a group from having one call more.
+// What kept one more call out of a group.
 enum fuse_end {
-    FUSE_END_NONE, // there is no call left
+    FUSE_END_NONE, // no call was left
     FUSE_END_CALLS,
     FUSE_END_OPERANDS,
     FUSE_END_OP,
@@ -87,33 +90,36 @@ enum fuse_end {
 
 struct fuse_group;
 
+// What one kernel of a device can hold.
 struct fuse_limits {
-    int calls, operands;           // of a kernel; operands 0: fits or the device counts them
-    int reductions;                // of a kernel; 0: reductions do not join
-    int64_t line_least, line_most; // elements of lines that are reduced
-    int64_t lines_least;           // how many lines there must be if they have more than line_short elements:
-    int64_t line_short;            // for words, the device checks it
+    int calls;                     // the most calls
+    int operands;                  // the most inputs and outputs; 0: fits or the device counts them
+    int reductions;                // the most reductions; 0: reductions are not fused
+    int64_t line_least, line_most; // the fewest and the most elements of a line that is reduced
+    int64_t line_short;            // lines of more elements than this must be at least
+    int64_t lines_least;           // this many; both are used in explanations only: the device checks them
     bool bitcasts;                 // views may have another dtype
-    bool products;                 // a matrix product may come first
-    bool asides;                   // views of what is made outside may be between
-    // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.
+    bool products;                 // a group may begin with a matrix product
+    bool asides;                   // a group may contain views of arrays from outside
+    // Returns whether the device accepts a call, whose row is set, as the next of the group. NULL: it accepts every call.
     bool (*joins)(struct fuse_group *g, int index);
-    // What keeps the group, whose uses are known, from being one kernel: then it is tried without its last call. NULL: nothing.
+    // Returns what keeps the group, whose uses are known, from being one kernel; it is then tried without its last call. NULL:
+    // every group fits.
     enum fuse_end (*fits)(struct fuse_group *g);
 };
 
 struct fuse_group {
-    // Given:
+    // Set by the caller:
     const struct fuse_steps *steps;
     struct call *const *call;
     const struct fuse_limits *limits;
     int begin;
-    int columns; // leading axes that lines lie along; 0: they lie along the last axis
-    // Found:
+    int columns; // the number of leading axes along which lines lie; 0: they lie along the last axis
+    // Found by fuse_find:
     int end;
     int ndim;
     const int64_t *dim; // the shape of its elements
-    int64_t line;       // elements of a line; 0: the group reduces nothing
+    int64_t line;       // elements per line; 0: the group reduces nothing
     int reductions, outputs;
     enum fuse_end ended;
     struct fuse_row row[FUSE_CALLS];
@@ -131,13 +137,13 @@ static inline zl_array fuse_output(const struct fuse_group *g, int index) {
     return call_first(g->call[index]);
 }
 
-// The input is made outside the group.
+// Returns whether input k of a call comes from outside the group.
 static inline bool fuse_is_outside(const struct fuse_group *g, int index, int k) {
     int source = fuse_step(g, index)->source[k];
     return source < g->begin || fuse_row(g, source)->kind == ROW_ASIDE;
 }
 
-// The kernel writes the call's result to memory.
+// Returns whether the kernel writes the call's result to memory.
 static inline bool fuse_is_output(const struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
     return r->stored && !row_is_view((enum row_kind)r->kind) && r->kind != ROW_PRODUCT;
@@ -147,56 +153,65 @@ static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
     return shape_equal(x->ndim, x->dim, g->ndim, g->dim);
 }
 
-// One element a line: 1 for the axes of lines. In a group of columns leading axes may be missing.
+// Returns whether x has one element per line: the axes of lines have size 1. In a group of columns, leading axes may be missing.
 bool fuse_has_line_shape(const struct fuse_group *g, zl_array x);
-bool fuse_is_ready(const struct fuse_group *g, int index);        // nothing that a call reads from outside failed or is gone
+// Returns whether all arrays that a call reads from outside the group are there: none failed or was released.
+bool fuse_is_ready(const struct fuse_group *g, int index);
 
-// Returns how many leading axes the next reduction from a call on is over, if it reduces the shape of that call and keeps an axis; 0: it does
-// not, or no group that begins there reaches it.
+// Looks ahead from a call to the next reduction. Returns over how many leading axes that goes, if it reduces arrays of the call's
+// shape and keeps at least one axis; 0 if it does not, or if no group that begins here reaches it.
 int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int begin);
-// Finds the group that begins at a call, as far as limits allow, with its rows and uses. False: not even the first call fits.
+// Finds the longest group within the limits that begins at a call, with its rows and uses. Returns false if not even the first call
+// fits.
 bool fuse_find(struct fuse_group *g);
-void fuse_find_uses(struct fuse_group *g); // what is stored, and until when results are read, from the kinds of rows
-// The call of the group that computes what an input is, or is a view of; -1: none does.
+// Derives from the kinds of rows which results are stored and which call reads each last.
+void fuse_find_uses(struct fuse_group *g);
+// Returns the call of the group that computes input k of a call, or the array which that input is a view of; -1 if none does.
 int fuse_source(const struct fuse_group *g, int index, int k);
-// Adds in words what ended the group; nothing if no call was left.
+// Appends what ended the group, in words; appends nothing if no call was left.
 void fuse_explain(const struct fuse_group *g, struct text *out);
 
 // run.c: running groups --------------------------------------------------------------------------------------------
 
-// Computes a group, the first member of what its device keeps of it, whose results have memory. False and an error.
+// Computes a group whose results have memory. The group is the first member of the device's own record. Returns false, with an
+// error, if that fails.
 typedef bool fuse_body(struct fuse_group *g);
-// Gives results their memory, runs body, and publishes them, or fails all of them. Returns how many calls there were.
+// Allocates the results of a group, runs body, and publishes the results or marks them all as failed. Returns the number of calls.
 int fuse_run_group(struct fuse_group *g, struct binding *b, fuse_body *body);
 
 // recipe.c: what a kernel computes ---------------------------------------------------------------------------------
 
-enum { FUSE_OPERANDS = 24 };  // of a kernel, on any device
-enum { FUSE_INPUT = 1 << 8 }; // a reference to an input; else to the result of a row
-enum { FUSE_FORM = 15 };      // the bits of an input that are its form; its dtype is above them
+enum { FUSE_OPERANDS = 24 };  // the most inputs and outputs of a kernel, on any device
+enum { FUSE_INPUT = 1 << 8 }; // set in a reference to an input; clear in one to the result of a row
+enum { FUSE_FORM = 15 };      // mask of the bits of an input that hold its form; its dtype is above them
 
-// How an input lies. Devices have forms of their own from FUSE_FORMS on; for the IR of a map those are vectors.
-enum fuse_form { FUSE_VECTOR, FUSE_ONE, FUSE_SCALAR, FUSE_FORMS }; // ONE: an element in memory; SCALAR: by value
+// How a kernel reads an input. Devices add forms of their own from FUSE_FORMS on; in the IR of a map, those are vectors.
+enum fuse_form {
+    FUSE_VECTOR, // one element per element of the result
+    FUSE_ONE,    // a single element in memory
+    FUSE_SCALAR, // a number passed by value
+    FUSE_FORMS,
+};
 
-// Ops of rows besides those of tile_op: divisions by a number that does not change.
+// Ops of rows besides those of tile_op: divisions by a scalar.
 enum {
-    FUSE_QUOTIENT = TILE_OP_COUNT, // of x and b, with the inverse of b as a third operand
-    FUSE_BY_INVERSE,               // of x and b, as a product with the inverse of b in float32
+    FUSE_QUOTIENT = TILE_OP_COUNT, // x / b, with the inverse of b as a third operand
+    FUSE_BY_INVERSE,               // x / b as a product with the inverse of b, in float32
 };
 
 struct fuse_op {
     uint8_t kind;   // enum row_kind
-    uint8_t inputs; // operands
+    uint8_t inputs; // how many operands it has
     uint8_t dtype;  // of the result
-    uint8_t from;   // of the last operand
+    uint8_t from;   // dtype of the last operand
     int16_t op;     // a tile_op, or one of those above
-    int16_t arg[4]; // references
+    int16_t arg[4]; // references to inputs or rows
 };
 
-// Keys are compared as bytes, up to the last row: what is not used before the rows is zero.
+// What a kernel computes. Recipes are compared as bytes, up to the last row, so unused fields before the rows are zero.
 struct fuse_recipe {
     int16_t rows, inputs, outputs;
-    int16_t operand[FUSE_OPERANDS]; // inputs: form | dtype << 4; then outputs: row << 1 | one element a line
+    int16_t operand[FUSE_OPERANDS]; // inputs: form | dtype << 4; then outputs: row << 1 | has one element per line
     struct fuse_op row[FUSE_CALLS];
 };
 
@@ -228,63 +243,77 @@ static inline bool fuse_is_row(int reference) {
     return !(reference & FUSE_INPUT);
 }
 
-// Writes the recipe of calls [begin, end) of a group.
+// How the recipe of calls [begin, end) of a group is written.
 struct fuse_writer {
     struct fuse_group *g;
     int begin, end;
-    int operands;          // at most
-    struct fuse_recipe *r; // what it held is lost
-    // Which op computes a division: TILE_DIV, TILE_MUL if input gives the inverse of the divisor, or one of the enum above.
-    // NULL: TILE_DIV.
+    int operands;          // the most inputs and outputs
+    struct fuse_recipe *r; // receives the recipe
+    // Returns the op that computes a division: TILE_DIV, TILE_MUL if input supplies the inverse of the divisor, or one of the enum
+    // above. NULL: always TILE_DIV.
     int (*divide)(const struct fuse_writer *w, int index);
-    // The number of the input that operand k of a call is, as op reads it; -1: there are too many. It may call fuse_set_input.
+    // Returns the number of the input which operand k of a call is, as `op` reads it, or -1 if there are too many inputs. It may
+    // call fuse_set_input.
     int (*input)(struct fuse_writer *w, int index, int k, int op);
-    int16_t number[FUSE_CALLS]; // rows of calls; -1: the call is a view of what these calls do not compute
+    int16_t number[FUSE_CALLS]; // the row of each call; -1: the call is a view of an array that these calls do not compute
 };
-bool fuse_write(struct fuse_writer *w); // false: there are too many operands
-// Something besides calls [begin, end) reads what the call computes: it is one of the recipe's outputs, which are in this order.
+// Writes the recipe; returns false if there are too many operands.
+bool fuse_write(struct fuse_writer *w);
+// Returns whether something outside calls [begin, end) reads the call's result: then it is an output of the recipe. Outputs are in
+// the order of calls.
 bool fuse_is_result(const struct fuse_writer *w, int index);
 
-// A row on its operands. A FUSE_QUOTIENT is computed in the quick way, and *rare becomes true where that is wrong too; if rare is NULL, by a division.
+// Returns the value of a row applied to its operands. With rare, a FUSE_QUOTIENT is computed by the quick formula, and *rare
+// becomes true where that formula is wrong; without, it is a division.
 expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare);
-// The kernel of a recipe whose rows all are ROW_ELEMENTS: x0, x1, ... are its inputs, y0, y1, ... its outputs. The last row may be the
-// ROW_REDUCE of another, of one line. NULL and an error.
+// Returns the kernel of a recipe whose rows are all ROW_ELEMENTS, with inputs x0, x1, ... and outputs y0, y1, ..., or NULL and an
+// error. The last row may be a ROW_REDUCE of another row, over one line.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);
 
-// tiles.c: pieces of kernels that devices build from recipes, into the current kernel. NULL flows as it does in the builder. ----------
+// tiles.c: pieces of kernels that devices build from recipes ------------------------------------------------------------------
+//
+// They append to the kernel being built. NULL flows as it does in the builder.
 
-void fuse_begin(const char *kernel, bool wide); // tile_begin; wide: indices have 64 bits
-// A size of at least `least` that is a multiple of the divisor. Its name is the word and the number, or without a number if that is -1.
+// Begins a kernel as tile_begin does; with `wide`, its indices have 64 bits.
+void fuse_begin(const char *kernel, bool wide);
+// Returns a symbol for a size of at least `least` that is a multiple of `divisor`. It is named by the word and the number, or by the
+// word alone if the number is -1.
 expr fuse_symbol(const char *word, int number, int64_t least, int64_t divisor);
-// What holds elements of a dtype: a parameter, registers of a thread, or a number that a launch passes by value.
+// Where elements of a dtype are: in a parameter, in registers of a thread, or in a scalar that a launch passes by value.
 struct fuse_operand {
     zl_dtype dtype;
-    const struct tile_buffer *buffer; // of complex numbers: their parts, the real one first, as f32
-    expr value;                       // of a number by value; else NULL
+    const struct tile_buffer *buffer; // complex elements are pairs of f32, the real part first
+    expr value;                       // of a scalar passed by value; else NULL
 };
-// Declare parameters, whose names are the word and the number ("x" and 0: x0). Inputs are declared before outputs, as a launch passes them.
+// Declare parameters, named by the word and the number ("x" and 0: x0). Inputs are declared before outputs, in the order in which a
+// launch passes them.
 struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements, bool is_output);
 struct fuse_operand fuse_declare_value(const char *word, int number, zl_dtype dtype);
-// Allocates registers for `count` elements, in the body that is being built.
+// Allocates registers for `count` elements in the body that is being built.
 struct fuse_operand fuse_run(const char *word, int number, zl_dtype dtype, int count);
-expr fuse_read(const struct fuse_operand *o, expr at); // the element at a position; a number by value is the same at all
+// Returns the element at a position. A scalar passed by value is the same at every position.
+expr fuse_read(const struct fuse_operand *o, expr at);
 void fuse_put(const struct fuse_operand *o, expr at, expr value);
-// Moves `count` neighbours in an unrolled loop, which passes make vectors of where positions are multiples of the vector's elements.
+// Copies `count` adjacent elements in an unrolled loop, which passes turn into vector accesses where positions are multiples of the
+// vector's length.
 void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at, int count);
-// A table of numbers of index type that a launch passes by value, and one of its numbers.
+// Declares a table of integers that a launch passes by value; fuse_entry returns one of its entries.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
-// tile_walk, for which each place that is not NULL becomes a variable.
+// Does what tile_walk does, and assigns a variable to each place that is not NULL.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
-// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept in
-// variables, for recipes of several results. rare: see fuse_apply.
+// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. With `keeps`, each
+// value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
 
 // map.c: kernels of elements ------------------------------------------------------------------------------------------
 
-// Forms of inputs besides those of every recipe, of which a vector lies as the outputs do: by strides; by strides, with neighbours behind each other
-// along the last axis, or one element for all of that axis.
-enum fuse_stride { FUSE_STRIDED = FUSE_FORMS, FUSE_ROWS, FUSE_SAME };
+// Forms of inputs of a map besides those of every recipe, whose vectors are laid out as the outputs are.
+enum fuse_stride {
+    FUSE_STRIDED = FUSE_FORMS, // any strides
+    FUSE_ROWS,                 // any strides, but contiguous along the last axis
+    FUSE_SAME,                 // any strides, but stride 0 along the last axis: one element serves for all of it
+};
 
 static inline bool fuse_is_strided(int form) {
     return form >= FUSE_FORMS;
@@ -292,19 +321,23 @@ static inline bool fuse_is_strided(int form) {
 
 enum { FUSE_MAP_THREADS = 256, FUSE_MAP_AXES = 8 };
 
-// The key of such a kernel. Where there are strided inputs, sizes are multiples of the width, and without FUSE_STRIDED unless it is 1.
+// The key of a map kernel. With strided inputs, sizes are multiples of the width; a width above 1 excludes FUSE_STRIDED.
 struct fuse_map {
-    int16_t width, runs, wide; // neighbours that a thread takes at once, and how often; indices have 64 bits
-    struct fuse_recipe f;      // all rows are ROW_ELEMENTS
+    int16_t width; // adjacent elements that a thread computes at once
+    int16_t runs;  // how often it does
+    int16_t wide;  // whether indices have 64 bits
+    struct fuse_recipe f; // all rows are ROW_ELEMENTS
 };
-// The kernel of a struct fuse_map. Its parameters are the inputs in their order, if some are strided a table, and the outputs; its
-// symbols the number of elements and, for each input in memory, the position of its first. If some are strided there follow `inner` of
-// tile_walk, the position of the first output, and for each of these inputs how many elements its memory has. The table has
-// a row for the sizes of axes, innermost first, and one for the strides of each of them: sizes of the last axis and strides of
-// FUSE_ROWS are counted in widths. NULL and an error.
+// Returns the kernel of a struct fuse_map, or NULL and an error.
+// Parameters: the inputs in order; with strided inputs, a table; the outputs.
+// Symbols: the number of elements; for each input in memory, the position of its first element. With strided inputs also: `inner`
+// of tile_walk, the position of the first output, and the number of elements in the memory of each strided input.
+// The table has a row for the sizes of axes, innermost first, and a row for the strides of each strided input. Sizes of the last
+// axis and strides of FUSE_ROWS are in units of the width.
 struct tile_kernel *fuse_make_map(const void *map);
-int fuse_strided_inputs(const struct fuse_recipe *r); // how many there are
+int fuse_strided_inputs(const struct fuse_recipe *r);
 
-extern const double fuse_plain_least, fuse_plain_most; // sizes of divisors and dividends that quick quotients are right for
+// The magnitudes of divisors and dividends between which quick quotients are right.
+extern const double fuse_plain_least, fuse_plain_most;
 
 #endif

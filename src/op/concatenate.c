@@ -206,7 +206,7 @@ bool zl_unstack(zl_array x, int axis, zl_array *out) {
     return true;
 }
 OP_SIGNATURE_BOOL(zl_unstack, "shape",
-                  "x taken apart along an axis, which the parts do not have: as many views as it is long.",
+                  "x split along an axis into as many views as it is long, which do not have that axis.",
                   P_ARRAY(x), P_INT(axis, "0"), P_OUTPUT(out));
 
 static bool again_split(const union op_value *v, zl_array *out) {

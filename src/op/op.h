@@ -13,15 +13,15 @@
 // op.c -----------------------------------------------------------------------------------------------------------
 
 enum op_kind {
-    OP_ELEMENTWISE, // row says which
+    OP_ELEMENTWISE, // the field row says which
     OP_CAST,        // elementwise, to the output's dtype
-    OP_VIEW,        // each output shares the storage of the input at its place: dims, strides, offset are its own
+    OP_VIEW,        // output k shares the storage of input k, with its own sizes, strides and offset
     OP_COPY,        // the same elements, row-major
-    OP_REDUCE,      // combine over axes; args: axes
-    OP_OTHER,       // the device knows it by its address
+    OP_REDUCE,      // combines elements over axes, which are its arguments
+    OP_OTHER,       // devices know it by its address
 };
 
-// How an argument is hashed, printed and saved. LIST takes all that are left.
+// How an argument is hashed, printed and saved. FIELD_LIST takes all remaining arguments.
 enum op_field_type { FIELD_INT, FIELD_BOOL, FIELD_DOUBLE, FIELD_DTYPE, FIELD_LIST };
 struct op_field {
     const char *name;
@@ -30,10 +30,9 @@ struct op_field {
 
 enum { OP_OUTPUTS_VARY = UINT8_MAX };
 
-// What the kernel of an op, a file of src/kernel/, is given to compute a call. Its parameters are `in`, then `value`, then the outputs of
-// the call.
-// Its symbols are `size`, then for each of `in` the element of its memory at which it begins, then for each how many elements that memory
-// has. BITS, of its indices, is a clause of the file, and devices say what it is.
+// How the kernel of an op (a file of src/kernel/) computes a call. The kernel's parameters are `in`, then `value`, then the outputs of
+// the call. Its symbols are `size`, then the position of the first element of each of `in` in its memory, then the number of elements
+// in each of these memories. The clause BITS, the width of indices, is set by the device.
 enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 8 };
 struct op_kernel_value {
     union {
@@ -43,13 +42,13 @@ struct op_kernel_value {
     size_t bytes;
 };
 struct op_kernel {
-    char file[32];     // "cross_entropy", of cross_entropy.tile
-    char clauses[256]; // what other clauses of the file are: "ITEM=f32,LANES=8"
+    char file[32];     // "cross_entropy" for cross_entropy.tile
+    char clauses[256]; // values of the file's other clauses: "ITEM=f32,LANES=8"
     int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
     struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters
-    // Those of the call, unless the op changes that. Each is row-major and without gaps, or its kernel is given strides among the
-    // sizes: the op sees to that when it is recorded.
+    // The inputs of the call, unless the op changes them. Each is contiguous, which the op ensures when the call is recorded, or the
+    // kernel gets its strides among the sizes.
     zl_array in[OP_KERNEL_INPUTS];
 };
 
@@ -57,107 +56,113 @@ struct op {
     const char *name;
     enum op_kind kind;
     enum tile_op row;    // ELEMENTWISE: the op; REDUCE: what combines
-    uint8_t outputs;     // how many a call has: 0 says one, OP_OUTPUTS_VARY that its column fits checks it
+    uint8_t outputs;     // how many a call has; 0 stands for one, OP_OUTPUTS_VARY says that fits checks the number
     uint8_t fields;
     const struct op_field *field;
-    // Records the same call on other inputs: batching, compiled and exported functions replay with it.
+    // Records the same call on other inputs, and returns false, with an error, if that fails. Batching, compiled functions and
+    // exported functions replay calls by it.
     bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
-    // Whether record may be given these inputs with the arguments of c, when neither were checked before: they come from
-    // a file, or have other shapes. Says so without an error. NULL: of elementwise ops, casts and copies.
+    // Returns whether record may be called with these inputs and the arguments of c, none of which were checked before: they come
+    // from a file, or have new shapes. Sets no error. NULL: the rules of elementwise ops, casts and copies hold.
     bool (*fits)(const struct call *c, const zl_array *in);
-    // Inputs from first to last that hold positions, counted from the end if negative; first 0: none. Where they are made from
-    // what is differentiated by, derivatives are refused, as by MLX.
+    // Inputs from first to last hold positions; negative numbers count from the end; first 0: none do. If they depend on what is
+    // differentiated by, derivatives are refused, as in MLX.
     struct op_positions {
         int8_t first, last;
     } positions;
-    // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows. Integers have one too where
-    // numbers are computed with.
+    // Returns the cotangent of one input, given those of the outputs (NULL: zero), or NULL if no gradient flows to it. Integer
+    // inputs have cotangents too where their values are computed with.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
-    // The same for all inputs at once, where they are computed together: those that are not wanted, or to which no
-    // gradient flows, stay NULL, and so do those that follow from `composed`. NULL: vjp is asked for each.
+    // Computes the cotangents of all inputs together. Those that are not wanted, or to which no gradient flows, stay NULL, and so do those that follow from `composed`. Returns
+    // false, with an error, if that fails. NULL: vjp is called for each input.
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
-    // Tangents of the outputs, from those of the inputs (NULL: zero).
+    // Computes the tangents of the outputs, given those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
-    // The outputs as other ops compute them from these inputs: what is differentiated where the op has no rule of its own, and for
-    // inputs of which vjp gives NULL.
-    // An output without a derivative stays NULL; inputs of bool have none.
+    // Computes the outputs from these inputs by other ops. That is differentiated where the op has no rule of its own, and for
+    // inputs to which vjp returns NULL. An output without a derivative stays NULL; inputs of bool have no derivative.
     bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
-    // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
+    // Records the call on inputs with an extra axis each (-1: none), and writes where the extra axis of each output is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
-    // Fills in the file, clauses and sizes of its kernel for a call. With it the op runs on every device; where a device has something
-    // better, a row of that device names it. NULL: the op has no such kernel.
+    // Fills in the file, clauses and sizes of the op's kernel for a call. An op with a kernel runs on every device; a device that has
+    // a better way names it in its own table. NULL: the op has no kernel.
     void (*kernel)(const struct call *c, struct op_kernel *k);
-    uint64_t in_place; // bit k: that kernel may write the first output where input k was
+    uint64_t in_place; // bit k: the kernel may write the first output into the memory of input k
 };
 
-// Cotangents of the inputs of a call by what it is composed of, as vjp_all has them: the transforms define it (composed.c), and an op that is
-// the gradient of another one is composed of it.
+// Computes the cotangents of the inputs of a call by the ops that it is composed of, like vjp_all. The transforms define it (composed.c);
+// an op that is the gradient of another one is composed of it.
 extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 
-// What op->kernel fills in: a file with its clauses, one size and one scalar of f32 or f64 after the other. The tile type of an array's elements as clauses
-// name it. Of the formats of printf, clauses have %s and %d.
+// For op->kernel: set the file and its clauses (of printf's formats, %s and %d), append a size, append a scalar of f32 or f64.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
 void op_kernel_size(struct op_kernel *k, int64_t size);
 void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);
+// Returns the tile type of an array's elements as clauses name it.
 const char *op_kernel_type(zl_array x);
-// Returns how many of a group's 256 threads share a line of so many elements: a power of two, so that each has four of them or more.
+// Returns how many of a workgroup's 256 threads share a row of `count` elements: a power of two, such that each thread has at least
+// four elements.
 int op_kernel_lanes(int64_t count);
 
-// Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
+// Records a call of op. The arguments are int64_t words as op->field describes them. Returns the first output, or NULL and an error;
+// NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
                  const struct array_spec *spec);
-// The same for dense outputs of one dtype and shape.
+// Does the same for contiguous outputs of one dtype and shape.
 zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
                   int ndim, const int64_t *dim);
-// Strides for a result that is computed element by element: those of its inputs, if all of them lie alike and without gaps,
-// so that nothing is transposed; NULL: row-major.
+// Returns the strides for a result that is computed element by element: those of its inputs if all of them have the same layout
+// without gaps, so that nothing is transposed; NULL stands for row-major.
 const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const int64_t *dim);
-// A view of x: other sizes, strides and offset over the same storage.
+// Records a view of x: other sizes, strides and offset over the same storage.
 zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
                  const int64_t *stride, int64_t offset);
-// The offset that a view of x counts from.
+// Returns the offset that a view of x counts from.
 static inline int64_t op_offset(zl_array x) {
     bool may_move = array_state(x) == ARRAY_LAZY && x->call->op->kind == OP_VIEW;
     return may_move ? array_pin(x) : x->offset;
 }
-// The same with a dtype of its own.
+// Records a view with a dtype of its own.
 zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec);
-// x itself as the result of an op that has nothing to do.
+// Returns x itself, lent, as the result of an op that has nothing to do.
 zl_array op_same(zl_array x);
 
 extern const struct op op_elementwise[]; // by enum tile_op
 extern const struct op op_cast, op_copy;
 
-// Dtype in which an elementwise call computes: that of its first input with one of its own.
+// Returns the dtype in which an elementwise call computes: that of its first input that is not a weak scalar.
 zl_dtype op_computes_in(const struct call *c);
 
-// Whether a call divides floats by a constant power of two: multiplying by its reciprocal gives the same numbers, sooner.
+// Returns whether a call divides floats by a constant power of two: multiplying by the reciprocal is exact too, and faster.
 bool op_scales(const struct call *c);
-// Whether it divides bfloat16 by a constant, and a product with its inverse in float32, rounded, has the same bits: quotients are 2^-17
-// and more of themselves from the middle of two numbers, or in it where these are subnormal, and the product errs by 2^-23.
+// Returns whether a call divides bf16 by a constant such that the product with its inverse in float32, rounded, has the same bits.
+// The product errs by 2^-23, while a quotient is at least 2^-17 of itself away from the middle of two bf16 numbers, or exactly there
+// if these are subnormal.
 bool op_has_inverse(const struct call *c);
 
-// flops.c: Returns the arithmetic operations of a call with inputs: one per element of an elementwise op or of a reduction's input, two
-// per multiplication and addition of a product. 0: it only moves data, or the number follows from the values (svd, eig, sort).
+// flops.c: returns the arithmetic operations of a call with inputs: one per element of an elementwise op or of a reduction's input, two
+// per multiplication and addition of a product. 0: the op only moves data, or the number depends on the values (svd, eig, sort).
 double op_flops(const struct call *c);
-bool op_selects(const struct op *op); // it reads no more of its first input than its result has
+// Returns whether the op reads no more elements of its first input than its result has.
+bool op_selects(const struct op *op);
 
-int64_t op_double_arg(double value); // FIELD_DOUBLE in its word, and back
+// Convert a FIELD_DOUBLE to its argument word and back.
+int64_t op_double_arg(double value);
 double  op_arg_double(int64_t word);
 
-// Sums x over the axes along which an array of the shape of like was stretched: the transpose of broadcasting.
+// Returns the transpose of broadcasting: the sum of x over the axes along which an array of the shape of `like` was stretched.
 zl_array op_unbroadcast(zl_array x, zl_array like);
-// Broadcasts arrays against each other (views), all to one shape; false and an error that names function.
+// Broadcasts arrays against each other, as views of one shape. Returns false, with an error that names `function`, if they do not fit.
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out);
 
-// Default rules of families.
+// The batching rule of elementwise ops, for op->vmap.
 bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 
-// Axes as sorted, distinct, non-negative numbers in out (room for ndim); how many, or -1 and an error.
+// Writes axes as sorted, distinct, non-negative numbers to `out`, which has room for the rank of x. Returns how many there are, or -1
+// and an error.
 int op_axes(const char *function, zl_array x, zl_axes axes, int *out);
 
-// Scratch for rank-sized lists. OP_ROOM(int64_t, dim, 2 * ndim) declares `int64_t *dim` with room for that many until
-// the block ends, on the stack for common ranks; it is NULL, with an error, when memory is out.
+// Scratch memory for lists that depend on rank. OP_ROOM(int64_t, dim, 2 * ndim) declares `int64_t *dim` with room for that many until
+// the block ends, on the stack for common ranks; it is NULL, with an error, if memory runs out.
 struct op_room {
     void *more;
     union {
@@ -181,19 +186,21 @@ static inline void op_room_close(struct op_room *room) {
 
 // registry.c -----------------------------------------------------------------------------------------------------
 
-const struct op *op_find(const char *name, size_t bytes); // NULL: there is none
-const struct op *op_at(int index);                        // all of them, in no order; NULL past the last
+// Returns the op of a name, or NULL.
+const struct op *op_find(const char *name, size_t bytes);
+// Enumerates all ops, in no particular order; returns NULL past the last.
+const struct op *op_at(int index);
 
 // contract.c -----------------------------------------------------------------------------------------------------
 
-// Records the call c on inputs that it was not made for, or one whose arguments nobody has checked: false and an error that
-// names function if they do not fit.
+// Records the call c on inputs that it was not made for, or with arguments that were never checked. Returns false, with an error that
+// names `function`, if they do not fit.
 bool op_replay(const char *function, const struct call *c, const zl_array *in, zl_array *out);
 
 // signature.c ----------------------------------------------------------------------------------------------------
 
-// Every public op has one described signature, in the file that defines it: the header, the documentation, the
-// bindings and the tests are made from these. They gather themselves in a section of the binary: there is no list.
+// Every public op has one described signature, in the file that defines it. The header, the documentation, the bindings and the tests
+// are generated from these. The linker collects them in a section of the binary, so there is no list to maintain.
 #define OP_SIGNATURE_AS(function, family_, doc_, returns_bool_, ...)                                       \
     static const zl_op_info info_##function = {.name = #function, .family = family_, .doc = doc_,          \
                                                .param = {__VA_ARGS__},                                     \

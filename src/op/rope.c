@@ -285,7 +285,7 @@ zl_array zl_fast_rope(zl_array a, int dims, bool traditional, double base, doubl
 }
 OP_SIGNATURE(
     zl_fast_rope, "fast",
-    "a, of shape (B, ..., T, D), with pairs of its first dims features turned by angles that grow with the "
+    "a, of shape (B, ..., T, D), with pairs of its first dims features rotated by angles that grow with the "
     "position along T: rotary positions. Pairs are neighbours if traditional, else one from each half. "
     "Positions start at offset, one or a number for each of B, and are multiplied by scale. Either base, or "
     "the wave lengths freqs, is given; a base that is not is NaN.",

@@ -1,6 +1,6 @@
 // lower.c - rows become simpler ones, by their formula, until the target spells what is left.
 //
-// What has no formula stays: ops on truth values are for `logic`; the end of the pipeline names what nobody
+// What has no formula stays: ops on bool are left to `booleans`; the end of the pipeline names what nobody
 // could help.
 
 #include "pass/pass.h"

@@ -9,30 +9,30 @@ static const struct {
     const char *name;
     pass_function *run;
 } pipeline[] = {
-    {"words", pass_words},         // im2col and reductions of sizes as maps
-    {"bytes", pass_bytes},         // numbers of 8 and 4 bits as bytes
-    {"forward", pass_forward},     // products read parameters where they lie
-    {"merge", pass_merge},         // loops of products as one
-    {"flat", pass_flat},           // tiles of one axis in rows across lanes
-    {"strips", pass_strips},       // tiles that lanes have no room for, in strips
-    {"stages", pass_stages},       // copies that run ahead in pipelined loops
-    {"threads", pass_threads},     // blocks as groups of threads
-    {"tiles", pass_tiles},         // copies, reductions and the like as loops
-    {"split", pass_split},         // code of threads as maps, where a block is one thread
-    {"fuse", pass_fuse},           // maps over the same points as one
-    {"carry", pass_carry},         // inputs are read where they lie
-    {"lines", pass_lines},         // maps and the reductions of what they store, line by line
-    {"loops", pass_loops},         // what no command does as maps
-    {"halves", pass_halves},       // numbers of 64 bits as two of 32
-    {"complex", pass_complex},     // complex numbers as pairs of floats
-    {"widen", pass_widen},         // 16-bit floats in f32
-    {"divide", pass_divide},       // divisions of positive integers without guards
-    {"lower", pass_lower},         // rows as simpler ones
-    {"truth", pass_truth},         // arithmetic of truth values
-    {"convert", pass_convert},     // conversions step by step
-    {"lanes", pass_lanes},         // tile statements as commands
-    {"simplify", pass_simplify},   // folds what is known
-    {"vectorise", pass_vectorise}, // maps over rows as vector loops
+    {"expand", pass_expand},           // im2col and reductions of magnitudes become maps
+    {"small_types", pass_small_types}, // 8- and 4-bit numbers become bytes
+    {"forward", pass_forward},         // products read parameters in place
+    {"merge", pass_merge},             // loops of products along k become one product
+    {"flat", pass_flat},               // tiles of one axis are spread over the lanes
+    {"strips", pass_strips},           // tiles larger than the lanes are processed in strips
+    {"stages", pass_stages},           // copies of pipelined loops are issued ahead
+    {"threads", pass_threads},         // blocks become code of threads
+    {"tiles", pass_tiles},             // copies, reductions and the like become loops
+    {"split", pass_split},             // code of threads becomes maps, where a block is one thread
+    {"fuse", pass_fuse},               // maps over the same points are fused
+    {"elide", pass_elide},             // tiles that only copy an input are left out
+    {"map_reduce", pass_map_reduce},   // a map and the reduction of its rows become one loop
+    {"loops", pass_loops},             // tile statements without a command become maps
+    {"halves", pass_halves},           // 64-bit numbers become pairs of 32-bit numbers
+    {"complex", pass_complex},         // complex numbers become pairs of floats
+    {"widen", pass_widen},             // ops on 16-bit floats are computed in f32
+    {"divide", pass_divide},           // divisions of non-negative integers lose their guards
+    {"lower", pass_lower},             // ops become simpler ops, by their formulas
+    {"booleans", pass_booleans},       // arithmetic on bool becomes and, or, xor, not
+    {"convert", pass_convert},         // conversions become chains of those that the target has
+    {"lanes", pass_lanes},             // tile statements become commands
+    {"simplify", pass_simplify},       // constants are folded
+    {"vectorise", pass_vectorise},     // maps over contiguous data become vector loops
 };
 
 const char *pass_name(int at) {

@@ -246,7 +246,7 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
         next.extent = &points;
     }
     if (good) {
-        rooms_share(&g);
+        overlay_share(&g);
         barriers_place(&g, &body);
         tile_open(next);
         if (is_flat)

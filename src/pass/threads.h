@@ -1,4 +1,4 @@
-// threads.h - blocks of a grid as groups of threads, while they are made. Between the files of pass/ only.
+// threads.h - how blocks of a grid become the code of one thread of a workgroup. Between the files of pass/ only.
 
 #ifndef THREADS_H
 #define THREADS_H
@@ -8,100 +8,109 @@
 
 enum { SUBGROUP = 32, USES = 32 };
 
-// What becomes of a buffer.
+// Where a buffer's elements are kept.
 struct holding {
-    enum { HELD_AS_IS, HELD_SHARED, HELD_IN_REGISTERS, HELD_BY_ALL } how; // by all: each thread has the whole of it
-    bool is_sum, is_operand;                                              // of a product
+    // As the kernel says; in shared memory; in registers by a layout; each thread has all of it.
+    enum { HELD_AS_IS, HELD_SHARED, HELD_IN_REGISTERS, HELD_BY_ALL } how;
+    bool is_sum, is_operand;          // of a product
     bool has_view;
-    bool lends;                                                           // its memory, to buffers of which it is the lender
-    const struct tile_buffer *lender;                                     // whose shared memory it has; NULL: its own
-    bool is_known;                                                        // the layout is
+    bool lends;                       // other buffers use its shared memory
+    const struct tile_buffer *lender; // whose shared memory it uses; NULL: its own
+    bool is_known;                    // the layout has been chosen
     struct layout layout;
-    const struct tile_buffer *now; // what stands for it
+    const struct tile_buffer *now;    // the buffer that replaces it
 };
 
-// A maximum that each subgroup of a cluster took for itself, until a sum of exponentials less it is exchanged with it.
+// A maximum that each subgroup of a cluster computed for itself; it is exchanged together with the sum of exponentials that uses it.
 struct thread_loose {
-    const struct tile_stmt *s;     // NULL: there is none
-    const struct tile_buffer *own; // registers with the maxima of the subgroup
+    const struct tile_stmt *s;     // the reduction; NULL: there is none
+    const struct tile_buffer *own; // registers with the subgroup's maxima
     struct layout layout;          // of the results
 };
 
+// The state of the pass for one grid.
 struct group {
     const struct target *target;
     const struct tile_stmt *body; // of the block
-    int threads;     // of all groups of its cluster
-    int cluster;     // groups that have a block together: 1 where there are no clusters
-    bool have_begun; // all groups of the cluster, as is known
+    int threads;     // of all workgroups of a cluster
+    int cluster;     // workgroups that process a block together; 1: there are no clusters
+    bool have_begun; // all workgroups of the cluster are known to have begun
     struct thread_loose loose;
-    bool by_rows;  // products: subgroups share no rows, so that rows are reduced inside of one
+    bool by_rows;  // subgroups of products share no rows, so that a row is reduced inside one subgroup
     bool by_lines; // tiles are reduced along their last axis
-    struct holding *of; // by id of buffer, of those that the kernel had
+    struct holding *of; // by id, of the buffers that the kernel had at first
     int buffers;
     int *seen, stamp; // by id of expression
     int ids;
     bool failed;
-    int loops;            // around the statement that code is made for, of which each turn uses the same memory
-    bool is_flat;         // the points of one statement are divided among all groups
-    expr flat;            // then the group's number; else NULL
-    int64_t each;         // points of a thread then
-    expr thread;          // its number, u32; while code is made
-    struct map rewritten; // expressions of the statement that code is made for
-    const struct tile_buffer *slots[ZL_DTYPE_COUNT]; // in `thread`: one a thread, for shuffles that the target does not have
+    int loops;            // loops around the current statement, each turn of which uses the same memory
+    bool is_flat;         // the points of one statement are divided among all workgroups;
+    expr flat;            // if so, the workgroup's number; else NULL
+    int64_t each;         // if so, points per thread
+    expr thread;          // the thread's number, u32, while code is generated
+    struct map rewritten; // expressions of the current statement that were rewritten
+    const struct tile_buffer *slots[ZL_DTYPE_COUNT]; // in `thread`: a slot per thread, for shuffles that the target does not have
 };
 
-// An access to a buffer by a statement: index NULL is all of it, or a rectangle.
+// An access of a statement to a buffer: to an element (index), to a rectangle (region), or, if both are NULL, to all of it.
 struct access {
     const struct tile_buffer *buffer;
     const expr *index;
     const struct tile_region *region;
-    expr load; // NULL: it is none
+    expr load; // the load; NULL: the access is not a load
     bool is_write, is_atomic;
 };
 typedef void access_visit(struct group *g, const struct access *a, void *data);
 
-// thread_accesses.c: visits what a statement touches, with its body if it is a map; else the statement alone.
+// thread_accesses.c: call `visit` for the accesses of a statement (of a map, with its body), of a list of statements, of expressions.
 void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
-void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data); // of a list
+void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data);
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
-bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads, or `thread`
-bool thread_is_private(const struct group *g, const struct tile_buffer *b); // each thread has its own
-bool thread_is_held(const struct group *g, const struct tile_buffer *b); // in registers, by a layout
-const struct tile_buffer *thread_now(const struct group *g, const struct tile_buffer *b); // what stands for it
+// Returns whether a statement is a loop whose points are divided among threads, or `thread`.
+bool thread_is_spread(const struct tile_stmt *s);
+// Returns whether each thread has a buffer of its own.
+bool thread_is_private(const struct group *g, const struct tile_buffer *b);
+// Returns whether a buffer is in registers by a layout.
+bool thread_is_held(const struct group *g, const struct tile_buffer *b);
+// Returns the buffer that replaces a buffer.
+const struct tile_buffer *thread_now(const struct group *g, const struct tile_buffer *b);
 expr thread_without_casts(expr e);
 
-// The points that a statement is done for, and which thread does which.
+// The points for which a statement is executed, and which thread executes which.
 struct sweep {
     int vars;
     const struct tile_name *name[TILE_DIMS];
     expr extent[TILE_DIMS];
-    bool is_by_runs;              // the last var counts runs of neighbours
+    bool is_by_runs;              // the last variable counts runs of adjacent elements
     bool has_layout;
-    struct layout layout;         // axes are the vars
-    int64_t covered[TILE_DIMS];   // of a layout: points along each
-    int pair[2][TILE_DIMS];       // of a copy: the var of each axis of its regions, -1 of one that stays at its origin
+    struct layout layout;         // its axes are the variables
+    int64_t covered[TILE_DIMS];   // points that the layout covers along each
+    int pair[2][TILE_DIMS];       // of a copy: the variable of each axis of its regions; -1: the axis stays at its origin
 };
 
-// How a tile in registers is used by a sweep: its axis for each var.
+// How a sweep uses a tile in registers.
 struct use {
     const struct tile_buffer *buffer;
-    int to[TILE_DIMS];
-    int64_t size[TILE_DIMS]; // of the var, as the buffer has it; 0: it has not
+    int to[TILE_DIMS];       // the axis of the buffer for each variable
+    int64_t size[TILE_DIMS]; // the size of that axis; 0: there is none
     bool is_good;
 };
 
-struct product { // a gemm
-    bool is_matrix;
+// The sizes of a gemm.
+struct product {
+    bool is_matrix; // uses matrix instructions
     int64_t rows, columns, depth;
-    int down, across; // subgroups
+    int down, across; // subgroups along rows and columns
 };
 
-// fragments.c: decides what is held where. False and an error when memory is out.
+// fragments.c: decides where each buffer is kept. Returns false, with an error, if memory runs out.
 bool fragments_place(struct group *g);
 
 // fragment_uses.c
-bool fragments_is_held(const struct group *g, const struct tile_buffer *b); // a fragment, in registers as far as is known
-// The use whose layout all others follow, and the points by it (has_layout: it covers them all); NULL: none is known.
+
+// Returns whether a buffer is a fragment that, as far as is known, is in registers.
+bool fragments_is_held(const struct group *g, const struct tile_buffer *b);
+// Returns the use whose layout all others follow, or NULL if none is known, and sets the points accordingly (has_layout: it covers them all).
 const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int count, const struct use *use,
                                  struct sweep *w);
 struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of a map, copy, fill or reduce
@@ -109,23 +118,27 @@ int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
 
-// rooms.c: shares memory of the group where there is not enough. g->failed is set when memory is out.
-void rooms_share(struct group *g);
+// overlay.c: lets buffers whose uses do not overlap in time share memory, if a workgroup has too little shared memory. Sets g->failed if
+// memory runs out.
+void overlay_share(struct group *g);
 
-// barriers.c: puts barriers between the statements of a block, where one reads what other threads wrote.
+// barriers.c: inserts barriers between the statements of a block where one reads what other threads wrote.
 void barriers_place(struct group *g, struct tile_stmt **body);
 
-// threads.c: what the files that make code share.
-void thread_block(void *group, const struct tile_stmt *body); // of struct group
-expr thread_number(int64_t value); // u32
-// A region as the thread has it: what stands for its buffer now; origin has room for TILE_DIMS.
+// threads.c: what the files that generate code share.
+
+// Generates the code of statements; `group` is a struct group.
+void thread_block(void *group, const struct tile_stmt *body);
+expr thread_number(int64_t value); // returns a constant of u32
+// Returns a region of the buffer that replaces its buffer; `origin` has room for TILE_DIMS.
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
 void thread_barrier(void);
-void thread_meet(int half); // all groups of a cluster: TILE_ARRIVE, TILE_AWAIT, 0: both
+// Generates a barrier of all workgroups of a cluster, or a half of it: TILE_ARRIVE, TILE_AWAIT; 0: both.
+void thread_meet(int half);
 
-// The element of a region of a copy (or of a fill, which is the second) at a point.
+// Writes the indices of an element of a copy's region (of a fill, the second region) at a point.
 void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point, expr *index);
-// Which axis of the region's tile each var is; LAYOUT_COPIES: none, or one of size 1.
+// Writes which axis of the region's tile each variable is; LAYOUT_COPIES: none, or one of size 1.
 void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, int *to);
 
 // thread_sweep.c: loops over a sweep, and the code of one of its points.
@@ -135,69 +148,79 @@ struct points {
     struct sweep sweep;
     expr digit[LAYOUT_DIGITS]; // slot digits of the layout
     expr point[TILE_DIMS];     // of index type
-    int opened;                // statements to close
-    expr first;                // of copies; NULL: there are none
-    const struct runs *runs;   // around the code that is made, the innermost first; NULL: there are none
+    int opened;                // how many statements to close
+    expr first;                // true in one of the threads that hold copies; NULL: there are no copies
+    const struct runs *runs;   // around the current code, the innermost first; NULL: there are none
 };
-bool thread_open_points(struct group *g, struct points *p, const struct sweep *s); // opens loops and guards
+// Opens loops and guards over the points of a sweep; thread_close_points closes them.
+bool thread_open_points(struct group *g, struct points *p, const struct sweep *s);
 void thread_close_points(struct points *p);
-expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
-void thread_body(void *points, const struct tile_stmt *body); // of struct points
-// Returns what holds an element of a buffer now, and sets where it is there: at has room for TILE_DIMS.
+// Returns an expression with names and tiles replaced by what this thread has.
+expr thread_rewrite(struct points *p, expr e);
+// Generates the code of statements at a point; `points` is a struct points.
+void thread_body(void *points, const struct tile_stmt *body);
+// Returns the buffer that holds an element now, and writes its indices there to `at`, which has room for TILE_DIMS.
 const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at, int *indices);
+// Generate the code of a map; of a `thread`; of a statement that all threads execute, which stays open if it has a body; of a copy; of a fill.
 void thread_map(struct group *g, const struct tile_stmt *s);
-void thread_code(struct group *g, const struct tile_stmt *s); // a `thread` as it stands
-void thread_alone(struct group *g, const struct tile_stmt *s); // a statement of all threads; opens it if it has a body
+void thread_code(struct group *g, const struct tile_stmt *s);
+void thread_alone(struct group *g, const struct tile_stmt *s);
 void thread_copy(struct group *g, const struct tile_stmt *s);
 void thread_fill(struct group *g, const struct tile_stmt *s);
-// The register of a tile that is held in them, at these points.
+// Returns the number of the register that holds an element of a tile at these points.
 expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 
-// thread_vector.c: a copy by as many bytes as one access has, and `otherwise` where a test says that it cannot be; false: it
-// never can, and nothing was made.
+// thread_vector.c: generates a copy by the widest accesses, and calls `otherwise` for the case in which a test at run time rules that out. Returns
+// false, without generating anything, if it is never possible.
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
-// Registers for a run of neighbours, aligned to so many bytes; a run in a buffer: index and extent stay the caller's, the latter has room
-// for TILE_DIMS; one access that moves a run.
+// Return registers for a run of adjacent elements, aligned to so many bytes; a run in a buffer (index and extent stay the caller's, the latter has
+// room for TILE_DIMS). thread_access generates one access that moves a run.
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes);
 struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run);
 void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once);
 
-// thread_runs.c: maps and short loops whose points or turns touch neighbours, by vectors. False: they cannot be, and nothing was made.
+// thread_runs.c: generate vector code of maps and short loops whose points or turns access adjacent elements. They return false, without generating
+// anything, if that is not possible.
 bool thread_run_map(struct group *g, const struct tile_stmt *s,
                     void (*otherwise)(struct group *g, const struct tile_stmt *s));
 bool thread_run_loop(struct points *p, const struct tile_stmt *s);
-// Returns how many neighbours are a thread's in a map without a layout; sets *is_sure unless a test decides it when the kernel runs.
+// Returns how many adjacent elements a thread computes in a map without a layout. Sets *is_sure unless a test decides that at run time.
 int64_t thread_map_run(struct group *g, const struct tile_stmt *s, bool *is_sure);
-expr thread_run_load(const struct points *p, expr load); // the register that stands for it, or the load itself
-bool thread_run_store(struct points *p, const struct tile_stmt *s); // stores to a register; false: none stands for its element
+// Returns the register that replaces a load, or the load itself.
+expr thread_run_load(const struct points *p, expr load);
+// Stores to the register that replaces an element; returns false if there is none.
+bool thread_run_store(struct points *p, const struct tile_stmt *s);
 
-// thread_registers.c: registers of each thread, or as many numbers in other memory; the at-th of them; a loop over them.
+// thread_registers.c: registers of each thread, or as many elements of other memory per thread; access to one of them; a loop over them, which it
+// opens.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);
 expr thread_load(const struct tile_buffer *b, expr at);
 void thread_store(const struct tile_buffer *b, expr at, expr value);
-expr thread_unrolled(int64_t count); // opens it
+expr thread_unrolled(int64_t count);
 
 // thread_reduce.c
-enum { PIECE = 16 }; // threads whose results one of them combines, where a target has no shuffles
-int  thread_width(const struct group *g); // those of a subgroup, or PIECE
-// What `threads` threads have, by a shuffle; complex numbers by their parts.
+enum { PIECE = 16 }; // without shuffles, one thread combines the results of this many
+// Returns the threads of a subgroup, or PIECE.
+int  thread_width(const struct group *g);
+// Returns another thread's value, by a shuffle among `threads` threads; complex numbers go by their parts.
 expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads);
 
-// The lines of a reduction or scan in memory.
+// The rows of a reduction or scan in memory.
 struct thread_lines {
     struct box box; // of the source
     struct tile_region from, to;
-    expr origin[2][TILE_DIMS]; // of these
-    int64_t count; // of lines; -1: not known
-    int each;      // threads of a line
+    expr origin[2][TILE_DIMS]; // of from and to
+    int64_t count; // rows; -1: unknown
+    int each;      // threads per row
 };
 void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
 
-// Turns of the whole group over its lines, each of which names the point of the box, but for the axis of the line.
+// Turns of the workgroup over its rows. Each turn sets the point of the box, except along the axis that is reduced.
 struct thread_turns {
-    expr lane, is_line; // the thread's number in its line; NULL: there is a line for every thread
+    expr lane;    // the thread's number within its row
+    expr is_line; // whether the thread has a row; NULL: every thread has one
     bool is_loop;
 };
 struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
@@ -205,7 +228,7 @@ void thread_close_turns(struct group *g, const struct thread_turns *t);
 void thread_reduce(struct group *g, const struct tile_stmt *s);
 
 // thread_scan.c
-// Of a scan in a grid of its own: threads of a group, and how many groups there are for so many lines.
+// Return, of a scan in a grid of its own, the threads per workgroup and the number of workgroups for so many rows.
 int  thread_scan_threads(const struct target *target);
 expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, expr lines);
 void thread_scan(struct group *g, const struct tile_stmt *s);

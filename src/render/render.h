@@ -1,13 +1,13 @@
 // render.h - kernels as text for a compiler.
 //
-// c_style.c writes every language that looks like C; a dialect is its spelling table. `c` is C over the
-// vector layer of device/cpu/vec, `c_scalar` plain C of one element at a time; both have functions of rows.
-// Dialects that end in _tiles render kernels of any statements.
+// c_style.c writes every language that looks like C; a *dialect* is its table of spellings. The dialect `c` is C over the vector layer
+// of device/cpu/vec, `c_scalar` is plain C that computes one element at a time; both render row functions. Dialects whose names end in
+// _tiles render kernels of any statements.
 //
-// What dialects of rows render: kernels that are one map over rows (any number of inputs and outputs), or one reduction
-// of a row. In C they have one signature, void name(char *const *p, int64_t n, int64_t run): p holds the
-// outputs, then the inputs in order; a buffer that is no vector points to elements of which each serves
-// for run elements of the vectors (so with run = n to one), a scalar to one for all. An output may be exactly an input.
+// A row function computes one map over contiguous rows, with any number of inputs and outputs, or the reduction of one row. In C its
+// signature is void name(char *const *p, int64_t n, int64_t run). p holds the outputs, then the inputs in order. Of an input that is
+// not a vector, each element serves for `run` elements of the vectors (with run = n, one element serves for all); a scalar points to
+// a single element. An output may be the same memory as an input.
 
 #ifndef RENDER_H
 #define RENDER_H
@@ -18,50 +18,50 @@
 
 const char *render_dialect_name(int at); // NULL past the last
 bool render_has_dialect(const char *dialect);
-// What passes need to know; NULL and an error if there is no such dialect.
+// Returns the record that passes read; NULL, with an error, if there is no such dialect.
 const struct target *render_target(const char *dialect);
 
-// Sets *is_rows to whether a kernel, before or after passes, is one map over rows, or one reduction: what dialects of rows have
-// functions for. False and an error when memory runs out.
+// Sets *is_rows to whether a kernel, before or after passes, can be a row function. Returns false, with an error, if memory runs out.
 bool render_find_rows(const struct tile_kernel *kernel, bool *is_rows);
 
-// What stands once before the functions of a file.
+// Returns the text that precedes the functions of a file, once.
 const char *render_prelude(const char *dialect);
 
-// Appends the function `symbol` (NULL: the kernel's name) for a kernel that all passes were run on; false and
-// an error.
+// Appends the function `symbol` (NULL: the kernel's name) of a kernel after all its passes. Returns false, with an error, if that fails.
 bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
                      const char *symbol);
 
-// Runs the passes for the target, of a language or of a unit, and appends prelude and function: code for the target's compiler, which
-// need not be text. The kernel is changed. False and an error, also if the unit cannot run it.
+// Runs the passes for a target (the record of a language or of a unit) and appends prelude and function: code for the target's
+// compiler, which need not be text. Changes the kernel. Returns false, with an error, if that fails or if the unit cannot run it.
 bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target);
 
-// What the entry of a kernel for the BM1690 has behind the kernel's name: "_kernel", or nothing where the name ends so.
+// Returns the suffix of a kernel's entry point on the BM1690: "_kernel", or "" if the name ends so already.
 const char *render_bm1690_ending(const char *name);
 
-// A kernel of groups of threads, after render_kernel: how its functions NAME_0, NAME_1, ... are launched, one after the other.
+// How one of the functions NAME_0, NAME_1, ... of a kernel is launched. They are launched one after the other.
 struct render_launch {
     int axes;
-    const expr *blocks; // along each axis: the launch has their product
-    int threads;
-    int64_t shared; // bytes of a group; -1: not known
+    const expr *blocks; // along each axis; the launch has their product
+    int threads;        // per workgroup
+    int64_t shared;     // bytes of shared memory per workgroup; -1: unknown
 };
-int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room); // how many there are
-// Whether its functions take a last argument, the address of an i32 that is 0 before the launch: the line of an assertion that does
-// not hold is left there. Kernels without assertions do not have it.
+// Describes the launches of a kernel for workgroups, after render_kernel, as far as `out` has room. Returns how many there are.
+int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room);
+// Returns whether the functions take a last argument, the address of an i32 that is 0 before the launch and receives the line of a
+// failed assertion. Kernels without assertions do not.
 bool render_has_status(const struct tile_kernel *kernel);
 
-// Statements that the function of this kernel is made of: what it costs to compile.
+// Returns the number of statements of the kernel's function, an estimate of what it costs to compile.
 int render_cost(const struct tile_kernel *kernel);
 
 // stablehlo.c -------------------------------------------------------------------------------------------------
 
 extern const struct target render_stablehlo_target;
-const char *render_stablehlo_type(zl_dtype dtype); // of elements: "f32"
-// Runs the passes on a kernel that is one map with one store, and appends statements that compute its value for whole tensors of a shape,
-// written "2x3x". operand[k] is the name, a number, of the tensor that parameter k is; *names, of the next name, grows. Sets *result to
-// that of the value. The kernel is changed. False and an error.
+// Returns StableHLO's name of a dtype: "f32".
+const char *render_stablehlo_type(zl_dtype dtype);
+// Runs the passes on a kernel that is one map with one store, and appends operations that compute its value for whole tensors of a
+// shape, written "2x3x". Tensors are named by numbers: operand[k] is that of parameter k, *names is the next free one and grows, and
+// *result receives that of the value. Changes the kernel. Returns false, with an error, if that fails.
 bool render_stablehlo(struct text *out, struct tile_kernel *kernel, const char *shape, const int *operand, int *names, int *result);
 
 #endif

@@ -4,8 +4,9 @@
 //             ─▶ plan: segments and their programs, found by the key or made
 //             ─▶ run:  each segment on its stream: here and now, or on the stream's worker
 //
-// Planning takes one lock, running none. What is planned is claimed: another thread that needs it waits for the stream
-// to say that its state has changed. Runs are put in order under the same lock, so a run waits only for earlier ones.
+// Planning takes one lock, running takes none. Arrays that an evaluation plans to compute are *claimed*: another thread that needs them
+// waits until the stream signals that their state has changed. Runs are ordered under the same lock, so a run waits only for earlier
+// ones.
 
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
@@ -16,71 +17,81 @@
 
 // stream.c -------------------------------------------------------------------------------------------------------
 
-// Work in order. A stream runs on the thread that evaluates when it has nothing queued, else on a worker of its own.
+// A queue of runs, executed in order. They execute on the evaluating thread if the stream is idle, else on the stream's worker.
 struct zl_stream_ {
     const struct device *device;
-    int unit, lane; // lane: of the unit, by which its work goes there
+    int unit;
+    int lane; // of the unit, on which its work is enqueued
     pthread_mutex_t lock; // guards the queue and failure
     pthread_cond_t changed;
     struct run *head, *tail;
-    struct failure *failure; // the first of an evaluation that nobody waited for, until somebody is told
+    struct failure *failure; // the first of evaluations that nobody waited for, until it is reported
     bool has_worker;
     bool is_default; // of its device, on its thread
-    atomic_ulong
-        work; // whether some thread is running a program of it, who watches, what is queued or being run by the worker
-    atomic_uint ticks; // runs that ended; sleepers watch it
+    // Bits and counts: whether a thread is running one of its programs, who watches, how much is queued or run by the worker.
+    atomic_ulong work;
+    atomic_uint ticks; // counts runs that ended; sleepers watch it
     pthread_t owner;
-    struct zl_stream_ *next; // of its thread, then among those to be used again
-    struct zl_stream_ *older; // of all that were made
+    struct zl_stream_ *next;  // of its thread; later, in the list of streams to be reused
+    struct zl_stream_ *older; // in the list of all streams
 };
 
-// The stream of calls that name none, on this thread. stream_standard finds out which device it is on, which may open drivers: NULL and an
-// error. stream_known returns NULL as long as it was not called.
+// Return this thread's stream for calls that name none. stream_standard chooses its device first, which may open drivers, and returns
+// NULL, with an error, if that fails. stream_known returns NULL until stream_standard was called.
 zl_stream stream_standard(void);
 zl_stream stream_known(void);
-// A stream that belongs to no thread and lives as long as the process. NULL and an error.
+// Returns a stream that belongs to no thread and lives as long as the process, or NULL and an error.
 zl_stream stream_shared(const char *device);
-bool stream_try_begin(zl_stream s); // takes an idle stream for the calling thread; under the planning lock
-void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
-bool stream_wait(zl_array a);                 // until a is no longer claimed
-void stream_wait_while(zl_stream s, const atomic_bool *busy); // which a run of it ends
-void stream_keep_failure(zl_stream s, int count, const zl_array *arrays); // the first, for who synchronizes
-void stream_told(zl_array a);                 // somebody knows now why a failed
-// Waits until all streams have done what they were asked for; unless `queues`, only devices, not what is still queued. Errors stay where
-// they are.
+// Takes an idle stream for the calling thread, under the planning lock; returns false if it is busy.
+bool stream_try_begin(zl_stream s);
+// Gives the stream back after a run, and wakes waiting threads.
+void stream_end(zl_stream s);
+// Waits until the array is no longer claimed.
+bool stream_wait(zl_array a);
+// Waits while *busy is set, which a run of the stream clears.
+void stream_wait_while(zl_stream s, const atomic_bool *busy);
+// Keeps the first failure among arrays for the next caller that synchronizes.
+void stream_keep_failure(zl_stream s, int count, const zl_array *arrays);
+// Says that the failure of an array has been reported.
+void stream_told(zl_array a);
+// Waits until all streams have finished their work; without `queues`, waits only for devices, not for queued runs. Errors are kept.
 void stream_settle_all(bool queues);
-bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees it; false and an error
+// Queues a run, which the worker executes and frees. Returns false, with an error, if that fails.
+bool stream_enqueue(zl_stream s, struct run *run);
 
 // tape.c ---------------------------------------------------------------------------------------------------------
 
-// The calls that arrays need, inputs first, and what is known of each. Grows and is used again.
+// The calls that an evaluation needs, inputs first, and what is known of each. A tape grows and is reused.
 struct tape {
-    zl_stream standard; // of calls that name none; NULL: this thread has not chosen its own yet
-    bool lacks_standard; // the walk ended at a call that needs it
+    zl_stream standard;  // the stream of calls that name none; NULL: this thread has not chosen it yet
+    bool lacks_standard; // the walk stopped at a call that needs it
     int calls, cap;
     struct call **call;
-    uint8_t *needed;  // an output is read after this evaluation, or by several streams
-    uint64_t *dies;   // bit k: nothing reads input k after this call (of the first 64 inputs)
-    uint32_t *uses;   // by calls of the tape
-    uint32_t *last;   // the last call that reads an output of this one
-    bool looks; // nothing will be computed: what is lent may still be asked for by a gradient
-    bool has_slices; // of which narrow_tape may make something
-    int collectives; // how many it has
-    bool waits; // some inputs are being computed by other evaluations
-    bool has_depths; // dies holds the depths that the walk of epoch of_depths found
-    uint32_t epoch, of_depths; // epoch: of its walk
+    uint8_t *needed;     // per call: an output is read after this evaluation, or by several streams
+    uint64_t *dies;      // per call: bit k says that nothing reads input k (of the first 64) after it
+    uint32_t *uses;      // per call: how many calls of the tape read its outputs
+    uint32_t *last;      // per call: the last call that reads an output
+    bool looks;          // nothing will be computed, so a gradient may still ask for lent arrays
+    bool has_slices;     // has slices for narrow_tape
+    int collectives;     // how many calls are collectives
+    bool waits;          // other evaluations are computing some inputs
+    bool has_depths;     // dies holds the depths that the walk of epoch of_depths found
+    uint32_t epoch;      // of this walk
+    uint32_t of_depths;
     int stack_cap, root_cap, sum_cap, sums;
     struct call **stack;
-    struct tape_root *root, *sum; // sum: reductions that are to follow each other; sums 0 but in a walk by depths
+    struct tape_root *root;
+    struct tape_root *sum; // reductions that should be adjacent; sums is 0 except in a walk by depths
 };
-// Lists the calls that arrays need, under the planning lock. False and an error; or with lacks_standard and no error: stream_standard
-// must be called, without the lock, before the next try.
+// Lists the calls that arrays need, under the planning lock. Returns false, with an error, if that fails. It also returns false, without
+// an error, if it sets lacks_standard: then call stream_standard, without the lock, and try again.
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
-// Puts calls [begin, end) into another order, in which inputs are still first: number i is the one that was order[i] from `begin` on. False and
-// an error; then all is as it was. Under the planning lock.
+// Puts calls [begin, end) into another order, in which inputs still come first: the i-th of them becomes the one that was at
+// begin + order[i]. Returns false, with an error and without a change, if memory runs out. Takes place under the planning lock.
 bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order);
-void tape_forget(void); // in the child of a fork: what was claimed before will not be computed by anybody; arrays that need it fail
-// The position of an array's call on the tape, or -1.
+// In the child of a fork: marks calls that were claimed before as lost, so that arrays which need them fail.
+void tape_forget(void);
+// Returns the position of an array's call on the tape, or -1.
 static inline int tape_slot(const struct tape *t, zl_array x) {
     return x->call && x->call->epoch == t->epoch && array_state(x) == ARRAY_LAZY ? (int)x->call->slot : -1;
 }
@@ -92,37 +103,41 @@ void tape_free(struct tape *tape);
 
 // range.c --------------------------------------------------------------------------------------------------------
 
-// The elements i of an axis with start <= i % period < start + count. Axis -1: all of the array.
+// The elements i of an axis with start <= i % period < start + count. Axis -1 stands for the whole array.
 struct range {
     int axis;
     int64_t period, start, count;
 };
 bool range_is_same(const struct range *a, const struct range *b);
-int64_t range_size(zl_array x, int axis, const struct range *r); // how much of an axis of x is in it
-// Sets *to to what call c needs of input k for a range of its output. False: c can only be computed as a whole.
+// Returns how many positions of an axis of x are in the range.
+int64_t range_size(zl_array x, int axis, const struct range *r);
+// Sets *to to the part of input k that call c needs for a range of its output. Returns false if c can only be computed as a whole.
 bool range_of_input(const struct call *c, int k, const struct range *r, struct range *to);
-// Sets *r to what slice c takes of its input, along the axis of which it takes least. False unless that is at most half of it, with step 1.
+// Sets *r to the part of its input that slice c takes, along the axis of which it takes least. Returns false unless that is at most
+// half of the axis, with step 1.
 bool range_of_slice(const struct call *c, struct range *r);
-zl_array range_slice(zl_array x, const struct range *r); // those elements of x, lent; NULL and an error
+// Returns those elements of x, lent, or NULL and an error.
+zl_array range_slice(zl_array x, const struct range *r);
 
 // narrow.c -------------------------------------------------------------------------------------------------------
 
-// Whether what a slice on the tape takes may be all that is computed of its input, if nothing else reads that.
+// Returns whether, if only this slice reads its input, it suffices to compute the part that it takes.
 bool narrow_begins(const struct call *c);
-// Records calls anew for what slices take of them. changed: the tape must be walked again. False and an error; then all is as it was.
+// Records calls anew that compute only what slices take of them. Sets *changed if the tape must be walked again. Returns false, with
+// an error and without a change, if that fails.
 bool narrow_tape(const struct tape *tape, bool *changed);
 
 // sample.c -------------------------------------------------------------------------------------------------------
 
-// Whether ZL_SAMPLE keeps an evaluation of these calls from a device that is static.
+// Returns whether ZL_SAMPLE keeps an evaluation of these calls off static devices.
 bool sample_leaves_out(int count, struct call *const *calls);
 
 // plan.c ---------------------------------------------------------------------------------------------------------
 
-enum { PLAN_LARGEST = 4096 }; // calls in one plan: one changing tail must not cost all its plan
+enum { PLAN_LARGEST = 4096 }; // the most calls of a plan, so that a changing tail does not cost the plan of the whole
 
 struct plan_segment {
-    int begin, end; // calls of the tape, from the plan's first
+    int begin, end; // calls of the tape, counted from the plan's first
     const struct device *device;
     int unit;
     struct program *program;
@@ -130,48 +145,50 @@ struct plan_segment {
 
 struct plan {
     atomic_int refs;
-    atomic_int hits; // saturating; how often it was found
-    int words;       // of its key; 0: it is forgotten
-    int64_t *word; // owned by the map of plans
-    int32_t *order; // in which its calls run, of their places on the tape; NULL: as they are there
+    atomic_int hits; // how often it was found; saturates
+    int words;       // of its key; 0: the plan was forgotten
+    int64_t *word;   // its key, owned by the map of plans
+    int32_t *order;  // the order in which its calls run, as positions on the tape; NULL: the order of the tape
     int segments;
     struct plan_segment segment[];
 };
-// Finds or makes the plan of the tape's calls [begin, end). *held is retained, or NULL, and is replaced: who evaluates the same again
-// holds its plan already. False and an error. Under the planning lock.
-// The calls are put into the plan's order.
+// Finds or makes the plan of the tape's calls [begin, end), puts the calls into the plan's order, and replaces *held by the plan,
+// retained. *held is the plan of the caller's last evaluation, or NULL: repeating an evaluation costs no look-up. Returns false, with an
+// error, if that fails. Takes place under the planning lock.
 bool plan_find(struct tape *tape, int begin, int end, struct plan **held);
 void plan_release(struct plan *plan);
-void plan_clear(void); // forgets all plans
+// Forgets all plans.
+void plan_clear(void);
 
 // run.c ----------------------------------------------------------------------------------------------------------
 
-// One segment bound to its arrays. A run on the evaluating thread borrows the tape's memory; a queued one owns a copy.
+// One segment bound to its arrays. A run on the evaluating thread borrows the tape's memory; a queued run owns a copy.
 struct run {
-    struct binding binding; // first: devices hand it back
+    struct binding binding; // the first member: devices pass its address back
     struct run *next;       // in a stream's queue
     zl_stream stream;
     struct plan *plan;
     const struct plan_segment *segment;
     const uint64_t *dies;
-    struct run_profile *profile; // NULL: it is not recorded
-    bool waits; // inputs may be under way on other streams
-    bool alone; // nobody waits for it
-    int donations; // outputs that took over an input's memory
+    struct run_profile *profile; // NULL: no profile records it
+    bool waits;     // inputs may still be in flight on other streams
+    bool alone;     // nobody waits for it
+    int donations;  // how many outputs took over an input's memory
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
     struct zl_loop_ *loop; // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
 };
 void run_now(struct run *run);
 void run_free(struct run *run);
-void run_fail(struct call *c, struct failure *f); // its outputs failed, for this reason
-// The same of a call that a thread was running which a fork left behind. Its inputs, of which that thread may have let go some,
-// stay as they are.
+// Marks the outputs of a call as failed.
+void run_fail(struct call *c, struct failure *f);
+// Does the same for a call that a thread was running when the process forked. Its inputs stay as they are, since that thread may have
+// released some of them.
 void run_lose(struct call *c);
 
 // profiling.c ----------------------------------------------------------------------------------------------------
 
-// The step of a run that is under way, for the profile, and what the binding called before it was recorded.
+// The step of a run that is in progress, for the profile, and the binding's own functions while the profile replaces them.
 struct run_profile {
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
     void (*finish)(struct binding *b, int index);
@@ -184,17 +201,19 @@ struct run_profile {
     uintptr_t op[64];        // of the first calls, const struct op *
     zl_array input[16];      // the first that were read
 };
-// Records the steps of a run from now on; the second records the last one.
+// Begins to record the steps of a run; run_profile_end records the last one.
 void run_profile_begin(struct run *r, struct run_profile *p);
 void run_profile_end(struct run *r);
 
 // eval.c ---------------------------------------------------------------------------------------------------------
 
+// Evaluates arrays, and waits for them if asked to. Returns false, with an error that names `function`, if that fails.
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
-// Plans an evaluation, shows each piece of it and leaves it at that. look must not evaluate.
+// Plans an evaluation and calls `look` for each plan, without computing anything. look must not evaluate.
 bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
-bool eval_read(const char *function, zl_array a); // evaluates and waits; false and an error when it cannot be read
+// Evaluates an array and waits until the host can read it. Returns false, with an error, if it cannot be read.
+bool eval_read(const char *function, zl_array a);
 
 // Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls it may claim, and a plan for
 // each PLAN_LARGEST of them. False and an error, also from hold.
@@ -254,9 +273,9 @@ bool loop_is_shared(const struct zl_loop_ *l, int state); // the next state is a
 
 // interrupt.c ----------------------------------------------------------------------------------------------------
 
-// Whether the program's check says to give up; the error is set then.
+// Returns whether the program's own check asks to give up; sets the error then.
 bool interrupt_wanted(void);
-// The same, asked before a call that computes so many elements: most times it does not look.
+// Does the same before a call that computes `elements` elements; it seldom calls the check.
 bool interrupt_between_calls(int64_t elements);
 
 #endif

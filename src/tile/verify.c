@@ -476,7 +476,7 @@ static bool check_reduce(struct verifier *v, const struct tile_stmt *s) {
     if (!tile_identity(s->combine, to->buffer->type, &identity))
         return fail(v, "%s does not combine %s", tile_op_name(s->combine), tile_type_name(to->buffer->type));
     if (s->absolute && s->combine != TILE_MAX && s->combine != TILE_ADD)
-        return fail(v, "there is no %s of sizes without sign", tile_op_name(s->combine));
+        return fail(v, "there is no %s of magnitudes", tile_op_name(s->combine));
     bool is_most = s->combine == TILE_MAX && !s->absolute && s->clear &&
                    tile_type_equal(to->buffer->type, (struct tile_type){TILE_FLOAT, 32, 1});
     if (s->is_loose && !is_most)

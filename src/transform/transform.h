@@ -1,7 +1,7 @@
 // transform.h - graphs to graphs: what the transforms share. The contract of each is in zellige.h.
 //
-// A transform runs a function on tracers, which stand for its inputs, and so records a graph; then it walks that graph:
-// backwards with the vjp of its ops, or forwards with their jvp or vmap. What it gives is again only recorded.
+// A transform runs a function on tracers, which stand for its inputs, and so records a graph. Then it walks that graph: backwards with the vjp of
+// its ops, or forwards with their jvp or vmap. The result is again only recorded.
 
 #ifndef TRANSFORM_H
 #define TRANSFORM_H
@@ -10,7 +10,7 @@
 
 // walk.c ---------------------------------------------------------------------------------------------------------
 
-// What is told apart by address: calls, and arrays that a walk ends at. Zero-initialised tables are empty.
+// A map from addresses (of calls, and of arrays at which a walk ends) to numbers. Zero-initialised tables are empty.
 struct places {
     const void **key;
     int *at;
@@ -18,38 +18,41 @@ struct places {
 };
 
 enum walk_kind {
-    WALK_DERIVATIVE, // ends at sources; does not look behind what is a constant to derivatives
-    WALK_HISTORY,    // the same, but goes on behind a source, for others that it was made from
+    WALK_DERIVATIVE, // ends at sources, and at arrays that are constants to derivatives
+    WALK_HISTORY,    // the same, but continues behind a source, for other sources that it depends on
     WALK_BATCH,      // ends at sources
-    WALK_ALL,        // ends at sources, and looks behind all else: also at what functions with rules of their own did
+    WALK_ALL,        // ends at sources only, and includes the calls inside functions with rules of their own
 };
 
-// The calls between sources and results, inputs first. Every array that is a source or an output of a call has a number.
+// The calls between sources and results, inputs first. Every source and every output of a call has a number.
 struct walk {
     enum walk_kind kind;
     struct call **call;
-    int *first; // number of the first output of each call
+    int *first; // the number of each call's first output
     int calls, call_cap, first_cap;
-    bool *depends; // by number: is a source, or was made from one
+    bool *depends; // by number: the array is a source or depends on one
     int arrays, array_cap;
-    struct places places; // of calls, in call; of sources, their numbers
+    struct places places; // positions of calls, and numbers of sources
     struct call **stack;
     int stack_cap;
 };
 
+// Returns false, with an error, if memory runs out.
 bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result);
 void walk_free(struct walk *w);
-int  walk_number(const struct walk *w, zl_array x); // -1: it has none
-int  walk_call(const struct walk *w, zl_array x);   // position of the call that makes it; -1: it is a source or unknown
+// Returns the number of an array, or -1.
+int  walk_number(const struct walk *w, zl_array x);
+// Returns the position of the call that computes an array; -1: it is a source, or unknown.
+int  walk_call(const struct walk *w, zl_array x);
 bool walk_depends(const struct walk *w, zl_array x);
-// The inputs of c before this one say nothing to such a walk.
+// Returns the first input of c that matters to a walk of this kind.
 int  walk_from(const struct walk *w, const struct call *c);
 
 // trace.c --------------------------------------------------------------------------------------------------------
 
-// One transform: a scope, and an error that the thread had before, so that rules may ask whether there is one.
+// One transform while it runs: its scope, and the thread's earlier error, set aside so that rules can see whether they caused one.
 struct trace {
-    const char *function; // whose errors they are
+    const char *function; // named by errors
     zl_scope scope;
     zl_error_kind kind;
     char *message;
@@ -58,71 +61,74 @@ struct trace {
 bool trace_check(const char *function, zl_fn f, int count, const zl_array *in);
 bool trace_check_list(const char *function, int count, const zl_array *in);
 void trace_begin(struct trace *t, const char *function);
-void trace_end(struct trace *t); // the scope has ended
-// What is recorded on a, and a itself, are tracers in the function that trace_run will run.
+// Ends a transform, after its scope.
+void trace_end(struct trace *t);
+// Makes an array, and all arrays that are computed from it, tracers of the function that trace_run will run.
 void trace_mark(zl_array a);
-// Stand for the inputs: views of them, marked.
+// Makes tracers that stand for the inputs: marked views of them.
 bool trace_inputs(int count, const zl_array *in, zl_array *tracer);
-// An array without data: of that shape and dtype, marked. Reading what is made of it fails with this message.
+// Returns a tracer without data. Reading an array that depends on it fails with this message.
 zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const char *message);
-// Runs the function as it is. False if it failed; there is an error then.
+// Runs the function as it is. Returns false, with an error, if it failed.
 bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out);
-// The same on tracers.
+// Runs the function on tracers.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
 
 // cotangent.c ----------------------------------------------------------------------------------------------------
 
 struct cotangent_parts;
 
-// What was added to the cotangent of an array. Zero-initialised: nothing. All functions return false and an error.
+// The cotangent of an array while its terms are summed. Zero-initialised: no terms. The functions return false, with an error, if they fail.
 struct cotangent {
-    zl_array sum; // of what is joined; NULL: nothing
-    struct cotangent_parts *parts; // of slices, not joined yet
+    zl_array sum; // of the terms that are summed; NULL: none
+    struct cotangent_parts *parts; // terms of slices, not summed yet
 };
 
-bool cotangent_add(struct cotangent *t, zl_array g); // of the whole array
-// Whether c takes contiguous elements along one axis of an array, and is not deferred.
+// Adds a term for the whole array.
+bool cotangent_add(struct cotangent *t, zl_array g);
+// Returns whether c is a slice of contiguous elements along one axis, and not deferred.
 bool cotangent_is_part(const struct call *c);
-// Adds what was added to the cotangent of the slice that such a call makes.
+// Adds the terms of the slice that such a call makes.
 bool cotangent_add_part(struct cotangent *t, const struct call *c, struct cotangent *of_slice);
-// All that was added is in sum afterwards. It is recorded for the streams of the slices.
+// Sums all terms into t->sum, on the streams of the slices.
 bool cotangent_join(struct cotangent *t);
 void cotangent_free(struct cotangent *t, int count);
 
 // backward.c -----------------------------------------------------------------------------------------------------
 
-// Cotangents of the sources (NULL: zero) from those of the results (NULL: zero). Errors name the function.
+// Computes the cotangents of the sources, given those of the results (NULL stands for zero in both). Errors name the function.
 bool backward(const char *function, struct walk *w, int results, const zl_array *result, const zl_array *cotangent,
               int sources, const zl_array *source, zl_array *out);
 
 // vjp.c ----------------------------------------------------------------------------------------------------------
 
-// Gives a cotangent for each input, from one for each result (NULL: zero). Integers have zeros.
+// Computes a cotangent for each input, given one for each result (NULL: zero). Those of integers are zeros.
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
               zl_outputs *out);
 
-// The same of the inputs that are wanted only, each in its place; of the others NULL.
+// Computes the cotangents of the inputs that are wanted; those of others are NULL.
 bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results, const zl_array *cotangent,
                 zl_array *out);
 
 // composed.c -----------------------------------------------------------------------------------------------------
 
-// Rules of calls whose op has the column composed.
+// The rules of ops that have the column composed.
 bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 
 // custom.c -------------------------------------------------------------------------------------------------------
 
-// inputs: results of the function, its inputs, then a leaf that holds the rules. Outputs: the results.
+// A call of a function with rules of its own. Inputs: the results of the function, its inputs, then a leaf that holds the rules. Outputs: the
+// results.
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
 
 // deferred.c -----------------------------------------------------------------------------------------------------
 
-// Calls that hold a function: done again, they give the graph of it (op/defer.c).
+// A call that holds a function: replaying it records the function's graph (op/defer.c).
 extern const struct op op_deferred;
-// What f gives when it is transformed, deferred: cotangents (of inputs that are not wanted NULL), tangents and batches; what they are
-// given may be NULL.
+// Record deferred transforms of f: cotangents (NULL for inputs that are not wanted), tangents, batches. Cotangents and tangents passed in may
+// be NULL.
 bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
                   zl_array *out);
 bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
@@ -130,7 +136,7 @@ bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const in
 
 // sized.c --------------------------------------------------------------------------------------------------------
 
-// Whether rules of c, on these inputs, would record sizes that may be others next time; and the rules that do not.
+// sized_is returns whether the rules of c would record sizes of these inputs that may differ next time. The others are rules that do not.
 bool sized_is(const struct call *c, const zl_array *in);
 bool sized_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 bool sized_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
@@ -138,9 +144,9 @@ bool sized_vmap(const struct call *c, const zl_array *in, const int *axis, zl_ar
 
 // primitive.c ----------------------------------------------------------------------------------------------------
 
-// Adds the name under which MLX draws an op.
+// Appends the name that MLX gives an op in graphs.
 void primitive_label(const struct op *op, struct text *out);
-// What a call is to who is told the steps of a function: all but its arrays. It is valid until the room is used again.
+// Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used again.
 struct primitive_room {
     struct text name;
     zl_argument *argument;
@@ -152,21 +158,22 @@ void primitive_room_free(struct primitive_room *room);
 
 // replay.c -------------------------------------------------------------------------------------------------------
 
-// What a function did with its inputs, to be done again with others: its calls in order, without those that are equal to
-// earlier ones, that nothing needs, or that only pass an array on. What does not depend on the inputs is kept.
+// The recorded calls of a function, to be replayed with other inputs. Calls that repeat earlier ones, that nothing needs, or that only pass an
+// array on are left out. Arrays that do not depend on the inputs are kept.
 struct replay;
 
-// A function that was run: on tracers, which stood for in, and with these results. simple: as they are, all calls are
-// done again. NULL and an error.
+// Returns the recording of a function that ran on tracers, which stood for `in`, and returned `results`, or NULL and an error. If simple, all
+// calls are kept.
 struct replay *replay_make(const char *function, int count, const zl_array *in, const zl_array *tracer,
                            const zl_outputs *results, bool simple);
-// recompute.c: lets a function that nobody has run yet compute again what it would keep. False and an error: release it.
+// recompute.c: changes a recording that has not been replayed yet to recompute intermediate arrays instead of keeping them for a backward pass.
+// Returns false, with an error, if that fails: then release it.
 bool replay_recompute(struct replay *r);
 bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out);
 struct replay *replay_retain(struct replay *r);
 void replay_release(struct replay *r);
-// Whether it means the same later and here: it uses no array of a transform that is running, nor streams of another
-// thread, and nothing that it keeps failed to be computed.
+// Returns whether the recording can be replayed later: it uses no array of a running transform and no stream of another thread, and no array
+// that it keeps has failed.
 bool replay_lasts(const struct replay *r);
 
 #endif

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
 
 // A matrix of random numbers whose lines lie along either axis, maybe with gaps.
 struct matrix {

@@ -2,7 +2,7 @@
 
 #include "test.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 
 #include <stdio.h>
 #include <stdlib.h>

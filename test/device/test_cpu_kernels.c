@@ -2,7 +2,8 @@
 
 #include "test.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/reduce.h"
+#include "device/cpu/tile/compiler.h"
 
 #include <stdlib.h>
 #include <string.h>

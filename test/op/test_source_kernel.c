@@ -2,7 +2,7 @@
 
 #include "op_test.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 #include "op/ops.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 #include "trial.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 #include "render/render.h"
 #include "render/spirv/spirv.h"
 #include "zellige_tile.h"

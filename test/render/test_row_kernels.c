@@ -4,7 +4,7 @@
 
 #include "trial.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 #include "render/render.h"
 
 #include <string.h>

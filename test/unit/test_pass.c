@@ -143,13 +143,13 @@ TEST(pass_widen_rounds_once) {
 
 TEST(pass_truth_of_bool) {
     static const char types[] = "a: bool[n], b: bool[n]) -> (y: bool[n]";
-    check_value(types, "a[i] + b[i]", "truth", "a[i] | b[i]");
-    check_value(types, "a[i] * b[i]", "truth", "a[i] & b[i]");
-    check_value(types, "a[i] - b[i]", "truth", "a[i] ^ b[i]");
-    check_value(types, "a[i] < b[i]", "truth", "!a[i] & b[i]");
-    check_value(types, "-a[i]", "truth", "a[i]");
-    check_value(I32, "floor(a[i])", "truth", "a[i]");
-    check_value("a: u8[n]) -> (y: u8[n]", "abs(a[i])", "truth", "a[i]");
+    check_value(types, "a[i] + b[i]", "booleans", "a[i] | b[i]");
+    check_value(types, "a[i] * b[i]", "booleans", "a[i] & b[i]");
+    check_value(types, "a[i] - b[i]", "booleans", "a[i] ^ b[i]");
+    check_value(types, "a[i] < b[i]", "booleans", "!a[i] & b[i]");
+    check_value(types, "-a[i]", "booleans", "a[i]");
+    check_value(I32, "floor(a[i])", "booleans", "a[i]");
+    check_value("a: u8[n]) -> (y: u8[n]", "abs(a[i])", "booleans", "a[i]");
 }
 
 TEST(pass_convert_step_by_step) {
@@ -189,7 +189,7 @@ TEST(pass_names_what_is_missing) {
 }
 
 TEST(pass_names) {
-    CHECK_STR(pass_name(0), "words");
+    CHECK_STR(pass_name(0), "expand");
     CHECK_STR(pass_name(-1), NULL);
     int count = 0;
     while (pass_name(count))

@@ -4,7 +4,7 @@
 
 #include "device/bm1690/bm1690_code.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 #include "device/device.h"
 
 #include <limits.h>

@@ -1,6 +1,7 @@
 // cpu_collective.c - collectives of arrays on the host: the group moves the data, our rows combine it.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 static void combine(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n) {

@@ -1,6 +1,6 @@
 // describe.c - what this CPU is: model, caches, memory, and what we use on it.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
 
 #include <pthread.h>
 #include <stdio.h>

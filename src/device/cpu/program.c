@@ -3,7 +3,7 @@
 // Extents, strides and scalars come with each run. Where all operands are contiguous and small, a step is one call of a
 // row kernel, found without looking at shapes.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// group_kernel.h - what drivers of groups of threads share: sizes of a call, computed from the kernel that was rendered.
+// group_kernel.h - what drivers of GPUs share: the sizes of a call, its memory, compiled code on disk, and how a unit rounds.
 
 #ifndef GROUP_KERNEL_H
 #define GROUP_KERNEL_H
@@ -7,33 +7,39 @@
 #include "render/render.h"
 
 struct group_kernel {
-    const struct tile_kernel *kernel; // as render_kernel left it; lives longer than this
-    int parameters, rooms, launches;
-    bool has_status;    // a last argument: render_has_status
-    bool reads_scalars; // groups of a launch follow from parameters that are passed by value
+    const struct tile_kernel *kernel; // after render_kernel; outlives this
+    int parameters, launches;
+    int rooms;          // buffers that pass values between launches
+    bool has_status;    // has a last argument (render_has_status)
+    bool reads_scalars; // the workgroups of a launch depend on parameters passed by value
     struct render_launch *launch;
-    // These need the kernel no more:
-    struct tile_tape *bytes; // of the sizes of parameters
-    struct tile_tape *sizes; // of the sizes of rooms, then of the groups of launches
+    // These no longer need the kernel:
+    struct tile_tape *bytes; // computes the bytes of parameters
+    struct tile_tape *sizes; // computes the bytes of rooms, then the workgroups of launches
 };
 
-// Sizes of one call: bytes of buffers (of a scalar, of its value), bytes of memory outside of all groups, groups of each launch.
+// The sizes of one call.
 struct group_sizes {
-    int64_t *bytes, *room, *groups;
+    int64_t *bytes;  // of each parameter's buffer or value
+    int64_t *room;   // of each room
+    int64_t *groups; // the workgroups of each launch
 };
 
-bool group_kernel_open(struct group_kernel *g,
-                       const struct tile_kernel *kernel); // false and an error; close it anyway
+// Returns false, with an error, if memory runs out; call close anyway.
+bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel);
 void group_kernel_close(struct group_kernel *g);
-// address: of each parameter, of its value if it is passed by value. The same as for group_kernel_open.
+// Computes the sizes of a call. `address` has an entry for each parameter, of its buffer or its value. Returns false, with an error, if a size is
+// impossible or memory runs out; call close anyway.
 bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
                       void *const *address);
 void group_sizes_close(struct group_sizes *s);
-int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel *g); // bytes of the largest buffer
-bool group_sizes_fail(const char *kernel); // the error of sizes that cannot be; false
+// Returns the bytes of the largest buffer.
+int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel *g);
+// Sets the error for impossible sizes; returns false.
+bool group_sizes_fail(const char *kernel);
 
-// One call on a device with memory of its own, to which all arguments are copied. Of the device's functions alloc returns NULL, and the
-// others false, after an error; alloc takes sizes of 0, and free waits for nothing.
+// How a device with memory of its own, to which all arguments of a call are copied, does that. alloc returns NULL, and the others false, with an
+// error if they fail. alloc accepts 0 bytes; free does not wait.
 struct group_memory {
     void *(*alloc)(void *device, size_t bytes);
     bool (*write)(void *device, void *to, const void *from, size_t bytes);
@@ -43,30 +49,33 @@ struct group_memory {
 struct group_call {
     const struct group_kernel *group;
     const struct group_memory *use;
-    void *device; // as these functions take it
+    void *device; // passed to these functions
     void *const *address;
     const int64_t *symbol;
     struct group_sizes sizes;
-    void **memory; // of parameters that are not passed by value, of rooms, of the status where there is one
+    void **memory; // of parameters that are not passed by value, then of rooms, then of the status if there is one
 };
 bool group_call_is_value(const struct group_call *k, int parameter);
-bool group_call_open(struct group_call *k); // of which the rest is set; false and an error: close it anyway
-bool group_call_read(const struct group_call *k); // outputs, and whether all assertions held; false and an error
-void group_call_close(struct group_call *k, bool is_done); // not done: the device may still use memory, which stays with it
+// Allocates memory and copies arguments to it, after the first five fields are set. Returns false, with an error, if that fails; call close anyway.
+bool group_call_open(struct group_call *k);
+// Copies the outputs back. Returns false, with an error, if that fails or an assertion of the kernel failed.
+bool group_call_read(const struct group_call *k);
+// Frees the memory; if the call is not done, the device may still use it, and it is left to the device.
+void group_call_close(struct group_call *k, bool is_done);
 
-// kernel_code.c: what a compiler made of a source, kept on disk. identity says what it depends on besides: chip, driver, compiler and
-// its options.
+// kernel_code.c: compiled code that is kept on disk, under a key of its source and identity.
 struct kernel_code {
-    const char *identity;
+    const char *identity; // what the code depends on besides its source: chip, driver, compiler and options
     const struct text *source;
-    bool (*compile)(const struct text *source, struct text *code, void *context); // false and an error
-    void *(*load)(const char *code, size_t bytes, void *context);                 // NULL and an error
+    bool (*compile)(const struct text *source, struct text *code, void *context); // returns false, with an error, if it fails
+    void *(*load)(const char *code, size_t bytes, void *context);                 // returns NULL, with an error, if it fails
     void *context;
 };
-void *kernel_code_use(const struct kernel_code *code); // what load gave; NULL and an error
+// Finds or compiles the code, and returns the result of load, or NULL and an error.
+void *kernel_code_use(const struct kernel_code *code);
 
-// rounding.c: tries how a unit rounds, unless that is on disk, and sets exactness and flushing in its record. run runs a tile kernel, which
-// it may change, as struct kernel_driver. False and an error.
+// rounding.c: determines by trial how a unit rounds, unless the answer is on disk, and sets exactness and flushing in its record. `run` runs a tile
+// kernel, which it may change, like kernel_driver.run. Returns false, with an error, if that fails.
 struct kernel_trial {
     const char *identity;        // of the unit and its driver
     const struct target *target; // with the record
@@ -76,7 +85,7 @@ struct kernel_trial {
 };
 bool kernel_try_rounding(struct kernel_trial *k);
 
-// What an assertion of that line says, as an error. False.
+// Sets the error of the assertion on a line; returns false.
 bool group_kernel_fail(const struct group_kernel *g, int line);
 
 #endif

@@ -1,5 +1,6 @@
 // attention.c - how attention reads its inputs, whatever their layout, and which code it uses.
 
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/attention/attention.h"
 
 #if defined(__x86_64__)

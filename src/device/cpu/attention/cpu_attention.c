@@ -2,6 +2,7 @@
 // last block, so that what was added up is corrected when a block has a larger one. No matrix of all scores exists.
 
 #include "device/cpu/attention/attention.h"
+#include "device/cpu/rows/operands.h"
 
 #include <math.h>
 

@@ -5,6 +5,7 @@
 // All results lie as attention.h says of those of the forward pass: a line for each column, panel by panel.
 
 #include "device/cpu/attention/attention.h"
+#include "device/cpu/rows/operands.h"
 
 #include <math.h>
 

@@ -6,7 +6,8 @@
 
 #include <inttypes.h>
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum { TILE = 32, LINE = 64 };

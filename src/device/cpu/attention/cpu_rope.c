@@ -3,7 +3,7 @@
 // A line becomes x * cosines + swapped * sines, where in `swapped` the two of each pair have changed places, and sines of the first ones
 // are negative: the same numbers as a cos - b sin and a sin + b cos, by rows of whole tiles.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 #include <string.h>

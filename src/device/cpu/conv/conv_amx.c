@@ -4,6 +4,7 @@
 // The kernels' outputs are packed as those of products (gemm_amx.c).
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/rows/operands.h"
 
 #if defined(__x86_64__)
 

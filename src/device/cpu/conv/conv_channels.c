@@ -5,6 +5,8 @@
 // output: each vector of w that is read is used for all of these. Half floats are widened, row by row, and added up in memory.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     TAPS = 128,     // of which addresses are kept

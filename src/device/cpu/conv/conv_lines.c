@@ -4,6 +4,8 @@
 // products are added as fit into registers.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 
 enum { PIECE = 1024, BLOCK_BYTES = 128 }; // elements of a part; sums that are in registers at once
 

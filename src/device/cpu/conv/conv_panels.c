@@ -5,6 +5,7 @@
 // on the number of threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     OUTPUTS_LEAST = 4,   // below which most of a panel of them would be empty

@@ -4,6 +4,7 @@
 // so the elements of one phase are a convolution without gaps, by some of the taps. Zeros are never multiplied.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/rows/operands.h"
 
 // Along one axis: where v has input_dilation phases, the one that starts with element `phase` of the output. Taps that meet
 // elements of x are `apart`. false: none does.

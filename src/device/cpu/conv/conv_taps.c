@@ -5,6 +5,8 @@
 // of taps, whose products are added to all of the result; parts do not depend on the number of threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     SPOTS = 4,            // neighbours that are computed at once

@@ -6,6 +6,9 @@
 // threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     TILE_BYTES = 1 << 20, // of patches, which should stay in L2

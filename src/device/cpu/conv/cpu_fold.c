@@ -1,7 +1,8 @@
 // cpu_fold.c - images summed from patches, line after line: runs of a patch are added where they belong in the line of a result.
 // 16-bit floats are added in float, in a line beside the result.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum {

@@ -3,8 +3,8 @@
 // Real lines of even length are complex ones of half that length; where all of their transform is wanted, its second half
 // mirrors the first. Each line is computed by itself, in the same order whatever is next to it.
 
-#include "device/cpu/cpu.h"
 #include "device/cpu/fft/fft_plan.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
 // threads: n = first * second numbers are a matrix whose columns are transformed, turned by roots of unity, and whose rows
 // are transformed then.
 
-#include "device/cpu/cpu.h"
 #include "device/cpu/fft/fft_plan.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     LANES = 16,

@@ -3,7 +3,7 @@
 // All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in reverse order.
 // A product works on one thread: which parts of one run side by side is decided in cpu_matmul.c.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
 
 #include <dlfcn.h>
 #include <limits.h>

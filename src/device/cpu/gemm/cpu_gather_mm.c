@@ -1,6 +1,9 @@
 // cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 
 struct products {
     struct gemm whole; // strides and sizes of one product; data of the first of a and of b

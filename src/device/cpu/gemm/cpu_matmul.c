@@ -1,6 +1,8 @@
 // cpu_matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 // where factors are packed.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 // What lies below the sign are bits whose exponent is 120 too small; those without one are shifted to where theirs begins. All

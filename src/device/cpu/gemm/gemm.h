@@ -3,7 +3,7 @@
 #ifndef GEMM_H
 #define GEMM_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
 
 // c, a tile of the sums' dtype whose rows are c_row elements apart, is a panel of a times a panel of b, added to what c
 // holds if `add`. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind both panels.

@@ -4,6 +4,7 @@
 // line, so that is the unit of a; one of b has 16 rows of units of four bytes, so two panels of 16 columns are one of b.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/rows/operands.h"
 
 #if defined(__x86_64__)
 

@@ -4,6 +4,8 @@
 // multiply, and times i, which the imaginary parts multiply. That takes as many operations as any way does.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     COMPLEX = 8,          // bytes

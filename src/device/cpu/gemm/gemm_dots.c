@@ -2,6 +2,8 @@
 // lies. More than SIDE vectors meet a block of lines that stays in L2 meanwhile, SIDE at a time, and the next block is fetched. The order of
 // sums depends on neither the number of vectors nor that of threads.
 
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/gemm/gemm.h"
 
 #include <pthread.h>

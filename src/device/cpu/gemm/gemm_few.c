@@ -2,6 +2,8 @@
 // with all of a before the next, which is fetched meanwhile. On one thread; others have other columns.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     ROWS_LEAST = 13,       // with fewer it is better not to pack (gemm_thin.c),

@@ -6,6 +6,7 @@
 // an order of their own, that would only cost time: there is one chain.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
 
 enum {
     CHAINED_LEAST = 384,   // of k: with less, adding up chains would cost products of many rows more than 4 %

@@ -6,7 +6,9 @@
 // chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
 #include "device/cpu/gemm/gemm.h"
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/lanes.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     FLOPS_LEAST = 1 << 20, // that are worth a second thread, where a unit is one element

@@ -5,6 +5,7 @@
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/lanes.h"
+#include "device/cpu/rows/operands.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -1,5 +1,6 @@
 // gemm_small.c - products of small matrices: nothing is packed. They have one chain (gemm_order.c).
 
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/gemm/gemm.h"
 
 enum {

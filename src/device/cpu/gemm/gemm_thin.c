@@ -1,6 +1,8 @@
 // gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it lies, as packing it
 // would take longer than multiplying. Sums have the order of gemm_order.c.
 
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/lanes.h"
 

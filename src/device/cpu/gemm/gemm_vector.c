@@ -5,6 +5,8 @@
 // in their order, and fetched ahead. f16 and bf16 are widened as they are read. Lines whose elements are not contiguous are
 // gathered first.
 
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/lanes.h"
 

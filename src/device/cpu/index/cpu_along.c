@@ -3,7 +3,8 @@
 // The shape of the indices is walked row by row. Of the array that is indexed, the axis has no stride: what
 // an index says comes on top.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum { INDEX, ARRAY, OTHER }; // operands: other is the result of take, the values of put

@@ -1,6 +1,7 @@
 // cpu_update.c - slices of an array replaced or combined: at places that are known, or read from an array.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 static void run_body(const void *context, char *const *p, int64_t n, int64_t more) {

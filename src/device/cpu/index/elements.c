@@ -1,6 +1,6 @@
 // elements.c - single elements, block by block, read from places or put there: slices of one element.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
 #include "device/cpu/rows/element_ops.h"
 #include "op/ops.h"
 

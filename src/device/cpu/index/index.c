@@ -1,6 +1,7 @@
 // index.c - take, gather and scatter: slices of an array that indices choose.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum { AHEAD = 12 }; // slices by which the first line of one is fetched before it is copied

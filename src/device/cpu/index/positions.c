@@ -1,6 +1,7 @@
 // positions.c - integers of any dtype and layout, read as positions.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 
 // One step from each to the next, or none.
 static bool is_regular(struct indices *i, zl_array a) {

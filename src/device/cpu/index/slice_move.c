@@ -1,6 +1,7 @@
 // slice_move.c - slices of an array, one after the other, copied elsewhere or combined with what is there.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum { TO, FROM };

@@ -3,7 +3,9 @@
 // Matrices are column-major, of float32 or float64. Small ones are LAPACK's; products are ours, which are quicker than
 // those of the library that LAPACK is in, and run side by side on the threads of the pool.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/linalg/linalg.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     TRIANGLE = 48,         // columns of a triangle that LAPACK inverts, or solves with

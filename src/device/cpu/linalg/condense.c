@@ -1,6 +1,6 @@
 // condense.c - matrices to tridiagonal, bidiagonal and Hessenberg ones, which have the same eigenvalues or singular values.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/linalg/linalg.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 // As ?syevd and ?gesdd do, but the reduction, the longest part, reads the matrix once a column. Neoverse-V1, 2026-11, one
 // thread, 256 x 256 of float32: tridiagonal 1.1 ms instead of 1.9, bidiagonal 1.9 instead of 5.5.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/linalg/linalg.h"
 
 enum {
     LEAST = 16,    // columns

@@ -3,7 +3,7 @@
 // As ?geev does, but the reduction to Hessenberg form reads the matrix once a column, and steps of its QR algorithm go by vectors.
 // Neoverse-V1, 2026-11, one thread, 256 x 256 of float32: 2.3 ms and 6.9 ms, LAPACK 3.0 and 11.6.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/linalg/linalg.h"
 
 #include <float.h>
 #include <math.h>

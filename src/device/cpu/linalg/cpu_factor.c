@@ -1,6 +1,6 @@
 // cpu_factor.c - triangular factors and inverses by LAPACK.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/linalg/linalg.h"
 
 // LAPACK in the Fortran convention: everything by address, lengths of texts behind.
 typedef void geqrf_fn(const int *m, const int *n, void *a, const int *lda, void *tau, void *work,

@@ -2,7 +2,7 @@
 //
 // The functions for complex numbers have one work area more, of real numbers, than those for real ones.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/linalg/linalg.h"
 
 typedef void gesdd_fn(const char *jobz, const int *m, const int *n, void *a, const int *lda, void *s, void *u,
                       const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork, int *iwork, int *info,

@@ -1,6 +1,8 @@
 // factor.c - factorisations, matrix by matrix: LAPACK works on copies that are column-major.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/linalg/linalg.h"
+#include "device/cpu/rows/operands.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 // lapack.c - the LAPACK library of the system, opened at run time.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/linalg/linalg.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

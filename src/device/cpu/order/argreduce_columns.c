@@ -1,6 +1,7 @@
 // argreduce_columns.c - the extremes of many columns: row after row, each element beside the best of its column so far.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/order/argreduce.h"
+#include "device/cpu/rows/operands.h"
 
 // A row of n elements, at position `at`, which becomes that of those that are better. The first of equal ones counts, and the
 // first NaN before all others.

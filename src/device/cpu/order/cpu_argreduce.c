@@ -4,6 +4,8 @@
 // counts, and the first NaN before all others.
 
 #include "device/cpu/order/argreduce.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 
 #include <string.h>
 

@@ -2,6 +2,7 @@
 // sorting keys of short lines side by side; then elements are put before it, with it and behind it.
 
 #include "device/cpu/order/sort.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum {

@@ -1,6 +1,7 @@
 // cpu_search.c - searchsorted: where values would stand among sorted ones, by their keys (sort.h).
 
 #include "device/cpu/order/sort.h"
+#include "device/cpu/rows/operands.h"
 
 typedef void search_fn(const void *sorted, int64_t count, bool right, const void *keys, int64_t n, char *to);
 

@@ -2,6 +2,7 @@
 // item holds its key and where it was.
 
 #include "device/cpu/order/sort.h"
+#include "device/cpu/rows/operands.h"
 
 struct sorting {
     const struct sort_order *order;

@@ -3,6 +3,7 @@
 // of the bits in which the keys differ: there are fewer of them then, and few items with the same one.
 
 #include "device/cpu/order/sort.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     FEW = 32,           // items that are sorted by insertion

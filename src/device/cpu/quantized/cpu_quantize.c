@@ -1,8 +1,8 @@
 // cpu_quantize.c - groups of numbers to a few bits each and back.
 
-#include "device/cpu/cpu.h"
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 #include <math.h>

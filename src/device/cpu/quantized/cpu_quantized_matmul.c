@@ -1,6 +1,8 @@
 // cpu_quantized_matmul.c - matrices times quantised ones: reads the call and chooses how to multiply.
 
+#include "device/cpu/index/index.h"
 #include "device/cpu/quantized/quantized.h"
+#include "device/cpu/rows/operands.h"
 
 static void read_sizes(struct quantized *q, const struct call *c) {
     zl_array x = c->in[0], w = c->in[1];

@@ -6,6 +6,7 @@
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
+#include "device/cpu/rows/operands.h"
 
 #if defined(__aarch64__)
 

@@ -1,6 +1,7 @@
 // quantized_dot.c - rows of whole numbers times columns of codes, by instructions that add four products of bytes to a number:
 // for CPUs that have none for matrices. Chooses what is best for this CPU.
 
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/quantized/quantized.h"
 
 enum { SLICE = 4, CODES = 256, ROWS_MOST = 8 }; // CODES are unpacked at once

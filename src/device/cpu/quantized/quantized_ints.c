@@ -2,6 +2,7 @@
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
+#include "device/cpu/rows/operands.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,9 @@
 // quantized_pieces.c - products with quantised matrices by those of floats: pieces of the matrix are unpacked, then
 // multiplied while they are in the cache. Each is unpacked once, for all rows of x.
 
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/quantized/quantized.h"
+#include "device/cpu/rows/operands.h"
 
 // Bytes of unpacked numbers: those of one row are read once, from L1, those of many again and again, from L2.
 enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 20 };

@@ -3,7 +3,7 @@
 // Nothing is computed, so strided data goes to its place without a tile in between; only transpositions pass through
 // one, because lines of the result are written whole that way.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 
 #include <stdlib.h>
 #include <string.h>

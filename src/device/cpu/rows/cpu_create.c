@@ -1,6 +1,6 @@
 // cpu_create.c - arrays that are made of no others: numbers counted up, and elements that are loaded.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 #include <math.h>

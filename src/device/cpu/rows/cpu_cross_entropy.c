@@ -4,7 +4,9 @@
 
 #include <math.h>
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 #include "op/ops.h"
 
 enum { TILE = 2048, WIDEST = 8 }; // elements, and bytes of one

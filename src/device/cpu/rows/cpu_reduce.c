@@ -4,7 +4,8 @@
 // in float32. The pieces in which work is cut, and so the order of all operations, follow from shapes and strides alone:
 // the number of threads does not change a bit.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 
 #include <math.h>
 #include <stdlib.h>

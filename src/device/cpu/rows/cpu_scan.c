@@ -6,6 +6,8 @@
 // added in an order that depends on the length of the axis and on which is contiguous, not on the threads.
 // 16-bit floats are kept in float on the way, and rounded where they are written.
 
+#include "device/cpu/index/index.h"
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"
 
 #include <math.h>

@@ -3,8 +3,8 @@
 // A dtype does not matter here, only the size of its elements. memcpy of a size that the compiler knows is one load
 // and one store, also where the address is not aligned.
 
-#include "device/cpu/cpu.h"
 #include "device/cpu/rows/lanes.h"
+#include "device/cpu/rows/operands.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // join.c - results that are put together from copies: concatenate and pad.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 
 bool cpu_concatenate(const struct call *c) {
     zl_array out = call_output(c, 0);

@@ -5,7 +5,7 @@
 // into L1, those that repeat from tile to tile once; of a column each element serves for a run. Block: an operand whose lines lie along another axis is transposed
 // in blocks, so that no line is fetched for one element.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 
 #include <stdlib.h>
 #include <string.h>

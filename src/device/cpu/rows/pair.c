@@ -1,6 +1,6 @@
 // pair.c - ops with two results of the same operands: two rows on each tile.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 struct pair {

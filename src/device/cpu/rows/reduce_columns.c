@@ -6,7 +6,8 @@
 // elements lie apart while the reduced ones do not, as of many short lines, are brought together several at a time. Where
 // few elements are kept, rows are cut in segments for threads to share; where the cuts are follows from the shape alone.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 
 #include <string.h>
 

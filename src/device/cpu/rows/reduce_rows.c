@@ -3,7 +3,8 @@
 // Runs are joined as a tree, which keeps sums accurate. What is reduced is cut in segments, which threads share where few elements
 // are kept; where the cuts are follows from the number of reduced elements alone.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 
 #include <string.h>
 

@@ -1,5 +1,8 @@
 // row_group.c - which calls the CPU runs as one pass over memory, and where their results lie meanwhile.
 
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"
 
 enum {

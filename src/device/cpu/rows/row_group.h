@@ -7,7 +7,9 @@
 #ifndef ROW_GROUP_H
 #define ROW_GROUP_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 
 enum {
     GROUP_LEAST = 8192, // elements from which it pays

@@ -3,7 +3,9 @@
 // The recipe of a stretch is the key under which its kernel is kept, and all that the kernel is built from. Kernels are compiled by a thread that lives while there are some to compile; until then, and where there is no
 // compiler, the rows run one by one, with the same bits.
 
+#include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"
+#include "device/cpu/tile/compiler.h"
 #include "render/render.h"
 
 #include <limits.h>

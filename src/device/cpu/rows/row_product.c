@@ -1,6 +1,8 @@
 // row_product.c - what follows a matrix product, on each part of it: by the thread that made the part, before it leaves the
 // caches. A product that nothing else reads never gets memory of its own.
 
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/row_group.h"
 
 struct epilogue {

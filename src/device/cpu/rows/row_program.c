@@ -3,6 +3,8 @@
 // What only calls of the group read stays in tiles in the nearest caches and never gets memory of its own. The rows are
 // those that the calls would have run by themselves, on the same elements in the same order: not a bit differs.
 
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"
 
 #include <stdlib.h>

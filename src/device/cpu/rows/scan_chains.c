@@ -3,6 +3,7 @@
 // A vector is scanned by itself, in steps that double what each lane has seen, then combined with the last lane of the one
 // before. Lanes in front of the first hold the identity.
 
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"
 
 #include "device/cpu/rows/element_ops.h"

@@ -2,6 +2,7 @@
 //
 // So an element takes one exponential and one logarithm, of whole strips at once. The sum is at least 1 and never overflows.
 
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 // Each key has its own part of the result, seen as 32-bit words. Counter i gives word i and, behind all of those, word
 // pairs + i. So every word depends on its position alone, and any number of threads gives the same bits.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 #include "op/threefry.h"
 

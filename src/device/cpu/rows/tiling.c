@@ -1,6 +1,6 @@
 // tiling.c - operands over one shape: collected, merged, and walked tile by tile, by one thread or several.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 
 #include <stdlib.h>
 

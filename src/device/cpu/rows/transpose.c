@@ -3,7 +3,7 @@
 // A square of as many vectors of 16 bytes as a vector has elements is transposed by log2 rounds of interleaving. Blocks
 // go along the source's lines: every line that is fetched is used to its end, whatever the distance between lines.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // compiler.c - runs the C compiler of the system.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 #include "device/profile/profile.h"
 
 #include <limits.h>

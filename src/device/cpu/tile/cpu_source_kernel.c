@@ -3,7 +3,8 @@
 // Their text is compiled at its first evaluation. What a position of the grid costs nobody knows before: pieces that
 // double in size are timed, until it is known how many make a piece worth another thread.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/tile/compiler.h"
 #include "op/ops.h"
 
 

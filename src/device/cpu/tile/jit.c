@@ -3,7 +3,7 @@
 // The text goes behind the vector layer, through the compiler of the system, into a library that is opened and stays.
 // Libraries are found again by a hash of all that they depend on.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/tile/compiler.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,5 +1,8 @@
 // tile_gemm.c - products of tiles and reductions of lines, as compiled tile kernels ask for them.
 
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/rows/reduce.h"
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/tile/tile_kernel.h"
 
 #include "device/cpu/gemm/gemm.h"

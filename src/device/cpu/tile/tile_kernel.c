@@ -1,8 +1,9 @@
 // tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, blocks over the thread pool.
 
+#include "device/cpu/rows/operands.h"
+#include "device/cpu/tile/compiler.h"
 #include "device/cpu/tile/tile_kernel.h"
 
-#include "device/cpu/cpu.h"
 #include "render/render.h"
 
 #include <inttypes.h>

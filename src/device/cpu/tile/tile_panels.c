@@ -3,6 +3,7 @@
 //
 // A thread has room for some of them. When it is full all are forgotten: what a block needs comes back at once.
 
+#include "device/cpu/gemm/product.h"
 #include "device/cpu/tile/tile_kernel.h"
 
 #include "device/cpu/gemm/gemm.h"

@@ -1,5 +1,5 @@
-// carry.c - inputs are read where they lie: a tile of a block that only carries a rectangle of an input to maps and reductions
-// is left out, for targets whose blocks are loops of one thread. What overwrites the tile later makes another of it.
+// elide.c - copy elision: a tile that only copies a rectangle of an input for maps and reductions is left out, and they read the input in
+// place. For targets whose blocks are loops of one thread. A later write to the tile begins a new tile.
 
 #include "pass/pass.h"
 
@@ -245,6 +245,6 @@ static void carry_list(struct tile_kernel *kernel, const struct target *target, 
     }
 }
 
-bool pass_carry(struct tile_kernel *kernel, const struct target *target) {
+bool pass_elide(struct tile_kernel *kernel, const struct target *target) {
     return pass_simple_lists(kernel, target, carry_list);
 }

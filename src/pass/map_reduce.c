@@ -1,9 +1,9 @@
-// lines.c - a map and the reduction of the lines that it stores, as one loop over lines: what a line is made of is then reduced
-// while it is near, and a tile that only carries it there is memory of the loop. For targets whose blocks are loops of one thread.
+// map_reduce.c - a map and the reduction of the rows that it stores become one loop over rows: each row is reduced while it is in the cache,
+// and a tile that only passes rows on becomes a buffer of one row. For targets whose blocks are loops of one thread.
 
 #include "pass/pass.h"
 
-// A map, and the loop behind it that reduces lines of what it stores.
+// A map, and the loop after it that reduces rows of what it stores.
 struct pair {
     struct tile_stmt *map, *loop;
     struct tile_stmt *store, *reduce; // the last of the map; in the loop
@@ -147,6 +147,6 @@ static void lines_of_list(struct tile_kernel *kernel, const struct target *targe
     }
 }
 
-bool pass_lines(struct tile_kernel *kernel, const struct target *target) {
+bool pass_map_reduce(struct tile_kernel *kernel, const struct target *target) {
     return pass_simple_lists(kernel, target, lines_of_list);
 }

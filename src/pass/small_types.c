@@ -1,4 +1,4 @@
-// bytes.c - numbers of 8 and 4 bits as bytes that hold their codes: loads and stores move bytes, conversions are formulas
+// small_types.c - numbers of 8 and 4 bits become bytes that hold their codes: loads and stores move bytes, conversions are formulas
 // (tile/small.c). Copies that convert become maps; products and reductions read a tile of a type that the target computes with.
 
 #include "pass/boxes.h"
@@ -201,7 +201,7 @@ static bool has_small(struct bytes *b, struct tile_kernel *kernel) {
     return found;
 }
 
-bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
+bool pass_small_types(struct tile_kernel *kernel, const struct target *target) {
     struct bytes b = {.is_lanes = target->lanes,
                       .was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
                       .memo = memory_zero(((size_t)kernel->ids + 1) * sizeof *b.memo),

@@ -1,4 +1,4 @@
-// truth.c - ops on truth values as and, or, xor, not; ops that do nothing to their type as nothing.
+// booleans.c - arithmetic on bool becomes and, or, xor, not; ops that do nothing to their type are removed.
 //
 // bool is an integer of one bit, but for addition, which stays at 1.
 
@@ -55,6 +55,6 @@ static expr rule(const struct target *target, expr e) {
     return tile_op_is_row(e->op) && tile_type_is_bool(e->arg[0]->type) ? on_bool(e) : e;
 }
 
-bool pass_truth(struct tile_kernel *kernel, const struct target *target) {
+bool pass_booleans(struct tile_kernel *kernel, const struct target *target) {
     return pass_rewrite(kernel, target, rule);
 }

@@ -1,4 +1,4 @@
-// rooms.c - where the shared memory of a block is more than a group can have, buffers whose uses do not overlap in time share it.
+// overlay.c - if a block needs more shared memory than a workgroup can have, buffers whose uses do not overlap in time share memory.
 //
 // The uses of a buffer reach from the first statement of the block that touches it to the last. The largest buffers come first:
 // each takes the memory of one that is as large, and that is in use together with it or with its other borrowers nowhere.
@@ -88,7 +88,7 @@ static void share(struct rooms *r, bool *is_done) {
     }
 }
 
-void rooms_share(struct group *g) {
+void overlay_share(struct group *g) {
     const struct target_group *t = g->target->group;
     struct rooms r = {.g = g, .of = memory_zero(sizeof *r.of * (size_t)(g->buffers + 1))};
     bool *is_done = memory_zero((size_t)g->buffers + 1);

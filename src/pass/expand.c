@@ -1,5 +1,5 @@
-// words.c - words of the language that are short for others: im2col as a map, reductions of sizes without sign as a map of those
-// and a plain reduction.
+// expand.c - expands shorthand: im2col becomes a map; a reduction of magnitudes (absmax, abssum) becomes a map to absolute values and a
+// plain reduction.
 
 #include "pass/boxes.h"
 
@@ -78,7 +78,7 @@ static bool emit(void *data, const struct tile_stmt *s) {
     return is_word(s, data);
 }
 
-bool pass_words(struct tile_kernel *kernel, const struct target *target) {
+bool pass_expand(struct tile_kernel *kernel, const struct target *target) {
     (void)target;
     return !pass_find(kernel->body, is_word, NULL) || pass_emit_kernel(kernel, emit, NULL);
 }

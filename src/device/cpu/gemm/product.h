@@ -1,0 +1,105 @@
+// product.h - products of matrices as other files ask for them: the ways to compute one, the libraries, and what follows a product.
+
+#ifndef PRODUCT_H
+#define PRODUCT_H
+
+#include "device/cpu/cpu.h"
+
+// cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c, gemm_vector.c --------------------------------------------------------------
+
+// The scaling of sums of 16-bit floats before they are rounded: alpha times each sum plus beta times the element of `data`, which has the
+// same dtype and strides in elements. alpha 0: nothing is scaled; beta 0: there is no data.
+struct gemm_added {
+    float alpha, beta;
+    const char *data;
+    int64_t row, col;
+};
+
+// Computes c (m x n) = a (m x k) times b (k x n), plus c's old values if `add`. Strides are in elements and arbitrary. If a and b are 16-bit
+// floats, c is float32, and `added` is applied by the code that rounds it. Runs on one thread. Returns false, with an error, if memory runs
+// out.
+struct gemm {
+    int64_t m, n, k;
+    const char *a, *b;
+    int64_t a_row, a_col, b_row, b_col;
+    char *c;
+    int64_t c_row, c_col;
+    bool add;
+    struct gemm_added added;
+};
+typedef bool gemm_fn(zl_dtype dtype, const struct gemm *g);
+
+// A way to multiply matrices of float32, float64 and complex64.
+struct blas {
+    const char *name; // for messages
+    gemm_fn *multiply;
+};
+// Returns the one that ZL_BLAS names, else the one that blas.c prefers. It is chosen at the first use.
+const struct blas *cpu_blas(void);
+
+// Sets how many threads a library may use. NULL: the library cannot be told.
+typedef void blas_threads(int count);
+blas_threads *cpu_blas_threads(void *library);
+// Enclose each use of a BLAS or LAPACK library: on one thread while others compute too (NULL), or alone with all threads.
+void cpu_blas_begin(blas_threads *alone);
+void cpu_blas_end(blas_threads *alone);
+
+// Applies the scaling to n sums, with the elements from data[at] on, `step` apart.
+void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step, int64_t n);
+// Computes a product in the best way for its size; c has the dtype of a and b, and nothing is added.
+gemm_fn cpu_gemm;
+// Returns the best of the following functions for a size.
+gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_own_gemm; // packs panels for micro-kernels; any float or complex dtype
+gemm_fn cpu_gemv;     // m or n is 1; not complex
+// gemv by all threads, if rows of the matrix lie across the vector; c has the dtype of a and b.
+bool cpu_gemv_is_shared(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_gemv_shared;
+// Each of these serves if the function above it says so.
+bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_tiny_gemm; // packing would take longer than multiplying
+bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_thin_gemm; // a few rows or columns
+bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g); // returns whether that is better than cpu_few_gemm
+bool cpu_is_few(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_few_gemm;  // a few dozen rows
+bool cpu_is_dots(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_dots_gemm; // a few rows or columns, by wide vectors of x86_64
+// Returns whether cpu_own_gemm is best, packing the second factor late because L2 holds it.
+bool cpu_is_packed_late(zl_dtype dtype, const struct gemm *g);
+
+// The parts in which a product of a call of matmul is computed.
+struct product_parts {
+    int64_t rows, cols; // of a part; of products that all threads share, of the whole
+    bool whole_rows;    // no row of the result is split between parts
+};
+struct product_parts cpu_matmul_parts(const struct call *c);
+
+// A part that has been computed.
+struct product_part {
+    int64_t batch, row, col; // its position
+    int64_t rows, cols;
+    char *data; // its elements, valid until product_then.run returns; NULL: they are in the output
+    int64_t data_row; // elements between its rows
+};
+// What follows a product: `run` is called for each part, by several threads at once.
+// stored: the output has memory. lines: parts must be whole rows, which is possible.
+struct product_then {
+    void (*run)(void *context, const struct product_part *part);
+    void *context;
+    bool stored, lines;
+};
+// Computes a call of matmul and what follows it. Returns false if memory runs out.
+bool cpu_matmul_then(const struct call *c, const struct product_then *then);
+
+
+// A function that begins with GEMM_FUSED and contains GEMM_CONTRACT may compute products and sums as fused multiply-adds.
+#if defined(__clang__)
+#define GEMM_FUSED
+#define GEMM_CONTRACT _Pragma("clang fp contract(fast)")
+#else
+#define GEMM_FUSED __attribute__((optimize("fp-contract=fast")))
+#define GEMM_CONTRACT
+#endif
+
+#endif
