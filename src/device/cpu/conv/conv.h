@@ -25,7 +25,7 @@ struct convolution {
     bool is_dense;                     // x
     bool is_product;                   // patches are the rows of x
     int64_t tile_rows, row_tiles, tile_cols, col_tiles;
-    // Of conv_panels.c, conv_amx.c and conv_spots.c.
+    // Of conv_panels.c, conv_amx.c and conv_positions.c.
     const struct gemm_kernel *kernels;
     char *packed;  // w
     int64_t chunk; // elements of taps and channels
@@ -124,11 +124,11 @@ bool    conv_pack_tiles(struct convolution *v, struct conv_room *room); // false
 int64_t conv_tile_parts(struct convolution *v);
 void    conv_tiles(const void *convolution, int64_t from, int64_t to); // parts
 
-// conv_spots.c: by vectors of outputs, where the CPU is an x86_64 with AVX2. w is packed into room.
+// conv_positions.c: by vectors of outputs, where the CPU is an x86_64 with AVX2. w is packed into room.
 bool    conv_has_spots(const struct convolution *v);
 bool    conv_pack_spots(struct convolution *v, struct conv_room *room); // false and an error
 int64_t conv_spot_parts(struct convolution *v);
-void    conv_spots(const void *convolution, int64_t from, int64_t to); // parts
+void    conv_positions(const void *convolution, int64_t from, int64_t to); // parts
 
 // conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
 void conv_channels(const void *convolution, int64_t from, int64_t to); // rows

@@ -2,6 +2,7 @@
 // the same place moved. Parts of a convolution are such lines; they do not depend on the number of threads.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/rows/operands.h"
 
 enum {
     PART_BYTES = 1 << 18, // of lines of x, which stay in L2

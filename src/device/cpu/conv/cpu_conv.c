@@ -290,7 +290,7 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, struct 
     if (conv_has_spots(v)) {
         if (!conv_pack_spots(v, &room[1]))
             return false;
-        run(v, conv_spots, conv_spot_parts(v));
+        run(v, conv_positions, conv_spot_parts(v));
         return true;
     }
     if (!conv_has_panels(v)) {

@@ -3,6 +3,7 @@
 // Threads share rows so that each has as many rows and entries as the others. Pointers and indices are checked where they
 // are used, before anything is read through them; a wrong one is looked for again, to say which it is.
 
+#include "device/cpu/rows/operands.h"
 #include "device/cpu/index/index.h"
 #include "op/ops.h"
 

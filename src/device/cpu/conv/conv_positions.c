@@ -1,9 +1,11 @@
-// conv_spots.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is packed.
+// conv_positions.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is packed.
 //
 // Some spots of the output and a panel of outputs, two vectors or one, are summed in registers over all taps and channels. The
 // lines of x that a part sees are copied with zeros around them (conv_window.c); half floats are widened then.
 
 #include "device/cpu/conv/conv.h"
+#include "device/cpu/gemm/product.h"
+#include "device/cpu/rows/operands.h"
 
 #if defined(__x86_64__)
 
@@ -165,7 +167,7 @@ static void run_panel(const struct conv_window *w, struct meeting *m, int64_t pa
     }
 }
 
-void conv_spots(const void *convolution, int64_t from, int64_t to) {
+void conv_positions(const void *convolution, int64_t from, int64_t to) {
     struct convolution *v = (struct convolution *)(uintptr_t)convolution;
     struct conv_window w;
     if (!conv_window_open(&w, v, 0, ZL_FLOAT32)) {
@@ -199,7 +201,7 @@ int64_t conv_spot_parts(struct convolution *v) {
     return 0;
 }
 
-void conv_spots(const void *convolution, int64_t from, int64_t to) {
+void conv_positions(const void *convolution, int64_t from, int64_t to) {
     (void)convolution, (void)from, (void)to;
 }
 
