@@ -1,5 +1,5 @@
-// arrays.c - how near the CPU device comes to the machine's limits: bandwidth, arithmetic, and the budgets of tiny
-// ops. Everything goes through the public API; the limits are plain C, measured in the same rounds.
+// arrays.c - how near the CPU device comes to the machine's limits: bandwidth, arithmetic, and the budgets of
+// tiny ops. Everything goes through the public API; the limits are plain C, measured in the same rounds.
 
 #include "bench.h"
 #include "limits.h"
@@ -233,7 +233,7 @@ static void add_products(void) {
     c->in[1] = kept(zl_ones(ZL_SHAPE(SIDE, 1), ZL_FLOAT32));
 }
 
-// Tiny ops -----------------------------------------------------------------------------------------------------------
+// Tiny ops --------------------------------------------------------------------------------------------------
 
 static void run_record(struct bench_case *c) {
     for (int i = 0; i < CALLS; i++)
@@ -311,7 +311,7 @@ static void add_budgets(void) {
     budget_case("zl_is_transposed", 20, CALLS, run_is_transposed, turned, NULL);
 }
 
-// The best BLAS of the system, with threads of its own, in another process -----------------------------------------------
+// The best BLAS of the system, with threads of its own, in another process ----------------------------------
 
 static const char *const libraries[] = {"libblis.so.4", "libopenblas.so.0", "libblas.so.3"};
 
@@ -372,7 +372,7 @@ static void compare_with_blas(void) {
     printf("\n");
 }
 
-// Running ------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static void measure_limits(void) {
     for (int i = 0; i < LIMITS; i++)

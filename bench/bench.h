@@ -1,8 +1,8 @@
-// bench.h - what benchmark programs share: cases that are timed in turns, limits of the machine measured in the same
-// run, tables, JSON, and comparison with a committed baseline.
+// bench.h - what benchmark programs share: cases that are timed in turns, limits of the machine measured in
+// the same run, tables, JSON, and comparison with a committed baseline.
 //
-// A result is a ratio: how near a case came to its limit. Rounds go through all cases, so that a machine that is slow for
-// a second is slow for all of them; the best time of each counts.
+// A result is a ratio: how near a case came to its limit. Rounds go through all cases, so that a machine that
+// is slow for a second is slow for all of them; the best time of each counts.
 
 #ifndef BENCH_H
 #define BENCH_H
@@ -24,7 +24,7 @@ static inline double bench_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Options --------------------------------------------------------------------------------------------------------
+// Options ---------------------------------------------------------------------------------------------------
 
 struct bench_options {
     bool json, bars, demo, quick;
@@ -32,7 +32,8 @@ struct bench_options {
     const char *only;  // cases whose name contains it
 };
 
-// The limits are those of the CPU, so cases run there, also on a machine with a GPU, unless ZL_DEVICE names another device.
+// The limits are those of the CPU, so cases run there, also on a machine with a GPU, unless ZL_DEVICE names
+// another device.
 static inline void bench_on_cpu(void) {
     setenv("ZL_DEVICE", "cpu", 0);
 }
@@ -60,7 +61,7 @@ static inline bool bench_read_options(int argc, char **argv, struct bench_option
     return true;
 }
 
-// Cases ----------------------------------------------------------------------------------------------------------
+// Cases -----------------------------------------------------------------------------------------------------
 
 enum bench_limit {
     BENCH_COPY,     // bytes read and written, as memcpy moves them
@@ -113,10 +114,10 @@ static inline void bench_run_once(struct bench_case *c) {
         c->best = took;
 }
 
-// Work that all cores do at once: what limits are measured with ------------------------------------------------------
+// Work that all cores do at once: what limits are measured with ---------------------------------------------
 
-// Threads wake first, meet, and only then is the clock started: waking them is not what is measured. So a run of this
-// kind tells itself how long it took.
+// Threads wake first, meet, and only then is the clock started: waking them is not what is measured. So a run
+// of this kind tells itself how long it took.
 static struct {
     pthread_barrier_t wake;
     atomic_int ready, done;
@@ -166,7 +167,7 @@ static inline double bench_on_all_cores(void (*work)(int part, int parts)) {
     return bench_now() - start;
 }
 
-// Reports --------------------------------------------------------------------------------------------------------
+// Reports ---------------------------------------------------------------------------------------------------
 
 static inline const char *bench_model(void) {
     zl_device_info info;
@@ -204,7 +205,7 @@ static inline void bench_print_table(const struct bench_case *c, int count, cons
         bench_print_row(&c[i], r);
 }
 
-// Baseline -------------------------------------------------------------------------------------------------------
+// Baseline --------------------------------------------------------------------------------------------------
 
 enum { BENCH_TOLERANCE = 15 }; // percent that a ratio may be worse than the baseline
 

@@ -1,4 +1,5 @@
-// cuda_calls.c - what calls of the CUDA driver and of cuBLASLt cost here: the floor under our launches, products and copies.
+// cuda_calls.c - what calls of the CUDA driver and of cuBLASLt cost here: the floor under our launches,
+// products and copies.
 //
 //   build/bench/cuda_calls
 
@@ -25,7 +26,7 @@ static void must(bool good) {
         fprintf(stderr, "%s\n", zl_error()), exit(1);
 }
 
-// Launches -----------------------------------------------------------------------------------------------------------
+// Launches --------------------------------------------------------------------------------------------------
 
 static void launch_chain(int count) {
     for (int i = 0; i < count; i++) {
@@ -83,7 +84,7 @@ static void time_launches(void) {
     time_chain(launch_chain, 1, NULL, "one launch (times 1/100)");
 }
 
-// Products of cuBLASLt -------------------------------------------------------------------------------------------------
+// Products of cuBLASLt --------------------------------------------------------------------------------------
 
 static struct lt_product *product;
 static struct lt_key key;
@@ -122,7 +123,7 @@ static void time_products(void) {
     lt_give(0);
 }
 
-// Copies -------------------------------------------------------------------------------------------------------------
+// Copies ----------------------------------------------------------------------------------------------------
 
 static char *pageable, *pinned;
 

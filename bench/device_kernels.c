@@ -1,4 +1,5 @@
-// device_kernels.c - kernels of a device against the bytes they have to move, with what an H200 is to reach beside it.
+// device_kernels.c - kernels of a device against the bytes they have to move, with what an H200 is to reach
+// beside it.
 //
 //   build/bench/device_kernels NAME [--quick]     NAME: of `zellige devices`
 

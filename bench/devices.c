@@ -1,5 +1,5 @@
-// devices.c - what the host's side of a device costs: microseconds of a launch, copies, products one by one, an epoch of a small
-// network; and large products. device_kernels.c has the kernels.
+// devices.c - what the host's side of a device costs: microseconds of a launch, copies, products one by one,
+// an epoch of a small network; and large products. device_kernels.c has the kernels.
 //
 //   build/bench/devices NAME [--quick|--host]     NAME: of `zellige devices`; --host: no large products
 
@@ -110,7 +110,7 @@ static void run_products(int size, double bar) {
     zl_release(a);
 }
 
-// A network of 784-128-10 ------------------------------------------------------------------------------------------
+// A network of 784-128-10 -----------------------------------------------------------------------------------
 
 enum { PIXELS = 784, HIDDEN = 128, CLASSES = 10, BATCH = 256, PARAMETERS = 4, INPUTS = 2 * PARAMETERS + 2 };
 

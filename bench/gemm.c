@@ -1,7 +1,9 @@
-// gemm.c - matrix products of every dtype beside the peak of the instruction that they use, and beside BLAS libraries.
+// gemm.c - matrix products of every dtype beside the peak of the instruction that they use, and beside BLAS
+// libraries.
 //
-// Three shapes are fixed and seven are drawn. Rounds go through peaks, products and libraries in turn; the best time of
-// each counts. A library runs in a process of its own, with threads of its own, which sleep meanwhile.
+// Three shapes are fixed and seven are drawn. Rounds go through peaks, products and libraries in turn; the
+// best time of each counts. A library runs in a process of its own, with threads of its own, which sleep
+// meanwhile.
 
 #include "peaks.h"
 
@@ -40,7 +42,7 @@ static double smaller(double a, double b) {
     return a > 0 && a < b ? a : b;
 }
 
-// Libraries --------------------------------------------------------------------------------------------------------
+// Libraries -------------------------------------------------------------------------------------------------
 
 typedef void sgemm_fn(const char *, const char *, const int *, const int *, const int *, const float *,
                       const float *, const int *, const float *, const int *, const float *, float *,
@@ -104,7 +106,7 @@ static double ask(struct library *l, struct shape s) {
     return took;
 }
 
-// Products -----------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 struct product {
     zl_array a, b;

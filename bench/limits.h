@@ -1,4 +1,5 @@
-// limits.h - what this machine can do at most: copy and read bandwidth, and multiply-adds, of all cores at once.
+// limits.h - what this machine can do at most: copy and read bandwidth, and multiply-adds, of all cores at
+// once.
 
 #ifndef LIMITS_H
 #define LIMITS_H

@@ -1,4 +1,5 @@
-// peaks.h - how fast the instructions of matrix products are: multiply-adds of each dtype, on all cores at once.
+// peaks.h - how fast the instructions of matrix products are: multiply-adds of each dtype, on all cores at
+// once.
 
 #ifndef PEAKS_H
 #define PEAKS_H
@@ -26,7 +27,7 @@ static void measure_peak(struct peak *p) {
     p->best = p->best > 0 && p->best < took ? p->best : took;
 }
 
-// Operations a second of all cores.
+// Operations per second of all cores.
 static double peak_rate(const struct peak *p) {
     return p->instruction->operations * PEAK_LOOPS * zl_threads() / p->best;
 }

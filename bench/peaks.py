@@ -14,7 +14,7 @@ EXP = 11  # operations of vectors: to a whole number and the rest, a polynomial 
 
 @functools.cache
 def peaks():
-    """Operations a second of (one core, all at once) by dtype; empty where the program is not beside the module."""
+    """Operations per second of (one core, all at once) by dtype; empty where the program is not beside the module."""
     found = importlib.util.find_spec("zellige")
     program = pathlib.Path(found.origin).parents[2] / "zellige" if found and found.origin else None
     if not program or not program.is_file():

@@ -1,4 +1,5 @@
-// pjrt.c - the device pjrt's side of bench/pjrt.py: reads a case per line, prints how many seconds one call of it took.
+// pjrt.c - the device pjrt's side of bench/pjrt.py: reads a case per line, prints how many seconds one call
+// of it took.
 //
 //     gemm bfloat16 M K N | tiny | mlp | up | down
 
@@ -34,7 +35,7 @@ static zl_array normal(zl_shape shape, zl_dtype dtype, double scale) {
     return zl_retain(x);
 }
 
-// Products ------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static double products(zl_array a, zl_array b, int calls) {
     double begin = now();
@@ -66,7 +67,7 @@ static double gemm(const char *line) {
     return best;
 }
 
-// A compiled function, of its own result ------------------------------------------------------------------------------
+// A compiled function, of its own result --------------------------------------------------------------------
 
 static bool step_of_tiny(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -98,7 +99,7 @@ static double tiny(void) {
     return took;
 }
 
-// Training ------------------------------------------------------------------------------------------------------------
+// Training --------------------------------------------------------------------------------------------------
 
 enum { LAYERS = 3, PARAMETERS = 2 * LAYERS, BATCH = 128, STEPS = 468 };
 
@@ -154,7 +155,7 @@ static double mlp(void) {
     return took;
 }
 
-// Transfers -----------------------------------------------------------------------------------------------------------
+// Transfers -------------------------------------------------------------------------------------------------
 
 enum { FLOATS = 16 << 20, TRANSFERS = 8 };
 

@@ -159,7 +159,7 @@ def main():
     for case in cases:
         if o.only and not case.startswith(o.only):
             continue
-        for process in (ours, jax):  # both compile, and tune, beside each other
+        for process in (ours, jax):  # both compile, and tune, side by side
             begin(process, case)
         for process in (ours, jax):
             answer(process, case)

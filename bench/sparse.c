@@ -1,5 +1,6 @@
-// sparse.c - how near products of sparse matrices come to the machine's reading, counting the bytes that must move: values,
-// indices and row pointers, the vector and the result, each once. The limit is measured in the same rounds.
+// sparse.c - how near products of sparse matrices come to the machine's reading, counting the bytes that must
+// move: values, indices and row pointers, the vector and the result, each once. The limit is measured in the
+// same rounds.
 
 #include "bench.h"
 #include "limits.h"

@@ -1,5 +1,5 @@
-// threads.c - what it costs to put threads to work: waking the pool beside waking a thread by a bare futex, in turns, and
-// a job for workers that are still awake.
+// threads.c - what it costs to put threads to work: waking the pool beside waking a thread by a bare futex,
+// in turns, and a job for workers that are still awake.
 //
 //   build/bench/threads [--quick] [--bars] [--json]
 
@@ -27,7 +27,7 @@ static double share_of(double *all, int count, double share) {
     return all[(int)(share * (count - 1))];
 }
 
-// A bare futex ------------------------------------------------------------------------------------------------------
+// A bare futex ----------------------------------------------------------------------------------------------
 
 static atomic_uint order;          // counts what the thread is woken for
 static _Atomic int64_t bare_awake; // when it was
@@ -64,7 +64,7 @@ static double wake_bare(void) {
     return atomic_load(&bare_cpu) == sched_getcpu() ? 0 : (double)(atomic_load(&bare_awake) - start);
 }
 
-// The pool ----------------------------------------------------------------------------------------------------------
+// The pool --------------------------------------------------------------------------------------------------
 
 static pthread_t caller;
 static _Atomic int64_t pool_awake; // when a worker had a part
@@ -101,7 +101,7 @@ static double run_awake(void) {
     return (double)(clock_ns() - start) / JOBS;
 }
 
-// -----------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 int main(int argc, char **argv) {
     static double bare[TURNS], pool[TURNS], awake[TURNS];

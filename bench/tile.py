@@ -165,7 +165,7 @@ class Rows(Against):
 
 def cases():
     for name, bar in PRODUCTS.items():
-        torch = () if "int8" in name else ("torch",)  # seconds a call on machines without its library for them
+        torch = () if "int8" in name else ("torch",)  # seconds per call on machines without its library for them
         yield Against(name, bar, ("zellige", "library", *torch), "library")
     for name, bar in ATTENTION.items():
         yield Against(name, bar, ("zellige", "library", "torch"), "torch")

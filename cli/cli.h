@@ -49,10 +49,12 @@ struct command {
 // report.c --------------------------------------------------------------------------------------------------
 
 const struct command *cli_command(int index); // NULL past the last
-const char *cli_option(const struct invocation *call, const char *name); // the last value, if there are several
-const char *cli_option_at(const struct invocation *call, const char *name, int index); // the index-th value; NULL past the last
-// The value of an option as a number; *out stays as it is where the option is not given. False after a message of wrong
-// usage: it is no number, or not from least to most, which may be INFINITY.
+// the last value, if there are several
+const char *cli_option(const struct invocation *call, const char *name);
+// the index-th value; NULL past the last
+const char *cli_option_at(const struct invocation *call, const char *name, int index);
+// The value of an option as a number; *out stays as it is where the option is not given. False after a
+// message of wrong usage: it is no number, or not from least to most, which may be INFINITY.
 bool cli_number(const struct invocation *call, const char *name, double least, double most, double *out);
 bool cli_integer(const struct invocation *call, const char *name, int64_t least, int64_t most, int64_t *out);
 
@@ -61,7 +63,7 @@ int cli_fail(const struct invocation *call, const char *format, ...) __attribute
 int cli_usage(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int cli_library_failed(const struct invocation *call); // what zl_error() says
 
-// arguments.c ---------------------------------------------------------------------------------------------------
+// arguments.c -----------------------------------------------------------------------------------------------
 
 extern const struct option cli_global_options[]; // the last has no name
 
@@ -80,28 +82,29 @@ int cli_print_help(const struct invocation *call, const char *topic); // topic N
 
 // devices.c -------------------------------------------------------------------------------------------------
 
-// Whether a device other than "cpu", such as "opencl", is this machine's CPU through a driver: PoCL offers that. What is
-// measured there is no GPU's speed, which cli_remark_cpu then says, in a line after `indent`.
+// Whether a device other than "cpu", such as "opencl", is this machine's CPU through a driver: PoCL offers
+// that. What is measured there is no GPU's speed, which cli_remark_cpu then says, in a line after `indent`.
 bool cli_is_cpu(const char *device);
 void cli_remark_cpu(const char *device, const char *indent);
 
-// kernel_command.c --------------------------------------------------------------------------------------------
+// kernel_command.c ------------------------------------------------------------------------------------------
 
 // The whole file, or standard input for "-", NUL-terminated; to be freed. NULL, and errno says why, when it
 // cannot be read.
 char *cli_read_all(const char *path);
 
-// interrupt.c -------------------------------------------------------------------------------------------------
+// interrupt.c -----------------------------------------------------------------------------------------------
 
-// From now on the first Ctrl-C, or SIGTERM, gives up evaluations and is what cli_interrupted says; a second one ends the program.
+// From now on the first Ctrl-C, or SIGTERM, gives up evaluations and is what cli_interrupted says; a second
+// one ends the program.
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 
-// output.c ---------------------------------------------------------------------------------------------------
+// output.c --------------------------------------------------------------------------------------------------
 
-// Makes text that came from elsewhere safe to print, in place: control characters, which terminals may take for commands,
-// characters that reverse the order of what follows, and bytes that are not UTF-8 each become '?'. Line feeds and tabs stay
-// if lines, and become spaces if not.
+// Makes text that came from elsewhere safe to print, in place: control characters, which terminals may take
+// for commands, characters that reverse the order of what follows, and bytes that are not UTF-8 each become
+// '?'. Line feeds and tabs stay if lines, and become spaces if not.
 void cli_clean(char *text, bool lines);
 
 // Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".

@@ -1,7 +1,8 @@
-// device_c.c - `zellige kernel run FILE.c`: device C of a chip, on its emulator, with arguments of files and of numbers.
+// device_c.c - `zellige kernel run FILE.c`: device C of a chip, on its emulator, with arguments of files and
+// of numbers.
 //
-// Operands after the file are the entry's arguments in their order: in:PATH.npy, out:PATH.npy:DTYPE[D,D], inout:PATH.npy, which is written
-// to the file that it was read from, or DTYPE:NUMBER.
+// Operands after the file are the entry's arguments in their order: in:PATH.npy, out:PATH.npy:DTYPE[D,D],
+// inout:PATH.npy, which is written to the file that it was read from, or DTYPE:NUMBER.
 
 #include "device_c.h"
 
@@ -26,7 +27,7 @@ bool cli_is_device_c(const char *path) {
     return len > 2 && !strcmp(path + len - 2, ".c");
 }
 
-// Arguments ---------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static zl_dtype dtype_named(const char *text, size_t len) {
     char name[32];
@@ -139,7 +140,7 @@ static bool make_arguments(const struct invocation *call, struct device_c *d) {
     return good;
 }
 
-// Results -----------------------------------------------------------------------------------------------------------
+// Results ---------------------------------------------------------------------------------------------------
 
 static bool save_outputs(const struct invocation *call, const struct device_c *d) {
     for (int i = 0; i < d->count; i++) {

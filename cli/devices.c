@@ -27,8 +27,8 @@ void cli_remark_cpu(const char *device, const char *indent) {
                indent, cli_dim(), device, cli_plain());
 }
 
-// Whether ops run there unless a program says otherwise: on what ZL_DEVICE names, else the first GPU, else the CPU. Found out without opening it,
-// which may take it from other processes.
+// Whether ops run there unless a program says otherwise: on what ZL_DEVICE names, else the first GPU, else
+// the CPU. Found out without opening it, which may take it from other processes.
 static bool is_default(const zl_device_info *info) {
     const char *name = getenv("ZL_DEVICE");
     int unit = 0;
@@ -45,7 +45,7 @@ static bool is_default(const zl_device_info *info) {
     return !strcmp(info->device, "cpu");
 }
 
-// What a unit runs itself ------------------------------------------------------------------------------------------
+// What a unit runs itself -----------------------------------------------------------------------------------
 
 static const char *name_of(const zl_device_info *info, char *out, size_t bytes) {
     snprintf(out, bytes, "%s:%d", info->device, info->unit);
@@ -113,7 +113,7 @@ static void print_support(const zl_device_info *info) {
     }
 }
 
-// The list -------------------------------------------------------------------------------------------------------
+// The list --------------------------------------------------------------------------------------------------
 
 // Chips that tile kernels run on, and arrays do not.
 static void json_targets(void) {

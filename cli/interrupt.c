@@ -1,4 +1,5 @@
-// interrupt.c - Ctrl-C and SIGTERM end a long command in order: it gives up what is running, and says what is kept.
+// interrupt.c - Ctrl-C and SIGTERM end a long command in order: it gives up what is running, and says what is
+// kept.
 
 #include <signal.h>
 

@@ -1,4 +1,5 @@
-// kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on random numbers, times it.
+// kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on random
+// numbers, times it.
 
 #include "kernel_run.h"
 
@@ -16,7 +17,7 @@ double cli_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Compiling ---------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 // Found out once: arguments are made on the CPU, which is the default device from then on.
 static const char *default_target(void) {
@@ -75,7 +76,7 @@ static int run_build(const struct invocation *call) {
     return CLI_OK;
 }
 
-// Sizes -------------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
 // The value of NAME in "NAME=7,OTHER=8"; -1: it is not there, or no number.
 static int64_t size_in(const char *list, const char *name) {
@@ -117,7 +118,7 @@ bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size) {
     return true;
 }
 
-// Arguments ---------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static bool is_float(zl_dtype dtype) {
     return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64 || dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
@@ -175,7 +176,7 @@ static int begin_run(const struct invocation *call, struct run *r) {
     return cli_run_arguments(r) ? CLI_OK : cli_library_failed(call);
 }
 
-// -----------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 enum { SHOWN_MOST = 64 }; // elements of an output that are all printed
 

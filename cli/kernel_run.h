@@ -28,13 +28,15 @@ struct run {
 };
 
 double cli_now(void); // seconds
-// The target that --target names; without it, or with `auto`, that of the default device, whose driver is opened.
+// The target that --target names; without it, or with `auto`, that of the default device, whose driver is
+// opened.
 const char *cli_target(const struct invocation *call);
 // Sizes of --size for a kernel that was read; makes arguments for them. False after a message.
 bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size);
 bool cli_run_arguments(struct run *r); // false: zl_error() says why
 void cli_run_end(struct run *r);
-// Seconds of the best run within about so many seconds, 3 runs at least, without copies of arguments; -1: it failed.
+// Seconds of the best run within about so many seconds, 3 runs at least, without copies of arguments; -1: it
+// failed.
 double cli_run_best(struct run *r, double within, int *runs);
 
 #endif

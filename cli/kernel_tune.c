@@ -1,8 +1,9 @@
 // kernel_tune.c - `zellige kernel tune`: the fastest values of a tile kernel's params.
 //
-// Each configuration is compiled and timed by a process of its own: what does not compile, fails or hangs is a row with its
-// reason. Compiling goes side by side and fills the cache, timing one after the other. Rows are kept on disk, in the folder
-// `zellige-tuned` beside the compiled kernels, by a hash of all that they depend on.
+// Each configuration is compiled and timed by a process of its own: what does not compile, fails or hangs is
+// a row with its reason. Compiling goes side by side and fills the cache, timing one after the other. Rows
+// are kept on disk, in the folder `zellige-tuned` beside the compiled kernels, by a hash of all that they
+// depend on.
 
 #include "kernel_run.h"
 
@@ -35,7 +36,7 @@ struct tuning {
     bool from_disk;
 };
 
-// Configurations ----------------------------------------------------------------------------------------------------
+// Configurations --------------------------------------------------------------------------------------------
 
 // Values of one param, in "BM=64,128,BN=32": its name, and those up to the next name.
 struct axis {
@@ -87,7 +88,7 @@ static bool list_rows(struct tuning *t) {
     return t->row;
 }
 
-// A process for each -------------------------------------------------------------------------------------------------
+// A process for each ----------------------------------------------------------------------------------------
 
 static zl_kernel compile(const struct tuning *t, const struct row *row) {
     return zl_kernel_compile_with(t->text, t->call->operands[0], t->target, row->params);
@@ -211,7 +212,7 @@ static bool measure_all(struct tuning *t, bool only_compile, int at_once) {
     return child;
 }
 
-// On disk -------------------------------------------------------------------------------------------------------------
+// On disk ---------------------------------------------------------------------------------------------------
 
 static uint64_t hash(uint64_t sum, const char *text) {
     for (const char *at = text ? text : ""; *at; at++)
@@ -279,7 +280,7 @@ static void save_rows(const struct tuning *t) {
     free(text);
 }
 
-// -----------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 static const struct row *best_of(const struct tuning *t) {
     const struct row *best = NULL;
@@ -360,7 +361,8 @@ static int tune(struct tuning *t) {
     return best && !cli_interrupted() ? CLI_OK : CLI_FAILED;
 }
 
-// Asks in a process of its own: children that compile and measure could not use a driver that this one had opened.
+// Asks in a process of its own: children that compile and measure could not use a driver that this one had
+// opened.
 static void ask_target(struct tuning *t) {
     int ends[2];
     char said[sizeof t->target + 1] = "";

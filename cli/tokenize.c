@@ -1,4 +1,5 @@
-// tokenize.c - `zellige tokenize`: texts as the ids of a model's tokenizer and back, and conversations as its template writes them.
+// tokenize.c - `zellige tokenize`: texts as the ids of a model's tokenizer and back, and conversations as its
+// template writes them.
 
 #include "cli.h"
 
@@ -53,7 +54,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Texts -----------------------------------------------------------------------------------------------------------------
+// Texts -----------------------------------------------------------------------------------------------------
 
 static bool take_text(struct job *j, const char *text) {
     j->bytes = strlen(text);
@@ -91,7 +92,7 @@ static bool read_text(struct job *j, int first) {
     return j->text != NULL;
 }
 
-// Conversations ---------------------------------------------------------------------------------------------------------
+// Conversations ---------------------------------------------------------------------------------------------
 
 // What stands in a JSON file, checked, as text; to be freed.
 static char *json_text(struct job *j, const char *path, text_json_value *out) {
@@ -156,7 +157,8 @@ static struct text_template *open_template(struct job *j) {
     return template;
 }
 
-// Renders the conversation into j->text. A request, {"messages": [...], "tools": [...]}, also gives variables.
+// Renders the conversation into j->text. A request, {"messages": [...], "tools": [...]}, also gives
+// variables.
 static bool render_chat(struct job *j) {
     const char *tools_path = cli_option(j->call, "tools"),
                *kwargs = cli_option(j->call, "chat-template-kwargs");
@@ -193,7 +195,7 @@ static bool print_text(const struct job *j) {
     return true;
 }
 
-// Encoding --------------------------------------------------------------------------------------------------------------
+// Encoding --------------------------------------------------------------------------------------------------
 
 static bool show_progress(void *context, size_t done, size_t all) {
     (void)context;
@@ -302,7 +304,7 @@ static bool encode(struct job *j) {
     return ok;
 }
 
-// Decoding --------------------------------------------------------------------------------------------------------------
+// Decoding --------------------------------------------------------------------------------------------------
 
 // The next number of a list such as [1, 2, 3] or 1 2 3; 0: none is left, -1: something else stands there.
 static int next_id(const char **at, const char *end, int *id) {
@@ -348,7 +350,7 @@ static bool decode(struct job *j) {
     return ok;
 }
 
-// The command -----------------------------------------------------------------------------------------------------------
+// The command -----------------------------------------------------------------------------------------------
 
 static int work(struct job *j, int first) {
     bool is_chat = cli_option(j->call, "chat") != NULL;

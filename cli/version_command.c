@@ -1,5 +1,5 @@
-// version_command.c - `zellige version`: of the library that is running; with -v also of the headers it was compiled
-// with.
+// version_command.c - `zellige version`: of the library that is running; with -v also of the headers it was
+// compiled with.
 
 #include "cli.h"
 

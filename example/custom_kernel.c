@@ -1,4 +1,5 @@
-// custom_kernel.c - a kernel in C that the program brings, forward and backward: the value and the gradient of a loss.
+// custom_kernel.c - a kernel in C that the program brings, forward and backward: the value and the gradient
+// of a loss.
 
 #include <stdio.h>
 #include <zellige.h>

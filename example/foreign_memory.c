@@ -1,4 +1,5 @@
-// foreign_memory.c - the program's own memory as an array: no copy, and a call when the library is done with it.
+// foreign_memory.c - the program's own memory as an array: no copy, and a call when the library is done with
+// it.
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// train_block.c - one block of a language model, Gated DeltaNet and SwiGLU, learns to say again what it read 8 words before.
+// train_block.c - one block of a language model, Gated DeltaNet and SwiGLU, learns to say again what it read
+// 8 words before.
 
 #include <stdio.h>
 #include <zellige_nn.h>

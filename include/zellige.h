@@ -9,10 +9,12 @@
 //
 // Laziness.  An op records what to do; zl_eval(), or reading the data, does it. Views cost nothing.
 //
-// Ownership. A function that returns a zl_array lends it to you until the innermost open scope ends. zl_retain()
+// Ownership. A function that returns a zl_array lends it to you until the innermost open scope ends.
+// zl_retain()
 //            makes it yours until zl_release(). What an evaluation computed on its way and nobody retained is gone.
 //
-// Errors.    An op that fails returns NULL; an op given NULL returns NULL. So write the whole expression, then check
+// Errors.    An op that fails returns NULL; an op given NULL returns NULL. So write the whole expression,
+// then check
 //            once: zl_error() is the first failure of this thread since zl_clear_error().
 //
 // Threads.   Arrays may be used from any thread; scopes, errors and default streams belong to their thread.
@@ -35,7 +37,7 @@ extern "C" {
 #define ZL_API
 #endif
 
-// Version -------------------------------------------------------------------------------------------------------
+// Version ---------------------------------------------------------------------------------------------------
 
 #define ZL_VERSION_MAJOR 0
 #define ZL_VERSION_MINOR 1
@@ -43,7 +45,7 @@ extern "C" {
 
 ZL_API const char *zl_version(void); // "0.1.0", of the library that is running
 
-// Types ---------------------------------------------------------------------------------------------------------
+// Types -----------------------------------------------------------------------------------------------------
 
 typedef struct zl_array_ *zl_array;   // NULL: failed
 typedef struct zl_stream_ *zl_stream; // work in order, on one device; belongs to the thread that made it
@@ -80,7 +82,8 @@ ZL_API uint16_t    zl_bfloat16_from_float(float x);
 // Returns the dtype to which an op on arrays of both promotes.
 ZL_API zl_dtype    zl_result_type(zl_dtype a, zl_dtype b);
 
-// Sizes, or strides in elements, of an array; any number of them. The memory is borrowed from whatever they describe.
+// Sizes, or strides in elements, of an array; any number of them. The memory is borrowed from whatever they
+// describe.
 typedef struct {
     const int64_t *dim;
     int ndim;
@@ -108,7 +111,7 @@ typedef struct {
 #define ZL_ALL      ((zl_axes){NULL, -1})
 #endif
 
-// Errors --------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 typedef enum {
     ZL_ERROR_NONE,
@@ -119,7 +122,8 @@ typedef enum {
     ZL_ERROR_OVERFLOW, // a size exceeds 64 bits
     ZL_ERROR_MEMORY,   // memory ran out, or the limit is exceeded
     ZL_ERROR_STATE,    // data was consumed, history is gone, or a stream belongs to another thread
-    ZL_ERROR_DEVICE,   // there is no such device, it failed, or a result does not exist (the inverse of a singular matrix)
+    // there is no such device, it failed, or a result does not exist (the inverse of a singular matrix)
+    ZL_ERROR_DEVICE,
     ZL_ERROR_COMPILE,  // there is no compiler, or a kernel does not compile
     ZL_ERROR_LIBRARY,  // a library that is needed is not installed
     ZL_ERROR_IO,       // a file could not be read or written
@@ -132,11 +136,11 @@ ZL_API const char   *zl_error(void);
 ZL_API zl_error_kind zl_error_which(void);
 ZL_API void          zl_clear_error(void);
 
-// Scopes and ownership ------------------------------------------------------------------------------------------
+// Scopes and ownership --------------------------------------------------------------------------------------
 
-// A scope holds the arrays that are lent while it is open. Ending a scope also ends the scopes opened inside it, so leaving a
-// block by return or break leaks nothing past the enclosing scope. Every thread has an outermost scope, which ends with the
-// thread.
+// A scope holds the arrays that are lent while it is open. Ending a scope also ends the scopes opened inside
+// it, so leaving a block by return or break leaks nothing past the enclosing scope. Every thread has an
+// outermost scope, which ends with the thread.
 typedef struct {
     int height;
     int open;         // 2: it switched to another stream
@@ -150,19 +154,19 @@ ZL_API void     zl_scope_end(zl_scope scope);
 // Ends a scope and lends `result` to the scope outside. Returns `result`.
 ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result);
 
-// Runs the following block in a scope of its own. (The loop ends by a pointer whose first value the compiler knows, so that
-// it sees that the block always runs.)
+// Runs the following block in a scope of its own. (The loop ends by a pointer whose first value the compiler
+// knows, so that it sees that the block always runs.)
 #define ZL_SCOPE \
     for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; zl_scope_end(zl_s_), zl_open_ = NULL)
 
 // Makes an array yours until zl_release. Returns it; NULL gives NULL.
 ZL_API zl_array zl_retain(zl_array a);
 ZL_API void     zl_release(zl_array a);
-// Evaluates `value`, retains it, and stores it in *owned, whose old array is released. Returns false, with an error, if that
-// fails; then *owned stays as it was.
+// Evaluates `value`, retains it, and stores it in *owned, whose old array is released. Returns false, with an
+// error, if that fails; then *owned stays as it was.
 ZL_API bool     zl_assign(zl_array *owned, zl_array value);
 
-// Making arrays -------------------------------------------------------------------------------------------------
+// Making arrays ---------------------------------------------------------------------------------------------
 
 // Return an array with a copy of row-major data.
 ZL_API zl_array zl_from(const void *data, zl_shape shape, zl_dtype dtype);
@@ -172,8 +176,8 @@ ZL_API zl_array zl_from_i32(const int32_t *data, zl_shape shape);
 ZL_API zl_array zl_from_i64(const int64_t *data, zl_shape shape);
 ZL_API zl_array zl_from_bool(const bool *data, zl_shape shape);
 
-// Return an array of one number. It is weak: beside another array it takes that array's dtype; alone it is float32, int32, bool
-// or complex64.
+// Return an array of one number. It is weak: beside another array it takes that array's dtype; alone it is
+// float32, int32, bool or complex64.
 ZL_API zl_array zl_scalar(double value);
 ZL_API zl_array zl_scalar_int(int64_t value);
 ZL_API zl_array zl_scalar_bool(bool value);
@@ -182,20 +186,22 @@ ZL_API zl_array zl_scalar_complex(double re, double im);
 // How zl_from_foreign uses memory of the program.
 typedef struct {
     const int64_t *strides;         // in elements; NULL: row-major
-    void (*release)(void *context); // called from any thread once nothing uses the memory any more; NULL: nothing is called
+    // called from any thread once nothing uses the memory any more; NULL: nothing is called
+    void (*release)(void *context);
     void *context;
 } zl_foreign_options;
-// Returns an array over memory of the program, which is neither copied nor written. If it returns NULL, with an error, release
-// has been called. NULL options stand for none.
+// Returns an array over memory of the program, which is neither copied nor written. If it returns NULL, with
+// an error, release has been called. NULL options stand for none.
 ZL_API zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const zl_foreign_options *options);
 
-// Return a view of an array of C structs, without copying: zl_from_records views the structs as records of record_bytes, and
-// zl_field views one field by its offset. `inner` is the shape of the field: ZL_SCALAR, or ZL_SHAPE(3) for float position[3].
+// Return a view of an array of C structs, without copying: zl_from_records views the structs as records of
+// record_bytes, and zl_field views one field by its offset. `inner` is the shape of the field: ZL_SCALAR, or
+// ZL_SHAPE(3) for float position[3].
 ZL_API zl_array zl_from_records(const void *data, zl_shape shape, size_t record_bytes,
                                 const zl_foreign_options *options);
 ZL_API zl_array zl_field(zl_array records, size_t offset, zl_dtype dtype, zl_shape inner);
 
-// Looking at arrays: nothing here evaluates ---------------------------------------------------------------------
+// Looking at arrays: nothing here evaluates -----------------------------------------------------------------
 
 ZL_API zl_dtype zl_dtype_of(zl_array a);
 ZL_API int      zl_ndim(zl_array a);
@@ -205,8 +211,8 @@ ZL_API int64_t  zl_size(zl_array a);
 ZL_API size_t   zl_nbytes(zl_array a);
 // Returns the shape, which is valid as long as the array.
 ZL_API zl_shape zl_shape_of(zl_array a);
-// Returns the strides in elements, which are valid as long as the array. Results of ops are row-major, except that elementwise
-// results keep the layout of their inputs if all inputs have the same layout, without gaps.
+// Returns the strides in elements, which are valid as long as the array. Results of ops are row-major, except
+// that elementwise results keep the layout of their inputs if all inputs have the same layout, without gaps.
 ZL_API zl_shape zl_strides_of(zl_array a);
 // Returns whether the array is row-major, without gaps.
 ZL_API bool     zl_is_contiguous(zl_array a);
@@ -215,10 +221,10 @@ ZL_API bool     zl_is_transposed(zl_array a);
 // Returns whether the array has been computed, or has failed, so that reading it does not wait.
 ZL_API bool     zl_is_available(zl_array a);
 
-// Reading: evaluates and waits for that array only. NULL, 0 or false after an error ------------------------------
+// Reading: evaluates and waits for that array only. NULL, 0 or false after an error -------------------------
 
-// Return the address of row-major data, valid as long as the array. An array that is not row-major gives NULL and an error: use
-// zl_contiguous or zl_copy_to. The typed functions also check the dtype.
+// Return the address of row-major data, valid as long as the array. An array that is not row-major gives NULL
+// and an error: use zl_contiguous or zl_copy_to. The typed functions also check the dtype.
 ZL_API const void    *zl_data(zl_array a);
 ZL_API const float   *zl_data_f32(zl_array a);
 ZL_API const double  *zl_data_f64(zl_array a);
@@ -230,32 +236,34 @@ ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes);
 // Return the value of an array of one element.
 ZL_API double         zl_item(zl_array a);
 ZL_API int64_t        zl_item_int(zl_array a);
-// Return the array as text, to be freed with zl_free. An array of more than `most` elements (1,000 for zl_print) is shortened
-// to the ends of its long axes.
+// Return the array as text, to be freed with zl_free. An array of more than `most` elements (1,000 for
+// zl_print) is shortened to the ends of its long axes.
 ZL_API char          *zl_print(zl_array a);
 ZL_API char          *zl_print_most(zl_array a, int64_t most);
 ZL_API void           zl_free(void *text);
 
-// Evaluation ----------------------------------------------------------------------------------------------------
+// Evaluation ------------------------------------------------------------------------------------------------
 
 // Compute arrays and wait for them. Return false, with an error, if that fails.
 ZL_API bool zl_eval(zl_array a);
 ZL_API bool zl_eval_all(int count, const zl_array *arrays);
-// Begin to compute arrays and return at once. A failure shows when an array is read, or when its stream is waited for.
+// Begin to compute arrays and return at once. A failure shows when an array is read, or when its stream is
+// waited for.
 ZL_API bool zl_async_eval(zl_array a);
 ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
-// Waits for this thread's default stream. Returns false, with an error, if something failed there that was not reported yet.
+// Waits for this thread's default stream. Returns false, with an error, if something failed there that was
+// not reported yet.
 ZL_API bool zl_synchronize(void);
 
-// Sets a check that threads call now and then while they evaluate or wait, but never in quick succession. If it returns true,
-// they give up: what has not been computed yet fails with ZL_ERROR_STATE. NULL: no check.
+// Sets a check that threads call now and then while they evaluate or wait, but never in quick succession. If
+// it returns true, they give up: what has not been computed yet fails with ZL_ERROR_STATE. NULL: no check.
 ZL_API void zl_set_interrupt(bool (*check)(void *context), void *context);
 
-// Transforms ----------------------------------------------------------------------------------------------------
+// Transforms ------------------------------------------------------------------------------------------------
 
-// Computes the gradients of `loss`, a float array of one element that has not been evaluated, with respect to `count` arrays that
-// it was computed from, numbers (zl_scalar) included. The gradients are lent. Returns false, with an error, if that fails. The
-// transforms below take functions, which may evaluate arrays.
+// Computes the gradients of `loss`, a float array of one element that has not been evaluated, with respect to
+// `count` arrays that it was computed from, numbers (zl_scalar) included. The gradients are lent. Returns
+// false, with an error, if that fails. The transforms below take functions, which may evaluate arrays.
 ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *grads);
 
 // A list of a function's results, which it keeps until it is freed.
@@ -268,9 +276,10 @@ ZL_API zl_array    zl_outputs_get(const zl_outputs *outputs, int index);
 // Appends a result; returns false if it is NULL.
 ZL_API bool        zl_give(zl_outputs *out, zl_array a);
 
-// A function of arrays. It runs on the calling thread, on arrays that stand for the real ones, and returns its results by
-// zl_give(); it returns false if it failed. Transforms that keep a function for later (zl_checkpoint, zl_custom, zl_compile) call
-// retain(data), and release(data) from any thread when they no longer need it. Both may be NULL.
+// A function of arrays. It runs on the calling thread, on arrays that stand for the real ones, and returns
+// its results by zl_give(); it returns false if it failed. Transforms that keep a function for later
+// (zl_checkpoint, zl_custom, zl_compile) call retain(data), and release(data) from any thread when they no
+// longer need it. Both may be NULL.
 typedef struct {
     bool (*call)(void *data, int count, const zl_array *in, zl_outputs *out);
     void *data; // of the caller
@@ -278,9 +287,9 @@ typedef struct {
     void (*release)(void *data);
 } zl_fn;
 
-// All transforms may be called inside functions that are being transformed. They return false, with an error, if they fail.
-// `values` receives the results of f and may be NULL. Lists must be empty at first, and are empty after an error. Arrays written to
-// `grads` are lent, like the result of an op.
+// All transforms may be called inside functions that are being transformed. They return false, with an error,
+// if they fail. `values` receives the results of f and may be NULL. Lists must be empty at first, and are
+// empty after an error. Arrays written to `grads` are lent, like the result of an op.
 
 // Computes the cotangents of the inputs, given one for each result that is not a zl_stop_gradient().
 ZL_API bool zl_vjp(zl_fn f, int count, const zl_array *in, int cotangents, const zl_array *cotangent,
@@ -288,18 +297,20 @@ ZL_API bool zl_vjp(zl_fn f, int count, const zl_array *in, int cotangents, const
 // Computes the tangents of the results, given one for each input (NULL: zero).
 ZL_API bool zl_jvp(zl_fn f, int count, const zl_array *in, const zl_array *tangent, zl_outputs *values,
                    zl_outputs *tangents);
-// Computes the gradients of the first result, a scalar, with respect to some of the inputs. Other results are passed on.
+// Computes the gradients of the first result, a scalar, with respect to some of the inputs. Other results are
+// passed on.
 ZL_API bool zl_value_and_grad(zl_fn f, int count, const zl_array *in, int argnums, const int *argnum,
                               zl_outputs *values, zl_array *grads);
-// Applies f to each element along an axis of the inputs (-1: the same input for all). out_axis says where the results have that
-// axis, counted from the last if negative; NULL: first. f runs once, and cannot read the arrays that it maps over.
+// Applies f to each element along an axis of the inputs (-1: the same input for all). out_axis says where the
+// results have that axis, counted from the last if negative; NULL: first. f runs once, and cannot read the
+// arrays that it maps over.
 ZL_API bool zl_vmap(zl_fn f, int count, const zl_array *in, const int *in_axis, int results, const int *out_axis,
                     zl_outputs *out);
 // Calls f such that gradients recompute its intermediate arrays instead of keeping them.
 ZL_API bool zl_checkpoint(zl_fn f, int count, const zl_array *in, zl_outputs *out);
 
-// A function with its own rules of differentiation and batching. A rule that is NULL is derived from the function. Derivatives
-// see its inputs only: other arrays that it uses are constants.
+// A function with its own rules of differentiation and batching. A rule that is NULL is derived from the
+// function. Derivatives see its inputs only: other arrays that it uses are constants.
 typedef struct {
     zl_fn f;
     // Gives a cotangent for each input.
@@ -307,26 +318,29 @@ typedef struct {
                 const zl_array *cotangent, zl_outputs *out);
     // Gives a tangent for each result. Tangents of inputs are NULL where they are zero.
     bool (*jvp)(void *data, int count, const zl_array *in, const zl_array *tangent, zl_outputs *out);
-    // Gives each result for inputs with an extra axis (-1: none), and writes to out_axis where the result has that axis.
+    // Gives each result for inputs with an extra axis (-1: none), and writes to out_axis where the result has
+    // that axis.
     bool (*vmap)(void *data, int count, const zl_array *in, const int *axis, int results, zl_outputs *out,
                  int *out_axis);
 } zl_custom_fn;
 ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out);
 
-// A compiled function. It runs once for each kind of inputs, that is, their dtypes and shapes or, if shapeless, their ranks. Its ops
-// are recorded and simplified, and later calls replay them with other inputs; whatever else the function does is not repeated.
-// Arrays that it captures are constants. It cannot evaluate or read arrays that depend on its inputs. Called inside another
-// transform, it runs as it is. Any thread may call it.
+// A compiled function. It runs once for each kind of inputs, that is, their dtypes and shapes or, if
+// shapeless, their ranks. Its ops are recorded and simplified, and later calls replay them with other inputs;
+// whatever else the function does is not repeated. Arrays that it captures are constants. It cannot evaluate
+// or read arrays that depend on its inputs. Called inside another transform, it runs as it is. Any thread may
+// call it.
 typedef struct zl_compiled_ *zl_compiled;
 // Returns a compiled function, or NULL and an error. Retains f's data.
 ZL_API zl_compiled zl_compile(zl_fn f, bool shapeless);
 ZL_API zl_compiled zl_compiled_retain(zl_compiled c);
 ZL_API void        zl_compiled_release(zl_compiled c);
-// Calls a compiled function. `key` is bytes that stand for everything else that the function depends on: calls with another key are
-// of another kind. Each number (zl_scalar) is a kind of its own.
+// Calls a compiled function. `key` is bytes that stand for everything else that the function depends on:
+// calls with another key are of another kind. Each number (zl_scalar) is a kind of its own.
 ZL_API bool zl_compiled_call(zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
                              zl_outputs *out);
-// Set and return a number that a function attaches to its results, and that each replay of it returns; 0 if nothing was recorded.
+// Set and return a number that a function attaches to its results, and that each replay of it returns; 0 if
+// nothing was recorded.
 ZL_API void    zl_outputs_set_tag(zl_outputs *outputs, int64_t tag);
 ZL_API int64_t zl_outputs_tag(const zl_outputs *outputs);
 
@@ -340,11 +354,12 @@ typedef enum {
 ZL_API bool            zl_set_compile_mode(zl_compile_mode mode);
 ZL_API zl_compile_mode zl_get_compile_mode(void);
 
-// Functions in files --------------------------------------------------------------------------------------------
+// Functions in files ----------------------------------------------------------------------------------------
 
-// An exported function is a trace that other programs can call: its calls, by the names of ops, and, as constants, the arrays that it
-// uses besides its inputs. Sizes and numbers that it read while it was traced are part of it. A file may hold several traces; inputs
-// must have the dtypes, names and shapes (if shapeless, ranks) of one of them.
+// An exported function is a trace that other programs can call: its calls, by the names of ops, and, as
+// constants, the arrays that it uses besides its inputs. Sizes and numbers that it read while it was traced
+// are part of it. A file may hold several traces; inputs must have the dtypes, names and shapes (if
+// shapeless, ranks) of one of them.
 typedef struct {
     bool shapeless;
     const char *metadata; // any text, kept with the function; NULL: none
@@ -353,8 +368,8 @@ typedef struct zl_exporter_ zl_exporter;
 
 // Returns an exporter, or NULL and an error. NULL options stand for none.
 ZL_API zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options *options);
-// Traces f, which may not read its inputs, and replaces the file as a whole, so that it can always be read. The last `named` of the
-// inputs have names, which differ.
+// Traces f, which may not read its inputs, and replaces the file as a whole, so that it can always be read.
+// The last `named` of the inputs have names, which differ.
 ZL_API bool         zl_exporter_trace(zl_exporter *e, int count, const zl_array *in, int named, const char *const *name);
 ZL_API void         zl_exporter_free(zl_exporter *e);
 // Exports a single trace, without names.
@@ -379,8 +394,9 @@ typedef struct {
     int64_t value; // of an integer constant, or a zl_dtype
 } zl_kernel_argument;
 
-// A kernel in C for the CPU: the body of a function that is called once for each position of a grid, on all threads and in no
-// particular order. It is compiled when it is first evaluated, and kept on disk. doc/custom-kernels.md says what a body may use.
+// A kernel in C for the CPU: the body of a function that is called once for each position of a grid, on all
+// threads and in no particular order. It is compiled when it is first evaluated, and kept on disk.
+// doc/custom-kernels.md says what a body may use.
 typedef struct {
     const char *name;   // a C identifier, which errors quote
     const char *source; // the statements of the body
@@ -389,26 +405,30 @@ typedef struct {
     const char *const *input, *const *output; // their names
     const zl_shape *shape;                    // of the outputs
     const zl_dtype *dtype;                    // of the outputs
-    int64_t grid[3], group[3]; // positions, and positions per group, which is only a way to count; 0 stands for 1
+    // positions, and positions per group, which is only a way to count; 0 stands for 1
+    int64_t grid[3], group[3];
     int arguments;             // constants that precede the header
     const zl_kernel_argument *argument;
     const double *init; // what each output is filled with before the kernel runs; NULL: nothing
     bool strided;       // the kernel reads inputs of any strides; otherwise they are made contiguous
 } zl_cpu_kernel_source;
 
-// Records a call of a kernel. It has no derivative; zl_custom() gives it one. vmap runs it once for each element. Functions that
-// contain it can be compiled, but neither shapeless nor exported. Returns false, with an error, if the arguments do not fit.
+// Records a call of a kernel. It has no derivative; zl_custom() gives it one. vmap runs it once for each
+// element. Functions that contain it can be compiled, but neither shapeless nor exported. Returns false, with
+// an error, if the arguments do not fit.
 ZL_API bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_array *in, zl_array *out);
-// Returns the whole text for the compiler, given inputs of these dtypes, to be freed with zl_free; NULL after an error.
+// Returns the whole text for the compiler, given inputs of these dtypes, to be freed with zl_free; NULL after
+// an error.
 ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
-// The same for a kernel in CUDA C++ on the device cuda, like MLX's cuda_kernel. The grid is counted in threads, and a group is a thread
-// block; shared_memory is the bytes per block beyond what the body declares. No other device runs it. It can be exported.
+// The same for a kernel in CUDA C++ on the device cuda, like MLX's cuda_kernel. The grid is counted in
+// threads, and a group is a thread block; shared_memory is the bytes per block beyond what the body declares.
+// No other device runs it. It can be exported.
 ZL_API bool  zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count, const zl_array *in, zl_array *out);
 ZL_API char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
-// A trace of a function step by step, for writers of other formats, as MLX passes it to callbacks. Arrays stand for values: they have
-// shapes and dtypes, but only constants have data.
+// A trace of a function step by step, for writers of other formats, as MLX passes it to callbacks. Arrays
+// stand for values: they have shapes and dtypes, but only constants have data.
 typedef enum {
     ZL_ARGUMENT_INT,
     ZL_ARGUMENT_BOOL,
@@ -439,12 +459,13 @@ typedef struct {
     bool (*step)(void *data, const zl_step *step);
     void *data;
 } zl_listener;
-// Traces f and calls the listener, whose arguments are valid until it returns. Stops when the listener returns false.
+// Traces f and calls the listener, whose arguments are valid until it returns. Stops when the listener
+// returns false.
 ZL_API bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless, const zl_listener *listener);
 
 typedef struct zl_imported_ zl_imported;
-// Returns the function in a file, or NULL and an error. The contents are checked: a file that is damaged, or that needs ops which this
-// version does not have, is refused.
+// Returns the function in a file, or NULL and an error. The contents are checked: a file that is damaged, or
+// that needs ops which this version does not have, is refused.
 ZL_API zl_imported *zl_import(const char *path);
 // Calls an imported function, from any thread. The last `named` of the inputs have names.
 ZL_API bool         zl_imported_call(const zl_imported *f, int count, const zl_array *in, int named,
@@ -453,38 +474,41 @@ ZL_API bool         zl_imported_call(const zl_imported *f, int count, const zl_a
 ZL_API const char  *zl_imported_metadata(const zl_imported *f);
 ZL_API void         zl_imported_free(zl_imported *f);
 
-// Looking at graphs ---------------------------------------------------------------------------------------------
+// Looking at graphs -----------------------------------------------------------------------------------------
 
-// Returns, as a Graphviz graph, the calls that compute arrays, as far as their history is kept. `names`, or any of them, may be NULL.
-// The text is freed with zl_free; NULL after an error.
+// Returns, as a Graphviz graph, the calls that compute arrays, as far as their history is kept. `names`, or
+// any of them, may be NULL. The text is freed with zl_free; NULL after an error.
 ZL_API char *zl_to_dot(int count, const zl_array *arrays, const char *const *names);
 
-// Returns in words what zl_eval(a) would do: the kernels, where they run, which calls are fused and why no more are, the bytes that each
-// kernel moves and its arithmetic operations. Evaluates nothing. The text is freed with zl_free; NULL after an error.
+// Returns in words what zl_eval(a) would do: the kernels, where they run, which calls are fused and why no
+// more are, the bytes that each kernel moves and its arithmetic operations. Evaluates nothing. The text is
+// freed with zl_free; NULL after an error.
 ZL_API char *zl_explain(zl_array a);
 
-// Profiles ------------------------------------------------------------------------------------------------------
+// Profiles --------------------------------------------------------------------------------------------------
 
-// Begins to record what all threads run: each kernel with its ops, time, bytes moved and arithmetic operations, and the host's
-// evaluations, launches, copies, waits and compilations. If `path` is not NULL, zl_profile_end writes a timeline there (trace events,
-// for Perfetto); %p in it stands for the process id. Returns false, with an error, if a profile is being recorded already or the path
-// cannot be written. ZL_PROFILE=path profiles a whole program. doc/profile.md explains the result.
+// Begins to record what all threads run: each kernel with its ops, time, bytes moved and arithmetic
+// operations, and the host's evaluations, launches, copies, waits and compilations. If `path` is not NULL,
+// zl_profile_end writes a timeline there (trace events, for Perfetto); %p in it stands for the process id.
+// Returns false, with an error, if a profile is being recorded already or the path cannot be written.
+// ZL_PROFILE=path profiles a whole program. doc/profile.md explains the result.
 ZL_API bool zl_profile_begin(const char *path);
-// Waits for pending work, writes the timeline, and returns a table as text, to be freed with zl_free: kernels by time, and sums.
-// Returns NULL after an error.
+// Waits for pending work, writes the timeline, and returns a table as text, to be freed with zl_free: kernels
+// by time, and sums. Returns NULL after an error.
 ZL_API char *zl_profile_end(void);
 
-// Files ---------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
-// Saving writes a file beside its place and renames it, so arrays loaded from the old file stay as they were. A path without the
-// format's extension gets it. A replaced file keeps its mode and, where permitted, its owner; symbolic links are followed; anything that
-// is not a regular file is refused.
+// Saving writes a file beside its place and renames it, so arrays loaded from the old file stay as they were.
+// A path without the format's extension gets it. A replaced file keeps its mode and, where permitted, its
+// owner; symbolic links are followed; anything that is not a regular file is refused.
 //
-// Loading is lazy. Files of 1 MiB and more are mapped, and their large arrays are the mapped file. As long as such an array lives,
-// nobody may change or shorten the file in place: the array would change, and reading beyond the new end ends the process with SIGBUS.
-// The functions here never do that; where other programs might, zl_load_file can read the file instead. An .npy that ends too early is
-// an error when its array is read. Deflated members of an .npz are inflated when they are evaluated; damage inside one is an error of its
-// evaluation that names the file and the member.
+// Loading is lazy. Files of 1 MiB and more are mapped, and their large arrays are the mapped file. As long as
+// such an array lives, nobody may change or shorten the file in place: the array would change, and reading
+// beyond the new end ends the process with SIGBUS. The functions here never do that; where other programs
+// might, zl_load_file can read the file instead. An .npy that ends too early is an error when its array is
+// read. Deflated members of an .npz are inflated when they are evaluated; damage inside one is an error of
+// its evaluation that names the file and the member.
 
 // Load and save one array as NumPy's .npy.
 ZL_API zl_array zl_load(const char *path);
@@ -495,25 +519,31 @@ typedef struct zl_file_ zl_file;
 // Return the contents of a file, to be freed with zl_file_free, or NULL and an error.
 ZL_API zl_file *zl_load_npz(const char *path);
 ZL_API zl_file *zl_load_safetensors(const char *path);
-ZL_API zl_file *zl_load_gguf(const char *path); // a quantised x.weight also has x.scales and x.biases, for zl_dequantize:
-// Q4_0 and Q4_1 in groups of 32 and 4 bits, Q5_0 and Q5_1 of 32 and 5, Q8_0 of 32 and 8. Of Q4_K, Q5_K and Q6_K scales are bytes, for mode gguf_k, without biases.
+// a quantised x.weight also has x.scales and x.biases, for zl_dequantize:
+ZL_API zl_file *zl_load_gguf(const char *path);
+// Q4_0 and Q4_1 in groups of 32 and 4 bits, Q5_0 and Q5_1 of 32 and 5, Q8_0 of 32 and 8. Of Q4_K, Q5_K and
+// Q6_K scales are bytes, for mode gguf_k, without biases.
 ZL_API bool     zl_savez(const char *path, const zl_file *file);
 ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // these need zlib
 ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);
 ZL_API bool     zl_save_gguf(const char *path, const zl_file *file);
 
 typedef struct {
-    const char *format; // "npy", "npz", "safetensors", "gguf" or "gguf_metadata", which leaves its arrays out; NULL: by the path
-    bool no_mmap;       // read the whole file into memory, which counts as that of arrays, instead of mapping it
+    // "npy", "npz", "safetensors", "gguf" or "gguf_metadata", which leaves its arrays out; NULL: by the path
+    const char *format;
+    // read the whole file into memory, which counts as that of arrays, instead of mapping it
+    bool no_mmap;
 } zl_load_options;
-// Returns the contents of a file of any of these formats; an .npy is one array whose name is empty. NULL options stand for none.
+// Returns the contents of a file of any of these formats; an .npy is one array whose name is empty. NULL
+// options stand for none.
 ZL_API zl_file *zl_load_file(const char *path, const zl_load_options *options);
 
 // Writes bytes to a file as the functions above do.
 ZL_API bool     zl_write_file(const char *path, const void *data, size_t bytes);
 
-// Load from and save to memory, which is copied. The format is "npy" (one array, whose name is empty), "npz", "npz_compressed" (only to
-// save), "safetensors" or "gguf". The result of zl_save_memory is freed with zl_free.
+// Load from and save to memory, which is copied. The format is "npy" (one array, whose name is empty), "npz",
+// "npz_compressed" (only to save), "safetensors" or "gguf". The result of zl_save_memory is freed with
+// zl_free.
 ZL_API zl_file *zl_load_memory(const char *format, const void *data, size_t bytes);
 ZL_API void    *zl_save_memory(const char *format, const zl_file *file, size_t *bytes);
 
@@ -546,9 +576,10 @@ ZL_API bool zl_file_add_metadata(zl_file *file, const zl_metadata *value);
 // Fills in the index-th value; returns false past the last.
 ZL_API bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value);
 
-// Random numbers ------------------------------------------------------------------------------------------------
+// Random numbers --------------------------------------------------------------------------------------------
 
-// A random op without a key takes the next key of this thread's state. The state is a key itself, made from the clock at first.
+// A random op without a key takes the next key of this thread's state. The state is a key itself, made from
+// the clock at first.
 
 // Sets the state to zl_random_key(seed).
 ZL_API void     zl_random_seed(int64_t seed);
@@ -556,21 +587,25 @@ ZL_API zl_array zl_random_state_get(void);
 // Sets the state to a key, which need not be computed yet.
 ZL_API bool     zl_random_state_set(zl_array key);
 
-// Returns the order in which zl_einsum would combine its operands, as text to be freed with zl_free; NULL after an error. The first line
-// lists the steps ("1,2 0,1": positions among the remaining operands, to which each step appends its result); an explanation follows.
+// Returns the order in which zl_einsum would combine its operands, as text to be freed with zl_free; NULL
+// after an error. The first line lists the steps ("1,2 0,1": positions among the remaining operands, to which
+// each step appends its result); an explanation follows.
 ZL_API char *zl_einsum_path(const char *subscripts, const zl_array *operands, int count);
 
-// Streams and devices -------------------------------------------------------------------------------------------
+// Streams and devices ---------------------------------------------------------------------------------------
 
-// The default device is the one that ZL_DEVICE names, otherwise the first GPU (cuda before vulkan before opencl), otherwise the CPU. A
-// CPU that a driver offers is not a GPU. The default device is determined when it is first needed: by an evaluation of ops that were
-// recorded for no other stream, by the functions below, or by zl_synchronize. No driver is opened before that.
+// The default device is the one that ZL_DEVICE names, otherwise the first GPU (cuda before vulkan before
+// opencl), otherwise the CPU. A CPU that a driver offers is not a GPU. The default device is determined when
+// it is first needed: by an evaluation of ops that were recorded for no other stream, by the functions below,
+// or by zl_synchronize. No driver is opened before that.
 
-// Returns the stream for which this thread records ops, or NULL and an error if ZL_DEVICE names a device that does not exist.
+// Returns the stream for which this thread records ops, or NULL and an error if ZL_DEVICE names a device that
+// does not exist.
 ZL_API zl_stream zl_default_stream(void);
 // Returns this thread's default stream of a device ("cuda:1"), or NULL and an error.
 ZL_API zl_stream zl_default_stream_of(const char *device);
-// Makes a stream, which lives until its thread ends, on a device (NULL: the default device). Returns NULL after an error.
+// Makes a stream, which lives until its thread ends, on a device (NULL: the default device). Returns NULL
+// after an error.
 ZL_API zl_stream zl_new_stream(const char *device);
 ZL_API bool      zl_set_default_stream(zl_stream stream);
 // Does what zl_synchronize does, for any stream.
@@ -590,15 +625,16 @@ typedef struct {
     int cores;            // compute units that we may use
     size_t memory;        // bytes
     bool is_host;         // the CPU that runs the program, even if a driver offers it as a device
-    // Has memory of its own. The first GPU is the default device. If several drivers reach one chip, only one of them counts as the GPU:
-    // the one that ZL_DEVICE names, or the first.
+    // Has memory of its own. The first GPU is the default device. If several drivers reach one chip, only one
+    // of them counts as the GPU: the one that ZL_DEVICE names, or the first.
     bool is_gpu;
 } zl_device_info;
 
 // Fills in the index-th device, or kind of device that is not available; returns false past the last.
 ZL_API bool zl_device(int index, zl_device_info *info);
 
-// What a device does with calls of an op. Bit 1 << ZL_FLOAT32 stands for a dtype; dtypes that the op does not accept are in neither mask.
+// What a device does with calls of an op. Bit 1 << ZL_FLOAT32 stands for a dtype; dtypes that the op does not
+// accept are in neither mask.
 typedef struct {
     const char *op;
     uint32_t native;    // dtypes whose calls the device runs itself
@@ -606,20 +642,24 @@ typedef struct {
     const char *reason; // and why; NULL: there are none
 } zl_op_support;
 
-// Fills in what a device ("vulkan", "cuda:1"), which is opened for that, does with the index-th op. Views, which need no device, and kernels
-// of programs have no bits. Returns false past the last, and after an error.
+// Fills in what a device ("vulkan", "cuda:1"), which is opened for that, does with the index-th op. Views,
+// which need no device, and kernels of programs have no bits. Returns false past the last, and after an
+// error.
 ZL_API bool zl_device_support(const char *device, int index, zl_op_support *out);
 
-// Groups of processes -------------------------------------------------------------------------------------------
+// Groups of processes ---------------------------------------------------------------------------------------
 
-// A group is the processes (ranks) that a launcher started together: `zellige launch`, mlx.launch, mpirun, srun, torchrun. Collectives are
-// ops: lazy, differentiable, batched and compiled like others. They run on a stream of their own, and those that an evaluation needs run
-// in the order in which they were recorded, which must be the same on all ranks. If a rank does not take part, or calls something else, the
-// others get an error that names it (ZL_GROUP_TIMEOUT, ZL_GROUP_CHECK), and the group can no longer be used. doc/scale.md has more.
+// A group is the processes (ranks) that a launcher started together: `zellige launch`, mlx.launch, mpirun,
+// srun, torchrun. Collectives are ops: lazy, differentiable, batched and compiled like others. They run on a
+// stream of their own, and those that an evaluation needs run in the order in which they were recorded, which
+// must be the same on all ranks. If a rank does not take part, or calls something else, the others get an
+// error that names it (ZL_GROUP_TIMEOUT, ZL_GROUP_CHECK), and the group can no longer be used. doc/scale.md
+// has more.
 typedef struct zl_group_ *zl_group;
 
-// Returns the group of all processes, retained, by an engine: "ring", "mpi" or "nccl"; "any" or NULL take the one that the launcher
-// prepared. Without a launcher, returns a group of this process alone, or, if strict, NULL and an error.
+// Returns the group of all processes, retained, by an engine: "ring", "mpi" or "nccl"; "any" or NULL take the
+// one that the launcher prepared. Without a launcher, returns a group of this process alone, or, if strict,
+// NULL and an error.
 ZL_API zl_group    zl_group_init(bool strict, const char *engine);
 // Returns whether this machine has what an engine needs.
 ZL_API bool        zl_group_available(const char *engine);
@@ -630,8 +670,8 @@ ZL_API int         zl_group_rank(zl_group group);
 ZL_API int         zl_group_size(zl_group group);
 // Returns the name of the engine; "none" for a group of one process.
 ZL_API const char *zl_group_engine(zl_group group);
-// Returns the group of the ranks that pass the same color, ordered by key; a negative key stands for the rank. All ranks must call it.
-// Returns NULL, with an error, if that fails or the engine cannot split.
+// Returns the group of the ranks that pass the same color, ordered by key; a negative key stands for the
+// rank. All ranks must call it. Returns NULL, with an error, if that fails or the engine cannot split.
 ZL_API zl_group    zl_group_split(zl_group group, int color, int key);
 // Returns when all ranks have called it, after the collectives that were evaluated before.
 ZL_API bool        zl_group_barrier(zl_group group);
@@ -655,7 +695,7 @@ ZL_API zl_array zl_send(zl_array x, int to, zl_group group);
 // Returns the array that rank `from` sends.
 ZL_API zl_array zl_recv(zl_shape shape, zl_dtype dtype, int from, zl_group group);
 
-// Memory --------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 // All figures are bytes, on the host and on devices together.
 
@@ -664,17 +704,18 @@ ZL_API size_t zl_get_active_memory(void);
 ZL_API size_t zl_get_cache_memory(void);
 ZL_API size_t zl_get_peak_memory(void);
 ZL_API void   zl_reset_peak_memory(void);
-// Sets the limit above which allocations fail, and returns the old one. Without a limit, the host may use 95 % of the machine's memory,
-// and a device refuses what it does not have.
+// Sets the limit above which allocations fail, and returns the old one. Without a limit, the host may use 95
+// % of the machine's memory, and a device refuses what it does not have.
 ZL_API size_t zl_set_memory_limit(size_t bytes);
 // Sets the goal above which nothing is kept for reuse and zl_async_eval waits, and returns the old one.
 ZL_API size_t zl_set_memory_goal(size_t bytes);
 ZL_API size_t zl_get_memory_goal(void);
-// Sets how much is kept for reuse, and returns the old value. Without it, that is a quarter of the machine's memory, and all of a device's.
+// Sets how much is kept for reuse, and returns the old value. Without it, that is a quarter of the machine's
+// memory, and all of a device's.
 ZL_API size_t zl_set_cache_limit(size_t bytes);
 ZL_API void   zl_clear_cache(void);
 
-// Controls ------------------------------------------------------------------------------------------------------
+// Controls --------------------------------------------------------------------------------------------------
 
 ZL_API int  zl_threads(void);
 ZL_API bool zl_set_threads(int count);
@@ -683,14 +724,15 @@ typedef enum { ZL_LOG_NONE, ZL_LOG_ERROR, ZL_LOG_WARN, ZL_LOG_INFO, ZL_LOG_DEBUG
 ZL_API void zl_set_log_level(zl_log_level level);
 ZL_API void zl_set_log(void (*callback)(zl_log_level level, const char *line, void *context), void *context);
 
-// Returns how often something happened since the start, by name: "compiles", "kernels", "fallbacks", "fallback_runs", "plans", "plan_hits",
-// "copies", "narrowed", "donations", "allocations". Returns -1 for an unknown name.
+// Returns how often something happened since the start, by name: "compiles", "kernels", "fallbacks",
+// "fallback_runs", "plans", "plan_hits", "copies", "narrowed", "donations", "allocations". Returns -1 for an
+// unknown name.
 ZL_API int64_t zl_counter(const char *name);
 
 // Describes the index-th environment variable that the library reads; returns false past the last.
 ZL_API bool zl_setting(int index, const char **name, const char **fallback, const char **doc);
 
-// Every public op as data: what the header, the documentation and the bindings are made from ----------------------
+// Every public op as data: what the header, the documentation and the bindings are made from ----------------
 
 typedef enum {
     ZL_PARAM_ARRAY,
@@ -703,7 +745,8 @@ typedef enum {
     ZL_PARAM_SHAPE,
     ZL_PARAM_AXES,
     ZL_PARAM_OUTPUT,   // zl_array *, filled
-    ZL_PARAM_OPTIONAL, // zl_array; NULL stands for none, unless an error of this thread is pending: then it is a failure
+    // zl_array; NULL stands for none, unless an error of this thread is pending: then it is a failure
+    ZL_PARAM_OPTIONAL,
     ZL_PARAM_STRING,   // const char *
 } zl_param_type;
 
@@ -740,16 +783,17 @@ static inline zl_axes zl_axes_list(std::initializer_list<int> list) {
 #include "zellige_ops.h"
 #include "zellige_matrix_ops.h"
 
-// Numbers in the place of arrays --------------------------------------------------------------------------------
+// Numbers in the place of arrays ----------------------------------------------------------------------------
 
-// zl_scalar(2) makes an array of a number. A bare number does not compile where an op takes an array: zl_add(x, 2) would
-// be a pointer to address 2, and zl_add(x, 0) and zl_random_normal(shape, dtype, 0, 0, NULL) would silently pass NULL.
-// NULL itself compiles where it means "none", and zl_array variables may be NULL anywhere.
+// zl_scalar(2) makes an array of a number. A bare number does not compile where an op takes an array:
+// zl_add(x, 2) would be a pointer to address 2, and zl_add(x, 0) and zl_random_normal(shape, dtype, 0, 0,
+// NULL) would silently pass NULL. NULL itself compiles where it means "none", and zl_array variables may be
+// NULL anywhere.
 //
-// In C, every op is also a macro, which checks its arrays and calls the function; (zl_add)(x, y) calls the function
-// itself, and zl_add without parentheses is a pointer to it. A call with a compound literal such as (zl_shape){dim, n} is
-// not checked. In C++, overloads that take numbers are deleted, except those of ops of one parameter. Define
-// ZL_PLAIN_CALLS before you include this file to leave the checks out.
+// In C, every op is also a macro, which checks its arrays and calls the function; (zl_add)(x, y) calls the
+// function itself, and zl_add without parentheses is a pointer to it. A call with a compound literal such as
+// (zl_shape){dim, n} is not checked. In C++, overloads that take numbers are deleted, except those of ops of
+// one parameter. Define ZL_PLAIN_CALLS before you include this file to leave the checks out.
 #ifndef ZL_PLAIN_CALLS
 #ifdef __cplusplus
 #include <type_traits>
@@ -767,7 +811,8 @@ using zl_if_number_ = typename std::enable_if<zl_any_number_<T...>::value, Resul
 #if __STDC_VERSION__ >= 202311L
 #define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array), typeof(nullptr): (array))
 #else
-#define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array)) // for a number write zl_scalar(number)
+// for a number write zl_scalar(number)
+#define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array))
 #endif
 #endif
 #include "zellige_checks.h"

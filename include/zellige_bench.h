@@ -1,4 +1,5 @@
-// zellige_bench.h - what `zellige bench` measured, for programs: the runs of a folder, their rows and their samples.
+// zellige_bench.h - what `zellige bench` measured, for programs: the runs of a folder, their rows and their
+// samples.
 //
 //     zl_run run = zl_run_open("runs/20261115-190000");
 //     zl_run_row row;
@@ -6,7 +7,8 @@
 //         printf("%s %s: %g s\n", row.id, row.status, row.median);
 //     zl_run_close(run);
 //
-// Ownership. A run is yours until zl_run_close(), a history until zl_history_close(); texts and samples belong to them.
+// Ownership. A run is yours until zl_run_close(), a history until zl_history_close(); texts and samples
+// belong to them.
 //
 // Errors.    As in zellige.h: NULL, and zl_error() says why. What a run does not tell is "" or NaN.
 
@@ -19,7 +21,7 @@
 extern "C" {
 #endif
 
-// One run -------------------------------------------------------------------------------------------------------
+// One run ---------------------------------------------------------------------------------------------------
 
 typedef struct zl_run_ *zl_run; // NULL: failed
 
@@ -48,18 +50,19 @@ typedef struct {
 ZL_API zl_run zl_run_open(const char *path);
 ZL_API void   zl_run_close(zl_run run); // NULL is allowed
 
-// About the whole run: "suite", "status", "started", "host", "version", "commit", "branch", "command", "notes",
-// "baseline", "evidence"; of its chip "chip", "name", "device". "": it does not tell, or there is no such key.
+// About the whole run: "suite", "status", "started", "host", "version", "commit", "branch", "command",
+// "notes", "baseline", "evidence"; of its chip "chip", "name", "device". "": it does not tell, or there is no
+// such key.
 ZL_API const char *zl_run_text(zl_run run, const char *key);
-ZL_API double zl_run_peak(zl_run run, const char *dtype); // operations a second of one device: "bf16"
-ZL_API double zl_run_bandwidth(zl_run run);               // bytes a second
+ZL_API double zl_run_peak(zl_run run, const char *dtype); // operations per second of one device: "bf16"
+ZL_API double zl_run_bandwidth(zl_run run);               // bytes per second
 ZL_API int    zl_run_threads(zl_run run);
 
 ZL_API int  zl_run_rows(zl_run run);
 ZL_API bool zl_run_row_at(zl_run run, int index, zl_run_row *out);        // false past the last
 ZL_API bool zl_run_row_find(zl_run run, const char *id, zl_run_row *out); // false: it has none
 
-// The runs of a folder ------------------------------------------------------------------------------------------
+// The runs of a folder --------------------------------------------------------------------------------------
 
 typedef struct zl_history_ *zl_history; // NULL: failed
 

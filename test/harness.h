@@ -22,7 +22,8 @@ extern struct test_state {
     char *folder;            // TEST_FOLDER_BYTES; "" until test_folder() makes it
 } test_state;
 
-// Waits for what a test left to be compiled in the background: no other test counts that, or finds its folder gone.
+// Waits for what a test left to be compiled in the background: no other test counts that, or finds its folder
+// gone.
 void test_settle(void);
 
 #endif

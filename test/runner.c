@@ -1,9 +1,10 @@
 // runner.c - runs the tests: build/test [option...] [word...]
 //
-// The tests run in one child process, or in as many as --jobs says, each of which takes the next file of tests when it is done with one.
-// When a child crashes or hangs, the test that it was in has failed, and a new child goes on with the rest of that file. Results are in
-// memory that all processes see. Several children write what they have to say into a temporary file for each file of tests, and the
-// parent prints these in order: the output is that of one child.
+// The tests run in one child process, or in as many as --jobs says, each of which takes the next file of
+// tests when it is done with one. When a child crashes or hangs, the test that it was in has failed, and a
+// new child goes on with the rest of that file. Results are in memory that all processes see. Several
+// children write what they have to say into a temporary file for each file of tests, and the parent prints
+// these in order: the output is that of one child.
 
 #include "device/desk.h"
 #include "harness.h"
@@ -50,12 +51,14 @@ static struct job *self;                    // in a child: what it is
 static char output[TEST_FOLDER_BYTES] = ""; // folder for what children say; "": they print it themselves
 
 #ifdef ZL_SANITIZED
-// PoCL loses some memory where it looks for the code of a kernel that it compiled. What we do not release is still told.
+// PoCL loses some memory where it looks for the code of a kernel that it compiled. What we do not release is
+// still told.
 const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"), used)) const char *__lsan_default_suppressions(void) {
     return "leak:pocl_check_kernel_disk_cache\n"
            "leak:libstdc++.so\n" // nothing of ours is C++; who kept 16 bytes in it is not known
-           "leak:libvulkan_lvp.so\n"; // which keeps 48 bytes of a pipeline; ours that are lost lose memory of our own, too
+           // which keeps 48 bytes of a pipeline; ours that are lost lose memory of our own, too
+           "leak:libvulkan_lvp.so\n";
 }
 
 // Lavapipe, which is not built with TSan, ends its own mutexes while its own threads may look at them.
@@ -76,7 +79,9 @@ static struct options {
     int sampled_count;
     bool quick; // all do
     const char *
-        on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the CPU, or where ZL_DEVICE says
+        // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the CPU, or where
+        // ZL_DEVICE says
+        on;
     char **words;
     int word_count;
 } options = {.timeout = 600, .jobs = 1};
@@ -459,8 +464,9 @@ static bool start(struct job *job, int from, const sigset_t *signals) {
     return child > 0;
 }
 
-// A child that ended: a new one goes on after the test that it was in. Returns how many failures belong to no test: a bad end after the
-// last one, such as leaks that a sanitizer found, and a child that cannot be started.
+// A child that ended: a new one goes on after the test that it was in. Returns how many failures belong to no
+// test: a bad end after the last one, such as leaks that a sanitizer found, and a child that cannot be
+// started.
 static int follow(struct job *job, int status, const sigset_t *signals) {
     char how[64], name[256];
     bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;

@@ -39,12 +39,14 @@ struct test {
 };
 void test_register(struct test *test);
 
-// A file whose tests all need something defines this before it includes any header: what says why they cannot run.
+// A file whose tests all need something defines this before it includes any header: what says why they cannot
+// run.
 #ifndef TEST_LACKS
 #define TEST_LACKS NULL
 #endif
 const char *test_lacks_lapack(void);
-const char *test_lacks_program(void); // the program zellige, which builds with sanitizers and for emulators leave out
+// the program zellige, which builds with sanitizers and for emulators leave out
+const char *test_lacks_program(void);
 const char *test_lacks_itself(void);  // a way to start this program anew, which an emulator does not have
 
 #define TEST(id)                                                                    \
@@ -95,8 +97,10 @@ const char *test_last_error(void); // message of the last CHECK_ERROR, "" if the
 
 bool test_quick(void); // take a seeded sample: the whole run has 15 s
 bool test_brief(void); // take the smallest sizes: the device needs seconds for what others do in milliseconds
-bool test_samples(int n); // whether to take this case: brief runs, and tests that --sample names, take one of n
-int test_step(int n);      // n where test_samples takes one of n, else 1: for lists of which some case has to be taken
+// whether to take this case: brief runs, and tests that --sample names, take one of n
+bool test_samples(int n);
+// n where test_samples takes one of n, else 1: for lists of which some case has to be taken
+int test_step(int n);
 bool test_long(void);  // take all the time it needs
 
 // Random numbers, the same for the same seed and test.
@@ -105,16 +109,17 @@ uint64_t test_random(void);                    // 64 random bits
 double   test_uniform(double lo, double hi);   // lo <= x < hi
 int64_t  test_between(int64_t lo, int64_t hi); // lo <= x <= hi
 
-// An empty folder for this test's files, removed after it; NULL if it cannot be made. Files of the source tree are
-// under ZL_TEST_DIR, programs and libraries of this build under ZL_BUILD_DIR.
+// An empty folder for this test's files, removed after it; NULL if it cannot be made. Files of the source
+// tree are under ZL_TEST_DIR, programs and libraries of this build under ZL_BUILD_DIR.
 const char *test_folder(void);
 
-// Sets a variable of the environment, or removes it where value is NULL, when the work of this thread's stream is done:
-// a thread that reads the environment, as PoCL's do while they compile, must not meet another that changes it.
+// Sets a variable of the environment, or removes it where value is NULL, when the work of this thread's
+// stream is done: a thread that reads the environment, as PoCL's do while they compile, must not meet another
+// that changes it.
 void test_setenv(const char *name, const char *value);
 
-// Runs a command of the shell, for as long as the test may take, and returns what it printed, to be freed with memory_free. *status is 0
-// if it ended well.
+// Runs a command of the shell, for as long as the test may take, and returns what it printed, to be freed
+// with memory_free. *status is 0 if it ended well.
 char *test_shell(const char *command, int *status);
 
 #endif

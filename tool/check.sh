@@ -30,7 +30,7 @@ else
     say "names of mlx.core" "skipped: $python"
 fi
 if command -v python3 >/dev/null; then
-    step "documents" python3 tool/check_docs.py
+    step "documents" python3 tool/check_docs.py . src cli model include python tool bench
     step "pictures of results" python3 bench/pictures.py --check
 else
     say "documents" "skipped: no python3"

@@ -1,7 +1,8 @@
-// gen_pages.c - reference pages: one for each hand-written header, one for each family of ops, one for the settings.
+// gen_pages.c - reference pages: one for each hand-written header, one for each family of ops, one for the
+// settings.
 //
-// A header is read as paragraphs. A paragraph's comment becomes prose and its declarations a block of code, so that the
-// header stays the only place where the contract is written.
+// A header is read as paragraphs. A paragraph's comment becomes prose and its declarations a block of code,
+// so that the header stays the only place where the contract is written.
 
 #include <stdio.h>
 #include <string.h>

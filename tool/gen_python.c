@@ -1,7 +1,8 @@
-// gen_python.c - the Python side of the ops: bindings.c for the extension, and core.pyi for type checkers and editors.
+// gen_python.c - the Python side of the ops: bindings.c for the extension, and core.pyi for type checkers and
+// editors.
 //
-// A Python function is one or more C ops: zl_take and zl_take_flat are take(a, indices, axis=None). Where an op with
-// several axes exists (zl_sum_axes) it alone is bound: it takes one axis and none as well.
+// A Python function is one or more C ops: zl_take and zl_take_flat are take(a, indices, axis=None). Where an
+// op with several axes exists (zl_sum_axes) it alone is bound: it takes one axis and none as well.
 
 #include <ctype.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static struct {
     int count, cap;
 } functions;
 
-// Names ------------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 static const char *const modules[] = {"random", "linalg", "fft", "fast"};
 
@@ -158,7 +159,7 @@ static bool is_method(const struct function *f) {
     return true;
 }
 
-// Bindings -----------------------------------------------------------------------------------------------------------
+// Bindings --------------------------------------------------------------------------------------------------
 
 static void add_c_argument(struct text *out, const zl_param *p, int at) {
     static const char *const field[] = {
@@ -190,8 +191,8 @@ static void add_thunk(struct text *out, const zl_op_info *op) {
     text_add(out, ");\n}\n");
 }
 
-// A number, or a list of them in brackets, as an initialiser of a zl_shape or zl_axes: "1", "[-2, -1]", "()". There is
-// no list for NULL and "None".
+// A number, or a list of them in brackets, as an initialiser of a zl_shape or zl_axes: "1", "[-2, -1]", "()".
+// There is no list for NULL and "None".
 static void add_list(struct text *out, const char *field, const char *type, const char *value) {
     char items[64];
     int count = 0, length = 0;
@@ -274,7 +275,8 @@ static void add_variants(struct text *out, const struct function *f) {
     text_add(out, "};\n");
 }
 
-// A default as Python writes it. The parameters of the longest variant are optional where a shorter one lacks them.
+// A default as Python writes it. The parameters of the longest variant are optional where a shorter one lacks
+// them.
 static const char *own_default(const struct function *f, const zl_param *p) {
     if (p->fallback)
         return p->fallback;
@@ -326,7 +328,8 @@ static void add_signature(struct text *out, const struct function *f, bool is_st
         text_add(out, op->returns_bool ? "tuple[array, ...]" : "array");
 }
 
-// The length of a name of C at this place, and what Python calls it: zl_fft_stft is fft.stft. 0: none is here.
+// The length of a name of C at this place, and what Python calls it: zl_fft_stft is fft.stft. 0: none is
+// here.
 static size_t c_name(const char *at, char name[static 64]) {
     static const char *const words[][2] = {{"NULL", "None"}, {"ZL_ALL", "None"}, {"out[", "result["}};
     for (size_t i = 0; i < COUNT(words); i++)
@@ -433,7 +436,7 @@ bool gen_bindings(const char *path) {
     return write_bindings(path);
 }
 
-// Stubs ----------------------------------------------------------------------------------------------------------------
+// Stubs -----------------------------------------------------------------------------------------------------
 
 static void add_stub(struct text *out, const struct function *f, const char *indent) {
     text_add(out, "%sdef ", indent);

@@ -78,7 +78,7 @@ def one_attention(q, k, v, causal):
 
 
 def varlen_attention(q, k, v, begin_q, begin_k, longest_q, longest_k, dropout=0.0, causal=False, **options):
-    """Of sequences that stand behind each other."""
+    """Of packed sequences."""
     import torch
     part = lambda x, begin, i: x[begin[i]:begin[i + 1]]  # noqa: E731
     return torch.cat([one_attention(part(q, begin_q, i), part(k, begin_k, i), part(v, begin_k, i), causal)

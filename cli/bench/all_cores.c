@@ -1,6 +1,6 @@
-// all_cores.c - multiply-adds on all cores at once. Cores that a machine shows may share their units, and then a core's own
-// rate times their number is more than the machine can do. Threads start each slice together; a round counts when
-// their slices lay beside each other.
+// all_cores.c - multiply-adds on all cores at once. Cores that a machine shows may share their units, and
+// then a core's own rate times their number is more than the machine can do. Threads start each slice
+// together; a round counts when their slices are adjacent.
 
 #include "bench.h"
 
@@ -47,7 +47,8 @@ void bench_stay_on_core(int index) {
         sched_setaffinity(0, sizeof one, &one);
 }
 
-// Returns when all are here. It spins: who gave up its core while it waits would be away when the last one comes.
+// Returns when all are here. It spins: who gave up its core while it waits would be away when the last one
+// comes.
 static void meet(struct crew *crew) {
     int phase = atomic_load(&crew->phase);
     if (atomic_fetch_add(&crew->arrived, 1) == crew->threads - 1) {
@@ -73,7 +74,7 @@ static void run_slice(struct member *m, int which) {
     meet(crew);
 }
 
-// Operations a second of all together; 0: some worked while others did not.
+// Operations per second of all together; 0: some worked while others did not.
 static double rate_of_round(const struct crew *crew, int which) {
     double work = (double)crew->loops[which] * crew->instruction[which]->operations, total = 0;
     double start = 0, end = INFINITY, longest = 0;
@@ -107,8 +108,8 @@ static void *work(void *data) {
     return NULL;
 }
 
-// What the first thread does besides: it looks at the slices, and says when it is over. The others see that after the
-// round, since all meet once more.
+// What the first thread does besides: it looks at the slices, and says when it is over. The others see that
+// after the round, since all meet once more.
 static void lead(struct member *first, double end) {
     struct crew *crew = first->crew;
     for (bool over = false; !over;) {

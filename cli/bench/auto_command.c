@@ -1,5 +1,5 @@
-// auto_command.c - `zellige bench auto`: finds the chip, picks its suite, measures, compares with the last run of the
-// kind, writes the report.
+// auto_command.c - `zellige bench auto`: finds the chip, picks its suite, measures, compares with the last
+// run of the kind, writes the report.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// bench.h - `zellige bench`: which chip this is, how fast it is, whether it got slower. doc/bench.md tells how data
-// flows through the files, which are the sections here.
+// bench.h - `zellige bench`: which chip this is, how fast it is, whether it got slower. doc/bench.md tells
+// how data flows through the files, which are the sections here.
 
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
@@ -13,7 +13,7 @@
 #include "text/text.h"
 #include "zellige.h"
 
-// Files that the program carries in itself ----------------------------------------------------------------------
+// Files that the program carries in itself ------------------------------------------------------------------
 
 struct bench_file {
     const char *name, *text;
@@ -23,16 +23,17 @@ extern const struct bench_file bench_files[]; // the last has no name
 const char *bench_file_find(const char *name); // its text; NULL: none
 const char *bench_file_hash(const char *name); // NULL: none
 
-// json.c --------------------------------------------------------------------------------------------------------
+// json.c ----------------------------------------------------------------------------------------------------
 
-// Copies a text of an object, "" if there is none, as far as there is room for whole characters. Files come from other
-// machines: what terminals would take for commands is taken out, as cli_clean says.
+// Copies a text of an object, "" if there is none, as far as there is room for whole characters. Files come
+// from other machines: what terminals would take for commands is taken out, as cli_clean says.
 void bench_json_copy(text_json_value object, const char *key, bool lines, char *out, size_t bytes);
 bool bench_json_lists(text_json_value list, const char *word);
 
-// specs.c -------------------------------------------------------------------------------------------------------
+// specs.c ---------------------------------------------------------------------------------------------------
 
-// What peaks are known for, in this order in tables. tf32 is a way to compute, and fp8 one to read, not dtypes of arrays.
+// What peaks are known for, in this order in tables. tf32 is a way to compute, and fp8 one to read, not
+// dtypes of arrays.
 enum bench_dtype {
     BENCH_F64,
     BENCH_F32,
@@ -50,31 +51,33 @@ zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype); // float32 of tf32, uint
 struct bench_specs {
     text_json_value root;
     char source[256];                // "built in", or the file
-    double override[BENCH_DTYPES];   // --peak, in operations a second; NaN: none
+    double override[BENCH_DTYPES];   // --peak, in operations per second; NaN: none
 };
 
 // path NULL: the table that is built in.
 bool bench_specs_open(struct bench_specs *specs, const char *path, char *error, size_t error_bytes);
-bool bench_specs_override(struct bench_specs *specs, const char *list, char *error, size_t error_bytes); // "bf16=918,f32=459"
+// "bf16=918,f32=459"
+bool bench_specs_override(struct bench_specs *specs, const char *list, char *error, size_t error_bytes);
 void bench_specs_close(struct bench_specs *specs);
 
 text_json_value bench_chip_by_id(const struct bench_specs *specs, const char *id);
 text_json_value bench_chip_by_pci(const struct bench_specs *specs, unsigned vendor, unsigned device);
-// By a word of its list `detect.<list>`: "nvml_names", "pjrt_device_kind", "sysctl_brand", "hip_names". Whole words only.
+// By a word of its list `detect.<list>`: "nvml_names", "pjrt_device_kind", "sysctl_brand", "hip_names". Whole
+// words only.
 text_json_value bench_chip_by_name(const struct bench_specs *specs, const char *list, const char *name);
 text_json_value bench_chip_by_accelerator_type(const struct bench_specs *specs, const char *type); // "v6e-8"
 
 // What one device of a chip can do at most. A chip that shows itself as two devices has half of it for each.
 struct bench_peak {
-    double rate;      // operations a second; NaN: nobody published one
+    double rate;      // operations per second; NaN: nobody published one
     char path[32];    // how the dtype is computed: "f32 (bf16 path)"; "": as it is
     char source[96];
     double clock_mhz; // that the figure assumes; NaN: not said
 };
 struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip, enum bench_dtype dtype);
-double bench_spec_bandwidth(text_json_value chip); // bytes a second of one device; NaN: unknown
+double bench_spec_bandwidth(text_json_value chip); // bytes per second of one device; NaN: unknown
 
-// detect.c and detect_*.c ---------------------------------------------------------------------------------------
+// detect.c and detect_*.c -----------------------------------------------------------------------------------
 
 enum { BENCH_CHIPS_MOST = 8, BENCH_EVIDENCE = 384 };
 
@@ -99,7 +102,8 @@ struct bench_cpu {
 struct bench_machine {
     char sysroot[256]; // "": this machine itself
     struct bench_cpu cpu;
-    struct bench_chip chip[BENCH_CHIPS_MOST]; // accelerators first, then the CPU, then chips that are modelled
+    // accelerators first, then the CPU, then chips that are modelled
+    struct bench_chip chip[BENCH_CHIPS_MOST];
     int count;
 };
 
@@ -108,7 +112,8 @@ void bench_detect(struct bench_machine *machine, const struct bench_specs *specs
 void bench_detect_cpu(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_pci(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_amd(struct bench_machine *machine, const struct bench_specs *specs);
-void bench_detect_tpu(struct bench_machine *machine, const struct bench_specs *specs); // environment, metadata server
+// environment, metadata server
+void bench_detect_tpu(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_nvidia(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_apple(struct bench_machine *machine, const struct bench_specs *specs);
@@ -124,7 +129,7 @@ bool bench_read_text(const struct bench_machine *machine, char *out, size_t byte
 // A variable of the environment, or of the file etc/environment below a sysroot. NULL: not set.
 const char *bench_environment(const struct bench_machine *machine, const char *name);
 
-// nvml.c --------------------------------------------------------------------------------------------------------
+// nvml.c ----------------------------------------------------------------------------------------------------
 
 // What a device tells while it works. NaN: it does not.
 struct bench_reading {
@@ -136,7 +141,7 @@ bool bench_nvml_name(int index, char *out, size_t bytes);
 bool bench_nvml_is_split(int index); // by MIG
 bool bench_nvml_read(int index, struct bench_reading *reading);
 
-// stats.c -------------------------------------------------------------------------------------------------------
+// stats.c ---------------------------------------------------------------------------------------------------
 
 struct bench_stats {
     int count, outliers; // by modified z-scores
@@ -151,7 +156,7 @@ void bench_median_interval(const double *sample, int count, double *low, double 
 void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count, double q,
                           double *low, double *high);
 
-// cpu_peaks.c ---------------------------------------------------------------------------------------------------
+// cpu_peaks.c -----------------------------------------------------------------------------------------------
 
 enum { BENCH_INSTRUCTIONS_MOST = 16 };
 
@@ -160,35 +165,37 @@ struct bench_cpu_peaks {
     struct {
         const char *name;
         zl_dtype dtype;
-        double rate; // operations a second of one core
+        double rate; // operations per second of one core
         double all;  // of all threads at once; 0: not measured
     } instruction[BENCH_INSTRUCTIONS_MOST];
     int count, threads;
-    double copy, read; // bytes a second of all threads: read and written, read
+    double copy, read; // bytes per second of all threads: read and written, read
 };
 void bench_measure_cpu_peaks(struct bench_cpu_peaks *peaks, double seconds);
 // The fastest instruction of a dtype, on all threads; NaN: none. name: which; may be NULL.
 double bench_cpu_peak(const struct bench_cpu_peaks *peaks, enum bench_dtype dtype, const char **name);
 
-// all_cores.c ---------------------------------------------------------------------------------------------------
+// all_cores.c -----------------------------------------------------------------------------------------------
 
 struct bench_instruction;
-// Fills `all` of the instructions; at most so many seconds, less when all cores are as fast together as each alone.
+// Fills `all` of the instructions; at most so many seconds, less when all cores are as fast together as each
+// alone.
 void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_instruction **instruction,
                              const int64_t *loops, double seconds);
 void bench_stay_on_core(int index); // the calling thread, to the index-th core that is ours
 
-// environment.c -------------------------------------------------------------------------------------------------
+// environment.c ---------------------------------------------------------------------------------------------
 
 double bench_now(void); // seconds
-// Part of the time since the last call that other machines took of ours, 0 to 1; NaN: the system does not tell.
+// Part of the time since the last call that other machines took of ours, 0 to 1; NaN: the system does not
+// tell.
 double bench_steal(void);
 double bench_load(void); // processes that want to run, over the last minute
 struct bench_reading bench_read_device(const char *device);
 struct bench_run;
 void bench_write_environment(FILE *out, const struct bench_run *run); // env.json
 
-// work.c: what can be measured ----------------------------------------------------------------------------------
+// work.c: what can be measured ------------------------------------------------------------------------------
 
 // One thing to measure: "gemm.nt/bf16/1024x1024x1024".
 struct bench_config {
@@ -216,8 +223,8 @@ struct bench_work {
     char why[256];       // it failed, where zl_error() has nothing to say
 };
 
-// One way to work, a line of works.def. record gives a result that is not evaluated yet; where that is not what is
-// measured, run does it so many times and waits.
+// One way to work, a line of works.def. record gives a result that is not evaluated yet; where that is not
+// what is measured, run does it so many times and waits.
 struct bench_work_kind {
     const char *name;
     const char *unit;    // of its rate: "FLOP", "B", "calls", "images"
@@ -226,15 +233,18 @@ struct bench_work_kind {
     zl_array (*record)(struct bench_work *w);
     bool (*run)(struct bench_work *w, int count);
     bool (*verify)(struct bench_work *w); // the result is right, by a reference on samples; false: w->why
-    bool (*tell)(struct bench_work *w, double *seconds); // of one run, where w->tells_seconds; NULL: it needs a device of arrays
+    // of one run, where w->tells_seconds; NULL: it needs a device of arrays
+    bool (*tell)(struct bench_work *w, double *seconds);
     void (*finish)(struct bench_work *w); // frees what w->data holds, before that is freed; NULL: nothing
 };
 
 const struct bench_work_kind *bench_work_kind(int index); // NULL past the last
 const struct bench_work_kind *bench_work_find(const char *name);
-bool bench_work_prepare(struct bench_work *w, const struct bench_config *config); // false: w->why or zl_error()
+// false: w->why or zl_error()
+bool bench_work_prepare(struct bench_work *w, const struct bench_config *config);
 bool bench_work_run(struct bench_work *w, int count);
-bool bench_work_falls_back(struct bench_work *w); // one run leaves the device for the CPU: its time is not the device's
+// one run leaves the device for the CPU: its time is not the device's
+bool bench_work_falls_back(struct bench_work *w);
 void bench_work_finish(struct bench_work *w);
 
 // For kinds: arrays that the work owns. dtype as the config has it.
@@ -245,7 +255,7 @@ bool bench_fail(struct bench_work *w, const char *format, ...) __attribute__((fo
 double *bench_elements(zl_array a);
 double bench_dtype_epsilon(enum bench_dtype dtype);
 
-// measure.c -----------------------------------------------------------------------------------------------------
+// measure.c -------------------------------------------------------------------------------------------------
 
 struct bench_timing {
     double seconds, warm_seconds; // at most
@@ -263,12 +273,12 @@ struct bench_samples {
     double start;   // seconds that were taken off for that
 };
 bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out);
-// From seconds of inner runs and of twice as many to seconds of one run, in `once`: the longer ones, less what starting
-// costs by the best of both. Differences of neighbours would not do: their best is where the shorter one was disturbed.
-// Returns what was taken off.
+// From seconds of inner runs and of twice as many to seconds of one run, in `once`: the longer ones, less
+// what starting costs by the best of both. Differences of neighbours would not do: their best is where the
+// shorter one was disturbed. Returns what was taken off.
 double bench_take_start_off(double *once, const double *twice, int count, int inner);
 
-// suite.c -------------------------------------------------------------------------------------------------------
+// suite.c ---------------------------------------------------------------------------------------------------
 
 struct bench_suite {
     char name[64];
@@ -282,14 +292,14 @@ void bench_suite_close(struct bench_suite *suite);
 bool bench_suite_add(struct bench_suite *suite, const struct bench_config *config); // false: out of memory
 void bench_config_name(struct bench_config *config); // sets id
 
-// work_llm.c ----------------------------------------------------------------------------------------------------
+// work_llm.c ------------------------------------------------------------------------------------------------
 
-// Opens the model that works `llm` measure, a checkpoint or, with random weights, a config.json, and gives their configurations in the
-// suite its name and dtype. False with an error.
+// Opens the model that works `llm` measure, a checkpoint or, with random weights, a config.json, and gives
+// their configurations in the suite its name and dtype. False with an error.
 bool bench_llm_open(const char *path, struct bench_suite *suite, char *error, size_t error_bytes);
 void bench_llm_close(void);
 
-// result.c and guard.c ------------------------------------------------------------------------------------------
+// result.c and guard.c --------------------------------------------------------------------------------------
 
 enum bench_status {
     BENCH_OK,
@@ -313,7 +323,8 @@ struct bench_row {
     bool stable, slope;
     bool is_modelled;           // the samples are a model's, not a clock's
     double start;               // seconds that starting takes, which are in no sample; 0: that is not known
-    double memory;              // most bytes of arrays in use during a run, inputs among them; 0: that is not known
+    // most bytes of arrays in use during a run, inputs among them; 0: that is not known
+    double memory;
     double rate;                // units a second, of the median
     double peak, utilisation;   // NaN: not known
     char path[32];              // as struct bench_peak has it
@@ -327,7 +338,7 @@ struct bench_row {
 struct bench_subject {
     char chip[32], name[96], device[16];
     struct bench_peak peak[BENCH_DTYPES];
-    double bandwidth;        // bytes a second
+    double bandwidth;        // bytes per second
     double clock_hz;         // measured; NaN: not
     double devices_per_chip;
     int threads;
@@ -357,7 +368,8 @@ struct bench_run {
 struct bench_row *bench_run_add(struct bench_run *run); // NULL: out of memory
 const struct bench_row *bench_run_find(const struct bench_run *run, const char *id);
 bool bench_run_has(const struct bench_run *run, enum bench_status status);
-bool bench_row_is_unstable(const struct bench_row *row); // it is right, but its samples had not settled when they were taken
+// it is right, but its samples had not settled when they were taken
+bool bench_row_is_unstable(const struct bench_row *row);
 int bench_run_unstable(const struct bench_run *run);     // how many such rows
 void bench_run_free(struct bench_run *run);
 
@@ -365,17 +377,19 @@ void bench_run_free(struct bench_run *run);
 void bench_measure_row(struct bench_row *row, const struct bench_config *config, const struct bench_subject *subject,
                        const struct bench_timing *timing);
 
-// run_json.c ----------------------------------------------------------------------------------------------------
+// run_json.c ------------------------------------------------------------------------------------------------
 
 void bench_write_run(FILE *out, const struct bench_run *run);  // metrics.json
 void bench_write_row(FILE *out, const struct bench_row *row);  // a line of the journal
-bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t error_bytes); // a folder or a file
+// a folder or a file
+bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t error_bytes);
 bool bench_read_row(struct bench_row *row, text_json_value object);
 
-// Output: table.c, csv.c, markdown.c ----------------------------------------------------------------------------
+// Output: table.c, csv.c, markdown.c ------------------------------------------------------------------------
 
 const char *bench_format_rate(double rate, const char *unit, char out[32]);  // "83.1 GFLOP/s"
-const char *bench_format_bytes(double bytes, char out[32]);                  // "268.4 MB"; "-" where there are none
+// "268.4 MB"; "-" where there are none
+const char *bench_format_bytes(double bytes, char out[32]);
 const char *bench_format_seconds(double seconds, char out[32]);              // "1.25 ms"
 const char *bench_format_percent(double part, char out[16]);                 // "63.5 %"; "n/a"
 
@@ -388,7 +402,7 @@ void bench_write_markdown(FILE *out, const struct bench_run *run);
 void bench_markdown(FILE *out, const char *text);      // with what Markdown and HTML take for markup escaped
 void bench_markdown_code(FILE *out, const char *text); // as code
 
-// run_folder.c --------------------------------------------------------------------------------------------------
+// run_folder.c ----------------------------------------------------------------------------------------------
 
 // A new folder below `root`, by the time; run->folder and run->started are set.
 bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes);
@@ -401,7 +415,7 @@ void bench_describe_source(struct bench_run *run); // commit, branch, dirty file
 bool bench_journal_add(const struct bench_run *run, const struct bench_row *row);
 int bench_journal_read(struct bench_run *run); // rows that an interrupted run has; -1: no journal
 
-// history.c -----------------------------------------------------------------------------------------------------
+// history.c -------------------------------------------------------------------------------------------------
 
 // runs/index.jsonl: a line a run. Runs are of one kind when chip, device, threads and suite are the same.
 bool bench_history_add(const struct bench_run *run, const char *root);
@@ -409,7 +423,7 @@ bool bench_history_add(const struct bench_run *run, const char *root);
 int bench_history_find(const struct bench_run *run, const char *root, char ***folders);
 void bench_history_free(char **folders, int count);
 
-// compare.c -----------------------------------------------------------------------------------------------------
+// compare.c -------------------------------------------------------------------------------------------------
 
 enum bench_verdict {
     BENCH_SAME,
@@ -444,29 +458,32 @@ struct bench_comparisons {
     bool in_turns;
 };
 void bench_comparison_free(struct bench_comparison *c);
-bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c); // false: out of memory, c is not taken
+// false: out of memory, c is not taken
+bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c);
 void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before, const struct bench_run *after, double threshold);
 void bench_comparisons_free(struct bench_comparisons *list);
 
-// interleave.c --------------------------------------------------------------------------------------------------
+// interleave.c ----------------------------------------------------------------------------------------------
 
 // Measures the suite with this program and another `zellige` in turns. False after an error; one that
 // is interrupted has what it has.
 bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device, const char *program,
                       const char *only, double threshold, char *error, size_t error_bytes);
 
-// record.c ------------------------------------------------------------------------------------------------------
+// record.c --------------------------------------------------------------------------------------------------
 
-bool bench_record_add(const char *path, const struct bench_comparisons *list); // appends a line with all samples
+// appends a line with all samples
+bool bench_record_add(const char *path, const struct bench_comparisons *list);
 // Compares the samples of such a line anew. False: it is none.
 bool bench_record_replay(struct bench_comparisons *list, const char *line, double threshold);
 
-// html.c and charts.c -------------------------------------------------------------------------------------------
+// html.c and charts.c ---------------------------------------------------------------------------------------
 
 // report.html: one page that needs nothing else. The history of runs is read from beside the run's folder.
 void bench_write_html(FILE *out, const struct bench_run *run);
-// Writes HTML: the format as it is, every %s with what HTML takes for markup escaped, in texts and in quoted attributes. All
-// of the page that is not constant goes through it. Conversions are %s, %d, %%, and %f and %g with a precision.
+// Writes HTML: the format as it is, every %s with what HTML takes for markup escaped, in texts and in quoted
+// attributes. All of the page that is not constant goes through it. Conversions are %s, %d, %%, and %f and %g
+// with a precision.
 void bench_html(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void bench_chart_roofline(FILE *out, const struct bench_run *run);

@@ -1,8 +1,10 @@
-// collectives.c - `zellige bench run collectives`: what the processes of a group do together, from 8 bytes to 256 MiB.
+// collectives.c - `zellige bench run collectives`: what the processes of a group do together, from 8 bytes to
+// 256 MiB.
 //
-// Latency, algorithm bandwidth and bus bandwidth are those of nccl-tests: bytes are those of the whole buffer of a collective, and the bus
-// bandwidth multiplies by the share of them that each rank must send, so that it can be compared with a link's. Each number of calls is
-// timed on all ranks, from a barrier on; the slowest rank counts.
+// Latency, algorithm bandwidth and bus bandwidth are those of nccl-tests: bytes are those of the whole buffer
+// of a collective, and the bus bandwidth multiplies by the share of them that each rank must send, so that it
+// can be compared with a link's. Each number of calls is timed on all ranks, from a barrier on; the slowest
+// rank counts.
 
 #include "bench.h"
 

@@ -1,5 +1,6 @@
-// compare.c - same, faster, slower, or ambiguous: whether the interval of the ratio leaves any doubt. Noise of a machine
-// must not look like a change of the program: runs that were not made in turns must also agree in their best quarter.
+// compare.c - same, faster, slower, or ambiguous: whether the interval of the ratio leaves any doubt. Noise
+// of a machine must not look like a change of the program: runs that were not made in turns must also agree
+// in their best quarter.
 
 #include "bench.h"
 
@@ -39,8 +40,8 @@ static double best_quarter(const double *sample, int count) {
     return value;
 }
 
-// Of two ways to look the one that leaves less doubt: the median of the ratios of neighbours, and the ratio of the best
-// quarters, which a machine that others keep busy disturbs less.
+// Of two ways to look the one that leaves less doubt: the median of the ratios of neighbours, and the ratio
+// of the best quarters, which a machine that others keep busy disturbs less.
 static void compare_in_turns(struct bench_comparison *c, const double *before, const double *after, int count,
                              double threshold) {
     double *ratio = malloc((size_t)count * sizeof *ratio), low, high;

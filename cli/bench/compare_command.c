@@ -64,7 +64,8 @@ static void json_comparisons(const struct bench_comparisons *list) {
     cli_json_close();
 }
 
-// Prints them; the exit code of a gate: 1 something is slower or fails now, 3 nothing could be compared, or not all of it.
+// Prints them; the exit code of a gate: 1 something is slower or fails now, 3 nothing could be compared, or
+// not all of it.
 static int report(const struct invocation *call, const struct bench_comparisons *list) {
     if (call->json)
         json_comparisons(list);

@@ -1,6 +1,6 @@
-// cpu_peaks.c - what the CPU can do at most, measured: the clock, each multiply-add instruction on one core, memory. Slices of a
-// tenth of a millisecond go round all of them and the best of each counts, so that others who use the machine between
-// slices do not show.
+// cpu_peaks.c - what the CPU can do at most, measured: the clock, each multiply-add instruction on one core,
+// memory. Slices of a tenth of a millisecond go round all of them and the best of each counts, so that others
+// who use the machine between slices do not show.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// detect.c - which chips this machine has, with the evidence. What is read lies below a sysroot, which for tests is a
-// folder; a chip that the table of specs does not know stays unknown.
+// detect.c - which chips this machine has, with the evidence. What is read lies below a sysroot, which for
+// tests is a folder; a chip that the table of specs does not know stays unknown.
 
 #include "bench.h"
 
@@ -124,7 +124,8 @@ static void add_cpu(struct bench_machine *machine) {
     chip->chips = chip->devices = 1;
 }
 
-// Chips for which there are tile kernels, but no device of arrays: one that is here runs them, else an emulator does.
+// Chips for which there are tile kernels, but no device of arrays: one that is here runs them, else an
+// emulator does.
 static void add_tile_targets(struct bench_machine *machine, const struct bench_specs *specs) {
     const char *target;
     for (int i = 0; (target = zl_kernel_target(i)); i++) {

@@ -1,4 +1,5 @@
-// detect_amd.c - what AMD's compute driver says about chips that PCI ids found: one that is split shows more nodes.
+// detect_amd.c - what AMD's compute driver says about chips that PCI ids found: one that is split shows more
+// nodes.
 
 #include "bench.h"
 

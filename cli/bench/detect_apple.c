@@ -1,4 +1,5 @@
-// detect_apple.c - Apple's chips under Linux, by the device tree: its first words name the machine and the chip.
+// detect_apple.c - Apple's chips under Linux, by the device tree: its first words name the machine and the
+// chip.
 
 #include "bench.h"
 

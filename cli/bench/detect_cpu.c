@@ -1,5 +1,5 @@
-// detect_cpu.c - the CPU: what it is by its identification registers, what it can by the features that the kernel
-// grants, and how many cores are ours by affinity and control group.
+// detect_cpu.c - the CPU: what it is by its identification registers, what it can by the features that the
+// kernel grants, and how many cores are ours by affinity and control group.
 
 #include "bench.h"
 

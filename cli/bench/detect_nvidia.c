@@ -1,5 +1,5 @@
-// detect_nvidia.c - NVIDIA's GPUs by their exact names, as the driver's files in /proc or NVML have them; a part of a
-// GPU (MIG) is not the chip of that name.
+// detect_nvidia.c - NVIDIA's GPUs by their exact names, as the driver's files in /proc or NVML have them; a
+// part of a GPU (MIG) is not the chip of that name.
 
 #include "bench.h"
 
@@ -21,8 +21,8 @@ static bool read_model(const struct bench_machine *machine, const char *address,
     return true;
 }
 
-// Instances that a GPU is split into have folders of capabilities: gpu0/mig/gi1. Which GPU we are given is not known before
-// a run, so one that is split spoils the peaks of all.
+// Instances that a GPU is split into have folders of capabilities: gpu0/mig/gi1. Which GPU we are given is
+// not known before a run, so one that is split spoils the peaks of all.
 static bool is_split(const struct bench_machine *machine) {
     bool found = false;
     for (int gpu = 0; gpu < GPUS_MOST && !found; gpu++) {
@@ -37,7 +37,8 @@ static bool is_split(const struct bench_machine *machine) {
     return found;
 }
 
-// A name is worth more than a PCI id: boards of one id are sold under several. The PCI row becomes the named one.
+// A name is worth more than a PCI id: boards of one id are sold under several. The PCI row becomes the named
+// one.
 static void rename_chip(struct bench_machine *machine, const struct bench_specs *specs, const char *model) {
     text_json_value spec = bench_chip_by_name(specs, "nvml_names", model);
     struct bench_chip *chip = spec ? bench_machine_chip(machine, text_json_text_of(spec, "id")) : NULL;

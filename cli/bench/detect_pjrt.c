@@ -1,5 +1,5 @@
-// detect_pjrt.c - the device kind that a PJRT plugin reports: what a run will really use. The plugin is the one that
-// TPU_LIBRARY_PATH or PJRT_NAMES_AND_LIBRARY_PATHS (as JAX has it: "tpu:/path") names.
+// detect_pjrt.c - the device kind that a PJRT plugin reports: what a run will really use. The plugin is the
+// one that TPU_LIBRARY_PATH or PJRT_NAMES_AND_LIBRARY_PATHS (as JAX has it: "tpu:/path") names.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// detect_tpu.c - what the environment and Google's metadata server say about TPUs. It goes beside the PCI ids; alone it
-// counts where a container hides them.
+// detect_tpu.c - what the environment and Google's metadata server say about TPUs. It goes beside the PCI
+// ids; alone it counts where a container hides them.
 
 #include "bench.h"
 
@@ -10,7 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// An address at which nobody listens is given up soon. A server that took the connection may be slow: it is waited for.
+// An address at which nobody listens is given up soon. A server that took the connection may be slow: it is
+// waited for.
 static const struct timeval to_connect = {.tv_usec = 500000}, to_answer = {.tv_sec = 10};
 
 // The metadata server ---------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// devices_command.c - `zellige bench devices`: the chips of this machine, the evidence, and what the table says of them.
+// devices_command.c - `zellige bench devices`: the chips of this machine, the evidence, and what the table
+// says of them.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// environment.c - what goes on around a measurement: the clock, time that other machines stole, load, and what a device
-// says about its clocks, power and temperature.
+// environment.c - what goes on around a measurement: the clock, time that other machines stole, load, and
+// what a device says about its clocks, power and temperature.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// guard.c - judges a row: its rate, the part of the peak, the roofline. A rate above the peak is impossible, so something
-// is wrong, and the note says what most likely is.
+// guard.c - judges a row: its rate, the part of the peak, the roofline. A rate above the peak is impossible,
+// so something is wrong, and the note says what most likely is.
 
 #include "bench.h"
 

@@ -1,4 +1,5 @@
-// history.c - runs/index.jsonl: one line for each run that was finished, so that the last ones of a kind are found.
+// history.c - runs/index.jsonl: one line for each run that was finished, so that the last ones of a kind are
+// found.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// html.c - report.html: everything about a run on one page that opens anywhere. It is made from the run and the runs
-// before it, and has no date of its own: the same data gives the same bytes.
+// html.c - report.html: everything about a run on one page that opens anywhere. It is made from the run and
+// the runs before it, and has no date of its own: the same data gives the same bytes.
 
 #include "bench.h"
 
@@ -186,8 +186,8 @@ static void write_trend(FILE *out, const struct bench_run *run) {
     bench_history_free(folders, found);
 }
 
-// A second line of defence behind bench_html: a browser runs the page's own script and style, by their hashes, and loads
-// nothing.
+// A second line of defence behind bench_html: a browser runs the page's own script and style, by their
+// hashes, and loads nothing.
 static void write_policy(FILE *out) {
     bench_html(
         out,

@@ -1,5 +1,5 @@
-// instructions.c - loops of one instruction each: 24 sums on Arm, 12 on x86, so that latency does not show, and the body
-// many times over, so that the loop does not.
+// instructions.c - loops of one instruction each: 24 sums on Arm, 12 on x86, so that latency does not show,
+// and the body many times over, so that the loop does not.
 
 #include "instructions.h"
 

@@ -1,5 +1,5 @@
-// instructions.h - multiply-adds of this CPU in loops that do nothing else: how fast each instruction can be. `zellige
-// bench` measures peaks with it, and so do the programs of bench/.
+// instructions.h - multiply-adds of this CPU in loops that do nothing else: how fast each instruction can be.
+// `zellige bench` measures peaks with it, and so do the programs of bench/.
 
 #ifndef INSTRUCTIONS_H
 #define INSTRUCTIONS_H
@@ -15,15 +15,18 @@ struct bench_instruction {
     double operations;             // of one loop
     bool (*is_here)(void);         // whether this CPU has it, and the system allows it
     void (*repeat)(int64_t loops);
-    const char *levels;            // settings of ZL_ISA that leave it to the library; NULL: it needs more than a level
+    // settings of ZL_ISA that leave it to the library; NULL: it needs more than a level
+    const char *levels;
 };
 extern const struct bench_instruction bench_instructions[]; // the last has no name
 
-// Returns what products of matrices of a dtype are measured by: the fastest instruction for them that the library may use on this CPU,
-// under ZL_ISA too; NULL: none. f16 and, where nothing multiplies it, bf16 are summed as f32.
+// Returns what products of matrices of a dtype are measured by: the fastest instruction for them that the
+// library may use on this CPU, under ZL_ISA too; NULL: none. f16 and, where nothing multiplies it, bf16 are
+// summed as f32.
 const struct bench_instruction *bench_instruction_of_products(zl_dtype dtype);
 
-// A chain of dependent instructions that takes BENCH_CHAIN_CYCLES a loop, whatever else the core could do besides.
+// A chain of dependent instructions that takes BENCH_CHAIN_CYCLES a loop, whatever else the core could do
+// besides.
 enum { BENCH_CHAIN_CYCLES = 48 };
 void bench_chain(int64_t loops);
 

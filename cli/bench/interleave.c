@@ -1,5 +1,6 @@
-// interleave.c - two programs measure the same suite in turns, so that a machine that is slow for a while is slow for
-// both. Each is a `zellige bench serve`: it is told a configuration and how many samples, and answers with a line.
+// interleave.c - two programs measure the same suite in turns, so that a machine that is slow for a while is
+// slow for both. Each is a `zellige bench serve`: it is told a configuration and how many samples, and
+// answers with a line.
 
 #include "bench.h"
 
@@ -69,8 +70,8 @@ static double ask(struct server *s, const struct bench_config *c, char *why, siz
     return -1;
 }
 
-// Pairs of samples from the round `from` on; every second pair the other way round. After an error, which why takes, what
-// that makes of the comparison; else BENCH_AMBIGUOUS.
+// Pairs of samples from the round `from` on; every second pair the other way round. After an error, which why
+// takes, what that makes of the comparison; else BENCH_AMBIGUOUS.
 static enum bench_verdict take_pairs(struct server server[2], const struct bench_config *config, int from,
                                      double *sample[2], char *why, size_t bytes) {
     for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first one only warms up

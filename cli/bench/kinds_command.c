@@ -1,5 +1,6 @@
-// kinds_command.c - `zellige bench kinds PLUGIN`: what a PJRT plugin, such as libtpu.so, calls the devices that it finds. A
-// command of its own because a plugin takes the chip for its process, and may end it: detection asks another process.
+// kinds_command.c - `zellige bench kinds PLUGIN`: what a PJRT plugin, such as libtpu.so, calls the devices
+// that it finds. A command of its own because a plugin takes the chip for its process, and may end it:
+// detection asks another process.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// log_command.c - `zellige bench log`: appends an experiment to a Markdown file: when, which source, what was run, the
-// key results, the comparison with a baseline, notes.
+// log_command.c - `zellige bench log`: appends an experiment to a Markdown file: when, which source, what was
+// run, the key results, the comparison with a baseline, notes.
 
 #include "bench.h"
 

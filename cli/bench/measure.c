@@ -1,6 +1,6 @@
-// measure.c - from a work to samples. It is warm when the last runs agree, or the samples do from first to last; a sample is long
-// enough for the clock; where a device runs behind our back, two lengths tell what starting it costs, and that is not in the
-// samples.
+// measure.c - from a work to samples. It is warm when the last runs agree, or the samples do from first to
+// last; a sample is long enough for the clock; where a device runs behind our back, two lengths tell what
+// starting it costs, and that is not in the samples.
 
 #include "bench.h"
 
@@ -28,8 +28,8 @@ static bool last_agree(const double *recent, int count) {
     return high - low <= agreement * low;
 }
 
-// Whether the clock sees so many runs, which took so long; of a device that runs behind our back, that twice as many take
-// longer, by enough.
+// Whether the clock sees so many runs, which took so long; of a device that runs behind our back, that twice
+// as many take longer, by enough.
 static bool is_long_enough(struct bench_work *w, const struct bench_samples *out, int count, double took) {
     if (!out->slope || took < sample_seconds || took > long_seconds)
         return took >= sample_seconds;
@@ -95,7 +95,8 @@ static bool add_sample(struct bench_work *w, struct bench_samples *out, double *
     return true;
 }
 
-// Whether the best of the first samples is that of the last, within a percent: then it was warm when they were taken.
+// Whether the best of the first samples is that of the last, within a percent: then it was warm when they
+// were taken.
 static bool halves_agree(const struct bench_samples *s) {
     double best[2] = {INFINITY, INFINITY};
     for (int i = 0; i < s->count; i++)

@@ -1,5 +1,5 @@
-// nvml.c - NVIDIA's management library, opened at run time with the few prototypes that are needed: names, MIG, and
-// clocks, power, temperature and reasons to throttle while something runs.
+// nvml.c - NVIDIA's management library, opened at run time with the few prototypes that are needed: names,
+// MIG, and clocks, power, temperature and reasons to throttle while something runs.
 
 #include "bench.h"
 

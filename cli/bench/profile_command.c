@@ -1,5 +1,5 @@
-// profile_command.c - `zellige profile`: runs a program with ZL_PROFILE, and tells it what the devices of this machine can do at most, as
-// the benchmarks know it.
+// profile_command.c - `zellige profile`: runs a program with ZL_PROFILE, and tells it what the devices of
+// this machine can do at most, as the benchmarks know it.
 
 #include "bench.h"
 #include "cli.h"

@@ -1,4 +1,5 @@
-// pull_command.c - `zellige bench pull SOURCE`: brings run folders from another machine into the local history.
+// pull_command.c - `zellige bench pull SOURCE`: brings run folders from another machine into the local
+// history.
 
 #include "bench.h"
 
@@ -16,8 +17,8 @@ static const struct option options[] = {
     {0},
 };
 
-// rsync, which also knows the names that SkyPilot gives to its machines. Its exit code. Folders and plain files only: no
-// links, devices or owners of the other machine.
+// rsync, which also knows the names that SkyPilot gives to its machines. Its exit code. Folders and plain
+// files only: no links, devices or owners of the other machine.
 static int copy_runs(const char *source, const char *out) {
     char from[608], to[600];
     int status = 0;

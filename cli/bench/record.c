@@ -1,5 +1,5 @@
-// record.c - checks that were measured in turns, one in a line of a file with all samples, so that the verdict can be
-// looked into, and reached again, later and elsewhere.
+// record.c - checks that were measured in turns, one in a line of a file with all samples, so that the
+// verdict can be looked into, and reached again, later and elsewhere.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, the log, reports. A file is written beside its place and renamed;
-// a line of the journal is on the disk before the next configuration starts.
+// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, the log, reports. A file is written beside
+// its place and renamed; a line of the journal is on the disk before the next configuration starts.
 
 #include "bench.h"
 
@@ -91,7 +91,8 @@ void bench_log(const struct bench_run *run, const char *format, ...) {
 
 // Source ----------------------------------------------------------------------------------------------------
 
-// Lines that a command prints, from a letter on, with commas between them as far as there is room; how many there are.
+// Lines that a command prints, from a letter on, with commas between them as far as there is room; how many
+// there are.
 static int lines_of(const char *command, int from, char *out, size_t bytes) {
     char line[512];
     int lines = 0;

@@ -1,5 +1,5 @@
-// run_json.c - a run as JSON, and back: metrics.json of a run folder, and the lines of its journal. All other outputs are
-// made from what is in it.
+// run_json.c - a run as JSON, and back: metrics.json of a run folder, and the lines of its journal. All other
+// outputs are made from what is in it.
 
 #include "bench.h"
 

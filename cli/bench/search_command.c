@@ -1,5 +1,6 @@
-// search_command.c - `zellige bench search`: the shape at which products of a dtype are fastest. A coarse grid, then the
-// neighbours of the best as long as that helps, then fresh samples of the first five, all within a time.
+// search_command.c - `zellige bench search`: the shape at which products of a dtype are fastest. A coarse
+// grid, then the neighbours of the best as long as that helps, then fresh samples of the first five, all
+// within a time.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// serve_command.c - `zellige bench serve`: reads configurations, answers each with the seconds of one sample. It is what
-// `zellige bench check --against` talks to.
+// serve_command.c - `zellige bench serve`: reads configurations, answers each with the seconds of one sample.
+// It is what `zellige bench check --against` talks to.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// session.c - one run from its options to its folder. Ctrl-C gives up the configuration that is running; those that were
-// measured before it are kept.
+// session.c - one run from its options to its folder. Ctrl-C gives up the configuration that is running;
+// those that were measured before it are kept.
 
 #include "session.h"
 
@@ -79,8 +79,8 @@ void bench_session_close(struct bench_session *s) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// A device other than the best of a chip, or on none that was recognised: the chip of the table that has the name by which the
-// device calls its own, else that name without peaks.
+// A device other than the best of a chip, or on none that was recognised: the chip of the table that has the
+// name by which the device calls its own, else that name without peaks.
 static const struct bench_chip *add_device(struct bench_session *s, const char *device) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {

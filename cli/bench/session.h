@@ -1,4 +1,5 @@
-// session.h - what the commands that measure share: options, the chip, a run with its folder, a loop that Ctrl-C ends.
+// session.h - what the commands that measure share: options, the chip, a run with its folder, a loop that
+// Ctrl-C ends.
 
 #ifndef SESSION_H
 #define SESSION_H
@@ -8,7 +9,8 @@
 
 enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes beside CLI_OK, CLI_FAILED and CLI_USAGE
 
-#define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full tile llm" // that are built in
+// that are built in
+#define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full tile llm"
 
 #define BENCH_SESSION_OPTIONS                                                                                          \
     {"device", 0, "NAME", NULL, "device to measure (default: the accelerator that is there, else cpu)"},               \
@@ -35,11 +37,13 @@ int bench_session_open(struct bench_session *s, const struct invocation *call, c
 int bench_session_take_suite(struct bench_session *s, const char *suite); // where it was opened without one
 const struct bench_chip *bench_session_find_chip(struct bench_session *s); // that runs; NULL after a message
 int bench_session_start(struct bench_session *s, const char *resume); // finds peaks, makes the folder
-int bench_session_check_only(const struct bench_session *s, const char *only); // CLI_OK: it leaves something to measure
+// CLI_OK: it leaves something to measure
+int bench_session_check_only(const struct bench_session *s, const char *only);
 void bench_session_measure(struct bench_session *s, const char *only);
 // NULL: out of memory, interrupted before it was measured, or not written, after a message.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
-bool bench_session_write(struct bench_session *s); // the folder's files and the history; false after a message
+// the folder's files and the history; false after a message
+bool bench_session_write(struct bench_session *s);
 int bench_session_finish(struct bench_session *s); // the same, and the exit code
 void bench_session_close(struct bench_session *s);
 

@@ -96,7 +96,7 @@ bool bench_specs_override(struct bench_specs *specs, const char *list, char *err
     return true;
 }
 
-// Finding a chip: always the whole name, since "A10" is in "A100" ---------------------------------------------
+// Finding a chip: always the whole name, since "A10" is in "A100" -------------------------------------------
 
 text_json_value bench_chip_by_id(const struct bench_specs *specs, const char *id) {
     text_json_value chips = text_json_get(specs->root, "chips");
@@ -143,8 +143,8 @@ static double table_peak(text_json_value chip, enum bench_dtype dtype) {
     return tflops * 1e12 / devices_per_chip(chip);
 }
 
-// Products may run on other units than the dtype's own: XLA multiplies f32 as bf16 unless told otherwise, and some GPUs have
-// matrix units for f64.
+// Products may run on other units than the dtype's own: XLA multiplies f32 as bf16 unless told otherwise, and
+// some GPUs have matrix units for f64.
 static void choose_path(struct bench_peak *peak, text_json_value chip, enum bench_dtype dtype) {
     bool is_tpu = !strcmp(text_json_text_of(chip, "kind"), "tpu");
     double matrix = text_json_number_of(text_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 /

@@ -1,5 +1,6 @@
-// stats.c - what a list of samples says: median with its interval, spread, outliers, whether there are two groups. The
-// interval is a bootstrap with random numbers that are always the same, so the same samples give the same text.
+// stats.c - what a list of samples says: median with its interval, spread, outliers, whether there are two
+// groups. The interval is a bootstrap with random numbers that are always the same, so the same samples give
+// the same text.
 
 #include "bench.h"
 
@@ -95,8 +96,8 @@ static int count_outliers(const double *value, int count, double median, double 
     return outliers;
 }
 
-// Two groups: the widest gap has at least a sixth of the samples on both sides, and is wide against what either side
-// varies and against the value itself.
+// Two groups: the widest gap has at least a sixth of the samples on both sides, and is wide against what
+// either side varies and against the value itself.
 static bool is_bimodal(const double *sorted, int count) {
     int least = count / 6 > 3 ? count / 6 : 3;
     for (int cut = least; cut <= count - least; cut++) {

@@ -1,4 +1,5 @@
-// tpu_command.c - `zellige tpu compile`: what Google's compiler makes of an op, a suite or an exported function, for chips that are elsewhere.
+// tpu_command.c - `zellige tpu compile`: what Google's compiler makes of an op, a suite or an exported
+// function, for chips that are elsewhere.
 //
 // Its figures are the compiler's estimates, and are called so. A program for which there is none shows none.
 
@@ -29,14 +30,15 @@ struct run {
     int compiled, left, refused;
 };
 
-// A program: its name, and the operations that it does if they are known, in which case their dtype has a peak.
+// A program: its name, and the operations that it does if they are known, in which case their dtype has a
+// peak.
 struct subject {
     const char *name, *dtype;
     double flops;
     enum bench_dtype of;
 };
 
-// Showing -------------------------------------------------------------------------------------------------------------
+// Showing ---------------------------------------------------------------------------------------------------
 
 // Of the peak, by the compiler's estimate of cycles; NaN: not known.
 static double share_of_peak(const struct run *r, const struct subject *s, const zl_ahead_program *p) {
@@ -90,7 +92,7 @@ static void show_text(const struct run *r, const struct subject *s, const zl_ahe
         printf("%s\n", p->optimized);
 }
 
-// Compiling -----------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 // An op that is not rendered, or of a dtype that TPUs lack, is the CPU's: that is no failure of the compiler.
 static void compile(struct run *r, const struct subject *s, int count, const zl_array *outputs) {
@@ -120,7 +122,7 @@ static void compile_op(struct run *r, int index, zl_dtype t) {
     }
 }
 
-// Pairs of op and dtype ---------------------------------------------------------------------------------------------
+// Pairs of op and dtype -------------------------------------------------------------------------------------
 
 struct pair {
     int op;
@@ -180,7 +182,7 @@ static int compile_pairs(struct run *r, const char *op, const char *dtype) {
                              dtype ? dtype : "");
 }
 
-// Suites and files ----------------------------------------------------------------------------------------------------
+// Suites and files ------------------------------------------------------------------------------------------
 
 static void compile_case(struct run *r, const struct bench_config *config) {
     struct bench_work w = {.zeros = true};
@@ -256,9 +258,10 @@ static int compile_file(struct run *r, const char *path) {
     return code;
 }
 
-// Opening ---------------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
-// libtpu reads these when it is opened: off Google's machines it would ask their metadata server for minutes, and would keep other processes out.
+// libtpu reads these when it is opened: off Google's machines it would ask their metadata server for minutes,
+// and would keep other processes out.
 static void prepare_environment(const struct invocation *call) {
     static const char *const variables[][2] = {
         {"TPU_SKIP_MDS_QUERY", "1"}, {"ALLOW_MULTIPLE_LIBTPU_LOAD", "1"},   {"TPU_ACCELERATOR_TYPE", "v6e-4"},

@@ -1,5 +1,5 @@
-// work.c - the kinds of work, and what they share: data that is random unless asked otherwise, arrays that are held until
-// the work is finished, elements as double for who verifies.
+// work.c - the kinds of work, and what they share: data that is random unless asked otherwise, arrays that
+// are held until the work is finished, elements as double for who verifies.
 
 #include "bench.h"
 

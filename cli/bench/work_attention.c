@@ -1,4 +1,5 @@
-// work_attention.c - scaled dot-product attention of (batch, heads, length, width), with a causal mask (op causal) or none.
+// work_attention.c - scaled dot-product attention of (batch, heads, length, width), with a causal mask (op
+// causal) or none.
 
 #include "bench.h"
 

@@ -1,5 +1,6 @@
-// work_delta.c - rules of the delta family, beside causal attention, of (batch, length, heads, width): forward, with gradients of all
-// inputs, and decoding of one token of each sequence. A rule decodes from its state, attention from `length` keys and values.
+// work_delta.c - rules of the delta family, beside causal attention, of (batch, length, heads, width):
+// forward, with gradients of all inputs, and decoding of one token of each sequence. A rule decodes from its
+// state, attention from `length` keys and values.
 
 #include "bench.h"
 
@@ -52,7 +53,7 @@ static const struct rule *find_rule(const char *name) {
     return NULL;
 }
 
-// Inputs -----------------------------------------------------------------------------------------------------------------
+// Inputs ----------------------------------------------------------------------------------------------------
 
 static zl_array normal(const struct bench_work *w, zl_shape shape) {
     return w->zeros ? zl_zeros(shape, ZL_FLOAT32) : zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, NULL);
@@ -122,7 +123,8 @@ static bool hold_attention(struct bench_work *w, enum pass pass) {
            bench_random(w, ZL_SHAPE(dim[0], dim[2], dim[1], dim[3]));
 }
 
-// An update reads, decays and writes each number of a state: 7 operations, as the op counts. A gradient costs two forward passes more.
+// An update reads, decays and writes each number of a state: 7 operations, as the op counts. A gradient costs
+// two forward passes more.
 static void count_rule(struct bench_work *w, const struct delta *d) {
     const int64_t *dim = w->config->dim;
     double size = (double)zl_dtype_size(bench_dtype_of_arrays(w->config->dtype)),
@@ -177,7 +179,7 @@ static bool prepare_decode(struct bench_work *w) {
     return prepare(w, DECODE);
 }
 
-// Runs -------------------------------------------------------------------------------------------------------------------
+// Runs ------------------------------------------------------------------------------------------------------
 
 static zl_array given(const zl_array *in, int at) {
     return at ? in[at] : NULL;
@@ -222,7 +224,7 @@ static bool run(struct bench_work *w, int count) {
     return (!w->is_async || zl_synchronize()) && done;
 }
 
-// Verification: the first head of the first sequence, at most so many tokens, against the same in float64 -----------------
+// Verification: the first head of the first sequence, at most so many tokens, against the same in float64 ---
 
 // As many of an axis as `most`.
 static zl_array first_of(zl_array x, int axis, int64_t most) {
@@ -246,7 +248,8 @@ static zl_array sample(const struct bench_work *w, int at) {
     return first_of(first_of(x, 1, TOKENS * each), 2, 1);
 }
 
-// The root of the mean square of a - b, relative to that of b, of arrays that are evaluated; small numbers count as 0.001.
+// The root of the mean square of a - b, relative to that of b, of arrays that are evaluated; small numbers
+// count as 0.001.
 static double distance(zl_array a, zl_array b) {
     zl_array wide = zl_astype(b, ZL_FLOAT64), less = zl_subtract(zl_astype(a, ZL_FLOAT64), wide);
     zl_array mean[] = {zl_mean(zl_square(less)), zl_mean(zl_square(wide))};

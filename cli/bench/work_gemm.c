@@ -1,5 +1,5 @@
-// work_gemm.c - matrix products of (m, k) and (k, n). Ops: none is the plain product; nt, tn and tt take transposed views;
-// chain is eight products in a row; backward is a product and the gradients of both sides.
+// work_gemm.c - matrix products of (m, k) and (k, n). Ops: none is the plain product; nt, tn and tt take
+// transposed views; chain is eight products in a row; backward is a product and the gradients of both sides.
 
 #include "bench.h"
 
@@ -86,7 +86,7 @@ static zl_array record(struct bench_work *w) {
     return g->backward ? backward(w) : g->chain ? chain(w) : product(w);
 }
 
-// Verification: rows and columns that are drawn, multiplied in double -----------------------------------------
+// Verification: rows and columns that are drawn, multiplied in double ---------------------------------------
 
 static zl_array drawn(int64_t count, int64_t *at) {
     int32_t index[SAMPLED];

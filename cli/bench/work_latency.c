@@ -1,5 +1,5 @@
-// work_latency.c - what starting costs: one tiny op, evaluated; or a chain of a thousand in one evaluation. Ops: launch,
-// chain.
+// work_latency.c - what starting costs: one tiny op, evaluated; or a chain of a thousand in one evaluation.
+// Ops: launch, chain.
 
 #include "bench.h"
 

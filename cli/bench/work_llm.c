@@ -1,5 +1,6 @@
-// work_llm.c - a language model: pp, tokens of a prompt that are computed behind a context, and tg, tokens that are drawn one after
-// the other; sizes are (tokens, context). The limit of tg is the time to read the weights that a token is multiplied by and the cache.
+// work_llm.c - a language model: pp, tokens of a prompt that are computed behind a context, and tg, tokens
+// that are drawn one after the other; sizes are (tokens, context). The limit of tg is the time to read the
+// weights that a token is multiplied by and the cache.
 
 #include "bench.h"
 

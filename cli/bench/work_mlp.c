@@ -1,5 +1,5 @@
-// work_mlp.c - one step of training a perceptron 784-width-10 on a batch, (batch, width), by images a second: forward,
-// cross-entropy, gradients, SGD.
+// work_mlp.c - one step of training a perceptron 784-width-10 on a batch, (batch, width), by images per
+// second: forward, cross-entropy, gradients, SGD.
 
 #include "bench.h"
 

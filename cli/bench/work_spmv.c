@@ -1,5 +1,5 @@
-// work_spmv.c - a sparse matrix (CSR) times a vector, (rows, entries a row). Ops: random columns, or banded ones beside
-// the diagonal.
+// work_spmv.c - a sparse matrix (CSR) times a vector, (rows, entries a row). Ops: random columns, or banded
+// ones beside the diagonal.
 
 #include "bench.h"
 

@@ -1,4 +1,5 @@
-// work_structs.c - fields of nested C structs as arrays that are not copied: the energy of particles, (count).
+// work_structs.c - fields of nested C structs as arrays that are not copied: the energy of particles,
+// (count).
 
 #include "bench.h"
 

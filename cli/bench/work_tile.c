@@ -1,7 +1,8 @@
-// work_tile.c - tile kernels, as they run on every target, also on those without a device of arrays: products and attention, of which FLOP
-// count (`tile`), and kernels of rows, of which bytes do (`tile_rows`).
+// work_tile.c - tile kernels, as they run on every target, also on those without a device of arrays: products
+// and attention, of which FLOP count (`tile`), and kernels of rows, of which bytes do (`tile_rows`).
 //
-// The compiled kernel that is timed is verified on arrays of at most 200 along each axis, with edges: an emulator computes no 4096^3.
+// The compiled kernel that is timed is verified on arrays of at most 200 along each axis, with edges: an
+// emulator computes no 4096^3.
 
 #include "bench.h"
 
@@ -19,7 +20,7 @@ struct tile {
     zl_array out;    // where the device tells how long it takes
 };
 
-// Kernels -----------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static const char matmul[] = "type ITEM = f16, SUM = f32, OUT = f16\n"
                              "kernel matmul(a: ITEM[M, K], b: ITEM[K, N]) -> (c: OUT[M, N]) {\n"
@@ -108,7 +109,7 @@ static const char running_sum[] = ROWS("running_sum", "    copy x[b * 64, 0] -> 
                                                       "    scan add t -> u axis 1\n"
                                                       "    copy u -> y[b * 64, 0]\n");
 
-// What they should give, in double ------------------------------------------------------------------------------------
+// What they should give, in double --------------------------------------------------------------------------
 
 static void want_matmul(const double *const *in, const int64_t *size, double *out) {
     int64_t m = size[0], k = size[1], n = size[2];
@@ -171,7 +172,7 @@ static void want_running_sum(const double *const *in, const int64_t *size, doubl
         out[i] = in[0][i] + (i % size[1] ? out[i - 1] : 0);
 }
 
-// The table -----------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 static const struct op {
     const char *name, *text;
@@ -223,7 +224,7 @@ static void shape_of(const struct tile *t, int at, int64_t *dim, int *dims) {
     }
 }
 
-// Preparing ---------------------------------------------------------------------------------------------------------
+// Preparing -------------------------------------------------------------------------------------------------
 
 static const char *target_of(const struct bench_work *w) {
     return !w->device || !strcmp(w->device, "cpu") ? "c" : w->device;
@@ -333,7 +334,7 @@ static void finish(struct bench_work *w) {
     zl_release(t->out);
 }
 
-// Running -----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static bool run(struct bench_work *w, int runs) {
     const struct tile *t = w->data;
@@ -359,7 +360,7 @@ static bool tell(struct bench_work *w, double *seconds) {
     return zl_kernel_time(t->kernel, t->op->inputs + 1, buffer, 1, seconds);
 }
 
-// Verification --------------------------------------------------------------------------------------------------------
+// Verification ----------------------------------------------------------------------------------------------
 
 static bool is_near(struct bench_work *w, const double *got, const double *want, int64_t count) {
     double epsilon = fmax(2 * bench_dtype_epsilon(w->config->dtype), 1e-4), worst = 0;

@@ -25,7 +25,8 @@ static bool upload(struct bench_work *w, int64_t bytes) {
     return zl_async_eval(zl_add(first, zl_scalar_int(1)));
 }
 
-// What the host does not have yet, so made anew each time, at the speed of the device's memory; the CPU has all of it.
+// What the host does not have yet, so made anew each time, at the speed of the device's memory; the CPU has
+// all of it.
 static bool download(struct bench_work *w, int64_t bytes) {
     zl_array made = w->is_async ? zl_add(w->in[0], zl_scalar_int(1)) : w->in[0];
     return zl_copy_to(made, w->data, (size_t)bytes);

@@ -1,8 +1,9 @@
 // launch_command.c - `zellige launch PROGRAM`: starts a rank per host, or several here, that find each other.
 //
-// Ranks of the engine ring get a file of hosts, their rank and a token in their environment, those of nccl where the first of them is met and
-// a GPU of their machine each. On other machines they get these through
-// the standard input of ssh, which no list of processes shows. mpirun and srun are handed the program as it is.
+// Ranks of the engine ring get a file of hosts, their rank and a token in their environment, those of nccl
+// where the first of them is met and a GPU of their machine each. On other machines they get these through
+// the standard input of ssh, which no list of processes shows. mpirun and srun are handed the program as it
+// is.
 
 #include "launch.h"
 
@@ -66,7 +67,7 @@ static char *format(const char *form, ...) {
     return n < 0 ? NULL : out;
 }
 
-// Options --------------------------------------------------------------------------------------------------------
+// Options ---------------------------------------------------------------------------------------------------
 
 static bool add_pair(struct job *j, char *pair) {
     if (!pair || j->pairs == PAIRS_MOST)
@@ -98,7 +99,7 @@ static bool read_options(struct job *j) {
            read_pairs(j, cli_option(call, "env"));
 }
 
-// The ring -------------------------------------------------------------------------------------------------------
+// The ring --------------------------------------------------------------------------------------------------
 
 // Ports count up over all ranks, so that ranks of one machine have different ones.
 static bool write_ring(struct job *j) {
@@ -138,8 +139,8 @@ static void quote(FILE *f, const char *word) {
     fputc('\'', f);
 }
 
-// What a shell on the other machine reads. It ends the program when its input ends: with the launcher, however that ends.
-// Of the ranks of one machine, which this is; *all: how many they are.
+// What a shell on the other machine reads. It ends the program when its input ends: with the launcher,
+// however that ends. Of the ranks of one machine, which this is; *all: how many they are.
 static int place_on_machine(const struct job *j, int rank, int *all) {
     int place = 0;
     *all = 0;
@@ -151,7 +152,8 @@ static int place_on_machine(const struct job *j, int rank, int *all) {
     return place;
 }
 
-// What a rank is told besides the file of hosts, as variables, NULL at the end; into room for OWN_PAIRS and one.
+// What a rank is told besides the file of hosts, as variables, NULL at the end; into room for OWN_PAIRS and
+// one.
 enum { OWN_PAIRS = 6 };
 static void own_pairs(const struct job *j, int rank, char **out) {
     int all, place = place_on_machine(j, rank, &all);
@@ -266,7 +268,7 @@ static int run_ranks(struct job *j) {
     return code;
 }
 
-// mpirun and srun ------------------------------------------------------------------------------------------------
+// mpirun and srun -------------------------------------------------------------------------------------------
 
 struct words {
     char *at[WORDS * 4];

@@ -1,4 +1,5 @@
-// processes.c - runs processes side by side: their output line by line, and an end to all when one of them fails.
+// processes.c - runs processes side by side: their output line by line, and an end to all when one of them
+// fails.
 
 #include "launch.h"
 
@@ -14,7 +15,8 @@
 
 enum { LINE_LONGEST = 1 << 16, GRACE_MS = 5000, TICK_MS = 100 };
 
-// Ranks that were asked to stop, by SIGTERM or SIGUSR1, have longer to write what they keep, and end with this code (EX_TEMPFAIL).
+// Ranks that were asked to stop, by SIGTERM or SIGUSR1, have longer to write what they keep, and end with
+// this code (EX_TEMPFAIL).
 enum { SAVE_MS = 60000, STOPPED = 75 };
 
 struct stream {
@@ -43,7 +45,7 @@ static void warn(int signal_number) {
     warned = 1;
 }
 
-// Output ---------------------------------------------------------------------------------------------------------
+// Output ----------------------------------------------------------------------------------------------------
 
 static void write_line(struct stream *s, int rank, bool plain) {
     if (!plain)
@@ -77,7 +79,7 @@ static void drain(struct stream *s, int rank, bool plain) {
     }
 }
 
-// Starting -------------------------------------------------------------------------------------------------------
+// Starting --------------------------------------------------------------------------------------------------
 
 static void become(const struct launch_process *p, const int *out, const int *error, const int *in) {
     setpgid(0, 0); // so that all it starts can be ended with it
@@ -140,7 +142,7 @@ static bool start(struct child *c, const struct launch_process *p) {
     return true;
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static void signal_all(const struct child *c, int count, int signal_number) {
     for (int i = 0; i < count; i++)

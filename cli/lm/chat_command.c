@@ -1,7 +1,7 @@
 // chat_command.c - `zellige chat`: questions from standard input, answers as they are computed.
 //
-// The whole conversation is rendered anew for each question. What its ids share with those that the sequence has seen is not computed
-// again.
+// The whole conversation is rendered anew for each question. What its ids share with those that the sequence
+// has seen is not computed again.
 
 #include "language.h"
 
@@ -22,7 +22,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Ctrl-C stops an answer, not the program: so it must not give up evaluations, whose results the sequence needs.
+// Ctrl-C stops an answer, not the program: so it must not give up evaluations, whose results the sequence
+// needs.
 static volatile sig_atomic_t stopped;
 
 static void stop(int signal_number) {
@@ -63,7 +64,8 @@ static bool give(void *context, const char *text, size_t bytes) {
     return fwrite(text, 1, bytes, stdout) == bytes && !fflush(stdout) && !stopped;
 }
 
-// Makes the sequence one that has all of ids before it and goes on behind them. The last id is computed in any case.
+// Makes the sequence one that has all of ids before it and goes on behind them. The last id is computed in
+// any case.
 static bool continue_with(struct chat *c, const struct text_ids *ids) {
     struct language *l = c->language;
     size_t same = 0, most = ids->count < c->seen.count ? ids->count : c->seen.count;

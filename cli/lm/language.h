@@ -1,4 +1,5 @@
-// language.h - what `zellige generate`, `chat` and `perplexity` share: a model with its tokenizer, and options.
+// language.h - what `zellige generate`, `chat` and `perplexity` share: a model with its tokenizer, and
+// options.
 
 #ifndef LANGUAGE_H
 #define LANGUAGE_H
@@ -26,8 +27,8 @@ struct language {
     char error[512];
 };
 
-// Opens what --model, or the first operand, names, on the device that --device names, and says so on standard error. Returns an exit
-// code after a message.
+// Opens what --model, or the first operand, names, on the device that --device names, and says so on standard
+// error. Returns an exit code after a message.
 int  language_open(struct language *l, const struct invocation *call);
 void language_close(struct language *l);
 bool language_is_end(const struct language *l, int32_t id);
@@ -75,7 +76,7 @@ int language_stops(const struct invocation *call, const char *stop[static LANGUA
     {"chat-template-file", 0, "FILE", "*", "use this chat template, not that of the model"},                                   \
     {"chat-template-kwargs", 0, "JSON", NULL, "variables for the template: {\"enable_thinking\": false}"}
 
-// language_talk.c: a conversation, as a chat template writes it -------------------------------------------------
+// language_talk.c: a conversation, as a chat template writes it ---------------------------------------------
 
 struct language_message {
     const char *role; // "system", "user", "assistant"
@@ -106,7 +107,8 @@ struct language_run {
     bool ignore_end;          // end tokens are tokens like others
     const char *const *stop;  // texts that end it; they are not part of the answer
     int stops;
-    bool (*give)(void *context, const char *text, size_t bytes); // whole characters, as they come; false ends it
+    // whole characters, as they come; false ends it
+    bool (*give)(void *context, const char *text, size_t bytes);
     void *context;
     const volatile sig_atomic_t *stopped; // ends it as soon as it is set; NULL: only an interrupt does
     // Results.
@@ -115,8 +117,10 @@ struct language_run {
     double prompt_seconds, draw_seconds;
     const char *why; // "end", "length", "stop", "interrupt"
 };
-// Computes the prompt, with progress on standard error, and draws until something ends it. False after an error in language->error.
+// Computes the prompt, with progress on standard error, and draws until something ends it. False after an
+// error in language->error.
 bool language_generate(struct language_run *run);
-void language_report(const struct invocation *call, const struct language_run *run); // speeds and memory, on standard error
+// speeds and memory, on standard error
+void language_report(const struct invocation *call, const struct language_run *run);
 
 #endif

@@ -1,4 +1,5 @@
-// language_generate.c - the loop that turns a prompt into text: progress, whole characters, stop texts, speeds.
+// language_generate.c - the loop that turns a prompt into text: progress, whole characters, stop texts,
+// speeds.
 
 #include "language.h"
 

@@ -1,4 +1,5 @@
-// perplexity_command.c - `zellige perplexity`: how well a model predicts a text, or which of several endings it prefers.
+// perplexity_command.c - `zellige perplexity`: how well a model predicts a text, or which of several endings
+// it prefers.
 
 #include "language.h"
 
@@ -18,7 +19,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Returns the sum of the losses of ids[first..count), each from all before it, and of their squares; NaN after an error.
+// Returns the sum of the losses of ids[first..count), each from all before it, and of their squares; NaN
+// after an error.
 static double score(struct language *l, const int32_t *ids, int64_t count, int64_t first, double *squares) {
     double sum = NAN;
     ZL_SCOPE {
@@ -120,7 +122,7 @@ static int run_text(const struct invocation *call, struct language *l, const cha
     return code;
 }
 
-// Multiple choice -----------------------------------------------------------------------------------------------
+// Multiple choice -------------------------------------------------------------------------------------------
 
 struct answers {
     int64_t questions, right, right_by_length; // the latter by log-probability per byte of the choice

@@ -1,5 +1,5 @@
-// dataset.c - files of MNIST's form (IDX): a magic number, sizes, bytes. Compressed ones are read by zlib, opened at run
-// time, which reads plain ones as well.
+// dataset.c - files of MNIST's form (IDX): a magic number, sizes, bytes. Compressed ones are read by zlib,
+// opened at run time, which reads plain ones as well.
 
 #include "train.h"
 

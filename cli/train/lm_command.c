@@ -1,5 +1,5 @@
-// lm_command.c - `zellige train lm`: a small language model on a plain text, of bytes or of a tokenizer's tokens. The end of the text is
-// held out, and tested on.
+// lm_command.c - `zellige train lm`: a small language model on a plain text, of bytes or of a tokenizer's
+// tokens. The end of the text is held out, and tested on.
 
 #include "train.h"
 
@@ -27,7 +27,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Bytes are mapped, so that a rank reads no more of a file than its part of the batches; a tokenizer's ids are made of the whole text.
+// Bytes are mapped, so that a rank reads no more of a file than its part of the batches; a tokenizer's ids
+// are made of the whole text.
 struct corpus {
     struct train_model model;
     const unsigned char *text; // NULL: ids
@@ -65,7 +66,8 @@ static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
     return zl_nn_cross_entropy(train_logits(nn, &c->model, in[0]), in[count - 1], NULL);
 }
 
-// Sequences of the held-out text at even distances. Ranks take different ones of a batch where they divide it.
+// Sequences of the held-out text at even distances. Ranks take different ones of a batch where they divide
+// it.
 static bool test(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy) {
     struct corpus *c = task->data;
     int64_t last = (int64_t)c->ids.count - c->context - 1, room = last - c->learned;

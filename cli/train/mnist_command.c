@@ -1,5 +1,5 @@
-// mnist_command.c - `zellige train mnist`: a perceptron, relu(x W^T + b) layer by layer; epochs with their loss, test accuracy and images
-// per second; checkpoints after each epoch.
+// mnist_command.c - `zellige train mnist`: a perceptron, relu(x W^T + b) layer by layer; epochs with their
+// loss, test accuracy and images per second; checkpoints after each epoch.
 
 #include "train.h"
 
@@ -56,7 +56,8 @@ static zl_array logits(zl_nn nn, const struct perceptron *p, zl_array x) {
     return x;
 }
 
-// How the layers are divided: along tensor, outputs of one are the inputs of the next; a last one without a pair is whole there.
+// How the layers are divided: along tensor, outputs of one are the inputs of the next; a last one without a
+// pair is whole there.
 static int divide(struct perceptron *p) {
     int rows = 0;
     for (int i = 0; i < p->layers; i++) {

@@ -1,8 +1,9 @@
-// recall_command.c - `zellige train recall`: multi-query associative recall. A sequence is some pairs of a key and a value, then all its
-// keys in another order; at each of these the model is to say the value. So it must keep all pairs in its state.
+// recall_command.c - `zellige train recall`: multi-query associative recall. A sequence is some pairs of a
+// key and a value, then all its keys in another order; at each of these the model is to say the value. So it
+// must keep all pairs in its state.
 //
-// Tests are such sequences. In the first half of a training keys are asked for sooner, after 1 pair, then 2, 4 and so on: what many
-// pairs add up to teaches nothing before one pair is understood.
+// Tests are such sequences. In the first half of a training keys are asked for sooner, after 1 pair, then 2,
+// 4 and so on: what many pairs add up to teaches nothing before one pair is understood.
 
 #include "train.h"
 

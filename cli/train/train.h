@@ -1,4 +1,5 @@
-// train.h - the commands `zellige train …`: what they train and on what, and what they share, on model/zellige_nn.h.
+// train.h - the commands `zellige train …`: what they train and on what, and what they share, on
+// model/zellige_nn.h.
 
 #ifndef TRAIN_H
 #define TRAIN_H
@@ -10,7 +11,7 @@
 #include "cli.h"
 #include "zellige_nn.h"
 
-// dataset.c -----------------------------------------------------------------------------------------------------
+// dataset.c -------------------------------------------------------------------------------------------------
 
 enum { TRAIN_PIXELS = 784, TRAIN_CLASSES = 10 };
 
@@ -25,7 +26,7 @@ void train_free_dataset(struct train_dataset *dataset);
 zl_array train_images(const unsigned char *image, int count); // (count, TRAIN_PIXELS), 0 to 1
 zl_array train_labels(const unsigned char *label, int count); // int32
 
-// train_run.c ---------------------------------------------------------------------------------------------------
+// train_run.c -----------------------------------------------------------------------------------------------
 
 #define TRAIN_CHECKPOINT_OPTIONS                                                                          \
     {"seed", 0, "N", NULL, "of the first parameters and of the order of the data (default 1)"},           \
@@ -64,24 +65,28 @@ struct train_run {
 
 enum { TRAIN_STOPPED = 75 }; // exit code: the job is to be started again (EX_TEMPFAIL)
 
-// Reads the options that all commands have and checks them, before data are read. Call train_close in any case. Returns an exit code.
+// Reads the options that all commands have and checks them, before data are read. Call train_close in any
+// case. Returns an exit code.
 int  train_begin(struct train_run *run, const struct invocation *call);
-// Makes the table and the trainer, and loads the checkpoint if --resume is given, which must be about the same. Returns an exit code.
-// rows: of the table by which --mesh divides the model.
+// Makes the table and the trainer, and loads the checkpoint if --resume is given, which must be about the
+// same. Returns an exit code. rows: of the table by which --mesh divides the model.
 int  train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows, const zl_nn_shard *row);
 // Has SIGTERM and SIGUSR1 end the training behind a step, with a checkpoint, and Ctrl-C end it at once.
 void train_catch_signals(void);
-// One batch: a step of the trainer. Sets *stops when the training is to end behind it. False after an error or Ctrl-C.
+// One batch: a step of the trainer. Sets *stops when the training is to end behind it. False after an error
+// or Ctrl-C.
 bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops);
 bool train_save(struct train_run *run); // if a checkpoint is asked for
-// Ends a training that was asked to stop, in the middle of an epoch or between tests: saves it. Returns an exit code.
+// Ends a training that was asked to stop, in the middle of an epoch or between tests: saves it. Returns an
+// exit code.
 int  train_stopped(struct train_run *run);
 void train_close(struct train_run *run);
 int  train_failed(const struct train_run *run); // what zl_nn_error says
 
-double   train_now(void);                                   // seconds
+double   train_now(void); // returns the seconds of a monotonic clock
 uint64_t train_random(uint64_t seed, uint64_t a, uint64_t b); // a number that follows from these three
-void     train_progress(const char *format, ...) __attribute__((format(printf, 1, 2))); // on a terminal; "": removes it
+// on a terminal; "": removes it
+void     train_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 enum { TRAIN_INPUTS_MOST = 3 };
 
@@ -91,7 +96,8 @@ struct train_task {
     int inputs;
     // Fills in[0..inputs) with rows [first, first + count) of the index-th batch.
     void (*batch)(const struct train_task *task, int64_t seed, int64_t index, int64_t first, int64_t count, zl_array *in);
-    // Measures the model on what it is not trained on. Returns false after an error or Ctrl-C; *accuracy stays NaN where there is none.
+    // Measures the model on what it is not trained on. Returns false after an error or Ctrl-C; *accuracy
+    // stays NaN where there is none.
     bool (*test)(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy);
     zl_train_options options;
     int64_t every, sequences, tokens; // steps per test; sequences per batch, and tokens per batch
@@ -102,7 +108,7 @@ bool train_read_steps(const struct invocation *call, struct train_task *task);
 // Trains from where the checkpoint ends, with a line per test. Returns an exit code.
 int  train_sequences(struct train_run *run, const struct train_task *task);
 
-// train_model.c -------------------------------------------------------------------------------------------------
+// train_model.c ---------------------------------------------------------------------------------------------
 
 #define TRAIN_MODEL_OPTIONS                                                                               \
     {"mixer", 0, "NAME", zl_nn_mixers, "attention or a delta rule (default gated_delta)"},                \
@@ -114,14 +120,16 @@ int  train_sequences(struct train_run *run, const struct train_task *task);
     {"conv", 0, "N", NULL, "width of the mixer's convolution (default 4, of attention 0; -1: none)"},      \
     {"ffn", 0, "N", NULL, "width inside the MLP (default: 3 times the width; 0: no MLP)"}
 
-// A small language model: blocks of a mixer and a SwiGLU layer, each behind a norm and added to what it reads.
+// A small language model: blocks of a mixer and a SwiGLU layer, each behind a norm and added to what it
+// reads.
 struct train_model {
     zl_nn_mixer_options mixer;
     int vocabulary, layers, width, ffn;
 };
 // Reads TRAIN_MODEL_OPTIONS over the defaults that are there. False after a message.
 bool     train_read_model(const struct invocation *call, struct train_model *model);
-// Sets what the training is about: what the format says, the model, and those options of its steps that a resumed training must share.
+// Sets what the training is about: what the format says, the model, and those options of its steps that a
+// resumed training must share.
 void     train_describe(struct train_run *run, const struct train_task *task, const struct train_model *model, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 extern const zl_nn_shard train_shards[]; // how that model is divided

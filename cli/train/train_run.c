@@ -1,4 +1,5 @@
-// train_run.c - what all trainings share: options, checkpoints, steps with tests between them, and what is printed.
+// train_run.c - what all trainings share: options, checkpoints, steps with tests between them, and what is
+// printed.
 
 #include "train.h"
 
@@ -109,7 +110,7 @@ void train_close(struct train_run *run) {
     zl_group_release(run->group);
 }
 
-// Signals ------------------------------------------------------------------------------------------------------------
+// Signals ---------------------------------------------------------------------------------------------------
 
 static volatile sig_atomic_t asked; // to stop
 
@@ -152,7 +153,7 @@ int train_stopped(struct train_run *run) {
     return TRAIN_STOPPED;
 }
 
-// Sequences -------------------------------------------------------------------------------------------------------
+// Sequences -------------------------------------------------------------------------------------------------
 
 bool train_read_steps(const struct invocation *call, struct train_task *task) {
     int64_t steps = 1000, batch = 16, accumulate = 1, warmup = -1, every = 0;
@@ -205,7 +206,8 @@ static void report(const struct train_run *run, const struct train_task *task, c
     fflush(stdout);
 }
 
-// Steps up to the next test. *loss is their mean. *stops: they end before, as a signal asked for. False after an error or Ctrl-C.
+// Steps up to the next test. *loss is their mean. *stops: they end before, as a signal asked for. False after
+// an error or Ctrl-C.
 static bool some_steps(struct train_run *run, const struct train_task *task, int64_t until, double *loss,
                        zl_train_report *last, bool *stops) {
     int64_t batches = 0, first, count;

@@ -1,7 +1,8 @@
-// lm_batch.c - several sequences in one step: their caches are joined to one, in which the ends of the sequences lie side by side.
+// lm_batch.c - several sequences in one step: their caches are joined to one, in which the ends of the
+// sequences lie side by side.
 //
-// A sequence that is used by itself, or joins or leaves, takes the caches apart again; the next step joins them anew, which copies them
-// once.
+// A sequence that is used by itself, or joins or leaves, takes the caches apart again; the next step joins
+// them anew, which copies them once.
 
 #include "lm.h"
 

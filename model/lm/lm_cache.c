@@ -1,4 +1,5 @@
-// lm_cache.c - what a sequence has seen: keys and values, in arrays that grow by pages and are written in place, and states.
+// lm_cache.c - what a sequence has seen: keys and values, in arrays that grow by pages and are written in
+// place, and states.
 
 #include "lm.h"
 
@@ -53,7 +54,8 @@ static bool replace(zl_array *kept, zl_array next) {
     return true;
 }
 
-// Room for `length` positions: the old contents, and zeros behind them. Long ones grow by more, so that copying them stays a small part.
+// Room for `length` positions: the old contents, and zeros behind them. Long ones grow by more, so that
+// copying them stays a small part.
 static zl_array grown(zl_array old, zl_array like, int64_t length) {
     int64_t least = length + (old ? length / 16 : 0);
     int64_t capacity = (least + LM_CACHE_PAGE - 1) / LM_CACHE_PAGE * LM_CACHE_PAGE;

@@ -1,7 +1,7 @@
 // lm_config.c - config.json as a description of layers: the dialects of the hub and of transformers 5.
 //
-// Every field is either read here, or on the list of those that do not change what the model computes. A field that is on neither,
-// and is not null, false or an empty list or object, is refused by name.
+// Every field is either read here, or on the list of those that do not change what the model computes. A
+// field that is on neither, and is not null, false or an empty list or object, is refused by name.
 
 #include "lm.h"
 
@@ -114,7 +114,8 @@ static void refuse(struct reader *r, const char *name, const char *why) {
     r->failed = true;
 }
 
-// Numbers are checked here, so that no size overflows an int later. A fallback below `least` means that the field must be there.
+// Numbers are checked here, so that no size overflows an int later. A fallback below `least` means that the
+// field must be there.
 static int64_t integer(struct reader *r, const char *name, int64_t least, int64_t most, int64_t fallback) {
     text_json_value value = field(r, name);
     if (!value && fallback >= least)
@@ -232,8 +233,8 @@ static bool list_has(text_json_value list, int value) {
     return false;
 }
 
-// Layers by their type: what attends, and what of the sequence it sees. Without a list every so many-th layer attends fully, or
-// from some layer on a window slides.
+// Layers by their type: what attends, and what of the sequence it sees. Without a list every so many-th layer
+// attends fully, or from some layer on a window slides.
 static void read_layer_type(struct reader *r, struct lm_config *c, int i, const char *type) {
     bool known = !strcmp(type, "full_attention");
     if (!strcmp(type, "sliding_attention"))

@@ -1,13 +1,15 @@
-// lm_decode.c - steps of one token, each a turn of a loop: recorded and planned once for as many positions as the cache has room for.
+// lm_decode.c - steps of one token, each a turn of a loop: recorded and planned once for as many positions as
+// the cache has room for.
 //
-// The state of the loop: the ids that were drawn last (count), where they go in the cache (1), the arrays of the samplers, those of the
-// cache. Its results: the ids that a turn draws, which are a part of the next state too, and their logarithms of probability.
+// The state of the loop: the ids that were drawn last (count), where they go in the cache (1), the arrays of
+// the samplers, those of the cache. Its results: the ids that a turn draws, which are a part of the next
+// state too, and their logarithms of probability.
 
 #include "lm.h"
 
 #include <stdlib.h>
 
-// Drawing -------------------------------------------------------------------------------------------------------
+// Drawing ---------------------------------------------------------------------------------------------------
 
 static bool all_are_plain(struct lm_sampler *const *sampler, int count) {
     bool plain = true;
@@ -44,7 +46,7 @@ zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array l
                                          : draw_each(sampler, count, logits, log_probability);
 }
 
-// A turn --------------------------------------------------------------------------------------------------------
+// A turn ----------------------------------------------------------------------------------------------------
 
 enum { IDS, AT, FIRST }; // places in the state
 
@@ -106,7 +108,8 @@ static bool turn(void *data, int count, const zl_array *in, zl_outputs *out) {
         struct lm_decode after = *d;
         after.sampler = each;
         lm_cache_arrays(&cache, list + list_samplers(&after, list));
-        // All else has read where the ids went before that changes: so it stays where it is, and so do arguments of kernels.
+        // All else has read where the ids went before that changes: so it stays where it is, and so do
+        // arguments of kernels.
         list[IDS] = next, list[AT] = zl_add(zl_depends(in[AT], &next, 1), zl_scalar_int(1));
         given = give_all(count, list, out) && zl_give(out, next) && zl_give(out, probability);
     }
@@ -120,7 +123,7 @@ static bool turn(void *data, int count, const zl_array *in, zl_outputs *out) {
     return given;
 }
 
-// Loops ---------------------------------------------------------------------------------------------------------
+// Loops -----------------------------------------------------------------------------------------------------
 
 // Room for the state of a loop.
 static zl_array *new_list(const struct lm_decode *d) {

@@ -1,11 +1,12 @@
-// lm_delta.c - layers of linear attention: projections, a causal convolution, the gated delta rule, a gated norm.
+// lm_delta.c - layers of linear attention: projections, a causal convolution, the gated delta rule, a gated
+// norm.
 
 #include "lm.h"
 
 #include <math.h>
 #include <stdio.h>
 
-// Loading -------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 struct sizes {
     int keys, values; // features of all heads
@@ -24,7 +25,8 @@ static zl_array load_vector(struct lm_weights *weights, const char *layer, const
     return zl_retain(lm_weights_take(weights, name, ZL_SHAPE(size), error));
 }
 
-// Torch stores (channels, 1, width), MLX (channels, width, 1). Returned is (width, channels), contiguous, as soon as it is computed.
+// Torch stores (channels, 1, width), MLX (channels, width, 1). Returned is (width, channels), contiguous, as
+// soon as it is computed.
 static zl_array load_convolution(struct lm_weights *weights, const struct lm_config *c, const char *layer,
                                  struct lm_error *error) {
     char name[256];
@@ -82,7 +84,7 @@ void lm_delta_free(struct lm_delta *delta) {
     *delta = (struct lm_delta){0};
 }
 
-// Computing -----------------------------------------------------------------------------------------------------
+// Computing -------------------------------------------------------------------------------------------------
 
 // Parts of the last axis, each of so many features of each of `heads` groups: (batch, T, heads * size).
 static zl_array part(zl_array grouped, int *at, int size) {
@@ -110,8 +112,8 @@ static struct projected project(const struct lm_delta *delta, const struct lm_co
     return (struct projected){zl_concatenate((zl_array[]){q, k, v}, 3, -1), z, b, a};
 }
 
-// x (batch, T, channels) convolved along T, each channel by itself, with its past before it: *recent, the last width - 1 inputs, or
-// zeros. *recent becomes what the next call needs.
+// x (batch, T, channels) convolved along T, each channel by itself, with its past before it: *recent, the
+// last width - 1 inputs, or zeros. *recent becomes what the next call needs.
 static zl_array convolve(zl_array x, zl_array weight, zl_array *recent) {
     int64_t width = zl_dim(weight, 0), count = zl_dim(x, 1);
     zl_array before =

@@ -1,7 +1,8 @@
-// lm_gguf.c - checkpoints in llama.cpp's format: the metadata as a configuration, the tensors under the names of the hub.
+// lm_gguf.c - checkpoints in llama.cpp's format: the metadata as a configuration, the tensors under the names
+// of the hub.
 //
-// Arrays of a quantised tensor are those that zl_load_gguf makes of it. What is computed in: the dtype of the matrices where they
-// are floats of one dtype, else float32.
+// Arrays of a quantised tensor are those that zl_load_gguf makes of it. What is computed in: the dtype of the
+// matrices where they are floats of one dtype, else float32.
 
 #include "lm.h"
 
@@ -106,7 +107,7 @@ bool lm_is_gguf(const char *path) {
     return is;
 }
 
-// Metadata ------------------------------------------------------------------------------------------------------
+// Metadata --------------------------------------------------------------------------------------------------
 
 static bool find_note(const struct gguf *g, const char *name, zl_metadata *out) {
     for (int i = 0; zl_file_metadata(g->file[0], i, out); i++)
@@ -296,7 +297,7 @@ static bool read_config(const struct gguf *g, struct lm_config *config) {
     return root && lm_config_of(config, root, g->path, g->error);
 }
 
-// Tensors -------------------------------------------------------------------------------------------------------
+// Tensors ---------------------------------------------------------------------------------------------------
 
 // What a matrix in the layers is multiplied in; routers, which are always float32, say nothing about it.
 static zl_dtype computed_in(const struct gguf *g) {
@@ -313,8 +314,8 @@ static zl_dtype computed_in(const struct gguf *g) {
     return dtype == ZL_DTYPE_COUNT ? ZL_FLOAT32 : dtype;
 }
 
-// The name of the hub; names that are unknown stay as they are, and are refused where nobody asks for them. *base: what the
-// tensor is called in its layer.
+// The name of the hub; names that are unknown stay as they are, and are refused where nobody asks for them.
+// *base: what the tensor is called in its layer.
 static void rename_tensor(const char *name, char base[static 64], char *out, size_t bytes) {
     const char *rest = name, *dot = strrchr(name, '.');
     int layer = -1, read = 0;
@@ -331,7 +332,8 @@ static void rename_tensor(const char *name, char base[static 64], char *out, siz
             snprintf(out, bytes, "%s%s", outer_names[i].becomes, dot);
 }
 
-// Rows (heads, pairs, 2, …) as (heads, 2, pairs, …): the features that are rotated together lie half a head apart.
+// Rows (heads, pairs, 2, …) as (heads, 2, pairs, …): the features that are rotated together lie half a head
+// apart.
 static zl_array unpermute(zl_array a, int64_t heads) {
     int64_t pairs = heads ? zl_dim(a, 0) / heads / 2 : 0;
     if (!pairs || zl_dim(a, 0) % (2 * heads))
@@ -370,7 +372,7 @@ static bool add_tensors(const struct gguf *g, struct lm_weights *weights) {
     return added;
 }
 
-// Files ----------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
 static bool load_part(struct gguf *g, const char *path) {
     zl_file **more = realloc(g->file, (size_t)(g->files + 1) * sizeof *more);

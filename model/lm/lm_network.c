@@ -1,4 +1,5 @@
-// lm_network.c - a decoder: embedding, layers of attention and MLP with norms before them, the last norm, the logits.
+// lm_network.c - a decoder: embedding, layers of attention and MLP with norms before them, the last norm, the
+// logits.
 
 #include "lm.h"
 
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Loading -------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 struct loader {
     struct lm_network *network;
@@ -34,7 +35,8 @@ static void find_prefix(struct lm_network *n) {
     }
 }
 
-// mlx-lm adds the 1 when it converts, and turns convolutions to (channels, width, 1), which tells its files from others.
+// mlx-lm adds the 1 when it converts, and turns convolutions to (channels, width, 1), which tells its files
+// from others.
 static bool find_centred(const struct lm_network *n) {
     const struct lm_config *c = &n->config;
     struct lm_error unread;
@@ -68,7 +70,8 @@ static bool load_vector(struct loader *l, zl_array *vector, const char *part, in
     return *vector;
 }
 
-// The weight of a norm. Those less 1 become whole when they are first used, as float32: a sum of bfloat16 would lose bits.
+// The weight of a norm. Those less 1 become whole when they are first used, as float32: a sum of bfloat16
+// would lose bits.
 static bool load_norm(struct loader *l, zl_array *norm, const char *part, int size) {
     if (!load_vector(l, norm, part, size) || !l->network->centred)
         return *norm;
@@ -103,7 +106,8 @@ static bool load_mlp(struct loader *l, struct lm_mlp *mlp, const char *part, int
            load_matrix(l, &mlp->down, down, hidden, ffn, bias);
 }
 
-// Experts whose matrices are in two stacks, gate and up of each above each other: (experts, 2 ffn, hidden) and (experts, hidden, ffn).
+// Experts whose matrices are in two stacks, gate and up of each above each other: (experts, 2 ffn, hidden)
+// and (experts, hidden, ffn).
 static bool load_stacks(struct loader *l, struct lm_mlp *mlp) {
     const struct lm_config *c = &l->network->config;
     char name[192];
@@ -189,7 +193,8 @@ static bool load(struct lm_network *n, struct lm_error *error) {
     return lm_weights_all_used(n->weights, c->tied, error);
 }
 
-// On a GPU, where each product costs a launch, those of the same input are one. On the CPU matrices stay as the file has them.
+// On a GPU, where each product costs a launch, those of the same input are one. On the CPU matrices stay as
+// the file has them.
 static bool join_layers(struct lm_network *n, struct lm_error *error) {
     int unit;
     zl_stream stream = zl_default_stream();
@@ -275,7 +280,7 @@ void lm_network_free(struct lm_network *n) {
     *n = (struct lm_network){0};
 }
 
-// Computing -----------------------------------------------------------------------------------------------------
+// Computing -------------------------------------------------------------------------------------------------
 
 // One pass over ids: where they are in their sequence, and what all layers share.
 struct pass {
@@ -346,8 +351,8 @@ static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v,
                                                 NULL, mode);
 }
 
-// The products of x with matrices, of which `joined` has the rows of all. Without a cache they are multiplied one by one, which
-// gradients of each of them need.
+// The products of x with matrices, of which `joined` has the rows of all. Without a cache they are multiplied
+// one by one, which gradients of each of them need.
 static void multiply(const struct lm_linear *joined, bool cached, int count,
                      const struct lm_linear *const *matrix, zl_array x, zl_array *y) {
     zl_array all = joined->weight && cached ? lm_linear_apply(joined, x) : NULL;
@@ -429,7 +434,8 @@ static zl_array both(zl_array a, zl_array b) {
     return a && b ? zl_logical_and(a, b) : a ? a : b;
 }
 
-// Which keys there are, and belong to the sequences of a batch: bool, broadcast to (batch, 1, 1, S). NULL where all do.
+// Which keys there are, and belong to the sequences of a batch: bool, broadcast to (batch, 1, 1, S). NULL
+// where all do.
 static zl_array seen_mask(const struct pass *p) {
     zl_array skip = p->cache ? p->cache->skip : NULL, at = p->cache ? p->cache->at : NULL;
     if (!skip && !at)
@@ -439,7 +445,8 @@ static zl_array seen_mask(const struct pass *p) {
                 skip ? zl_greater_equal(key, zl_expand_dims(skip, ZL_AXES(1, 2, 3))) : NULL);
 }
 
-// Which keys the queries of this pass see through the window, bool (T, S), and of sequences of a batch. NULL where it hides none.
+// Which keys the queries of this pass see through the window, bool (T, S), and of sequences of a batch. NULL
+// where it hides none.
 static zl_array window_mask(const struct pass *p) {
     int64_t window = p->network->config.window, all = p->start + p->count;
     zl_array at = p->cache ? p->cache->at : NULL;

@@ -1,6 +1,8 @@
-// lm_quantize.c - writes a checkpoint with its matrices quantised, as mlx-lm converts them: names, groups, config.json and parts.
+// lm_quantize.c - writes a checkpoint with its matrices quantised, as mlx-lm converts them: names, groups,
+// config.json and parts.
 //
-// Everything is written into a folder beside the one that is asked for, which gets its name when it is complete.
+// Everything is written into a folder beside the one that is asked for, which gets its name when it is
+// complete.
 
 #include "lm.h"
 
@@ -51,7 +53,7 @@ struct job {
     struct lm_error *error;
 };
 
-// Options -------------------------------------------------------------------------------------------------------
+// Options ---------------------------------------------------------------------------------------------------
 
 static bool read_options(struct job *j) {
     const zl_quantize_options *o = j->options;
@@ -97,7 +99,7 @@ static void read_dtype(struct job *j) {
                                            : ZL_DTYPE_COUNT;
 }
 
-// Tensors -------------------------------------------------------------------------------------------------------
+// Tensors ---------------------------------------------------------------------------------------------------
 
 static int layer_of(const char *name) {
     int layer = 0;
@@ -117,8 +119,8 @@ static bool ends_with(const char *text, const char *end) {
     return bytes >= tail && !strcmp(text + bytes - tail, end);
 }
 
-// How the matrix at `path` is quantised; *own: config.json names it. Routers of Qwen3 keep eight bits, as in mlx-lm, and so do the
-// gates of their shared experts.
+// How the matrix at `path` is quantised; *own: config.json names it. Routers of Qwen3 keep eight bits, as in
+// mlx-lm, and so do the gates of their shared experts.
 static struct way way_of(const struct job *j, const char *path, bool *own) {
     struct way way = j->way;
     *own = j->rule != NULL;
@@ -206,7 +208,8 @@ static bool add_stacked(struct job *j, const char *path, const char *experts, zl
     return added && add_matrix(j, name, lm_slice(a, 1, rows, 2 * rows));
 }
 
-// The name that MLX has for a tensor: what has a text model and one that sees has the former as language_model.
+// The name that MLX has for a tensor: what has a text model and one that sees has the former as
+// language_model.
 static const char *name_in_mlx(const struct job *j, const char *name, char room[static 320]) {
     static const char inside[] = "model.language_model.", outside[] = "language_model.";
     if (j->config->family->delta != LM_DELTA_PARTED || !strncmp(name, outside, strlen(outside)))
@@ -218,7 +221,8 @@ static const char *name_in_mlx(const struct job *j, const char *name, char room[
     return room;
 }
 
-// A tensor that is no matrix, as MLX has it: (channels, width, 1) of a convolution, and norms that are not less 1.
+// A tensor that is no matrix, as MLX has it: (channels, width, 1) of a convolution, and norms that are not
+// less 1.
 static zl_array as_in_mlx(const struct job *j, const char *name, zl_array a) {
     static const char *const norms[] = {".input_layernorm.weight", ".post_attention_layernorm.weight", ".q_norm.weight",
                                         ".k_norm.weight", "model.norm.weight"};
@@ -260,7 +264,7 @@ static bool add_tensors(struct job *j) {
     return added;
 }
 
-// Parts ---------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 // Where the part ends that begins at an entry.
 static int part_end(const struct job *j, int from) {
@@ -323,7 +327,7 @@ static bool write_parts(struct job *j, FILE *index) {
     return true;
 }
 
-// Files beside the tensors --------------------------------------------------------------------------------------
+// Files beside the tensors ----------------------------------------------------------------------------------
 
 static bool write_file(const struct job *j, const char *name, const char *text, size_t bytes) {
     char path[sizeof j->folder + 64];
@@ -403,7 +407,7 @@ static bool copy_files(const struct job *j, const char *from) {
     return true;
 }
 
-// The folder ----------------------------------------------------------------------------------------------------
+// The folder ------------------------------------------------------------------------------------------------
 
 static bool is_empty(const char *folder) {
     DIR *list = opendir(folder);
@@ -449,7 +453,7 @@ static bool end_folder(struct job *j, const char *out) {
     return !rename(j->folder, out) || lm_fail(j->error, "%s: %s", out, strerror(errno));
 }
 
-// All ------------------------------------------------------------------------------------------------------------
+// All -------------------------------------------------------------------------------------------------------
 
 static bool write_all(struct job *j, const char *from, const char *out) {
     char *ways = NULL, *index = NULL;

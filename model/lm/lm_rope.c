@@ -1,4 +1,5 @@
-// lm_rope.c - the wave lengths of rotary positions that were stretched to more positions than a model was trained on.
+// lm_rope.c - the wave lengths of rotary positions that were stretched to more positions than a model was
+// trained on.
 
 #include "lm.h"
 

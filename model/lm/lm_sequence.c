@@ -1,7 +1,9 @@
-// lm_sequence.c - generating: the prompt in chunks, then one id after the other, each computed while the one before it is read.
+// lm_sequence.c - generating: the prompt in chunks, then one id after the other, each computed while the one
+// before it is read.
 //
-// The id that was drawn last never visits the host on its way into the next step. So when zl_sequence_next returns an id, the cache
-// holds that id too, and the one after it is under way. Otherwise the cache is behind: ids[cache.length .. length) are to be computed.
+// The id that was drawn last never visits the host on its way into the next step. So when zl_sequence_next
+// returns an id, the cache holds that id too, and the one after it is under way. Otherwise the cache is
+// behind: ids[cache.length .. length) are to be computed.
 
 #include "lm.h"
 
@@ -35,7 +37,8 @@ static void forget_next(zl_sequence s) {
     s->next = s->next_probability = NULL;
 }
 
-// States of layers that keep no history, at this length, so that trimming has somewhere to go back to. The oldest is given up.
+// States of layers that keep no history, at this length, so that trimming has somewhere to go back to. The
+// oldest is given up.
 static bool remember(zl_sequence s) {
     if (!lm_cache_is_recurrent(&s->cache) || (s->pasts && s->past[s->pasts - 1].length == s->cache.length))
         return true;
@@ -155,7 +158,8 @@ void zl_sequence_close(zl_sequence s) {
         return;
     zl_batch_remove(s->batch, s);
     lm_sequence_settle(s);
-    if (s->next) // what is under way still reads the cache, and is the model's work: nothing of it outlives the sequence
+    // what is under way still reads the cache, and is the model's work: nothing of it outlives the sequence
+    if (s->next)
         zl_eval_all(2, (zl_array[]){s->next, s->next_probability});
     lm_cache_free(&s->cache);
     while (s->pasts)

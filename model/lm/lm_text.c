@@ -1,4 +1,5 @@
-// lm_text.c - the public face of tokenizers: text as ids, ids as text, conversations as a chat template writes them.
+// lm_text.c - the public face of tokenizers: text as ids, ids as text, conversations as a chat template
+// writes them.
 
 #include "lm.h"
 

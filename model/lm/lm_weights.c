@@ -181,7 +181,8 @@ struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantize
     return w;
 }
 
-// Vectors are ones, matrices have the scale of their rows' length, and codes are any, with small numbers beside them.
+// Vectors are ones, matrices have the scale of their rows' length, and codes are any, with small numbers
+// beside them.
 static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
     zl_array key = zl_random_key(w->seed + w->tensors), a = NULL;
     if (shape.ndim == 1)
@@ -257,8 +258,8 @@ zl_array lm_weights_take(struct lm_weights *w, const char *name, zl_shape shape,
     return t->array;
 }
 
-// What checkpoints have beside the model: tables of rotary positions that old versions stored, an output matrix that is the embedding
-// anyway, what sees, and layers that guess further tokens.
+// What checkpoints have beside the model: tables of rotary positions that old versions stored, an output
+// matrix that is the embedding anyway, what sees, and layers that guess further tokens.
 static bool may_be_left(const char *name, bool tied) {
     static const char *const beside[] = {"model.visual.", "vision_tower.", "mtp."};
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)

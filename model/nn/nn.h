@@ -7,7 +7,7 @@
 
 #include "zellige_nn.h"
 
-// nn_table.c ----------------------------------------------------------------------------------------------------
+// nn_table.c ------------------------------------------------------------------------------------------------
 
 enum { NN_DATA, NN_FSDP, NN_TENSOR, NN_AXES }; // of a mesh
 enum { NN_DIMS_MOST = 8 };
@@ -56,13 +56,15 @@ struct zl_nn_ {
 
 // Keeps the first message; returns false.
 bool nn_fail(zl_nn nn, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Adds a parameter of that shape at the end of the table; array: this rank's shard of it, or NULL until there is one.
+// Adds a parameter of that shape at the end of the table; array: this rank's shard of it, or NULL until there
+// is one.
 struct nn_parameter *nn_add(zl_nn nn, const char *name, zl_shape shape, zl_array array); // NULL: it failed
 void nn_print_shape(char *out, size_t bytes, zl_shape shape); // "(2, 3)"
 struct nn_parameter *nn_find(zl_nn nn, const char *name);     // behind the place's prefix; NULL: none
-bool nn_full_name(zl_nn nn, const char *name, const char *end, char *out, size_t bytes); // false after an error: it is too long
+// false after an error: it is too long
+bool nn_full_name(zl_nn nn, const char *name, const char *end, char *out, size_t bytes);
 
-// nn_mesh.c: which rank is where, and what of a parameter lies there ------------------------------------------------
+// nn_mesh.c: which rank is where, and what of a parameter lies there ----------------------------------------
 
 struct nn_mesh {
     struct nn_axis {
@@ -88,31 +90,35 @@ int nn_mesh_size(const struct nn_mesh *mesh, int axis); // 1 for NULL
 bool nn_place_parameter(zl_nn nn, struct nn_parameter *p);
 // Returns by how many ranks of tensor an axis of the parameter "name" behind nn is divided, or 1.
 int nn_parts(zl_nn nn, const char *name, int axis);
-// Returns this rank's shard of a whole parameter, or of anything of its shape. Shards along fsdp are of one size, with zeros at the end.
+// Returns this rank's shard of a whole parameter, or of anything of its shape. Shards along fsdp are of one
+// size, with zeros at the end.
 zl_array nn_shard_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array whole);
 // Returns the parameter as it is used here: whole along fsdp, divided along tensor.
 zl_array nn_gather(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
-zl_array nn_whole_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard); // of all ranks
+// of all ranks
+zl_array nn_whole_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
 // Where this rank's shard lies in the whole, without the zeros: [start, stop). False: it has none.
 bool nn_extent(const struct nn_mesh *mesh, const struct nn_parameter *p, int64_t *start, int64_t *stop);
 // What layers take whose outputs are divided along tensor: x itself, whose cotangents are summed over tensor.
 zl_array nn_enter(zl_nn nn, zl_array x);
 zl_array nn_leave(zl_nn nn, zl_array x); // the sum over tensor, whose cotangent is that of each part
-// Of each rank's sums of squares of divided parameters, by [along fsdp][along tensor], the sum over all shards.
+// Of each rank's sums of squares of divided parameters, by [along fsdp][along tensor], the sum over all
+// shards.
 zl_array nn_sum_squares(const struct nn_mesh *mesh, zl_array sum[2][2]);
 
-// nn_bucket.c: gradients sent, and parameters gathered, several at a time ---------------------------------------------
+// nn_bucket.c: gradients sent, and parameters gathered, several at a time -----------------------------------
 
 bool nn_buckets_make(zl_nn nn); // once the table is closed; false: out of memory
 void nn_buckets_free(struct nn_mesh *mesh);
 // Between these two a step is recorded: layers take `in` in the place of shards, in buckets.
 void nn_record_begin(struct nn_table *table, const zl_array *in);
 void nn_record_end(struct nn_table *table);
-zl_array nn_bucket_take(zl_nn nn, struct nn_parameter *p); // the whole parameter, of a bucket; NULL after an error
+// the whole parameter, of a bucket; NULL after an error
+zl_array nn_bucket_take(zl_nn nn, struct nn_parameter *p);
 // Returns op(x, weight). Its derivative gathers the weight again, where that is divided along fsdp.
 zl_array nn_use_weight(zl_nn nn, const char *name, int which, nn_op op, zl_array x, zl_array weight);
 
-// nn_optimizer.c --------------------------------------------------------------------------------------------------
+// nn_optimizer.c --------------------------------------------------------------------------------------------
 
 enum { NN_STATES = 2 };
 
@@ -136,11 +142,12 @@ const struct nn_optimizer *nn_optimizer_find(const char *name); // NULL: none
 void nn_optimizer_defaults(zl_train_options *options);
 bool nn_is_schedule(const char *name);
 
-// nn_layer.c ------------------------------------------------------------------------------------------------------
+// nn_layer.c ------------------------------------------------------------------------------------------------
 
-zl_array nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias, bool entered); // entered: x is nn_enter's
+// entered: x is nn_enter's
+zl_array nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias, bool entered);
 
-// nn_trainer.c and nn_checkpoint.c --------------------------------------------------------------------------------
+// nn_trainer.c and nn_checkpoint.c --------------------------------------------------------------------------
 
 // What a parameter has besides itself.
 struct nn_slot {
@@ -164,18 +171,23 @@ struct zl_trainer_ {
 void nn_replace(zl_array *owned, zl_array value);
 
 enum { NN_NAME_BYTES = 300 };
-bool nn_add_fields(zl_trainer t, zl_file *file, const char *about); // what a checkpoint says beside its arrays
+// what a checkpoint says beside its arrays
+bool nn_add_fields(zl_trainer t, zl_file *file, const char *about);
 const char *nn_field_of(const zl_file *file, const char *name);     // NULL: it has no such text
-// Calls visit with a parameter and with each array that belongs to it, by their names in checkpoints, until it returns false.
+// Calls visit with a parameter and with each array that belongs to it, by their names in checkpoints, until
+// it returns false.
 bool nn_each_array(zl_trainer t, int index, bool (*visit)(void *data, const char *name, zl_array a), void *data);
 
-// nn_shards.c -----------------------------------------------------------------------------------------------------
+// nn_shards.c -----------------------------------------------------------------------------------------------
 
 bool nn_save_shards(zl_trainer t, const char *path, const char *about);
 void nn_writer_free(zl_trainer t); // waits until what is under way is written
-// Returns the files that a checkpoint consists of, a line each, to be freed; NULL: it is no index, or not there.
+// Returns the files that a checkpoint consists of, a line each, to be freed; NULL: it is no index, or not
+// there.
 char *nn_files_of(const char *path);
-void nn_remove_files(const char *path, const char *names, const char *kept); // those of names, a line each, that are not kept; either may be ""
-void nn_beside(const char *path, const char *name, int length, char *out, size_t bytes); // a path in the same folder
+// those of names, a line each, that are not kept; either may be ""
+void nn_remove_files(const char *path, const char *names, const char *kept);
+// a path in the same folder
+void nn_beside(const char *path, const char *name, int length, char *out, size_t bytes);
 
 #endif

@@ -1,11 +1,14 @@
-// nn_bucket.c - parameters that are gathered together before they are used, and whose gradients are sent together.
+// nn_bucket.c - parameters that are gathered together before they are used, and whose gradients are sent
+// together.
 //
-// A bucket is a run of parameters in the order in which the model first asks for them. To derivatives it is one function, from shards
-// to what layers take: forward it gathers along fsdp, backward it sums over ranks. So its gradients leave as soon as the backward pass
-// has made the last of them, while that goes on with the layers before. Vectors have buckets of their own, which leave last: derivatives
-// are taken in the reverse of an order in which the last input of a call comes first, and so norms and biases come late. A gather waits for what was computed when the bucket before it
-// was first asked for, which keeps it one bucket ahead. What products need of their weights in the backward pass is gathered again: so
-// nothing holds a weight from one pass to the other.
+// A bucket is a run of parameters in the order in which the model first asks for them. To derivatives it is
+// one function, from shards to what layers take: forward it gathers along fsdp, backward it sums over ranks.
+// So its gradients leave as soon as the backward pass has made the last of them, while that goes on with the
+// layers before. Vectors have buckets of their own, which leave last: derivatives are taken in the reverse of
+// an order in which the last input of a call comes first, and so norms and biases come late. A gather waits
+// for what was computed when the bucket before it was first asked for, which keeps it one bucket ahead. What
+// products need of their weights in the backward pass is gathered again: so nothing holds a weight from one
+// pass to the other.
 
 #include "nn.h"
 
@@ -28,7 +31,7 @@ static bool is_sharded(const struct nn_bucket *b, int i) {
     return parameter_of(b, i)->split[NN_FSDP] >= 0;
 }
 
-// Making -----------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 static int64_t bytes_of(const struct nn_mesh *m, const struct nn_parameter *p) {
     return (int64_t)zl_nbytes(p->array) * (p->split[NN_FSDP] >= 0 ? m->axis[NN_FSDP].size : 1);
@@ -94,7 +97,7 @@ static struct nn_bucket *next_of(struct nn_mesh *m, int bucket) {
     return any ? &m->bucket[bucket + 1] : NULL;
 }
 
-// Arrays as one, by rows of what lies along fsdp ---------------------------------------------------------------------
+// Arrays as one, by rows of what lies along fsdp ------------------------------------------------------------
 
 static zl_array to_front(zl_array x, int axis) {
     return axis > 0 ? zl_moveaxis(x, axis, 0) : x;
@@ -197,7 +200,7 @@ static bool send(const struct nn_bucket *b, bool sharded, const zl_array *gradie
     return done;
 }
 
-// A bucket as a function -----------------------------------------------------------------------------------------------
+// A bucket as a function ------------------------------------------------------------------------------------
 
 static bool give_all(zl_outputs *out, int count, const zl_array *a) {
     bool done = true;
@@ -267,7 +270,7 @@ zl_array nn_bucket_take(zl_nn nn, struct nn_parameter *p) {
     return p->whole;
 }
 
-// Recording a step -------------------------------------------------------------------------------------------------------
+// Recording a step ------------------------------------------------------------------------------------------
 
 static void let_go(zl_array *a) {
     zl_release(*a);
@@ -294,7 +297,7 @@ void nn_record_end(struct nn_table *table) {
     }
 }
 
-// Uses of weights -------------------------------------------------------------------------------------------------------
+// Uses of weights -------------------------------------------------------------------------------------------
 
 static zl_array weight_again(const struct nn_use *u, zl_array cotangent) {
     struct nn_mesh *m = u->table->mesh;

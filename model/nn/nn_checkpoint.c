@@ -12,7 +12,7 @@ static struct nn_table *table_of(zl_trainer t) {
     return t->nn->table;
 }
 
-// Saving --------------------------------------------------------------------------------------------------------------
+// Saving ----------------------------------------------------------------------------------------------------
 
 static bool add_text(zl_file *file, const char *name, const char *text) {
     zl_text value = {text, strlen(text)};
@@ -73,7 +73,7 @@ bool zl_trainer_save(zl_trainer t, const char *path, const char *about) {
     return table_of(t)->mesh ? nn_save_shards(t, path, about) : save_alone(t, path, about);
 }
 
-// What a checkpoint has -------------------------------------------------------------------------------------------------
+// What a checkpoint has -------------------------------------------------------------------------------------
 
 // One file with whole arrays, or an index of files with parts of them.
 struct source {
@@ -163,7 +163,8 @@ static bool read_line(struct source *s, const char *line, struct entry *e) {
            nn_fail(s->nn, "zl_trainer_load: %s: its list of arrays is damaged: %.60s", s->path, line);
 }
 
-// The index-th array; *line, NULL at first, is where it is in an index. False past the last, and after an error.
+// The index-th array; *line, NULL at first, is where it is in an index. False past the last, and after an
+// error.
 static bool next_entry(struct source *s, int index, const char **line, struct entry *e) {
     if (s->arrays) {
         *line = !*line ? s->arrays : *line + strcspn(*line, "\n");
@@ -182,7 +183,7 @@ static bool next_entry(struct source *s, int index, const char **line, struct en
     return true;
 }
 
-// Parts -------------------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 static zl_array find_array(const zl_file *file, const char *name) {
     const char *other;
@@ -192,7 +193,8 @@ static zl_array find_array(const zl_file *file, const char *name) {
     return NULL;
 }
 
-// x with what a part has of [start, stop), which lies at `at` in the whole. *count grows by the elements that it has.
+// x with what a part has of [start, stop), which lies at `at` in the whole. *count grows by the elements that
+// it has.
 static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int64_t *start,
                          const int64_t *stop, int64_t *count) {
     int64_t from[NN_DIMS_MOST], to[NN_DIMS_MOST], there[NN_DIMS_MOST], end[NN_DIMS_MOST], step[NN_DIMS_MOST];
@@ -258,7 +260,7 @@ static bool take_shard(struct source *s, const struct nn_parameter *p, const str
     return done;
 }
 
-// Loading -----------------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 static bool take_parameters(struct source *s) {
     struct nn_table *table = s->nn->table;
@@ -309,7 +311,8 @@ static bool fits(zl_trainer t, const char *path, const struct entry *e, const st
            nn_fail(t->nn, "zl_trainer_load: %s: %s has another shape than its parameter", path, e->name);
 }
 
-// One array that belongs to a parameter: "trainer.state0.", "trainer.state1." or "trainer.sum.", then its name.
+// One array that belongs to a parameter: "trainer.state0.", "trainer.state1." or "trainer.sum.", then its
+// name.
 static bool take_own(zl_trainer t, struct source *source, const struct entry *e) {
     struct nn_table *table = table_of(t);
     int s = -1;

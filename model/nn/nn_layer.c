@@ -158,9 +158,10 @@ zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden) {
     return x ? zl_nn_linear(here, "down", zl_multiply(silu(gate), up), (int)zl_dim(x, -1), false) : NULL;
 }
 
-// Experts -------------------------------------------------------------------------------------------------------
+// Experts ---------------------------------------------------------------------------------------------------
 
-// x (tokens, used or 1, 1, inputs) by the matrices that are chosen for each token: (tokens, used, 1, outputs).
+// x (tokens, used or 1, 1, inputs) by the matrices that are chosen for each token: (tokens, used, 1,
+// outputs).
 static zl_array by_experts(zl_nn nn, const char *name, zl_array x, zl_array chosen, int experts,
                            int64_t outputs, int64_t inputs) {
     zl_array weight = zl_nn_parameter(zl_nn_at(nn, "%s", name), "weight", ZL_SHAPE(experts, outputs, inputs),

@@ -1,7 +1,8 @@
 // nn_mesh.c - the mesh of ranks, and the table that says how parameters are divided over it.
 //
-// Ranks lie in the mesh with tensor varying fastest, then fsdp, then data. A parameter is divided along tensor first, and each of these
-// parts along fsdp; its shards along fsdp have one size, so the last ones may end with zeros, which no update changes.
+// Ranks lie in the mesh with tensor varying fastest, then fsdp, then data. A parameter is divided along
+// tensor first, and each of these parts along fsdp; its shards along fsdp have one size, so the last ones may
+// end with zeros, which no update changes.
 
 #include "nn.h"
 
@@ -12,7 +13,7 @@
 
 static const char *const axis_names[NN_AXES] = {"data", "fsdp", "tensor"};
 
-// The mesh -------------------------------------------------------------------------------------------------------
+// The mesh --------------------------------------------------------------------------------------------------
 
 void nn_mesh_free(struct nn_mesh *m) {
     if (!m)
@@ -142,7 +143,7 @@ zl_array zl_nn_mean_of_rows(zl_nn nn, zl_array x) {
     return m && m->batch ? zl_multiply(zl_all_sum(x, m->batch), zl_scalar(1.0 / m->rows)) : x;
 }
 
-// The table ------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 static int rule_axis(const struct nn_mesh *m, const char *name, int ndim, int axis) {
     for (int i = 0; m && i < m->rules; i++)
@@ -181,7 +182,7 @@ int nn_parts(zl_nn nn, const char *name, int axis) {
     return rule_axis(m, full, ANY_NUMBER, NN_TENSOR) == axis ? m->axis[NN_TENSOR].size : 1;
 }
 
-// Parts ----------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 static zl_array slice_axis(zl_array x, int axis, int64_t from, int64_t to) {
     int64_t start[NN_DIMS_MOST], stop[NN_DIMS_MOST], step[NN_DIMS_MOST];
@@ -263,7 +264,7 @@ bool nn_extent(const struct nn_mesh *m, const struct nn_parameter *p, int64_t *s
     return true;
 }
 
-// Products over tensor ---------------------------------------------------------------------------------------------
+// Products over tensor --------------------------------------------------------------------------------------
 
 static bool same(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data;

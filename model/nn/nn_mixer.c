@@ -1,4 +1,5 @@
-// nn_mixer.c - what lets tokens see those before them: softmax attention, and every delta rule with the layer around it.
+// nn_mixer.c - what lets tokens see those before them: softmax attention, and every delta rule with the layer
+// around it.
 //
 // What a rule takes is read from its row of delta.def, so a new row is a new mixer.
 
@@ -76,7 +77,8 @@ static zl_array projected(const struct mixer *m, const char *name, int outputs) 
     return silu(zl_nn_causal_conv(zl_nn_at(m->nn, "%s", name), "conv", y, m->conv));
 }
 
-// The same for keys and values, of which a rule may have several for each token: (batch, time * updates, heads, dim).
+// The same for keys and values, of which a rule may have several for each token: (batch, time * updates,
+// heads, dim).
 static zl_array each_update(const struct mixer *m, const char *name, int heads, int dim) {
     zl_array y = projected(m, name, m->updates * heads * dim);
     return zl_flatten(zl_unflatten(y, -1, ZL_SHAPE(m->updates, heads / m->parts, dim)), 1, 2);
@@ -86,7 +88,7 @@ static zl_array linear(const struct mixer *m, const char *name, int outputs) {
     return nn_linear(m->nn, name, m->x, outputs, false, true);
 }
 
-// Softmax attention -----------------------------------------------------------------------------------------------
+// Softmax attention -----------------------------------------------------------------------------------------
 
 static zl_array for_attention(const struct mixer *m, const char *name, int heads, double rope_base,
                               bool rotates) {
@@ -105,7 +107,7 @@ static zl_array attention(const struct mixer *m, double rope_base) {
     return zl_nn_linear(m->nn, "o", zl_flatten(zl_swapaxes(y, 1, 2), -2, -1), (int)zl_dim(m->in, -1), false);
 }
 
-// Delta rules -----------------------------------------------------------------------------------------------------
+// Delta rules -----------------------------------------------------------------------------------------------
 
 // What the call of a rule takes beside q, k and v.
 struct inputs {
@@ -113,7 +115,8 @@ struct inputs {
     bool l2_norm;
 };
 
-// The decay is -exp(A) softplus(g + dt): at first A is 1 to 16 and softplus(dt) 0.001 to 0.1, both evenly by their logarithms.
+// The decay is -exp(A) softplus(g + dt): at first A is 1 to 16 and softplus(dt) 0.001 to 0.1, both evenly by
+// their logarithms.
 static void make_gate(const struct mixer *m, struct inputs *in) {
     const char *gate = m->rule->gate;
     int dim = !strcmp(gate, "CHANNEL") ? m->key : !strcmp(gate, "VALUE_CHANNEL") ? m->value : 1;
@@ -133,7 +136,8 @@ static void make_gate(const struct mixer *m, struct inputs *in) {
                                   (zl_nn_init){.mean = (slow + fast) / 2, .spread = (fast - slow) / 2});
 }
 
-// Gates that erase and write each channel; the key that erases; the factors of a low rank; the preconditioner's gate and weight.
+// Gates that erase and write each channel; the key that erases; the factors of a low rank; the
+// preconditioner's gate and weight.
 static void make_a_and_b(const struct mixer *m, struct inputs *in) {
     if (takes(m->rule, "A_KEY", "B_V", "B_V")) {
         in->a = heads_of(m, zl_sigmoid(linear(m, "erase", m->heads * m->key)), m->heads, m->key);

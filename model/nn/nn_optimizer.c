@@ -1,4 +1,5 @@
-// nn_optimizer.c - how a gradient changes a parameter: a row for each optimiser; and how the learning rate changes.
+// nn_optimizer.c - how a gradient changes a parameter: a row for each optimiser; and how the learning rate
+// changes.
 
 #include "nn.h"
 
@@ -43,7 +44,8 @@ static void sgd(struct nn_update *u) {
     step(u, gather_momentum(u, u->options->nesterov), 0);
 }
 
-// m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2; the move is m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps).
+// m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2; the move is m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) +
+// eps).
 static zl_array adam_move(struct nn_update *u) {
     u->state[0] = moved(u->options->beta1, u->state[0], u->gradient);
     u->state[1] = moved(u->options->beta2, u->state[1], zl_square(u->gradient));
@@ -75,7 +77,8 @@ static zl_array orthogonal(zl_array m) {
     return tall ? zl_swapaxes(x, -1, -2) : x;
 }
 
-// The move has elements as large as Adam's, about 0.2, so that matrices and what is left to AdamW share a rate.
+// The move has elements as large as Adam's, about 0.2, so that matrices and what is left to AdamW share a
+// rate.
 static void muon(struct nn_update *u) {
     if (u->kind != ZL_NN_MATRIX) {
         adamw(u);
@@ -133,7 +136,7 @@ void nn_optimizer_defaults(zl_train_options *o) {
     o->accumulate = o->accumulate ? o->accumulate : 1;
 }
 
-// Schedules: from 1 to 0 as `done` goes from 0 to 1 -----------------------------------------------------------------
+// Schedules: from 1 to 0 as `done` goes from 0 to 1 ---------------------------------------------------------
 
 static double constant_share(double done) {
     (void)done;

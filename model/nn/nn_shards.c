@@ -1,8 +1,10 @@
-// nn_shards.c - checkpoints of several ranks: each writes its shards in a thread, and rank 0 then replaces the index.
+// nn_shards.c - checkpoints of several ranks: each writes its shards in a thread, and rank 0 then replaces
+// the index.
 //
-// The arrays that a file is written from are values, which nothing writes over while the thread holds them: training goes on with other
-// memory. Names of files have the step and a number of the run, so that none is written twice; rank 0 waits until it sees all of
-// them, which needs no word between the ranks. What dies in between leaves the old index, with all files that it names.
+// The arrays that a file is written from are values, which nothing writes over while the thread holds them:
+// training goes on with other memory. Names of files have the step and a number of the run, so that none is
+// written twice; rank 0 waits until it sees all of them, which needs no word between the ranks. What dies in
+// between leaves the old index, with all files that it names.
 
 #include "nn.h"
 
@@ -23,7 +25,7 @@ struct nn_writer {
     char error[512]; // "": none
 };
 
-// Files beside a checkpoint --------------------------------------------------------------------------------------------------
+// Files beside a checkpoint ---------------------------------------------------------------------------------
 
 void nn_beside(const char *path, const char *name, int length, char *out, size_t bytes) {
     const char *slash = strrchr(path, '/');
@@ -64,7 +66,7 @@ void nn_remove_files(const char *path, const char *names, const char *kept) {
     }
 }
 
-// Writing ------------------------------------------------------------------------------------------------------------------
+// Writing ---------------------------------------------------------------------------------------------------
 
 static bool say(struct nn_writer *w, const char *what) {
     if (!*w->error)
@@ -137,7 +139,7 @@ void nn_writer_free(zl_trainer t) {
     }
 }
 
-// What is written -----------------------------------------------------------------------------------------------------------
+// What is written -------------------------------------------------------------------------------------------
 
 static bool add_text(zl_file *file, const char *name, const char *text) {
     zl_text value = {text, strlen(text)};

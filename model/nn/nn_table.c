@@ -84,7 +84,7 @@ zl_nn zl_nn_at(zl_nn nn, const char *format, ...) {
     return place;
 }
 
-// Parameters ----------------------------------------------------------------------------------------------------
+// Parameters ------------------------------------------------------------------------------------------------
 
 static struct nn_parameter *find(struct nn_table *table, const char *name) {
     for (int i = 0; i < table->count; i++) {

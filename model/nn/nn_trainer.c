@@ -1,7 +1,7 @@
 // nn_trainer.c - steps of training: gradients of a batch and updates of parameters, both compiled.
 //
-// A step is recorded whole and evaluated once. Before that the trainer lets go of what the step replaces, so that updates are
-// computed where the old values lie.
+// A step is recorded whole and evaluated once. Before that the trainer lets go of what the step replaces, so
+// that updates are computed where the old values lie.
 
 #include "nn.h"
 
@@ -14,7 +14,7 @@ static struct nn_table *table_of(zl_trainer t) {
     return t->nn->table;
 }
 
-// The options as they are after defaults --------------------------------------------------------------------------
+// The options as they are after defaults --------------------------------------------------------------------
 
 static bool check(zl_nn nn, const zl_train_options *o) {
     if (!nn_optimizer_find(o->optimizer))
@@ -37,9 +37,10 @@ static bool check(zl_nn nn, const zl_train_options *o) {
     return true;
 }
 
-// Functions that are compiled --------------------------------------------------------------------------------------
+// Functions that are compiled -------------------------------------------------------------------------------
 
-// Inputs: parameters, then the batch. Result: the loss. It leaves the parameters' stand-ins in place: derivatives need them.
+// Inputs: parameters, then the batch. Result: the loss. It leaves the parameters' stand-ins in place:
+// derivatives need them.
 static bool loss_of(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_trainer t = data;
     int parameters = table_of(t)->count;
@@ -58,8 +59,8 @@ static zl_array report_of(zl_trainer t, zl_array loss, zl_array stops) {
     return zl_all_sum(zl_concatenate((zl_array[]){share, zl_astype(stops, zl_dtype_of(loss))}, 2, 0), m->all);
 }
 
-// Inputs: parameters, sums of gradients if there are any, the batch, on a mesh whether to stop. Results: the report, gradients added to
-// those sums.
+// Inputs: parameters, sums of gradients if there are any, the batch, on a mesh whether to stop. Results: the
+// report, gradients added to those sums.
 static bool gradients_of(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_trainer t = data;
     int parameters = table_of(t)->count, summed = t->batches ? parameters : 0;
@@ -87,7 +88,8 @@ static zl_dtype state_dtype(zl_array parameter) {
     return zl_dtype_of(parameter) == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
 }
 
-// Inputs: rate, 1 - beta1^t, 1 - beta2^t; gradients; parameters; states. Results: the norm, parameters, states.
+// Inputs: rate, 1 - beta1^t, 1 - beta2^t; gradients; parameters; states. Results: the norm, parameters,
+// states.
 enum { RATE, GROWN, NUMBERS = GROWN + NN_STATES };
 
 static zl_array norm_of(zl_trainer t, const zl_array *gradient) {
@@ -142,7 +144,7 @@ static bool updates_of(void *data, int count, const zl_array *in, zl_outputs *ou
     return done;
 }
 
-// Making and opening ------------------------------------------------------------------------------------------------
+// Making and opening ----------------------------------------------------------------------------------------
 
 zl_trainer zl_trainer_new(zl_nn nn, zl_nn_loss loss, void *data, const zl_train_options *options) {
     zl_train_options o = *options;
@@ -237,7 +239,7 @@ static bool is_open(zl_trainer t) {
     return true;
 }
 
-// Steps ---------------------------------------------------------------------------------------------------------------
+// Steps -----------------------------------------------------------------------------------------------------
 
 void nn_replace(zl_array *owned, zl_array value) {
     zl_retain(value);

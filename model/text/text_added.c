@@ -1,7 +1,7 @@
 // text_added.c - tokens that are looked for in the text before it is split: <|im_start|> and the like.
 //
-// The leftmost is taken, of those that begin there the longest. Tokens are sorted, so those that match so far are a range, which
-// each further byte narrows.
+// The leftmost is taken, of those that begin there the longest. Tokens are sorted, so those that match so far
+// are a range, which each further byte narrows.
 
 #include "text_inside.h"
 

@@ -1,16 +1,16 @@
-// text_bpe.c - byte pair encoding of one piece: of all neighbours that make a token, those of the lowest rank, the leftmost
-// first, become it, until none are left.
+// text_bpe.c - byte pair encoding of one piece: of all neighbours that make a token, those of the lowest
+// rank, the leftmost first, become it, until none are left.
 //
-// A pair's rank and token are one 64-bit number in a table of open addressing; pairs of single bytes have a table of their own.
-// Short pieces are merged in an array that is searched again at each step; long ones with a heap, n log n. Pieces that were
-// seen lately are remembered with their tokens.
+// A pair's rank and token are one 64-bit number in a table of open addressing; pairs of single bytes have a
+// table of their own. Short pieces are merged in an array that is searched again at each step; long ones with
+// a heap, n log n. Pieces that were seen lately are remembered with their tokens.
 
 #include "text_inside.h"
 
 enum { SHORT = 48, CACHE_SLOTS = 1 << 14, CACHE_KEY = 22, CACHE_IDS = 10 };
 #define NO_PAIR UINT64_MAX
 
-// Pairs -----------------------------------------------------------------------------------------------------------------
+// Pairs -----------------------------------------------------------------------------------------------------
 
 static size_t pair_slot(const struct text_tokenizer *t, uint64_t key) {
     uint64_t hash = key * 0x9e3779b97f4a7c15u;
@@ -88,7 +88,7 @@ bool text_bpe_pairs_of_ranks(struct text_tokenizer *t) {
     return text_pairs_reserve(t, used + 1);
 }
 
-// Memory of a thread ----------------------------------------------------------------------------------------------------
+// Memory of a thread ----------------------------------------------------------------------------------------
 
 struct cached { // a cache line
     uint8_t key_bytes, count;
@@ -147,7 +147,7 @@ bool text_ids_room(struct text_ids *ids, size_t count) {
     return true;
 }
 
-// Merging ---------------------------------------------------------------------------------------------------------------
+// Merging ---------------------------------------------------------------------------------------------------
 
 // The tokens of the bytes alone; returns how many.
 static size_t start(const struct text_tokenizer *t, const unsigned char *piece, size_t bytes, uint32_t *id) {
@@ -250,7 +250,7 @@ static size_t merge_long(const struct text_tokenizer *t, struct text_bpe_memory 
     return kept;
 }
 
-// Pieces ----------------------------------------------------------------------------------------------------------------
+// Pieces ----------------------------------------------------------------------------------------------------
 
 static bool append(struct text_ids *out, const uint32_t *id, size_t count) {
     if (!text_ids_room(out, count))

@@ -1,11 +1,12 @@
-// text_chat.h - what the files of the template interpreter offer each other: tokens, the tree, values, and a run.
+// text_chat.h - what the files of the template interpreter offer each other: tokens, the tree, values, and a
+// run.
 
 #ifndef TEXT_CHAT_H
 #define TEXT_CHAT_H
 
 #include "text_inside.h"
 
-// text_chat_lex.c -------------------------------------------------------------------------------------------------------
+// text_chat_lex.c -------------------------------------------------------------------------------------------
 
 enum token_kind { TOKEN_DATA, TOKEN_OUTPUT, TOKEN_OUTPUT_END, TOKEN_BLOCK, TOKEN_BLOCK_END, TOKEN_NAME, TOKEN_TEXT, TOKEN_INTEGER,
                   TOKEN_REAL, TOKEN_OPERATOR, TOKEN_END };
@@ -36,7 +37,7 @@ bool text_chat_fail(const struct text_template *t, size_t at, char *error, size_
 bool text_chat_lex(struct text_template *t);
 bool text_chat_wrong(struct text_template *t, size_t at, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// text_chat_parse.c -----------------------------------------------------------------------------------------------------
+// text_chat_parse.c -----------------------------------------------------------------------------------------
 
 enum node_kind {
     NODE_BODY, NODE_DATA, NODE_OUTPUT, NODE_IF, NODE_FOR, NODE_SET, NODE_SET_BODY, NODE_MACRO, NODE_BREAK, NODE_CONTINUE,
@@ -59,7 +60,7 @@ struct node {
 };
 bool text_chat_parse(struct text_template *t);
 
-// text_chat_value.c -----------------------------------------------------------------------------------------------------
+// text_chat_value.c -----------------------------------------------------------------------------------------
 
 enum value_kind { VALUE_UNDEFINED, VALUE_NONE, VALUE_BOOL, VALUE_INTEGER, VALUE_REAL, VALUE_TEXT, VALUE_LIST, VALUE_TUPLE, VALUE_DICT,
                   VALUE_NAMESPACE, VALUE_LOOP, VALUE_MACRO, VALUE_FUNCTION, VALUE_METHOD };
@@ -131,13 +132,15 @@ struct run {
 };
 
 struct value text_value_text(struct run *r, const char *data, size_t bytes); // copied
-struct value text_value_fail(struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3))); // undefined
+// undefined
+struct value text_value_fail(struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *text_run_memory(struct run *r, size_t bytes); // NULL and a failed run when it is too much
 struct value text_value_list(struct run *r, enum value_kind kind);
 bool text_value_append(struct run *r, struct value_list *list, struct value item);
 struct value text_value_dict(struct run *r);
 bool text_value_set(struct run *r, struct value_dict *dict, struct value key, struct value value);
-const struct value *text_value_get(struct run *r, const struct value_dict *dict, struct value key); // NULL: not there
+// NULL: not there
+const struct value *text_value_get(struct run *r, const struct value_dict *dict, struct value key);
 const struct value *text_value_find(const struct value_dict *dict, const char *key);
 bool text_value_truth(struct value v);
 bool text_value_equal(struct run *r, struct value a, struct value b);
@@ -160,7 +163,7 @@ static inline double text_value_real(struct value v) {
 }
 static inline int64_t text_value_whole(struct value v) { return v.kind == VALUE_BOOL ? v.as.truth : v.as.integer; }
 
-// text_chat_filter.c, text_chat_method.c --------------------------------------------------------------------------------
+// text_chat_filter.c, text_chat_method.c --------------------------------------------------------------------
 
 // The argument at a place, or of that name; NULL: not given.
 const struct value *text_argument(const struct arguments *args, int place, const char *name);
@@ -170,9 +173,10 @@ bool text_test(struct run *r, const char *name, struct value in, const struct ar
 bool text_is_test(const char *name);
 bool text_is_method(struct value self, const char *name);
 struct value text_method(struct run *r, struct value self, const char *name, const struct arguments *args);
-struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left, bool right); // NULL: spaces
+// NULL: spaces
+struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left, bool right);
 
-// text_chat_run.c -------------------------------------------------------------------------------------------------------
+// text_chat_run.c -------------------------------------------------------------------------------------------
 
 struct value text_chat_attribute(struct run *r, struct value v, const char *name);
 void text_chat_define(struct run *r, const char *name, struct value v); // a variable of the outermost scope

@@ -43,7 +43,7 @@ static struct value by_path(struct run *r, struct value v, struct value path) {
     return v;
 }
 
-// Lists -----------------------------------------------------------------------------------------------------------------
+// Lists -----------------------------------------------------------------------------------------------------
 
 static struct value length(struct run *r, struct value v, const struct arguments *args) {
     (void)args;
@@ -303,7 +303,7 @@ static struct value rejectattr(struct run *r, struct value v, const struct argum
     return chosen(r, v, args, true, false);
 }
 
-// Texts -----------------------------------------------------------------------------------------------------------------
+// Texts -----------------------------------------------------------------------------------------------------
 
 static struct value tojson(struct run *r, struct value v, const struct arguments *args) {
     struct text_buffer out = {0};
@@ -426,7 +426,7 @@ static struct value escape(struct run *r, struct value v, const struct arguments
     return text;
 }
 
-// Values ----------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static struct value otherwise(struct run *r, struct value v, const struct arguments *args) {
     (void)r;
@@ -567,7 +567,7 @@ struct value text_filter(struct run *r, const char *name, struct value in, const
     return filters[i].run(r, in, args);
 }
 
-// Tests -----------------------------------------------------------------------------------------------------------------
+// Tests -----------------------------------------------------------------------------------------------------
 
 // The rest of a division, of the sign of the divisor.
 static double rest_of(struct run *r, struct value v, double by) {

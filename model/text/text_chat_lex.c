@@ -1,5 +1,6 @@
-// text_chat_lex.c - the source of a template as tokens. Blank handling is that of Jinja with trim_blocks and lstrip_blocks, as
-// transformers sets them: a line end behind a block or comment goes, and so do blanks between the start of a line and one.
+// text_chat_lex.c - the source of a template as tokens. Blank handling is that of Jinja with trim_blocks and
+// lstrip_blocks, as transformers sets them: a line end behind a block or comment goes, and so do blanks
+// between the start of a line and one.
 
 #include "text_chat.h"
 
@@ -39,7 +40,7 @@ static bool push(struct text_template *t, struct token token) {
     return true;
 }
 
-// Data between tags -----------------------------------------------------------------------------------------------------
+// Data between tags -----------------------------------------------------------------------------------------
 
 static bool is_space_at(const struct text_template *t, size_t at, int *bytes) {
     int class;
@@ -88,7 +89,7 @@ static bool push_data(struct text_template *t, size_t from, size_t to) {
                 (struct token){.kind = TOKEN_DATA, .text = t->source + from, .bytes = to - from, .at = from});
 }
 
-// Tokens in tags --------------------------------------------------------------------------------------------------------
+// Tokens in tags --------------------------------------------------------------------------------------------
 
 static bool is_name(unsigned char c) {
     return text_is_letter(c) || c == '_' || c >= 0x80;
@@ -106,7 +107,8 @@ static int hex(const char *at, const char *end, int digits, uint32_t *code) {
     return digits;
 }
 
-// One escape behind a backslash; returns the bytes that it takes, and writes at *to. What is unknown stays, with its backslash.
+// One escape behind a backslash; returns the bytes that it takes, and writes at *to. What is unknown stays,
+// with its backslash.
 static int unescape(const char *at, const char *end, char **to) {
     static const char from[] = "\\'\"abfnrtv", into[] = "\\'\"\a\b\f\n\r\t\v";
     const char *which = *at ? strchr(from, *at) : NULL;

@@ -1,5 +1,5 @@
-// text_chat_method.c - methods of str, list and dict that templates call. Those that would change a value are refused, as
-// transformers' sandbox does.
+// text_chat_method.c - methods of str, list and dict that templates call. Those that would change a value are
+// refused, as transformers' sandbox does.
 
 #include "text_chat.h"
 

@@ -86,7 +86,7 @@ static bool want(struct parser *p, const char *text) {
     return take(p, text) || wrong(p, "'%s' must stand here", text);
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static struct node *expression(struct parser *p);
 static struct node *unary(struct parser *p, bool with_filter);
@@ -453,7 +453,7 @@ static struct node *expression_list(struct parser *p) {
     return with(make(p, NODE_TUPLE, at), &list);
 }
 
-// Statements ------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static struct node *body(struct parser *p, const char *const *ends);
 

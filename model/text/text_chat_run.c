@@ -17,7 +17,7 @@ bool text_run_step(struct run *r) {
     return !r->failed;
 }
 
-// Names -----------------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 static void bind(struct run *r, const char *name, struct value v) {
     struct scope *s = &r->scope;
@@ -68,7 +68,7 @@ static struct value name_value(struct run *r, const char *name) {
     return (struct value){.as.name = name};
 }
 
-// Attributes ------------------------------------------------------------------------------------------------------------
+// Attributes ------------------------------------------------------------------------------------------------
 
 static struct value loop_attribute(struct run *r, struct loop *l, const char *name) {
     int64_t index = (int64_t)l->index, count = (int64_t)l->items->count;
@@ -133,7 +133,7 @@ static struct value item(struct run *r, struct value v, struct value index) {
     return found;
 }
 
-// Arithmetic ------------------------------------------------------------------------------------------------------------
+// Arithmetic ------------------------------------------------------------------------------------------------
 
 static struct value repeat(struct run *r, struct value v, int64_t times) {
     times = times > 0 ? times : 0;
@@ -292,7 +292,7 @@ static struct value compare(struct run *r, const struct node *n) {
     return text_value_bool(all);
 }
 
-// Calls -----------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 // Evaluates arguments into the arena.
 static struct arguments take_arguments(struct run *r, const struct node *n) {
@@ -449,7 +449,7 @@ static struct value call(struct run *r, const struct node *n) {
     }
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static struct value collected(struct run *r, const struct node *n) {
     struct value out = n->kind == NODE_DICT
@@ -554,7 +554,7 @@ static struct value evaluate(struct run *r, const struct node *n) {
     }
 }
 
-// Statements ------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static void write(struct run *r, const char *data, size_t bytes) {
     r->written += bytes;

@@ -1,4 +1,5 @@
-// text_chat_value.c - the values of templates: what Python's None, bool, int, float, str, list, tuple and dict do with each other.
+// text_chat_value.c - the values of templates: what Python's None, bool, int, float, str, list, tuple and
+// dict do with each other.
 
 #include "text_chat.h"
 
@@ -33,7 +34,7 @@ const char *text_value_kind(struct value v) {
     return names[v.kind];
 }
 
-// Making ----------------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 struct value text_value_text(struct run *r, const char *data, size_t bytes) {
     char *copy = text_run_memory(r, bytes + 1);
@@ -146,7 +147,7 @@ struct value text_value_of_json(struct run *r, text_json_value json) {
     return out;
 }
 
-// Truth, equality, order ------------------------------------------------------------------------------------------------
+// Truth, equality, order ------------------------------------------------------------------------------------
 
 bool text_value_truth(struct value v) {
     switch (v.kind) {
@@ -260,7 +261,7 @@ bool text_value_contains(struct run *r, struct value where, struct value what) {
     return found;
 }
 
-// Text ------------------------------------------------------------------------------------------------------------------
+// Text ------------------------------------------------------------------------------------------------------
 
 // As Python writes a float: the fewest digits that give the same number.
 static bool print_real(struct text_buffer *out, double x) {
@@ -363,7 +364,7 @@ struct value text_value_string(struct run *r, struct value v) {
     return text;
 }
 
-// JSON ------------------------------------------------------------------------------------------------------------------
+// JSON ------------------------------------------------------------------------------------------------------
 
 struct json_style {
     int indent; // -1: one line
@@ -508,7 +509,7 @@ bool text_value_json(struct run *r, struct text_buffer *out, struct value v, con
     return json_value(r, out, v, &s);
 }
 
-// Parts -----------------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 size_t text_utf8_count(const char *data, size_t bytes) {
     size_t count = 0;

@@ -1,11 +1,13 @@
-// text_decode.c - from ids to text that is always whole characters: the start of one is held back until it is complete, or
-// shown to be none. What is no UTF-8 becomes U+FFFD, one for each longest start of a character (as the Unicode standard advises).
+// text_decode.c - from ids to text that is always whole characters: the start of one is held back until it is
+// complete, or shown to be none. What is no UTF-8 becomes U+FFFD, one for each longest start of a character
+// (as the Unicode standard advises).
 
 #include "text_inside.h"
 
 static const char replacement[] = "\xef\xbf\xbd";
 
-// Bytes of the longest start of a character at `at`, at least 1; *whole: it is one; *open: more bytes might make it one.
+// Bytes of the longest start of a character at `at`, at least 1; *whole: it is one; *open: more bytes might
+// make it one.
 static int longest_start(const unsigned char *at, const unsigned char *end, bool *whole, bool *open) {
     int need = *at < 0x80                  ? 1
                : *at >= 0xc2 && *at < 0xe0 ? 2

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// text_memory.c -----------------------------------------------------------------------------------------------------------
+// text_memory.c ---------------------------------------------------------------------------------------------
 
 // Memory that is freed as a whole. Zero-initialised it is empty.
 struct text_arena {
@@ -44,12 +44,15 @@ struct text_map {
 };
 enum { TEXT_NONE = -1 };
 uint64_t text_hash(const void *data, size_t bytes);
-bool    text_map_reserve(struct text_map *m, size_t count);                                    // false: out of memory
-bool    text_map_put(struct text_map *m, const void *key, size_t bytes, uint32_t value); // a key that is there: its value changes
-int64_t text_map_get(const struct text_map *m, const void *key, size_t bytes);           // TEXT_NONE: not there
+// false: out of memory
+bool    text_map_reserve(struct text_map *m, size_t count);
+// a key that is there: its value changes
+bool    text_map_put(struct text_map *m, const void *key, size_t bytes, uint32_t value);
+// TEXT_NONE: not there
+int64_t text_map_get(const struct text_map *m, const void *key, size_t bytes);
 void    text_map_free(struct text_map *m);
 
-// text_unicode.c --------------------------------------------------------------------------------------------------------
+// text_unicode.c --------------------------------------------------------------------------------------------
 
 enum {
     TEXT_LETTER = 1, // \p{L}
@@ -58,7 +61,8 @@ enum {
     TEXT_SPACE = 8,  // \s
     TEXT_COMPOSES = 16, // NFC may change it, or join it with what is before
     TEXT_WORD = 32,     // \w
-    TEXT_NEWER = 64,    // a normal form leaves it alone: the tokenizers that models were trained with do not know it
+    // a normal form leaves it alone: the tokenizers that models were trained with do not know it
+    TEXT_NEWER = 64,
     TEXT_UNICODE_PAGES = 0x110000 / 128,
 };
 extern const uint16_t text_unicode_page[TEXT_UNICODE_PAGES];
@@ -67,7 +71,8 @@ extern const uint8_t text_unicode_class[][128];
 // Bytes of the character at `at`; 0: it is not UTF-8.
 int text_utf8_length(const unsigned char *at, const unsigned char *end);
 int text_utf8_put(char *out, uint32_t code); // at most 4 bytes; returns how many
-// Bytes of the character at `at` with its code; what is not UTF-8 is one byte of the code TEXT_NO_CHARACTER and of no class.
+// Bytes of the character at `at` with its code; what is not UTF-8 is one byte of the code TEXT_NO_CHARACTER
+// and of no class.
 #define TEXT_NO_CHARACTER 0xffffffffu
 int text_utf8_get(const unsigned char *at, const unsigned char *end, uint32_t *code);
 
@@ -89,26 +94,29 @@ static inline int text_next(const unsigned char *at, const unsigned char *end, i
     return bytes;
 }
 
-// The letter in the other case, by utf8proc beyond ASCII; itself, where it has none or the library is not there.
+// The letter in the other case, by utf8proc beyond ASCII; itself, where it has none or the library is not
+// there.
 uint32_t text_in_case(uint32_t code, bool upper);
 
 enum text_form { TEXT_AS_IS, TEXT_NFC, TEXT_NFD, TEXT_NFKC, TEXT_NFKD };
-// Appends the text in that form, by utf8proc where characters may change. False and an error without the library.
+// Appends the text in that form, by utf8proc where characters may change. False and an error without the
+// library.
 bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error, size_t error_bytes);
 // Whether text_normalize would leave it as it is, without looking closely: false for some texts that are.
 bool text_is_normal(enum text_form form, const char *data, size_t bytes);
 
-// text_regex.c: PCRE2, opened at run time --------------------------------------------------------------------------------
+// text_regex.c: PCRE2, opened at run time -------------------------------------------------------------------
 
 struct text_regex;
 struct text_regex *text_regex_new(const char *pattern, char *error, size_t error_bytes);
 void text_regex_free(struct text_regex *r);
-// Finds the first match from `from` on. 1: found; 0: none; -1 and an error. *memory is of one thread, NULL at first.
+// Finds the first match from `from` on. 1: found; 0: none; -1 and an error. *memory is of one thread, NULL at
+// first.
 int  text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from, size_t *start,
                      size_t *end, char *error, size_t error_bytes);
 void text_regex_free_memory(void *memory);
 
-// text_split.c: texts into the pieces that merges stay within ------------------------------------------------------------
+// text_split.c: texts into the pieces that merges stay within -----------------------------------------------
 
 typedef size_t (*text_scan)(const unsigned char *at, const unsigned char *end); // bytes of the first piece
 struct text_pattern {
@@ -127,10 +135,11 @@ struct text_stage {
     enum text_behavior behavior;
     bool invert;
 };
-size_t text_scan_digits(const unsigned char *at, const unsigned char *end);     // each number alone, what is between them
+// each number alone, what is between them
+size_t text_scan_digits(const unsigned char *at, const unsigned char *end);
 size_t text_scan_digit_runs(const unsigned char *at, const unsigned char *end); // numbers in a row together
 
-// text_bpe.c ------------------------------------------------------------------------------------------------------------
+// text_bpe.c ------------------------------------------------------------------------------------------------
 
 enum { TEXT_MOST_TOKENS = 1 << 24, TEXT_MOST_STAGES = 8 };
 
@@ -193,10 +202,11 @@ bool text_ids_room(struct text_ids *ids, size_t count);
 bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece, size_t bytes,
               struct text_ids *out); // false: out of memory
 
-// text_added.c ----------------------------------------------------------------------------------------------------------
+// text_added.c ----------------------------------------------------------------------------------------------
 
 bool text_added_index(struct text_tokenizer *t, char *error, size_t error_bytes); // fills raw and normal
-// Calls plain with each stretch between added tokens and token with each token, in order; false as soon as one gives false.
+// Calls plain with each stretch between added tokens and token with each token, in order; false as soon as
+// one gives false.
 struct text_added_visitor {
     bool (*plain)(void *context, const char *data, size_t bytes);
     bool (*token)(void *context, int id);
@@ -205,7 +215,7 @@ struct text_added_visitor {
 };
 bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes, const struct text_added_visitor *v);
 
-// text_open.c, text_open_*.c ---------------------------------------------------------------------------------------------
+// text_open.c, text_open_*.c --------------------------------------------------------------------------------
 
 // As text_json_parse; takes the text, which malloc gave and a NUL ends.
 text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);

@@ -1,6 +1,8 @@
-// text_json_value.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document itself, unescaped in place.
+// text_json_value.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document
+// itself, unescaped in place.
 //
-// Strict: RFC 8259 in UTF-8, nothing after the value, at most MOST_DEPTH levels. A tokenizer of 7 MB is 450,000 nodes.
+// Strict: RFC 8259 in UTF-8, nothing after the value, at most MOST_DEPTH levels. A tokenizer of 7 MB is
+// 450,000 nodes.
 
 #include "text_inside.h"
 
@@ -69,7 +71,7 @@ static void skip_blanks(struct parser *p) {
             return;
 }
 
-// Texts -----------------------------------------------------------------------------------------------------------------
+// Texts -----------------------------------------------------------------------------------------------------
 
 static int hex4(const struct parser *p, const char *at) {
     int value = 0;
@@ -124,7 +126,8 @@ static bool unescape(struct parser *p, char **to) {
     return true;
 }
 
-// The text whose opening quote is at p->at: it becomes its own value, with a NUL where the closing quote was, or before.
+// The text whose opening quote is at p->at: it becomes its own value, with a NUL where the closing quote was,
+// or before.
 static bool read_text(struct parser *p, const char **text, uint32_t *bytes) {
     char *start = ++p->at, *to = start;
     for (;;) {
@@ -159,7 +162,7 @@ static bool read_text(struct parser *p, const char **text, uint32_t *bytes) {
     return true;
 }
 
-// Numbers and words -----------------------------------------------------------------------------------------------------
+// Numbers and words -----------------------------------------------------------------------------------------
 
 static bool digits(struct parser *p) {
     char *start = p->at;
@@ -216,7 +219,7 @@ static bool read_word(struct parser *p, struct text_json_ *out) {
     return fail(p, p->at < p->end ? "a value must stand here" : "the document ends early");
 }
 
-// Lists and objects -----------------------------------------------------------------------------------------------------
+// Lists and objects -----------------------------------------------------------------------------------------
 
 static bool push(struct parser *p, const struct text_json_ *value) {
     if (p->open_count == p->open_cap) {
@@ -308,7 +311,7 @@ static bool read_value(struct parser *p, struct text_json_ *out) {
     return c == '-' || (c >= '0' && c <= '9') ? read_number(p, out) : read_word(p, out);
 }
 
-// Documents -------------------------------------------------------------------------------------------------------------
+// Documents -------------------------------------------------------------------------------------------------
 
 text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes) {
     struct document *d = calloc(1, sizeof *d);
@@ -400,7 +403,7 @@ void text_json_free(text_json_value root) {
     free(d);
 }
 
-// Values ----------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 text_json_value text_json_get(text_json_value object, const char *key) {
     for (int i = text_json_is_object(object) ? (int)object->count : 0; i-- > 0;)

@@ -1,4 +1,5 @@
-// text_json_write.c - a value of JSON as text, indented by four spaces as config.json of transformers and MLX is.
+// text_json_write.c - a value of JSON as text, indented by four spaces as config.json of transformers and MLX
+// is.
 
 #include "text.h"
 

@@ -18,7 +18,7 @@ bool text_fail(char *error, size_t error_bytes, const char *format, ...) {
     return false;
 }
 
-// Arenas ----------------------------------------------------------------------------------------------------------------
+// Arenas ----------------------------------------------------------------------------------------------------
 
 void *text_arena_get(struct text_arena *a, size_t bytes) {
     if (bytes > SIZE_MAX / 4)
@@ -63,7 +63,7 @@ void text_arena_free(struct text_arena *a) {
     *a = (struct text_arena){0};
 }
 
-// Bytes that grow -------------------------------------------------------------------------------------------------------
+// Bytes that grow -------------------------------------------------------------------------------------------
 
 bool text_buffer_room(struct text_buffer *b, size_t bytes) {
     if (bytes > SIZE_MAX / 4 || b->bytes > SIZE_MAX / 4)
@@ -93,7 +93,7 @@ bool text_buffer_text(struct text_buffer *b, const char *text) {
     return text_buffer_add(b, text, strlen(text));
 }
 
-// Tables ----------------------------------------------------------------------------------------------------------------
+// Tables ----------------------------------------------------------------------------------------------------
 
 uint64_t text_hash(const void *data, size_t bytes) {
     const unsigned char *at = data;

@@ -1,11 +1,11 @@
-// text_open.c - finds out what a tokenizer's file is, opens it, and reads what lies beside it: the names of special tokens and
-// the chat template.
+// text_open.c - finds out what a tokenizer's file is, opens it, and reads what lies beside it: the names of
+// special tokens and the chat template.
 
 #include "text_inside.h"
 
 #include <sys/stat.h>
 
-// Tokens ----------------------------------------------------------------------------------------------------------------
+// Tokens ----------------------------------------------------------------------------------------------------
 
 bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error,
                     size_t error_bytes) {
@@ -34,7 +34,8 @@ bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size
     return true;
 }
 
-// The byte that a character of the alphabet stands for, or TEXT_NONE: printable ones themselves, others the characters from 256 on.
+// The byte that a character of the alphabet stands for, or TEXT_NONE: printable ones themselves, others the
+// characters from 256 on.
 static int byte_of(uint32_t code) {
     bool printable = (code > 32 && code < 127) || (code > 160 && code < 256 && code != 173);
     return printable     ? (int)code
@@ -60,7 +61,7 @@ bool text_bytes_of_alphabet(const char *text, size_t bytes, char *out, size_t *o
     return true;
 }
 
-// Stages ----------------------------------------------------------------------------------------------------------------
+// Stages ----------------------------------------------------------------------------------------------------
 
 bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error,
                     size_t error_bytes) {
@@ -85,7 +86,7 @@ bool text_add_pattern(struct text_tokenizer *t, const char *regex, char *error, 
     return false;
 }
 
-// What lies beside a tokenizer.json -------------------------------------------------------------------------------------
+// What lies beside a tokenizer.json -------------------------------------------------------------------------
 
 static const char *keep(struct text_tokenizer *t, text_json_value value) {
     text_json_value text = text_json_is_object(value) ? text_json_get(value, "content") : value;
@@ -135,7 +136,7 @@ static bool read_template(struct text_tokenizer *t, const char *folder, char *er
     return text != NULL;
 }
 
-// Opening ---------------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static bool open_text(struct text_tokenizer *t, const char *path, const char *pattern, char *error,
                       size_t error_bytes) {

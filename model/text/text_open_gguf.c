@@ -1,10 +1,12 @@
-// text_open_gguf.c - the tokenizer inside a GGUF file: tokens, their types, merges, and the name of the pattern.
+// text_open_gguf.c - the tokenizer inside a GGUF file: tokens, their types, merges, and the name of the
+// pattern.
 
 #include "text_inside.h"
 
 #include "zellige.h"
 
-// How a name of tokenizer.ggml.pre splits. llama.cpp does not normalise; what the models were trained with does.
+// How a name of tokenizer.ggml.pre splits. llama.cpp does not normalise; what the models were trained with
+// does.
 static const struct {
     const char *pre, *pattern;
     enum text_form form;

@@ -1,5 +1,5 @@
-// text_open_json.c - tokenizer.json, of Hugging Face's tokenizers: byte-level BPE. A field that would change the ids and is
-// not known here is refused by its name; padding and truncation are the caller's business.
+// text_open_json.c - tokenizer.json, of Hugging Face's tokenizers: byte-level BPE. A field that would change
+// the ids and is not known here is refused by its name; padding and truncation are the caller's business.
 
 #include "text_inside.h"
 
@@ -30,7 +30,7 @@ static bool flag(text_json_value object, const char *key, bool otherwise) {
     return text_json_is_bool(value) ? text_json_true(value) : otherwise;
 }
 
-// The model -------------------------------------------------------------------------------------------------------------
+// The model -------------------------------------------------------------------------------------------------
 
 static bool read_vocabulary(struct reading *r, text_json_value vocabulary) {
     int count = text_json_count(vocabulary);
@@ -171,7 +171,7 @@ static bool read_model(struct reading *r, text_json_value model) {
     return true;
 }
 
-// Added tokens ----------------------------------------------------------------------------------------------------------
+// Added tokens ----------------------------------------------------------------------------------------------
 
 static bool read_added(struct reading *r, text_json_value list) {
     int count = text_json_count(list);
@@ -221,7 +221,7 @@ static bool read_added(struct reading *r, text_json_value list) {
     return true;
 }
 
-// Steps before and after ------------------------------------------------------------------------------------------------
+// Steps before and after ------------------------------------------------------------------------------------
 
 static bool read_normalizer(struct reading *r, text_json_value n) {
     static const char *const forms[] = {

@@ -1,5 +1,5 @@
-// text_open_ranks.c - rank files, as tiktoken reads them: a token in base 64 and its rank per line. Its id is its rank, and
-// neighbours merge in the order of the ranks of what they make.
+// text_open_ranks.c - rank files, as tiktoken reads them: a token in base 64 and its rank per line. Its id is
+// its rank, and neighbours merge in the order of the ranks of what they make.
 
 #include "text_inside.h"
 

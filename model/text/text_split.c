@@ -1,7 +1,8 @@
-// text_split.c - the patterns by which texts are cut into pieces, written by hand: regular expressions of known tokenizers.
+// text_split.c - the patterns by which texts are cut into pieces, written by hand: regular expressions of
+// known tokenizers.
 //
-// Each finds the first piece of a text that is not empty. The alternatives of an expression are tried in its order; where one
-// backtracks, the code says what that gives.
+// Each finds the first piece of a text that is not empty. The alternatives of an expression are tried in its
+// order; where one backtracks, the code says what that gives.
 
 #include "text_inside.h"
 
@@ -48,7 +49,8 @@ static size_t spaces(const unsigned char *at, const unsigned char *end) {
     return (size_t)(p - at);
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d where ' is at `at`; 0: none of them. any_case also takes U+017F, which is an s in another case.
+// 's|'t|'re|'ve|'m|'ll|'d where ' is at `at`; 0: none of them. any_case also takes U+017F, which is an s in
+// another case.
 static size_t contraction(const unsigned char *at, const unsigned char *end, bool any_case) {
     unsigned char fold = any_case ? 32 : 0;
     unsigned char a = end - at > 1 ? at[1] | fold : 0, b = end - at > 2 ? at[2] | fold : 0;
@@ -59,8 +61,9 @@ static size_t contraction(const unsigned char *at, const unsigned char *end, boo
     return any_case && end - at > 2 && at[1] == 0xc5 && at[2] == 0xbf ? 3 : 0;
 }
 
-// (?i:'s|…)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}| ?[^\s letters \p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-// Where letters have marks, a mark is one whether or not it is also the optional first character.
+// (?i:'s|…)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}| ?[^\s letters
+// \p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ Where letters have marks, a mark is one whether or not it is also
+// the optional first character.
 static inline size_t scan_lines(const unsigned char *at, const unsigned char *end, int letters, int digits) {
     size_t short_word = *at == '\'' ? contraction(at, end, true) : 0;
     if (short_word)

@@ -42,7 +42,7 @@ static bool out_of_memory(struct text_encoder *e) {
     return text_fail(e->error, e->error_bytes, "out of memory");
 }
 
-// Splitting -------------------------------------------------------------------------------------------------------------
+// Splitting -------------------------------------------------------------------------------------------------
 
 static bool run_stage(struct text_encoder *e, int stage, const char *data, size_t bytes);
 
@@ -168,7 +168,7 @@ static bool run_stage(struct text_encoder *e, int stage, const char *data, size_
                                           : put_space(e, stage, data, bytes);
 }
 
-// Added tokens ----------------------------------------------------------------------------------------------------------
+// Added tokens ----------------------------------------------------------------------------------------------
 
 static bool add_token(void *context, int id) {
     struct text_encoder *e = context;
@@ -219,7 +219,7 @@ bool text_encode(struct text_encoder *e, const char *text, size_t bytes,
            (!special || add_ids(e, e->t->suffix, e->t->suffix_count));
 }
 
-// Tokens ----------------------------------------------------------------------------------------------------------------
+// Tokens ----------------------------------------------------------------------------------------------------
 
 int text_token_count(text_tokenizer t) {
     return t->count;

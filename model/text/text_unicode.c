@@ -1,4 +1,5 @@
-// text_unicode.c - characters of UTF-8, and normal forms by utf8proc, which is opened when a text first needs it.
+// text_unicode.c - characters of UTF-8, and normal forms by utf8proc, which is opened when a text first needs
+// it.
 
 #include "text_inside.h"
 
@@ -37,7 +38,7 @@ int text_utf8_length(const unsigned char *at, const unsigned char *end) {
     return code == TEXT_NO_CHARACTER ? 0 : bytes;
 }
 
-// Normal forms ----------------------------------------------------------------------------------------------------------
+// Normal forms ----------------------------------------------------------------------------------------------
 
 // What utf8proc's documentation fixes: options, and that the result is freed with free.
 enum { OPTION_STABLE = 2, OPTION_COMPAT = 4, OPTION_COMPOSE = 8, OPTION_DECOMPOSE = 16 };

@@ -4,7 +4,7 @@
 
 #include "ext.h"
 
-// metal and cuda -------------------------------------------------------------------------------------------------
+// metal and cuda --------------------------------------------------------------------------------------------
 
 static PyObject *no(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;

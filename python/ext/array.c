@@ -1,5 +1,5 @@
-// array.c - the array type: a mutable cell over an immutable value. Operators and properties are here; methods come
-// from the op tables, and from the files that ext.h names.
+// array.c - the array type: a mutable cell over an immutable value. Operators and properties are here;
+// methods come from the op tables, and from the files that ext.h names.
 
 #include <string.h>
 #include <sys/syscall.h>
@@ -7,7 +7,7 @@
 
 #include "convert.h"
 
-// Cells ----------------------------------------------------------------------------------------------------------
+// Cells -----------------------------------------------------------------------------------------------------
 
 #ifdef Py_GIL_DISABLED
 #define LOCKED(o) Py_BEGIN_CRITICAL_SECTION(o)
@@ -93,7 +93,8 @@ zl_array ext_value(PyObject *array) {
     zl_array value;
     Py_BEGIN_CRITICAL_SECTION(array);
     zl_scope inner = ext_begin();
-    value = zl_scope_leave(inner, cell->value); // lent once more: another thread may give the cell another value
+    // lent once more: another thread may give the cell another value
+    value = zl_scope_leave(inner, cell->value);
     Py_END_CRITICAL_SECTION();
     return value;
 #else
@@ -118,10 +119,10 @@ bool ext_assign(PyObject *array, zl_array lent) {
     return true;
 }
 
-// Evaluation -----------------------------------------------------------------------------------------------------
+// Evaluation ------------------------------------------------------------------------------------------------
 
-// Ctrl-C, or what else a signal's handler raises: the library asks while it works without the GIL. Python handles
-// signals in the main thread alone; other threads may be waited for by who holds the GIL.
+// Ctrl-C, or what else a signal's handler raises: the library asks while it works without the GIL. Python
+// handles signals in the main thread alone; other threads may be waited for by who holds the GIL.
 static bool was_interrupted(void *context) {
     (void)context;
     if (syscall(SYS_gettid) != getpid())
@@ -156,7 +157,7 @@ bool ext_async_eval(int count, const zl_array *arrays) {
     return ok;
 }
 
-// Making ---------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 // Empty: __init__, or unpickling, fills it.
 static PyObject *array_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -179,9 +180,10 @@ static int array_init(PyObject *self, PyObject *args, PyObject *kwargs) {
     return ok ? 0 : -1;
 }
 
-// Operators ------------------------------------------------------------------------------------------------------
+// Operators -------------------------------------------------------------------------------------------------
 
-// What stands beside an array in an operator; NULL with an exception, or without one where it is not ours to handle.
+// What stands beside an array in an operator; NULL with an exception, or without one where it is not ours to
+// handle.
 static zl_array operand(PyObject *o, PyObject *beside) {
     if (LIKELY(ext_is_array(o)))
         return ext_value(o);
@@ -307,7 +309,7 @@ static PyObject *compare(PyObject *left, PyObject *right, int how) {
     return apply_binary(ops[how], left, right);
 }
 
-// As numbers -----------------------------------------------------------------------------------------------------
+// As numbers ------------------------------------------------------------------------------------------------
 
 static PyObject *number_in(PyObject *self) {
     zl_scope scope = ext_begin();
@@ -354,7 +356,7 @@ static int is_true(PyObject *self) {
     return truth;
 }
 
-// Properties and small methods -----------------------------------------------------------------------------------
+// Properties and small methods ------------------------------------------------------------------------------
 
 static PyObject *get_shape(PyObject *self, void *unused) {
     (void)unused;
@@ -458,7 +460,7 @@ static PyMethodDef small_methods[] = {
     {0},
 };
 
-// The type -------------------------------------------------------------------------------------------------------
+// The type --------------------------------------------------------------------------------------------------
 
 static PyNumberMethods number = {
     .nb_add = add,
@@ -553,7 +555,8 @@ static PyMethodDef *gather_methods(void) {
 }
 
 bool ext_add_arrays(PyObject *core) {
-    if (!ext_array_type.tp_methods && !(ext_array_type.tp_methods = gather_methods())) // lives as long as the type
+    // lives as long as the type
+    if (!ext_array_type.tp_methods && !(ext_array_type.tp_methods = gather_methods()))
         return false;
     zl_set_interrupt(was_interrupted, NULL);
     return PyType_Ready(&ext_array_type) == 0 && ext_add(core, "array", Py_NewRef((PyObject *)&ext_array_type));

@@ -1,6 +1,7 @@
 // array_like.c - zellige.core.ArrayLike: marks an object as one that stands for an array.
 //
-// MLX has it as the type of arguments with a method __mlx_array__, for annotations. Ops take such objects as they are.
+// MLX has it as the type of arguments with a method __mlx_array__, for annotations. Ops take such objects as
+// they are.
 
 #include "convert.h"
 

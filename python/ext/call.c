@@ -1,4 +1,5 @@
-// call.c - ops as Python functions: arguments are read by the tables that zellige-gen makes of the ops' signatures.
+// call.c - ops as Python functions: arguments are read by the tables that zellige-gen makes of the ops'
+// signatures.
 
 #include <limits.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct frame {
     struct held held[PARAMS];
 };
 
-// Which object goes where ----------------------------------------------------------------------------------------
+// Which object goes where -----------------------------------------------------------------------------------
 
 static PyObject *stream_key;
 
@@ -80,7 +81,7 @@ static bool place(struct frame *c, PyObject *self, PyObject *const *args, Py_ssi
     return true;
 }
 
-// Which variant takes them ---------------------------------------------------------------------------------------
+// Which variant takes them ----------------------------------------------------------------------------------
 
 static bool is_given(const struct frame *c, int at) {
     return c->given[at] && c->given[at] != Py_None;
@@ -114,7 +115,7 @@ static const struct ext_variant *choose(const struct frame *c) {
     return &c->f->variant[0]; // which says what is missing
 }
 
-// Objects to arguments -------------------------------------------------------------------------------------------
+// Objects to arguments --------------------------------------------------------------------------------------
 
 static bool read_axes(PyObject *o, struct held *held, zl_axes *out) {
     held->has_list = true;
@@ -188,7 +189,8 @@ static bool is_operand(const struct ext_param *p) {
     return p->type == ZL_PARAM_ARRAY && strcmp(p->name, "condition");
 }
 
-// The dtype of the first operand that is an array; ZL_DTYPE_COUNT: none is. What is optional, such as a key, is none.
+// The dtype of the first operand that is an array; ZL_DTYPE_COUNT: none is. What is optional, such as a key,
+// is none.
 static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v) {
     const struct ext_variant *all = &c->f->variant[0];
     for (int i = 0; i < all->params && v->params > 1; i++)
@@ -294,7 +296,7 @@ static void let_go(struct frame *c, const struct ext_variant *v) {
     }
 }
 
-// The call -------------------------------------------------------------------------------------------------------
+// The call --------------------------------------------------------------------------------------------------
 
 bool ext_scope(PyObject *stream, zl_scope *scope) {
     zl_stream s = NULL;
@@ -334,7 +336,7 @@ PyObject *ext_call(const struct ext_function *f, PyObject *self, PyObject *const
     return result;
 }
 
-// Adding them to their modules -----------------------------------------------------------------------------------
+// Adding them to their modules ------------------------------------------------------------------------------
 
 static bool intern_names(const struct ext_function *f) {
     for (int v = 0; v < f->variants; v++)

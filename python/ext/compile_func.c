@@ -1,13 +1,14 @@
 // compile_func.c - what compile returns: functions of trees that Python runs once for each kind of arguments.
 //
-// The library records what the function did with its arrays. All else that it was called with is in a key; the tree that
-// it returned is kept here, by the tag of its results. Captured trees are more inputs and outputs.
+// The library records what the function did with its arrays. All else that it was called with is in a key;
+// the tree that it returned is kept here, by the tag of its results. Captured trees are more inputs and
+// outputs.
 
 #include <string.h>
 
 #include "transform_func.h"
 
-// Keys -----------------------------------------------------------------------------------------------------------
+// Keys ------------------------------------------------------------------------------------------------------
 
 // Arguments as bytes: the trees, and what in them is no array.
 struct key {
@@ -124,7 +125,7 @@ static bool add_tree(struct key *k, PyObject *o) {
     return ok;
 }
 
-// Captured trees -------------------------------------------------------------------------------------------------
+// Captured trees --------------------------------------------------------------------------------------------
 
 // Values that take the places of the arrays of a tree, in order.
 struct fill {
@@ -179,7 +180,7 @@ static int count_arrays(PyObject *tree) {
     return count;
 }
 
-// Calling --------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 // One call. The function runs inside of it, on the same thread, or not at all.
 struct compile_call {

@@ -1,7 +1,7 @@
 // convert.c - Python values to arrays and back: numbers, nested lists of them, sizes and axes.
 //
-// A list is read twice. The survey finds shape and dtype, the filling writes elements into one buffer; it checks
-// lengths and types again, for the list may have changed in between.
+// A list is read twice. The survey finds shape and dtype, the filling writes elements into one buffer; it
+// checks lengths and types again, for the list may have changed in between.
 
 #include "convert.h"
 

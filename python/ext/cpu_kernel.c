@@ -1,4 +1,5 @@
-// cpu_kernel.c - zellige.core.fast.cpu_kernel and cuda_kernel: kernels in C, compiled and run here, and in CUDA C++.
+// cpu_kernel.c - zellige.core.fast.cpu_kernel and cuda_kernel: kernels in C, compiled and run here, and in
+// CUDA C++.
 
 #include "device.h"
 #include "kernel_launch.h"
@@ -58,7 +59,7 @@ PyObject *shaped_cuda_kernel(PyObject *module, PyObject *args, PyObject *kwargs)
     return make("cuda_kernel", &k);
 }
 
-// Calling ----------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 // Names in a list that the caller frees with PyMem_Free.
 static const char **texts_of(PyObject *list) {

@@ -1,7 +1,9 @@
-// custom_func.c - custom_function and checkpoint: Python functions that the library keeps in its graph for later.
+// custom_func.c - custom_function and checkpoint: Python functions that the library keeps in its graph for
+// later.
 //
-// A closure is what the graph keeps: the function, its rules, and the structure of the arguments of one call, so that
-// arguments can be made of arrays again. The graph may let it go on any thread, with or without the interpreter's lock.
+// A closure is what the graph keeps: the function, its rules, and the structure of the arguments of one call,
+// so that arguments can be made of arrays again. The graph may let it go on any thread, with or without the
+// interpreter's lock.
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -16,7 +18,7 @@ struct closure {
     bool strict;                   // fun gives arrays only
 };
 
-// Life -----------------------------------------------------------------------------------------------------------
+// Life ------------------------------------------------------------------------------------------------------
 
 static struct closure *_Atomic garbage; // let go without the lock
 
@@ -70,7 +72,7 @@ static struct closure *new_closure(PyObject *fun, bool strict) {
     return c;
 }
 
-// Calling --------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 // (args, kwargs) with these arrays.
 static PyObject *make_arguments(const struct closure *c, int count, const zl_array *in) {
@@ -93,7 +95,8 @@ static bool call(void *data, int count, const zl_array *in, zl_outputs *out) {
     return ok;
 }
 
-// What a rule gives for each of count arrays: None stands for zeros, and so do those that it leaves out at the end.
+// What a rule gives for each of count arrays: None stands for zeros, and so do those that it leaves out at
+// the end.
 struct given {
     zl_outputs *out;
     const zl_array *like;
@@ -125,7 +128,7 @@ static PyObject *single_or_all(PyObject *args) {
     return Py_NewRef(PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : args);
 }
 
-// vjp ------------------------------------------------------------------------------------------------------------
+// vjp -------------------------------------------------------------------------------------------------------
 
 static bool count_array(PyObject *leaf, void *context) {
     *(int *)context += ext_is_array(leaf);
@@ -161,7 +164,7 @@ static bool vjp(void *data, int count, const zl_array *in, int results, const zl
     return ok;
 }
 
-// jvp and vmap ---------------------------------------------------------------------------------------------------
+// jvp and vmap ----------------------------------------------------------------------------------------------
 
 // Something about each array, for a tree like that of the arguments.
 struct about {
@@ -247,7 +250,7 @@ static bool vmap(void *data, int count, const zl_array *in, const int *axis, int
     return ok;
 }
 
-// Running closures -----------------------------------------------------------------------------------------------
+// Running closures ------------------------------------------------------------------------------------------
 
 static bool start_closure(struct closure *c, PyObject *args, PyObject *kwargs, struct tree_arrays *in) {
     PyObject *named = kwargs ? Py_NewRef(kwargs) : PyDict_New();
@@ -287,7 +290,7 @@ static PyObject *run_closure(struct closure *c, PyObject *args, PyObject *kwargs
     return result;
 }
 
-// checkpoint -----------------------------------------------------------------------------------------------------
+// checkpoint ------------------------------------------------------------------------------------------------
 
 static PyObject *call_checkpoint(struct wrapper *w, PyObject *args, PyObject *kwargs) {
     struct closure *c = new_closure(w->fun, false);
@@ -298,7 +301,7 @@ PyObject *checkpoint_new(PyObject *fun) {
     return wrapper_new("[checkpoint]", call_checkpoint, fun, NULL, NULL);
 }
 
-// custom_function ------------------------------------------------------------------------------------------------
+// custom_function -------------------------------------------------------------------------------------------
 
 struct custom_function {
     PyObject_HEAD PyObject *fun, *vjp, *jvp, *vmap;

@@ -1,5 +1,5 @@
-// device.c - Device and DeviceType, and what there is of them. Every device of the library that computes and is
-// not the CPU is a "gpu" here.
+// device.c - Device and DeviceType, and what there is of them. Every device of the library that computes and
+// is not the CPU is a "gpu" here.
 
 #include <stdatomic.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct device_cell {
 
 static PyTypeObject device_type;
 
-// What is here ---------------------------------------------------------------------------------------------------
+// What is here ----------------------------------------------------------------------------------------------
 
 // DEVICE_TYPES: neither. A driver for the host's own CPU is no GPU.
 static enum device_type type_of(const zl_device_info *info) {
@@ -61,7 +61,7 @@ bool device_has(struct device d, zl_stream s) {
     return name && find(d, &info) && !strcmp(info.device, name) && info.unit == unit;
 }
 
-// The default ----------------------------------------------------------------------------------------------------
+// The default -----------------------------------------------------------------------------------------------
 
 static _Atomic int standard; // type and unit, from 1; 0: where the library's default streams are
 
@@ -96,7 +96,7 @@ void device_set_default_number(int number) {
     atomic_store(&standard, number);
 }
 
-// DeviceType -----------------------------------------------------------------------------------------------------
+// DeviceType ------------------------------------------------------------------------------------------------
 
 static PyObject *compare_devices(PyObject *left, PyObject *right, int how);
 
@@ -164,7 +164,7 @@ static bool read_type(PyObject *o, enum device_type *out) {
     return false;
 }
 
-// Device ---------------------------------------------------------------------------------------------------------
+// Device ----------------------------------------------------------------------------------------------------
 
 PyObject *device_object(struct device d) {
     struct device_cell *cell = PyObject_New(struct device_cell, &device_type);
@@ -251,7 +251,7 @@ static PyTypeObject device_type = {
     .tp_getset = device_members,
 };
 
-// Functions ------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 static PyObject *default_device(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;

@@ -24,7 +24,8 @@ bool device_has(struct device d, zl_stream s); // whether s is a stream of d
 struct device device_default(void);
 // Makes a device that is here the default; returns the number of the one before.
 int device_set_default(struct device d);
-// The number of the default device; 0: none was set, and the library's counts. Unlike device_default, neither opens a driver.
+// The number of the default device; 0: none was set, and the library's counts. Unlike device_default, neither
+// opens a driver.
 int device_default_number(void);
 void device_set_default_number(int number);
 

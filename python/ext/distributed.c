@@ -1,7 +1,9 @@
-// distributed.c - zellige.core.distributed: groups of processes, and what they do together (include/zellige.h, "Groups of processes").
+// distributed.c - zellige.core.distributed: groups of processes, and what they do together
+// (include/zellige.h, "Groups of processes").
 //
-// With MLX's semantics: `init` gives a group of one where no launcher prepared anything, and a group of one gives back what it is given.
-// Collectives run on the stream of their group; stream= is read, as MLX reads it, and decides where what they need is computed.
+// With MLX's semantics: `init` gives a group of one where no launcher prepared anything, and a group of one
+// gives back what it is given. Collectives run on the stream of their group; stream= is read, as MLX reads
+// it, and decides where what they need is computed.
 
 #include <string.h>
 
@@ -26,7 +28,7 @@ static PyObject *wrap(zl_group value) {
     return (PyObject *)g;
 }
 
-// Group ----------------------------------------------------------------------------------------------------------
+// Group -----------------------------------------------------------------------------------------------------
 
 static void group_free(PyObject *self) {
     zl_group_release(((struct group *)self)->value);
@@ -78,7 +80,7 @@ static PyTypeObject group_type = {
     .tp_methods = group_methods,
 };
 
-// init -----------------------------------------------------------------------------------------------------------
+// init ------------------------------------------------------------------------------------------------------
 
 static PyObject *is_available(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"backend", NULL};
@@ -113,7 +115,7 @@ static PyObject *init(PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_END_ALLOW_THREADS return wrap(g);
 }
 
-// Collectives ----------------------------------------------------------------------------------------------------
+// Collectives -----------------------------------------------------------------------------------------------
 
 // A group= argument: None is NULL.
 static bool read_group(const char *function, PyObject *o, zl_group *out) {
@@ -125,7 +127,8 @@ static bool read_group(const char *function, PyObject *o, zl_group *out) {
     return false;
 }
 
-// Opens the scope in which a collective is recorded, whose first use of a default group may wait for other processes.
+// Opens the scope in which a collective is recorded, whose first use of a default group may wait for other
+// processes.
 static bool begin(const char *function, PyObject *group, PyObject *stream, zl_group *g, zl_scope *scope) {
     if (!read_group(function, group, g))
         return false;

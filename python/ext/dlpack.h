@@ -1,4 +1,5 @@
-// dlpack.h - the DLPack ABI, as far as arrays in the memory of the CPU need it (https://dmlc.github.io/dlpack).
+// dlpack.h - the DLPack ABI, as far as arrays in the memory of the CPU need it
+// (https://dmlc.github.io/dlpack).
 
 #ifndef DLPACK_H
 #define DLPACK_H

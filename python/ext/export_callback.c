@@ -1,4 +1,5 @@
-// export_callback.c - export_function with a callback: what a function does, told in dictionaries as MLX tells it.
+// export_callback.c - export_function with a callback: what a function does, told in dictionaries as MLX
+// tells it.
 
 #include "export_func.h"
 

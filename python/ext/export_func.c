@@ -1,10 +1,11 @@
-// export_func.c - functions in files, and graphs as text: export_function, exporter, import_function, export_to_dot.
+// export_func.c - functions in files, and graphs as text: export_function, exporter, import_function,
+// export_to_dot.
 
 #include "export_func.h"
 
 #include <string.h>
 
-// FunctionExporter ---------------------------------------------------------------------------------------------------
+// FunctionExporter ------------------------------------------------------------------------------------------
 
 struct function_exporter {
     PyObject_HEAD struct export_function function; // owns fun
@@ -119,7 +120,7 @@ static PyObject *exporter(PyObject *m, PyObject *args, PyObject *kwargs) {
     return e;
 }
 
-// export_function ------------------------------------------------------------------------------------------------------
+// export_function -------------------------------------------------------------------------------------------
 
 // What is taken out of the keyword arguments; the others are inputs of the function.
 struct export_options {
@@ -188,7 +189,7 @@ static PyObject *export_function(PyObject *m, PyObject *args, PyObject *kwargs) 
     return y;
 }
 
-// import_function ------------------------------------------------------------------------------------------------------
+// import_function -------------------------------------------------------------------------------------------
 
 struct imported_function {
     PyObject_HEAD zl_imported *function;
@@ -254,7 +255,7 @@ static PyObject *import_function(PyObject *m, PyObject *args, PyObject *kwargs) 
     return with_metadata ? Py_BuildValue("NN", f, ext_text(metadata, strlen(metadata))) : (PyObject *)f;
 }
 
-// export_to_dot --------------------------------------------------------------------------------------------------------
+// export_to_dot ---------------------------------------------------------------------------------------------
 
 static PyObject *write_named(PyObject *path, const char *text) {
     PyObject *io = PyImport_ImportModule("io"),
@@ -325,7 +326,7 @@ static PyObject *export_to_dot(PyObject *m, PyObject *args, PyObject *kwargs) {
     return y;
 }
 
-// The module -------------------------------------------------------------------------------------------------------------
+// The module ------------------------------------------------------------------------------------------------
 
 #define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
 

@@ -1,13 +1,15 @@
-// export_func.h - what export_func.c, export_inputs.c and export_callback.c share: functions on their way out.
+// export_func.h - what export_func.c, export_inputs.c and export_callback.c share: functions on their way
+// out.
 
 #ifndef EXPORT_FUNC_H
 #define EXPORT_FUNC_H
 
 #include "transform_func.h"
 
-// export_inputs.c --------------------------------------------------------------------------------------------------
+// export_inputs.c -------------------------------------------------------------------------------------------
 
-// Arrays as MLX takes them here: positional and named ones, or a list and a dict of them. Borrowed from the arguments.
+// Arrays as MLX takes them here: positional and named ones, or a list and a dict of them. Borrowed from the
+// arguments.
 struct export_inputs {
     zl_array *value;
     const char **name;
@@ -24,7 +26,7 @@ struct export_function {
 };
 bool export_call(void *data, int count, const zl_array *in, zl_outputs *out);
 
-// export_callback.c ------------------------------------------------------------------------------------------------
+// export_callback.c -----------------------------------------------------------------------------------------
 
 PyObject *export_to_callback(PyObject *callback, PyObject *fun, bool shapeless, PyObject *args, PyObject *kwargs);
 

@@ -2,7 +2,7 @@
 
 #include "export_func.h"
 
-// Inputs -----------------------------------------------------------------------------------------------------------
+// Inputs ----------------------------------------------------------------------------------------------------
 
 static bool refuse(const char *tag) {
     PyErr_Format(PyExc_ValueError,
@@ -67,7 +67,7 @@ void export_inputs_free(struct export_inputs *in) {
     PyMem_Free((void *)in->name);
 }
 
-// The function ------------------------------------------------------------------------------------------------------
+// The function ----------------------------------------------------------------------------------------------
 
 static bool give_results(PyObject *y, zl_outputs *out) {
     bool fits = ext_is_array(y) || is_list(y);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// Files --------------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
 // Where a function reads or writes: a path, or an object with read() or write().
 struct place {
@@ -31,7 +31,7 @@ static void close_place(struct place *p) {
     Py_CLEAR(p->path);
 }
 
-// Loading ------------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *name;
@@ -188,7 +188,7 @@ static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
     return result;
 }
 
-// Saving -------------------------------------------------------------------------------------------------------------
+// Saving ----------------------------------------------------------------------------------------------------
 
 // Arrays by their names, from a dict.
 static bool add_arrays(zl_file *file, PyObject *dict, const char *function) {
@@ -305,7 +305,8 @@ static PyTypeObject bytes_type = {
     .tp_dealloc = free_bytes,
 };
 
-// Unbuffered files may write less than they are given, and say how much. Of what says nothing, all is taken as written.
+// Unbuffered files may write less than they are given, and say how much. Of what says nothing, all is taken
+// as written.
 static bool write_all(PyObject *object, PyObject *view, const char *function) {
     Py_ssize_t at = 0, bytes = PyMemoryView_GET_BUFFER(view)->len;
     while (at < bytes) {

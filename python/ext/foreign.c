@@ -1,8 +1,8 @@
-// foreign.c - arrays from the memory of other libraries: buffers (NumPy, bytes, array.array), DLPack (PyTorch, JAX)
-// and objects with __array__.
+// foreign.c - arrays from the memory of other libraries: buffers (NumPy, bytes, array.array), DLPack
+// (PyTorch, JAX) and objects with __array__.
 //
-// Memory that others may write is copied, for arrays never change. Read-only buffers may be shared: asarray and
-// from_dlpack do so unless they are told to copy.
+// Memory that others may write is copied, for arrays never change. Read-only buffers may be shared: asarray
+// and from_dlpack do so unless they are told to copy.
 
 #include "convert.h"
 
@@ -163,8 +163,9 @@ static zl_array copy_memory(const struct memory *m, zl_dtype dtype) {
 
 // Sharing ---------------------------------------------------------------------------------------------------
 
-// A buffer that an array uses. The array may die in a thread without the GIL, and must not wait for it there: whoever
-// holds the GIL may wait for that thread. So it is put on a list, and let go by a thread that holds the GIL.
+// A buffer that an array uses. The array may die in a thread without the GIL, and must not wait for it there:
+// whoever holds the GIL may wait for that thread. So it is put on a list, and let go by a thread that holds
+// the GIL.
 struct held {
     struct held *next;
     Py_buffer buffer;

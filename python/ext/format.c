@@ -96,8 +96,8 @@ static void put_element(struct text *t, const void *element, zl_dtype dtype) {
 
 // Arrays ----------------------------------------------------------------------------------------------------
 
-// Returns only the elements that are shown, of axes from this one on. All axes are cut before anything is joined, so that
-// neither a broadcast array nor one in the memory of a GPU is copied as a whole.
+// Returns only the elements that are shown, of axes from this one on. All axes are cut before anything is
+// joined, so that neither a broadcast array nor one in the memory of a GPU is copied as a whole.
 static zl_array shown_of(zl_array a, int axis) {
     zl_array part[3];
     while (axis < zl_ndim(a) && zl_dim(a, axis) <= 2 * EDGE)
@@ -110,7 +110,8 @@ static zl_array shown_of(zl_array a, int axis) {
     return zl_concatenate(ends, 2, axis);
 }
 
-// Puts the part at data, whose first axis is the depth-th of the array. full: how long its axes are in the array.
+// Puts the part at data, whose first axis is the depth-th of the array. full: how long its axes are in the
+// array.
 static void put_part(struct text *t, const char *data, zl_shape shape, const int64_t *full, zl_dtype dtype,
                      int depth) {
     if (shape.ndim > CONVERT_AXES && Py_EnterRecursiveCall(" in the text of an array")) {

@@ -16,7 +16,7 @@ static bool is_grad_only(const struct grad_call *c) {
     return c->w->tag[1] == 'g';
 }
 
-// Arguments ------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static bool add_argument(struct grad_call *c, PyObject *tree, bool wanted) {
     int before = c->in.count;
@@ -103,7 +103,7 @@ static bool read_arguments(struct grad_call *c) {
     return check_positional(c) && check_named(c) && add_positional(c) && add_named(c);
 }
 
-// Calling --------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 // The arrays of a tree in order, and what stands for each.
 struct exchange {
@@ -195,7 +195,7 @@ static bool call_function(void *data, int count, const zl_array *in, zl_outputs 
     return ok;
 }
 
-// Gradients ------------------------------------------------------------------------------------------------------
+// Gradients -------------------------------------------------------------------------------------------------
 
 static PyObject *grads_of(const struct grad_call *c, PyObject *tree, int which, const zl_array *grads) {
     if (which >= c->begins) // keys of a subclass of str that compare differently from time to time
@@ -289,7 +289,7 @@ static PyObject *call_grad(struct wrapper *w, PyObject *args, PyObject *kwargs) 
     return result;
 }
 
-// Making ---------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 // Says what an argument must be; o is that argument or one of its items.
 static bool refuse(const char *tag, const char *needed, PyObject *o) {

@@ -4,7 +4,7 @@
 
 #include "index.h"
 
-// Reading --------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 static bool is_index(PyObject *o) {
     return PyLong_CheckExact(o) || (PyIndex_Check(o) && !PyBool_Check(o));
@@ -150,7 +150,7 @@ void key_free(struct key *k) {
             zl_release(k->entry[i].array);
 }
 
-// Fitting --------------------------------------------------------------------------------------------------------
+// Fitting ---------------------------------------------------------------------------------------------------
 
 static const struct entry all_of_axis = {.kind = ENTRY_SLICE, .stop = INT64_MAX, .step = 1};
 
@@ -221,7 +221,7 @@ bool key_fit(struct key *k, zl_array a) {
     return fit_entries(k, zl_shape_of(a).dim);
 }
 
-// Axes -----------------------------------------------------------------------------------------------------------
+// Axes ------------------------------------------------------------------------------------------------------
 
 int key_axes(const struct key *k, int kinds, int counted, int *axis) {
     int found = 0;
@@ -275,7 +275,7 @@ int key_new_axes(const struct key *k, int block, int *axis) {
     return count;
 }
 
-// Views ----------------------------------------------------------------------------------------------------------
+// Views -----------------------------------------------------------------------------------------------------
 
 void key_range(const struct key *k, struct key_range *r) {
     for (int i = 0, axis = 0; i < k->count; i++) {

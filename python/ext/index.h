@@ -1,6 +1,6 @@
-// index.h - keys: what stands between brackets, as entries. Read once from Python, then fitted to an array, after
-// which there is an entry for each of its axes, in order, and one for each new axis. Shared by index_get.c and
-// index_set.c.
+// index.h - keys: what stands between brackets, as entries. Read once from Python, then fitted to an array,
+// after which there is an entry for each of its axes, in order, and one for each new axis. Shared by
+// index_get.c and index_set.c.
 
 #ifndef INDEX_H
 #define INDEX_H
@@ -21,7 +21,8 @@ enum entry_kind {
 
 struct entry {
     enum entry_kind kind;
-    int64_t start, stop, step; // as zl_slice takes them; of an integer, start is the position, negative from the end
+    // as zl_slice takes them; of an integer, start is the position, negative from the end
+    int64_t start, stop, step;
     zl_array array;            // of ENTRY_ARRAY and ENTRY_MASK: retained
 };
 

@@ -1,11 +1,11 @@
-// index_get.c - array[key] and iteration. Integers, slices and None are views; arrays of positions are one take or
-// one gather of that view.
+// index_get.c - array[key] and iteration. Integers, slices and None are views; arrays of positions are one
+// take or one gather of that view.
 
 #include <stdatomic.h>
 
 #include "index.h"
 
-// array[key] -----------------------------------------------------------------------------------------------------
+// array[key] ------------------------------------------------------------------------------------------------
 
 // The indexed axes come first, then the others.
 static zl_array gather_all(zl_array x, const zl_array *index, const int *axis, int count) {
@@ -58,7 +58,7 @@ PyObject *ext_get(PyObject *array, PyObject *key) {
     return result;
 }
 
-// Iteration ------------------------------------------------------------------------------------------------------
+// Iteration -------------------------------------------------------------------------------------------------
 
 struct iterator {
     PyObject base;

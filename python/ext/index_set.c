@@ -1,6 +1,6 @@
-// index_set.c - array[key] = value, and array.at[key].add(value) and its like. Keys of integers, slices and None
-// update a slice. With arrays of positions it is one scatter, for which integers and slices are where a part begins.
-// Masks choose.
+// index_set.c - array[key] = value, and array.at[key].add(value) and its like. Keys of integers, slices and
+// None update a slice. With arrays of positions it is one scatter, for which integers and slices are where a
+// part begins. Masks choose.
 
 #include "index.h"
 
@@ -17,9 +17,10 @@ struct update {
     whole_op *whole;     // instead of all this, where the key is ... or None; NULL: nothing special
 };
 
-// Values ---------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
-// Whether a whole number of Python is in the range of a dtype; other values are cast, whatever becomes of them.
+// Whether a whole number of Python is in the range of a dtype; other values are cast, whatever becomes of
+// them.
 static bool check_range(PyObject *o, zl_dtype dtype) {
     static const struct {
         int64_t low;
@@ -62,7 +63,7 @@ static zl_array stretch(zl_array value, zl_shape shape) {
     return zl_broadcast_to(strip(value, shape.ndim), shape);
 }
 
-// Basic keys -----------------------------------------------------------------------------------------------------
+// Basic keys ------------------------------------------------------------------------------------------------
 
 // Whether a value that fits the result also fits the slice: integers stand first and there are no new axes.
 static bool is_aligned(const struct key *k) {
@@ -97,7 +98,7 @@ static zl_array update_slice(slice_update_op *op, const struct key *k, zl_array 
     return op(a, value, (zl_shape){r.start, ndim}, (zl_shape){r.stop, ndim}, (zl_shape){r.step, ndim});
 }
 
-// Keys with arrays -----------------------------------------------------------------------------------------------
+// Keys with arrays ------------------------------------------------------------------------------------------
 
 // The shape of array[key]: what the slices leave, and the axes of the arrays, of shape inner, at their place.
 static int result_shape(const struct key *k, zl_shape part, zl_shape inner, int64_t *dim) {
@@ -143,7 +144,8 @@ static zl_array first_of(const struct entry *e, int64_t size) {
     return zl_scalar_int(start < 0 ? 0 : start);
 }
 
-// Positions along the axes of a that the key does not take whole: the arrays, and where a part of that shape begins.
+// Positions along the axes of a that the key does not take whole: the arrays, and where a part of that shape
+// begins.
 static int list_positions(const struct key *k, zl_array a, zl_shape part, const zl_array *index,
                           zl_array *out, int *axes) {
     int count = 0;
@@ -178,7 +180,7 @@ static zl_array scatter(scatter_op *op, const struct key *k, zl_array a, zl_arra
     return has_steps(k) ? update_slice(zl_slice_update, k, a, target) : target;
 }
 
-// array[key] = value ---------------------------------------------------------------------------------------------
+// array[key] = value ----------------------------------------------------------------------------------------
 
 static zl_array apply(const struct update *u, const struct key *k, zl_array a, zl_array value) {
     if (u->prepare)
@@ -215,7 +217,7 @@ int ext_set(PyObject *array, PyObject *key, PyObject *value) {
     return ok ? 0 : -1;
 }
 
-// array.at -------------------------------------------------------------------------------------------------------
+// array.at --------------------------------------------------------------------------------------------------
 
 struct at {
     PyObject base;

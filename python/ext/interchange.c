@@ -1,6 +1,7 @@
 // interchange.c - arrays lent to other libraries: the buffer protocol, DLPack, NumPy, pickles and copies.
 //
-// What is lent is an export: it keeps the value that the array had, for the array may be given another meanwhile.
+// What is lent is an export: it keeps the value that the array had, for the array may be given another
+// meanwhile.
 
 #include "convert.h"
 
@@ -68,7 +69,8 @@ static bool export_rows(struct export *e, zl_array a) {
     return true;
 }
 
-// The memory of a view whose axes, put in another order, are row-major. False without an exception: it has none.
+// The memory of a view whose axes, put in another order, are row-major. False without an exception: it has
+// none.
 static bool export_permuted(struct export *e, zl_array a) {
     const int64_t *stride = zl_strides_of(a).dim;
     int order[CONVERT_AXES];
@@ -325,9 +327,10 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
     return result;
 }
 
-// Pickles and copies -------------------------------------------------------------------------------------------
+// Pickles and copies ----------------------------------------------------------------------------------------
 
-// The state is a NumPy array and the number of the dtype, as MLX has it. Those of bfloat16 are there as uint16.
+// The state is a NumPy array and the number of the dtype, as MLX has it. Those of bfloat16 are there as
+// uint16.
 static PyObject *get_state(PyObject *self, PyObject *unused) {
     (void)unused;
     zl_scope scope = ext_begin();

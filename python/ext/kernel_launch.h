@@ -23,11 +23,13 @@ struct kernel_launch {
     struct ext_list *list; // that the shapes are in
     int lists;
 };
-// What a kernel with so many inputs and outputs is called with, inside a scope of the caller's. Close it even after false.
+// What a kernel with so many inputs and outputs is called with, inside a scope of the caller's. Close it even
+// after false.
 bool kernel_launch_read(struct kernel_launch *l, PyObject *args, PyObject *kwargs, bool needs_group);
 void kernel_launch_close(struct kernel_launch *l);
 
-// A list of tuples (name, value) that template= gives, with values that are numbers, truth values or dtypes. A new reference.
+// A list of tuples (name, value) that template= gives, with values that are numbers, truth values or dtypes.
+// A new reference.
 PyObject *kernel_templates(const char *function, PyObject *given);
 
 #endif

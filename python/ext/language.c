@@ -1,4 +1,5 @@
-// language.c - zellige.core._language: models, sequences and tokenizers of zellige_model.h, which zellige.model gives names to.
+// language.c - zellige.core._language: models, sequences and tokenizers of zellige_model.h, which
+// zellige.model gives names to.
 
 #include "ext.h"
 
@@ -29,7 +30,7 @@ static PyObject *path_argument(PyObject *args, PyObject *kwargs, const char *for
     return PyArg_ParseTupleAndKeywords(args, kwargs, form, names, &path) ? ext_path(path, function) : NULL;
 }
 
-// Models ----------------------------------------------------------------------------------------------------------
+// Models ----------------------------------------------------------------------------------------------------
 
 struct model {
     PyObject_HEAD
@@ -103,7 +104,7 @@ static PyObject *model_parameters(PyObject *o, PyObject *unused) {
     return all;
 }
 
-// Sequences -------------------------------------------------------------------------------------------------------
+// Sequences -------------------------------------------------------------------------------------------------
 
 struct sequence {
     PyObject_HEAD
@@ -283,7 +284,7 @@ static Py_ssize_t sequence_length(PyObject *o) {
     return (Py_ssize_t)zl_sequence_length(((struct sequence *)o)->sequence);
 }
 
-// Tokenizers ------------------------------------------------------------------------------------------------------
+// Tokenizers ------------------------------------------------------------------------------------------------
 
 struct tokenizer {
     PyObject_HEAD
@@ -401,7 +402,7 @@ static PyObject *reader_end(PyObject *o, PyObject *unused) {
     return as_text(text, bytes, error);
 }
 
-// Types -----------------------------------------------------------------------------------------------------------
+// Types -----------------------------------------------------------------------------------------------------
 
 #define WORDS(name, function, doc) \
     {name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc)}

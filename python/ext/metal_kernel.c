@@ -1,6 +1,8 @@
-// metal_kernel.c - zellige.core.fast.metal_kernel: kernels in Metal's language, which functions that are exported may call.
+// metal_kernel.c - zellige.core.fast.metal_kernel: kernels in Metal's language, which functions that are
+// exported may call.
 //
-// What a kernel is made of is kept as a dictionary and goes into the file as JSON: who has Metal makes the source of it.
+// What a kernel is made of is kept as a dictionary and goes into the file as JSON: who has Metal makes the
+// source of it.
 
 #include "device.h"
 #include "kernel_launch.h"
@@ -11,7 +13,7 @@ struct metal_kernel {
     Py_ssize_t inputs, outputs;
 };
 
-// Making -----------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 static bool check_options(PyObject *options) {
     PyObject *key, *value;
@@ -74,7 +76,7 @@ PyObject *shaped_metal_kernel(PyObject *module, PyObject *args, PyObject *kwargs
     return kernel;
 }
 
-// Calling ----------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 // A list of [name, value] as JSON has it: dtypes are texts. A new reference.
 static PyObject *template_list(PyObject *given) {

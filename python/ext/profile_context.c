@@ -1,4 +1,5 @@
-// profile_context.c - zellige.core.profile: records what runs within `with`, and metal.start_capture, which does the same.
+// profile_context.c - zellige.core.profile: records what runs within `with`, and metal.start_capture, which
+// does the same.
 
 #include "ext.h"
 

@@ -1,7 +1,7 @@
 // random.c - the state behind random numbers: random.seed and random.state. The ops themselves are generated.
 //
-// The library keeps one key a thread. random.state stands for it: a sequence of one array, which compiled functions
-// take for an input and an output.
+// The library keeps one key a thread. random.state stands for it: a sequence of one array, which compiled
+// functions take for an input and an output.
 
 #include "shaped.h"
 

@@ -1,12 +1,12 @@
-// shaped.c - functions whose Python form is not that of one op: a variable number of arrays, arguments that are a number
-// or a list, results in a list. Each turns its arguments into calls of ops.
+// shaped.c - functions whose Python form is not that of one op: a variable number of arrays, arguments that
+// are a number or a list, results in a list. Each turns its arguments into calls of ops.
 
 #include <limits.h>
 #include <string.h>
 
 #include "shaped.h"
 
-// Several arrays ---------------------------------------------------------------------------------------------------
+// Several arrays --------------------------------------------------------------------------------------------
 
 // The arguments may be one list of arrays, too.
 static PyObject *rest_tuple(const struct shaped_call *c) {
@@ -93,7 +93,8 @@ static bool meshgrid_op(const zl_array *in, int count, zl_array *out, const stru
 static PyObject *meshgrid_work(const struct shaped_call *c) {
     struct shaped_call plain = *c;
     bool sparse;
-    if (!shaped_truth(c->named[0], false, &sparse)) // before the arrays are read: its __bool__ may change them
+    // before the arrays are read: its __bool__ may change them
+    if (!shaped_truth(c->named[0], false, &sparse))
         return NULL;
     plain.named[0] = sparse ? Py_True : Py_False;
     return map_rest(&plain, meshgrid_op, true);
@@ -134,7 +135,7 @@ static PyObject *concatenate(PyObject *m, PyObject *const *args, Py_ssize_t n, P
                : NULL;
 }
 
-// Cutting ----------------------------------------------------------------------------------------------------------
+// Cutting ---------------------------------------------------------------------------------------------------
 
 static PyObject *split_at(zl_array a, PyObject *where, int axis) {
     struct ext_list list;
@@ -233,8 +234,8 @@ static PyObject *unstack(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObj
                : NULL;
 }
 
-// slice(a, start_indices, axes, slice_size) and slice_update(a, update, start_indices, axes): where a slice begins is
-// computed. Slices with numbers are written a[...].
+// slice(a, start_indices, axes, slice_size) and slice_update(a, update, start_indices, axes): where a slice
+// begins is computed. Slices with numbers are written a[...].
 static PyObject *slice_work(const struct shaped_call *c) {
     struct shaped_axes axes = {NULL, 0};
     struct ext_list size;
@@ -284,7 +285,7 @@ static PyObject *slice_update(PyObject *m, PyObject *const *args, Py_ssize_t n, 
     return sliced("slice_update", known, slice_update_work, args, n, names);
 }
 
-// Ranges -----------------------------------------------------------------------------------------------------------
+// Ranges ----------------------------------------------------------------------------------------------------
 
 static bool is_whole(PyObject *o) {
     return !shaped_given(o) || PyLong_Check(o) || (PyIndex_Check(o) && !ext_is_array(o));
@@ -316,8 +317,8 @@ static PyObject *real_range(PyObject *start, PyObject *stop, PyObject *step, zl_
     return ext_wrap(zl_arange(from, to, by, dtype == ZL_DTYPE_COUNT ? ZL_FLOAT32 : dtype));
 }
 
-// arange(stop), arange(start, stop), arange(start, stop, step), each with a dtype, and arange(stop, step, dtype). Whole
-// numbers make int32.
+// arange(stop), arange(start, stop), arange(start, stop, step), each with a dtype, and arange(stop, step,
+// dtype). Whole numbers make int32.
 static PyObject *arange_work(const struct shaped_call *c) {
     PyObject *start = c->named[0], *stop = c->named[1], *step = c->named[2], *kind = c->named[3];
     zl_dtype dtype;
@@ -353,7 +354,7 @@ static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
     return shaped_run(&c, arange_work);
 }
 
-// Quantising -------------------------------------------------------------------------------------------------------
+// Quantising ------------------------------------------------------------------------------------------------
 
 // Words, scales and, in mode affine, biases.
 static PyObject *quantize_work(const struct shaped_call *c) {
@@ -375,7 +376,7 @@ static PyObject *quantize(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
     return shaped_read(&c, "quantize", known, 4, false, args, n, names) && shaped_need(&c, 0, "w") ? shaped_run(&c, quantize_work) : NULL;
 }
 
-// Padding ----------------------------------------------------------------------------------------------------------
+// Padding ---------------------------------------------------------------------------------------------------
 
 // How much before and after each axis: a number for all, a pair for all, or a pair an axis.
 struct widths {
@@ -439,7 +440,8 @@ static bool read_mode(PyObject *o, enum pad_mode *out) {
     return false;
 }
 
-// Which element of an axis of n stands at position i, counted from its first, which may be before or behind it.
+// Which element of an axis of n stands at position i, counted from its first, which may be before or behind
+// it.
 static int64_t mirrored(int64_t i, int64_t n, enum pad_mode mode) {
     if (mode == PAD_EDGE)
         return i < 0 ? 0 : i >= n ? n - 1 : i;
@@ -499,7 +501,7 @@ static PyObject *pad(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject 
                : NULL;
 }
 
-// Convolution --------------------------------------------------------------------------------------------------------
+// Convolution -----------------------------------------------------------------------------------------------
 
 enum { STRIDE, LOW, HIGH, KERNEL_DILATION, INPUT_DILATION, CONV_LISTS, CONV_AXES = 3 };
 
@@ -575,7 +577,7 @@ static PyObject *conv_general(PyObject *m, PyObject *const *args, Py_ssize_t n, 
                : NULL;
 }
 
-// Shapes -----------------------------------------------------------------------------------------------------------
+// Shapes ----------------------------------------------------------------------------------------------------
 
 // (2, 3) and 2, 3 are the same to a.reshape and a.transpose.
 static bool read_rest_list(const struct shaped_call *c, struct ext_list *list) {
@@ -698,7 +700,7 @@ static PyObject *broadcast_shapes(PyObject *m, PyObject *const *args, Py_ssize_t
     return ext_shape_tuple((zl_shape){sum.item, sum.count});
 }
 
-// The tables -------------------------------------------------------------------------------------------------------
+// The tables ------------------------------------------------------------------------------------------------
 
 // unique(a, size=None, return_index=False, return_inverse=False, return_counts=False, fill_value=None)
 static PyObject *unique_work(const struct shaped_call *c) {

@@ -9,7 +9,8 @@
 
 enum { SHAPED_NAMED = 8 };
 
-// A function's arguments: those with names, by position or keyword; what is left of the positional ones; the stream.
+// A function's arguments: those with names, by position or keyword; what is left of the positional ones; the
+// stream.
 struct shaped_call {
     const char *function;
     PyObject *named[SHAPED_NAMED]; // NULL: left out
@@ -18,8 +19,8 @@ struct shaped_call {
     PyObject *stream;
 };
 
-// known: names, NULL at the end. The first `positions` of them may be positional; what comes behind is the rest if
-// has_rest, else a mistake.
+// known: names, NULL at the end. The first `positions` of them may be positional; what comes behind is the
+// rest if has_rest, else a mistake.
 bool shaped_read(struct shaped_call *c, const char *function, const char *const *known, int positions, bool has_rest,
                  PyObject *const *args, Py_ssize_t count, PyObject *names);
 bool shaped_need(const struct shaped_call *c, int at, const char *name); // it was given; else an exception
@@ -37,8 +38,8 @@ bool shaped_int(PyObject *o, int fallback, int *out);
 bool shaped_truth(PyObject *o, bool fallback, bool *out);
 bool shaped_dtype(PyObject *o, zl_dtype fallback, zl_dtype *out);
 bool shaped_array(PyObject *o, zl_array *out); // NULL when it is left out
-// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception. Their values are borrowed from their cells:
-// read what else there is first.
+// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception. Their values are borrowed
+// from their cells: read what else there is first.
 zl_array *shaped_arrays(PyObject *const *objects, Py_ssize_t count);
 
 // A number or a list of them as axes. Free it even if it was not read.

@@ -1,8 +1,9 @@
-// shaped_fast.c - functions of zellige.core.fast that are not one op: attention. metal_kernel.c has the kernels of Metal.
+// shaped_fast.c - functions of zellige.core.fast that are not one op: attention. metal_kernel.c has the
+// kernels of Metal.
 
 #include "shaped.h"
 
-// Attention --------------------------------------------------------------------------------------------------------
+// Attention -------------------------------------------------------------------------------------------------
 
 enum { Q, K, V, SCALE, MASK, SINKS, FORCE_FUSED };
 
@@ -42,7 +43,7 @@ static PyObject *attention(PyObject *m, PyObject *const *args, Py_ssize_t n, PyO
     return shaped_run(&c, attention_work);
 }
 
-// Kernels of other systems -----------------------------------------------------------------------------------------
+// Kernels of other systems ----------------------------------------------------------------------------------
 
 static PyObject *precompiled(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m, (void)args, (void)n, (void)names;

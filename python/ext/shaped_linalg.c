@@ -1,8 +1,10 @@
-// shaped_linalg.c - functions of zellige.core.linalg whose arguments or results are not those of one op: norm and svd.
+// shaped_linalg.c - functions of zellige.core.linalg whose arguments or results are not those of one op: norm
+// and svd.
 
 #include "shaped.h"
 
-// An order as the op takes it: a text, of a number what Python prints. A new reference; NULL and an exception.
+// An order as the op takes it: a text, of a number what Python prints. A new reference; NULL and an
+// exception.
 static PyObject *order_text(PyObject *order) {
     if (PyUnicode_Check(order))
         return Py_NewRef(order);

@@ -5,7 +5,7 @@
 
 #include "shaped.h"
 
-// einsum -----------------------------------------------------------------------------------------------------------
+// einsum ----------------------------------------------------------------------------------------------------
 
 static const char *const einsum_names[] = {"subscripts", NULL};
 
@@ -82,7 +82,7 @@ static PyObject *einsum_path(PyObject *m, PyObject *const *args, Py_ssize_t n, P
                : NULL;
 }
 
-// tensordot --------------------------------------------------------------------------------------------------------
+// tensordot -------------------------------------------------------------------------------------------------
 
 static PyObject *tensordot_lists(zl_array a, zl_array b, PyObject *axes) {
     PyObject *pair = ext_tuple(axes, "tensordot(): axes is a number or two lists of axes");

@@ -1,5 +1,6 @@
-// stream.c - Stream, ThreadLocalStream and StreamContext, and the default streams. Streams belong to threads, as
-// in MLX: what a thread has of them is in the dictionary that Python keeps for it, which goes with the thread.
+// stream.c - Stream, ThreadLocalStream and StreamContext, and the default streams. Streams belong to threads,
+// as in MLX: what a thread has of them is in the dictionary that Python keeps for it, which goes with the
+// thread.
 
 #include <stdatomic.h>
 
@@ -18,7 +19,8 @@ static PyTypeObject stream_type, local_type;
 static _Atomic int streams, locals;      // made so far
 static _Atomic int64_t threads;          // that have had a number
 static _Thread_local int64_t own_number; // 0: none yet, or its streams were cleared
-static _Thread_local int followed;       // the number of the default device when this thread's default stream was chosen
+// the number of the default device when this thread's default stream was chosen
+static _Thread_local int followed;
 
 static int64_t thread_number(void) {
     if (!own_number)
@@ -43,11 +45,12 @@ static struct stream *make_own(struct device d, zl_stream stream) {
     return make(&stream_type, d, atomic_fetch_add(&streams, 1), stream);
 }
 
-// What this thread has -------------------------------------------------------------------------------------------
+// What this thread has --------------------------------------------------------------------------------------
 
 static const char table_name[] = "zellige.core.streams";
 
-// The streams of this thread by key, borrowed: defaults by device, and those of streams for any thread by object.
+// The streams of this thread by key, borrowed: defaults by device, and those of streams for any thread by
+// object.
 static PyObject *own_table(void) {
     PyObject *all = PyThreadState_GetDict(); // NULL without an exception if there is no memory for it
     PyObject *table = all ? PyDict_GetItemString(all, table_name) : PyErr_NoMemory();
@@ -166,7 +169,7 @@ bool stream_follow_device(void) {
     return ok;
 }
 
-// Types ----------------------------------------------------------------------------------------------------------
+// Types -----------------------------------------------------------------------------------------------------
 
 static PyObject *get_device(PyObject *self, void *unused) {
     (void)unused;
@@ -221,7 +224,7 @@ static PyTypeObject local_type = {
     .tp_getset = stream_members,
 };
 
-// Contexts -------------------------------------------------------------------------------------------------------
+// Contexts --------------------------------------------------------------------------------------------------
 
 struct context {
     PyObject base;
@@ -296,7 +299,7 @@ static PyTypeObject context_type = {
     .tp_methods = context_methods,
 };
 
-// Functions ------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 static bool read_argument(PyObject *args, PyObject *kwargs, const char *form, struct device *out) {
     static char *names[] = {"device", NULL};

@@ -1,5 +1,5 @@
-// tile_kernel.c - zellige.core._tile: tile kernels as the front end in zellige.tile uses them. It gives text and addresses;
-// which objects have those is its affair.
+// tile_kernel.c - zellige.core._tile: tile kernels as the front end in zellige.tile uses them. It gives text
+// and addresses; which objects have those is its affair.
 
 #include "ext.h"
 
@@ -18,7 +18,7 @@ static void free_kernel(PyObject *self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-// Parameters ---------------------------------------------------------------------------------------------------------
+// Parameters ------------------------------------------------------------------------------------------------
 
 static PyObject *parameters(PyObject *self, void *unused) {
     (void)unused;
@@ -72,7 +72,7 @@ static PyObject *cost(PyObject *self, PyObject *sizes) {
     return zl_kernel_cost_of(k, value, &found) ? Py_BuildValue("(dd)", found.flops, found.bytes) : ext_raise();
 }
 
-// Running ------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 enum { DIMS = 8 };
 
@@ -204,11 +204,12 @@ static PyObject *time_runs(PyObject *self, PyObject *args) {
     return run_on(((struct kernel *)self)->value, arguments, repeats);
 }
 
-// Arrays -------------------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 enum { ARRAYS_MOST = 64 };
 
-// Runs the kernel on arrays of zellige.core, where they are; numbers become scalars. Returns a tuple of new arrays.
+// Runs the kernel on arrays of zellige.core, where they are; numbers become scalars. Returns a tuple of new
+// arrays.
 static PyObject *call(PyObject *self, PyObject *arguments) {
     zl_kernel k = ((struct kernel *)self)->value;
     PyObject *list = ext_tuple(arguments, "kernel.call takes a sequence of arrays"), *result = NULL;
@@ -240,7 +241,7 @@ static PyObject *call(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-// Making -------------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"text", "name", "target", NULL};

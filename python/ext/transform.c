@@ -2,7 +2,7 @@
 
 #include "transform_func.h"
 
-// Results of functions -------------------------------------------------------------------------------------------
+// Results of functions --------------------------------------------------------------------------------------
 
 bool give_all(const struct tree_arrays *a, zl_outputs *out) {
     for (int i = 0; i < a->count; i++)
@@ -34,7 +34,7 @@ const zl_array *outputs_array(const zl_outputs *outputs) {
     return array;
 }
 
-// Evaluation -----------------------------------------------------------------------------------------------------
+// Evaluation ------------------------------------------------------------------------------------------------
 
 static PyObject *evaluate(PyObject *args, bool (*eval)(int, const zl_array *)) {
     struct tree_arrays a = {0};
@@ -53,7 +53,7 @@ static PyObject *async_eval(PyObject *m, PyObject *args) {
     return evaluate(args, ext_async_eval);
 }
 
-// vjp and jvp: functions of arrays, without trees ----------------------------------------------------------------
+// vjp and jvp: functions of arrays, without trees -----------------------------------------------------------
 
 // An array, or a list or tuple of nothing but arrays.
 static bool gather_flat(struct tree_arrays *a, PyObject *o, const char *what) {
@@ -166,7 +166,7 @@ static PyObject *jvp(PyObject *m, PyObject *args, PyObject *kwargs) {
     return flat(args, kwargs, "OOO:jvp", names, push_forward);
 }
 
-// depends --------------------------------------------------------------------------------------------------------
+// depends ---------------------------------------------------------------------------------------------------
 
 static PyObject *depend(const struct tree_arrays *in, const struct tree_arrays *on, bool single) {
     PyObject *list = PyList_New(in->count);
@@ -201,7 +201,7 @@ static PyObject *depends(PyObject *m, PyObject *args, PyObject *kwargs) {
     return result;
 }
 
-// The object -----------------------------------------------------------------------------------------------------
+// The object ------------------------------------------------------------------------------------------------
 
 static PyObject *keywords(PyObject *const *values, PyObject *names) {
     PyObject *dict = PyDict_New();
@@ -294,7 +294,7 @@ PyObject *wrapper_new(const char *tag, PyObject *(*call)(struct wrapper *, PyObj
     return (PyObject *)w;
 }
 
-// compile --------------------------------------------------------------------------------------------------------
+// compile ---------------------------------------------------------------------------------------------------
 
 static PyObject *compile(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
@@ -313,7 +313,7 @@ static PyObject *enable_compile(PyObject *m, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-// The module -----------------------------------------------------------------------------------------------------
+// The module ------------------------------------------------------------------------------------------------
 
 static PyObject *grad(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;

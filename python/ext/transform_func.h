@@ -1,15 +1,15 @@
-// transform_func.h - what transform.c, grad_func.c, vmap_func.c, custom_func.c and compile_func.c share: Python functions as the library's,
-// and the objects that transforms return.
+// transform_func.h - what transform.c, grad_func.c, vmap_func.c, custom_func.c and compile_func.c share:
+// Python functions as the library's, and the objects that transforms return.
 
 #ifndef TRANSFORM_FUNC_H
 #define TRANSFORM_FUNC_H
 
 #include "tree.h"
 
-// transform.c ----------------------------------------------------------------------------------------------------
+// transform.c -----------------------------------------------------------------------------------------------
 
-// What grad, value_and_grad, vmap, checkpoint and compile return: it calls a function in another way, and has the
-// attributes of that function.
+// What grad, value_and_grad, vmap, checkpoint and compile return: it calls a function in another way, and has
+// the attributes of that function.
 struct wrapper {
     PyObject_HEAD
     vectorcallfunc vectorcall;
@@ -33,7 +33,7 @@ PyObject *wrap_outputs(const zl_outputs *outputs);
 // The results as plain memory (PyMem_Free it); NULL and an exception when there is none.
 const zl_array *outputs_array(const zl_outputs *outputs);
 
-// grad_func.c, vmap_func.c, custom_func.c, compile_func.c -------------------------------------------------------------
+// grad_func.c, vmap_func.c, custom_func.c, compile_func.c ---------------------------------------------------
 
 PyObject *grad_new(const char *tag, PyObject *args, PyObject *kwargs);
 PyObject *vmap_new(PyObject *args, PyObject *kwargs);

@@ -1,4 +1,5 @@
-// tree.c - trees of dicts, lists and tuples, whose leaves are arrays or anything else: visited, mapped, changed in place.
+// tree.c - trees of dicts, lists and tuples, whose leaves are arrays or anything else: visited, mapped,
+// changed in place.
 //
 // Subclasses count as what they derive from. None, dataclasses and other objects are leaves, as in MLX.
 
@@ -14,7 +15,7 @@ static bool is_state(PyObject *o) {
     return Py_TYPE(o) == &ext_random_state_type;
 }
 
-// Visiting -------------------------------------------------------------------------------------------------------
+// Visiting --------------------------------------------------------------------------------------------------
 
 struct visiting {
     bool (*visit)(PyObject *leaf, void *context);
@@ -66,7 +67,7 @@ bool ext_tree_visit(PyObject *tree, bool (*visit)(PyObject *leaf, void *context)
     return visit_any(tree, &(struct visiting){visit, context, false});
 }
 
-// Visiting with a prefix -----------------------------------------------------------------------------------------
+// Visiting with a prefix ------------------------------------------------------------------------------------
 
 struct pair_visit {
     bool (*visit)(PyObject *leaf, PyObject *other, void *context);
@@ -132,7 +133,7 @@ bool tree_visit_pair(PyObject *tree, PyObject *prefix,
     return pair_any(tree, prefix, &(struct pair_visit){visit, context});
 }
 
-// Mapping --------------------------------------------------------------------------------------------------------
+// Mapping ---------------------------------------------------------------------------------------------------
 
 // A leaf to what takes its place: a new reference.
 typedef PyObject *mapper(PyObject *leaf, void *context);
@@ -205,7 +206,7 @@ PyObject *ext_tree_map(PyObject *tree, PyObject *(*map)(PyObject *leaf, void *co
     return map_any(tree, map, context);
 }
 
-// Changing in place ----------------------------------------------------------------------------------------------
+// Changing in place -----------------------------------------------------------------------------------------
 
 static PyObject *update_list(PyObject *tree, mapper *replace, void *context) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); i++) {
@@ -262,7 +263,7 @@ PyObject *tree_update(PyObject *tree, PyObject *(*replace)(PyObject *array, void
     return result;
 }
 
-// Arrays of trees ------------------------------------------------------------------------------------------------
+// Arrays of trees -------------------------------------------------------------------------------------------
 
 struct gather {
     struct tree_arrays *arrays;
@@ -329,7 +330,7 @@ int ext_tree_arrays(PyObject *tree, PyObject ***cells) {
     return count;
 }
 
-// Values to trees ------------------------------------------------------------------------------------------------
+// Values to trees -------------------------------------------------------------------------------------------
 
 struct fill {
     const zl_array *values;

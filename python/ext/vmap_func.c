@@ -16,7 +16,7 @@ struct vmap_call {
     struct axes out;
 };
 
-// Axes -----------------------------------------------------------------------------------------------------------
+// Axes ------------------------------------------------------------------------------------------------------
 
 static bool add_axis(struct axes *a, int axis) {
     if (a->count == a->cap) {
@@ -72,7 +72,7 @@ static bool read_axes(struct axes *a, PyObject *tree, PyObject *axes) {
            (!a->saw_tuple || ext_is_array(tree) || refuse_kind());
 }
 
-// Calling --------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 static bool call_function(void *data, int count, const zl_array *in, zl_outputs *out) {
     struct vmap_call *c = data;

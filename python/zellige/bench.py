@@ -73,7 +73,7 @@ class Run:
     device: str
     threads: int
     bandwidth: Optional[float]
-    peaks: Dict[str, Optional[float]]  # operations a second of one device, by dtype
+    peaks: Dict[str, Optional[float]]  # operations per second of one device, by dtype
     rows: Tuple[Row, ...]
 
     def __iter__(self) -> Iterator[Row]:

@@ -1,4 +1,5 @@
-// compile_mode.c - what functions that are compiled, and fusion, may do in this process: ZL_COMPILE, or what the program said.
+// compile_mode.c - what functions that are compiled, and fusion, may do in this process: ZL_COMPILE, or what
+// the program said.
 
 #include "base/base.h"
 

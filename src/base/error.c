@@ -1,7 +1,7 @@
 // error.c - the first error of each thread.
 //
-// A short message lives in the thread's own storage, so that "out of memory" can be said without memory. That storage
-// is small: a library that is opened late shares a few hundred bytes of it with all others.
+// A short message lives in the thread's own storage, so that "out of memory" can be said without memory. That
+// storage is small: a library that is opened late shares a few hundred bytes of it with all others.
 
 #include "base/base.h"
 

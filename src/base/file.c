@@ -91,7 +91,7 @@ static bool write_all(int file, const char *data, size_t bytes) {
     return true;
 }
 
-// Writing ------------------------------------------------------------------------------------------------------------
+// Writing ---------------------------------------------------------------------------------------------------
 
 enum {
     MOST_LINKS = 40,
@@ -108,8 +108,8 @@ static int folder_of(const char *path) {
     return slash ? (int)(slash + 1 - path) : 0;
 }
 
-// Writes where a path leads to, however many symbolic links are on the way. The last one may lead to nothing: what it
-// names is the place then, as it is for open().
+// Writes where a path leads to, however many symbolic links are on the way. The last one may lead to nothing:
+// what it names is the place then, as it is for open().
 static bool follow_links(const char *path, struct text *place) {
     char target[PATH_MAX];
     text_add(place, "%s", path);
@@ -134,8 +134,8 @@ static const char *kind_of(mode_t mode) {
                             : "a device";
 }
 
-// Finds out whether there is a file already, and refuses one that may not be written. stat() comes before the links are
-// read: it refuses links that somebody else laid into a folder that all may write, such as /tmp.
+// Finds out whether there is a file already, and refuses one that may not be written. stat() comes before the
+// links are read: it refuses links that somebody else laid into a folder that all may write, such as /tmp.
 static bool look_at(const char *path, struct stat *old, bool *is_new) {
     *is_new = stat(path, old) != 0;
     if (*is_new)
@@ -164,8 +164,8 @@ static int open_beside(const char *place, struct text *name, mode_t mode) {
     return -1;
 }
 
-// Gives a new file the owner and the mode of the one that it replaces, as far as that is permitted. Where the group is
-// another one, it may do no more than everybody may.
+// Gives a new file the owner and the mode of the one that it replaces, as far as that is permitted. Where the
+// group is another one, it may do no more than everybody may.
 static void keep_access(int file, const struct stat *old) {
     struct stat now;
     mode_t mode = old->st_mode & 07777;

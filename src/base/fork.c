@@ -1,11 +1,12 @@
 // fork.c - keeps the library usable in a child of fork(), which has one thread and a copy of all memory.
 //
-// Around a fork the thread that forks holds every guarded lock, so that what they guard is whole in the child. It takes all or
-// none, again and again: no order among them has to be kept. A lock that stays taken, by this thread itself or by one that waits
-// for something that this thread holds, is given up after a while, and the fork goes on without.
+// Around a fork the thread that forks holds every guarded lock, so that what they guard is whole in the
+// child. It takes all or none, again and again: no order among them has to be kept. A lock that stays taken,
+// by this thread itself or by one that waits for something that this thread holds, is given up after a while,
+// and the fork goes on without.
 //
-// Other locks may be taken in the child by threads that are not there. They say in which era they were taken, and each fork begins
-// another one in the child: lock_wait takes over what belongs to an earlier one.
+// Other locks may be taken in the child by threads that are not there. They say in which era they were taken,
+// and each fork begins another one in the child: lock_wait takes over what belongs to an earlier one.
 
 #include "base/base.h"
 

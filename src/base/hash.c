@@ -1,8 +1,9 @@
 // hash.c - a fast hash for keys in memory, and SHA-256 for names of files.
 //
 // hash_bytes multiplies 8 bytes by 8 bytes to 16 and folds the halves, two independent chains for long keys.
-// Its values may differ between machines of different byte order and must not be stored. The seed is part of every
-// factor: who does not know it cannot find keys that make a product 0, and thereby keys of one and the same hash.
+// Its values may differ between machines of different byte order and must not be stored. The seed is part of
+// every factor: who does not know it cannot find keys that make a product 0, and thereby keys of one and the
+// same hash.
 
 #include "base/base.h"
 

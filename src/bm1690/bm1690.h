@@ -1,8 +1,10 @@
-// bm1690.h - an emulated SophGo BM1690: device memory, L2, eight cores of 64 lanes, and the commands of commands.def.
+// bm1690.h - an emulated SophGo BM1690: device memory, L2, eight cores of 64 lanes, and the commands of
+// commands.def.
 //
-// Device C is compiled for the host as it is. Its calls of the device API come to this emulator, which computes what
-// the vendor's reference model computes, bit by bit (doc/bm1690.md), checks every rule of the table, and models time.
-// Device addresses are the chip's own; only base is used: no tile IR, no kernel of the CPU.
+// Device C is compiled for the host as it is. Its calls of the device API come to this emulator, which
+// computes what the vendor's reference model computes, bit by bit (doc/bm1690.md), checks every rule of the
+// table, and models time. Device addresses are the chip's own; only base is used: no tile IR, no kernel of
+// the CPU.
 
 #ifndef BM1690_H
 #define BM1690_H
@@ -18,7 +20,7 @@ enum {
     BM1690_VECTOR_BYTES = 64, // of one lane per cycle, and the alignment of layouts
 };
 
-// command_table.c --------------------------------------------------------------------------------------------------------
+// command_table.c -------------------------------------------------------------------------------------------
 
 extern const struct bm1690_command bm1690_commands[];
 extern const int bm1690_command_count;
@@ -26,15 +28,16 @@ extern const int bm1690_command_count;
 int bm1690_dtype_bytes(enum bm1690_dtype dtype); // 0: a dtype that the table does not know
 const char *bm1690_dtype_name(enum bm1690_dtype dtype);
 
-// headers.c ------------------------------------------------------------------------------------------------------
+// headers.c -------------------------------------------------------------------------------------------------
 
-// Appends our header under the vendor's name, "tpu_kernel.h" or "ppl_helper.h". Returns false if there is none of that name.
+// Appends our header under the vendor's name, "tpu_kernel.h" or "ppl_helper.h". Returns false if there is
+// none of that name.
 bool bm1690_header(struct text *out, const char *name);
-// Appends the C file to compile: it includes the device C, which lies beside it as kernel.c, and defines the functions of the API
-// that it uses. A loaded module calls the emulator by them.
+// Appends the C file to compile: it includes the device C, which lies beside it as kernel.c, and defines the
+// functions of the API that it uses. A loaded module calls the emulator by them.
 void bm1690_stub(struct text *out, const char *device_c);
 
-// chip.c ---------------------------------------------------------------------------------------------------------
+// chip.c ----------------------------------------------------------------------------------------------------
 
 // A chip belongs to one thread at a time. NULL after an error.
 struct bm1690 *bm1690_open(void);
@@ -71,8 +74,8 @@ struct bm1690_report {
 };
 void bm1690_report_free(struct bm1690_report *report);
 
-// Runs an entry of a module to its end. The first rule that is broken ends the launch with an error that names the command:
-// later commands do nothing. The report, which may be NULL, is filled in either case.
+// Runs an entry of a module to its end. The first rule that is broken ends the launch with an error that
+// names the command: later commands do nothing. The report, which may be NULL, is filled in either case.
 bool bm1690_launch(struct bm1690 *chip, struct bm1690_module *module, const char *entry,
                    const void *arguments, size_t bytes, const struct bm1690_options *options,
                    struct bm1690_report *report);

@@ -4,7 +4,7 @@
 
 run_function run_product_int8, run_pool_int8;
 
-// Products -----------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static const uint8_t *matrix_element(const struct view *v, int row, int column) {
     return view_row(v, 0, row, 0) + column;
@@ -68,7 +68,7 @@ bool run_product_int8(struct command *command) {
     return true;
 }
 
-// Pooling ------------------------------------------------------------------------------------------------------------------
+// Pooling ---------------------------------------------------------------------------------------------------
 
 struct pooling {
     int operation;

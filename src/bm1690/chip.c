@@ -1,7 +1,7 @@
 // chip.c - device memory, modules and launches.
 //
-// Cores run on the thread pool. Those of a program that waits for others (tpu_sync_all) have threads of their own, as all of them
-// must be under way.
+// Cores run on the thread pool. Those of a program that waits for others (tpu_sync_all) have threads of their
+// own, as all of them must be under way.
 
 #include "bm1690/chip.h"
 
@@ -38,7 +38,7 @@ struct bm1690_module {
     bool waits; // for other cores
 };
 
-// Device memory ------------------------------------------------------------------------------------------------------
+// Device memory ---------------------------------------------------------------------------------------------
 
 struct bm1690 *bm1690_open(void) {
     struct bm1690 *chip = memory_zero(sizeof *chip);
@@ -163,7 +163,7 @@ bool bm1690_read(struct bm1690 *chip, uint64_t address, void *data, size_t bytes
     return from;
 }
 
-// Modules --------------------------------------------------------------------------------------------------------------
+// Modules ---------------------------------------------------------------------------------------------------
 
 typedef union bm1690_value call_function(int command, const union bm1690_value *value);
 
@@ -192,7 +192,7 @@ void bm1690_module_close(struct bm1690_module *module) {
     memory_free(module);
 }
 
-// Work of a command ------------------------------------------------------------------------------------------------------
+// Work of a command -----------------------------------------------------------------------------------------
 
 void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data) {
     int parts = view->dim.n * view->dim.c;
@@ -204,7 +204,7 @@ void chip_spread(const struct view *view, void (*fn)(void *data, int part), void
         fn(data, i);
 }
 
-// Barriers -------------------------------------------------------------------------------------------------------------
+// Barriers --------------------------------------------------------------------------------------------------
 
 static void raise_cycles(struct bm1690 *chip, int cores) {
     double most = 0;
@@ -245,7 +245,7 @@ static void leave_barriers(struct core *core) {
     pthread_mutex_unlock(&chip->mutex);
 }
 
-// Launches -------------------------------------------------------------------------------------------------------------
+// Launches --------------------------------------------------------------------------------------------------
 
 typedef void entry_function(const void *arguments);
 

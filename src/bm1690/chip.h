@@ -68,7 +68,8 @@ struct core {
     struct bm1690_report report;
 };
 
-// A command as it is issued: its row, its values, and its operands resolved and checked, by the index of their parameter.
+// A command as it is issued: its row, its values, and its operands resolved and checked, by the index of
+// their parameter.
 struct command {
     struct core *core;
     const struct bm1690_command *row;
@@ -160,13 +161,15 @@ enum operation {
     SEQUENCE_BY_ROW,
 };
 
-// chip.c: memory. Returns the bytes at a chip's address, or NULL unless all of them are in one allocation or in L2.
+// chip.c: memory. Returns the bytes at a chip's address, or NULL unless all of them are in one allocation or
+// in L2.
 uint8_t *chip_memory(struct bm1690 *chip, uint64_t address, uint64_t bytes);
 // What a control program gets for an address that is wrong: the launch has failed, but it goes on.
 uint8_t *chip_nowhere(struct core *core);
 bool chip_is_l2(uint64_t address);
 bool chip_wait_for_cores(struct core *core); // tpu_sync_all; false after an error
-// Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is much to do.
+// Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is
+// much to do.
 void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data);
 enum { L2_BYTES = 128 << 20 };
 #define L2_START     UINT64_C(0x1e6980000000) // with the tag that the model gives it
@@ -190,11 +193,12 @@ static inline struct view *command_operand(struct command *command, int index) {
 // operand.c: operands.
 bool operand_check_values(struct command *command);
 bool operand_check_all(struct command *command);
-// Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable. The layout is TENSOR
-// (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read.
+// Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable. The
+// layout is TENSOR (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read.
 bool operand_local(struct command *command, struct view *view, const char *name, uint32_t address,
                    enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
-// The same of an address that is local or far by another parameter; `stride` names the parameter with its strides, "" if there is none.
+// The same of an address that is local or far by another parameter; `stride` names the parameter with its
+// strides, "" if there is none.
 bool operand_either(struct command *command, struct view *view, const char *name, bool is_local,
                     struct dims dim, const char *stride, enum bm1690_dtype dtype);
 void operand_mark_written(struct command *command);

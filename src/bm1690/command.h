@@ -1,8 +1,8 @@
 // command.h - what a row of commands.def says: the data type of the table, for whoever reads it.
 //
-// The table is data: the passes choose commands from it, headers.c writes the vendor's headers from it, operand.c resolves and checks
-// the operands of a command by it. A file that wants the rows includes commands.def with COMMAND defined; BM1690_ROW makes one
-// struct bm1690_command of a row.
+// The table is data: the passes choose commands from it, headers.c writes the vendor's headers from it,
+// operand.c resolves and checks the operands of a command by it. A file that wants the rows includes
+// commands.def with COMMAND defined; BM1690_ROW makes one struct bm1690_command of a row.
 
 #ifndef BM1690_COMMAND_H
 #define BM1690_COMMAND_H
@@ -60,8 +60,8 @@ enum bm1690_dtypes {
     BM1690_ALL = BM1690_FLOATS | BM1690_INTS | BM1690_FP8S,
 };
 
-// C types of parameters and results: the enum's name, its spelling in the header, the member of union bm1690_value, how a trace
-// prints it.
+// C types of parameters and results: the enum's name, its spelling in the header, the member of union
+// bm1690_value, how a trace prints it.
 #define BM1690_KINDS(KIND)                             \
     KIND(NOTHING, "void", u, NONE)                     \
     KIND(LOCAL, "local_addr_t", u, HEX)                \
@@ -105,13 +105,15 @@ enum bm1690_layout {
     BM1690_LINES,   // rows, columns, row stride, dtype: rows of device memory
     BM1690_SWAPPED, // shape, stride, dtype: the tensor of that shape with channels and columns exchanged
     BM1690_EXCHANGED, // shape, stride, dtype: the same with batch and channels exchanged
-    BM1690_POOLED, // shape, dtype: what a window of the parameters kernel, padding, stride and dilation leaves of it
+    // shape, dtype: what a window of the parameters kernel, padding, stride and dilation leaves of it
+    BM1690_POOLED,
     BM1690_LANES,        // channels, columns (""; 1), dtype: {1, channels, 1, columns}, aligned
     BM1690_PACKED_LANES, // channels: 32-bit numbers {1, channels, 1, 1}, compact
     BM1690_ONE_LANE,     // shape, stride, dtype: the tensor of that shape with one channel
     BM1690_LINE_ALIGNED, // shape, dtype: the tensor with each row rounded up to 64 bytes
     BM1690_COLUMN,       // shape, dtype: one element per channel, compact {1, C, 1, 1}
-    BM1690_COEFFICIENTS, // dtype: constants of a series in each lane, `least` of them in f32 and `most` in 16 bits
+    // dtype: constants of a series in each lane, `least` of them in f32 and `most` in 16 bits
+    BM1690_COEFFICIENTS,
     BM1690_LINE,         // count, dtype: that many elements of device memory
     BM1690_BY_CALL,      // resolved by the command's own function
 };

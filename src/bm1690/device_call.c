@@ -18,7 +18,7 @@ static const struct {
 #include "bm1690/commands.def"
 };
 
-// Values -------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static int find_parameter(const struct bm1690_command *c, const char *name) {
     for (int i = 0; i < BM1690_PARAMETERS && c->parameter[i].name; i++)
@@ -37,7 +37,7 @@ const union bm1690_value *command_value(const struct command *command, const cha
     return at < 0 ? &none : &command->value[at];
 }
 
-// Errors -------------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 bool command_refuse(struct command *command, const char *parameter, const char *format, ...) {
     struct text message = {0};
@@ -55,7 +55,7 @@ bool command_refuse(struct command *command, const char *parameter, const char *
     return false;
 }
 
-// Trace --------------------------------------------------------------------------------------------------------------
+// Trace -----------------------------------------------------------------------------------------------------
 
 enum print {
     PRINT_NONE,
@@ -114,7 +114,7 @@ static void trace(const struct command *command) {
     text_add(out, "\n");
 }
 
-// Running ------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // Commands of the engines: nothing is computed after an error, nor where commands are only counted.
 static void run_engine(struct command *command) {

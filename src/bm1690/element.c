@@ -12,7 +12,7 @@ bool element_is_signed(enum bm1690_dtype dtype) {
     return dtype == BM1690_INT8 || dtype == BM1690_INT16 || dtype == BM1690_INT32;
 }
 
-// Integers -----------------------------------------------------------------------------------------------------------
+// Integers --------------------------------------------------------------------------------------------------
 
 int64_t element_load_int(const uint8_t *from, enum bm1690_dtype dtype) {
     uint16_t half;
@@ -44,7 +44,7 @@ void element_range(enum bm1690_dtype dtype, int64_t *least, int64_t *most) {
     *most = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1;
 }
 
-// Floats -------------------------------------------------------------------------------------------------------------
+// Floats ----------------------------------------------------------------------------------------------------
 
 // Fields of a small float; E4M3 has one NaN and no infinity.
 struct format {
@@ -188,7 +188,7 @@ void element_store_row(uint8_t *row, int64_t stride, int count, enum bm1690_dtyp
         element_store(row + i * step, dtype, x[i]);
 }
 
-// Casts --------------------------------------------------------------------------------------------------------------
+// Casts -----------------------------------------------------------------------------------------------------
 
 static void cast_to_int(uint8_t *to, enum bm1690_dtype dtype, double x, int mode) {
     int64_t least, most;

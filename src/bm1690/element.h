@@ -1,4 +1,5 @@
-// element.h - elements of memory as numbers: loading, storing, rounding and casts, as the reference model does them.
+// element.h - elements of memory as numbers: loading, storing, rounding and casts, as the reference model
+// does them.
 
 #ifndef BM1690_ELEMENT_H
 #define BM1690_ELEMENT_H
@@ -20,8 +21,8 @@ double element_round(double x, int mode);                                   // t
 void element_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, enum bm1690_dtype from_dtype,
                   int mode);
 
-// A comparison of two elements, GREATER to NOT_EQUAL. Floats are equal if their bits are; LESS is what is not GREATER_EQUAL and
-// LESS_EQUAL what is not GREATER, so both hold for a NaN. (integer.c)
+// A comparison of two elements, GREATER to NOT_EQUAL. Floats are equal if their bits are; LESS is what is not
+// GREATER_EQUAL and LESS_EQUAL what is not GREATER, so both hold for a NaN. (integer.c)
 bool element_holds(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b);
 
 // A result in its dtype's precision, as a float.
@@ -37,8 +38,8 @@ static inline float element_flush(float x) {
     return float_of_bits(bits & 0x7f800000 ? bits : bits & 0x80000000);
 }
 
-// Arithmetic has no subnormal numbers of f32 and bf16: as an operand, and as a result, they are zeros of their sign. A result that is
-// not a number is all ones but the sign.
+// Arithmetic has no subnormal numbers of f32 and bf16: as an operand, and as a result, they are zeros of
+// their sign. A result that is not a number is all ones but the sign.
 static inline float element_operand(const uint8_t *from, enum bm1690_dtype dtype) {
     return element_flush(element_load(from, dtype));
 }

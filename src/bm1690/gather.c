@@ -1,4 +1,5 @@
-// gather.c - commands that find elements by index: gathers and scatters of the TIU and of DMA, compaction by a mask, sorting.
+// gather.c - commands that find elements by index: gathers and scatters of the TIU and of DMA, compaction by
+// a mask, sorting.
 
 #include "bm1690/element.h"
 
@@ -25,7 +26,7 @@ static enum bm1690_dtype dtype_named(const struct command *command, const char *
     return (enum bm1690_dtype)command_value(command, name)->i;
 }
 
-// Of the TIU ---------------------------------------------------------------------------------------------------------------
+// Of the TIU ------------------------------------------------------------------------------------------------
 
 // A table and an index that lanes share, or have each of their own; scatters have the table as their result.
 struct lookup {
@@ -115,7 +116,7 @@ bool run_gather_rows(struct command *command) {
     return true;
 }
 
-// Of DMA -------------------------------------------------------------------------------------------------------------------
+// Of DMA ----------------------------------------------------------------------------------------------------
 
 struct rows {
     struct view from, index;
@@ -181,9 +182,10 @@ bool run_dma_scatter(struct command *command) {
     return true;
 }
 
-// Compaction ---------------------------------------------------------------------------------------------------------------
+// Compaction ------------------------------------------------------------------------------------------------
 
-// Elements whose mask is not zero, in order; without a mask, the places of elements that are not zero, from base_idx on.
+// Elements whose mask is not zero, in order; without a mask, the places of elements that are not zero, from
+// base_idx on.
 bool run_filter(struct command *command) {
     const struct view *from = command_operand(command, 1);
     bool has_mask = command_has(command, "mask_addr");
@@ -207,7 +209,7 @@ bool run_filter(struct command *command) {
     return true;
 }
 
-// Sorting ------------------------------------------------------------------------------------------------------------------
+// Sorting ---------------------------------------------------------------------------------------------------
 
 struct item {
     uint32_t word, place;
@@ -219,7 +221,8 @@ static int compare_items(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->place < y->place ? -1 : x->place > y->place;
 }
 
-// The first `kept` of a row in order; equal elements keep theirs. `place` is NULL where the row's places are not asked for.
+// The first `kept` of a row in order; equal elements keep theirs. `place` is NULL where the row's places are
+// not asked for.
 static void sort_row(struct item *item, const struct view *from, int row, bool descends,
                      const struct view *value, const struct view *place) {
     int count = from->dim.w, kept = value->dim.w;

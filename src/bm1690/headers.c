@@ -1,7 +1,7 @@
 // headers.c - the headers that device C includes, and the stub by which a loaded module calls the emulator.
 //
-// Names, types and values are those of the vendor's ABI, so that the same text is taken by the vendor's tools. Prototypes come
-// from the table.
+// Names, types and values are those of the vendor's ABI, so that the same text is taken by the vendor's
+// tools. Prototypes come from the table.
 
 #include "bm1690/bm1690.h"
 
@@ -15,7 +15,7 @@ static const struct {
 #undef KIND
 };
 
-// Types ------------------------------------------------------------------------------------------------------------
+// Types -----------------------------------------------------------------------------------------------------
 
 static const char types[] =
     "#include <stdbool.h>\n"
@@ -59,7 +59,8 @@ static const char types[] =
     "all_reduce_opcode_t;\n"
     "typedef enum { FUNC_TYPE_1, FUNC_TYPE_2 } func_type_t;\n";
 
-// A module's functions are found by their names: registering one only makes the name known outside of the file.
+// A module's functions are found by their names: registering one only makes the name known outside of the
+// file.
 static const char macros[] =
     "#define THREAD\n"
     "#define NO_USE 0\n"
@@ -101,7 +102,8 @@ static const char macros[] =
     "DT_BFP16 ? 0xff7f : \\\n"
     "    (dtype) == DT_FP8E4M3 ? 0xfe : 0xfb)\n";
 
-// Kernels that were generated for older releases define the last of these themselves: the stub's file says so.
+// Kernels that were generated for older releases define the last of these themselves: the stub's file says
+// so.
 static const char helper[] =
     "#ifndef PPL_HELPER_H\n"
     "#define PPL_HELPER_H\n"
@@ -141,7 +143,7 @@ static const char helper[] =
     "#endif\n"
     "#endif\n";
 
-// Prototypes ---------------------------------------------------------------------------------------------------------
+// Prototypes ------------------------------------------------------------------------------------------------
 
 static int parameters_of(const struct bm1690_command *c) {
     int count = 0;
@@ -174,7 +176,7 @@ bool bm1690_header(struct text *out, const char *name) {
     return true;
 }
 
-// Stub ---------------------------------------------------------------------------------------------------------------
+// Stub ------------------------------------------------------------------------------------------------------
 
 // Definitions in the file that our helper would define a second time.
 static void add_own(struct text *out, const char *device_c) {

@@ -1,12 +1,13 @@
 // integer.c - elementwise commands on integers and bits: sums, products, logic, shifts, comparisons.
 //
-// Sums and products are exact in 64 bits, shifted with rounding, and then wrapped or saturated to the result's dtype.
+// Sums and products are exact in 64 bits, shifted with rounding, and then wrapped or saturated to the
+// result's dtype.
 
 #include "bm1690/element.h"
 
 run_function run_integer, run_bits, run_shift, run_compare;
 
-// Elements ---------------------------------------------------------------------------------------------------------------
+// Elements --------------------------------------------------------------------------------------------------
 
 // What a command does with one element: b is of a tensor or the scalar.
 struct step {
@@ -59,7 +60,7 @@ static struct step step_of(struct command *command) {
     return s;
 }
 
-// Sums and products --------------------------------------------------------------------------------------------------------
+// Sums and products -----------------------------------------------------------------------------------------
 
 __extension__ typedef unsigned __int128 wide_bits;
 __extension__ typedef __int128 wide; // of two numbers of 32 bits without sign, with their shift
@@ -120,7 +121,7 @@ bool run_integer(struct command *command) {
     return run_elements(command, &s, integer_element);
 }
 
-// Bits ---------------------------------------------------------------------------------------------------------------------
+// Bits ------------------------------------------------------------------------------------------------------
 
 static void bits_element(const struct step *s, uint8_t *y, const uint8_t *a, const uint8_t *b) {
     for (int i = 0; i < s->y->size; i++)
@@ -156,7 +157,7 @@ bool run_shift(struct command *command) {
     return run_elements(command, &s, shift_element);
 }
 
-// Comparisons --------------------------------------------------------------------------------------------------------------
+// Comparisons -----------------------------------------------------------------------------------------------
 
 bool element_holds(int operation, enum bm1690_dtype dtype, const uint8_t *a, const uint8_t *b) {
     bool same = memcmp(a, b, (size_t)bm1690_dtype_bytes(dtype)) == 0, greater;

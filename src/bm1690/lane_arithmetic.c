@@ -1,7 +1,8 @@
 // lane_arithmetic.c - elementwise commands: arithmetic, functions, casts, selects.
 //
-// Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as computing in it: of a sum or
-// product of 16-bit floats nothing is lost by the first rounding. In f32, numbers below the smallest normal one are zero.
+// Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as
+// computing in it: of a sum or product of 16-bit floats nothing is lost by the first rounding. In f32,
+// numbers below the smallest normal one are zero.
 
 #include "bm1690/element.h"
 
@@ -11,7 +12,7 @@ enum { CHUNK = 256 }; // elements at a time
 
 run_function run_arithmetic, run_cast, run_select;
 
-// Functions ------------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 // A result of one step, in the dtype.
 static float step(enum bm1690_dtype dtype, float x) {
@@ -87,7 +88,7 @@ static float exponential_half(float x, enum bm1690_dtype dtype) {
     return result < (dtype == BM1690_FP16 ? 0x1p-14f : 0x1p-126f) ? 0 : result;
 }
 
-// Arithmetic -------------------------------------------------------------------------------------------------------------
+// Arithmetic ------------------------------------------------------------------------------------------------
 
 static float apply_float(int operation, float a, float b, enum bm1690_dtype dtype) {
     switch (operation) {
@@ -250,7 +251,7 @@ bool run_arithmetic(struct command *command) {
     return true;
 }
 
-// Casts ------------------------------------------------------------------------------------------------------------------
+// Casts -----------------------------------------------------------------------------------------------------
 
 struct casting {
     const struct view *to, *from;
@@ -274,7 +275,7 @@ bool run_cast(struct command *command) {
     return true;
 }
 
-// Selects ----------------------------------------------------------------------------------------------------------------
+// Selects ---------------------------------------------------------------------------------------------------
 
 static void keep(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype) {
     if (element_is_float(dtype))
@@ -325,7 +326,7 @@ bool run_select(struct command *command) {
     return true;
 }
 
-// Steps of functions -----------------------------------------------------------------------------------------------------
+// Steps of functions ----------------------------------------------------------------------------------------
 
 void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
                 float scalar) {

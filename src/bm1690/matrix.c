@@ -1,10 +1,10 @@
 // matrix.c - products of matrices, with the reference model's sums.
 //
-// In 16 bits, depth is taken in blocks of 32, in 8 bits of 64. Products are exact; a block's are truncated to multiples of 2^(e - 24), e being
-// the exponent of the largest of them, added exactly, rounded to f32, and added to the accumulator in f32. A truncated product
-// is an integer of 25 bits in units of 2^(e - 24), so that 64 of them add up in 32 bits: two passes of the loop over a
-// block, one for the largest, one for the sum, both over many columns at once. In f32, even and odd depths have an
-// accumulator each.
+// In 16 bits, depth is taken in blocks of 32, in 8 bits of 64. Products are exact; a block's are truncated to
+// multiples of 2^(e - 24), e being the exponent of the largest of them, added exactly, rounded to f32, and
+// added to the accumulator in f32. A truncated product is an integer of 25 bits in units of 2^(e - 24), so
+// that 64 of them add up in 32 bits: two passes of the loop over a block, one for the largest, one for the
+// sum, both over many columns at once. In f32, even and odd depths have an accumulator each.
 
 #include "bm1690/element.h"
 
@@ -24,7 +24,7 @@ struct product {
     float *bias;      // NULL, or one for each column
 };
 
-// Blocks of products -----------------------------------------------------------------------------------------------------
+// Blocks of products ----------------------------------------------------------------------------------------
 
 // e and the integers of the ordinary case fit f32 and int32; extremes are computed by exact_block.
 static bool is_ordinary(uint32_t most) {
@@ -118,7 +118,7 @@ static void product_rows(void *context, int part) {
             product_tile(p, row, column);
 }
 
-// Operands as floats -------------------------------------------------------------------------------------------------------
+// Operands as floats ----------------------------------------------------------------------------------------
 
 // rows x columns of a view {1, rows, 1, columns}, or its transpose, `step` floats from row to row.
 static void load_matrix(float *to, int64_t step, const struct view *v, bool is_transposed) {
@@ -219,7 +219,7 @@ bool run_product(struct command *command) {
     return done;
 }
 
-// f32 --------------------------------------------------------------------------------------------------------------------
+// f32 -------------------------------------------------------------------------------------------------------
 
 // rows x columns of a view {rows, channels, 1, columns of a channel}, one after the other.
 static float *load_split(const struct view *v, int columns) {

@@ -1,4 +1,5 @@
-// move.c - commands that move elements and change none: copies, transposes, fills, sequences; DMA and TIU alike.
+// move.c - commands that move elements and change none: copies, transposes, fills, sequences; DMA and TIU
+// alike.
 
 #include "bm1690/element.h"
 

@@ -1,13 +1,14 @@
 // operand.c - the operands of a command: found by the layouts of the table, and checked.
 //
-// Besides the rules of the table: local ranges end within their lane, bytes that are read were written since the launch began, and
-// in a parallel region DMA and compute do not touch the same bytes if one of them writes.
+// Besides the rules of the table: local ranges end within their lane, bytes that are read were written since
+// the launch began, and in a parallel region DMA and compute do not touch the same bytes if one of them
+// writes.
 
 #include "bm1690/chip.h"
 
 enum { SHAPE_MOST = 65535, STRIDE_MOST = (1 << 18) - 1 };
 
-// Parameters ---------------------------------------------------------------------------------------------------------
+// Parameters ------------------------------------------------------------------------------------------------
 
 static bool check_dims(struct command *command, const struct bm1690_parameter *p, const int32_t *number,
                        int least, int most) {
@@ -63,7 +64,7 @@ bool operand_check_values(struct command *command) {
     return true;
 }
 
-// Layouts ------------------------------------------------------------------------------------------------------------
+// Layouts ---------------------------------------------------------------------------------------------------
 
 static int64_t round_up(int64_t x, int64_t to) {
     return (x + to - 1) / to * to;
@@ -226,7 +227,7 @@ static bool find_layout(struct command *command, int i, struct view *v, const in
     }
 }
 
-// Ranges -------------------------------------------------------------------------------------------------------------
+// Ranges ----------------------------------------------------------------------------------------------------
 
 // Bytes from element 0 to the end of the farthest one; of local memory, within a lane.
 static int64_t extent(const struct view *v) {
@@ -236,7 +237,8 @@ static int64_t extent(const struct view *v) {
            v->size;
 }
 
-// Calls fn with each contiguous range of a local view: its lane, its first byte there, its bytes. Stops when fn returns false.
+// Calls fn with each contiguous range of a local view: its lane, its first byte there, its bytes. Stops when
+// fn returns false.
 typedef bool range_function(void *context, int lane, uint32_t begin, uint32_t bytes);
 static bool each_range(const struct view *v, range_function *fn, void *context) {
     int h = v->stride[2] ? v->dim.h : 1, w = v->stride[3] ? v->dim.w : 1;
@@ -259,7 +261,7 @@ static bool each_range(const struct view *v, range_function *fn, void *context) 
     return true;
 }
 
-// Bits -----------------------------------------------------------------------------------------------------------------
+// Bits ------------------------------------------------------------------------------------------------------
 
 static uint64_t low_bits(int count) {
     return count >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1;
@@ -338,7 +340,7 @@ void operand_assume_written(struct core *core, uint64_t address) {
     set_bits(lane_bits(core, (int)(address / BM1690_LANE_BYTES)), begin, BM1690_LANE_BYTES - begin, true);
 }
 
-// Parallel regions -----------------------------------------------------------------------------------------------------
+// Parallel regions ------------------------------------------------------------------------------------------
 
 static uint64_t lanes_of(const struct view *v) {
     if (v->dim.c >= BM1690_LANE_COUNT)
@@ -396,7 +398,7 @@ static bool check_touch(struct command *command, const struct view *v, const cha
     return true;
 }
 
-// Operands -------------------------------------------------------------------------------------------------------------
+// Operands --------------------------------------------------------------------------------------------------
 
 // Along an axis of one element any stride will do.
 static bool check_strides(struct command *command, const struct bm1690_parameter *p, const struct view *v,
@@ -510,7 +512,8 @@ static bool check_operand(struct command *command, int i) {
     return true;
 }
 
-// Lanes compute on their own memory: operands of a TIU command begin in the same one, unless it moves between lanes.
+// Lanes compute on their own memory: operands of a TIU command begin in the same one, unless it moves between
+// lanes.
 static bool check_lanes(struct command *command) {
     const struct view *first = NULL;
     if (command->row->engine != BM1690_TIU || command->operation == ANY_LANE ||

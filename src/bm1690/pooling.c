@@ -1,4 +1,5 @@
-// pooling.c - pooling: the largest, the smallest or the scaled sum of a window that moves over rows and columns.
+// pooling.c - pooling: the largest, the smallest or the scaled sum of a window that moves over rows and
+// columns.
 
 #include "bm1690/element.h"
 
@@ -13,8 +14,8 @@ struct pooling {
     atomic_bool failed; // no memory
 };
 
-// Rows of a channel as floats, with what stands outside of the tensor around them: the windows of a row of outputs are columns that
-// are `stride` apart.
+// Rows of a channel as floats, with what stands outside of the tensor around them: the windows of a row of
+// outputs are columns that are `stride` apart.
 static void load_channel(const struct pooling *p, int n, int c, float *to, int height, int width) {
     float outside = p->operation == ADD ? 0 : p->last;
     for (int i = 0; i < height * width; i++)
@@ -31,8 +32,8 @@ static void step_row(enum bm1690_dtype dtype, float *x, int count) {
         x[i] = element_flush(dtype == BM1690_FP32 ? x[i] : element_step(dtype, x[i]));
 }
 
-// Elements with an even and an odd place in the window have a sum each, rounded to the dtype at every step. `x` is the element at the
-// window's place of the first output; `sums` holds both rows of sums.
+// Elements with an even and an odd place in the window have a sum each, rounded to the dtype at every step.
+// `x` is the element at the window's place of the first output; `sums` holds both rows of sums.
 static void add_row(const struct pooling *p, float *sums, const float *x, int place, float *scaled) {
     int count = p->to->dim.w, stride = p->stride.w;
     float *sum = sums + (size_t)(place & 1) * (size_t)count, scale = p->last;

@@ -1,4 +1,5 @@
-// query.c - what control programs ask for: sizes of the chip, strides of layouts, casts of scalars, pointers; regions and barriers.
+// query.c - what control programs ask for: sizes of the chip, strides of layouts, casts of scalars, pointers;
+// regions and barriers.
 
 #include "bm1690/chip.h"
 #include "bm1690/element.h"
@@ -85,7 +86,7 @@ bool run_query_address(struct command *command) {
     return true;
 }
 
-// Strides of layouts ---------------------------------------------------------------------------------------------------
+// Strides of layouts ----------------------------------------------------------------------------------------
 
 static int64_t round_up(int64_t x, int64_t to) {
     return (x + to - 1) / to * to;
@@ -159,7 +160,7 @@ bool run_scalar_cast(struct command *command) {
     return true;
 }
 
-// Pointers -------------------------------------------------------------------------------------------------------------
+// Pointers --------------------------------------------------------------------------------------------------
 
 bool run_memory_pointer(struct command *command) {
     struct core *core = command->core;

@@ -1,7 +1,8 @@
-// series.c - functions that the device API makes of several commands: sigmoid, tanh, log, sin, erf and those of them. f32 only.
+// series.c - functions that the device API makes of several commands: sigmoid, tanh, log, sin, erf and those
+// of them. f32 only.
 //
-// Each is the sequence of steps of the reference model: steps that are commands are computed as these, and series by Horner's rule
-// with every multiplication and addition rounded.
+// Each is the sequence of steps of the reference model: steps that are commands are computed as these, and
+// series by Horner's rule with every multiplication and addition rounded.
 
 #include "bm1690/element.h"
 
@@ -9,7 +10,7 @@
 
 run_function run_sigmoid, run_silu, run_tanh, run_log, run_sine, run_cosine, run_erf, run_gelu;
 
-// Temporary tensors --------------------------------------------------------------------------------------------------------
+// Temporary tensors -----------------------------------------------------------------------------------------
 
 enum { TEMPORARIES = 4 };
 
@@ -50,7 +51,7 @@ static bool run_steps(struct command *command, function_steps *steps) {
     return true;
 }
 
-// Element by element -------------------------------------------------------------------------------------------------------
+// Element by element ----------------------------------------------------------------------------------------
 
 struct mapping {
     const struct view *y, *x;
@@ -85,7 +86,7 @@ static float horner(const float *coefficient, int count, float x) {
     return sum;
 }
 
-// Of exp -------------------------------------------------------------------------------------------------------------------
+// Of exp ----------------------------------------------------------------------------------------------------
 
 // 1 / (1 + e^-x)
 static void sigmoid_of(const struct view *y, const struct view *x, struct view *t) {
@@ -126,10 +127,11 @@ bool run_tanh(struct command *command) {
     return run_steps(command, tanh_steps);
 }
 
-// Logarithm ------------------------------------------------------------------------------------------------------------------
+// Logarithm -------------------------------------------------------------------------------------------------
 
-// e logarithms of 2 and the series of log(1 + r), 1 + r being x / 2^e, from 2/3 to 4/3: e is the exponent of 1.5 x. From 2^127 / 1.5 on
-// 2^-e is no normal number, but zero. What is below the smallest normal number is taken for it, +0 apart.
+// e logarithms of 2 and the series of log(1 + r), 1 + r being x / 2^e, from 2/3 to 4/3: e is the exponent of
+// 1.5 x. From 2^127 / 1.5 on 2^-e is no normal number, but zero. What is below the smallest normal number is
+// taken for it, +0 apart.
 static float log_of(float x) {
     static const float series[] = {0,          1.0f,      -1.0f / 2,  1.0f / 3, -1.0f / 4,  1.0f / 5,
                                    -1.0f / 6,  1.0f / 7,  -1.0f / 8,  1.0f / 9, -1.0f / 10, 1.0f / 11,
@@ -156,7 +158,7 @@ bool run_log(struct command *command) {
     return run_steps(command, log_steps);
 }
 
-// Sine and cosine --------------------------------------------------------------------------------------------------------------
+// Sine and cosine -------------------------------------------------------------------------------------------
 
 // What whole turns leave of x, in turns; then the series in turns. Terms beyond these change no bit.
 static float turns_of(float x) {
@@ -210,7 +212,7 @@ bool run_cosine(struct command *command) {
     return run_steps(command, cosine_steps);
 }
 
-// Error function -----------------------------------------------------------------------------------------------------------------
+// Error function --------------------------------------------------------------------------------------------
 
 static float erf_series(float t) {
     static const float series[] = {-1.26551223f, 1.00002368f,  0.37409196f, 0.09678418f,  -0.18628806f,
@@ -223,7 +225,8 @@ static float sign_of(float x) {
     return bits_of_float(x) == 0 ? 0 : x >= 0x1p-126f ? 1 : -1;
 }
 
-// Chebyshev's fit of Numerical Recipes: with t = 1 / (1 + |x| / 2), erf |x| is 1 - t e^(series(t) - x^2). y may be x.
+// Chebyshev's fit of Numerical Recipes: with t = 1 / (1 + |x| / 2), erf |x| is 1 - t e^(series(t) - x^2). y
+// may be x.
 static void erf_of(const struct view *y, const struct view *x, const struct view *t) {
     lane_apply(ABS, &t[0], x, NULL, 0);
     lane_apply(MUL, &t[0], &t[0], NULL, 0.5f);

@@ -125,8 +125,8 @@ bool device_is_gpu(const struct device *d, int unit) {
     return device_is_apart(d) && !(d->is_host && d->is_host(unit));
 }
 
-// Without such a file loaders find CPUs at most, and to open their drivers takes longer than all that small programs do: 30 ms and a
-// compiler in memory with PoCL (Neoverse-V1, 2026-11).
+// Without such a file loaders find CPUs at most, and to open their drivers takes longer than all that small
+// programs do: 30 ms and a compiler in memory with PoCL (Neoverse-V1, 2026-11).
 bool device_has_gpu_file(void) {
     static const char *const files[] = {"/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd",
                                         "/dev/dxg",          "/dev/mali*",        "/dev/kgsl-3d*"};
@@ -173,7 +173,7 @@ const struct device *device_standard(int *unit) {
     return device_check(standard) ? standard : NULL;
 }
 
-// One chip, one GPU ------------------------------------------------------------------------------------------------
+// One chip, one GPU -----------------------------------------------------------------------------------------
 
 // Whether ZL_DEVICE names the device, or a unit of it.
 static bool is_chosen(int index) {
@@ -206,7 +206,8 @@ static int count_units(int index, const char **reason) {
     return devices[index]->count ? devices[index]->count(reason) : device_units(index, reason);
 }
 
-// A device without units is listed once, with the reason. One that lists do not open is a GPU only where it could be the default device.
+// A device without units is listed once, with the reason. One that lists do not open is a GPU only where it
+// could be the default device.
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
     int units = count_units(index, &reason);

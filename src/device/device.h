@@ -61,9 +61,9 @@ struct device {
     // Returns how many calls, starting at `index`, the program runs as one fused kernel, and appends to *why
     // what stopped fusion there. NULL: no calls are fused.
     int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
-    // Begins in the background what the first run of a program would otherwise wait for. Called without the planning lock, before any
-    // program of an evaluation runs, for all of them but the first; the arrays that programs pass to each other do not exist yet.
-    // NULL: nothing takes long.
+    // Begins in the background what the first run of a program would otherwise wait for. Called without the
+    // planning lock, before any program of an evaluation runs, for all of them but the first; the arrays that
+    // programs pass to each other do not exist yet. NULL: nothing takes long.
     void (*prepare)(int unit, struct program *p, const struct segment *s);
     // Enqueues the program with the arrays and sizes of b. Failures are recorded per call through
     // binding.fail.

@@ -1,13 +1,14 @@
 // disk_cache.c - what the compiler made, kept in a folder that processes share.
 //
-// An entry is a folder named by its key. It is made beside its place and renamed, so others see all of it or nothing;
-// whoever comes second uses what the first made. A sum of the file lies next to it: an entry that was cut off or changed
-// is made anew. Only our own folders, which nobody else may write, are read. When the folder cannot be written, things
-// are made in a temporary one for this process alone.
+// An entry is a folder named by its key. It is made beside its place and renamed, so others see all of it or
+// nothing; whoever comes second uses what the first made. A sum of the file lies next to it: an entry that
+// was cut off or changed is made anew. Only our own folders, which nobody else may write, are read. When the
+// folder cannot be written, things are made in a temporary one for this process alone.
 //
-// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it that this file makes
-// together with a mark; a folder of that name without the mark is somebody else's and is left alone. Inside, only names
-// that this file gives are touched, symbolic links are not followed, and folders are removed only once they are empty.
+// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it that this
+// file makes together with a mark; a folder of that name without the mark is somebody else's and is left
+// alone. Inside, only names that this file gives are touched, symbolic links are not followed, and folders
+// are removed only once they are empty.
 
 #include "device/device.h"
 
@@ -27,21 +28,22 @@ enum { SUM_BYTES = 64, LEFT_OVER_S = 3600, TRUSTED = 64 };
 static const char sum_file[] = "sum", made_prefix[] = "kernel."; // the names of files in an entry
 static const char subfolder[] = "zellige-kernels-v1"; // another number when what an entry holds changes
 
-// The first line is the one by which backup programs know folders that can be made anew (bford.info/cachedir).
+// The first line is the one by which backup programs know folders that can be made anew
+// (bford.info/cachedir).
 static const char mark_file[] = "CACHEDIR.TAG";
 static const char mark[] =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Kernels that Zellige compiled, layout 1. It removes old ones itself; all of it may be removed.\n";
 
-// Folders ----------------------------------------------------------------------------------------------------------
+// Folders ---------------------------------------------------------------------------------------------------
 
 static bool join_path(char *out, const char *folder, const char *name) {
     int len = snprintf(out, PATH_MAX, "%s/%s", folder, name);
     return len > 0 && len < PATH_MAX;
 }
 
-// Finds the folder in which the subfolder of entries is; false when there is no such place. The variables are the
-// system's, not settings of ours.
+// Finds the folder in which the subfolder of entries is; false when there is no such place. The variables are
+// the system's, not settings of ours.
 static bool find_folder(char *out) {
     const char *own = setting_text(SETTING_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
@@ -75,7 +77,7 @@ static bool is_file(const char *path) {
     return lstat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-// Names ------------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 static bool is_key(const char *name) {
     return strlen(name) == SUM_BYTES && strspn(name, "0123456789abcdef") == SUM_BYTES;
@@ -108,7 +110,7 @@ static void remove_folder(const char *path) {
         rmdir(path);
 }
 
-// The mark ---------------------------------------------------------------------------------------------------------
+// The mark --------------------------------------------------------------------------------------------------
 
 static bool has_mark(const char *folder) {
     char path[PATH_MAX];
@@ -121,8 +123,8 @@ static bool has_mark(const char *folder) {
     return marked;
 }
 
-// The mark is in the folder before the folder has its name. A rename replaces no folder that has something in it, so
-// of several processes the first one's stays, and a folder of somebody else too.
+// The mark is in the folder before the folder has its name. A rename replaces no folder that has something in
+// it, so of several processes the first one's stays, and a folder of somebody else too.
 static void make_marked(const char *folder, const char *cache) {
     char fresh[PATH_MAX], path[PATH_MAX] = "";
     int len = snprintf(fresh, sizeof fresh, "%s/%s-XXXXXX", folder, subfolder);
@@ -154,7 +156,7 @@ static const char *open_cache(char *cache) {
     return has_mark(cache) ? NULL : "files that are not Zellige's are in it";
 }
 
-// Sums -------------------------------------------------------------------------------------------------------------
+// Sums ------------------------------------------------------------------------------------------------------
 
 static bool sum_of(const char *folder, const char *file, char *sum) {
     char path[PATH_MAX];
@@ -186,7 +188,7 @@ static bool is_whole(const char *folder, const char *file) {
     return whole;
 }
 
-// Size limit -------------------------------------------------------------------------------------------------------
+// Size limit ------------------------------------------------------------------------------------------------
 
 struct item {
     char name[SUM_BYTES + 1];
@@ -244,8 +246,9 @@ static int list_items(const char *folder, struct item **items) {
     return count;
 }
 
-// Listing thousands of entries takes as long as compiling a kernel. So a process that has done it adds up what it makes itself, and lists
-// them again when that reaches the limit, or after some more entries, as other processes make some too.
+// Listing thousands of entries takes as long as compiling a kernel. So a process that has done it adds up
+// what it makes itself, and lists them again when that reaches the limit, or after some more entries, as
+// other processes make some too.
 static struct {
     struct lock lock;
     char folder[PATH_MAX];
@@ -297,7 +300,7 @@ static void keep_limit(const char *folder, const char *newest) {
     memory_free(items);
 }
 
-// Making and using ---------------------------------------------------------------------------------------------------
+// Making and using ------------------------------------------------------------------------------------------
 
 static void *use_file(const struct cache_entry *entry, const char *folder) {
     char path[PATH_MAX];

@@ -1,10 +1,12 @@
-// host_room.c - page-locked memory for the host's copies of what units hold, which a unit then writes by itself.
+// host_room.c - page-locked memory for the host's copies of what units hold, which a unit then writes by
+// itself.
 //
-// To pin pages costs more than most copies take, so rooms are kept when the last array in them is gone, by sizes that are powers of
-// two. All rooms together are bounded: beyond that those go that nobody used for longest, and if all are in use, or the driver
-// refuses, the copy lies in ordinary memory.
+// To pin pages costs more than most copies take, so rooms are kept when the last array in them is gone, by
+// sizes that are powers of two. All rooms together are bounded: beyond that those go that nobody used for
+// longest, and if all are in use, or the driver refuses, the copy lies in ordinary memory.
 //
-// The pages are the process's own and private: in a child of fork() they are a copy like all memory, and arrays keep their values there.
+// The pages are the process's own and private: in a child of fork() they are a copy like all memory, and
+// arrays keep their values there.
 
 #include "device/device.h"
 
@@ -29,7 +31,7 @@ static struct room *idle;
 static size_t held;  // by all rooms
 static bool refused; // by a driver: not asked again until the cache is cleared
 
-// Making and freeing -----------------------------------------------------------------------------------------------
+// Making and freeing ----------------------------------------------------------------------------------------
 
 static void free_rooms(struct room *r) {
     for (struct room *next; r; r = next) {
@@ -59,7 +61,7 @@ static struct room *new_room(const struct device *d, int unit, size_t bytes) {
     return NULL;
 }
 
-// The cache --------------------------------------------------------------------------------------------------------
+// The cache -------------------------------------------------------------------------------------------------
 
 // Under the lock. The link to the latest idle room of a device and size; to NULL: there is none.
 static struct room **find(const struct device *d, size_t bytes) {
@@ -69,7 +71,8 @@ static struct room **find(const struct device *d, size_t bytes) {
     return link;
 }
 
-// Under the lock. Takes the oldest idle rooms away until another of so many bytes may be made; false: too much is in use.
+// Under the lock. Takes the oldest idle rooms away until another of so many bytes may be made; false: too
+// much is in use.
 static bool make_way(size_t bytes, struct room **gone) {
     while (held + bytes > ALL_MOST && idle) {
         struct room **last = &idle;

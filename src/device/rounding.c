@@ -1,7 +1,7 @@
 // rounding.c - how a unit rounds, tried on hard cases when it is first used: drivers say too little about it.
 //
-// What was found is kept on disk beside compiled kernels, under the unit and the code of the kernel that tries: another process only
-// reads it.
+// What was found is kept on disk beside compiled kernels, under the unit and the code of the kernel that
+// tries: another process only reads it.
 
 #include "device/tile_runtime/group_kernel.h"
 
@@ -83,7 +83,8 @@ static void *set_record(const char *code, size_t bytes, void *context) {
     return s;
 }
 
-// For the trial the record says that the unit does everything exactly, so that nothing is computed by other means.
+// For the trial the record says that the unit does everything exactly, so that nothing is computed by other
+// means.
 bool kernel_try_rounding(struct kernel_trial *k) {
     struct text source = {0}, identity = {0};
     struct tile_kernel *tried = kernel();

@@ -1,12 +1,14 @@
-// unit_memory.c - memory of units that have their own, copies of storages on them, and the order of their work.
+// unit_memory.c - memory of units that have their own, copies of storages on them, and the order of their
+// work.
 //
-// A lane of a unit does what it is asked for in order. So memory may be used again on its lane as soon as the host has let go of
-// it: who gets it comes later in that order. What was freed is kept by lane and capacity; when the device has no more, all of it
-// goes back. Another lane gets it when all that used it is done.
+// A lane of a unit does what it is asked for in order. So memory may be used again on its lane as soon as the
+// host has let go of it: who gets it comes later in that order. What was freed is kept by lane and capacity;
+// when the device has no more, all of it goes back. Another lane gets it when all that used it is done.
 //
-// Points number places in that order. The next one stands for everything asked for so far; it is marked when a run
-// ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever reads what belongs to it.
-// A lane that reads what another wrote follows the other's point: the device waits, not the host.
+// Points number places in that order. The next one stands for everything asked for so far; it is marked when
+// a run ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever
+// reads what belongs to it. A lane that reads what another wrote follows the other's point: the device waits,
+// not the host.
 
 #include "device/profile/profile.h"
 
@@ -91,7 +93,7 @@ int device_lane(const struct device *d, int unit) {
     return u ? atomic_fetch_add(&u->streams, 1) % lanes : 0;
 }
 
-// The order of work ----------------------------------------------------------------------------------------------
+// The order of work -----------------------------------------------------------------------------------------
 
 static int lane_of(uint64_t point) {
     return (int)(point % LANES);
@@ -131,8 +133,9 @@ static bool is_good(struct unit *u, int lane) {
     return !u->device->good || u->device->good(u->index, lane) || note_failure(&u->lane[lane]);
 }
 
-// Under the unit's lock. What was written down is given to the unit by this, at the latest. The next point comes first: what other
-// threads ask for meanwhile may be behind the mark. What failed may then be of either point.
+// Under the unit's lock. What was written down is given to the unit by this, at the latest. The next point
+// comes first: what other threads ask for meanwhile may be behind the mark. What failed may then be of either
+// point.
 static bool mark(struct unit *u, int lane) {
     struct lane *l = &u->lane[lane];
     uint64_t point = atomic_load(&l->point);
@@ -222,9 +225,10 @@ bool device_wait(const struct device *d, int unit, uint64_t point) {
     return true;
 }
 
-// Between lanes --------------------------------------------------------------------------------------------------
+// Between lanes ---------------------------------------------------------------------------------------------
 
-// Under the unit's lock. Sees to it that a point is marked; what failed there is told to who reads it. False and an error.
+// Under the unit's lock. Sees to it that a point is marked; what failed there is told to who reads it. False
+// and an error.
 static bool set_mark(struct unit *u, uint64_t point) {
     int lane = lane_of(point);
     bool had_error = zl_error();
@@ -277,7 +281,7 @@ static bool is_done(struct unit *u, uint64_t point) {
     return is_known_done(u, point);
 }
 
-// Memory ---------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 static struct block *meld(struct block *a, struct block *b) {
     if (!a || !b)
@@ -305,7 +309,8 @@ static struct block *without_first(struct block *first) {
     return left;
 }
 
-// Under the unit's lock. A block of the lane's own: what else used it comes before. NULL, with or without an error.
+// Under the unit's lock. A block of the lane's own: what else used it comes before. NULL, with or without an
+// error.
 static struct block *take_own(struct unit *u, int lane, size_t capacity) {
     struct lane *l = &u->lane[lane];
     struct block *b = map_get(&l->blocks, &capacity, sizeof capacity);
@@ -356,8 +361,8 @@ static void *take_block(struct unit *u, int lane, size_t capacity) {
     return memory;
 }
 
-// The lowest address is taken first: a program that runs again then gets the same memory, and what is prepared for that can be
-// used again.
+// The lowest address is taken first: a program that runs again then gets the same memory, and what is
+// prepared for that can be used again.
 static bool insert(struct lane *l, struct block *b, size_t capacity) {
     b->below = b->next = NULL;
     return map_set(&l->blocks, &capacity, sizeof capacity,
@@ -464,7 +469,7 @@ void device_free(const struct device *d, int unit, int lane, void *memory, size_
     release(d, unit, lane, 1u << lane, memory, capacity);
 }
 
-// Replicas -------------------------------------------------------------------------------------------------------
+// Replicas --------------------------------------------------------------------------------------------------
 
 static void release_replica(struct replica *r) {
     release(r->device, r->unit, r->lane, atomic_load(&r->lanes), r->memory, r->bytes);
@@ -589,8 +594,8 @@ static bool copy_bytes(const struct device *d, int unit, int lane, void *to, con
     return ok;
 }
 
-// By which lane a replica is copied to the host: where the device has one for that, it waits for what made the replica, but not for
-// what the replica's own lane was asked for since. False and an error.
+// By which lane a replica is copied to the host: where the device has one for that, it waits for what made
+// the replica, but not for what the replica's own lane was asked for since. False and an error.
 static bool lane_to_read(const struct replica *r, int *lane) {
     uint64_t point = point_of(r);
     *lane = lane_of(point);
@@ -695,7 +700,7 @@ void *device_reach(const struct device *d, int unit, int lane, struct storage *s
     return r && admit(r, lane) && replica_is_sound(r) ? r->memory : NULL;
 }
 
-// Typed memory --------------------------------------------------------------------------------------------------------
+// Typed memory ----------------------------------------------------------------------------------------------
 
 static struct replica *replica_of_form(const struct device *d, int unit, const struct storage *s,
                                        const struct buffer_form *form) {
@@ -705,7 +710,8 @@ static struct replica *replica_of_form(const struct device *d, int unit, const s
     return r;
 }
 
-// A buffer of this form on another unit of the device, of a storage that the host does not have; NULL: there is none.
+// A buffer of this form on another unit of the device, of a storage that the host does not have; NULL: there
+// is none.
 static const struct replica *replica_beside(const struct device *d, const struct storage *s,
                                             const struct buffer_form *form) {
     const struct replica *r = d->carry && !host_of(s) ? atomic_load_explicit(&s->replica, memory_order_acquire) : NULL;
@@ -748,7 +754,8 @@ void *device_reach_form(const struct device *d, int unit, struct storage *s, con
     return r && replica_is_sound(r) ? r->memory : NULL;
 }
 
-// A replica of the unit that has all that a view reaches, of the view's dtype if there is one; with room along an axis only if it has so few axes.
+// A replica of the unit that has all that a view reaches, of the view's dtype if there is one; with room
+// along an axis only if it has so few axes.
 static const struct replica *replica_reaching(const struct device *d, int unit, const struct storage *s,
                                               zl_dtype dtype, int64_t bytes, int axes) {
     const struct replica *found = NULL;
@@ -774,7 +781,8 @@ int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, i
         return dim[0] = buffer_form_size(r->form), 1;
     bool is_whole = first == 0 && last + 1 == x->size && shape_is_dense(x->ndim, x->dim, array_stride(x)) &&
                     allocator_capacity((size_t)(x->size * item)) >= s->bytes;
-    if (is_whole && shape_is_row_major(x->ndim, x->dim, array_stride(x))) { // as it is: results of its shape have this form too
+    // as it is: results of its shape have this form too
+    if (is_whole && shape_is_row_major(x->ndim, x->dim, array_stride(x))) {
         memcpy(dim, x->dim, sizeof *dim * (size_t)x->ndim);
         return x->ndim;
     }

@@ -1,10 +1,11 @@
 // fuse.h - which calls of a program become one kernel, and what that kernel computes.
 //
-// A device keeps a step for each call of a program. Starting at one call, fuse_find collects the calls that can run as one pass over
-// memory, a *group*. Its calls compute elements of one shape and, once one of them reduces a line to one element, also one element
-// per line. A *line* is what a reduction sums up: it lies along the last axis or, in a group of columns, along the leading axes.
-// A device states its limits in struct fuse_limits. A *recipe* (fuse_write) says what a group computes: it is the key of the kernel,
-// and the kernel's tile IR is built from it alone. Memory, temporaries, layouts and launches belong to the devices.
+// A device keeps a step for each call of a program. Starting at one call, fuse_find collects the calls that
+// can run as one pass over memory, a *group*. Its calls compute elements of one shape and, once one of them
+// reduces a line to one element, also one element per line. A *line* is what a reduction sums up: it lies
+// along the last axis or, in a group of columns, along the leading axes. A device states its limits in struct
+// fuse_limits. A *recipe* (fuse_write) says what a group computes: it is the key of the kernel, and the
+// kernel's tile IR is built from it alone. Memory, temporaries, layouts and launches belong to the devices.
 
 #ifndef FUSE_H
 #define FUSE_H
@@ -13,7 +14,7 @@
 #include "op/op.h"
 #include "tile/tile.h"
 
-// steps.c: facts of a call that a plan's key fixes -----------------------------------------------------------------
+// steps.c: facts of a call that a plan's key fixes ----------------------------------------------------------
 
 enum fuse_kind {
     FUSE_OTHER,   // runs by itself
@@ -50,7 +51,7 @@ bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const
 // Returns the op by which a reduction combines two elements.
 enum tile_op fuse_combines(const struct call *c);
 
-// group.c: finding groups ------------------------------------------------------------------------------------------
+// group.c: finding groups -----------------------------------------------------------------------------------
 
 enum { FUSE_CALLS = 32 }; // the most calls of a group, on any device
 
@@ -101,10 +102,11 @@ struct fuse_limits {
     bool bitcasts;                 // views may have another dtype
     bool products;                 // a group may begin with a matrix product
     bool asides;                   // a group may contain views of arrays from outside
-    // Returns whether the device accepts a call, whose row is set, as the next of the group. NULL: it accepts every call.
+    // Returns whether the device accepts a call, whose row is set, as the next of the group. NULL: it accepts
+    // every call.
     bool (*joins)(struct fuse_group *g, int index);
-    // Returns what keeps the group, whose uses are known, from being one kernel; it is then tried without its last call. NULL:
-    // every group fits.
+    // Returns what keeps the group, whose uses are known, from being one kernel; it is then tried without its
+    // last call. NULL: every group fits.
     enum fuse_end (*fits)(struct fuse_group *g);
 };
 
@@ -153,39 +155,44 @@ static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
     return shape_equal(x->ndim, x->dim, g->ndim, g->dim);
 }
 
-// Returns whether x has one element per line: the axes of lines have size 1. In a group of columns, leading axes may be missing.
+// Returns whether x has one element per line: the axes of lines have size 1. In a group of columns, leading
+// axes may be missing.
 bool fuse_has_line_shape(const struct fuse_group *g, zl_array x);
 // Returns whether all arrays that a call reads from outside the group are there: none failed or was released.
 bool fuse_is_ready(const struct fuse_group *g, int index);
 
-// Looks ahead from a call to the next reduction. Returns over how many leading axes that goes, if it reduces arrays of the call's
-// shape and keeps at least one axis; 0 if it does not, or if no group that begins here reaches it.
+// Looks ahead from a call to the next reduction. Returns over how many leading axes that goes, if it reduces
+// arrays of the call's shape and keeps at least one axis; 0 if it does not, or if no group that begins here
+// reaches it.
 int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int begin);
-// Finds the longest group within the limits that begins at a call, with its rows and uses. Returns false if not even the first call
-// fits.
+// Finds the longest group within the limits that begins at a call, with its rows and uses. Returns false if
+// not even the first call fits.
 bool fuse_find(struct fuse_group *g);
 // Derives from the kinds of rows which results are stored and which call reads each last.
 void fuse_find_uses(struct fuse_group *g);
-// Returns the call of the group that computes input k of a call, or the array which that input is a view of; -1 if none does.
+// Returns the call of the group that computes input k of a call, or the array which that input is a view of;
+// -1 if none does.
 int fuse_source(const struct fuse_group *g, int index, int k);
 // Appends what ended the group, in words; appends nothing if no call was left.
 void fuse_explain(const struct fuse_group *g, struct text *out);
 
-// run.c: running groups --------------------------------------------------------------------------------------------
+// run.c: running groups -------------------------------------------------------------------------------------
 
-// Computes a group whose results have memory. The group is the first member of the device's own record. Returns false, with an
-// error, if that fails.
+// Computes a group whose results have memory. The group is the first member of the device's own record.
+// Returns false, with an error, if that fails.
 typedef bool fuse_body(struct fuse_group *g);
-// Allocates the results of a group, runs body, and publishes the results or marks them all as failed. Returns the number of calls.
+// Allocates the results of a group, runs body, and publishes the results or marks them all as failed. Returns
+// the number of calls.
 int fuse_run_group(struct fuse_group *g, struct binding *b, fuse_body *body);
 
-// recipe.c: what a kernel computes ---------------------------------------------------------------------------------
+// recipe.c: what a kernel computes --------------------------------------------------------------------------
 
 enum { FUSE_OPERANDS = 24 };  // the most inputs and outputs of a kernel, on any device
 enum { FUSE_INPUT = 1 << 8 }; // set in a reference to an input; clear in one to the result of a row
 enum { FUSE_FORM = 15 };      // mask of the bits of an input that hold its form; its dtype is above them
 
-// How a kernel reads an input. Devices add forms of their own from FUSE_FORMS on; in the IR of a map, those are vectors.
+// How a kernel reads an input. Devices add forms of their own from FUSE_FORMS on; in the IR of a map, those
+// are vectors.
 enum fuse_form {
     FUSE_VECTOR, // one element per element of the result
     FUSE_ONE,    // a single element in memory
@@ -208,10 +215,12 @@ struct fuse_op {
     int16_t arg[4]; // references to inputs or rows
 };
 
-// What a kernel computes. Recipes are compared as bytes, up to the last row, so unused fields before the rows are zero.
+// What a kernel computes. Recipes are compared as bytes, up to the last row, so unused fields before the rows
+// are zero.
 struct fuse_recipe {
     int16_t rows, inputs, outputs;
-    int16_t operand[FUSE_OPERANDS]; // inputs: form | dtype << 4; then outputs: row << 1 | has one element per line
+    // inputs: form | dtype << 4; then outputs: row << 1 | has one element per line
+    int16_t operand[FUSE_OPERANDS];
     struct fuse_op row[FUSE_CALLS];
 };
 
@@ -249,44 +258,46 @@ struct fuse_writer {
     int begin, end;
     int operands;          // the most inputs and outputs
     struct fuse_recipe *r; // receives the recipe
-    // Returns the op that computes a division: TILE_DIV, TILE_MUL if input supplies the inverse of the divisor, or one of the enum
-    // above. NULL: always TILE_DIV.
+    // Returns the op that computes a division: TILE_DIV, TILE_MUL if input supplies the inverse of the
+    // divisor, or one of the enum above. NULL: always TILE_DIV.
     int (*divide)(const struct fuse_writer *w, int index);
-    // Returns the number of the input which operand k of a call is, as `op` reads it, or -1 if there are too many inputs. It may
-    // call fuse_set_input.
+    // Returns the number of the input which operand k of a call is, as `op` reads it, or -1 if there are too
+    // many inputs. It may call fuse_set_input.
     int (*input)(struct fuse_writer *w, int index, int k, int op);
-    int16_t number[FUSE_CALLS]; // the row of each call; -1: the call is a view of an array that these calls do not compute
+    // the row of each call; -1: the call is a view of an array that these calls do not compute
+    int16_t number[FUSE_CALLS];
 };
 // Writes the recipe; returns false if there are too many operands.
 bool fuse_write(struct fuse_writer *w);
-// Returns whether something outside calls [begin, end) reads the call's result: then it is an output of the recipe. Outputs are in
-// the order of calls.
+// Returns whether something outside calls [begin, end) reads the call's result: then it is an output of the
+// recipe. Outputs are in the order of calls.
 bool fuse_is_result(const struct fuse_writer *w, int index);
 
-// Returns the value of a row applied to its operands. With rare, a FUSE_QUOTIENT is computed by the quick formula, and *rare
-// becomes true where that formula is wrong; without, it is a division.
+// Returns the value of a row applied to its operands. With rare, a FUSE_QUOTIENT is computed by the quick
+// formula, and *rare becomes true where that formula is wrong; without, it is a division.
 expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare);
-// Returns the kernel of a recipe whose rows are all ROW_ELEMENTS, with inputs x0, x1, ... and outputs y0, y1, ..., or NULL and an
-// error. The last row may be a ROW_REDUCE of another row, over one line.
+// Returns the kernel of a recipe whose rows are all ROW_ELEMENTS, with inputs x0, x1, ... and outputs y0, y1,
+// ..., or NULL and an error. The last row may be a ROW_REDUCE of another row, over one line.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);
 
-// tiles.c: pieces of kernels that devices build from recipes ------------------------------------------------------------------
+// tiles.c: pieces of kernels that devices build from recipes ------------------------------------------------
 //
 // They append to the kernel being built. NULL flows as it does in the builder.
 
 // Begins a kernel as tile_begin does; with `wide`, its indices have 64 bits.
 void fuse_begin(const char *kernel, bool wide);
-// Returns a symbol for a size of at least `least` that is a multiple of `divisor`. It is named by the word and the number, or by the
-// word alone if the number is -1.
+// Returns a symbol for a size of at least `least` that is a multiple of `divisor`. It is named by the word
+// and the number, or by the word alone if the number is -1.
 expr fuse_symbol(const char *word, int number, int64_t least, int64_t divisor);
-// Where elements of a dtype are: in a parameter, in registers of a thread, or in a scalar that a launch passes by value.
+// Where elements of a dtype are: in a parameter, in registers of a thread, or in a scalar that a launch
+// passes by value.
 struct fuse_operand {
     zl_dtype dtype;
     const struct tile_buffer *buffer; // complex elements are pairs of f32, the real part first
     expr value;                       // of a scalar passed by value; else NULL
 };
-// Declare parameters, named by the word and the number ("x" and 0: x0). Inputs are declared before outputs, in the order in which a
-// launch passes them.
+// Declare parameters, named by the word and the number ("x" and 0: x0). Inputs are declared before outputs,
+// in the order in which a launch passes them.
 struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements, bool is_output);
 struct fuse_operand fuse_declare_value(const char *word, int number, zl_dtype dtype);
 // Allocates registers for `count` elements in the body that is being built.
@@ -294,25 +305,26 @@ struct fuse_operand fuse_run(const char *word, int number, zl_dtype dtype, int c
 // Returns the element at a position. A scalar passed by value is the same at every position.
 expr fuse_read(const struct fuse_operand *o, expr at);
 void fuse_put(const struct fuse_operand *o, expr at, expr value);
-// Copies `count` adjacent elements in an unrolled loop, which passes turn into vector accesses where positions are multiples of the
-// vector's length.
+// Copies `count` adjacent elements in an unrolled loop, which passes turn into vector accesses where
+// positions are multiples of the vector's length.
 void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at, int count);
 // Declares a table of integers that a launch passes by value; fuse_entry returns one of its entries.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
 // Does what tile_walk does, and assigns a variable to each place that is not NULL.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
-// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. With `keeps`, each
-// value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
+// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[].
+// With `keeps`, each value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
 
-// map.c: kernels of elements ------------------------------------------------------------------------------------------
+// map.c: kernels of elements --------------------------------------------------------------------------------
 
 // Forms of inputs of a map besides those of every recipe, whose vectors are laid out as the outputs are.
 enum fuse_stride {
     FUSE_STRIDED = FUSE_FORMS, // any strides
     FUSE_ROWS,                 // any strides, but contiguous along the last axis
-    FUSE_SAME,                 // any strides, but stride 0 along the last axis: one element serves for all of it
+    // any strides, but stride 0 along the last axis: one element serves for all of it
+    FUSE_SAME,
 };
 
 static inline bool fuse_is_strided(int form) {
@@ -321,19 +333,20 @@ static inline bool fuse_is_strided(int form) {
 
 enum { FUSE_MAP_THREADS = 256, FUSE_MAP_AXES = 8 };
 
-// The key of a map kernel. With strided inputs, sizes are multiples of the width; a width above 1 excludes FUSE_STRIDED.
+// The key of a map kernel. With strided inputs, sizes are multiples of the width; a width above 1 excludes
+// FUSE_STRIDED.
 struct fuse_map {
     int16_t width; // adjacent elements that a thread computes at once
     int16_t runs;  // how often it does
     int16_t wide;  // whether indices have 64 bits
     struct fuse_recipe f; // all rows are ROW_ELEMENTS
 };
-// Returns the kernel of a struct fuse_map, or NULL and an error.
-// Parameters: the inputs in order; with strided inputs, a table; the outputs.
-// Symbols: the number of elements; for each input in memory, the position of its first element. With strided inputs also: `inner`
-// of tile_walk, the position of the first output, and the number of elements in the memory of each strided input.
-// The table has a row for the sizes of axes, innermost first, and a row for the strides of each strided input. Sizes of the last
-// axis and strides of FUSE_ROWS are in units of the width.
+// Returns the kernel of a struct fuse_map, or NULL and an error. Parameters: the inputs in order; with
+// strided inputs, a table; the outputs. Symbols: the number of elements; for each input in memory, the
+// position of its first element. With strided inputs also: `inner` of tile_walk, the position of the first
+// output, and the number of elements in the memory of each strided input. The table has a row for the sizes
+// of axes, innermost first, and a row for the strides of each strided input. Sizes of the last axis and
+// strides of FUSE_ROWS are in units of the width.
 struct tile_kernel *fuse_make_map(const void *map);
 int fuse_strided_inputs(const struct fuse_recipe *r);
 

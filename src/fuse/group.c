@@ -1,7 +1,7 @@
 // group.c - finds which calls, from one on, run as one pass over memory.
 //
-// Which calls lie next to each other is found when a program is built; how far a group goes, at each run, when sizes are
-// known.
+// Which calls lie next to each other is found when a program is built; how far a group goes, at each run,
+// when sizes are known.
 
 #include "fuse/fuse.h"
 
@@ -30,7 +30,7 @@ bool fuse_is_ready(const struct fuse_group *g, int index) {
     return true;
 }
 
-// Joining ----------------------------------------------------------------------------------------------------------
+// Joining ---------------------------------------------------------------------------------------------------
 
 static bool is_along(const struct fuse_group *g, int axis) {
     return g->columns ? axis < g->columns : axis == g->ndim - 1;
@@ -70,7 +70,8 @@ static bool is_stretched(const struct fuse_group *g, zl_array x) {
     return true;
 }
 
-// A view of a result with the same elements in the same order, or of one element a line for all elements of the line.
+// A view of a result with the same elements in the same order, or of one element a line for all elements of
+// the line.
 static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
     zl_array out = fuse_output(g, index), x = g->call[index]->in[0];
     if (fuse_step(g, index)->inputs != 1 || fuse_is_outside(g, index, 0) || out->offset != 0 ||
@@ -173,7 +174,7 @@ static bool join(struct fuse_group *g, int index) {
     return true;
 }
 
-// The end ----------------------------------------------------------------------------------------------------------
+// The end ---------------------------------------------------------------------------------------------------
 
 // A view passes on to what it is one of that it is read.
 void fuse_find_uses(struct fuse_group *g) {
@@ -209,8 +210,8 @@ static enum fuse_end reason(const struct fuse_group *g) {
     return kind == FUSE_REDUCE ? FUSE_END_REDUCTION : FUSE_END_ORDER;
 }
 
-// How many inputs the group has up to each call, an array that several read counted once: into room for its calls. Ends the group before one
-// that has too many.
+// How many inputs the group has up to each call, an array that several read counted once: into room for its
+// calls. Ends the group before one that has too many.
 static void count_inputs(struct fuse_group *g, int *inputs) {
     zl_array input[FUSE_OPERANDS];
     int count = 0;
@@ -246,8 +247,9 @@ static int count_outputs(const struct fuse_group *g) {
     return count;
 }
 
-// Leaves out calls with which the group has more operands than a kernel, however these are counted. A program may have many calls of one
-// shape that have nothing to do with each other: asking the device about each end is slow.
+// Leaves out calls with which the group has more operands than a kernel, however these are counted. A program
+// may have many calls of one shape that have nothing to do with each other: asking the device about each end
+// is slow.
 static void drop_surplus(struct fuse_group *g) {
     int inputs[FUSE_CALLS], end = g->end;
     count_inputs(g, inputs);

@@ -1,4 +1,5 @@
-// map.c - kernels of elements: a thread takes one, or neighbours that it moves by vectors, and computes the rows of a recipe on them.
+// map.c - kernels of elements: a thread takes one, or neighbours that it moves by vectors, and computes the
+// rows of a recipe on them.
 
 #include "fuse/fuse.h"
 #include "tile/notation.h"
@@ -36,7 +37,7 @@ int fuse_strided_inputs(const struct fuse_recipe *r) {
     return count;
 }
 
-// Parameters -------------------------------------------------------------------------------------------------------
+// Parameters ------------------------------------------------------------------------------------------------
 
 static void declare_symbols(struct building *b) {
     b->n = fuse_symbol("n", -1, 0, fuse_strided_inputs(b->r) ? b->map->width : 1);
@@ -65,7 +66,7 @@ static void declare_operands(struct building *b) {
         b->y[k] = fuse_declare("y", k, fuse_output_dtype(r, k), b->from ? ADD(b->from, b->n) : b->n, true);
 }
 
-// Places -----------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 // Where strided inputs have the run of a number.
 static void find_places(struct building *b, expr which) {
@@ -88,7 +89,7 @@ static expr place_of(const struct building *b, const struct run *run, int input)
                fuse_is_strided(form) ? times(b->place[input], form == FUSE_ROWS ? run->width : 1) : run->at);
 }
 
-// Runs -------------------------------------------------------------------------------------------------------------
+// Runs ------------------------------------------------------------------------------------------------------
 
 static void read_run(const struct building *b, struct run *run, int which) {
     for (int k = 0; k < b->r->inputs; k++) {
@@ -101,8 +102,8 @@ static void read_run(const struct building *b, struct run *run, int which) {
         run->b[k] = fuse_run(which ? "d" : "b", k, fuse_output_dtype(b->r, k), run->width);
 }
 
-// Computes all elements of a run. odd, if it is not NULL: quotients are computed in the quick way, and it becomes true where that is
-// wrong for one of them.
+// Computes all elements of a run. odd, if it is not NULL: quotients are computed in the quick way, and it
+// becomes true where that is wrong for one of them.
 static void compute(const struct building *b, const struct run *run, bool quick,
                     const struct tile_name *odd) {
     expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = tile_number(run->width),
@@ -125,8 +126,8 @@ static void compute(const struct building *b, const struct run *run, bool quick,
         tile_close();
 }
 
-// Quotients of bfloat16 are right in the quick way. Of others a run is computed once more where they are wrong for one of its elements:
-// that pays for runs of several.
+// Quotients of bfloat16 are right in the quick way. Of others a run is computed once more where they are
+// wrong for one of its elements: that pays for runs of several.
 static void compute_run(const struct building *b, const struct run *run) {
     bool sure = true;
     for (int k = 0; k < b->r->rows; k++)
@@ -144,7 +145,8 @@ static void compute_run(const struct building *b, const struct run *run) {
     tile_close();
 }
 
-// All is read before it is computed, and computed before it is written: outputs may have the memory of inputs.
+// All is read before it is computed, and computed before it is written: outputs may have the memory of
+// inputs.
 static void build_runs(const struct building *b, int runs, int width, const expr *at) {
     struct run run[2];
     for (int i = 0; i < runs; i++) {

@@ -1,4 +1,5 @@
-// recipe.c - what the calls of a group compute: as rows, which are a kernel's key, and as tile IR made from them.
+// recipe.c - what the calls of a group compute: as rows, which are a kernel's key, and as tile IR made from
+// them.
 
 #include "fuse/fuse.h"
 #include "op/ops.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Writing ----------------------------------------------------------------------------------------------------------
+// Writing ---------------------------------------------------------------------------------------------------
 
 static int op_of(const struct fuse_writer *w, int index) {
     const struct call *c = w->g->call[index];
@@ -49,7 +50,8 @@ static bool add_row(struct fuse_writer *w, int index) {
     return true;
 }
 
-// A view has the row of what it is one of. As another dtype it is a row: memory would hold the same bits, but a kernel has numbers.
+// A view has the row of what it is one of. As another dtype it is a row: memory would hold the same bits, but
+// a kernel has numbers.
 static void add_view(struct fuse_writer *w, int index) {
     int source = fuse_step(w->g, index)->source[0];
     int16_t row = source >= w->begin ? w->number[source - w->begin] : -1;
@@ -87,13 +89,13 @@ bool fuse_write(struct fuse_writer *w) {
     return r->inputs + r->outputs <= w->operands;
 }
 
-// Building ---------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 // Numbers whose inverses, and quotients of all but the smallest and largest by them, are normal floats.
 const double fuse_plain_least = 0x1p-60, fuse_plain_most = 0x1p60;
 
-// x / b, rounded once. Two corrections by what is left make it that of float32 if x is plain. Of bfloat16 the product with the
-// inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
+// x / b, rounded once. Two corrections by what is left make it that of float32 if x is plain. Of bfloat16 the
+// product with the inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
 static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
     struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
     expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = MUL(a, inverse);

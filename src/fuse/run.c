@@ -1,4 +1,5 @@
-// run.c - runs the calls of a group as one: gives their results memory, then publishes all of them, or fails all of them.
+// run.c - runs the calls of a group as one: gives their results memory, then publishes all of them, or fails
+// all of them.
 
 #include "fuse/fuse.h"
 
@@ -25,8 +26,8 @@ static bool only_lines_have(const struct fuse_group *g, int64_t size) {
     return true;
 }
 
-// A pass over elements reads those of a place before it writes there, and so is a column read before what is computed from its sums is
-// written. Of lines along the last axis, and of a product, others may still read.
+// A pass over elements reads those of a place before it writes there, and so is a column read before what is
+// computed from its sums is written. Of lines along the last axis, and of a product, others may still read.
 static bool may_be_in_place(const struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
     if (r->kind == ROW_LINES)

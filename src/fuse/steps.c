@@ -1,4 +1,5 @@
-// steps.c - the facts of a program's calls from which groups are found: kinds, dtypes, who makes and who reads what.
+// steps.c - the facts of a program's calls from which groups are found: kinds, dtypes, who makes and who
+// reads what.
 
 #include "fuse/fuse.h"
 #include "op/ops.h"

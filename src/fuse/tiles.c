@@ -43,7 +43,7 @@ expr fuse_symbol(const char *word, int number, int64_t least, int64_t divisor) {
                            TILE_SYMBOL);
 }
 
-// Operands ---------------------------------------------------------------------------------------------------------
+// Operands --------------------------------------------------------------------------------------------------
 
 struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements,
                                  bool is_output) {
@@ -106,10 +106,10 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
         tile_close();
 }
 
-// Variables ----------------------------------------------------------------------------------------------------------
+// Variables -------------------------------------------------------------------------------------------------
 
-// Assigns a value to a variable of its own, two of a complex number: statements that use an expression compute it each, and read
-// again what it loads.
+// Assigns a value to a variable of its own, two of a complex number: statements that use an expression
+// compute it each, and read again what it loads.
 static expr keep(expr value) {
     if (!value || !tile_type_is_complex(value->type))
         return tile_variable("row", value);
@@ -132,7 +132,7 @@ void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int coun
     tile_walk(table, inner, which, count, place);
 }
 
-// Rows -------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps,
                expr *rare) {

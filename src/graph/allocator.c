@@ -1,11 +1,12 @@
-// allocator.c - host memory for array data: counted exactly, cached when freed, held to limits. Memory of units that have their own is
-// counted here too.
+// allocator.c - host memory for array data: counted exactly, cached when freed, held to limits. Memory of
+// units that have their own is counted here too.
 //
-// Sizes are rounded up to classes, eight to a doubling, so that a freed block serves whatever comes next in its
-// class. Freed blocks are kept, up to the cache limit: fresh pages cost more than most kernels that fill them.
+// Sizes are rounded up to classes, eight to a doubling, so that a freed block serves whatever comes next in
+// its class. Freed blocks are kept, up to the cache limit: fresh pages cost more than most kernels that fill
+// them.
 //
-// A limit that somebody sets is on all memory. If nobody does, the host's may hold a share of the machine's, and a unit knows itself
-// when it has no more.
+// A limit that somebody sets is on all memory. If nobody does, the host's may hold a share of the machine's,
+// and a unit knows itself when it has no more.
 
 #include <unistd.h>
 
@@ -206,7 +207,7 @@ void allocator_on_clear(void (*clear)(void)) {
     atomic_store(&clear_more, clear);
 }
 
-// The public counters and limits ----------------------------------------------------------------------------------
+// The public counters and limits ----------------------------------------------------------------------------
 
 size_t zl_get_active_memory(void) {
     return atomic_load(&active);

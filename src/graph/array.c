@@ -1,4 +1,4 @@
-// array.c - blocks of a call and its outputs: made, counted, taken apart.
+// array.c - blocks of a call and its outputs: made, counted, split.
 
 #include <assert.h>
 #include <string.h>
@@ -168,7 +168,8 @@ static void hold_inputs(struct call *c, int inputs, const zl_array *in) {
     }
 }
 
-// Lends every output. When memory is out, those that could not be lent go, and with the last of them the call.
+// Lends every output. When memory is out, those that could not be lent go, and with the last of them the
+// call.
 static zl_array lend_outputs(struct call *c) {
     int outputs = c->outputs;
     zl_array first = call_first(c), a = first;
@@ -284,10 +285,11 @@ zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, unio
     return graph_lend(a);
 }
 
-// Taking apart ---------------------------------------------------------------------------------------------------
+// Taking apart ----------------------------------------------------------------------------------------------
 
-// Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can add
-// one meanwhile, so a plain load decides, and the costly subtraction is left out. A sibling may be lent again.
+// Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can
+// add one meanwhile, so a plain load decides, and the costly subtraction is left out. A sibling may be lent
+// again.
 static bool give_back(zl_array a, unsigned long amount) {
     if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_relaxed) == amount)
         return atomic_load_explicit(&a->count, memory_order_acquire) == amount;
@@ -339,7 +341,7 @@ static void forget(zl_array a) {
 }
 
 // Arrays whose last reference went are linked through their offset, which nobody needs any more: a chain of a
-// million calls is taken apart without recursion.
+// million calls is split without recursion.
 static zl_array push(zl_array list, zl_array a) {
     if (!is_last(a))
         return forget(a), list;

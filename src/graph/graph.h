@@ -1,7 +1,7 @@
 // graph.h - calls and arrays: what an array is before and after it is computed.
 //
-// A *call* is an op applied to arrays; an *array* is one output of a call, or a leaf. A call and its outputs share one block of
-// memory, which is freed when nothing refers to any of the outputs.
+// A *call* is an op applied to arrays; an *array* is one output of a call, or a leaf. A call and its outputs
+// share one block of memory, which is freed when nothing refers to any of the outputs.
 
 #ifndef GRAPH_H
 #define GRAPH_H
@@ -11,7 +11,7 @@
 struct op;
 struct call;
 
-// array.c --------------------------------------------------------------------------------------------------------
+// array.c ---------------------------------------------------------------------------------------------------
 
 enum array_state {
     ARRAY_LAZY,     // not evaluated yet
@@ -62,7 +62,8 @@ static inline bool array_is(zl_array a, enum array_flag flag) { return a->flags 
 static inline enum array_state array_state(zl_array a) {
     return (enum array_state)(atomic_load_explicit(&a->state, memory_order_acquire) & ARRAY_STATES);
 }
-// Returns whether there is a single reference. If so, everything that other threads did before they released theirs is visible.
+// Returns whether there is a single reference. If so, everything that other threads did before they released
+// theirs is visible.
 static inline bool array_is_held_once(zl_array a) {
     return (uint32_t)atomic_load_explicit(&a->count, memory_order_relaxed) == 1 &&
            (uint32_t)atomic_load_explicit(&a->count, memory_order_acquire) == 1;
@@ -105,12 +106,12 @@ struct binding {
     int calls;
     int lane; // of the unit
     struct call *const *call;
-    // Allocates the outputs of a call; returns false, with an error, if that fails. If bit k of in_place is set, the first output may
-    // take over the memory of input k, provided that nothing reads it later and that it fits. Unless all bits are set, an input that
-    // is passed twice is not taken.
+    // Allocates the outputs of a call; returns false, with an error, if that fails. If bit k of in_place is
+    // set, the first output may take over the memory of input k, provided that nothing reads it later and
+    // that it fits. Unless all bits are set, an input that is passed twice is not taken.
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
-    // Called before prepare where calls [begin, index] run as one kernel: the result may take over the memory of an input that nothing
-    // reads after them.
+    // Called before prepare where calls [begin, index] run as one kernel: the result may take over the memory
+    // of an input that nothing reads after them.
     void (*take)(struct binding *b, int begin, int index);
     // Publishes the outputs of a call and releases inputs that nothing reads any more.
     void (*finish)(struct binding *b, int index);
@@ -128,8 +129,9 @@ struct array_spec {
     uint8_t flags;
 };
 
-// Records a call: retains its inputs, copies its arguments, lends its outputs to the current scope. Returns the first output, or NULL
-// and an error. The caller has checked everything except sizes that are too large, which are refused here.
+// Records a call: retains its inputs, copies its arguments, lends its outputs to the current scope. Returns
+// the first output, or NULL and an error. The caller has checked everything except sizes that are too large,
+// which are refused here.
 zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
                     const struct array_spec *spec);
 
@@ -137,8 +139,8 @@ zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int arg
 zl_array graph_leaf(const struct array_spec *spec, struct storage *storage);
 // Returns an inline scalar; lent.
 zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags);
-// Returns the inline scalar that op computes from x; lent. Its value is known at once. Like that of a view, its history is kept for
-// gradients until it is evaluated.
+// Returns the inline scalar that op computes from x; lent. Its value is known at once. Like that of a view,
+// its history is kept for gradients until it is evaluated.
 zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value, uint8_t flags);
 
 // Releases foreign memory that could not become an array; returns NULL.
@@ -146,16 +148,16 @@ void *graph_refuse_foreign(const zl_foreign_options *options);
 
 // Releases the inputs of an evaluated call.
 void graph_detach(struct call *c);
-// Lends an output of a call that has several. It exists even if nothing referred to it for a while, as long as a sibling lives and
-// their history is kept.
+// Lends an output of a call that has several. It exists even if nothing referred to it for a while, as long
+// as a sibling lives and their history is kept.
 zl_array graph_lend_sibling(struct call *c, int index);
 // Returns whether only a sibling keeps this array in existence.
 bool array_is_forgotten(zl_array a);
 
 // Returns the offset of a view, evaluated or not, and keeps it from changing.
 int64_t array_pin(zl_array a);
-// Evaluation may move a lazy view to another offset of another storage. array_begin_move returns false if the view is pinned. Moves
-// happen between open and close; array_pin waits for that.
+// Evaluation may move a lazy view to another offset of another storage. array_begin_move returns false if the
+// view is pinned. Moves happen between open and close; array_pin waits for that.
 void array_open_moves(void);
 void array_close_moves(void);
 bool array_begin_move(zl_array a);
@@ -168,21 +170,23 @@ int    array_references(zl_array a);
 // Returns the bytes of the array's block, for tests of the budget.
 size_t array_bytes_of(zl_array a);
 
-// Returns the address of element 0 of a ready array on the host. The value of an inline scalar is converted to its dtype in *room.
+// Returns the address of element 0 of a ready array on the host. The value of an inline scalar is converted
+// to its dtype in *room.
 const void *array_data(zl_array a, union scalar *room);
 // Writes the value of an inline scalar, converted to another dtype, to `out`.
 void scalar_write(zl_array a, zl_dtype dtype, void *out);
 // Returns the value of an inline scalar, rounded to a dtype, in its widest form.
 union scalar scalar_as(zl_array a, zl_dtype dtype);
 
-// lend.c ---------------------------------------------------------------------------------------------------------
+// lend.c ----------------------------------------------------------------------------------------------------
 
 // What a thread is doing while it records.
 struct recorder {
     zl_array *lent;   // the arrays that open scopes hold
     int len, cap;
     zl_stream stream; // the stream that ops record; NULL: the default
-    // If set, the recording will be replayed with other shapes, and ops that read sizes of tracers are recorded as calls of this op.
+    // If set, the recording will be replayed with other shapes, and ops that read sizes of tracers are
+    // recorded as calls of this op.
     const struct op *deferred;
     int trace_depth;  // how many transforms are running their functions, nested
     bool watched;     // lent is freed when the thread ends
@@ -195,8 +199,8 @@ __attribute__((tls_model("initial-exec")))
 extern _Thread_local struct recorder recorder;
 
 enum { TRACE_DEEPEST = UINT8_MAX };
-// Returns whether the array is a tracer: it depends on the inputs of a transform that is still running its function. Evaluation keeps
-// its history.
+// Returns whether the array is a tracer: it depends on the inputs of a transform that is still running its
+// function. Evaluation keeps its history.
 static inline bool array_is_tracer(zl_array a) {
     return a->trace && a->trace <= recorder.trace_depth;
 }
@@ -217,7 +221,7 @@ static inline zl_array graph_lend(zl_array a) {
     return recorder.lent[recorder.len++] = a;
 }
 
-// outputs.c ------------------------------------------------------------------------------------------------------
+// outputs.c -------------------------------------------------------------------------------------------------
 
 // The results of a transformed function.
 struct zl_outputs_ {
@@ -228,10 +232,11 @@ struct zl_outputs_ {
 };
 
 void outputs_clear(zl_outputs *o);
-// Ends the scope and lends `count` arrays to the scope outside. Returns whether all went well; if not, the arrays are NULL.
+// Ends the scope and lends `count` arrays to the scope outside. Returns whether all went well; if not, the
+// arrays are NULL.
 bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
 
-// dtype.c --------------------------------------------------------------------------------------------------------
+// dtype.c ---------------------------------------------------------------------------------------------------
 
 // Returns the dtype to which an op on these arrays promotes: weak scalars only raise the kind.
 zl_dtype dtype_common(int count, const zl_array *arrays);
@@ -242,7 +247,7 @@ bool dtype_is_signed(zl_dtype d);  // signed integers
 // Converts elements one by one by the library's rules (saturating, NaN to 0), for scalars and tests.
 void dtype_convert(void *to, zl_dtype to_type, const void *from, zl_dtype from_type, int64_t count);
 
-// shape.c --------------------------------------------------------------------------------------------------------
+// shape.c ---------------------------------------------------------------------------------------------------
 
 // Writes the number of elements; returns false if it overflows or a size is negative.
 bool shape_size(int ndim, const int64_t *dim, int64_t *size);
@@ -253,31 +258,36 @@ bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride);
 // Returns whether both strides place every element alike.
 bool shape_lies_alike(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other);
 bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b);
-// Writes the shape that both broadcast to, for which `out` has room of the larger rank. Returns its rank, or -1 if they do not fit.
+// Writes the shape that both broadcast to, for which `out` has room of the larger rank. Returns its rank, or
+// -1 if they do not fit.
 int  shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b, int64_t *out);
 // Return "(2, 3)", in a buffer of the calling thread that keeps the last eight texts.
 const char *shape_text(int ndim, const int64_t *dim);
 const char *array_text(zl_array a);
-// Returns the axis as a non-negative number, or -1, with an error that names `function`, if it is out of range.
+// Returns the axis as a non-negative number, or -1, with an error that names `function`, if it is out of
+// range.
 int  shape_axis(const char *function, int axis, int ndim);
 // Writes the strides that give the same elements under new sizes; returns false if that needs a copy.
 bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
                 int64_t *new_stride);
 // Writes the positions of the first and the last element that a view reaches. The view must not be empty.
 void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first, int64_t *last);
-// Guesses, by its strides, the shape of the contiguous array that a view was taken of, given how many elements are there. Returns its
-// rank, at most ndim + 1, for which `out` has room. The shape covers everything that the view reaches.
+// Guesses, by its strides, the shape of the contiguous array that a view was taken of, given how many
+// elements are there. Returns its rank, at most ndim + 1, for which `out` has room. The shape covers
+// everything that the view reaches.
 int  shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements, int64_t *out);
 // Scratch for rank-sized lists: a stack array up to rank 16, else memory. Use: SHAPE_ROOM(name, count).
 #define SHAPE_INLINE 16
 
-// storage.c ------------------------------------------------------------------------------------------------------
+// storage.c -------------------------------------------------------------------------------------------------
 
-// Bytes that hold elements: on the host, on devices, or both, as the schedule copies them. Values never change, so any copy serves.
-// The list of replicas only grows, until the storage is written anew or freed.
+// Bytes that hold elements: on the host, on devices, or both, as the schedule copies them. Values never
+// change, so any copy serves. The list of replicas only grows, until the storage is written anew or freed.
 struct storage {
     atomic_int refs;
-    uint8_t owned;     // data is ours and may be written anew; it is freed by release(context) if that is set, else by the allocator
+    // data is ours and may be written anew; it is freed by release(context) if that is set, else by the
+    // allocator
+    uint8_t owned;
     uint8_t is_inline; // data follows the struct
     uint16_t spare;
     size_t bytes; // capacity of data
@@ -287,8 +297,8 @@ struct storage {
     struct replica *_Atomic replica; // on other devices
 };
 
-// What a buffer of a unit with typed memory holds: the first elements of a storage, of a dtype, row-major in a shape. Along one axis the
-// buffer may have room for more elements, whose values are undefined.
+// What a buffer of a unit with typed memory holds: the first elements of a storage, of a dtype, row-major in
+// a shape. Along one axis the buffer may have room for more elements, whose values are undefined.
 struct buffer_form {
     uint8_t dtype; // zl_dtype
     int ndim;
@@ -339,11 +349,13 @@ static inline struct storage *storage_retain(struct storage *s) {
     return s;
 }
 void storage_release(struct storage *s);
-// Returns whether the memory is our own and has exactly `refs` references: if these are released, it may be written anew.
+// Returns whether the memory is our own and has exactly `refs` references: if these are released, it may be
+// written anew.
 bool storage_is_held(struct storage *s, int refs);
 // Returns the same for one reference.
 bool storage_is_unique(struct storage *s);
-// Returns a storage that only a device holds, in `replica`, or NULL and an error. Takes over the replica in both cases.
+// Returns a storage that only a device holds, in `replica`, or NULL and an error. Takes over the replica in
+// both cases.
 struct storage *storage_elsewhere(size_t bytes, struct replica *replica);
 // Returns memory for a host replica, which is not its data yet, or NULL and an error.
 void *storage_host_room(struct storage *s);
@@ -362,17 +374,18 @@ void  allocator_put(void *data, size_t capacity);
 size_t allocator_capacity(size_t bytes);
 // Returns how many bytes the host may still allocate before the limit is reached.
 size_t allocator_room(void);
-// Counts memory that was allocated in another way, or, if negative, freed; `elsewhere` if it is a unit's own. Returns false, with an
-// error, if that exceeds the limit.
+// Counts memory that was allocated in another way, or, if negative, freed; `elsewhere` if it is a unit's own.
+// Returns false, with an error, if that exceeds the limit.
 bool  allocator_count(int64_t bytes, bool elsewhere);
 bool  allocator_is_over_goal(void);
 
-// Counts freed memory that the caller caches, or, if negative, gives back. Returns false if that exceeds a limit.
+// Counts freed memory that the caller caches, or, if negative, gives back. Returns false if that exceeds a
+// limit.
 bool  allocator_keep(int64_t bytes, bool elsewhere);
 // Registers a function that zl_clear_cache calls.
 void  allocator_on_clear(void (*clear)(void));
 
-// failure.c ------------------------------------------------------------------------------------------------------
+// failure.c -------------------------------------------------------------------------------------------------
 
 // Why an evaluation failed, shared by the arrays that it should have computed.
 struct failure {

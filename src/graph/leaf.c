@@ -70,7 +70,7 @@ zl_array zl_scalar_complex(double re, double im) {
     return graph_inline(ZL_COMPLEX64, (union scalar){.c = {(float)re, (float)im}}, ARRAY_WEAK);
 }
 
-// Foreign memory -------------------------------------------------------------------------------------------------
+// Foreign memory --------------------------------------------------------------------------------------------
 
 void *graph_refuse_foreign(const zl_foreign_options *options) {
     if (options && options->release)
@@ -121,7 +121,7 @@ zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const
                                            .offset = -before}, s);
 }
 
-// Looking --------------------------------------------------------------------------------------------------------
+// Looking ---------------------------------------------------------------------------------------------------
 
 zl_dtype zl_dtype_of(zl_array a) {
     return a ? (zl_dtype)a->dtype : ZL_FLOAT32;

@@ -130,7 +130,8 @@ int shape_axis(const char *function, int axis, int ndim) {
     return -1;
 }
 
-// Old axes are grouped into runs that are dense among themselves; the new sizes must split along the same groups.
+// Old axes are grouped into runs that are dense among themselves; the new sizes must split along the same
+// groups.
 bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
                 int64_t *new_stride) {
     int at = 0, to = 0;
@@ -189,7 +190,8 @@ static int sort_steps(int ndim, const int64_t *dim, const int64_t *stride, int64
     return count;
 }
 
-// An axis for each step, which has as many elements as the next longer step has of it; one more if no step is 1.
+// An axis for each step, which has as many elements as the next longer step has of it; one more if no step is
+// 1.
 int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
                int64_t *out) {
     int64_t first, last;
@@ -207,7 +209,7 @@ int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offs
     return count;
 }
 
-// Forms ----------------------------------------------------------------------------------------------------------------
+// Forms -----------------------------------------------------------------------------------------------------
 
 bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b) {
     return buffer_form_lies_alike(a, b) && a->room.axis == b->room.axis &&

@@ -1,4 +1,5 @@
-// storage.c - the bytes behind arrays. Small ones lie in the same slab object as their header: one allocation.
+// storage.c - the bytes behind arrays. Small ones lie in the same slab object as their header: one
+// allocation.
 
 #include "graph/graph.h"
 
@@ -110,7 +111,8 @@ void storage_release(struct storage *s) {
     slab_free(s, sizeof *s + extra);
 }
 
-// The references first: while there are others, what lies beside them is read by nobody, as compilers may read both at once.
+// The references first: while there are others, what lies beside them is read by nobody, as compilers may
+// read both at once.
 bool storage_is_held(struct storage *s, int refs) {
     return atomic_load_explicit(&s->refs, memory_order_acquire) == refs &&
            (s->owned || s->is_inline || (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed)));

@@ -1,7 +1,8 @@
-// flow.c - moves bytes to the right neighbour and from the left one at the same time, and combines what comes as it comes.
+// flow.c - moves bytes to the right neighbour and from the left one at the same time, and combines what comes
+// as it comes.
 //
-// What arrives is what is sent on: each byte may leave as soon as the one before it in the ring has been combined, so all steps of a
-// collective overlap and each rank's two directions are busy throughout.
+// What arrives is what is sent on: each byte may leave as soon as the one before it in the ring has been
+// combined, so all steps of a collective overlap and each rank's two directions are busy throughout.
 
 #include "group/group.h"
 

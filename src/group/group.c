@@ -21,7 +21,7 @@ ZL_AT_LOAD {
     fork_guard(&lock);
 }
 
-// Groups of one --------------------------------------------------------------------------------------------------
+// Groups of one ---------------------------------------------------------------------------------------------
 
 static zl_group refuse_split(zl_group g, int color, int key) {
     (void)color, (void)key;
@@ -42,7 +42,7 @@ static zl_group make_alone(void) {
     return g;
 }
 
-// Groups ---------------------------------------------------------------------------------------------------------
+// Groups ----------------------------------------------------------------------------------------------------
 
 bool group_is_between_ranks(enum collective kind) {
     return kind == COLLECTIVE_SEND || kind == COLLECTIVE_RECV;
@@ -163,7 +163,7 @@ zl_group zl_group_split(zl_group group, int color, int key) {
     return g;
 }
 
-// Collectives ----------------------------------------------------------------------------------------------------
+// Collectives -----------------------------------------------------------------------------------------------
 
 // The group that is meant, retained; NULL and an error.
 static zl_group meant(zl_group g) {

@@ -1,14 +1,15 @@
 // group.h - processes that communicate: how they find each other, and the engines that move their data.
 //
-// A group is made by an engine, a row of engines.def, from what a launcher left in the environment. Its collectives are ops
-// (op/collective.c) of a stream that the process has for them; the engine runs one after the other.
+// A group is made by an engine, a row of engines.def, from what a launcher left in the environment. Its
+// collectives are ops (op/collective.c) of a stream that the process has for them; the engine runs one after
+// the other.
 
 #ifndef GROUP_H
 #define GROUP_H
 
 #include "op/ops.h"
 
-// group.c --------------------------------------------------------------------------------------------------------
+// group.c ---------------------------------------------------------------------------------------------------
 
 struct group_engine {
     const char *name;
@@ -21,7 +22,8 @@ struct group_engine {
 
 bool group_is_between_ranks(enum collective kind); // send and recv: others do not take part
 
-// What is wrong with a collective, as all engines say it: "all_sum number 3 in a group of 4 (ring), rank 0: ...". False.
+// What is wrong with a collective, as all engines say it: "all_sum number 3 in a group of 4 (ring), rank 0:
+// ...". False.
 struct group_place {
     zl_group group;
     const char *name;
@@ -30,7 +32,7 @@ struct group_place {
 bool group_fail(const struct group_place *at, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t group_timeout_ns(void); // how long ranks are waited for
 
-// head.c ---------------------------------------------------------------------------------------------------------
+// head.c ----------------------------------------------------------------------------------------------------
 
 // What a rank is about to call, for others to compare with their own.
 struct group_head {
@@ -42,10 +44,12 @@ struct group_head {
     uint64_t rank;
 };
 struct group_head head_of(zl_group g, const struct op_transfer *t, uint64_t number);
-bool head_is_same(const struct group_head *a, const struct group_head *b); // or one sends what the other receives
-void head_difference(const struct group_head *a, const struct group_head *b, char *out, size_t bytes); // as a sentence
+// or one sends what the other receives
+bool head_is_same(const struct group_head *a, const struct group_head *b);
+// as a sentence
+void head_difference(const struct group_head *a, const struct group_head *b, char *out, size_t bytes);
 
-// environment.c: what launchers tell a process -------------------------------------------------------------------
+// environment.c: what launchers tell a process --------------------------------------------------------------
 
 // The rank and size, and where rank 0 can be met.
 struct group_invitation {
@@ -56,11 +60,12 @@ struct group_invitation {
 };
 const char *group_variable(const char *name); // of the environment, NULL where it is not set or empty
 bool group_read_number(const char *name, int *out); // false, without an error: not set, or no number
-bool group_is_invited(struct group_invitation *out); // false: by none of the launchers that say where rank 0 is
+// false: by none of the launchers that say where rank 0 is
+bool group_is_invited(struct group_invitation *out);
 bool group_is_invited_to_nccl(struct group_invitation *out); // false: not by variables that mean this engine
 bool group_is_under_mpi(void); // mpirun, or srun with an interface for MPI, started this process
 
-// wire.c: sockets ------------------------------------------------------------------------------------------------
+// wire.c: sockets -------------------------------------------------------------------------------------------
 
 // Places at which a rank listens.
 struct wire_host {
@@ -69,7 +74,8 @@ struct wire_host {
     } *address;
     int addresses;
 };
-// Reads MLX's file of hosts: for each rank a list of "address:port". False and an error. wire_free_hosts in any case.
+// Reads MLX's file of hosts: for each rank a list of "address:port". False and an error. wire_free_hosts in
+// any case.
 bool wire_read_hosts(const char *path, struct wire_host **hosts, int *count);
 void wire_free_hosts(struct wire_host *hosts, int count);
 bool wire_add_address(struct wire_host *host, const char *text); // "address:port"; false and an error
@@ -91,21 +97,22 @@ bool wire_say_hello(int socket, const struct wire_name *self, char nonce[16], in
 int wire_accept(int listener, uint32_t size, struct wire_name *who, int64_t deadline);
 bool wire_hear_answer(int socket, const char nonce[16], int64_t deadline); // of who accepted
 
-// meeting.c ------------------------------------------------------------------------------------------------------
+// meeting.c -------------------------------------------------------------------------------------------------
 
 // Where every rank listens, found by way of rank 0; *listener is this rank's. False and an error.
 bool meeting_hold(const struct group_invitation *i, struct wire_host **hosts, int *listener);
 
-// flow.c: bytes that go round a ring -----------------------------------------------------------------------------
+// flow.c: bytes that go round a ring ------------------------------------------------------------------------
 
-// Bytes to be sent, or room for bytes that come; the latter are combined with what lies at `with`, if that is not NULL.
+// Bytes to be sent, or room for bytes that come; the latter are combined with what lies at `with`, if that is
+// not NULL.
 struct flow_span {
     char *at;
     const char *with;
     size_t bytes;
 };
-// What one pair of sockets is to send and receive. The first `lead` bytes may be sent at once, each later one after as many came as are
-// between them.
+// What one pair of sockets is to send and receive. The first `lead` bytes may be sent at once, each later one
+// after as many came as are between them.
 struct flow {
     int in, out; // -1: nothing
     struct flow_span *send, *get;
@@ -119,8 +126,9 @@ struct flow {
 };
 enum { FLOW_STAGE = 1 << 18 };
 enum flow_end { FLOW_DONE, FLOW_LOST_IN, FLOW_LOST_OUT, FLOW_LATE, FLOW_OTHER };
-// Moves the bytes of all flows. While nothing moves, calls idle(context, ns since something moved), which may end it: FLOW_OTHER. heard is
-// called when a head is complete; false ends it likewise. *which: the flow that lost its neighbour. watch: sockets that wake idle.
+// Moves the bytes of all flows. While nothing moves, calls idle(context, ns since something moved), which may
+// end it: FLOW_OTHER. heard is called when a head is complete; false ends it likewise. *which: the flow that
+// lost its neighbour. watch: sockets that wake idle.
 struct flow_watch {
     bool (*idle)(void *context, int64_t still_ns);
     bool (*heard)(void *context, const struct flow *f);

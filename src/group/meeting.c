@@ -1,6 +1,7 @@
 // meeting.c - how ranks that only know where rank 0 is find each other.
 //
-// Each rank listens at a port of its own choice and tells rank 0, which answers all of them with the whole list.
+// Each rank listens at a port of its own choice and tells rank 0, which answers all of them with the whole
+// list.
 
 #include "group/group.h"
 

@@ -1,7 +1,9 @@
-// mpi.c - an engine on Open MPI, opened at run time: releases 4.1 and 5, whose handles are addresses of its variables.
+// mpi.c - an engine on Open MPI, opened at run time: releases 4.1 and 5, whose handles are addresses of its
+// variables.
 //
-// Elements travel as integers of their size, and one operation of our own combines them with the row kernels of the device: f16 and bf16
-// too, and NaN, as everywhere else. MPI's calls cannot be given up: when one takes longer than the timeout, a thread that watches ends the job.
+// Elements travel as integers of their size, and one operation of our own combines them with the row kernels
+// of the device: f16 and bf16 too, and NaN, as everywhere else. MPI's calls cannot be given up: when one
+// takes longer than the timeout, a thread that watches ends the job.
 
 #include "group/group.h"
 
@@ -52,7 +54,7 @@ static struct {
     char version[VERSION_LONGEST];
 } mpi;
 
-// The library ----------------------------------------------------------------------------------------------------
+// The library -----------------------------------------------------------------------------------------------
 
 #define FUNCTION(name) \
     { "MPI_" #name, (void **)&mpi.name }
@@ -126,7 +128,7 @@ static bool load(void) {
     return true;
 }
 
-// What a call takes too long -------------------------------------------------------------------------------------
+// What a call takes too long --------------------------------------------------------------------------------
 
 static struct {
     atomic_llong begin; // ns; 0: no call runs
@@ -154,7 +156,7 @@ static void *watch(void *unused) {
     return NULL;
 }
 
-// Groups ---------------------------------------------------------------------------------------------------------
+// Groups ----------------------------------------------------------------------------------------------------
 
 struct mpi_group {
     struct zl_group_ base;
@@ -186,7 +188,7 @@ static bool is_fine(struct mpi_group *g, int code) {
                       "%s: ranks may call different things (ZL_GROUP_CHECK=1 shows it)", text);
 }
 
-// Pieces of calls that are too long for one. -----------------------------------------------------------------------
+// Pieces of calls that are too long for one. ----------------------------------------------------------------
 
 static const char *element(const void *data, int64_t at, zl_dtype dtype) {
     return (const char *)data + at * (int64_t)zl_dtype_size(dtype);
@@ -360,7 +362,8 @@ static zl_group split(zl_group base, int color, int key) {
                 : wrap(comm);
 }
 
-// Who ends without it ends the whole job with an error. After one, others may be gone, and it would wait for them.
+// Who ends without it ends the whole job with an error. After one, others may be gone, and it would wait for
+// them.
 static void finish(void) {
     int ended = 0;
     mpi.Finalized(&ended);

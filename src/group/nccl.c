@@ -1,8 +1,9 @@
-// nccl.c - an engine on NCCL, for arrays on NVIDIA's GPUs: opened at run time, on the stream of the group's lane, without a copy on the host.
+// nccl.c - an engine on NCCL, for arrays on NVIDIA's GPUs: opened at run time, on the stream of the group's
+// lane, without a copy on the host.
 //
-// Ranks have a ring of sockets beside it, by which they agree on the id that NCCL begins with, split, compare calls, and learn who is missing:
-// NCCL itself only waits. Its calls never block here; a rank polls the library, the stream and the ring until what it asked for is done, and gives
-// up with ncclCommAbort.
+// Ranks have a ring of sockets beside it, by which they agree on the id that NCCL begins with, split, compare
+// calls, and learn who is missing: NCCL itself only waits. Its calls never block here; a rank polls the
+// library, the stream and the ring until what it asked for is done, and gives up with ncclCommAbort.
 
 #include <limits.h>
 #include <sched.h>
@@ -55,7 +56,7 @@ static struct {
     int (*Recv)(void *out, size_t count, int type, int from, nccl_comm comm, void *stream);
 } nccl;
 
-// The library ----------------------------------------------------------------------------------------------------
+// The library -----------------------------------------------------------------------------------------------
 
 #define FUNCTION(name) \
     { "nccl" #name, (void **)&nccl.name }
@@ -82,7 +83,8 @@ static bool bind(void *library, const char **missing) {
     return library_bind(library, symbols, COUNT(symbols), missing);
 }
 
-// The stream whose device this thread computes on, which is the one that groups get; NULL and an error: NCCL does not work there.
+// The stream whose device this thread computes on, which is the one that groups get; NULL and an error: NCCL
+// does not work there.
 static zl_stream load(void) {
     static bool is_there; // under the lock of group.c
     const char *missing = NULL;
@@ -110,7 +112,7 @@ static zl_stream load(void) {
     return s;
 }
 
-// Failures -------------------------------------------------------------------------------------------------------
+// Failures --------------------------------------------------------------------------------------------------
 
 struct nccl_group {
     struct zl_group_ base;
@@ -151,9 +153,10 @@ static bool fails(struct nccl_group *g, int code) {
 
 #define CALL(g, name, ...) ((g)->function = #name, nccl.name(__VA_ARGS__))
 
-// Waiting --------------------------------------------------------------------------------------------------------
+// Waiting ---------------------------------------------------------------------------------------------------
 
-// What NCCL says of what it was asked for, and then the stream: as progress of struct op_transfer. *code: why it failed.
+// What NCCL says of what it was asked for, and then the stream: as progress of struct op_transfer. *code: why
+// it failed.
 static int look(struct nccl_group *g, const struct op_transfer *t, int *code) {
     int failed = nccl.CommGetAsyncError(g->comm, code);
     if (failed) {
@@ -195,9 +198,10 @@ static bool wait_for(struct nccl_group *g, const struct op_transfer *t) {
     return ring_break(g->ring, "rank %d: its device failed in %s", g->base.rank, g->ring->name);
 }
 
-// Collectives ----------------------------------------------------------------------------------------------------
+// Collectives -----------------------------------------------------------------------------------------------
 
-// The number that NCCL has for a dtype that it combines; -1: it does not. *times: of how many of its numbers an element consists.
+// The number that NCCL has for a dtype that it combines; -1: it does not. *times: of how many of its numbers
+// an element consists.
 static int type_of(zl_dtype dtype, int *times) {
     *times = dtype == ZL_COMPLEX64 ? 2 : 1;
     switch (dtype) {
@@ -301,7 +305,7 @@ static bool run(zl_group base, const struct op_transfer *t) {
     return code && code != NCCL_IN_PROGRESS ? fails(g, code) : wait_for(g, t);
 }
 
-// Beginning ------------------------------------------------------------------------------------------------------
+// Beginning -------------------------------------------------------------------------------------------------
 
 // A collective of bytes that lie on the host, by the ring.
 static bool by_ring(struct nccl_group *g, const char *name, enum collective kind, const void *in,
@@ -360,7 +364,8 @@ static void free_group(zl_group base) {
     memory_free(g);
 }
 
-// At the end of the program: what others still read of this rank's memory is waited for, a little, and its neighbours are told.
+// At the end of the program: what others still read of this rank's memory is waited for, a little, and its
+// neighbours are told.
 static void leave_all(void) {
     enum { PATIENCE_NS = 2000000000, PAUSE_NS = 200000 };
     int64_t deadline = clock_ns() + PATIENCE_NS;
@@ -448,7 +453,7 @@ static bool is_prepared(void) {
 
 const struct group_engine group_nccl = {"nccl", is_available, is_prepared, open_nccl};
 
-// Splitting ------------------------------------------------------------------------------------------------------
+// Splitting -------------------------------------------------------------------------------------------------
 
 // What a rank tells all others; -1: it cannot take part.
 struct member {

@@ -1,7 +1,7 @@
 // ring.c - an engine of sockets: each rank is connected to the next one, in a ring, as MLX's is.
 //
-// MLX_HOSTFILE names a JSON file with a list of "address:port" for each rank, MLX_RANK this one. torchrun and srun name a place to meet
-// instead. Groups are not split, and ranks send to neighbours only.
+// MLX_HOSTFILE names a JSON file with a list of "address:port" for each rank, MLX_RANK this one. torchrun and
+// srun name a place to meet instead. Groups are not split, and ranks send to neighbours only.
 
 #include "group/ring.h"
 
@@ -73,7 +73,7 @@ static struct ring *make(int rank, int size, int links) {
     return NULL;
 }
 
-// Connecting: everybody listens, then connects to the right without waiting for an answer, then accepts from the left. -------------
+// Connecting: everybody listens, then connects to the right without waiting for an answer, then accepts from 
 
 // The last link is that of alarms; it goes to the first address.
 static int *socket_of(struct ring *r, int link, int side) {

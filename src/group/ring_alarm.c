@@ -1,8 +1,10 @@
-// ring_alarm.c - what ranks of a ring tell each other when something is wrong, so that each can name who is missing.
+// ring_alarm.c - what ranks of a ring tell each other when something is wrong, so that each can name who is
+// missing.
 //
-// Two kinds of messages go both ways round on connections of their own: "I wait at number N", said when nothing has come for half of the
-// timeout, and "it is over, because ...". Who waits passes them on. At the timeout those are missing that did not say that they wait. A third
-// one, "I have done my part", is for neighbours of an engine that has a ring beside its own connections.
+// Two kinds of messages go both ways round on connections of their own: "I wait at number N", said when
+// nothing has come for half of the timeout, and "it is over, because ...". Who waits passes them on. At the
+// timeout those are missing that did not say that they wait. A third one, "I have done my part", is for
+// neighbours of an engine that has a ring beside its own connections.
 
 #include "group/ring.h"
 
@@ -84,8 +86,9 @@ static bool hear(struct ring *r, struct alarm *a, int side) {
     return true;
 }
 
-// Reads a message that lies there; false: there is none. A neighbour that has closed its end may have come to the end of its program, with
-// all that it was to send on its way: only who needs more of it finds out that it is lost.
+// Reads a message that lies there; false: there is none. A neighbour that has closed its end may have come to
+// the end of its program, with all that it was to send on its way: only who needs more of it finds out that
+// it is lost.
 static bool look(struct ring *r, int side, struct alarm *a) {
     ssize_t n = r->alarm[side] < 0 ? 0 : recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT | MSG_PEEK);
     if (n == (ssize_t)sizeof *a)
@@ -156,7 +159,8 @@ bool ring_idle(void *context, int64_t still_ns) {
     return true;
 }
 
-// A rank that gives up says so before it closes anything: one that closed everything and said nothing has ended.
+// A rank that gives up says so before it closes anything: one that closed everything and said nothing has
+// ended.
 bool ring_lost(struct ring *r, int side) {
     for (int64_t deadline = clock_ns() + (int64_t)PATIENCE_MS * 1000000; clock_ns() < deadline;) {
         struct pollfd p[2] = {{r->alarm[0], POLLIN, 0}, {r->alarm[1], POLLIN, 0}};

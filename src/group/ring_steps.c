@@ -1,7 +1,8 @@
 // ring_steps.c - collectives as bytes that go round: which spans each rank sends and gets, in which order.
 //
-// Sums follow the ring: part k of the data starts at rank k + 1 and is complete at rank k, on every rank from the same numbers in the
-// same order, then goes round once more. What is small is gathered whole instead, in half as many steps, and combined in the order of ranks.
+// Sums follow the ring: part k of the data starts at rank k + 1 and is complete at rank k, on every rank from
+// the same numbers in the same order, then goes round once more. What is small is gathered whole instead, in
+// half as many steps, and combined in the order of ranks.
 
 #include "group/ring.h"
 
@@ -28,7 +29,7 @@ static void copy(void *to, const void *from, size_t bytes) {
         memcpy(to, from, bytes);
 }
 
-// Flows ----------------------------------------------------------------------------------------------------------
+// Flows -----------------------------------------------------------------------------------------------------
 
 // Part k of `parts` of a span of elements, as bytes from its beginning.
 static size_t cut_at(int64_t count, size_t item, int64_t k, int64_t parts) {
@@ -87,7 +88,7 @@ static bool run_flows(struct ring *r, int count, const struct op_transfer *t) {
     }
 }
 
-// Collectives ----------------------------------------------------------------------------------------------------
+// Collectives -----------------------------------------------------------------------------------------------
 
 static int part_of(const struct ring *r, int steps_back) {
     int n = r->base.size;
@@ -106,8 +107,8 @@ static struct stripe stripe_of(const struct ring *r, int link, int64_t count, si
     return (struct stripe){begin + from, to - from};
 }
 
-// The sum of parts that go round: this rank has its own in `to` then, which lies to_begin bytes from the beginning of the data, and others on
-// the way in `way`. Part `part_of(r, 1)` is sent first.
+// The sum of parts that go round: this rank has its own in `to` then, which lies to_begin bytes from the
+// beginning of the data, and others on the way in `way`. Part `part_of(r, 1)` is sent first.
 static void add_reduction(struct ring *r, struct flow *f, int link, const struct op_transfer *t, size_t item,
                           char *to, size_t to_begin, char *way) {
     const char *in = t->in;
@@ -199,7 +200,8 @@ static bool broadcast(struct ring *r, const struct op_transfer *t) {
     return ok;
 }
 
-// Step s: n - s blocks go to the right, of which the first is for the neighbour and the others for ranks beyond.
+// Step s: n - s blocks go to the right, of which the first is for the neighbour and the others for ranks
+// beyond.
 static bool exchange_step(struct ring *r, const struct op_transfer *t, int s, size_t block, const char *from,
                           char *to) {
     int blocks = r->base.size - s, source = part_of(r, s);
@@ -267,7 +269,7 @@ static bool between(struct ring *r, const struct op_transfer *t) {
     return ok;
 }
 
-// Checking -------------------------------------------------------------------------------------------------------
+// Checking --------------------------------------------------------------------------------------------------
 
 bool ring_check(struct ring *r, const struct group_head *own) {
     if (!setting_flag(SETTING_GROUP_CHECK))

@@ -1,7 +1,8 @@
 // wire.c - sockets between processes: made, and kept from strangers.
 //
-// Who connects sends a hello: who it is, a number used once, and the SHA-256 of both with the token of the job, which never
-// crosses the wire. Who accepts lets go of everybody else, and proves the same about the number.
+// Who connects sends a hello: who it is, a number used once, and the SHA-256 of both with the token of the
+// job, which never crosses the wire. Who accepts lets go of everybody else, and proves the same about the
+// number.
 
 #include "group/group.h"
 
@@ -22,7 +23,7 @@
 
 enum { PAUSE_MS = 50, HELLO_NS = 2000000000, BACKLOG = 64, NONCE = 16, PROOF = 64 };
 
-// Files of hosts -------------------------------------------------------------------------------------------------
+// Files of hosts --------------------------------------------------------------------------------------------
 
 bool wire_add_address(struct wire_host *host, const char *text) {
     const char *colon = strrchr(text, ':');
@@ -96,7 +97,7 @@ void wire_free_hosts(struct wire_host *hosts, int count) {
     memory_free(hosts);
 }
 
-// Waiting --------------------------------------------------------------------------------------------------------
+// Waiting ---------------------------------------------------------------------------------------------------
 
 // False at the deadline; errno is ETIMEDOUT then.
 static bool wait_for(int socket, short events, int64_t deadline) {
@@ -144,7 +145,7 @@ bool wire_get(int socket, void *data, size_t bytes, int64_t deadline) {
     return true;
 }
 
-// Connections ----------------------------------------------------------------------------------------------------
+// Connections -----------------------------------------------------------------------------------------------
 
 static struct addrinfo *look_up(const struct wire_address *a, int flags) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags},
@@ -218,7 +219,7 @@ int wire_connect(const struct wire_address *to, int64_t deadline) {
     return s;
 }
 
-// Strangers ------------------------------------------------------------------------------------------------------
+// Strangers -------------------------------------------------------------------------------------------------
 
 struct hello {
     char magic[8];

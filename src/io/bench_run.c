@@ -1,5 +1,5 @@
-// bench_run.c - zellige_bench.h: run folders of `zellige bench`, read back. What a member of the JSON becomes is a row of a
-// table; members that no table has are skipped, so that files of later versions can be read.
+// bench_run.c - zellige_bench.h: run folders of `zellige bench`, read back. What a member of the JSON becomes
+// is a row of a table; members that no table has are skipped, so that files of later versions can be read.
 
 #include "zellige_bench.h"
 
@@ -33,7 +33,7 @@ struct zl_history_ {
     int runs, run_cap;
 };
 
-// Members as fields of a struct ----------------------------------------------------------------------------------
+// Members as fields of a struct -----------------------------------------------------------------------------
 
 enum field_type { TEXT, NUMBER, INTEGER, FLAG };
 
@@ -90,7 +90,7 @@ static void clear(const struct field *fields, void *into) {
     }
 }
 
-// Rows -------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 #define ROW(type, json_name, member) \
     { json_name, type, offsetof(zl_run_row, member) }
@@ -186,7 +186,7 @@ static bool add_row(struct json *j, void *context) {
     return json_object(j, read_row_member, &(struct place){&run->arena, row});
 }
 
-// Runs -------------------------------------------------------------------------------------------------------------
+// Runs ------------------------------------------------------------------------------------------------------
 
 #define RUN(type, member) \
     { #member, type, offsetof(struct zl_run_, member) }
@@ -324,7 +324,7 @@ bool zl_run_row_find(zl_run run, const char *id, zl_run_row *out) {
     return false;
 }
 
-// History ----------------------------------------------------------------------------------------------------------
+// History ---------------------------------------------------------------------------------------------------
 
 #define ENTRY(type, json_name, member) \
     { json_name, type, offsetof(zl_history_run, member) }

@@ -11,8 +11,9 @@
 enum {
     // Arrays of at most so many bytes are copied: to keep a file mapped for them costs more.
     COPY_MOST = 1 << 20,
-    // Files of fewer bytes are read: nobody who overwrites them can then end the program, and up to here it costs no more
-    // than to map them (Neoverse-V1, 2026-11, load and sum: of 1.1 MB 71 us read and 79 mapped, of 2 MiB 126 and 74).
+    // Files of fewer bytes are read: nobody who overwrites them can then end the program, and up to here it
+    // costs no more than to map them (Neoverse-V1, 2026-11, load and sum: of 1.1 MB 71 us read and 79 mapped,
+    // of 2 MiB 126 and 74).
     MAP_LEAST = 1 << 20,
 };
 
@@ -150,7 +151,7 @@ void *blob_fail(const struct blob *b, const char *format, ...) {
     return NULL;
 }
 
-// Arrays -----------------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes) {
     int64_t size;
@@ -224,7 +225,7 @@ zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shap
     return bytes <= COPY_MOST ? copy(x) : x;
 }
 
-// Spans ------------------------------------------------------------------------------------------------------------
+// Spans -----------------------------------------------------------------------------------------------------
 
 bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t from, uint64_t to) {
     if (from == to)
@@ -255,7 +256,7 @@ bool spans_are_apart(const struct blob *b, struct spans *s) {
     return true;
 }
 
-// Reading ----------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start) {
     size_t left = r->blob->there - r->at;

@@ -102,7 +102,7 @@ zl_array zl_file_find(const zl_file *file, const char *name) {
     return error_set(ZL_ERROR_VALUE, "zl_file_find: no array is named '%.200s'", name ? name : "NULL");
 }
 
-// Metadata ---------------------------------------------------------------------------------------------------------
+// Metadata --------------------------------------------------------------------------------------------------
 
 static bool check_note(const zl_file *file, const zl_metadata *value) {
     if (!file || !value || !value->name || value->texts < 0 || (value->texts && !value->text))

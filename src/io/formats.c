@@ -45,7 +45,7 @@ static const struct format *find_by_extension(const char *function, const char *
         function, path ? path : "NULL");
 }
 
-// Loading ----------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 // Takes the blob over; NULL and an error.
 static zl_file *load(const struct format *format, struct blob *b) {
@@ -106,7 +106,7 @@ zl_file *zl_load_memory(const char *format, const void *data, size_t bytes) {
     return file;
 }
 
-// Saving -----------------------------------------------------------------------------------------------------------
+// Saving ----------------------------------------------------------------------------------------------------
 
 static bool write_to(const struct format *format, struct sink *s, const zl_file *file) {
     bool ok = false;

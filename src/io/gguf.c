@@ -8,7 +8,7 @@
 enum { MOST_AXES = 64 };
 static const char magic[] = "GGUF";
 
-// Dtypes -----------------------------------------------------------------------------------------------------------
+// Dtypes ----------------------------------------------------------------------------------------------------
 
 static const uint8_t value_dtypes[GGUF_VALUES] = {
     [GGUF_UINT8] = ZL_UINT8,       [GGUF_INT8] = ZL_INT8,     [GGUF_UINT16] = ZL_UINT16,
@@ -50,7 +50,7 @@ int gguf_dtype_tensor(zl_dtype dtype) {
     return -1;
 }
 
-// Metadata ---------------------------------------------------------------------------------------------------------
+// Metadata --------------------------------------------------------------------------------------------------
 
 static bool read_string(struct reader *r, zl_text *out) {
     uint64_t bytes;
@@ -129,7 +129,7 @@ static bool read_value(struct reader *r, zl_file *out, uint64_t *align) {
     return type == GGUF_ARRAY ? add_list(r, out, name) : add_numbers(r, out, name, type, 1, ZL_SCALAR);
 }
 
-// Tensors ----------------------------------------------------------------------------------------------------------
+// Tensors ---------------------------------------------------------------------------------------------------
 
 struct tensor {
     const char *name;
@@ -244,7 +244,7 @@ bool gguf_load_metadata(struct blob *b, zl_file *out) {
     return load(b, out, false);
 }
 
-// Saving -----------------------------------------------------------------------------------------------------------
+// Saving ----------------------------------------------------------------------------------------------------
 
 static bool put_string(struct sink *s, const char *data, size_t bytes) {
     return sink_number(s, 8, bytes) && sink_put(s, data, bytes);

@@ -29,7 +29,8 @@ struct gguf_blocks {
     uint32_t type;
     int numbers, bytes; // of a block
     int bits, group;    // of what it becomes
-    zl_dtype dtype;     // of its scales and biases; ZL_UINT8: scales are bytes, as mode gguf_k of zl_dequantize has them
+    // of its scales and biases; ZL_UINT8: scales are bytes, as mode gguf_k of zl_dequantize has them
+    zl_dtype dtype;
     int scales;         // of these elements that a block has
     void (*unpack)(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 };
@@ -37,9 +38,11 @@ const struct gguf_blocks *gguf_blocks(uint32_t type); // NULL: these are no bloc
 // Adds name, its scales and, where they are no bytes, its biases; the bytes are there.
 bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t, zl_shape shape, size_t offset);
 
-// Brings 16 numbers of four bits, of which each byte has one from bit `shift` on, into 8 bytes of two neighbours.
+// Brings 16 numbers of four bits, of which each byte has one from bit `shift` on, into 8 bytes of two
+// neighbours.
 void gguf_pair_nibbles(const unsigned char *from, int shift, unsigned char *to);
-// Packs 32 codes of five bits into 20 bytes: low[i] is the lower four bits of code i, bit i of `high` its fifth.
+// Packs 32 codes of five bits into 20 bytes: low[i] is the lower four bits of code i, bit i of `high` its
+// fifth.
 void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *packed);
 
 // gguf_k.c

@@ -1,8 +1,8 @@
 // gguf_blocks.c - tensors of gguf that are quantised in blocks, as packed words, scales and biases.
 //
-// Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q5_0 and Q5_1: the same with the
-// fifth bits of all numbers in four bytes before these; Q8_0: a scale, 32 signed bytes. Byte j of four-bit blocks holds
-// numbers j and j + 16; MLX wants neighbours in a byte.
+// Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q5_0 and Q5_1:
+// the same with the fifth bits of all numbers in four bytes before these; Q8_0: a scale, 32 signed bytes.
+// Byte j of four-bit blocks holds numbers j and j + 16; MLX wants neighbours in a byte.
 
 #include "io/gguf.h"
 
@@ -136,7 +136,8 @@ static size_t block_at(const struct parts *p, size_t block) {
     return p->from + block * (size_t)p->type->bytes;
 }
 
-// One of several pieces of the blocks. The file's pages are given back behind it: else there would be two copies of all.
+// One of several pieces of the blocks. The file's pages are given back behind it: else there would be two
+// copies of all.
 static void unpack_piece(void *data, int piece) {
     const struct parts *p = data;
     const size_t pieces = (size_t)p->pieces, from = p->blocks * (size_t)piece / pieces,

@@ -1,5 +1,6 @@
-// gguf_k.c - the blocks of 256 numbers of gguf, whose groups have scales that are small whole numbers times one of the block.
-// Codes are brought into the order of packed words; the bytes of scales stay as they are, which is what mode gguf_k reads.
+// gguf_k.c - the blocks of 256 numbers of gguf, whose groups have scales that are small whole numbers times
+// one of the block. Codes are brought into the order of packed words; the bytes of scales stay as they are,
+// which is what mode gguf_k reads.
 
 #include "io/gguf.h"
 
@@ -31,7 +32,8 @@ void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *s
     }
 }
 
-// Quarter q of half a block of Q6_K: 32 codes, of whose 64 bytes of low bits, and 32 of high ones, each a byte.
+// Quarter q of half a block of Q6_K: 32 codes, of whose 64 bytes of low bits, and 32 of high ones, each a
+// byte.
 static void read_quarter(const unsigned char *low, const unsigned char *high, int q, unsigned char *code) {
     typedef uint8_t bytes16 __attribute__((vector_size(16)));
     for (int i = 0; i < 32; i += 16) {
@@ -53,7 +55,8 @@ static void pack_sixes(const unsigned char *code, unsigned char *packed) {
         packed[n] = (unsigned char)(x >> 8 * n);
 }
 
-// 128 bytes of low bits, 64 of high bits, 16 signed scales of as many numbers, and one for all. Codes are less by 32.
+// 128 bytes of low bits, 64 of high bits, 16 signed scales of as many numbers, and one for all. Codes are
+// less by 32.
 void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block + 192, GROUPS_6);

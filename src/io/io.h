@@ -1,20 +1,22 @@
 // io.h - files of arrays: npy, npz, safetensors and gguf. What the files of this folder offer each other.
 //
-// A format reads a blob, the bytes of a file, and writes to a sink. Both have the function that was called and the file's
-// name, which errors begin with. Nothing of a blob is trusted: every size is compared with the bytes that are there.
+// A format reads a blob, the bytes of a file, and writes to a sink. Both have the function that was called
+// and the file's name, which errors begin with. Nothing of a blob is trusted: every size is compared with the
+// bytes that are there.
 
 #ifndef IO_H
 #define IO_H
 
 #include "op/op.h"
 
-// blob.c -----------------------------------------------------------------------------------------------------------
+// blob.c ----------------------------------------------------------------------------------------------------
 
 // The bytes of a file, kept as long as something refers to them.
 struct blob {
     atomic_int refs;
     bool mapped;          // from a file; else memory of its own, or a part
-    bool packed;          // only its first bytes are at data: the others are unpacked when an array of them is evaluated
+    // only its first bytes are at data: the others are unpacked when an array of them is evaluated
+    bool packed;
     bool counted;         // among the memory of arrays
     bool in_memory;       // the program gave its bytes: there is no file
     struct blob *whole;   // that it is a part of; NULL: none
@@ -27,16 +29,16 @@ struct blob {
     size_t from_bytes;
     uint32_t crc; // packed: of all its bytes, unpacked
 };
-// Each gives NULL and an error. Memory that is not mapped counts as memory of arrays and is held to its limit before it is
-// allocated. map: files that are big enough are mapped; else they are read.
+// Each gives NULL and an error. Memory that is not mapped counts as memory of arrays and is held to its limit
+// before it is allocated. map: files that are big enough are mapped; else they are read.
 struct blob *blob_open(const char *function, const char *path, bool map);
 struct blob *blob_copy(const char *function, const void *data, size_t bytes);
 // Memory to be filled by the caller, at *data.
 struct blob *blob_new(const char *function, const char *label, size_t bytes, char **data);
 // A part that lies at an offset; errors name it.
 struct blob *blob_part(struct blob *whole, const char *name, size_t offset, size_t bytes);
-// A part of so many bytes that is unpacked from from_bytes at an offset of whole. Its first `there` bytes are to be filled by the
-// caller, at *data.
+// A part of so many bytes that is unpacked from from_bytes at an offset of whole. Its first `there` bytes are
+// to be filled by the caller, at *data.
 struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, size_t from_bytes, size_t bytes, uint32_t crc,
                          size_t there, char **data);
 void blob_release(struct blob *b);
@@ -45,12 +47,12 @@ void blob_release(struct blob *b);
 void *blob_fail(const struct blob *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define blob_false(...) (blob_fail(__VA_ARGS__), false)
 
-// Gives pages of the file back that lie in [from, to): they do not count as memory in use until they are read again. Of bytes that are
-// not mapped: nothing.
+// Gives pages of the file back that lie in [from, to): they do not count as memory in use until they are read
+// again. Of bytes that are not mapped: nothing.
 void blob_leave(const struct blob *b, size_t from, size_t to);
 
-// An array of what lies at an offset, row-major, lent; it is not checked that the bytes are there. Big ones share the
-// blob's memory; others are copied from it, or unpacked, when they are evaluated.
+// An array of what lies at an offset, row-major, lent; it is not checked that the bytes are there. Big ones
+// share the blob's memory; others are copied from it, or unpacked, when they are evaluated.
 zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape);
 // Bytes of an array; false and an error when they are too many to count.
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes);
@@ -64,11 +66,14 @@ struct spans {
     struct span *span;
     int count, cap;
 };
-bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t from, uint64_t to); // keeps the name's address
-// Whether no two of them overlap, else an error: files whose parts do stand for far more than their size. Sorts them.
+// keeps the name's address
+bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t from, uint64_t to);
+// Whether no two of them overlap, else an error: files whose parts do stand for far more than their size.
+// Sorts them.
 bool spans_are_apart(const struct blob *b, struct spans *s);
 
-// Where a format reads what is at data: little-endian numbers one after the other. False and an error at the end.
+// Where a format reads what is at data: little-endian numbers one after the other. False and an error at the
+// end.
 struct reader {
     struct blob *blob;
     size_t at;
@@ -77,7 +82,7 @@ bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start);
 bool reader_number(struct reader *r, int bytes, uint64_t *out);
 bool reader_u32(struct reader *r, uint32_t *out);
 
-// sink.c -----------------------------------------------------------------------------------------------------------
+// sink.c ----------------------------------------------------------------------------------------------------
 
 // Where a format writes: a file, or memory that grows.
 struct sink {
@@ -102,7 +107,7 @@ bool sink_dense(zl_array a, struct dense *out);
 // Those of a file, to be freed; NULL and an error.
 struct dense *sink_dense_all(const zl_file *file);
 
-// file_list.c ------------------------------------------------------------------------------------------------------
+// file_list.c -----------------------------------------------------------------------------------------------
 
 struct zl_file_ {
     struct arena arena; // names and texts
@@ -114,13 +119,14 @@ struct zl_file_ {
     zl_metadata *note;
     int notes, note_cap;
 };
-// As zl_file_add and zl_file_add_metadata, for what a blob holds: a name that comes twice is the blob's error.
+// As zl_file_add and zl_file_add_metadata, for what a blob holds: a name that comes twice is the blob's
+// error.
 bool file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a);
 bool file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value);
 // A text in the file's arena; NULL and an error when it has a NUL inside, or memory is out.
 const char *file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes);
 
-// Formats ----------------------------------------------------------------------------------------------------------
+// Formats ---------------------------------------------------------------------------------------------------
 
 // late: data that is missing shows when the array is read.
 zl_array npy_array(struct blob *b, bool late);
@@ -136,12 +142,14 @@ bool npz_save_compressed(struct sink *s, const zl_file *file);
 bool safetensors_load(struct blob *b, zl_file *out);
 bool safetensors_save(struct sink *s, const zl_file *file);
 bool gguf_load(struct blob *b, zl_file *out);
-bool gguf_load_metadata(struct blob *b, zl_file *out); // without its arrays, of which quantised ones take time
+// without its arrays, of which quantised ones take time
+bool gguf_load_metadata(struct blob *b, zl_file *out);
 bool gguf_save(struct sink *s, const zl_file *file);
 
-// json_read.c ------------------------------------------------------------------------------------------------------
+// json_read.c -----------------------------------------------------------------------------------------------
 
-// A strict reader of JSON in a blob, from at up to end. Functions give false and an error at what is not as said.
+// A strict reader of JSON in a blob, from at up to end. Functions give false and an error at what is not as
+// said.
 struct json {
     struct reader in;
     size_t end;
@@ -162,7 +170,7 @@ bool json_list(struct json *j, bool (*item)(struct json *j, void *context), void
 bool json_object(struct json *j, bool (*member)(struct json *j, const char *name, int len, void *context),
                  void *context);
 
-// deflate.c: by zlib, opened at the first use; false and an error --------------------------------------------------
+// deflate.c: by zlib, opened at the first use; false and an error -------------------------------------------
 
 // Unpacks the first bytes of a packed blob.
 bool deflate_start(const struct blob *b, void *out, size_t bytes);

@@ -25,7 +25,7 @@ struct header {
     size_t start; // of the data
 };
 
-// The line, as C text -----------------------------------------------------------------------------------------------
+// The line, as C text ---------------------------------------------------------------------------------------
 
 struct line {
     const struct blob *blob;
@@ -163,7 +163,7 @@ static bool read_header(struct blob *b, struct header *h) {
     return ok;
 }
 
-// Arrays -----------------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 // Bytes turned around, number by number.
 static zl_array swap(zl_array bytes, zl_dtype dtype, zl_shape shape) {
@@ -224,7 +224,7 @@ bool npy_load(struct blob *b, zl_file *out) {
     return file_list_add(out, b, "", npy_array(b, !b->in_memory));
 }
 
-// Saving -----------------------------------------------------------------------------------------------------------
+// Saving ----------------------------------------------------------------------------------------------------
 
 bool npy_header(struct text *out, zl_array a) {
     struct text line = {0};

@@ -31,7 +31,7 @@ static int shown(const struct member *m) {
     return (int)MIN_OF(m->name_bytes, 200);
 }
 
-// Reading ----------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 static uint64_t number_at(const unsigned char *p, int bytes) {
     uint64_t value = 0;
@@ -108,8 +108,8 @@ static bool read_central(struct reader *r, struct member *m) {
     return true;
 }
 
-// The local header in front of a member's data must say what the directory says: who reads only one of them would see
-// another archive. Sizes and checksum may be left to what follows the data.
+// The local header in front of a member's data must say what the directory says: who reads only one of them
+// would see another archive. Sizes and checksum may be left to what follows the data.
 static bool check_local(const struct blob *b, const struct member *m, const unsigned char *p,
                         uint64_t name_bytes, uint64_t extra_bytes) {
     struct member local = {.flags = number_at(p + 6, 2),
@@ -160,8 +160,8 @@ static struct blob *inflate_start(struct blob *b, const struct member *m, const 
     return NULL;
 }
 
-// The member with the header of its array. What is wrong with the rest shows when that is evaluated, except what can be told
-// without unpacking it.
+// The member with the header of its array. What is wrong with the rest shows when that is evaluated, except
+// what can be told without unpacking it.
 static struct blob *inflate_member(struct blob *b, const struct member *m, const char *name) {
     if (m->bytes / INFLATE_MOST > m->packed)
         return blob_fail(b, "'%.200s': %llu bytes cannot become %llu", name, (unsigned long long)m->packed,
@@ -257,7 +257,7 @@ bool npz_load(struct blob *b, zl_file *out) {
     return ok;
 }
 
-// Writing ----------------------------------------------------------------------------------------------------------
+// Writing ---------------------------------------------------------------------------------------------------
 
 struct entry {
     uint64_t method, crc, packed, bytes, offset;

@@ -28,7 +28,7 @@ struct header {
     struct spans spans;
 };
 
-// Loading ----------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 static bool read_dtype(struct json *j, struct tensor *t) {
     struct text name = {0};
@@ -141,7 +141,7 @@ bool safetensors_load(struct blob *b, zl_file *out) {
     return ok;
 }
 
-// Saving -----------------------------------------------------------------------------------------------------------
+// Saving ----------------------------------------------------------------------------------------------------
 
 static bool add_metadata(const struct sink *s, struct text *json, const zl_file *file) {
     text_add(json, "{\"__metadata__\":{");

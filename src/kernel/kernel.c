@@ -86,7 +86,8 @@ static bool is_stage(const char *stage) {
     return no_stage(stage);
 }
 
-// The dialect of a target: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
+// The dialect of a target: of rows that for vectors, if there is one, else that for programs. NULL: there is
+// none.
 static const char *dialect_of(bool is_rows, const char *target) {
     if (is_rows && render_has_dialect(target))
         return target;

@@ -1,5 +1,6 @@
-// addmm.c - a product of matrices added to another matrix. Of half floats it is an op of its own: both are scaled and added in
-// float32, in which the product is summed, and rounded once. Of others it is the three ops that it says.
+// addmm.c - a product of matrices added to another matrix. Of 16-bit floats it is an op of its own: both are
+// scaled and added in float32, in which the product is summed, and rounded once. Of others it is the three
+// ops that it says.
 
 #include "op/ops.h"
 
@@ -17,12 +18,12 @@ static zl_array scale(double factor, zl_array x) {
     return factor == 1 ? x : zl_multiply(zl_scalar(factor), x);
 }
 
-// alpha times a product, of half floats rounded once.
+// alpha times a product, of 16-bit floats rounded once.
 static zl_array scaled_product(double alpha, zl_array a, zl_array b) {
     return alpha == 1 ? zl_matmul(a, b) : zl_addmm(op_number((zl_dtype)a->dtype, 0), a, b, alpha, 0);
 }
 
-// The op: half floats only ---------------------------------------------------------------------------------------------
+// The op: 16-bit floats only --------------------------------------------------------------------------------
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = zl_addmm(in[2], in[0], in[1], alpha_of(c), beta_of(c)));
@@ -62,7 +63,8 @@ static zl_array align(zl_array x, int axis, int rank) {
     return x;
 }
 
-// Batch axes of a, b and c broadcast, but to those of the product: where only c has the extra axis, a is repeated.
+// Batch axes of a, b and c broadcast, but to those of the product: where only c has the extra axis, a is
+// repeated.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
     bool only_added = axis[0] < 0 && axis[1] < 0 && axis[2] >= 0;
@@ -94,7 +96,7 @@ const struct op op_addmm = {
     .vmap = vmap,
 };
 
-// Public -----------------------------------------------------------------------------------------------------------------
+// Public ----------------------------------------------------------------------------------------------------
 
 static zl_array add_once(zl_array c, zl_array a, zl_array b, double alpha, double beta) {
     const int64_t arg[] = {[ADDMM_ALPHA] = op_double_arg(alpha), [ADDMM_BETA] = op_double_arg(beta)};

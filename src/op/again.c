@@ -1,6 +1,8 @@
-// again.c - ops that read sizes, deferred as a whole: their arguments are kept, and they are called again with other arrays.
+// again.c - ops that read sizes, deferred as a whole: their arguments are kept, and they are called again
+// with other arrays.
 //
-// Which arguments an op has is in its signature. Lists and texts are copied; arrays become the inputs of the call.
+// Which arguments an op has is in its signature. Lists and texts are copied; arrays become the inputs of the
+// call.
 
 #include <stdarg.h>
 #include <string.h>
@@ -17,7 +19,7 @@ struct again {
     union op_value value[MOST];
 };
 
-// Keeping ------------------------------------------------------------------------------------------------------------
+// Keeping ---------------------------------------------------------------------------------------------------
 
 static void retain_again(void *data) {
     atomic_fetch_add(&((struct again *)data)->refs, 1);
@@ -104,7 +106,7 @@ static int find_arrays(const struct again *a, zl_array *out) {
     return count;
 }
 
-// Calling ------------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 // The values with these arrays in the place of those that they were made with.
 static void put_arrays(const struct again *a, const zl_array *in, union op_value *out) {

@@ -1,8 +1,8 @@
 // attention.c - scaled dot-product attention: softmax(scale * q k^T + mask) v.
 //
-// The device computes it without a matrix of all scores. So does the backward pass, which computes the scores again from
-// what the forward pass keeps of each query. What is not common - second derivatives, tangents, gradients of masks - and
-// float64 are composed of other ops.
+// The device computes it without a matrix of all scores. So does the backward pass, which computes the scores
+// again from what the forward pass keeps of each query. What is not common - second derivatives, tangents,
+// gradients of masks - and float64 are composed of other ops.
 
 #include "op/ops.h"
 
@@ -41,8 +41,8 @@ static int list_inputs(const struct attention *a, zl_array *in, int64_t *arg) {
     return count;
 }
 
-// Strides of a result (B, N, T, D) that lies as x does: where the heads of a query are neighbours in x they are in the result, so that
-// what turns them into one axis is a view. NULL: row-major.
+// Strides of a result (B, N, T, D) that lies as x does: where the heads of a query are neighbours in x they
+// are in the result, so that what turns them into one axis is a view. NULL: row-major.
 static const int64_t *lie_like(zl_array x, const int64_t *dim, int64_t *stride) {
     const int64_t *of = array_stride(x);
     if (dim[1] == 1 || dim[2] == 1 || of[1] <= 0 || of[1] >= of[2] || of[3] != 1)
@@ -92,7 +92,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (c->op == &op_attention ? attend : attend_back)(&a, out);
 }
 
-// Derivatives --------------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 // Cotangents of the sinks, for each query: (B, N, T).
 static zl_array sum_sinks(const struct attention *a, zl_array each) {
@@ -215,7 +215,7 @@ const struct op op_attention_vjp = {
     .vmap = vmap,
 };
 
-// The public function ------------------------------------------------------------------------------------------------
+// The public function ---------------------------------------------------------------------------------------
 
 static bool check_heads(zl_array q, zl_array k, zl_array v) {
     if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)

@@ -1,8 +1,8 @@
-// attention_rules.c - attention and its derivatives as formulas of other ops: for float64, tangents, second derivatives, and
-// gradients of masks and sinks. These have a matrix of all scores.
+// attention_rules.c - attention and its derivatives as formulas of other ops: for float64, tangents, second
+// derivatives, and gradients of masks and sinks. These have a matrix of all scores.
 //
-// Queries that share their keys are rows of one matrix: q is (B, M, R, D), scores are (B, M, R, S). A tangent or cotangent
-// that is NULL is zero. Half floats are computed with as float32.
+// Queries that share their keys are rows of one matrix: q is (B, M, R, D), scores are (B, M, R, S). A tangent
+// or cotangent that is NULL is zero. 16-bit floats are computed with as float32.
 
 #include "op/ops.h"
 
@@ -113,7 +113,7 @@ zl_array op_attention_composed(const struct attention *a) {
     return zl_astype(as_heads(a, times(r.p, r.v)), (zl_dtype)a->q->dtype);
 }
 
-// Cotangents ---------------------------------------------------------------------------------------------------------
+// Cotangents ------------------------------------------------------------------------------------------------
 
 // Of scores, from that of the softmax: and of what it is less, (B, M, R, 1).
 static zl_array through_softmax(const struct rows *r, zl_array g, zl_array *less) {
@@ -153,8 +153,8 @@ static zl_array as_column(const struct attention *a, zl_array x) {
     return x ? as_rows(a, zl_expand_dims(x, ZL_AXES(-1))) : NULL;
 }
 
-// Second derivatives: of the sum of the backward pass' results, each times its cotangent. Sinks are a column of scores
-// more, whose weights are `rest` and whose values are 0.
+// Second derivatives: of the sum of the backward pass' results, each times its cotangent. Sinks are a column
+// of scores more, whose weights are `rest` and whose values are 0.
 bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent,
                           zl_array *out) {
     struct attention a = op_attention_read(c, c->in);
@@ -185,7 +185,7 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
     return !zl_error();
 }
 
-// Tangents -----------------------------------------------------------------------------------------------------------
+// Tangents --------------------------------------------------------------------------------------------------
 
 // Of the softmax, from those of the inputs; NULL: zero. sink: of the weight of the sinks.
 static zl_array softmax_tangent(const struct rows *r, const struct attention *t, zl_array *sink) {

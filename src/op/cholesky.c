@@ -21,14 +21,15 @@ static zl_array half_of(zl_array x) {
     return zl_multiply(zl_add(strict, zl_tril(x, 0)), op_number((zl_dtype)x->dtype, 0.5));
 }
 
-// With l the lower factor and p(x) as half_of: dl = l p(l^-1 da l^-T), which is turned around for cotangents. a is taken
-// as symmetric.
+// With l the lower factor and p(x) as half_of: dl = l p(l^-1 da l^-T), which is turned around for cotangents.
+// a is taken as symmetric.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     bool upper = call_args(c)[0];
     zl_array y = call_output(c, 0), g = cotangent[0];
     zl_array turned = upper ? y : zl_matrix_transpose(y); // l^T
-    zl_array inverse = zl_linalg_tri_inv(y, upper), back = upper ? zl_matrix_transpose(inverse) : inverse; // l^-1
+    // l^-1
+    zl_array inverse = zl_linalg_tri_inv(y, upper), back = upper ? zl_matrix_transpose(inverse) : inverse;
     zl_array inner = zl_matmul(turned, upper ? zl_matrix_transpose(g) : g);
     if (!inner)
         return NULL;

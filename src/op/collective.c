@@ -1,10 +1,11 @@
-// collective.c - what processes do together as ops: results of which every process of a group computes a part.
+// collective.c - what processes do together as ops: results of which every process of a group computes a
+// part.
 //
-// Each call has a ticket, a leaf of its own that holds the group and a number. Numbers grow as calls are recorded. They are no argument:
-// a plan serves every evaluation of the same structure.
+// Each call has a ticket, a leaf of its own that holds the group and a number. Numbers grow as calls are
+// recorded. They are no argument: a plan serves every evaluation of the same structure.
 //
-// Derivatives are MLX's: a result that is the same on all ranks has the same cotangent on all of them, so that the cotangent of a sum
-// over ranks is that of each rank's input.
+// Derivatives are MLX's: a result that is the same on all ranks has the same cotangent on all of them, so
+// that the cotangent of a sum over ranks is that of each rank's input.
 
 #include "op/ops.h"
 
@@ -17,7 +18,7 @@ static atomic_llong numbers;
 static _Thread_local int64_t
     shift; // from recorded numbers to those of the same function done again; 0: it is not
 
-// Groups: who holds them. The other functions of theirs are in src/group/. ---------------------------------------------
+// Groups: who holds them. The other functions of theirs are in src/group/. ----------------------------------
 
 zl_group zl_group_retain(zl_group g) {
     if (g)
@@ -30,7 +31,7 @@ void zl_group_release(zl_group g) {
         g->close(g);
 }
 
-// Tickets --------------------------------------------------------------------------------------------------------
+// Tickets ---------------------------------------------------------------------------------------------------
 
 static void release_ticket(void *context) {
     struct ticket *t = context;
@@ -63,7 +64,7 @@ void op_collective_again(int64_t first, int64_t last) {
     shift = first || last ? atomic_fetch_add(&numbers, last - first + 1) + 1 - first : 0;
 }
 
-// Recording ------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
 static zl_array record_call(enum collective kind, zl_group group, int64_t number, zl_array x, int peer,
                             zl_dtype dtype, int ndim, const int64_t *dim) {
@@ -117,7 +118,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = like(c, kind_of(c), c->inputs > 1 ? in[0] : NULL));
 }
 
-// Derivatives ----------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 // This rank's rows of what was gathered.
 static zl_array own_rows(const struct call *c, zl_array g) {
@@ -171,7 +172,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0];
 }
 
-// Batching -------------------------------------------------------------------------------------------------------
+// Batching --------------------------------------------------------------------------------------------------
 
 // Ops that take the first axis apart get the batch as the last one.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -207,7 +208,7 @@ const struct op op_collectives[COLLECTIVE_COUNT] = {
 #include "op/collective.def"
 };
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 bool op_collective_run(const struct call *c, struct op_transfer *t) {
     zl_array y = call_first(c), x = c->inputs > 1 ? c->in[0] : NULL;

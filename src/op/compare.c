@@ -18,8 +18,8 @@ OP_SIGNATURE(zl_array_equal, "compare",
              "Whether a and b have the same shape and equal elements; NaN equals NaN if equal_nan.",
              P_ARRAY(a), P_ARRAY(b), P_BOOL(equal_nan, "False"));
 
-// Differences of integers would wrap around, and float32 has too few digits for them: two integers are compared in
-// float64, as NumPy does. Other numbers are compared in their common dtype.
+// Differences of integers would wrap around, and float32 has too few digits for them: two integers are
+// compared in float64, as NumPy does. Other numbers are compared in their common dtype.
 static bool comparable(zl_array *a, zl_array *b) {
     if (dtype_is_inexact((zl_dtype)(*a)->dtype) || dtype_is_inexact((zl_dtype)(*b)->dtype))
         return true;

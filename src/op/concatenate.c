@@ -1,4 +1,4 @@
-// concatenate.c - arrays one after the other, stacked, and taken apart again.
+// concatenate.c - arrays one after the other, stacked, and split again.
 
 #include <limits.h>
 

@@ -1,8 +1,8 @@
 // contract.c - calls that nobody has checked: read from a file, or replayed on other shapes.
 //
-// Recording trusts what the public functions have checked, and kernels trust what was recorded. What comes in another way
-// is held against the same contracts, those of ops.h, by the column fits of each op. Here is what these columns share,
-// and op_replay, which asks them.
+// Recording trusts what the public functions have checked, and kernels trust what was recorded. What comes in
+// another way is held against the same contracts, those of ops.h, by the column fits of each op. Here is what
+// these columns share, and op_replay, which asks them.
 
 #include "op/ops.h"
 

@@ -1,8 +1,8 @@
 // conv.c - convolutions of one to three spatial axes, channels last, and what is made of them.
 //
-// One op does all of them, but for kernels of one element, which are products of matrices. Its derivatives are convolutions too, by
-// kernels that are turned around: strides and dilations change places. Padding may be negative there: it takes elements away from
-// the dilated input.
+// One op does all of them, but for kernels of one element, which are products of matrices. Its derivatives
+// are convolutions too, by kernels that are turned around: strides and dilations change places. Padding may
+// be negative there: it takes elements away from the dilated input.
 
 #include <limits.h>
 #include <string.h>
@@ -109,25 +109,28 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = convolve(general, in[0], in[1], &v));
 }
 
-// Derivatives ----------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 static zl_array conjugate(zl_array x) {
     return x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x;
 }
 
-// The first and the last axis change places within each group: (groups * a, ..., b) becomes (groups * b, ..., a).
+// The first and the last axis change places within each group: (groups * a, ..., b) becomes (groups * b, ...,
+// a).
 static zl_array swap_in_groups(zl_array x, int64_t groups) {
     if (groups == 1)
         return zl_swapaxes(x, 0, -1);
     return zl_flatten(zl_swapaxes(zl_unflatten(x, 0, ZL_SHAPE(groups, -1)), 1, -1), 0, 1);
 }
 
-// The groups of the last axis go in front of the first one: (a, ..., groups * b) becomes (groups * a, ..., b).
+// The groups of the last axis go in front of the first one: (a, ..., groups * b) becomes (groups * a, ...,
+// b).
 static zl_array groups_to_front(zl_array x, int64_t groups) {
     return groups == 1 ? x : zl_flatten(zl_moveaxis(zl_unflatten(x, -1, ZL_SHAPE(groups, -1)), -2, 0), 0, 1);
 }
 
-// What a cotangent of the output means to the input: it is spread by the stride and goes through the kernel backwards.
+// What a cotangent of the output means to the input: it is spread by the stride and goes through the kernel
+// backwards.
 static zl_array vjp_input(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .flip = !v->flip, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
@@ -141,8 +144,8 @@ static zl_array vjp_input(zl_array x, zl_array w, zl_array g, const struct conv 
     return v->in_batch ? groups_to_front(y, v->groups) : y;
 }
 
-// And to the kernel: the batch is what is summed over, the cotangent is the kernel, and channels are the batch, also those
-// in groups: nothing is copied.
+// And to the kernel: the batch is what is summed over, the cotangent is the kernel, and channels are the
+// batch, also those in groups: nothing is copied.
 static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .in_batch = v->groups > 1 && !v->in_batch, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
@@ -155,7 +158,8 @@ static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv
     return zl_swapaxes(convolve(general, swapped, zl_swapaxes(g, 0, -1), &back), 0, -1);
 }
 
-// The same the other way round: the input is the kernel that goes over the cotangent, and the result is turned around.
+// The same the other way round: the input is the kernel that goes over the cotangent, and the result is
+// turned around.
 static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .in_batch = v->groups > 1, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
@@ -195,7 +199,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || (!tangent[0] && !tangent[1]);
 }
 
-// Batches ----------------------------------------------------------------------------------------------------------
+// Batches ---------------------------------------------------------------------------------------------------
 
 // Many inputs: one batch more, behind the groups that the batch has.
 static zl_array map_inputs(zl_array x, zl_array w, const struct conv *v) {
@@ -279,7 +283,7 @@ const struct op op_conv = {
     .vmap = vmap,
 };
 
-// Checks -----------------------------------------------------------------------------------------------------------
+// Checks ----------------------------------------------------------------------------------------------------
 
 // axes: how many spatial ones the function has; 0: what the input has.
 static bool check_ranks(const char *function, zl_array x, zl_array w, int axes) {
@@ -339,7 +343,7 @@ static bool check_axis(const char *function, zl_array x, zl_array w, const struc
                function, (long long)kernel, i + 1, array_text(x), (long long)room);
 }
 
-// Lists of numbers, one for each axis ---------------------------------------------------------------------------------
+// Lists of numbers, one for each axis -----------------------------------------------------------------------
 
 // One number stands for all axes, none for the usual one. Numbers are at least `least`.
 static bool read_list(const char *function, const char *what, zl_shape list, int axes, int64_t usual,
@@ -387,7 +391,7 @@ static bool read_options(const char *function, const struct options *o, int axes
     return true;
 }
 
-// Public functions -------------------------------------------------------------------------------------------------
+// Public functions ------------------------------------------------------------------------------------------
 
 // Padding that is negative takes elements of the input away, before it is dilated.
 static zl_array crop(zl_array x, struct conv *v) {
@@ -471,7 +475,7 @@ OP_SIGNATURE(zl_conv1d, "conv",
 CONV(zl_conv2d, 2, "two");
 CONV(zl_conv3d, 3, "three");
 
-// Transposed -------------------------------------------------------------------------------------------------------
+// Transposed ------------------------------------------------------------------------------------------------
 
 // What a convolution with that stride and padding is the transpose of: the stride dilates the input.
 static zl_array transposed(const char *function, int axes, zl_array x, zl_array w, const struct options *o,
@@ -541,7 +545,7 @@ OP_SIGNATURE(zl_conv_transpose1d, "conv",
 CONV_TRANSPOSE(zl_conv_transpose2d, 2, "two");
 CONV_TRANSPOSE(zl_conv_transpose3d, 3, "three");
 
-// Lists of numbers ---------------------------------------------------------------------------------------------------
+// Lists of numbers ------------------------------------------------------------------------------------------
 
 // How much to pad a list that is convolved with one of so many numbers; -1: no such mode.
 static int64_t padding_of(const char *mode, int64_t count, int64_t *high) {

@@ -1,6 +1,7 @@
 // cross_entropy.c - the loss of classifiers, with the slope that everybody knows: softmax less one.
 //
-// The op also gives the logarithm of the sum of exponentials, from which its gradient, an op of its own, makes the softmax in one pass.
+// The op also gives the logarithm of the sum of exponentials, from which its gradient, an op of its own,
+// makes the softmax in one pass.
 
 #include "op/ops.h"
 
@@ -39,7 +40,8 @@ static zl_array sums_of(const struct call *c) {
     return graph_lend_sibling((struct call *)(uintptr_t)c, 1);
 }
 
-// Positions that are there, as the kernel reads them: negative ones count from the end, others are the nearest.
+// Positions that are there, as the kernel reads them: negative ones count from the end, others are the
+// nearest.
 static zl_array positions(zl_array logits, zl_array targets) {
     int64_t classes = logits->dim[logits->ndim - 1];
     zl_array at = zl_astype(targets, ZL_INT64), zero = op_number(ZL_INT64, 0);
@@ -53,7 +55,7 @@ static int run_of(zl_array logits) {
     return logits->dim[logits->ndim - 1] % run || logits->offset % run ? 1 : run;
 }
 
-// The gradient -------------------------------------------------------------------------------------------------------
+// The gradient ----------------------------------------------------------------------------------------------
 
 enum { LOGITS, TARGETS, SUMS, SLOPE, AT_TARGET, GRADIENT_INPUTS };
 
@@ -128,7 +130,7 @@ const struct op op_cross_entropy_vjp = {
     .in_place = 1 << LOGITS, // each element is read by what writes it
 };
 
-// Rules --------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 // Of the losses the slope is softmax less one at the target, of the logarithms it is softmax.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
@@ -205,8 +207,8 @@ static bool check(zl_array logits, zl_array targets) {
                        function, array_text(targets), array_text(logits), shape_text(last, logits->dim));
 }
 
-// What logits were widened from, also before they were reshaped or sliced, if nothing has computed that yet: the numbers are the same,
-// and need not be written.
+// What logits were widened from, also before they were reshaped or sliced, if nothing has computed that yet:
+// the numbers are the same, and need not be written.
 static zl_array narrowest(zl_array logits) {
     const struct call *c = logits->call;
     if (!c || c->detached || c->inputs != 1 || !array_is_pending(logits) || logits->dtype != ZL_FLOAT32)

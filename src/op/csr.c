@@ -1,7 +1,9 @@
-// csr.c - sparse matrices as three arrays: values, the column of each (indices), and where each row begins (indptr).
+// csr.c - sparse matrices as three arrays: values, the column of each (indices), and where each row begins
+// (indptr).
 //
-// Three ops are closed under derivatives: the product with a dense matrix, also of the transposed matrix; the elements
-// of a dense product at the places of entries; and the row of each entry. Entries behind the last row belong to none.
+// Three ops are closed under derivatives: the product with a dense matrix, also of the transposed matrix; the
+// elements of a dense product at the places of entries; and the row of each entry. Entries behind the last
+// row belong to none.
 
 #include "op/ops.h"
 
@@ -88,7 +90,7 @@ static bool record_rows(const struct call *c, const zl_array *in, zl_array *out)
     return (out[0] = op_csr_entry_rows(in, call_args(c)[0]));
 }
 
-// Derivatives: both ops are linear in each of two inputs --------------------------------------------------------------
+// Derivatives: both ops are linear in each of two inputs ----------------------------------------------------
 
 static zl_array sum_of(zl_array a, zl_array b) {
     return a && b ? zl_add(a, b) : a ? a : b;
@@ -129,8 +131,9 @@ static bool jvp_sample(const struct call *c, const zl_array *tangent, zl_array *
     return out[0] || (!left && !right);
 }
 
-// Batches: one matrix of which theirs are blocks on the diagonal. Behind the rows of each comes one more, which has the
-// entries that no row of it had. -----------------------------------------------------------------------------------------
+// Batches: one matrix of which theirs are blocks on the diagonal. Behind the rows of each comes one more,
+// which has the
+// entries that no row of it had. ----------------------------------------------------------------------------
 
 // 0, step, 2 * step and so on, one for each of a batch: (batch, 1).
 static zl_array starts(int64_t batch, int64_t step) {
@@ -168,7 +171,7 @@ static zl_array part_rows(zl_array x, int64_t batch, bool longer) {
                : x;
 }
 
-// One matrix times a batch of dense ones: they lie beside each other.
+// One matrix times a batch of dense ones: they are adjacent.
 static bool widen(const struct call *c, const zl_array *in, int axis, zl_array *out, int *out_axis) {
     zl_array x = zl_moveaxis(in[3], axis, -1);
     if (!x)

@@ -1,7 +1,8 @@
 // cuda_kernel_text.c - the CUDA C++ text of a kernel that is given as the body of a function.
 //
-// Inputs are pointers, numbers too; template arguments are types and constants inside the function. What MLX's kernels find of
-// cooperative groups and of places in strided arrays is here in short: NVIDIA's own headers take seconds to read.
+// Inputs are pointers, numbers too; template arguments are types and constants inside the function. What
+// MLX's kernels find of cooperative groups and of places in strided arrays is here in short: NVIDIA's own
+// headers take seconds to read.
 
 #include "op/ops.h"
 

@@ -1,7 +1,7 @@
 // custom_kernel.c - kernels in a language that no device here runs, recorded by functions that are exported.
 //
-// Inputs: the text of the kernel as bytes, an array like each output (a stretched number: it costs nothing), then what the
-// kernel reads. So a file has all of it in the usual way.
+// Inputs: the text of the kernel as bytes, an array like each output (a stretched number: it costs nothing),
+// then what the kernel reads. So a file has all of it in the usual way.
 
 #include <string.h>
 

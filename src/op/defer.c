@@ -1,8 +1,9 @@
 // defer.c - what depends on sizes, in a function that is traced to be done again with other shapes.
 //
-// A size that an op reads while it is traced is a number for ever. Such an op is recorded as a call that holds what is to be
-// done: done again, with arrays of any sizes, it gives the plain graph of that. Nothing evaluates it. Which op such calls are of
-// is said by who traces: the transforms, which know its derivatives and batches.
+// A size that an op reads while it is traced is a number for ever. Such an op is recorded as a call that
+// holds what is to be done: done again, with arrays of any sizes, it gives the plain graph of that. Nothing
+// evaluates it. Which op such calls are of is said by who traces: the transforms, which know its derivatives
+// and batches.
 
 #include "op/ops.h"
 
@@ -15,7 +16,7 @@ bool op_defers(int count, const zl_array *in) {
     return false;
 }
 
-// Holding ----------------------------------------------------------------------------------------------------------
+// Holding ---------------------------------------------------------------------------------------------------
 
 // A leaf that holds the function until the call that has it as its last input goes.
 struct held {
@@ -46,7 +47,7 @@ zl_fn op_deferred_function(const struct call *c) {
     return ((struct held *)c->in[c->inputs - 1]->storage->context)->f;
 }
 
-// Recording --------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
 int op_run_now(zl_fn f, int count, const zl_array *in, int most, zl_array *out) {
     const struct op *outer = recorder.deferred;

@@ -1,8 +1,9 @@
-// delta.c - the delta rule over tokens: a state of each head that decays, corrects what it holds for a key, and is read.
+// delta.c - the delta rule over tokens: a state of each head that decays, corrects what it holds for a key,
+// and is read.
 //
-// For each token the state S (keys, values) becomes Diag(decay) S, then S + w (x - e^T S)^T, and the result is scale * q^T S. The
-// members of the family that rules.def names are made of it (delta_rules.c). Devices run the tokens in order
-// (src/kernel/delta.tile); derivatives are those of the chunks of delta_chunks.c.
+// For each token the state S (keys, values) becomes Diag(decay) S, then S + w (x - e^T S)^T, and the result
+// is scale * q^T S. The members of the family that rules.def names are made of it (delta_rules.c). Devices
+// run the tokens in order (src/kernel/delta.tile); derivatives are those of the chunks of delta_chunks.c.
 
 #include "op/ops.h"
 
@@ -71,9 +72,10 @@ static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
     return op_delta_chunks(&r, &out[0], &out[1]);
 }
 
-// Rules --------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
-// Sequences of a batch follow each other: those of its element i begin i * time later. They share the last offset with the next.
+// Sequences of a batch follow each other: those of its element i begin i * time later. They share the last
+// offset with the next.
 static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
     int64_t sequences = offsets->dim[1] - 1;
     zl_array begin = zl_slice(offsets, ZL_SHAPE(0, 0), ZL_SHAPE(batch, sequences), ZL_SHAPE(1, 1));
@@ -83,7 +85,8 @@ static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
     return zl_concatenate((zl_array[]){all, end}, 2, 0);
 }
 
-// A batch of batches is a larger batch; packed, it is a longer line of sequences. all: the inputs of one call.
+// A batch of batches is a larger batch; packed, it is a longer line of sequences. all: the inputs of one
+// call.
 bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all) {
     bool packed = call_args(c)[PACKED];
     int offsets = packed ? LEAST_INPUTS + (call_args(c)[ERASES] == ERASES_GIVEN) + (int)call_args(c)[SCALED] : -1;
@@ -163,10 +166,11 @@ void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k) {
     op_kernel_value(k, (zl_dtype)r->state->dtype, r->scale);
 }
 
-// Threads share a column of the state, of which each holds so many elements; 0: the column is too long, and stays in memory. Few
-// threads per column read and write the state in long runs, which is all that a few tokens cost. Of many tokens, each waits for its
-// loads, of which 32 threads have fewer each, in more blocks: on an H200, 8,192 tokens of 32 heads of 128 took 83 ms with 4 threads per
-// column, and 6 ms by a kernel of the same form with 32.
+// Threads share a column of the state, of which each holds so many elements; 0: the column is too long, and
+// stays in memory. Few threads per column read and write the state in long runs, which is all that a few
+// tokens cost. Of many tokens, each waits for its loads, of which 32 threads have fewer each, in more blocks:
+// on an H200, 8,192 tokens of 32 heads of 128 took 83 ms with 4 threads per column, and 6 ms by a kernel of
+// the same form with 32.
 static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
     enum { FEW_TOKENS = 8, HELD_MOST = 64 };
     int halvings = r->x->dim[1] <= FEW_TOKENS ? 2 : 5, lanes = 1 << halvings;

@@ -1,10 +1,12 @@
-// delta_chunks.c - the delta rule as other ops compute it: products and triangular inverses over chunks of tokens.
+// delta_chunks.c - the delta rule as other ops compute it: products and triangular inverses over chunks of
+// tokens.
 //
-// The tokens of a chunk are taken at once (the WY form of their products): with L the products of their keys, decayed,
-// Delta = (I + L)^-1 (X - E S) of the state S before the chunk. The state after it is then P S + Q, where P and Q depend on the
-// chunk alone, so the states between chunks come from a tree of such pairs, whose depth is the logarithm of their number: the
-// graph has as many calls for a thousand chunks as for five hundred and a few more. Every decay that is formed is the product
-// of decays between two tokens; none is divided by another.
+// The tokens of a chunk are taken at once (the WY form of their products): with L the products of their keys,
+// decayed, Delta = (I + L)^-1 (X - E S) of the state S before the chunk. The state after it is then P S + Q,
+// where P and Q depend on the chunk alone, so the states between chunks come from a tree of such pairs, whose
+// depth is the logarithm of their number: the graph has as many calls for a thousand chunks as for five
+// hundred and a few more. Every decay that is formed is the product of decays between two tokens; none is
+// divided by another.
 
 #include "op/ops.h"
 
@@ -30,17 +32,19 @@ static zl_array whole(int64_t value) {
     return op_number(ZL_INT32, (double)value);
 }
 
-// Places of tokens ---------------------------------------------------------------------------------------------------
+// Places of tokens ------------------------------------------------------------------------------------------
 
-// How many of the first `count` of sorted numbers are at most each of x (a line), less one: which sequence it is in.
+// How many of the first `count` of sorted numbers are at most each of x (a line), less one: which sequence it
+// is in.
 static zl_array sequence_of(zl_array x, zl_array begins) {
     zl_array more = zl_greater_equal(zl_expand_dims(x, ZL_AXES(1)), zl_expand_dims(begins, ZL_AXES(0)));
     zl_array met = op_reduce_axes("delta", REDUCE_SUM, zl_astype(more, ZL_INT32), ZL_AXES(1), false);
     return zl_subtract(met, whole(1));
 }
 
-// Each sequence begins with a chunk of its own: that of sequence n is offset / chunk + n, and there are time / chunk + n of them
-// in all. token: of each place in them its token, `time` where there is none; slot: the place of each token.
+// Each sequence begins with a chunk of its own: that of sequence n is offset / chunk + n, and there are time
+// / chunk + n of them in all. token: of each place in them its token, `time` where there is none; slot: the
+// place of each token.
 static bool pack_sequences(struct chunks *c) {
     int64_t sequences = c->r->offsets->dim[0] - 1;
     c->count = c->time / c->chunk + sequences;
@@ -83,7 +87,7 @@ static zl_array unpack(const struct chunks *c, zl_array y) {
     return c->slot ? zl_take(y, c->slot, 1) : op_slice_axis(y, 1, 0, c->time);
 }
 
-// Decays -------------------------------------------------------------------------------------------------------------
+// Decays ----------------------------------------------------------------------------------------------------
 
 // Along an axis, the decay from its first token to each; without that of the token itself if `before`.
 static zl_array run(const struct chunks *c, zl_array g, int axis, bool before) {
@@ -96,7 +100,8 @@ static zl_array later(const struct chunks *c, bool equal) {
     return zl_astype(zl_tri(c->chunk, c->chunk, equal ? 0 : -1, ZL_FLOAT32), ZL_BOOL);
 }
 
-// From after token i to token t, (..., t, i, 1 or keys); 0 where t comes before i, and where it is i if `strictly`.
+// From after token i to token t, (..., t, i, 1 or keys); 0 where t comes before i, and where it is i if
+// `strictly`.
 static zl_array between(const struct chunks *c, zl_array g, bool before, bool strictly) {
     zl_array each = zl_where(zl_expand_dims(later(c, false), ZL_AXES(2)), zl_expand_dims(g, ZL_AXES(4)),
                              number(c, c->r->factors ? 1 : 0));
@@ -112,7 +117,7 @@ static zl_array scores(const struct chunks *c, zl_array a, zl_array b, zl_array 
     return op_reduce_axes("delta", REDUCE_SUM, zl_multiply(both, decay), ZL_AXES(-1), false);
 }
 
-// States -------------------------------------------------------------------------------------------------------------
+// States ----------------------------------------------------------------------------------------------------
 
 // What a chunk makes of the state before it: keep S + add. A keep with one column is a diagonal.
 struct pair {
@@ -138,7 +143,8 @@ static struct pair with_idle(struct pair p) {
                          zl_concatenate((zl_array[]){p.add, zero}, 2, 2)};
 }
 
-// The state before each chunk, (B, heads, chunks, keys, values), from that before the first, which has the same axes.
+// The state before each chunk, (B, heads, chunks, keys, values), from that before the first, which has the
+// same axes.
 static zl_array states(struct pair p, zl_array state) {
     int64_t count = p.keep && p.add ? p.keep->dim[2] : 0;
     if (count <= 1)
@@ -157,7 +163,8 @@ static zl_array choose(zl_array first, zl_array x, zl_array y) {
     return zl_where(zl_expand_dims(first, ZL_AXES(1, 2)), x, y);
 }
 
-// Of packed sequences the first chunk of each begins with a state of its own. *last becomes the states after them.
+// Of packed sequences the first chunk of each begins with a state of its own. *last becomes the states after
+// them.
 static zl_array states_of_sequences(const struct chunks *c, struct pair p, zl_array *last) {
     zl_array given =
         zl_take(zl_astype(c->r->state, c->wide), c->sequence, 0); // (chunks, heads, keys, values)
@@ -181,7 +188,7 @@ static zl_array states_of(const struct chunks *c, struct pair p, zl_array *last)
     return state;
 }
 
-// All of it ----------------------------------------------------------------------------------------------------------
+// All of it -------------------------------------------------------------------------------------------------
 
 static void sizes_of(struct chunks *c, const struct delta_rule *r) {
     *c = (struct chunks){.r = r,
@@ -198,8 +205,9 @@ static void sizes_of(struct chunks *c, const struct delta_rule *r) {
     c->count = (c->time + c->chunk - 1) / c->chunk;
 }
 
-// The inverse of I + lower, whose last two axes are a strictly lower triangle of n by n, a power of two: the inverses of both halves of the
-// diagonal, which are computed together, and what follows from them for the block below.
+// The inverse of I + lower, whose last two axes are a strictly lower triangle of n by n, a power of two: the
+// inverses of both halves of the diagonal, which are computed together, and what follows from them for the
+// block below.
 static zl_array unit_inverse(zl_array lower, int64_t n) {
     if (!lower || n == 1)
         return lower ? zl_ones_like(lower, (zl_dtype)lower->dtype) : NULL;

@@ -1,4 +1,5 @@
-// delta_rules.c - the members of the delta family, rows of delta.def, as calls of the one recurrence of delta.c.
+// delta_rules.c - the members of the delta family, rows of delta.def, as calls of the one recurrence of
+// delta.c.
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,7 +37,7 @@ struct given {
     int64_t batch, time, heads, keys, values, sequences, updates; // updates of a token: 1 but of products
 };
 
-// Numbers -------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static zl_array wide_number(const struct given *d, double value) {
     return op_number(d->wide, value);
@@ -71,8 +72,9 @@ static zl_array seen(const struct given *d, zl_array x, double fill) {
     return zl_where(zl_repeat(mask, more, 1), x, op_number((zl_dtype)x->dtype, fill));
 }
 
-// The factor that a key is written with: 1.5^(-r / (1 + |r|)), r the logarithm of what its channel has gathered, sums of b k^2 that
-// decay by exp(a), less the usual one. The sums are a rule of their own, with states of one key.
+// The factor that a key is written with: 1.5^(-r / (1 + |r|)), r the logarithm of what its channel has
+// gathered, sums of b k^2 that decay by exp(a), less the usual one. The sums are a rule of their own, with
+// states of one key.
 static zl_array preconditioned(const struct given *d) {
     enum { FLOOR_EXPONENT = -6 };
     const double usual = -0.2, base = log(1.5), least = pow(10, FLOOR_EXPONENT);
@@ -129,7 +131,7 @@ static zl_array gate_of(const struct given *d) {
     return zl_broadcast_to(zl_log1p(zl_negative(power)), shape);
 }
 
-// Ways ---------------------------------------------------------------------------------------------------------------
+// Ways ------------------------------------------------------------------------------------------------------
 
 // x (B, T, ...) as one of `count` that follow each other for each token; the others are 0.
 static zl_array spread(zl_array x, int64_t place, int64_t count) {
@@ -192,8 +194,9 @@ static bool run_normalized(const struct given *d, struct delta_rule *r, zl_array
     return (out[1] = op_slice_axis(out[1], 3, 0, d->values));
 }
 
-// Transposed, the state holds for each value its key. A first run reads what each token finds for v (an update of its own that
-// writes nothing) and gives what is written; a second, with a head for each value channel, reads it with q.
+// Transposed, the state holds for each value its key. A first run reads what each token finds for v (an
+// update of its own that writes nothing) and gives what is written; a second, with a head for each value
+// channel, reads it with q.
 static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) {
     zl_array found[2], key = zl_repeat(d->k, d->heads / d->k->dim[2], 2);
     zl_array beta_v = times(column(d->beta), r->x), g = d->g;
@@ -226,7 +229,8 @@ static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) 
     return out[0] && (out[1] = zl_swapaxes(found[1], -1, -2));
 }
 
-// Rules that are one recurrence of what is given, whose vectors have the dtype of the result. The others are computed in wide numbers.
+// Rules that are one recurrence of what is given, whose vectors have the dtype of the result. The others are
+// computed in wide numbers.
 static bool is_plain(const struct rule *r) {
     return (r->way == AFTER || r->way == BEFORE || r->way == PRODUCT) && r->w == KEY &&
            (r->x == VALUE || r->x == BETA_V) && r->e != A_KEY;
@@ -260,7 +264,7 @@ static bool run_rule(const struct given *d, zl_array *out) {
     }
 }
 
-// Checks -------------------------------------------------------------------------------------------------------------
+// Checks ----------------------------------------------------------------------------------------------------
 
 static const struct rule *find_rule(const char *name) {
     for (size_t i = 0; name && i < COUNT(rules); i++)
@@ -363,7 +367,7 @@ static bool read_sizes(struct given *d) {
            op_check_size(function, 4, (int64_t[]){d->sequences, d->heads, d->keys, d->values});
 }
 
-// Preparation --------------------------------------------------------------------------------------------------------
+// Preparation -----------------------------------------------------------------------------------------------
 
 static bool cast_all(struct given *d) {
     enum { VECTORS = 3 };

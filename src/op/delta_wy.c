@@ -1,12 +1,12 @@
-// delta_wy.c - which calls of the delta rule its kernels of chunks compute (src/kernel/delta_wy.tile), what they are given, and the gradient, an
-// op of its own (src/kernel/delta_wy_vjp.tile).
+// delta_wy.c - which calls of the delta rule its kernels of chunks compute (src/kernel/delta_wy.tile), what
+// they are given, and the gradient, an op of its own (src/kernel/delta_wy_vjp.tile).
 
 #include <string.h>
 
 #include "op/ops.h"
 
-// How tiles lie. Matrix instructions multiply 16-bit floats, whose rows fill panels of 128 bytes; products by loops have tiles that any device
-// has the shared memory for.
+// How tiles lie. Matrix instructions multiply 16-bit floats, whose rows fill panels of 128 bytes; products by
+// loops have tiles that any device has the shared memory for.
 struct tiles {
     int size, part, chunk, threads, stages;
 };
@@ -18,9 +18,10 @@ static struct tiles tiles_of(const struct delta_rule *r) {
     return (struct tiles){(keys + 15) / 16 * 16, 16, 16, 128, 1};
 }
 
-// On the CPU cpu_delta.c is quicker, and its gradient is composed of products; what takes whole graphs is given array ops too. On an H200 32 heads
-// of 128 (bf16) take 2.5 us per token one by one, and 22 us for 32 tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and
-// 3.3 ms for 8,192 by chunks. Elsewhere rows of more bytes are left to the token kernel: their tiles are larger than 32 KiB.
+// On the CPU cpu_delta.c is quicker, and its gradient is composed of products; what takes whole graphs is
+// given array ops too. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us for 32
+// tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and 3.3 ms for 8,192 by chunks.
+// Elsewhere rows of more bytes are left to the token kernel: their tiles are larger than 32 KiB.
 enum delta_form op_delta_form(const struct delta_rule *r) {
     enum { LENGTH_LEAST = 16, KEYS_MOST = 128, ROW_MOST = 256 };
     int64_t sequences = r->state->dim[0], tokens = r->x->dim[0] * r->x->dim[1];
@@ -73,7 +74,7 @@ void op_delta_by_chunks(const struct delta_rule *r, struct op_kernel *k) {
     op_delta_other_inputs(r, k);
 }
 
-// The gradient -------------------------------------------------------------------------------------------------------
+// The gradient ----------------------------------------------------------------------------------------------
 
 enum { OF_Q, OF_W, OF_X, OF_GATE, OF_STATE, OF_E, OF_BETA, GIVEN = 2 }; // GIVEN: cotangents among the inputs
 

@@ -65,7 +65,7 @@ const struct op op_eig = {
     .vmap = op_vmap_factor,
 };
 
-// Public ----------------------------------------------------------------------------------------------------------
+// Public ----------------------------------------------------------------------------------------------------
 
 static bool read_triangle(const char *function, const char *uplo, bool *upper) {
     *upper = uplo && (!strcmp(uplo, "U") || !strcmp(uplo, "u"));

@@ -1,8 +1,8 @@
 // einsum.c - sums of products written with subscripts, contracted pair by pair.
 //
-// Every axis has a label: a letter, or a place counted from the end inside an ellipsis. A term is an array with its
-// labels. The greedy path, that of opt_einsum and MLX, says which terms are joined next; two terms that share a label
-// which nobody else needs are joined by one matrix product.
+// Every axis has a label: a letter, or a place counted from the end inside an ellipsis. A term is an array
+// with its labels. The greedy path, that of opt_einsum and MLX, says which terms are joined next; two terms
+// that share a label which nobody else needs are joined by one matrix product.
 
 #include <string.h>
 

@@ -5,13 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Declared here too, so that a row is all it takes to add an op: the public header is made from what this file says.
+// Declared here too, so that a row is all it takes to add an op: the public header is made from what this
+// file says.
 #define UNARY(NAME, fn, ...)   ZL_API zl_array fn(zl_array a);
 #define BINARY(NAME, fn, ...)  ZL_API zl_array fn(zl_array a, zl_array b);
 #define TERNARY(NAME, fn, ...) ZL_API zl_array fn(zl_array condition, zl_array x, zl_array y);
 #include "op/elementwise.def"
 
-// Recording ------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *function;
@@ -50,8 +51,8 @@ static bool is_plain_pair(int count, const zl_array *in) {
     return count == 2 && in[0]->dtype == in[1]->dtype && !((in[0]->flags | in[1]->flags) & ARRAY_WEAK);
 }
 
-// Gives every operand that has a dtype of its own the common one. Weak numbers stay: a kernel takes them as they are.
-// At least one operand is made strong, so that a device can see in which dtype to compute.
+// Gives every operand that has a dtype of its own the common one. Weak numbers stay: a kernel takes them as
+// they are. At least one operand is made strong, so that a device can see in which dtype to compute.
 static __attribute__((noinline)) bool convert(int count, zl_array *in, zl_dtype dtype) {
     bool strong = false;
     for (int i = 0; i < count; i++) {
@@ -137,7 +138,7 @@ static bool is_whole(zl_array a) {
 #define TERNARY(NAME, fn, doc, ...) OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(condition), P_ARRAY(x), P_ARRAY(y));
 #include "op/elementwise.def"
 
-// Derivatives ----------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 // The notation of the tangent column: here the ops act on arrays.
 #define K(v)                 zl_scalar(v)
@@ -151,7 +152,8 @@ static bool is_whole(zl_array a) {
 #define ZERO     NULL
 #define D(da, db) (input == call->inputs - 2 ? (da) : (db))
 
-// An operand of a call of two. A weak number beside a float64 becomes one: by itself, a tangent would compute with it in float32.
+// An operand of a call of two. A weak number beside a float64 becomes one: by itself, a tangent would compute
+// with it in float32.
 static zl_array operand(const struct call *call, int i) {
     zl_array x = call->in[i];
     bool widen = array_is(x, ARRAY_WEAK) && call->in[!i]->dtype == ZL_FLOAT64;
@@ -184,8 +186,8 @@ static zl_array (*const tangents[])(const struct call *call, int input, zl_array
 #include "op/elementwise.def"
 };
 
-// A holomorphic row has vjp(g) = conj(jvp(conj g)); a real input takes the real part of what comes back. Of a row that
-// gives a part of a complex number, the column is the vjp itself.
+// A holomorphic row has vjp(g) = conj(jvp(conj g)); a real input takes the real part of what comes back. Of a
+// row that gives a part of a complex number, the column is the vjp itself.
 static zl_array vjp(const struct call *call, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0];
     if (!g)

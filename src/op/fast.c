@@ -1,7 +1,7 @@
 // fast.c - the composed functions of mlx.core.fast: norms.
 //
-// They are formulas of other ops, so that they have derivatives and batching; a device that can do better sees the same
-// calls. Sums and exponentials of 16-bit floats are taken in float32.
+// They are formulas of other ops, so that they have derivatives and batching; a device that can do better
+// sees the same calls. Sums and exponentials of 16-bit floats are taken in float32.
 
 #include "op/ops.h"
 

@@ -1,7 +1,7 @@
 // fft.c - discrete Fourier transforms, as in mlx.core.fft: one op along one axis, and what is made of it.
 //
-// Numbers are float32 and complex64, whatever is given: FFT_FORWARD and FFT_INVERSE take both. The sums of the op are not
-// normalised: it has a factor instead.
+// Numbers are float32 and complex64, whatever is given: FFT_FORWARD and FFT_INVERSE take both. The sums of
+// the op are not normalised: it has a factor instead.
 
 #include <limits.h>
 #include <math.h>
@@ -99,7 +99,7 @@ const struct op op_fft = {
     .vmap = vmap,
 };
 
-// Arguments ----------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 struct request {
     const char *function;
@@ -180,9 +180,10 @@ static zl_array resize(const struct request *r, zl_array a) {
              : NULL;
 }
 
-// Transforms -----------------------------------------------------------------------------------------------------------
+// Transforms ------------------------------------------------------------------------------------------------
 
-// Of real numbers the last axis comes first, of those that become real it comes last: between them all is complex.
+// Of real numbers the last axis comes first, of those that become real it comes last: between them all is
+// complex.
 static zl_array transform_axes(const struct request *r, zl_array x, double scale) {
     int last = r->count - 1;
     if (r->real && !r->inverse)
@@ -285,7 +286,7 @@ AXES(zl_fft_ifftn, "None", false, true, INVERSE);
 AXES(zl_fft_rfftn, "None", true, false, REAL LAST);
 AXES(zl_fft_irfftn, "None", true, true, HERMITIAN LAST);
 
-// Order and frequencies ------------------------------------------------------------------------------------------------
+// Order and frequencies -------------------------------------------------------------------------------------
 
 static zl_array shift(const char *function, zl_array a, zl_axes axes, bool back) {
     int count = !a ? 0 : axes.count < 0 ? a->ndim : axes.count;

@@ -1,7 +1,8 @@
 // fold.c - images summed from the patches that windows cut out of them: what the gradient of such a view is.
 //
-// It is the transpose of as_strided where each axis of the view steps along one axis of an array and stays in it. Then the places
-// of an element in patches follow from its own place, and need no list of indices as those of other views do.
+// It is the transpose of as_strided where each axis of the view steps along one axis of an array and stays in
+// it. Then the places of an element in patches follow from its own place, and need no list of indices as
+// those of other views do.
 
 #include "op/ops.h"
 
@@ -108,7 +109,7 @@ const struct op op_fold = {
     .vmap = vmap,
 };
 
-// Views ---------------------------------------------------------------------------------------------------------------
+// Views -----------------------------------------------------------------------------------------------------
 
 enum { NONE = -1 };
 
@@ -148,7 +149,8 @@ static bool is_permutation(const struct view *v) {
     return dense == v->x->size;
 }
 
-// Gives each axis of the view to the axis of x along which it steps. False: there is none, or two have that already.
+// Gives each axis of the view to the axis of x along which it steps. False: there is none, or two have that
+// already.
 static bool assign_axes(const struct view *v) {
     int64_t step = v->x->size;
     int next = v->still;
@@ -242,7 +244,8 @@ static void order_for_fold(const struct view *v, const struct windows *w) {
             v->order[next++] = v->out[i];
 }
 
-// The cotangent of the view in another order of its axes, and in that a shape, summed over axes along which each place is seen again.
+// The cotangent of the view in another order of its axes, and in that a shape, summed over axes along which
+// each place is seen again.
 static zl_array arrange(const struct view *v, zl_array g, zl_shape shape) {
     OP_ROOM(int, again, v->still);
     int count = 0;

@@ -1,7 +1,8 @@
-// follow.c - what follows the shapes of other arrays while a function is traced to be done again with other shapes.
+// follow.c - what follows the shapes of other arrays while a function is traced to be done again with other
+// shapes.
 //
-// Then a size is not a number yet. These calls stand for what is made of sizes; nothing evaluates them, as done again
-// they give plain views and numbers.
+// Then a size is not a number yet. These calls stand for what is made of sizes; nothing evaluates them, as
+// done again they give plain views and numbers.
 
 #include "op/ops.h"
 
@@ -16,7 +17,7 @@ static bool any_follows(int count, const zl_array *in) {
     return false;
 }
 
-// stretch_with -----------------------------------------------------------------------------------------------------
+// stretch_with ----------------------------------------------------------------------------------------------
 
 // Sizes that all broadcast to but for their last axes, then those of the first array; their number, or -1.
 static int common_shape(int count, const zl_array *in, int last, int64_t *dim) {
@@ -113,7 +114,7 @@ const struct op op_stretch_with = {
     .vmap = vmap_stretch,
 };
 
-// element_count ----------------------------------------------------------------------------------------------------
+// element_count ---------------------------------------------------------------------------------------------
 
 // arg: is it one divided by the number, how many are left out, then the axes.
 static double count_along(zl_array x, int args, const int64_t *arg) {

@@ -1,4 +1,5 @@
-// fp8.c - numbers of eight bits: four of exponent, three of mantissa, no infinities, NaN where all seven are set (e4m3). Held in uint8.
+// fp8.c - numbers of eight bits: four of exponent, three of mantissa, no infinities, NaN where all seven are
+// set (e4m3). Held in uint8.
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // gated_delta.c - fast.gated_delta_update: MLX's gated delta rule as a call of the recurrence of delta.c.
 //
-// Its decay is a factor, which may be 0 or negative, and its state is transposed. That is a view: from call to call the state stays
-// as kernels want it.
+// Its decay is a factor, which may be 0 or negative, and its state is transposed. That is a view: from call
+// to call the state stays as kernels want it.
 
 #include "op/ops.h"
 

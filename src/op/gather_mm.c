@@ -65,7 +65,8 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || (!tangent[0] && !tangent[1]);
 }
 
-// A list of matrices with an extra axis is a longer list, in which the indices of each batch begin further on.
+// A list of matrices with an extra axis is a longer list, in which the indices of each batch begin further
+// on.
 static bool lengthen(zl_array *x, int axis, zl_array *indices, int index_axis, int64_t batch) {
     int ndim = (*indices)->ndim - (index_axis >= 0);
     *indices = op_batch_any(zl_astype(*indices, ZL_INT64), index_axis);

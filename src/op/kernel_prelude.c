@@ -1,4 +1,5 @@
-// kernel_prelude.c - what a kernel in C finds before it: the call that it is part of, and dtypes that C does not have.
+// kernel_prelude.c - what a kernel in C finds before it: the call that it is part of, and dtypes that C does
+// not have.
 //
 // Names of dtypes are not those of arm_neon.h, which authors may want to include.
 

@@ -1,7 +1,8 @@
 // kernel_text.c - the C text of a kernel that is given as the body of a function.
 //
-// Around the body stand its parameters and the loop over the grid. #line lets the compiler speak of the lines that the
-// author wrote. Template arguments are types and constants, not macros: they replace nothing that is spelled like them.
+// Around the body stand its parameters and the loop over the grid. #line lets the compiler speak of the lines
+// that the author wrote. Template arguments are types and constants, not macros: they replace nothing that is
+// spelled like them.
 
 #include <string.h>
 
@@ -15,7 +16,7 @@ static const char *const types[ZL_DTYPE_COUNT] = {
     [ZL_BFLOAT16] = "bfloat16", [ZL_COMPLEX64] = "complex64",
 };
 
-// Words ------------------------------------------------------------------------------------------------------------
+// Words -----------------------------------------------------------------------------------------------------
 
 static bool is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -43,7 +44,7 @@ static bool mentions(const zl_cpu_kernel_source *k, const char *name, const char
     return false;
 }
 
-// Parts ------------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 static void write_templates(struct text *out, const zl_cpu_kernel_source *k) {
     for (int i = 0; i < k->arguments; i++) {

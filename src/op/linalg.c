@@ -73,7 +73,7 @@ zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype) {
     return zl_broadcast_to(zl_eye(rows, cols, 0, dtype), (zl_shape){dim, a->ndim});
 }
 
-// Inverses by other factors -----------------------------------------------------------------------------------
+// Inverses by other factors ---------------------------------------------------------------------------------
 
 static zl_array cholesky_inv(zl_array a, bool upper) {
     zl_array inverse = zl_linalg_tri_inv(a, upper), turned = zl_matrix_transpose(inverse);
@@ -136,7 +136,7 @@ zl_array zl_linalg_pinv(zl_array a) {
 }
 OP_SIGNATURE(zl_linalg_pinv, "linalg", "The Moore-Penrose inverse of the matrices of a.", P_ARRAY(a));
 
-// Solving -------------------------------------------------------------------------------------------------------
+// Solving ---------------------------------------------------------------------------------------------------
 
 // a and b in one dtype, b as columns.
 static bool read_equations(const char *function, zl_array a, zl_array b, zl_array *out) {

@@ -1,4 +1,5 @@
-// load.c - arrays whose elements come from elsewhere when they are evaluated, such as from the compressed part of a file.
+// load.c - arrays whose elements come from elsewhere when they are evaluated, such as from the compressed
+// part of a file.
 
 #include "op/ops.h"
 

@@ -82,7 +82,7 @@ OP_SIGNATURE_BOOL(zl_linalg_lu, "linalg",
                   "out[1] and the upper one in out[2].",
                   P_ARRAY(a), P_OUTPUTS(out, "3"));
 
-// Determinants --------------------------------------------------------------------------------------------------
+// Determinants ----------------------------------------------------------------------------------------------
 
 // Element (row, col) of the matrices of a.
 static zl_array element(zl_array a, int row, int col) {
@@ -138,7 +138,7 @@ static bool slogdet(zl_array a, zl_array *out) {
     return out[0] && out[1];
 }
 
-// a as numbers that have a determinant, half floats as float32; NULL and an error.
+// a as numbers that have a determinant, 16-bit floats as float32; NULL and an error.
 static zl_array read_square(const char *function, zl_array a) {
     if (!a)
         return NULL;

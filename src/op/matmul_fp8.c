@@ -1,4 +1,5 @@
-// matmul_fp8.c - matrix products of numbers of eight bits (e4m3, as fp8.c has them) that are added up in float32.
+// matmul_fp8.c - matrix products of numbers of eight bits (e4m3, as fp8.c has them) that are added up in
+// float32.
 
 #include "op/ops.h"
 

@@ -121,9 +121,10 @@ OP_SIGNATURE(zl_linalg_norm, "linalg",
              "if keepdims.",
              P_ARRAY(a), P_STRING(ord, "None"), P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 
-// cross -----------------------------------------------------------------------------------------------------------
+// cross -----------------------------------------------------------------------------------------------------
 
-// The three components of x along its axis, each with size 1 there; of two, the third is NULL and stands for 0.
+// The three components of x along its axis, each with size 1 there; of two, the third is NULL and stands for
+// 0.
 static bool components(zl_array x, int axis, zl_array *out) {
     int at = x ? shape_axis("zl_linalg_cross", axis, x->ndim) : -1;
     if (at < 0)

@@ -42,8 +42,8 @@ const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const i
     return common;
 }
 
-// A view of data that is there is there at once; its history stays until it is evaluated, for gradients, and holds the
-// storage as long.
+// A view of data that is there is there at once; its history stays until it is evaluated, for gradients, and
+// holds the storage as long.
 static void share(zl_array view, zl_array x) {
     if (array_state(x) != ARRAY_READY || array_is(x, ARRAY_INLINE))
         return;
@@ -125,7 +125,7 @@ zl_dtype op_computes_in(const struct call *c) {
     return out == ZL_BOOL ? dtype_common(c->inputs - first, c->in + first) : out;
 }
 
-// Kernels ---------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 // Appends a text at *to, which is below end; what does not fit is left out.
 static void put_text(char **to, const char *end, const char *from) {

@@ -1,7 +1,8 @@
 // op.h - what an op is to the rest of the system, and how ops are written.
 //
-// An elementwise op is a row of elementwise.def. Any other op is a row of ops.def and a small file with its `struct op`, the
-// public function that checks and records, and its signature. Ops that are made of others are plain functions with a signature.
+// An elementwise op is a row of elementwise.def. Any other op is a row of ops.def and a small file with its
+// `struct op`, the public function that checks and records, and its signature. Ops that are made of others
+// are plain functions with a signature.
 
 #ifndef OP_H
 #define OP_H
@@ -10,7 +11,7 @@
 #include "op/rules.h"
 #include "tile/tile.h"
 
-// op.c -----------------------------------------------------------------------------------------------------------
+// op.c ------------------------------------------------------------------------------------------------------
 
 enum op_kind {
     OP_ELEMENTWISE, // the field row says which
@@ -30,9 +31,10 @@ struct op_field {
 
 enum { OP_OUTPUTS_VARY = UINT8_MAX };
 
-// How the kernel of an op (a file of src/kernel/) computes a call. The kernel's parameters are `in`, then `value`, then the outputs of
-// the call. Its symbols are `size`, then the position of the first element of each of `in` in its memory, then the number of elements
-// in each of these memories. The clause BITS, the width of indices, is set by the device.
+// How the kernel of an op (a file of src/kernel/) computes a call. The kernel's parameters are `in`, then
+// `value`, then the outputs of the call. Its symbols are `size`, then the position of the first element of
+// each of `in` in its memory, then the number of elements in each of these memories. The clause BITS, the
+// width of indices, is set by the device.
 enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_VALUES = 4, OP_KERNEL_OUTPUTS = 8 };
 struct op_kernel_value {
     union {
@@ -47,8 +49,8 @@ struct op_kernel {
     int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
     struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters
-    // The inputs of the call, unless the op changes them. Each is contiguous, which the op ensures when the call is recorded, or the
-    // kernel gets its strides among the sizes.
+    // The inputs of the call, unless the op changes them. Each is contiguous, which the op ensures when the
+    // call is recorded, or the kernel gets its strides among the sizes.
     zl_array in[OP_KERNEL_INPUTS];
 };
 
@@ -56,62 +58,68 @@ struct op {
     const char *name;
     enum op_kind kind;
     enum tile_op row;    // ELEMENTWISE: the op; REDUCE: what combines
-    uint8_t outputs;     // how many a call has; 0 stands for one, OP_OUTPUTS_VARY says that fits checks the number
+    // how many a call has; 0 stands for one, OP_OUTPUTS_VARY says that fits checks the number
+    uint8_t outputs;
     uint8_t fields;
     const struct op_field *field;
-    // Records the same call on other inputs, and returns false, with an error, if that fails. Batching, compiled functions and
-    // exported functions replay calls by it.
+    // Records the same call on other inputs, and returns false, with an error, if that fails. Batching,
+    // compiled functions and exported functions replay calls by it.
     bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
-    // Returns whether record may be called with these inputs and the arguments of c, none of which were checked before: they come
-    // from a file, or have new shapes. Sets no error. NULL: the rules of elementwise ops, casts and copies hold.
+    // Returns whether record may be called with these inputs and the arguments of c, none of which were
+    // checked before: they come from a file, or have new shapes. Sets no error. NULL: the rules of
+    // elementwise ops, casts and copies hold.
     bool (*fits)(const struct call *c, const zl_array *in);
-    // Inputs from first to last hold positions; negative numbers count from the end; first 0: none do. If they depend on what is
-    // differentiated by, derivatives are refused, as in MLX.
+    // Inputs from first to last hold positions; negative numbers count from the end; first 0: none do. If
+    // they depend on what is differentiated by, derivatives are refused, as in MLX.
     struct op_positions {
         int8_t first, last;
     } positions;
-    // Returns the cotangent of one input, given those of the outputs (NULL: zero), or NULL if no gradient flows to it. Integer
-    // inputs have cotangents too where their values are computed with.
+    // Returns the cotangent of one input, given those of the outputs (NULL: zero), or NULL if no gradient
+    // flows to it. Integer inputs have cotangents too where their values are computed with.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
-    // Computes the cotangents of all inputs together. Those that are not wanted, or to which no gradient flows, stay NULL, and so do those that follow from `composed`. Returns
-    // false, with an error, if that fails. NULL: vjp is called for each input.
+    // Computes the cotangents of all inputs together. Those that are not wanted, or to which no gradient
+    // flows, stay NULL, and so do those that follow from `composed`. Returns false, with an error, if that
+    // fails. NULL: vjp is called for each input.
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Computes the tangents of the outputs, given those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
-    // Computes the outputs from these inputs by other ops. That is differentiated where the op has no rule of its own, and for
-    // inputs to which vjp returns NULL. An output without a derivative stays NULL; inputs of bool have no derivative.
+    // Computes the outputs from these inputs by other ops. That is differentiated where the op has no rule of
+    // its own, and for inputs to which vjp returns NULL. An output without a derivative stays NULL; inputs of
+    // bool have no derivative.
     bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
-    // Records the call on inputs with an extra axis each (-1: none), and writes where the extra axis of each output is.
+    // Records the call on inputs with an extra axis each (-1: none), and writes where the extra axis of each
+    // output is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
-    // Fills in the file, clauses and sizes of the op's kernel for a call. An op with a kernel runs on every device; a device that has
-    // a better way names it in its own table. NULL: the op has no kernel.
+    // Fills in the file, clauses and sizes of the op's kernel for a call. An op with a kernel runs on every
+    // device; a device that has a better way names it in its own table. NULL: the op has no kernel.
     void (*kernel)(const struct call *c, struct op_kernel *k);
     uint64_t in_place; // bit k: the kernel may write the first output into the memory of input k
 };
 
-// Computes the cotangents of the inputs of a call by the ops that it is composed of, like vjp_all. The transforms define it (composed.c);
-// an op that is the gradient of another one is composed of it.
+// Computes the cotangents of the inputs of a call by the ops that it is composed of, like vjp_all. The
+// transforms define it (composed.c); an op that is the gradient of another one is composed of it.
 extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 
-// For op->kernel: set the file and its clauses (of printf's formats, %s and %d), append a size, append a scalar of f32 or f64.
+// For op->kernel: set the file and its clauses (of printf's formats, %s and %d), append a size, append a
+// scalar of f32 or f64.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
 void op_kernel_size(struct op_kernel *k, int64_t size);
 void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);
 // Returns the tile type of an array's elements as clauses name it.
 const char *op_kernel_type(zl_array x);
-// Returns how many of a workgroup's 256 threads share a row of `count` elements: a power of two, such that each thread has at least
-// four elements.
+// Returns how many of a workgroup's 256 threads share a row of `count` elements: a power of two, such that
+// each thread has at least four elements.
 int op_kernel_lanes(int64_t count);
 
-// Records a call of op. The arguments are int64_t words as op->field describes them. Returns the first output, or NULL and an error;
-// NULL inputs give NULL.
+// Records a call of op. The arguments are int64_t words as op->field describes them. Returns the first
+// output, or NULL and an error; NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
                  const struct array_spec *spec);
 // Does the same for contiguous outputs of one dtype and shape.
 zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
                   int ndim, const int64_t *dim);
-// Returns the strides for a result that is computed element by element: those of its inputs if all of them have the same layout
-// without gaps, so that nothing is transposed; NULL stands for row-major.
+// Returns the strides for a result that is computed element by element: those of its inputs if all of them
+// have the same layout without gaps, so that nothing is transposed; NULL stands for row-major.
 const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const int64_t *dim);
 // Records a view of x: other sizes, strides and offset over the same storage.
 zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
@@ -132,15 +140,17 @@ extern const struct op op_cast, op_copy;
 // Returns the dtype in which an elementwise call computes: that of its first input that is not a weak scalar.
 zl_dtype op_computes_in(const struct call *c);
 
-// Returns whether a call divides floats by a constant power of two: multiplying by the reciprocal is exact too, and faster.
+// Returns whether a call divides floats by a constant power of two: multiplying by the reciprocal is exact
+// too, and faster.
 bool op_scales(const struct call *c);
-// Returns whether a call divides bf16 by a constant such that the product with its inverse in float32, rounded, has the same bits.
-// The product errs by 2^-23, while a quotient is at least 2^-17 of itself away from the middle of two bf16 numbers, or exactly there
-// if these are subnormal.
+// Returns whether a call divides bf16 by a constant such that the product with its inverse in float32,
+// rounded, has the same bits. The product errs by 2^-23, while a quotient is at least 2^-17 of itself away
+// from the middle of two bf16 numbers, or exactly there if these are subnormal.
 bool op_has_inverse(const struct call *c);
 
-// flops.c: returns the arithmetic operations of a call with inputs: one per element of an elementwise op or of a reduction's input, two
-// per multiplication and addition of a product. 0: the op only moves data, or the number depends on the values (svd, eig, sort).
+// flops.c: returns the arithmetic operations of a call with inputs: one per element of an elementwise op or
+// of a reduction's input, two per multiplication and addition of a product. 0: the op only moves data, or the
+// number depends on the values (svd, eig, sort).
 double op_flops(const struct call *c);
 // Returns whether the op reads no more elements of its first input than its result has.
 bool op_selects(const struct op *op);
@@ -149,20 +159,23 @@ bool op_selects(const struct op *op);
 int64_t op_double_arg(double value);
 double  op_arg_double(int64_t word);
 
-// Returns the transpose of broadcasting: the sum of x over the axes along which an array of the shape of `like` was stretched.
+// Returns the transpose of broadcasting: the sum of x over the axes along which an array of the shape of
+// `like` was stretched.
 zl_array op_unbroadcast(zl_array x, zl_array like);
-// Broadcasts arrays against each other, as views of one shape. Returns false, with an error that names `function`, if they do not fit.
+// Broadcasts arrays against each other, as views of one shape. Returns false, with an error that names
+// `function`, if they do not fit.
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out);
 
 // The batching rule of elementwise ops, for op->vmap.
 bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 
-// Writes axes as sorted, distinct, non-negative numbers to `out`, which has room for the rank of x. Returns how many there are, or -1
-// and an error.
+// Writes axes as sorted, distinct, non-negative numbers to `out`, which has room for the rank of x. Returns
+// how many there are, or -1 and an error.
 int op_axes(const char *function, zl_array x, zl_axes axes, int *out);
 
-// Scratch memory for lists that depend on rank. OP_ROOM(int64_t, dim, 2 * ndim) declares `int64_t *dim` with room for that many until
-// the block ends, on the stack for common ranks; it is NULL, with an error, if memory runs out.
+// Scratch memory for lists that depend on rank. OP_ROOM(int64_t, dim, 2 * ndim) declares `int64_t *dim` with
+// room for that many until the block ends, on the stack for common ranks; it is NULL, with an error, if
+// memory runs out.
 struct op_room {
     void *more;
     union {
@@ -184,23 +197,24 @@ static inline void op_room_close(struct op_room *room) {
     __attribute__((cleanup(op_room_close))) struct op_room name##_room; \
     type *name = op_room_open(&name##_room, sizeof(type), (count))
 
-// registry.c -----------------------------------------------------------------------------------------------------
+// registry.c ------------------------------------------------------------------------------------------------
 
 // Returns the op of a name, or NULL.
 const struct op *op_find(const char *name, size_t bytes);
 // Enumerates all ops, in no particular order; returns NULL past the last.
 const struct op *op_at(int index);
 
-// contract.c -----------------------------------------------------------------------------------------------------
+// contract.c ------------------------------------------------------------------------------------------------
 
-// Records the call c on inputs that it was not made for, or with arguments that were never checked. Returns false, with an error that
-// names `function`, if they do not fit.
+// Records the call c on inputs that it was not made for, or with arguments that were never checked. Returns
+// false, with an error that names `function`, if they do not fit.
 bool op_replay(const char *function, const struct call *c, const zl_array *in, zl_array *out);
 
-// signature.c ----------------------------------------------------------------------------------------------------
+// signature.c -----------------------------------------------------------------------------------------------
 
-// Every public op has one described signature, in the file that defines it. The header, the documentation, the bindings and the tests
-// are generated from these. The linker collects them in a section of the binary, so there is no list to maintain.
+// Every public op has one described signature, in the file that defines it. The header, the documentation,
+// the bindings and the tests are generated from these. The linker collects them in a section of the binary,
+// so there is no list to maintain.
 #define OP_SIGNATURE_AS(function, family_, doc_, returns_bool_, ...)                                       \
     static const zl_op_info info_##function = {.name = #function, .family = family_, .doc = doc_,          \
                                                .param = {__VA_ARGS__},                                     \

@@ -1,7 +1,8 @@
-// partition.c - what is found by order without putting all elements in order: partitions, the largest, medians.
+// partition.c - what is found by order without putting all elements in order: partitions, the largest,
+// medians.
 //
-// The elements that come before the kth, then those that equal it, then the others: each of these in the order in which they were.
-// Of that, a run is the result: one element, or all, or those from some place on.
+// The elements that come before the kth, then those that equal it, then the others: each of these in the
+// order in which they were. Of that, a run is the result: one element, or all, or those from some place on.
 
 #include <math.h>
 

@@ -1,5 +1,6 @@
-// qqmm.c - products of which both sides are quantised. The left one is rounded here, as it comes; the right one may be
-// quantised already. To derivatives rounding is the identity, so that what is trained so gets gradients.
+// qqmm.c - products of which both sides are quantised. The left one is rounded here, as it comes; the right
+// one may be quantised already. To derivatives rounding is the identity, so that what is trained so gets
+// gradients.
 
 #include "op/ops.h"
 
@@ -78,7 +79,7 @@ static bool read_mode(struct pair *p, int group_size, int bits) {
            op_read_quantization(p->function, p->mode, group_size, bits, &p->q);
 }
 
-// One matrix on the right --------------------------------------------------------------------------------------------
+// One matrix on the right -----------------------------------------------------------------------------------
 
 static zl_array multiply(const struct pair *p) {
     zl_array x = p->x, y;
@@ -116,7 +117,7 @@ OP_SIGNATURE(zl_qqmm, "quantized",
              P_ARRAY(x), P_ARRAY(w), P_OPTIONAL(scales), P_INT(group_size, "None"), P_INT(bits, "None"),
              P_STRING(mode, "nvfp4"), P_OPTIONAL(global_scale_x), P_OPTIONAL(global_scale_w));
 
-// Chosen matrices ----------------------------------------------------------------------------------------------------
+// Chosen matrices -------------------------------------------------------------------------------------------
 
 static zl_array multiply_chosen(const struct pair *p, zl_array lhs, zl_array rhs) {
     zl_array rows = rounded(p->x, p, p->global_x);

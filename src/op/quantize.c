@@ -1,18 +1,19 @@
 // quantize.c - matrices in few bits: groups of numbers along the last axis that share a scale.
 //
-// Affine: a number is scale * code + bias. The other modes have codes that are small floating-point numbers (four bits:
-// e2m1; eight: e4m3), a scale in a byte (e8m0: a power of two; nvfp4: e4m3) and no bias. Codes are packed into uint32, the
-// first in the lowest bits; those of 3, 5 and 6 bits go on in the next word.
+// Affine: a number is scale * code + bias. The other modes have codes that are small floating-point numbers
+// (four bits: e2m1; eight: e4m3), a scale in a byte (e8m0: a power of two; nvfp4: e4m3) and no bias. Codes
+// are packed into uint32, the first in the lowest bits; those of 3, 5 and 6 bits go on in the next word.
 //
-// Mode gguf_k is what files of llama.cpp in Q4_K, Q5_K and Q6_K have: affine numbers, whose scales and biases are a few bits each
-// times a float16 of a block of 256 numbers. The scales are the bytes of these, block by block, as in the file. It is only read.
+// Mode gguf_k is what files of llama.cpp in Q4_K, Q5_K and Q6_K have: affine numbers, whose scales and biases
+// are a few bits each times a float16 of a block of 256 numbers. The scales are the bytes of these, block by
+// block, as in the file. It is only read.
 
 #include "op/ops.h"
 
 #include <limits.h>
 #include <string.h>
 
-// Modes ------------------------------------------------------------------------------------------------------------
+// Modes -----------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *name;
@@ -85,7 +86,7 @@ bool op_check_global(const char *function, const struct quantization *q, zl_arra
     return true;
 }
 
-// Quantising -------------------------------------------------------------------------------------------------------
+// Quantising ------------------------------------------------------------------------------------------------
 
 enum { MODE, GROUP, CODE_BITS, ARGS };
 
@@ -119,8 +120,9 @@ static bool vmap_quantize(const struct call *c, const zl_array *in, const int *a
     return w && quantize(w, call_args(c), out);
 }
 
-// Scales and biases of affine groups as a formula, which has the derivative that MLX gives them. Codes have none: they are
-// integers. The scale is such that the edge of a group that is further from zero is a code times it.
+// Scales and biases of affine groups as a formula, which has the derivative that MLX gives them. Codes have
+// none: they are integers. The scale is such that the edge of a group that is further from zero is a code
+// times it.
 static bool formula(const struct call *c, const zl_array *in, zl_array *out) {
     const int64_t *arg = call_args(c);
     zl_array w = in[0], zero = zl_scalar(0);
@@ -196,8 +198,8 @@ static bool quantize_affine(zl_array w, const struct quantization *q, zl_array *
     return (out[1] = zl_astype(out[1], dtype)) && (out[2] = zl_astype(out[2], dtype));
 }
 
-// The codes of e2m1: how many of the middles between its numbers are smaller than x; a tie goes to the smaller. What was
-// divided by a scale of 0 is 0.
+// The codes of e2m1: how many of the middles between its numbers are smaller than x; a tie goes to the
+// smaller. What was divided by a scale of 0 is 0.
 static zl_array fp4_codes(zl_array x) {
     static const double middles[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
     x = zl_where(zl_isinf(x), zl_scalar(0), x);
@@ -295,7 +297,7 @@ OP_SIGNATURE_BOOL(
     P_ARRAY(w), P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"),
     P_OPTIONAL(global_scale), P_OUTPUTS(out, "3"));
 
-// Back -------------------------------------------------------------------------------------------------------------
+// Back ------------------------------------------------------------------------------------------------------
 
 // Inputs: codes, scales and, if affine, biases, else perhaps a global scale; all row-major.
 static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl_dtype dtype) {
@@ -389,7 +391,7 @@ const struct op op_dequantize = {
     .vmap = vmap_dequantize,
 };
 
-// Checks -----------------------------------------------------------------------------------------------------------
+// Checks ----------------------------------------------------------------------------------------------------
 
 static bool check_dtypes(const char *function, const struct quantization *q, zl_array w, zl_array scales,
                          zl_array biases) {

@@ -1,4 +1,5 @@
-// quantized_matmul.c - matrices times quantised ones, which stay as they are: the device reads them as it multiplies.
+// quantized_matmul.c - matrices times quantised ones, which stay as they are: the device reads them as it
+// multiplies.
 
 #include "op/ops.h"
 
@@ -59,7 +60,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = multiply(&p));
 }
 
-// Derivatives --------------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 // Sums list elements into those of an array like x that they were taken from.
 static zl_array scatter(zl_array x, zl_array index, zl_array each) {
@@ -125,7 +126,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || (!tangent[X] && !weights);
 }
 
-// Batches ------------------------------------------------------------------------------------------------------------
+// Batches ---------------------------------------------------------------------------------------------------
 
 static const char *const mode_names[] = {"affine", "mxfp4", "mxfp8", "nvfp4", "gguf_k"};
 
@@ -189,7 +190,7 @@ const struct op op_quantized_matmul = {
     .vmap = vmap,
 };
 
-// Public functions ---------------------------------------------------------------------------------------------------
+// Public functions ------------------------------------------------------------------------------------------
 
 static bool check_sizes(const char *function, const struct product *p) {
     int n = p->w->ndim;
@@ -203,7 +204,8 @@ static bool check_sizes(const char *function, const struct product *p) {
     return true;
 }
 
-// Checks, and brings x to the dtype that all have together, and scales and biases to theirs. False and an error.
+// Checks, and brings x to the dtype that all have together, and scales and biases to theirs. False and an
+// error.
 static bool prepare(const char *function, struct product *p) {
     if (!op_check_quantized(function, &p->q, p->w, p->scales, p->biases) || !check_sizes(function, p))
         return false;

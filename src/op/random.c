@@ -1,7 +1,8 @@
 // random.c - random numbers: keys, the state of a thread, bits, and distributions composed of bits.
 //
-// All follows from a key. bits is the only op; what is made of its bits by elementwise rows has their derivatives and
-// batching. Formulas and the order of roundings are MLX's, so that a key gives the same numbers.
+// All follows from a key. bits is the only op; what is made of its bits by elementwise rows has their
+// derivatives and batching. Formulas and the order of roundings are MLX's, so that a key gives the same
+// numbers.
 
 #include <limits.h>
 #include <math.h>
@@ -97,8 +98,8 @@ OP_SIGNATURE(zl_random_split, "random",
 
 // State -----------------------------------------------------------------------------------------------------
 
-// Two words, so that drawing without a key records nothing but the op itself; or an array that was not computed yet
-// when it was set, such as one inside a transform.
+// Two words, so that drawing without a key records nothing but the op itself; or an array that was not
+// computed yet when it was set, such as one inside a transform.
 static _Thread_local struct {
     uint32_t word[2];
     bool seeded, watched;
@@ -198,8 +199,8 @@ zl_array zl_random_bits(zl_shape shape, int width, zl_array key) {
 OP_SIGNATURE(zl_random_bits, "random", "Random bits as unsigned integers of width bytes: 1, 2 or 4.",
              P_SHAPE(shape), P_INT(width, "4"), P_OPTIONAL(key));
 
-// The sizes of parameters, of which some may be NULL, broadcast together with shape: their rank, in dim. -1 and an
-// error if they do not.
+// The sizes of parameters, of which some may be NULL, broadcast together with shape: their rank, in dim. -1
+// and an error if they do not.
 static int join_shapes(const char *function, int count, const zl_array *given, zl_shape shape, int64_t *dim) {
     int ndim = shape.ndim;
     for (int i = 0; i < ndim; i++)
@@ -556,7 +557,8 @@ static zl_array sums_before(zl_array x) {
     return y;
 }
 
-// One list of logits for all numbers: each falls into a piece of the line that is as long as its category is likely.
+// One list of logits for all numbers: each falls into a piece of the line that is as long as its category is
+// likely.
 static zl_array pieces(zl_array logits, zl_shape shape, zl_array key) {
     zl_array x = zl_astype(zl_flatten(logits, 0, -1), zl_result_type((zl_dtype)logits->dtype, ZL_FLOAT32));
     zl_array top = zl_max(x), likely = zl_exp(zl_subtract(x, top));

@@ -53,7 +53,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 
 // Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) --------------------
 
-// Elements that equal the extreme share its derivative. Few are counted in bytes: there is a count for each while they are added.
+// Elements that equal the extreme share its derivative. Few are counted in bytes: there is a count for each
+// while they are added.
 static zl_array extreme_weights(const struct call *c) {
     zl_array x = c->in[0], y = call_output(c, 0);
     zl_dtype dtype = (zl_dtype)x->dtype;

@@ -1,4 +1,4 @@
-// repeat.c - arrays made of the same elements several times, or turned round: composed of views and copies.
+// repeat.c - arrays made of the same elements several times, or reversed: composed of views and copies.
 
 #include <limits.h>
 

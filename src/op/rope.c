@@ -1,7 +1,8 @@
-// rope.c - rotary positions: pairs of features turned by angles that grow with the position, by src/kernel/rope.tile.
+// rope.c - rotary positions: pairs of features rotated by angles that grow with the position, by
+// src/kernel/rope.tile.
 //
-// Angles, their cosines and sines are computed in float32, or float64 for such; what is turned is rounded as products and sums of its
-// own dtype. The gradient is the same turn backwards.
+// Angles, their cosines and sines are computed in float32, or float64 for such; what is rotated is rounded as
+// products and sums of its own dtype. The gradient is the same turn backwards.
 
 #include <math.h>
 
@@ -68,7 +69,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = call(&r));
 }
 
-// Composed of other ops ----------------------------------------------------------------------------------------------
+// Composed of other ops -------------------------------------------------------------------------------------
 
 // x from one place of its last axis to another.
 static zl_array part(zl_array x, int64_t from, int64_t to, int64_t step) {
@@ -83,7 +84,8 @@ static zl_array part(zl_array x, int64_t from, int64_t to, int64_t step) {
     return zl_slice(x, (zl_shape){start, last + 1}, (zl_shape){stop, last + 1}, (zl_shape){steps, last + 1});
 }
 
-// Angles (..., T, dims / 2), where offset stretches to (..., T), and freqs, unless it is NULL, to (..., T, dims / 2).
+// Angles (..., T, dims / 2), where offset stretches to (..., T), and freqs, unless it is NULL, to (..., T,
+// dims / 2).
 static zl_array angles(const struct rope *r, zl_array offset, zl_array freqs) {
     zl_dtype dtype = angle_dtype(r->x);
     int64_t length = r->x->dim[r->x->ndim - 2], half = r->dims / 2;
@@ -118,7 +120,7 @@ static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
     return angle && (out[0] = rotate(&r, angle));
 }
 
-// Rules --------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 // Of offsets and wave lengths the column composed has it.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
@@ -218,7 +220,7 @@ const struct op op_rope = {
     .kernel = kernel,
 };
 
-// Public -------------------------------------------------------------------------------------------------------------
+// Public ----------------------------------------------------------------------------------------------------
 
 static bool check(zl_array a, int dims, double base, zl_array offset, zl_array freqs) {
     if (!dtype_is_float((zl_dtype)a->dtype))
@@ -248,7 +250,8 @@ static bool check(zl_array a, int dims, double base, zl_array offset, zl_array f
                        array_text(freqs), dims / 2);
 }
 
-// Of an offset that is a number of the host, its value is an argument of the call: nothing has to be copied to a device.
+// Of an offset that is a number of the host, its value is an argument of the call: nothing has to be copied
+// to a device.
 static void set_offset(struct rope *r, zl_array offset) {
     if (array_is(offset, ARRAY_INLINE) && offset->dtype != ZL_UINT64)
         r->offset = array_value(offset)->i;

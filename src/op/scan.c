@@ -102,7 +102,8 @@ static zl_array part_of_logs(const struct call *c, zl_array x, zl_array y, zl_ar
     return zl_exp(zl_add(scan_as(logs, SCAN_LOGADDEXP, call_args(c), true), x));
 }
 
-// Adds up what a rule gives for g, from its logarithm: of real numbers, the positive and the negative ones apart.
+// Adds up what a rule gives for g, from its logarithm: of real numbers, the positive and the negative ones
+// apart.
 static zl_array by_logs(rule *part, const struct call *c, zl_array x, zl_array y, zl_array g) {
     if (g->dtype == ZL_COMPLEX64)
         return part(c, x, y, zl_log(g));

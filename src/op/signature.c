@@ -1,4 +1,5 @@
-// signature.c - the described signatures of all ops, and what is written from them: the public headers and the pages.
+// signature.c - the described signatures of all ops, and what is written from them: the public headers and
+// the pages.
 
 #include <limits.h>
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 #include "op/op.h"
 
-extern const zl_op_info *const __start_zl_ops[], *const __stop_zl_ops[]; // made by the linker from OP_SIGNATURE
+// made by the linker from OP_SIGNATURE
+extern const zl_op_info *const __start_zl_ops[], *const __stop_zl_ops[];
 
 static int entries(void) {
     return (int)(__stop_zl_ops - __start_zl_ops);

@@ -68,7 +68,7 @@ static zl_array interleave(zl_array x, int axis, int64_t step) {
              : NULL;
 }
 
-// The cotangent back at its places among zeros: turned round where the step is negative, spread, padded.
+// The cotangent back at its places among zeros: reversed where the step is negative, spread, padded.
 static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     zl_array x = c->in[0], g = cotangent[0];

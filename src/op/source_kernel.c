@@ -1,6 +1,7 @@
 // source_kernel.c - zl_cpu_kernel and zl_cuda_kernel: kernels in C and in CUDA C++, given as source.
 //
-// What is recorded is the whole text, made for the dtypes of the inputs: a device compiles it when it meets it.
+// What is recorded is the whole text, made for the dtypes of the inputs: a device compiles it when it meets
+// it.
 
 #include <string.h>
 
@@ -10,9 +11,10 @@ static const char *name_of(const struct op *op) {
     return op == &op_cuda_kernel ? "zl_cuda_kernel" : "zl_cpu_kernel";
 }
 
-// The op -----------------------------------------------------------------------------------------------------------
+// The op ----------------------------------------------------------------------------------------------------
 
-// The text, and what a kernel reads that relies on it, are row-major, however those lie that it is recorded again for.
+// The text, and what a kernel reads that relies on it, are row-major, however those lie that it is recorded
+// again for.
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     OP_ROOM(zl_array, all, c->inputs);
     for (int k = 0; all && k < c->inputs; k++) {
@@ -158,7 +160,7 @@ const struct op op_cuda_kernel = {
     .vmap = vmap,
 };
 
-// Checks -----------------------------------------------------------------------------------------------------------
+// Checks ----------------------------------------------------------------------------------------------------
 
 // The name at a place among all of them; the kernel's own is the last.
 static const char *name_at(const zl_cpu_kernel_source *k, int at) {
@@ -214,8 +216,8 @@ static bool check(const char *function, const zl_cpu_kernel_source *k, int count
     return check_names(function, k) && check_arguments(function, k);
 }
 
-// Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs. What a file brings may
-// run on a GPU, but not here.
+// Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs. What
+// a file brings may run on a GPU, but not here.
 static bool check_traced(const struct op *op, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
     const char *function = name_of(op);
     for (int i = 0; i < count; i++)
@@ -247,7 +249,7 @@ static bool read_grid(const char *function, const zl_cpu_kernel_source *k, int64
     return true;
 }
 
-// Public -----------------------------------------------------------------------------------------------------------
+// Public ----------------------------------------------------------------------------------------------------
 
 // As the kernel reads them: of a dtype of their own.
 static bool read_inputs(const zl_cpu_kernel_source *k, const zl_array *in, zl_array *out) {

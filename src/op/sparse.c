@@ -1,10 +1,12 @@
-// sparse.c - the public functions on sparse matrices: products, and to and from dense ones. csr.c has the ops.
+// sparse.c - the public functions on sparse matrices: products, and to and from dense ones. csr.c has the
+// ops.
 
 #include "op/ops.h"
 
 enum { VALUES, INDICES, POINTERS, PARTS };
 
-// The parts of a matrix, checked as far as that can be done without reading them; indices become int32, or int64.
+// The parts of a matrix, checked as far as that can be done without reading them; indices become int32, or
+// int64.
 static bool read_parts(const char *function, zl_array *part) {
     zl_array values = part[VALUES], indices = part[INDICES], pointers = part[POINTERS];
     if (!op_check_integers(function, indices) || !op_check_integers(function, pointers))
@@ -72,7 +74,7 @@ OP_SIGNATURE(zl_csr_matmul, "sparse",
              "b, (columns, n), is dense, and so is the result. 16-bit floats are added in float32.",
              P_ARRAY(values), P_ARRAY(indices), P_ARRAY(indptr), P_ARRAY(b));
 
-// To a dense matrix --------------------------------------------------------------------------------------------------
+// To a dense matrix -----------------------------------------------------------------------------------------
 
 static zl_array scatter(zl_array *part, int64_t columns) {
     int64_t rows = part[POINTERS]->dim[0] - 1;
@@ -103,7 +105,7 @@ OP_SIGNATURE(zl_csr_to_dense, "sparse",
              "The dense matrix of so many columns that is " MATRIX "Entries at one place are added.",
              P_ARRAY(values), P_ARRAY(indices), P_ARRAY(indptr), P_INT64(columns, NULL));
 
-// From a dense matrix ------------------------------------------------------------------------------------------------
+// From a dense matrix ---------------------------------------------------------------------------------------
 
 // Where the rows of entries begin: a list of one more than rows.
 static zl_array count_rows(const char *function, zl_array is_entry, zl_dtype dtype) {

@@ -2,8 +2,8 @@
 
 #include "op/ops.h"
 
-// How many elements of x there are along the axes together, less some, or one divided by that: a number to go with a sum.
-// NULL and an error for axes that x does not have.
+// How many elements of x there are along the axes together, less some, or one divided by that: a number to go
+// with a sum. NULL and an error for axes that x does not have.
 static zl_array elements(const char *function, zl_array x, zl_axes axes, int less, bool inverse) {
     OP_ROOM(int, axis, x->ndim);
     int count = axis ? op_axes(function, x, axes, axis) : -1;

@@ -1,7 +1,7 @@
 // stft.c - Fourier transforms of overlapping frames of a signal, and back, as in mlx.core.fft.
 //
-// Frames are a view of the signal: only their product with the window is memory. The way back adds frames where they
-// lay, and divides by the sum of the squared windows that lie there.
+// Frames are a view of the signal: only their product with the window is memory. The way back adds frames
+// where they lay, and divides by the sum of the squared windows that lie there.
 
 #include <limits.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct frames {
     zl_array window; // (n)
 };
 
-// Arguments ----------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static bool is_norm(const char *norm) {
     return !strcmp(norm, "backward") || !strcmp(norm, "ortho") || !strcmp(norm, "forward");
@@ -59,9 +59,10 @@ static bool read_frames(struct frames *f, int64_t n_fft, int hop_length, int win
     return check_window(f, window, length) && (f->window = place_window(f, window, length));
 }
 
-// Forward --------------------------------------------------------------------------------------------------------------
+// Forward ---------------------------------------------------------------------------------------------------
 
-// Where elements of the lengthened signal lie in the one of `length`: mirrored at the ends as often as it takes, or held.
+// Where elements of the lengthened signal lie in the one of `length`: mirrored at the ends as often as it
+// takes, or held.
 static zl_array positions(int64_t length, int64_t more, bool mirrored) {
     zl_array at = zl_arange_int(-more, length + more, 1, ZL_INT64),
              last = op_number(ZL_INT64, (double)(length - 1));
@@ -166,7 +167,7 @@ OP_SIGNATURE(zl_fft_stft, "fft",
              P_OPTIONAL(window), P_BOOL(center, "True"), P_STRING(pad_mode, "'reflect'"),
              P_STRING(norm, "'backward'"), P_INT(onesided, "None"));
 
-// Back -----------------------------------------------------------------------------------------------------------------
+// Back ------------------------------------------------------------------------------------------------------
 
 // Adds frames (rows, count, n), hop apart: (rows, (count - 1) * hop + n).
 static zl_array overlap(const struct frames *f, zl_array frames) {

@@ -9,7 +9,8 @@ static bool product(const char *function, int count, const int64_t *dim, int64_t
     return op_check_size(function, count, dim) && shape_size(count, dim, size);
 }
 
-// Which axes of x are summed, in the order given, and behind them in out those that are not. False and an error.
+// Which axes of x are summed, in the order given, and behind them in out those that are not. False and an
+// error.
 static bool read_axes(const char *function, zl_array x, zl_axes axes, int *out) {
     OP_ROOM(int, sorted, x->ndim);
     int count = sorted ? op_axes(function, x, axes, sorted) : -1;
@@ -26,8 +27,8 @@ static bool read_axes(const char *function, zl_array x, zl_axes axes, int *out) 
     return true;
 }
 
-// x with its last axes summed, or its first, as a matrix. axes: as read_axes gives them. free: room for the sizes of
-// those that stay.
+// x with its last axes summed, or its first, as a matrix. axes: as read_axes gives them. free: room for the
+// sizes of those that stay.
 static zl_array as_matrix(const char *function, zl_array x, int summed, const int *axes, bool summed_last,
                           int64_t *free) {
     int stays = x->ndim - summed;

@@ -1,7 +1,8 @@
 // unique.c - the different elements of an array, in order, and where they were.
 //
-// Sorted elements that differ from the one before them begin a run; a scatter gathers where runs begin. How many runs
-// there are depends on the elements: either the caller says how many are wanted, or they are evaluated.
+// Sorted elements that differ from the one before them begin a run; a scatter gathers where runs begin. How
+// many runs there are depends on the elements: either the caller says how many are wanted, or they are
+// evaluated.
 
 #include "op/ops.h"
 
@@ -65,7 +66,7 @@ static zl_array counts_of(const struct runs *r, int64_t size) {
     return zl_scatter_add(zl_zeros(ZL_SHAPE(size), ZL_INT32), &r->run, 1, ones, ZL_AXES(0));
 }
 
-// What was asked for, one behind the other.
+// What was asked for, consecutive.
 static bool give(const struct runs *r, zl_array a, int64_t size, const bool *wanted, zl_array fill,
                  zl_array *out) {
     zl_array starts = starts_of(r, size);

@@ -1,6 +1,6 @@
-// barriers.c - a barrier stands before a statement that reads what other threads may have written since the last one, or writes
-// what they may have read or written. Two statements that divide their points in the same way and touch only the element of
-// their own point need none.
+// barriers.c - a barrier stands before a statement that reads what other threads may have written since the
+// last one, or writes what they may have read or written. Two statements that divide their points in the same
+// way and touch only the element of their own point need none.
 
 #include "pass/threads.h"
 
@@ -21,7 +21,7 @@ struct placing {
     bool conflict, records;
 };
 
-// Ways ------------------------------------------------------------------------------------------------------------------
+// Ways ------------------------------------------------------------------------------------------------------
 
 static uint32_t mix(uint32_t hash, const void *data, size_t bytes) {
     const unsigned char *at = data;
@@ -73,7 +73,7 @@ static bool is_own(const struct tile_stmt *s, const struct access *a) {
     return true;
 }
 
-// Conflicts -------------------------------------------------------------------------------------------------------------
+// Conflicts -------------------------------------------------------------------------------------------------
 
 static bool clashes(uint32_t before, uint32_t now) {
     return before != NOBODY && (before != now || now == EVERYBODY);
@@ -150,7 +150,7 @@ static void unite(struct placing *p, const struct touched *other) {
     }
 }
 
-// Placing ---------------------------------------------------------------------------------------------------------------
+// Placing ---------------------------------------------------------------------------------------------------
 
 static void place(struct placing *p, struct tile_stmt **body, bool is_trial);
 

@@ -1,6 +1,6 @@
-// bounds.c - what is known of integers without running the kernel: the least and the most that an index can be. Indices
-// are thought not to wrap around: a kernel whose do has no meaning. What is certain of any integer, an index or not, allows for
-// wrap-around in every op.
+// bounds.c - what is known of integers without running the kernel: the least and the most that an index can
+// be. Indices are thought not to wrap around: a kernel whose do has no meaning. What is certain of any
+// integer, an index or not, allows for wrap-around in every op.
 
 #include "pass/pass.h"
 
@@ -66,7 +66,8 @@ static bool is_u64(struct tile_type type) {
     return type.kind == TILE_UINT && type.bits == 64;
 }
 
-// How ranges are found. Formulas share their parts, and each path through them is walked: `left` bounds that work.
+// How ranges are found. Formulas share their parts, and each path through them is walked: `left` bounds that
+// work.
 struct search {
     bool is_certain;
     int left;
@@ -171,7 +172,8 @@ int64_t pass_common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-// Products of two fit into 64 bits; of what is more than the most, the power of two that divides it is enough for vectors.
+// Products of two fit into 64 bits; of what is more than the most, the power of two that divides it is enough
+// for vectors.
 static int64_t bounded(int64_t divisor) {
     return divisor <= PASS_DIVISOR_MOST ? MAX_OF(divisor, 1)
                                         : pass_common_divisor(divisor, PASS_DIVISOR_MOST);

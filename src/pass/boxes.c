@@ -63,7 +63,7 @@ expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step)
     return ADD(SUB(thread, lane), from);
 }
 
-// Regions ---------------------------------------------------------------------------------------------------------
+// Regions ---------------------------------------------------------------------------------------------------
 
 expr box_region_size(const struct tile_region *r, int axis) {
     return box_index(tile_region_size(r, axis));
@@ -188,7 +188,7 @@ void box_write(const struct tile_region *r, const struct box *b, const expr *poi
     tile_store(r->buffer, r->buffer->ndim, index, value, masked ? box_holds(r, index) : NULL);
 }
 
-// Lines -----------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 // The axis of the line may be there with size 1.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b,

@@ -6,8 +6,8 @@
 #include "pass/pass.h"
 #include "tile/notation.h"
 
-// A rectangle with one variable an axis. The axes of a region are its last, but for the two that `pair` says: which of
-// them each axis is, or -1.
+// A rectangle with one variable an axis. The axes of a region are its last, but for the two that `pair` says:
+// which of them each axis is, or -1.
 struct box {
     int axes;
     expr size[TILE_DIMS];
@@ -29,7 +29,8 @@ expr box_local_value(const struct tile_name *local);
 // Opens an if, and closes it; NULL: nothing is asked, and nothing is opened.
 void box_open_if(expr mask);
 void box_close_if(expr mask);
-// The number of the thread from which a shuffle gives `thread` a value, where its step is `step`; all of index type.
+// The number of the thread from which a shuffle gives `thread` a value, where its step is `step`; all of
+// index type.
 expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step);
 
 expr box_region_size(const struct tile_region *r, int axis);
@@ -38,7 +39,8 @@ void box_name(struct box *b); // a variable for each axis
 // The axes of a region or, where other is not NULL, of the two together as tile_pair says; named.
 struct box box_of(const struct tile_region *r, const struct tile_region *other);
 
-struct box box_of_stmt(const struct tile_stmt *s); // of a copy, fill, reduction or scan: what it reads, or fills
+// of a copy, fill, reduction or scan: what it reads, or fills
+struct box box_of_stmt(const struct tile_stmt *s);
 
 // Writes the result of a line at the box's point, combined with what is there unless that is cleared.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b, expr value);
@@ -50,7 +52,8 @@ void box_place(const struct tile_region *r, const struct box *b, const expr *poi
 expr box_inside(const struct tile_region *r, const struct box *b);
 expr box_holds(const struct tile_region *r, const expr *index);
 
-// The element at a point: where `masked`, the other value (NULL: 0) outside of the buffer, and nothing is written there.
+// The element at a point: where `masked`, the other value (NULL: 0) outside of the buffer, and nothing is
+// written there.
 expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked, expr other);
 expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked);
 void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value, bool masked);

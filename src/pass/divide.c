@@ -1,8 +1,9 @@
 // divide.c - integer divisions whose operands are known not to be negative, or are powers of two.
 //
-// x // y rounds down, x // 0 is 0 and x % y has the sign of y: signed division needs tests for all of that. By a power of two it is
-// a shift and a mask, also of negative numbers. Of numbers that are not negative it is unsigned division, of 32 bits where they fit
-// and the target divides such; renderers leave out the last test, for 0, where they know that the divisor is positive.
+// x // y rounds down, x // 0 is 0 and x % y has the sign of y: signed division needs tests for all of that.
+// By a power of two it is a shift and a mask, also of negative numbers. Of numbers that are not negative it
+// is unsigned division, of 32 bits where they fit and the target divides such; renderers leave out the last
+// test, for 0, where they know that the divisor is positive.
 
 #include "pass/pass.h"
 

@@ -1,5 +1,6 @@
-// elide.c - copy elision: a tile that only copies a rectangle of an input for maps and reductions is left out, and they read the input in
-// place. For targets whose blocks are loops of one thread. A later write to the tile begins a new tile.
+// elide.c - copy elision: a tile that only copies a rectangle of an input for maps and reductions is left
+// out, and they read the input in place. For targets whose blocks are loops of one thread. A later write to
+// the tile begins a new tile.
 
 #include "pass/pass.h"
 
@@ -15,7 +16,7 @@ struct tile {
     struct tile_stmt *end; // the map that overwrites all of it; NULL: none
 };
 
-// Whether a tile is one ------------------------------------------------------------------------------------------------
+// Whether a tile is one -------------------------------------------------------------------------------------
 
 static bool is_input(const struct tile_buffer *b) {
     return b->parameter >= 0 && !b->is_output;
@@ -67,7 +68,7 @@ static bool is_tile(const struct tile_stmt *list, const struct tile_stmt *map, c
            is_at_names(s->indices, s->index, map) && is_row_of_input(s->value, map->name[map->indices - 1]);
 }
 
-// Its uses -----------------------------------------------------------------------------------------------------------
+// Its uses --------------------------------------------------------------------------------------------------
 
 static bool is_of(const struct tile *t, const struct tile_buffer *b) {
     return b && tile_memory_of(b) == t->buffer;
@@ -157,7 +158,7 @@ static bool can_leave_out(struct tile *t) {
     return t->reads <= READS;
 }
 
-// Leaving it out -----------------------------------------------------------------------------------------------------
+// Leaving it out --------------------------------------------------------------------------------------------
 
 static bool redirect(const struct tile *t, struct tile_stmt *s) {
     struct tile_region *r = &s->region[0];

@@ -1,4 +1,5 @@
-// emit.c - emits statements anew: as they are, with other expressions, or with something else instead of some of them.
+// emit.c - emits statements anew: as they are, with other expressions, or with something else instead of some
+// of them.
 
 #include "pass/pass.h"
 

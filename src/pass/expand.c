@@ -1,9 +1,9 @@
-// expand.c - expands shorthand: im2col becomes a map; a reduction of magnitudes (absmax, abssum) becomes a map to absolute values and a
-// plain reduction.
+// expand.c - expands shorthand: im2col becomes a map; a reduction of magnitudes (absmax, abssum) becomes a
+// map to absolute values and a plain reduction.
 
 #include "pass/boxes.h"
 
-// im2col --------------------------------------------------------------------------------------------------------------
+// im2col ----------------------------------------------------------------------------------------------------
 
 static expr times(expr a, int64_t b) {
     return b == 1 ? a : MUL(a, box_number(b));
@@ -47,7 +47,7 @@ static void im2col(const struct tile_stmt *s) {
     tile_close();
 }
 
-// Sizes without sign -----------------------------------------------------------------------------------------------------
+// Magnitudes ------------------------------------------------------------------------------------------------
 
 static void reduce_sizes(struct tile_stmt s) {
     struct box b = box_of(&s.region[0], NULL);
@@ -63,7 +63,7 @@ static void reduce_sizes(struct tile_stmt s) {
     tile_append(s);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 static bool is_word(const struct tile_stmt *s, const void *data) {
     (void)data;

@@ -1,11 +1,11 @@
-// flat.c - tiles of one axis, or of one row, in rows across the lanes, where every statement takes their elements point by point, or reduces
-// all of them.
+// flat.c - tiles of one axis, or of one row, in rows across the lanes, where every statement takes their
+// elements point by point, or reduces all of them.
 //
 //     shared t: f32[1024] ; copy a[b * 1024] -> t ; map i in 1024 { t[i] = t[i] * 2 } ; copy t -> y[b * 1024]
 //
-// In one lane of 64 such a tile has one of 64 at work, and room for 65536 elements of f32. As t: f32[64, 16], element i is at
-// [i // 16, i % 16]: maps go over both, copies are maps, and reductions are of rows, then of their results. Tiles that are copied at edges,
-// scanned, or read at other places stay as they are.
+// In one lane of 64 such a tile has one of 64 at work, and room for 65536 elements of f32. As t: f32[64, 16],
+// element i is at [i // 16, i % 16]: maps go over both, copies are maps, and reductions are of rows, then of
+// their results. Tiles that are copied at edges, scanned, or read at other places stay as they are.
 
 #include "pass/lanes.h"
 
@@ -40,7 +40,7 @@ static int64_t rows_of(int64_t size) {
     return rows;
 }
 
-// Which tiles ---------------------------------------------------------------------------------------------------------------
+// Which tiles -----------------------------------------------------------------------------------------------
 
 struct use {
     struct flat *f;
@@ -52,7 +52,8 @@ static int64_t length_of(const struct tile_buffer *b) {
     return pass_number(b->shape[b->ndim - 1]);
 }
 
-// The variable of a map over one line: its only one, or the second where the first has one point; -1: it is none.
+// The variable of a map over one line: its only one, or the second where the first has one point; -1: it is
+// none.
 static int line_of(const struct tile_stmt *map) {
     return !map ? -1 : map->indices == 1 ? 0 : map->indices == 2 && pass_number(map->extent[0]) == 1 ? 1 : -1;
 }
@@ -111,7 +112,8 @@ static void refuse_all(struct flat *f, const struct tile_stmt *body) {
     }
 }
 
-// Whether points along the last axis of a box are along that of a region, and all of these in its buffer, if any is.
+// Whether points along the last axis of a box are along that of a region, and all of these in its buffer, if
+// any is.
 static bool has_whole_lines(const struct tile_region *far, const struct box *b) {
     int last = far->buffer->ndim - 1;
     const struct tile_name *name = b->name[b->axes - 1];
@@ -205,7 +207,7 @@ static bool find_tiles(struct flat *f, const struct tile_stmt *body) {
     return found;
 }
 
-// Their statements ------------------------------------------------------------------------------------------------------------
+// Their statements ------------------------------------------------------------------------------------------
 
 static expr in_rows(void *data, expr e) {
     struct flat *f = data;

@@ -1,5 +1,6 @@
-// forward.c - products read parameters where they lie: a tile that only carries a rectangle of an input to products is left
-// out, for targets whose unit packs what it reads by itself. What lies outside of the parameter is 0 either way.
+// forward.c - products read parameters where they lie: a tile that only carries a rectangle of an input to
+// products is left out, for targets whose unit packs what it reads by itself. What lies outside of the
+// parameter is 0 either way.
 
 #include "pass/pass.h"
 
@@ -18,7 +19,7 @@ struct forward {
     struct use *use; // by id of the buffer
 };
 
-// Counting ----------------------------------------------------------------------------------------------------------
+// Counting --------------------------------------------------------------------------------------------------
 
 static void count_load(expr e, void *data) {
     struct forward *f = data;
@@ -60,7 +61,7 @@ static void count_block(struct forward *f, struct tile_stmt *body) {
     }
 }
 
-// Deciding ----------------------------------------------------------------------------------------------------------
+// Deciding --------------------------------------------------------------------------------------------------
 
 // Whether it may be something else at the product than at the copy.
 static bool changes(expr e, const void *data) {
@@ -114,7 +115,7 @@ static void decide(struct forward *f, const struct tile_stmt *body) {
     }
 }
 
-// Rewriting ---------------------------------------------------------------------------------------------------------
+// Rewriting -------------------------------------------------------------------------------------------------
 
 static expr index_of(expr e) {
     return e ? tile_cast(tile_index_type(), e) : NULL;

@@ -1,4 +1,5 @@
-// fragment_uses.c - how statements use tiles in registers, which thread does which of their points, and how products are divided.
+// fragment_uses.c - how statements use tiles in registers, which thread does which of their points, and how
+// products are divided.
 
 #include "pass/threads.h"
 
@@ -8,7 +9,7 @@ bool fragments_is_held(const struct group *g, const struct tile_buffer *b) {
     return b->memory == TILE_FRAGMENT && thread_is_held(g, b);
 }
 
-// How a statement uses tiles in registers --------------------------------------------------------------------------------
+// How a statement uses tiles in registers -------------------------------------------------------------------
 
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other) {
     int mine[TILE_DIMS], theirs[TILE_DIMS], axes = other ? tile_pair(r, other, mine, theirs) : 0;
@@ -140,7 +141,7 @@ int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use) 
     return t.count;
 }
 
-// Sweeps ----------------------------------------------------------------------------------------------------------------
+// Sweeps ----------------------------------------------------------------------------------------------------
 
 static struct sweep extents_of(const struct tile_stmt *s) {
     struct sweep w = {0};
@@ -179,7 +180,8 @@ static const struct use *leader(struct group *g, int count, const struct use *us
     return best;
 }
 
-// Elements along a variable that one thread has of tiles whose vectors the kernel asks for, if all threads have as many.
+// Elements along a variable that one thread has of tiles whose vectors the kernel asks for, if all threads
+// have as many.
 static int64_t vector_along(const struct sweep *w, int var, int count, const struct use *use) {
     int64_t vector = 1;
     for (int i = 0; i < count; i++) {
@@ -226,7 +228,7 @@ struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s) {
     return fragments_lead(g, s, count, use, &w) ? w : extents_of(s);
 }
 
-// Products --------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static bool is_plain(const struct tile_region *r, int axis) {
     return !r->origin || (pass_number(r->origin[axis]) >= 0 && pass_number(r->origin[axis]) % 8 == 0);
@@ -256,8 +258,8 @@ static bool can_join(const struct group *g, const struct tile_region *b) {
     return g->target->group->joined && row >= 128 && layout_is_power(row);
 }
 
-// Subgroups down and across: by rows alone where rows are reduced; else of those that are joined the ones with fewest rows, whose
-// operands stay in memory; else such that each has most of its operands in common.
+// Subgroups down and across: by rows alone where rows are reduced; else of those that are joined the ones
+// with fewest rows, whose operands stay in memory; else such that each has most of its operands in common.
 static void divide(const struct group *g, struct product *p, bool joins) {
     int subgroups = g->threads / SUBGROUP;
     int64_t best = INT64_MAX;

@@ -1,8 +1,9 @@
-// fragments.c - decides where the buffers of a block are held: fragments in registers of threads where one layout suits all their
-// uses, else in shared memory; local buffers by every thread, unless threads that differ write them.
+// fragments.c - decides where the buffers of a block are held: fragments in registers of threads where one
+// layout suits all their uses, else in shared memory; local buffers by every thread, unless threads that
+// differ write them.
 //
-// Products choose the layouts of their results; from there layouts spread over the statements that use two tiles at once. Where
-// two do not agree, one tile goes to shared memory, and all is tried anew.
+// Products choose the layouts of their results; from there layouts spread over the statements that use two
+// tiles at once. Where two do not agree, one tile goes to shared memory, and all is tried anew.
 
 #include "pass/threads.h"
 
@@ -23,7 +24,7 @@ static void each_stmt(struct group *g, const struct tile_stmt *body,
     }
 }
 
-// Deciding --------------------------------------------------------------------------------------------------------------
+// Deciding --------------------------------------------------------------------------------------------------
 
 struct deciding {
     bool changed, conflict;
@@ -104,7 +105,8 @@ static void share_access(struct group *g, const struct access *a, void *data) {
     to_shared(g, a->buffer);
 }
 
-// Uses that no layout suits: single elements by all threads, code of threads, scans, parts of tiles, reductions from elsewhere.
+// Uses that no layout suits: single elements by all threads, code of threads, scans, parts of tiles,
+// reductions from elsewhere.
 static void seed_shared(struct group *g, const struct tile_stmt *s) {
     struct use use[USES];
     expr root[TILE_STMT_EXPRS];
@@ -125,7 +127,8 @@ static void seed_shared(struct group *g, const struct tile_stmt *s) {
         thread_accesses(g, s, share_access, NULL);
 }
 
-// Threads along the last axis. Lines that are reduced have few of them, if there are enough lines: those of a subgroup need no barrier.
+// Threads along the last axis. Lines that are reduced have few of them, if there are enough lines: those of a
+// subgroup need no barrier.
 static int threads_along(const struct group *g, int64_t count, int64_t line) {
     int64_t lines = line > 0 ? count / line : 0;
     return g->by_lines && lines > 0 ? (int)MAX_OF(g->threads / lines, SUBGROUP) : g->threads;
@@ -186,7 +189,7 @@ static void decide(struct group *g) {
     } while (deciding.conflict && !g->failed);
 }
 
-// What is held at first -------------------------------------------------------------------------------------------------
+// What is held at first -------------------------------------------------------------------------------------
 
 static void mark_sums(struct group *g, const struct tile_stmt *s) {
     if (s->kind == TILE_GEMM && s->region[2].buffer->id < g->buffers)
@@ -207,7 +210,8 @@ static void share_write(struct group *g, const struct access *a, void *data) {
         g->of[a->buffer->id].how = HELD_SHARED;
 }
 
-// A local buffer that threads write each in its own points is the block's; one that is declared there is the thread's.
+// A local buffer that threads write each in its own points is the block's; one that is declared there is the
+// thread's.
 static void mark_local(struct group *g, const struct tile_stmt *s) {
     bool is_divided = thread_is_spread(s) || (s->kind >= TILE_COPY && s->kind <= TILE_GEMM);
     if (is_divided)

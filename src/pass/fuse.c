@@ -1,5 +1,5 @@
-// fuse.c - maps over the same points, one behind the other, as one: what the first has computed is not loaded again, and not
-// stored where nobody else reads it. For targets whose blocks are loops of one thread.
+// fuse.c - maps over the same points, consecutive, as one: what the first has computed is not loaded again,
+// and not stored where nobody else reads it. For targets whose blocks are loops of one thread.
 
 #include "pass/pass.h"
 
@@ -13,7 +13,7 @@ enum fate {
     MOVED,    // only there: nobody else reads what it stores
 };
 
-// Renaming ----------------------------------------------------------------------------------------------------------
+// Renaming --------------------------------------------------------------------------------------------------
 
 // e with the names of one map instead of another's, and with values instead of loads of what was stored.
 struct renaming {
@@ -52,7 +52,7 @@ static expr rename(void *data, expr e) {
     return made;
 }
 
-// Whether it may be done ----------------------------------------------------------------------------------------------
+// Whether it may be done ------------------------------------------------------------------------------------
 
 static bool have_same_points(const struct tile_stmt *a, const struct tile_stmt *b) {
     bool same = a->indices == b->indices;
@@ -140,7 +140,7 @@ static bool can_fuse(const struct tile_stmt *first, const struct tile_stmt *seco
     return true;
 }
 
-// Doing it ------------------------------------------------------------------------------------------------------------
+// Doing it --------------------------------------------------------------------------------------------------
 
 // Formulas look at the stores of the first map only as long as the second's are not among them.
 static bool append_renamed(struct renaming *r, struct tile_stmt *first, struct tile_stmt *second) {
@@ -159,7 +159,7 @@ static bool append_renamed(struct renaming *r, struct tile_stmt *first, struct t
     return true;
 }
 
-// Who else reads -------------------------------------------------------------------------------------------------------
+// Who else reads --------------------------------------------------------------------------------------------
 
 // What a map stores in memory of this round of the block, and nothing behind the next map reads.
 static bool is_last_seen(const struct tile_stmt *list, const struct tile_stmt *store,
@@ -175,7 +175,8 @@ static int nodes_of(expr e) {
     return count;
 }
 
-// Whether the formula loads memory that one of the stores, or one but `but`, changes: it would be another value later.
+// Whether the formula loads memory that one of the stores, or one but `but`, changes: it would be another
+// value later.
 static bool is_changed(const struct tile_stmt *stores, expr value, const struct tile_stmt *but) {
     for (const struct tile_stmt *s = stores; s; s = s->next)
         if (s != but && pass_loads(value, tile_memory_of(s->buffer)))

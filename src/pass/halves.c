@@ -1,9 +1,9 @@
-// halves.c - numbers of 64 bits as two of 32, for targets whose commands take no more: integers and f64 as words of u32, complex numbers as
-// two floats.
+// halves.c - numbers of 64 bits as two of 32, for targets whose commands take no more: integers and f64 as
+// words of u32, complex numbers as two floats.
 //
-// A tile of such numbers becomes two tiles; device memory, and memory that other types see too, gets one more axis of two elements. Places
-// in arrays stay as they are: what an index or a bound needs of such numbers is their lower word, with its sign. Elements that the control
-// program asks for are whole.
+// A tile of such numbers becomes two tiles; device memory, and memory that other types see too, gets one more
+// axis of two elements. Places in arrays stay as they are: what an index or a bound needs of such numbers is
+// their lower word, with its sign. Elements that the control program asks for are whole.
 
 #include "pass/halves.h"
 
@@ -68,7 +68,7 @@ static struct tile_type half_type(struct tile_type type) {
     return tile_type_is_complex(type) ? f32 : u32;
 }
 
-// What needs both words ------------------------------------------------------------------------------------------------
+// What needs both words -------------------------------------------------------------------------------------
 
 static bool is_split(const struct halves *h, const struct tile_name *name) {
     return name && name->id < h->names && h->name[name->id][0];
@@ -99,14 +99,15 @@ static bool fits(expr e) {
     return r.low >= INT32_MIN && r.high <= INT32_MAX && !pass_any(e, is_wide_load, NULL);
 }
 
-// Whether an operand of an op that gives something narrower is more than a place, which is counted in 32 bits.
+// Whether an operand of an op that gives something narrower is more than a place, which is counted in 32
+// bits.
 static bool needs_words(const struct halves *h, expr e, bool is_compared) {
     if (is_f64(e->type))
         return true;
     return is_wide_integer(e->type) && pass_any(e, is_compared ? is_source : is_open, h) && !fits(e);
 }
 
-// Expressions ----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static struct half_words words_of(struct halves *h, expr e);
 static expr narrow_of(struct halves *h, expr e);
@@ -368,7 +369,7 @@ static expr place_of(struct halves *h, expr e) {
     return made;
 }
 
-// Statements -----------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 // Strides of the same memory in halves.
 static expr *strides_of_pairs(const struct tile_buffer *b) {
@@ -598,7 +599,7 @@ static void emit_block(void *data, const struct tile_stmt *body) {
         emit_one(data, s);
 }
 
-// The kernel -----------------------------------------------------------------------------------------------------------
+// The kernel ------------------------------------------------------------------------------------------------
 
 static void look_for(expr e, void *found) {
     *(bool *)found |=
@@ -650,7 +651,8 @@ static void mark_places(struct places *p, const struct tile_stmt *body) {
     }
 }
 
-// Variables of maps that are no places, and those that are no integers, are split; those of the control program are whole.
+// Variables of maps that are no places, and those that are no integers, are split; those of the control
+// program are whole.
 static void split_names(struct halves *h, const struct places *p, const struct tile_stmt *body,
                         bool is_in_map) {
     for (const struct tile_stmt *s = body; s; s = s->next) {

@@ -1,8 +1,9 @@
-// halves_float.c - arithmetic of f64 by that of u64, as IEEE 754 has it: rounded to the nearest, the even one of two, subnormal numbers
-// included.
+// halves_float.c - arithmetic of f64 by that of u64, as IEEE 754 has it: rounded to the nearest, the even one
+// of two, subnormal numbers included.
 //
-// A sum or product is made as a number m * 2^(e - 1078) whose last bit says whether anything was lost, of 57 bits at most, and rounded once
-// at the end. A quotient is five digits of 11 bits. Which NaN comes out is not defined.
+// A sum or product is made as a number m * 2^(e - 1078) whose last bit says whether anything was lost, of 57
+// bits at most, and rounded once at the end. A quotient is five digits of 11 bits. Which NaN comes out is not
+// defined.
 
 #include "pass/halves.h"
 
@@ -45,7 +46,8 @@ static expr shift_right_sticky(expr m, expr by) {
     return OR(kept, truth(NE(SHL(kept, count), m)));
 }
 
-// The number of the highest bit of a word below 2^31, -127 of 0: as the exponent of a float, not rounded up to the next power of two.
+// The number of the highest bit of a word below 2^31, -127 of 0: as the exponent of a float, not rounded up
+// to the next power of two.
 static expr top_of_word(expr word) {
     expr odd = AND(word, NOT(SHR(word, U32(1))));
     return SUB(AS_I32(SHR(AS_U32(TO_F32(AS_I32(odd))), U32(23))), I32(127));
@@ -167,7 +169,8 @@ static expr divide(expr a, expr b) {
     return as_float(SELECT(is_none, quiet_nan(), quotient));
 }
 
-// The root of x, of 53 or 54 bits, times 2^26, from one that is off by one at most: what its square lacks decides.
+// The root of x, of 53 or 54 bits, times 2^26, from one that is off by one at most: what its square lacks
+// decides.
 static expr rounded_root(expr x, expr y) {
     expr left = AS_I64(SUB(SHL(x, U64(52)), MUL(y, y))), one = U64(1);
     expr down = SELECT(LE(left, NEG(AS_I64(y))), SUB(y, one), y);
@@ -193,7 +196,7 @@ static expr root(expr x) {
     return as_float(SELECT(EQ(p.size, U64(0)), p.bits, found));
 }
 
-// Comparisons ---------------------------------------------------------------------------------------------------------
+// Comparisons -----------------------------------------------------------------------------------------------
 
 // Of bits that are numbers: larger ones of larger numbers, -0 before 0.
 static expr order_of(expr bits) {
@@ -226,7 +229,7 @@ static expr extreme(enum tile_op op, expr a, expr b) {
     return as_float(SELECT(either_nan(a, b), quiet_nan(), chosen));
 }
 
-// Whole numbers -------------------------------------------------------------------------------------------------------
+// Whole numbers ---------------------------------------------------------------------------------------------
 
 static expr truncated(expr x) {
     struct parts p = parts_of(AS_U64(x));
@@ -271,7 +274,7 @@ expr halves_float(enum tile_op op, expr a, expr b) {
     }
 }
 
-// Conversions ---------------------------------------------------------------------------------------------------------
+// Conversions -----------------------------------------------------------------------------------------------
 
 // Every f32 is an f64; the chip has no subnormal ones.
 expr halves_float_from_f32(expr e) {

@@ -1,4 +1,5 @@
-// halves_integer.c - integers of 64 bits as two words of 32: sums with carries, products of parts of words, and quotients by estimates.
+// halves_integer.c - integers of 64 bits as two words of 32: sums with carries, products of parts of words,
+// and quotients by estimates.
 //
 // Everything is exact and wraps around as integers of 64 bits do.
 
@@ -34,7 +35,7 @@ static expr is_zero(struct half_words a) {
     return EQ(OR(a.low, a.high), U32(0));
 }
 
-// Sums ----------------------------------------------------------------------------------------------------------------
+// Sums ------------------------------------------------------------------------------------------------------
 
 static struct half_words add(struct half_words a, struct half_words b) {
     expr low = ADD(a.low, b.low);
@@ -53,7 +54,7 @@ static struct half_words size_of(struct half_words a) {
     return halves_select(is_negative(a), negate(a), a);
 }
 
-// Products ------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 // Of two words: both words of the product.
 static struct half_words wide_product(expr a, expr b) {
@@ -74,7 +75,7 @@ static struct half_words multiply(struct half_words a, struct half_words b) {
     return p;
 }
 
-// Comparisons ---------------------------------------------------------------------------------------------------------
+// Comparisons -----------------------------------------------------------------------------------------------
 
 static expr is_less(struct tile_type type, struct half_words a, struct half_words b) {
     bool is_signed = type.kind == TILE_INT;
@@ -94,7 +95,7 @@ static expr compare(enum tile_op op, struct tile_type type, struct half_words a,
     }
 }
 
-// Shifts --------------------------------------------------------------------------------------------------------------
+// Shifts ----------------------------------------------------------------------------------------------------
 
 // A word that is shifted by 32 or more, or by less than 0, is 0; so each word may be shifted both ways.
 static struct half_words shift_left(struct half_words a, expr by) {
@@ -117,7 +118,7 @@ static expr shift_count(struct half_words b) {
     return SELECT(EQ(b.high, U32(0)), MIN(b.low, U32(64)), U32(64));
 }
 
-// Conversions ---------------------------------------------------------------------------------------------------------
+// Conversions -----------------------------------------------------------------------------------------------
 
 struct half_words halves_from_narrow(expr e) {
     if (!e)
@@ -151,7 +152,8 @@ struct half_words halves_from_f32(struct tile_type type, expr e) {
     return halves_select(is_signed ? LE(e, F32(-0x1p63)) : is_below, least, found);
 }
 
-// The number of the highest bit of a word below 2^31: as the exponent of a float that is not rounded up to the next power of two.
+// The number of the highest bit of a word below 2^31: as the exponent of a float that is not rounded up to
+// the next power of two.
 static expr top_bit(expr word) {
     expr odd = AND(word, NOT(SHR(word, U32(1))));
     return SUB(SHR(AS_U32(TO_F32(AS_I32(odd))), U32(23)), U32(127));
@@ -178,9 +180,10 @@ expr halves_to_f32(struct tile_type type, struct half_words a) {
     return SELECT(is_negative(a), NEG(size), size);
 }
 
-// Quotients -----------------------------------------------------------------------------------------------------------
+// Quotients -------------------------------------------------------------------------------------------------
 
-// Of numbers without sign. What is left is divided as f32, by quotients that are never too large, and is 2^-19 of itself after each turn.
+// Of numbers without sign. What is left is divided as f32, by quotients that are never too large, and is
+// 2^-19 of itself after each turn.
 static struct half_words divide_sizes(struct half_words a, struct half_words b, struct half_words *rest) {
     const struct tile_type type = {TILE_UINT, 64, 1};
     enum { TURNS = 4 };

@@ -1,4 +1,5 @@
-// lanes.c - tile statements as commands, for chips whose memory is lanes: how tiles lie there, and the statements of a block.
+// lanes.c - tile statements as commands, for chips whose memory is lanes: how tiles lie there, and the
+// statements of a block.
 
 #include "pass/lanes.h"
 
@@ -81,7 +82,7 @@ static bool lacks_type(struct lanes *l, struct tile_type type) {
                       tile_type_name(type));
 }
 
-// How tiles lie -----------------------------------------------------------------------------------------------------
+// How tiles lie ---------------------------------------------------------------------------------------------
 
 void lanes_strides(const int64_t *size, int bytes, int64_t *stride) {
     int vector = 64 / bytes;
@@ -130,7 +131,8 @@ static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct la
     return true;
 }
 
-// Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want it so.
+// Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want
+// it so.
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
     static const int order[5][4] = {
         {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
@@ -159,7 +161,7 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
     return true;
 }
 
-// Points --------------------------------------------------------------------------------------------------------------
+// Points ----------------------------------------------------------------------------------------------------
 
 enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points along w where there are too many; what a command takes
 
@@ -191,7 +193,8 @@ static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_n
     return name && p->size[dim];
 }
 
-// Of few points whose number is not known there is one batch and one line: so those of commands without strides lie as ours do.
+// Of few points whose number is not known there is one batch and one line: so those of commands without
+// strides lie as ours do.
 static bool is_loop(int64_t most, int dim) {
     return dim < 0 || (most > MOST_POINTS && (dim == LANE_N || dim == LANE_H));
 }
@@ -228,7 +231,8 @@ bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name,
     return true;
 }
 
-// The points of one variable across the lanes and along them: rows of so many, and what is left as a row of its own.
+// The points of one variable across the lanes and along them: rows of so many, and what is left as a row of
+// its own.
 static bool open_rows(struct lane_space *s, expr rows, int64_t most_rows, expr width, int64_t most_width,
                       expr base, struct tile_type type) {
     struct lane_points *p = &s->points;
@@ -336,7 +340,7 @@ bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_t
     return out->address;
 }
 
-// Indices ---------------------------------------------------------------------------------------------------------------
+// Indices ---------------------------------------------------------------------------------------------------
 
 static expr plus(expr a, expr b) {
     return !a ? b : !b ? a : ADD(a, b);
@@ -480,7 +484,7 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
     return at;
 }
 
-// Control ---------------------------------------------------------------------------------------------------------------
+// Control ---------------------------------------------------------------------------------------------------
 
 // An element of a buffer, read by the control program.
 static expr read_element(struct lanes *l, expr e) {
@@ -550,7 +554,7 @@ expr lanes_control(struct lanes *l, expr e) {
     return made;
 }
 
-// Commands ------------------------------------------------------------------------------------------------------------
+// Commands --------------------------------------------------------------------------------------------------
 
 void lanes_add(struct lane_call *c, expr e) {
     if (c->count < TILE_COMMAND_ARGUMENTS)
@@ -570,7 +574,7 @@ void lanes_call(struct lane_call *c, const char *function) {
     tile_command(function, c->count, c->argument);
 }
 
-// Which vectors are across the lanes -------------------------------------------------------------------------------------
+// Which vectors are across the lanes ------------------------------------------------------------------------
 
 static void want_column(struct lanes *l, const struct tile_buffer *b) {
     if (b && b->ndim == 1 && lanes_is_local(b) && b->id < l->buffers)
@@ -608,7 +612,8 @@ static void search_map(struct lanes *l, const struct tile_stmt *map, const struc
     }
 }
 
-// A vector that stands for rows of a tile is across the lanes as they are: results of reductions, and what maps of tiles read by row.
+// A vector that stands for rows of a tile is across the lanes as they are: results of reductions, and what
+// maps of tiles read by row.
 static void search_block(struct lanes *l, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
@@ -661,7 +666,7 @@ static bool join_block(struct lanes *l, const struct tile_stmt *body) {
     return changed;
 }
 
-// Statements ---------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool uses_op(expr e, const void *op) {
     return e->op == *(const enum tile_op *)op;
@@ -702,7 +707,8 @@ static void region(const char *function) {
     lanes_call(&(struct lane_call){0}, function);
 }
 
-// A loop whose copies run ahead begins with a wait: its turns are regions in which copies and commands overlap.
+// A loop whose copies run ahead begins with a wait: its turns are regions in which copies and commands
+// overlap.
 static bool runs_ahead(const struct tile_stmt *s) {
     return s->kind == TILE_FOR && s->body && s->body->kind == TILE_WAIT;
 }
@@ -721,7 +727,8 @@ static void emit_region(struct lanes *l, const struct tile_stmt *body) {
     l->is_mixed = was_mixed;
 }
 
-// Whether the first statement that touches a tile, of those that follow its allocation, sets all of it: a fill, or a copy as large as it.
+// Whether the first statement that touches a tile, of those that follow its allocation, sets all of it: a
+// fill, or a copy as large as it.
 static bool is_set_first(const struct tile_stmt *allocation) {
     const struct tile_stmt *s = allocation->next;
     while (s && !pass_touches(s, allocation->buffer))

@@ -2,9 +2,10 @@
 //
 //     map i in 64, j in 100 { t[i, j] = x[which[i], j] }
 //
-// is one command where x is in device memory, tpu_gdma_h_gather_S2L. It takes one index for each lane and line, and gives a row for each;
-// a row that is not there is 0. Where indices differ along w, each element is a row. In the lanes columns of a tile are taken by
-// tpu_bdc_batch_bcast_w_gather, of a tile that every lane has its row of, or all have the same.
+// is one command where x is in device memory, tpu_gdma_h_gather_S2L. It takes one index for each lane and
+// line, and gives a row for each; a row that is not there is 0. Where indices differ along w, each element is
+// a row. In the lanes columns of a tile are taken by tpu_bdc_batch_bcast_w_gather, of a tile that every lane
+// has its row of, or all have the same.
 
 #include "pass/lanes.h"
 
@@ -12,9 +13,10 @@ static const struct tile_type i32 = {TILE_INT, 32, 1};
 
 enum { MOST_ROWS = 65535 }; // of a table, that a command takes
 
-// Whether it may be done --------------------------------------------------------------------------------------------------
+// Whether it may be done ------------------------------------------------------------------------------------
 
-// The dimensions of variables that an index has, as bits; all of them where a variable of the points is in it.
+// The dimensions of variables that an index has, as bits; all of them where a variable of the points is in
+// it.
 static int dims_in(int names, const struct tile_name *const *name, const int *dim, expr index) {
     int found = 0;
     for (int i = 0; i < names; i++)
@@ -69,7 +71,7 @@ int lanes_gather_axis(const struct lanes *l, const struct lane_points *p, expr l
     return -1;
 }
 
-// Indices --------------------------------------------------------------------------------------------------------------------
+// Indices ---------------------------------------------------------------------------------------------------
 
 // An index in 32 bits: one that is in the table needs no more.
 static expr narrow(const struct lane_work *w, expr e) {
@@ -98,7 +100,7 @@ static bool find_indices(struct lane_work *w, expr index, const bool *along, str
            lanes_temporary(w->l, w->p, i32, along, out) && lanes_move(w->l, &some, out, &found);
 }
 
-// Of device memory ------------------------------------------------------------------------------------------------------------------
+// Of device memory ------------------------------------------------------------------------------------------
 
 struct gather {
     struct lane_operand out, table, index;
@@ -127,7 +129,8 @@ static void take_rows(const struct gather *g, const struct lane_operand *out, ex
     lanes_call(&c, "tpu_gdma_h_gather_S2L");
 }
 
-// Tables of more rows than a command takes are read in parts: what is not in one is 0 there, and bits are put together.
+// Tables of more rows than a command takes are read in parts: what is not in one is 0 there, and bits are put
+// together.
 static bool take_parts(struct lanes *l, const struct lane_points *p, const bool *along,
                        const struct gather *g, expr rows) {
     struct tile_type bits = {TILE_UINT, g->out.type.bits, 1};
@@ -205,7 +208,7 @@ static bool gather_far(struct lane_work *w, expr load, int axis, bool clips, str
     return good;
 }
 
-// Of a tile ---------------------------------------------------------------------------------------------------------------------
+// Of a tile -------------------------------------------------------------------------------------------------
 
 // The row of the tile that is in each lane, or the one that all have.
 static bool find_table(struct lane_work *w, expr load, int axis, bool is_repeated, struct lane_operand *out) {

@@ -1,7 +1,8 @@
 // lanes_gemm.c - products of tiles as commands of the matrix unit.
 //
-// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is transposed before, but for the second factor of 16 bits
-// and of small floats, which the unit reads as it lies; so it does that of bytes where products are not added to a tile.
+// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is transposed before, but for
+// the second factor of 16 bits and of small floats, which the unit reads as it lies; so it does that of bytes
+// where products are not added to a tile.
 
 #include "pass/lanes.h"
 
@@ -70,7 +71,8 @@ static bool convert(struct lanes *l, struct factor *f, struct tile_type type) {
     return true;
 }
 
-// How many columns of a matrix of f32 are in each lane: a divisor, so that lanes are full, by which the busiest lane has the fewest vectors.
+// How many columns of a matrix of f32 are in each lane: a divisor, so that lanes are full, by which the
+// busiest lane has the fewest vectors.
 static int64_t line_of(int64_t columns) {
     int64_t best = columns, least = INT64_MAX;
     for (int64_t line = columns; line; line--) {
@@ -83,7 +85,8 @@ static int64_t line_of(int64_t columns) {
     return best;
 }
 
-// Rows in batches, so many columns of each in a lane, then the next lane: as the unit for f32 reads and writes matrices.
+// Rows in batches, so many columns of each in a lane, then the next lane: as the unit for f32 reads and
+// writes matrices.
 static bool as_lines(struct lanes *l, const struct factor *f, struct lane_operand *out) {
     struct lane_points lines = f->points;
     lines.most[LANE_N] = f->rows;

@@ -1,11 +1,12 @@
-// lanes_map.c - maps as commands: all points run a statement before the next. A branch is a mask of what is stored; variables that
-// strides do not reach, and what is more than four axes, go by loops of the control program.
+// lanes_map.c - maps as commands: all points run a statement before the next. A branch is a mask of what is
+// stored; variables that strides do not reach, and what is more than four axes, go by loops of the control
+// program.
 
 #include "pass/lanes.h"
 
 static const struct tile_type u8 = {TILE_UINT, 8, 1};
 
-// Statements ---------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool run_block(struct lane_work *w, const struct tile_stmt *body);
 
@@ -24,7 +25,8 @@ static bool is_load(expr e, const void *data) {
     return e->op == TILE_LOAD;
 }
 
-// What a mask leaves of device memory is not touched: others may write it. Sets *is_done if the mask bounds the points.
+// What a mask leaves of device memory is not touched: others may write it. Sets *is_done if the mask bounds
+// the points.
 static bool put_part(struct lane_work *w, expr value, expr mask, const struct lane_operand *to,
                      bool *is_done) {
     struct lane_operand found;
@@ -66,7 +68,8 @@ static bool put(struct lane_work *w, const struct tile_stmt *s, expr mask, const
     return is_there || lanes_move(w->l, w->p, to, &found);
 }
 
-// Stores into a tile whose layout is not that of the points: the value is computed in a temporary tile, and copied to that layout.
+// Stores into a tile whose layout is not that of the points: the value is computed in a temporary tile, and
+// copied to that layout.
 static bool store_relayout(struct lane_work *w, const struct tile_stmt *s) {
     struct lane_operand value, from, to, old;
     struct lane_points points;
@@ -241,7 +244,7 @@ static bool run_block(struct lane_work *w, const struct tile_stmt *body) {
     return good && !tile_current()->failed;
 }
 
-// Maps ------------------------------------------------------------------------------------------------------------------------
+// Maps ------------------------------------------------------------------------------------------------------
 
 // The variable that goes across the lanes of what a map stores, or else reads; -1: none.
 static int lane_in(struct lanes *l, const struct tile_stmt *map, const struct tile_buffer *b,
@@ -298,7 +301,8 @@ static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
     return lane;
 }
 
-// Which variables an index has in a way that strides do not: reversed, divided, or in what it reads elsewhere.
+// Which variables an index has in a way that strides do not: reversed, divided, or in what it reads
+// elsewhere.
 struct odd {
     const struct tile_stmt *map;
     bool *is_odd;                 // by variable
@@ -333,7 +337,8 @@ static bool is_odd_index(const struct odd *o, expr index) {
     return any;
 }
 
-// Whether a value, or a mask, is computed of elements in 64 bits: the control program does so, point by point. Indices are narrower.
+// Whether a value, or a mask, is computed of elements in 64 bits: the control program does so, point by
+// point. Indices are narrower.
 static bool is_wide(expr e) {
     bool is_whole = tile_type_is_integer(e->type) && e->type.bits == 64 && e->args && e->op != TILE_CAST;
     if (e->op != TILE_LOAD && is_whole && pass_any(e, is_load, NULL))
@@ -424,7 +429,8 @@ static int open_odd(struct lanes *l, const struct tile_stmt *s, struct tile_stmt
     return loops;
 }
 
-// Maps of one variable that use device memory alone, all of it at each point: their points may be in any lane.
+// Maps of one variable that use device memory alone, all of it at each point: their points may be in any
+// lane.
 static bool is_tied(expr e, const void *data) {
     (void)data;
     bool is_far = e->op != TILE_LOAD || !lanes_is_local(e->buffer), is_plain = e->op != TILE_LOAD || !e->args;
@@ -471,8 +477,8 @@ static bool map_points(struct lanes *l, const struct tile_stmt *s) {
     return good;
 }
 
-// A map all of which is under conditions that bound its variables is one over fewer points: the others may be outside of tiles. extent and
-// store have room for what it becomes.
+// A map all of which is under conditions that bound its variables is one over fewer points: the others may be
+// outside of tiles. extent and store have room for what it becomes.
 static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store) {
     for (int i = 0; i < map->indices; i++)
         extent[i] = map->extent[i];
@@ -493,13 +499,14 @@ static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store)
     }
 }
 
-// Variables in indices of loads -----------------------------------------------------------------------------------------------
+// Variables in indices of loads -----------------------------------------------------------------------------
 
 // What a map's points assign once, before they use it, from what none of them writes:
 //
 //     map i in 64, j in 100 { at: i32 = which[i]; t[i, j] = x[at, j] }
 //
-// An index that has such a variable is rewritten to have its value: a gather by command, or a sum of loop variables.
+// An index that has such a variable is rewritten to have its value: a gather by command, or a sum of loop
+// variables.
 struct named {
     const struct tile_stmt *body;
     int count;

@@ -1,10 +1,11 @@
-// lanes_move.c - copies between lanes and device memory: with edges, from one lane to all, and with lanes and columns exchanged.
+// lanes_move.c - copies between lanes and device memory: with edges, from one lane to all, and with lanes and
+// columns exchanged.
 
 #include "pass/lanes.h"
 
 static const struct tile_type i64 = {TILE_INT, 64, 1};
 
-// Moves ---------------------------------------------------------------------------------------------------------------
+// Moves -----------------------------------------------------------------------------------------------------
 
 bool lanes_fill(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, expr value) {
     struct lane_call c = {0};
@@ -101,7 +102,7 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
            lanes_move(l, p, to, &middle);
 }
 
-// Alignment -------------------------------------------------------------------------------------------------------------
+// Alignment -------------------------------------------------------------------------------------------------
 
 static bool is_aligned_address(expr e) {
     if (e->op == TILE_ADD)
@@ -149,7 +150,7 @@ bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct
     return true;
 }
 
-// Edges -----------------------------------------------------------------------------------------------------------------
+// Edges -----------------------------------------------------------------------------------------------------
 
 static bool is_below(expr e, int64_t more, expr limit) {
     struct pass_range a = pass_range(e), b = pass_range(limit);
@@ -310,7 +311,7 @@ bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_o
     return good;
 }
 
-// Loads ---------------------------------------------------------------------------------------------------------------
+// Loads -----------------------------------------------------------------------------------------------------
 
 // The variables that indices have: which names, and which of them the axis across the lanes has.
 struct uses {
@@ -420,7 +421,8 @@ static int last_of(const struct lane_points *p, const bool *has, int but) {
     return -1;
 }
 
-// A tile whose lanes are not those of the points: through a transposed copy where a variable has to change its place.
+// A tile whose lanes are not those of the points: through a transposed copy where a variable has to change
+// its place.
 static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
                           const expr *index, const struct uses *u, struct lane_operand *out) {
     int mine = lane_variable(p);
@@ -539,7 +541,7 @@ bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_
     return near_by_lanes(l, p, b, index, &u, out);
 }
 
-// Statements -------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 // Which of a box's variables is across the lanes in a tile; -1: none.
 static int lane_of(struct lanes *l, const struct box *b, const struct tile_region *r, const expr *index) {

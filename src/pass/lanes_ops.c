@@ -1,7 +1,7 @@
 // lanes_ops.c - ops as commands: each is one, or a few, on all points at once.
 //
-// A truth value is a byte, 0 or 1. Where the chip's own op differs in a corner from the IR's, it is said at the op; doc/bm1690.md
-// lists what that leaves.
+// A truth value is a byte, 0 or 1. Where the chip's own op differs in a corner from the IR's, it is said at
+// the op; doc/bm1690.md lists what that leaves.
 
 #include "pass/lanes.h"
 
@@ -9,7 +9,7 @@
 
 static const struct tile_type u8 = {TILE_UINT, 8, 1};
 
-// Commands of one form -----------------------------------------------------------------------------------------------------
+// Commands of one form --------------------------------------------------------------------------------------
 
 static void unary(const struct lane_points *p, const char *function, const struct lane_operand *to,
                   const struct lane_operand *x, int mode) {
@@ -25,7 +25,8 @@ static void unary(const struct lane_points *p, const char *function, const struc
     lanes_call(&c, function);
 }
 
-// Arguments of an op of two operands, of which the second, or the first where it is reversed, may be a scalar.
+// Arguments of an op of two operands, of which the second, or the first where it is reversed, may be a
+// scalar.
 static struct lane_call operands(const struct lane_points *p, const struct lane_operand *to,
                                  const struct lane_operand *a, const struct lane_operand *b, expr truth) {
     struct lane_call c = {0};
@@ -133,7 +134,7 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
     return true;
 }
 
-// Comparisons -----------------------------------------------------------------------------------------------------------
+// Comparisons -----------------------------------------------------------------------------------------------
 
 // What the result is where it holds, else 0, are the bits of `truth`.
 static void compare_as(const struct lane_points *p, const char *function, const struct lane_operand *to,
@@ -264,7 +265,7 @@ bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct l
     return lanes_binary(l, p, TILE_ADD, &bits, &bits, &more);
 }
 
-// Functions ---------------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 // What takes no strides: one operand.
 static bool function_of(struct lane_work *w, const char *function, struct lane_operand x,
@@ -352,8 +353,9 @@ static bool power_for(struct lane_work *w, const struct lane_points *p, const st
            lanes_binary(w->l, p, TILE_SUB, &power, &first, &power);
 }
 
-// Roots of f32: the chip's go wrong below 2^-125, and its arithmetic takes numbers below 2^-126 for zeros. x below 2 is multiplied by 2^64,
-// others by 2^-64, and what the chip makes of that by the root of the opposite: the chip's bits elsewhere.
+// Roots of f32: the chip's go wrong below 2^-125, and its arithmetic takes numbers below 2^-126 for zeros. x
+// below 2 is multiplied by 2^64, others by 2^-64, and what the chip makes of that by the root of the
+// opposite: the chip's bits elsewhere.
 static bool scaled_root(struct lane_work *w, const char *function, bool is_inverse, struct lane_operand *x,
                         struct lane_operand *out) {
     struct lane_operand scale, back, half;
@@ -361,7 +363,8 @@ static bool scaled_root(struct lane_work *w, const char *function, bool is_inver
         !lanes_temporary(w->l, w->p, out->type, NULL, &back) ||
         !power_for(w, w->p, x, 0x40000000, 0x5f800000, &scale))
         return false;
-    // The exponent of the scale is 127 + 64 or 127 - 64; that of its root, or of the inverse of that, is half as far from 127.
+    // The exponent of the scale is 127 + 64 or 127 - 64; that of its root, or of the inverse of that, is half
+    // as far from 127.
     half = as_bits(back);
     shift_by(w, &half, as_bits(scale), -1);
     struct lane_operand middle = bits_number(out->type, is_inverse ? 0x1fc00000 : 0x5f400000);
@@ -422,8 +425,8 @@ static void shift_tile(struct lane_work *w, const struct lane_operand *to, const
     lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift" : "tpu_bdc_logical_shift");
 }
 
-// Shifts by what is not known. A count without sign is at most the width less one, which leaves signs alone of signed numbers; of
-// others the last bit, if it was more, goes by a second shift.
+// Shifts by what is not known. A count without sign is at most the width less one, which leaves signs alone
+// of signed numbers; of others the last bit, if it was more, goes by a second shift.
 static bool shift_by_tile(struct lane_work *w, expr e, const struct lane_operand *to, struct lane_operand a,
                           struct lane_operand b) {
     const struct lane_points *p = w->p;
@@ -460,7 +463,7 @@ static bool shift(struct lane_work *w, expr e, const struct lane_operand *to, st
     return lanes_as_tile(w->l, w->p, &a, to->type) && shift_by(w, to, a, e->op == TILE_SHR ? -by : by);
 }
 
-// Division ----------------------------------------------------------------------------------------------------------------
+// Division --------------------------------------------------------------------------------------------------
 
 static const struct tile_type i32 = {TILE_INT, 32, 1}, u32 = {TILE_UINT, 32, 1}, f32 = {TILE_FLOAT, 32, 1};
 
@@ -473,7 +476,8 @@ static bool whole_rest(struct lane_work *w, struct division *d) {
            lanes_binary(w->l, w->p, TILE_SUB, &d->rest, &d->a, &d->rest);
 }
 
-// Adds how many times b goes into x, as f32, and never too many: conversions and the chip's division err by less than 2^-20.
+// Adds how many times b goes into x, as f32, and never too many: conversions and the chip's division err by
+// less than 2^-20.
 static bool add_quotient(struct lane_work *w, struct division *d, const struct lane_operand *x,
                          bool is_first) {
     const struct lane_points *p = w->p;
@@ -489,8 +493,8 @@ static bool add_quotient(struct lane_work *w, struct division *d, const struct l
            whole_rest(w, d);
 }
 
-// Of numbers without sign: a quotient as f32 that is too small at most, what is left divided again, where that may be more than the
-// divisor twice, and one more if what is left then is not less than the divisor.
+// Of numbers without sign: a quotient as f32 that is too small at most, what is left divided again, where
+// that may be more than the divisor twice, and one more if what is left then is not less than the divisor.
 static bool divide_unsigned(struct lane_work *w, struct division *d, bool is_small) {
     const struct lane_points *p = w->p;
     struct lane_operand more;
@@ -515,7 +519,8 @@ static bool absolute(struct lane_work *w, const struct lane_operand *x, struct l
     return true;
 }
 
-// From the quotient of sizes: rounded down, where the signs differ it is one more, if something is left, and negative.
+// From the quotient of sizes: rounded down, where the signs differ it is one more, if something is left, and
+// negative.
 static bool give_sign(struct lane_work *w, const struct lane_operand *a, const struct lane_operand *b,
                       struct division *d) {
     const struct lane_points *p = w->p;
@@ -582,7 +587,7 @@ static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct la
     return lanes_binary(w->l, p, TILE_AND, to, &some, &d.quotient);
 }
 
-// Quotients of floats ------------------------------------------------------------------------------------------------------
+// Quotients of floats ---------------------------------------------------------------------------------------
 
 // The points along which an operand varies.
 static struct lane_points points_of(const struct lane_points *p, const struct lane_operand *b, bool *along) {
@@ -595,8 +600,8 @@ static struct lane_points points_of(const struct lane_points *p, const struct la
     return some;
 }
 
-// One divided by b: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y), which makes those of powers of two
-// exact. Where b y is no number, as of 0 and infinity, y stays.
+// One divided by b: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y),
+// which makes those of powers of two exact. Where b y is no number, as of 0 and infinity, y stays.
 static bool inverse(struct lane_work *w, const struct lane_points *p, const bool *along,
                     const struct lane_operand *b, struct lane_operand *out) {
     struct lane_operand one = {.type = b->type, .scalar = tile_const(b->type, 1)}, two = one, half = one,
@@ -611,8 +616,9 @@ static bool inverse(struct lane_work *w, const struct lane_points *p, const bool
            lanes_binary(w->l, p, TILE_MUL, out, out, &step);
 }
 
-// A power of two for each b, by which its inverse is in the range of f32 wherever b is: half the inverse of the power of two below b, and
-// 2^-126 at least. `by` is that of b, and what has been multiplied by it is divided by b with one product more.
+// A power of two for each b, by which its inverse is in the range of f32 wherever b is: half the inverse of
+// the power of two below b, and 2^-126 at least. `by` is that of b, and what has been multiplied by it is
+// divided by b with one product more.
 static bool normalised(struct lane_work *w, const struct lane_points *p, const bool *along,
                        const struct lane_operand *b, struct lane_operand *scale, struct lane_operand *by) {
     struct lane_operand least = {.type = i32, .scalar = tile_const_int(i32, 0x00800000)}, whole;
@@ -626,8 +632,8 @@ static bool normalised(struct lane_work *w, const struct lane_points *p, const b
            lanes_binary(w->l, p, TILE_MUL, by, b, scale);
 }
 
-// By a number that the control program has: a product with the inverse, which would be too small for f32 of a large number; 2^-64 comes
-// first then.
+// By a number that the control program has: a product with the inverse, which would be too small for f32 of a
+// large number; 2^-64 comes first then.
 static bool divide_by_number(struct lane_work *w, const struct lane_operand *a, expr number,
                              const struct lane_operand *to) {
     struct tile_type type = to->type;
@@ -661,11 +667,12 @@ static bool divide_floats(struct lane_work *w, const struct lane_operand *a, str
            lanes_binary(w->l, w->p, TILE_MUL, to, to, &by);
 }
 
-// Maximum and minimum ------------------------------------------------------------------------------------------------------
+// Maximum and minimum ---------------------------------------------------------------------------------------
 
-// The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass a NaN on from one side alone, and the second of two zeros. In both
-// orders, they differ for these: one of the two is the result or a NaN, the other the result. All bits of both are the result, but for the
-// sign of a maximum that is zero, which a zero of the right sign corrects when it is added. `to` may be a or b.
+// The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass a NaN on from one side alone, and the
+// second of two zeros. In both orders, they differ for these: one of the two is the result or a NaN, the
+// other the result. All bits of both are the result, but for the sign of a maximum that is zero, which a zero
+// of the right sign corrects when it is added. `to` may be a or b.
 bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op,
                    const struct lane_operand *to, const struct lane_operand *a,
                    const struct lane_operand *b) {
@@ -683,7 +690,8 @@ bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op
     return lanes_binary(l, p, TILE_ADD, to, to, &zero);
 }
 
-// With a number that is known one order is right: then a NaN is passed on from the other side. -0 becomes 0 in max(x, 0).
+// With a number that is known one order is right: then a NaN is passed on from the other side. -0 becomes 0
+// in max(x, 0).
 static bool extreme(struct lane_work *w, enum tile_op op, struct lane_operand a, struct lane_operand b,
                     const struct lane_operand *to) {
     const struct lane_points *p = w->p;
@@ -705,7 +713,7 @@ static bool extreme(struct lane_work *w, enum tile_op op, struct lane_operand a,
            (!is_zero || lanes_binary(w->l, p, TILE_ADD, to, to, &zero));
 }
 
-// Ops of formulas ----------------------------------------------------------------------------------------------------------
+// Ops of formulas -------------------------------------------------------------------------------------------
 
 static bool is_shift(enum tile_op op) {
     return op == TILE_SHL || op == TILE_SHR;

@@ -1,8 +1,9 @@
 // lanes_places.c - addresses of tiles in the lanes: tiles that are not used at the same time share memory.
 //
-// A tile is in use from its first command to its last; within a loop that it lives longer than, for the whole loop. Tiles are placed
-// one after the other, each as low as it can be: in the order in which they begin, or by size, whichever takes less. What is between
-// two addresses that no tile reaches across then moves to a bank of its own, while there is room.
+// A tile is in use from its first command to its last; within a loop that it lives longer than, for the whole
+// loop. Tiles are placed one after the other, each as low as it can be: in the order in which they begin, or
+// by size, whichever takes less. What is between two addresses that no tile reaches across then moves to a
+// bank of its own, while there is room.
 
 #include "pass/lanes.h"
 
@@ -183,7 +184,8 @@ static int by_packed(const void *a, const void *b) {
     return x->packed != y->packed ? (x->packed > y->packed) - (x->packed < y->packed) : by_first(a, b);
 }
 
-// Pieces of the lanes that no tile reaches across begin in banks of their own, as long as the rest has room behind them.
+// Pieces of the lanes that no tile reaches across begin in banks of their own, as long as the rest has room
+// behind them.
 static void spread(struct place **list, int count, int64_t end, const struct target_lanes *lanes) {
     int64_t bank = lanes->bytes / MAX_OF(lanes->banks, 1), reach = 0, shift = 0;
     qsort(list, (size_t)count, sizeof *list, by_packed);

@@ -1,4 +1,5 @@
-// lanes_reduce.c - reductions and scans as commands: tiles are folded in halves along an axis, so that any op will do.
+// lanes_reduce.c - reductions and scans as commands: tiles are folded in halves along an axis, so that any op
+// will do.
 
 #include "pass/lanes.h"
 
@@ -43,7 +44,8 @@ enum {
     PIECE_BYTES = 16384
 }; // of each lane, that a step needs for itself at most, as far as pieces of one axis go
 
-// The smaller of `to` and b, or of `to` and -b, goes to `to`: a command that keeps a NaN needs room, so pieces along a dimension are made.
+// The smaller of `to` and b, or of `to` and -b, goes to `to`: a command that keeps a NaN needs room, so
+// pieces along a dimension are made.
 static bool take_smaller(struct lanes *l, const struct lane_points *p, int dim, const struct lane_operand *to,
                          const struct lane_operand *b, bool is_negated) {
     int64_t size = p->most[dim], groups = (p->most[LANE_C] + 63) / 64;
@@ -231,7 +233,8 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
     return good;
 }
 
-// Points of a statement along an axis, which stays whole; where its size is not known the axis is gone along by turns.
+// Points of a statement along an axis, which stays whole; where its size is not known the axis is gone along
+// by turns.
 static bool along_axis(struct lanes *l, const struct tile_stmt *s,
                        bool (*whole)(struct lanes *l, const struct tile_stmt *s,
                                      const struct lane_space *space, const struct box *b),
@@ -255,7 +258,7 @@ bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
     return along_axis(l, s, reduce_in, reduce_by_turns);
 }
 
-// Scans -----------------------------------------------------------------------------------------------------------------
+// Scans -----------------------------------------------------------------------------------------------------
 
 // Results of a scan along a dimension: each step adds what is so far away, which doubles (Hillis and Steele).
 static bool run_scan(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,

@@ -6,7 +6,7 @@
 
 static const struct tile_type i32 = {TILE_INT, 32, 1}, u8 = {TILE_UINT, 8, 1};
 
-// Leaves --------------------------------------------------------------------------------------------------------------------
+// Leaves ----------------------------------------------------------------------------------------------------
 
 // 0, 1, 2, ... along a dimension, or across the lanes.
 static bool sequence(struct lane_work *w, int variable, struct lane_operand *out) {
@@ -67,7 +67,7 @@ static bool load(struct lane_work *w, expr e, struct lane_operand *out) {
     return lanes_evaluate(w, e->arg[0], NULL, &mask) && lanes_evaluate(w, e->arg[1], NULL, &other) &&
            lanes_select(w, mask, found, other, e->type, out);
 }
-// Values --------------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 // Places are compared by what varies: the rest, which the control program has, goes to the other side.
 static bool compare_places(struct lane_work *w, expr e, struct lane_operand *to, bool *is_done) {
     expr coefficient[2][TILE_DIMS], rest[2], sum = NULL;
@@ -155,7 +155,8 @@ static bool is_long(expr e) {
     return pass_any(e, counts_down, &left);
 }
 
-// What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where it is.
+// What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where
+// it is.
 bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *wanted,
                     struct lane_operand *out) {
     *out = (struct lane_operand){.type = lanes_type(e->type)};

@@ -37,7 +37,7 @@ int layout_copies(const struct layout *l) {
     return count;
 }
 
-// Making ------------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 // Digits of size 1 say nothing. A step of copies is 0, so that equal layouts look equal.
 static void add(struct layout_digit *list, int *count, int axis, int64_t size, int64_t step) {
@@ -124,7 +124,7 @@ void layout_extend(struct layout *l, int axis, int64_t size, int64_t vector) {
     add_slot(l, axis, size / step, step);
 }
 
-// Expressions -------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static expr number(int64_t value) {
     return tile_const_int(u32, value);

@@ -1,5 +1,6 @@
-// loops.c - tile statements that no command does, for targets that are given commands, as maps over their elements: copies, fills, reductions,
-// scans and products of numbers of 64 bits, and reductions and scans by ops that are formulas.
+// loops.c - tile statements that no command does, for targets that are given commands, as maps over their
+// elements: copies, fills, reductions, scans and products of numbers of 64 bits, and reductions and scans by
+// ops that are formulas.
 //
 // Reductions, scans and products go by a loop along their axis, whose turns are maps over all lines.
 
@@ -32,7 +33,8 @@ static void fill(const struct tile_stmt *s) {
     tile_close();
 }
 
-// The lines of a statement: the axes of its box but one; where there is no other, one point. `room` is what a tile of them has.
+// The lines of a statement: the axes of its box but one; where there is no other, one point. `room` is what a
+// tile of them has.
 struct lines {
     struct box box, of;
     expr room[TILE_DIMS];

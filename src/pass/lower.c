@@ -34,7 +34,8 @@ static expr divide_narrow(enum tile_op op, expr a, expr b) {
     return tile_cast(a->type, tile_binary(op, tile_cast(wide, a), tile_cast(wide, b)));
 }
 
-// Formulas of remainders and whole quotients rely on exact divisions and fma, which chips with lanes make of others.
+// Formulas of remainders and whole quotients rely on exact divisions and fma, which chips with lanes make of
+// others.
 enum { KNOWN = 1024 };
 
 struct exact {
@@ -63,7 +64,8 @@ static bool needs_exact(expr e) {
     return (e->op == TILE_FLOORDIV || e->op == TILE_REM || e->op == TILE_QUOT) && tile_type_is_float(e->type);
 }
 
-// A quotient above 2^-150 in size is none that rounds to 0, which the chip gives below 2^-126: its floor is 0 or -1.
+// A quotient above 2^-150 in size is none that rounds to 0, which the chip gives below 2^-126: its floor is 0
+// or -1.
 static expr floor_of_small(expr a, expr b, expr floored) {
     expr size = ABS(b), is_above = LT(MUL(size, F32(0x1p-75)), MUL(ABS(a), F32(0x1p75)));
     expr is_less = AND(AND(LT(F32(0), ABS(a)), LT(ABS(a), size)), AND(is_above, LT(size, F32(1.0 / 0.0))));
@@ -71,8 +73,9 @@ static expr floor_of_small(expr a, expr b, expr floored) {
     return SELECT(is_less, SELECT(differ, F32(-1), F32(0)), floored);
 }
 
-// Of f32. Products and differences lose no bits if both operands are far from the ends of the range: a small divisor, or two large
-// numbers, are multiplied by a power of two first. Quotients stay, and remainders are divided by it.
+// Of f32. Products and differences lose no bits if both operands are far from the ends of the range: a small
+// divisor, or two large numbers, are multiplied by a power of two first. Quotients stay, and remainders are
+// divided by it.
 static expr divide_exactly(enum tile_op op, expr a, expr b) {
     expr is_small = AND(LT(ABS(a), F32(0x1p60)), LT(ABS(b), F32(0x1p-30)));
     expr is_large = AND(LE(F32(0x1p120), ABS(a)), LE(F32(1), ABS(b)));

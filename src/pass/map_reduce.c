@@ -1,5 +1,6 @@
-// map_reduce.c - a map and the reduction of the rows that it stores become one loop over rows: each row is reduced while it is in the cache,
-// and a tile that only passes rows on becomes a buffer of one row. For targets whose blocks are loops of one thread.
+// map_reduce.c - a map and the reduction of the rows that it stores become one loop over rows: each row is
+// reduced while it is in the cache, and a tile that only passes rows on becomes a buffer of one row. For
+// targets whose blocks are loops of one thread.
 
 #include "pass/pass.h"
 
@@ -20,7 +21,8 @@ static struct tile_stmt *last_of(struct tile_stmt *body) {
     return body;
 }
 
-// A loop over lines that begins with the memory of a result and its reduction; of one line, what stands for it.
+// A loop over lines that begins with the memory of a result and its reduction; of one line, what stands for
+// it.
 static bool is_loop(const struct tile_stmt *s) {
     bool is_one = s->kind == TILE_IF && !s->other && s->mask->op == TILE_CONST && s->mask->bits;
     return (s->kind == TILE_MAP || is_one) && s->body && s->body->kind == TILE_ALLOC && s->body->next &&

@@ -1,5 +1,6 @@
-// merge.c - a loop of products along k, each added to the same tile, is one product along all of it: sums of products have
-// no order. And one that is added to zeros replaces them. For targets whose unit takes any length.
+// merge.c - a loop of products along k, each added to the same tile, is one product along all of it: sums of
+// products have no order. And one that is added to zeros replaces them. For targets whose unit takes any
+// length.
 
 #include "pass/pass.h"
 
@@ -7,7 +8,8 @@ static int64_t number_of(expr e) {
     return e->op == TILE_CONST ? tile_value_of(e->type, e->bits).i : 0;
 }
 
-// e = name * factor + rest. The rest is an expression of the current kernel; false: it is nothing of the kind.
+// e = name * factor + rest. The rest is an expression of the current kernel; false: it is nothing of the
+// kind.
 static bool split(expr e, const struct tile_name *name, int64_t *factor, expr *rest) {
     expr a = e->args ? e->arg[0] : NULL, b = e->args > 1 ? e->arg[1] : NULL,
          zero = tile_const_int(e->type, 0);
@@ -121,7 +123,7 @@ static void merge_block(struct tile_stmt **at) {
     }
 }
 
-// Clearing ----------------------------------------------------------------------------------------------------------
+// Clearing --------------------------------------------------------------------------------------------------
 
 static bool is_all(const struct tile_region *r) {
     return !r->origin && !r->extent;

@@ -1,7 +1,9 @@
-// overlay.c - if a block needs more shared memory than a workgroup can have, buffers whose uses do not overlap in time share memory.
+// overlay.c - if a block needs more shared memory than a workgroup can have, buffers whose uses do not
+// overlap in time share memory.
 //
-// The uses of a buffer reach from the first statement of the block that touches it to the last. The largest buffers come first:
-// each takes the memory of one that is as large, and that is in use together with it or with its other borrowers nowhere.
+// The uses of a buffer reach from the first statement of the block that touches it to the last. The largest
+// buffers come first: each takes the memory of one that is as large, and that is in use together with it or
+// with its other borrowers nowhere.
 
 #include "pass/threads.h"
 

@@ -1,5 +1,6 @@
-// small_types.c - numbers of 8 and 4 bits become bytes that hold their codes: loads and stores move bytes, conversions are formulas
-// (tile/small.c). Copies that convert become maps; products and reductions read a tile of a type that the target computes with.
+// small_types.c - numbers of 8 and 4 bits become bytes that hold their codes: loads and stores move bytes,
+// conversions are formulas (tile/small.c). Copies that convert become maps; products and reductions read a
+// tile of a type that the target computes with.
 
 #include "pass/boxes.h"
 
@@ -15,7 +16,7 @@ struct bytes {
     bool failed;
 };
 
-// Expressions -----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static expr in_bytes(struct bytes *b, expr e);
 
@@ -67,7 +68,7 @@ static void replace(expr *place, void *data) {
     *place = e ? e : *place;
 }
 
-// Statements ------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static struct tile_type was(const struct bytes *b, const struct tile_region *r) {
     return r->buffer ? b->was[r->buffer->id] : u8;
@@ -155,7 +156,7 @@ static bool emit(void *data, const struct tile_stmt *s) {
     return true;
 }
 
-// The kernel ------------------------------------------------------------------------------------------------------------
+// The kernel ------------------------------------------------------------------------------------------------
 
 static void look_at(expr e, void *found) {
     *(bool *)found |= tile_type_is_small(e->type);

@@ -1,8 +1,9 @@
 // split.c - `thread` as loops over the threads, for targets whose blocks are one thread.
 //
-// The code is cut where threads meet, and each piece becomes a map over all threads. What a thread keeps from piece to piece is an
-// element of the block's memory: a variable becomes a buffer of as many elements as there are threads, and local memory gets a first
-// axis. Conditions and bounds around meeting places are the first thread's, since all threads have the same.
+// The code is cut where threads meet, and each piece becomes a map over all threads. What a thread keeps from
+// piece to piece is an element of the block's memory: a variable becomes a buffer of as many elements as
+// there are threads, and local memory gets a first axis. Conditions and bounds around meeting places are the
+// first thread's, since all threads have the same.
 
 #include "pass/boxes.h"
 
@@ -25,7 +26,7 @@ static void fail(struct split *t, const struct tile_stmt *s, const char *what, c
     t->failed = true;
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static const struct tile_buffer *memory_of(const struct split *t, const struct tile_buffer *b) {
     return b->id < t->buffers ? t->memory[b->id] : NULL;
@@ -61,7 +62,7 @@ static void become(struct split *t, expr thread) {
     t->now = thread;
 }
 
-// Statements ------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 // Emits a statement with the thread's own numbers in its expressions; one that has a body is opened.
 static struct tile_stmt *emit_alone(struct split *t, const struct tile_stmt *s) {
@@ -154,7 +155,7 @@ static void emit_pieces(void *data, const struct tile_stmt *body) {
     }
 }
 
-// Memory ----------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 // Returns the bytes of local memory, or of a view of it; -1: they are not known.
 static int64_t bytes_of(const struct tile_buffer *b) {

@@ -11,8 +11,8 @@
 //       gemm a[k % 3], b -> c
 //     }
 //
-// Where copies do not run on by themselves, threads hold what comes next in registers while the turn computes. With room for one of a, they wait for
-// each other once more before they write it:
+// Where copies do not run on by themselves, threads hold what comes next in registers while the turn
+// computes. With room for one of a, they wait for each other once more before they write it:
 //
 //     copy A[0] -> a[0]
 //     for k in n {
@@ -40,7 +40,7 @@ struct stages {
     struct group g;                         // for rewriting
 };
 
-// Which copies can run ahead ------------------------------------------------------------------------------------------
+// Which copies can run ahead --------------------------------------------------------------------------------
 
 struct usage {
     const struct tile_buffer *buffer;
@@ -55,8 +55,8 @@ static void count_use(struct group *g, const struct access *a, void *data) {
     u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view stays where it is
 }
 
-// Whether the memory keeps the values that it has when the grid begins: it is an input, or an earlier grid wrote it and this one
-// does not.
+// Whether the memory keeps the values that it has when the grid begins: it is an input, or an earlier grid
+// wrote it and this one does not.
 static bool is_constant(struct stages *t, const struct tile_buffer *b) {
     if (b->parameter >= 0 && !b->is_output)
         return true;
@@ -138,7 +138,7 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
     return t->copies && rest + copied * t->count <= room;
 }
 
-// Making --------------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 static int copied_at(const struct stages *t, const struct tile_buffer *b) {
     int at = 0;

@@ -1,4 +1,5 @@
-// strips.c - tiles that the lanes have no room for: the statements that use them go along one axis strip by strip.
+// strips.c - tiles that the lanes have no room for: the statements that use them go along one axis strip by
+// strip.
 //
 //     copy A[b * 512, 0] -> t ; reduce add t -> s axis 1 ; copy s -> y[b * 512]
 //
@@ -6,8 +7,9 @@
 //
 //     for k in 8 { copy A[b * 512 + k * 64, 0] -> t ; reduce add t -> s axis 1 ; copy s -> y[b * 512 + k * 64] }
 //
-// One tile is cut along an axis, and with it every tile that a statement uses along the same points. What such a statement reduces along
-// that axis takes a strip after the other. Statements between them that touch none of these tiles go before the loop, or behind it.
+// One tile is cut along an axis, and with it every tile that a statement uses along the same points. What
+// such a statement reduces along that axis takes a strip after the other. Statements between them that touch
+// none of these tiles go before the loop, or behind it.
 
 #include "pass/strips.h"
 
@@ -27,7 +29,7 @@ bool strips_touch(const struct strips *p, const struct tile_stmt *s) {
     return false;
 }
 
-// Which axis of which tile ----------------------------------------------------------------------------------------------
+// Which axis of which tile ----------------------------------------------------------------------------------
 
 static void add_cut(struct strips *p, const struct tile_buffer *b, int axis) {
     const struct cut *known = strips_cut(p, b);
@@ -140,7 +142,7 @@ static void join_regions(struct strips *p, const struct tile_stmt *s) {
     }
 }
 
-// Maps ------------------------------------------------------------------------------------------------------------------
+// Maps ------------------------------------------------------------------------------------------------------
 
 static int variable_of(const struct tile_stmt *map, expr index) {
     while (index->op == TILE_CAST)
@@ -212,7 +214,7 @@ static void join_map(struct strips *p, const struct tile_stmt *s) {
         join_block(&m, s->body);
 }
 
-// Statements --------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool has_bodies(const struct tile_stmt *s) {
     return s->kind == TILE_FOR || s->kind == TILE_IF;
@@ -239,7 +241,7 @@ static void join_list(struct strips *p, const struct tile_stmt *list) {
     }
 }
 
-// Order -----------------------------------------------------------------------------------------------------------------
+// Order -----------------------------------------------------------------------------------------------------
 
 static const struct tile_buffer *written_by(const struct tile_stmt *s) {
     const struct tile_buffer *b = s->kind == TILE_STORE || s->kind == TILE_ATOMIC ? s->buffer
@@ -322,8 +324,8 @@ static bool are_alike(const struct tile_stmt *a, const struct tile_stmt *b,
     return !memcmp(x->origin, y->origin, sizeof *x->origin * (size_t)memory->ndim);
 }
 
-// A statement of the loop that touches no strip is repeated: what it writes has to be written as a whole first, and be of use in the
-// same statement of the list alone.
+// A statement of the loop that touches no strip is repeated: what it writes has to be written as a whole
+// first, and be of use in the same statement of the list alone.
 static bool can_repeat(const struct leaves *v, const struct tile_stmt *list, int at) {
     const struct tile_stmt *s = v->of[at], *outer = v->outer[at], *first = NULL;
     const struct tile_buffer *memory = written_by(s);
@@ -428,7 +430,7 @@ static bool cut_along(struct strips *p, const struct tile_stmt *list, const stru
     return p->good && order(p, list);
 }
 
-// How much memory ----------------------------------------------------------------------------------------------------------
+// How much memory -------------------------------------------------------------------------------------------
 
 static int lane_of(const struct tile_buffer *b) {
     return b->ndim < 2 ? -1 : b->ndim == 4 ? 1 : b->ndim - 2;
@@ -469,8 +471,8 @@ static int64_t most_bytes(struct strips *p, const struct tile_stmt *list) {
     return most;
 }
 
-// The largest strip, of those that divide the axis, with which tiles need an eighth of the lanes; or else the smallest with which they
-// fit at all. Rows fill the lanes where they can.
+// The largest strip, of those that divide the axis, with which tiles need an eighth of the lanes; or else the
+// smallest with which they fit at all. Rows fill the lanes where they can.
 static bool choose_size(struct strips *p) {
     int64_t lanes = p->target->lanes->bytes, least = 0;
     bool by_lanes = false;
@@ -490,7 +492,7 @@ static bool choose_size(struct strips *p) {
     return least;
 }
 
-// The loop ------------------------------------------------------------------------------------------------------------------
+// The loop --------------------------------------------------------------------------------------------------
 
 static bool emit(void *data, const struct tile_stmt *s) {
     struct strips *p = data;

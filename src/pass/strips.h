@@ -26,21 +26,25 @@ struct strips {
     enum strips_place place[STRIPS_STATEMENTS];
     // In the loop:
     expr base;                       // where a strip begins
-    const struct tile_name *old_name; // the variable of a map that goes along the axis, and what stands for it
+    // the variable of a map that goes along the axis, and what stands for it
+    const struct tile_name *old_name;
     expr inner;
-    const struct tile_buffer *sum[STRIPS_STATEMENTS]; // of statements that add up: f32 for a result of 16 bits; NULL: the result itself
+    // of statements that add up: f32 for a result of 16 bits; NULL: the result itself
+    const struct tile_buffer *sum[STRIPS_STATEMENTS];
 };
 
-// strips.c ------------------------------------------------------------------------------------------------------
+// strips.c --------------------------------------------------------------------------------------------------
 
 struct cut *strips_cut(struct strips *p, const struct tile_buffer *b); // NULL: it is not cut
-bool strips_touch(const struct strips *p, const struct tile_stmt *s); // whether a statement, or one in it, touches a tile that is cut
+// whether a statement, or one in it, touches a tile that is cut
+bool strips_touch(const struct strips *p, const struct tile_stmt *s);
 // The axes of a statement's regions along which strips go, -1 for none. False: it has no such.
 bool strips_axes(struct strips *p, const struct tile_stmt *s, int *axis);
 bool strips_adds_up(struct strips *p, const struct tile_stmt *s); // a reduction or product along the axis
-int strips_variable(struct strips *p, const struct tile_stmt *map); // the variable of a map that goes along the axis
+// the variable of a map that goes along the axis
+int strips_variable(struct strips *p, const struct tile_stmt *map);
 
-// strips_emit.c -------------------------------------------------------------------------------------------------
+// strips_emit.c ---------------------------------------------------------------------------------------------
 
 void strips_emit(struct strips *p); // the statements: before the loop, in it and behind it
 

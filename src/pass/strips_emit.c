@@ -2,7 +2,8 @@
 
 #include "pass/strips.h"
 
-// Expressions of a map: its variable counts from the beginning of the strip on, but in the strips' own indices.
+// Expressions of a map: its variable counts from the beginning of the strip on, but in the strips' own
+// indices.
 static expr shifted(void *data, expr e) {
     struct strips *p = data;
     if (e->op == TILE_INDEX && e->name == p->old_name)

@@ -2,8 +2,8 @@
 
 #include "pass/pass.h"
 
-// What expressions became, by their ids as far as there is room: formulas of functions share their parts, and have more paths than
-// anyone could follow.
+// What expressions became, by their ids as far as there is room: formulas of functions share their parts, and
+// have more paths than anyone could follow.
 enum { KNOWN = 1024 };
 
 struct swapper {

@@ -24,7 +24,8 @@ bool target_spells(const struct target *target, expr e) {
     return true;
 }
 
-// Cooperative matrices are read from rows that lie apart, so that eight of them meet in no bank; others from swizzled ones.
+// Cooperative matrices are read from rows that lie apart, so that eight of them meet in no bank; others from
+// swizzled ones.
 int64_t target_row_bytes(const struct target *target, int64_t bytes) {
     return target->spirv ? bytes + 16 : bytes;
 }
@@ -58,7 +59,7 @@ int64_t target_matrix_bytes(const struct target *target, int threads) {
     return target->spirv ? MAX_OF(threads - TARGET_EXCHANGERS, 0) * TARGET_EXCHANGED : 0;
 }
 
-// Units ------------------------------------------------------------------------------------------------------------
+// Units -----------------------------------------------------------------------------------------------------
 
 void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads,
                      int64_t shared) {

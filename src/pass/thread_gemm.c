@@ -1,9 +1,9 @@
-// thread_gemm.c - products of tiles: by matrix instructions where the target has them, else each thread has some rows times some
-// columns of the result in registers, else each element by itself.
+// thread_gemm.c - products of tiles: by matrix instructions where the target has them, else each thread has
+// some rows times some columns of the result in registers, else each element by itself.
 
 #include "pass/threads.h"
 
-// Matrix instructions ---------------------------------------------------------------------------------------------------
+// Matrix instructions ---------------------------------------------------------------------------------------
 
 static struct tile_region operand(struct group *g, const struct tile_region *r, expr *origin) {
     return thread_is_held(g, r->buffer) ? (struct tile_region){.buffer = thread_now(g, r->buffer)}
@@ -67,7 +67,7 @@ static void by_unit_from_memory(struct group *g, const struct tile_stmt *s, cons
     move_sums(g, sums, result, &l, true);
 }
 
-// Registers -------------------------------------------------------------------------------------------------------------
+// Registers -------------------------------------------------------------------------------------------------
 
 struct outer {
     struct group *g;
@@ -153,7 +153,7 @@ static void by_registers(struct group *g, const struct tile_stmt *s, const struc
         convert_sums(o.sum, result, count);
 }
 
-// Elements --------------------------------------------------------------------------------------------------------------
+// Elements --------------------------------------------------------------------------------------------------
 
 // The product of a row and a column, which becomes a loop.
 static void one_element(struct group *g, const struct tile_stmt *s, const struct points *p) {

@@ -1,8 +1,8 @@
 // thread_reduce.c - reductions by the threads of a group.
 //
-// Each thread combines the elements that it holds, or every n-th of a line. Then the threads that share a result combine theirs in two
-// levels: inside of a subgroup by shuffles, and between subgroups through one slot each in shared memory. Every one of them has the
-// result afterwards.
+// Each thread combines the elements that it holds, or every n-th of a line. Then the threads that share a
+// result combine theirs in two levels: inside of a subgroup by shuffles, and between subgroups through one
+// slot each in shared memory. Every one of them has the result afterwards.
 
 #include "pass/threads.h"
 #include "tile/math.h"
@@ -12,10 +12,11 @@ enum {
     TAKEN_MOST = 4,   // slots of a thread that combines those of subgroups
 };
 
-// Between threads -----------------------------------------------------------------------------------------------------------
+// Between threads -------------------------------------------------------------------------------------------
 
-// Partial results of all threads, one list of registers each. Threads that differ only in digits along the axis share a result:
-// inside of a subgroup they exchange by shuffles, and each subgroup leaves one slot in shared memory for the others.
+// Partial results of all threads, one list of registers each. Threads that differ only in digits along the
+// axis share a result: inside of a subgroup they exchange by shuffles, and each subgroup leaves one slot in
+// shared memory for the others.
 struct partial {
     struct group *g;
     enum tile_op combine;
@@ -99,7 +100,8 @@ static void shuffle(const struct partial *p, int distance) {
     tile_close();
 }
 
-// The thread's slot, with the digits that are `outer` (shared, of several subgroups) or `inner` (shared, of one) as 0.
+// The thread's slot, with the digits that are `outer` (shared, of several subgroups) or `inner` (shared, of
+// one) as 0.
 static expr slot_of(const struct partial *p, bool outer, bool inner) {
     expr slot = NULL;
     if (!outer && !inner && p->slots == p->g->threads)
@@ -133,7 +135,8 @@ static void put(const struct partial *p, expr mask) {
     tile_close();
 }
 
-// Writes what a subgroup has into the memory of all groups of the cluster: its i-th thread into that of the i-th group.
+// Writes what a subgroup has into the memory of all groups of the cluster: its i-th thread into that of the
+// i-th group.
 static void put_in_all(const struct partial *p) {
     expr lane = AND(p->g->thread, thread_number(thread_width(p->g) - 1));
     expr r = thread_unrolled(p->count), index[2] = {box_number(0), number_of(p, slot_of(p, false, false), r)};
@@ -146,7 +149,8 @@ static void put_in_all(const struct partial *p) {
     tile_close();
 }
 
-// Every group of a cluster has the slots of all of them, once all have put theirs: those of sums, and of the maxima that belong to them.
+// Every group of a cluster has the slots of all of them, once all have put theirs: those of sums, and of the
+// maxima that belong to them.
 static void exchange_in_cluster(struct partial *p, struct partial *most, int inner) {
     if (inner != thread_width(p->g) || p->g->loops) {
         p->g->failed = !error_false(ZL_ERROR_COMPILE,
@@ -249,8 +253,8 @@ static void get_from_slots(const struct partial *p, int inner, int outer, expr i
     get_all(p, 0, slot_of(p, true, true), false);
 }
 
-// A barrier comes first only where a turn before may still read the slots. most: the loose maxima of a sum, each of a subgroup, which become
-// those of all of them; or NULL.
+// A barrier comes first only where a turn before may still read the slots. most: the loose maxima of a sum,
+// each of a subgroup, which become those of all of them; or NULL.
 static void exchange(struct partial *p, struct partial *most) {
     int inner = 1, outer = 1;
     bool has_shuffles = p->g->target->group->subgroup;
@@ -283,7 +287,7 @@ static void exchange(struct partial *p, struct partial *most) {
     get_from_slots(p, inner, outer, identity);
 }
 
-// Tiles in registers --------------------------------------------------------------------------------------------------------
+// Tiles in registers ----------------------------------------------------------------------------------------
 
 // Results by their axes in the destination, whose axis of the line may be there with size 1.
 static void put_tile(struct group *g, const struct tile_stmt *s, const struct layout *l,
@@ -322,8 +326,8 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
         tile_close();
 }
 
-// Many numbers of 16 bits that are used again: a compiler would keep what it made of them, which takes twice the registers. A copy of
-// registers onto themselves tells it to read them again.
+// Many numbers of 16 bits that are used again: a compiler would keep what it made of them, which takes twice
+// the registers. A copy of registers onto themselves tells it to read them again.
 static void renew_narrow(struct group *g, const struct tile_stmt *s) {
     for (const struct tile_stmt *a = g->body; a; a = a->next) {
         const struct holding *h = a->kind == TILE_ALLOC ? &g->of[a->buffer->id] : NULL;
@@ -341,7 +345,8 @@ static void renew_narrow(struct group *g, const struct tile_stmt *s) {
     }
 }
 
-// Visits the elements of the tile that is reduced: `each` is given where an element is, and the register of its result.
+// Visits the elements of the tile that is reduced: `each` is given where an element is, and the register of
+// its result.
 static void each_element(struct group *g, const struct tile_stmt *s, const struct sweep *w,
                          const struct layout *result, const int *to, const struct partial *partial,
                          void (*each)(const struct partial *p, const struct tile_buffer *tile, expr slot,
@@ -367,7 +372,8 @@ static void scale_element(const struct partial *p, const struct tile_buffer *til
     thread_store(tile, slot, tile_cast(tile->type, MUL(x, thread_load(p->part, at))));
 }
 
-// Where a subgroup has nothing but -inf, 0 takes its place until the sum: exponentials less it are 0, and not NaN.
+// Where a subgroup has nothing but -inf, 0 takes its place until the sum: exponentials less it are 0, and not
+// NaN.
 static void keep_loose(struct group *g, const struct tile_stmt *s, const struct partial *p,
                        const struct layout *result) {
     struct tile_type type = p->part->type;
@@ -429,7 +435,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     renew_narrow(g, s);
 }
 
-// Lines in memory -----------------------------------------------------------------------------------------------------------
+// Lines in memory -------------------------------------------------------------------------------------------
 
 void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
     *l = (struct thread_lines){.box = box_of(&s->region[0], NULL), .count = 1, .each = 1};
@@ -445,7 +451,8 @@ void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread
         l->each *= 2;
 }
 
-// Lines after the last are masked: of the outermost axis, whose size is often not known, the position needs no division.
+// Lines after the last are masked: of the outermost axis, whose size is often not known, the position needs
+// no division.
 static void name_line(const struct tile_stmt *s, struct thread_lines *l, expr line) {
     int outermost = s->axis == 0;
     for (int i = l->box.axes - 1; i >= 0; i--) {

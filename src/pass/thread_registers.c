@@ -1,4 +1,5 @@
-// thread_registers.c - numbers of one thread in a row, and loops over them that are unrolled, so that they are registers.
+// thread_registers.c - numbers of one thread in a row, and loops over them that are unrolled, so that they
+// are registers.
 
 #include "pass/threads.h"
 

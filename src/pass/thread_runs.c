@@ -1,6 +1,7 @@
-// thread_runs.c - maps and loops by runs of neighbours. Where the points of a map along its last variable, or the turns of a short
-// loop, read and write neighbours in memory, a thread moves a run of them by vectors, between memory and registers of its own. The
-// body then uses these registers in an unrolled loop; its arithmetic stays that of single numbers.
+// thread_runs.c - maps and loops by runs of neighbours. Where the points of a map along its last variable, or
+// the turns of a short loop, read and write neighbours in memory, a thread moves a run of them by vectors,
+// between memory and registers of its own. The body then uses these registers in an unrolled loop; its
+// arithmetic stays that of single numbers.
 
 #include "pass/threads.h"
 
@@ -43,7 +44,7 @@ struct runs {
     const struct runs *outer;
 };
 
-// What a body does ------------------------------------------------------------------------------------------------------
+// What a body does ------------------------------------------------------------------------------------------
 
 static bool is_in_memory(const struct group *g, const struct tile_buffer *b) {
     return b->id < g->buffers && g->of[b->id].how <= HELD_SHARED;
@@ -155,7 +156,7 @@ static void look_at(struct runs *r, const struct tile_stmt *body, bool is_top) {
     }
 }
 
-// Alignment -------------------------------------------------------------------------------------------------------------
+// Alignment -------------------------------------------------------------------------------------------------
 
 static void ask(struct runs *r, expr question) {
     expr known = r->test;
@@ -212,9 +213,10 @@ static bool is_aligned(struct runs *r, const struct run_access *a, int64_t width
     return more && divides(r, more, width, asks);
 }
 
-// Planning --------------------------------------------------------------------------------------------------------------
+// Planning --------------------------------------------------------------------------------------------------
 
-// Whether loads may come before all that the body does, and stores behind it. A point of a map may read its element before it stores it.
+// Whether loads may come before all that the body does, and stores behind it. A point of a map may read its
+// element before it stores it.
 static bool may_move(const struct runs *r, const struct run_access *a) {
     const struct tile_buffer *memory = tile_memory_of(a->buffer);
     int stores = stores_to(r->body, memory);
@@ -271,7 +273,8 @@ static void look(struct runs *r) {
     look_at(r, r->body, true);
 }
 
-// The nodes of a body's formulas, where a function that targets compute by a long formula stands for some more.
+// The nodes of a body's formulas, where a function that targets compute by a long formula stands for some
+// more.
 static int nodes_of(const struct runs *r) {
     expr *node = NULL;
     int count = tile_current() ? pass_nodes(tile_current(), r->body, &node) : 0, sum = count;
@@ -286,8 +289,9 @@ static int nodes_of(const struct runs *r) {
     return sum;
 }
 
-// Neighbours of a map without a layout: those of one vector of the widest type, where every thread has such a run, and fewer where
-// the body is long: its code is there once for each of them. Where threads are turns of a loop its compiler makes vectors of these.
+// Neighbours of a map without a layout: those of one vector of the widest type, where every thread has such a
+// run, and fewer where the body is long: its code is there once for each of them. Where threads are turns of
+// a loop its compiler makes vectors of these.
 static int64_t run_of_map(const struct runs *r) {
     const struct sweep *w = r->sweep;
     int widest = 0, narrowest = RUN_BYTES;
@@ -340,7 +344,7 @@ static bool plan_map(struct runs *r, struct group *g, const struct tile_stmt *s,
     return (w->has_layout && pass_number(w->extent[last]) == w->covered[last]) || has_whole_runs(r);
 }
 
-// Code ------------------------------------------------------------------------------------------------------------------
+// Code ------------------------------------------------------------------------------------------------------
 
 static void move_vectors(const struct runs *r, struct points *p, const struct run_access *a) {
     const struct tile_buffer *b = a->buffer;

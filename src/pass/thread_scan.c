@@ -1,11 +1,13 @@
 // thread_scan.c - scans by the threads of a group.
 //
-// The threads of a line take it in pieces of some elements each, as many turns as it needs. A thread runs along its own elements in
-// registers; the threads of a subgroup scan their totals by shuffles; each subgroup leaves its total in shared memory, and every thread
-// combines those before its own. Without shuffles the first thread of each PIECE scans what they left in shared memory.
+// The threads of a line take it in pieces of some elements each, as many turns as it needs. A thread runs
+// along its own elements in registers; the threads of a subgroup scan their totals by shuffles; each subgroup
+// leaves its total in shared memory, and every thread combines those before its own. Without shuffles the
+// first thread of each PIECE scans what they left in shared memory.
 //
-// Where a grid has nothing but lines to scan, short lines are a subgroup's each, or a thread's on targets without shuffles: a whole
-// group for each of many short lines would leave most of its threads idle. Sizes that are not known are compared at run time.
+// Where a grid has nothing but lines to scan, short lines are a subgroup's each, or a thread's on targets
+// without shuffles: a whole group for each of many short lines would leave most of its threads idle. Sizes
+// that are not known are compared at run time.
 
 #include "pass/threads.h"
 
@@ -52,7 +54,8 @@ static bool is_safe(const struct tile_region *from, const struct tile_region *to
     return is_same || tile_memory_of(from->buffer) != tile_memory_of(to->buffer);
 }
 
-// Of a flat grid: lines whose elements are neighbours, or few lines. Else neighbouring threads run along neighbouring lines.
+// Of a flat grid: lines whose elements are neighbours, or few lines. Else neighbouring threads run along
+// neighbouring lines.
 static bool is_row(const struct tile_stmt *s) {
     int64_t after = 1, lines = 1;
     for (int i = 0; i < s->region[0].buffer->ndim; i++) {
@@ -108,7 +111,7 @@ expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, 
     return test ? SELECT(test, blocks[1], blocks[0]) : blocks[0];
 }
 
-// A turn --------------------------------------------------------------------------------------------------------------------
+// A turn ----------------------------------------------------------------------------------------------------
 
 // The place of the thread's r-th element in a region, and whether the line has it (NULL: it has).
 static expr place(struct scan *c, const struct tile_region *at, expr turn, expr r, expr *index) {
@@ -149,7 +152,7 @@ static void put_run(struct scan *c, expr turn) {
     tile_close();
 }
 
-// Between threads -------------------------------------------------------------------------------------------------------------
+// Between threads -------------------------------------------------------------------------------------------
 
 static expr lane_in_piece(const struct scan *c) {
     return AND(c->lane, thread_number(c->width - 1));
@@ -169,7 +172,8 @@ static void scan_subgroup(struct scan *c) {
     thread_store(c->before, zero(), SELECT(is_first, c->identity, theirs));
 }
 
-// The same by the piece's first thread, in the slots of all threads; the whole of a piece is left in the thread that did it.
+// The same by the piece's first thread, in the slots of all threads; the whole of a piece is left in the
+// thread that did it.
 static void scan_piece(struct scan *c) {
     const struct tile_buffer *slot = thread_registers("slot", c->type, TILE_SHARED, c->g->threads);
     if (c->g->loops)
@@ -235,7 +239,7 @@ static void scan_turn(struct scan *c, expr turn) {
     put_run(c, turn);
 }
 
-// Lines -----------------------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 static void measure(struct scan *c) {
     int64_t size = pass_number(c->l->box.size[c->s->axis]);

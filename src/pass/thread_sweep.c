@@ -1,7 +1,7 @@
 // thread_sweep.c - the points of maps, copies and fills divided among the threads of a group.
 //
-// Where tiles are in registers their layout says which points are a thread's: loops over its registers, unrolled. Else points are
-// counted, and a thread takes every threads-th.
+// Where tiles are in registers their layout says which points are a thread's: loops over its registers,
+// unrolled. Else points are counted, and a thread takes every threads-th.
 
 #include "pass/threads.h"
 
@@ -34,7 +34,7 @@ static void open_guard(struct points *p, expr mask) {
     p->opened++;
 }
 
-// Points ----------------------------------------------------------------------------------------------------------------
+// Points ----------------------------------------------------------------------------------------------------
 
 static void open_layout(struct points *p) {
     const struct layout *l = &p->sweep.layout;
@@ -61,7 +61,8 @@ static void split(struct points *p, expr number, const expr *extent) {
     }
 }
 
-// The same of thread + turn * threads: digits that all turns have in common are the thread's alone, so that they are found once.
+// The same of thread + turn * threads: digits that all turns have in common are the thread's alone, so that
+// they are found once.
 static void split_turns(struct points *p, expr turn) {
     expr rest = p->g->thread;
     int64_t step = turn ? p->g->threads : 0;
@@ -113,8 +114,8 @@ static void open_any(struct points *p) {
     split(p, box_point(s), extent);
 }
 
-// Each point is that of one thread of the whole grid. Where others go by runs, a group has as many points, of which a thread takes every
-// threads-th.
+// Each point is that of one thread of the whole grid. Where others go by runs, a group has as many points, of
+// which a thread takes every threads-th.
 static void open_flat(struct points *p) {
     expr extent[TILE_DIMS], count = extents_of(p, extent), threads = box_number(p->g->threads),
                             number = box_index(p->g->thread);
@@ -152,7 +153,7 @@ void thread_close_points(struct points *p) {
         tile_close();
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to) {
     return layout_register(&p->g->of[b->id].layout, &p->sweep.layout, to, p->digit);
@@ -221,7 +222,7 @@ expr thread_rewrite(struct points *p, expr e) {
     return result;
 }
 
-// Maps ------------------------------------------------------------------------------------------------------------------
+// Maps ------------------------------------------------------------------------------------------------------
 
 static void emit_element(struct points *p, const struct tile_stmt *s) {
     if (thread_run_store(p, s))
@@ -301,7 +302,8 @@ void thread_body(void *points, const struct tile_stmt *body) {
         emit_inner(points, body);
 }
 
-// Whether only memory that threads share keeps what these statements compute: each point then needs one thread.
+// Whether only memory that threads share keeps what these statements compute: each point then needs one
+// thread.
 static bool keeps_nothing(struct group *g, const struct tile_stmt *body) {
     bool is_kept = false;
     for (const struct tile_stmt *s = body; s && !is_kept; s = s->next) {
@@ -346,7 +348,7 @@ void thread_alone(struct group *g, const struct tile_stmt *s) {
         emit_other(&p, s);
 }
 
-// Copies and fills ------------------------------------------------------------------------------------------------------
+// Copies and fills ------------------------------------------------------------------------------------------
 
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin) {
     struct points none = {.g = g};

@@ -1,5 +1,6 @@
-// thread_vector.c - copies by as many bytes as one access has: between memory and memory, and between memory and the registers
-// that hold neighbours. What is not known before a call (whether rows are of whole vectors) is tested by the group once.
+// thread_vector.c - copies by as many bytes as one access has: between memory and memory, and between memory
+// and the registers that hold neighbours. What is not known before a call (whether rows are of whole vectors)
+// is tested by the group once.
 
 #include "pass/threads.h"
 
@@ -48,7 +49,7 @@ static bool is_in_registers(const struct vectors *v, int which) {
     return b->id < v->g->buffers && v->g->of[b->id].how >= HELD_IN_REGISTERS;
 }
 
-// Code ------------------------------------------------------------------------------------------------------------------
+// Code ------------------------------------------------------------------------------------------------------
 
 static struct tile_stmt *one_access(struct vectors *v, const struct tile_region *from,
                                     const struct tile_region *to, bool is_async) {
@@ -119,8 +120,8 @@ void thread_access(const struct tile_region *from, const struct tile_region *to,
         .kind = TILE_COPY, .loop = TILE_VECTOR, .region = {*from, *to}, .is_once = is_once});
 }
 
-// The neighbours that a thread holds go through a small buffer of its own; of SPIR-V, which has no views of registers, where the tile holds them, if
-// it holds them as they are.
+// The neighbours that a thread holds go through a small buffer of its own; of SPIR-V, which has no views of
+// registers, where the tile holds them, if it holds them as they are.
 static void copy_registers(struct vectors *v, int held) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
     const struct tile_region *memory = &v->side[!held].region;
@@ -180,7 +181,7 @@ static void copy_registers(struct vectors *v, int held) {
     thread_close_points(&p);
 }
 
-// Deciding --------------------------------------------------------------------------------------------------------------
+// Deciding --------------------------------------------------------------------------------------------------
 
 // The last axis of the rectangle is that of the buffer.
 static bool is_last_pair(const struct vectors *v, const struct box *b, int which) {
@@ -219,8 +220,9 @@ static bool plan_registers(struct vectors *v, int held) {
            fits(v, !held);
 }
 
-// Whether both rectangles are in their buffers, which the group asks once: guards of single accesses would keep these from being under way
-// together. NULL: that is known, there is one access, or copies run on by themselves.
+// Whether both rectangles are in their buffers, which the group asks once: guards of single accesses would
+// keep these from being under way together. NULL: that is known, there is one access, or copies run on by
+// themselves.
 static expr ask_whole(const struct vectors *v) {
     const struct target_group *group = v->g->target->group;
     struct box b = box_of(&v->stmt->region[0], &v->stmt->region[1]);

@@ -1,8 +1,9 @@
 // threads.c - kernels as code of one thread, for targets that run groups of threads.
 //
-// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one `thread`: what a thread of
-// the group does, with barriers where threads wait for each other. Statements outside of all grids become grids of their own: over
-// their elements or lines where they are one map, copy, fill, reduction, scan or product; else of one group.
+// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one `thread`:
+// what a thread of the group does, with barriers where threads wait for each other. Statements outside of all
+// grids become grids of their own: over their elements or lines where they are one map, copy, fill,
+// reduction, scan or product; else of one group.
 
 #include "pass/threads.h"
 
@@ -22,7 +23,7 @@ void thread_meet(int half) {
     tile_append((struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_CLUSTER, .keep = half});
 }
 
-// Statements of a block -------------------------------------------------------------------------------------------------
+// Statements of a block -------------------------------------------------------------------------------------
 
 // Of rows that lie apart.
 static expr *padded_strides(const struct target *target, const struct tile_buffer *b) {
@@ -37,8 +38,8 @@ static expr *padded_strides(const struct target *target, const struct tile_buffe
     return stride;
 }
 
-// Rows that matrix instructions read lie such that eight of them meet in no bank: by a swizzle, or, for instructions that know none, by
-// room between rows.
+// Rows that matrix instructions read lie such that eight of them meet in no bank: by a swizzle, or, for
+// instructions that know none, by room between rows.
 static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     struct holding *h = &g->of[b->id];
     if (g->cluster > 1) {
@@ -120,7 +121,8 @@ static void wait(struct group *g, const struct tile_stmt *s, int keep) {
         tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = s->token, .keep = keep});
 }
 
-// Every asynchronous statement ends a group of copies, which is empty where it was done at once: waits count these groups.
+// Every asynchronous statement ends a group of copies, which is empty where it was done at once: waits count
+// these groups.
 static void commit(struct group *g, const struct tile_stmt *s) {
     if (s->is_async)
         wait(g, s, TILE_COMMIT);
@@ -181,7 +183,7 @@ void thread_block(void *group, const struct tile_stmt *body) {
         one(g, body);
 }
 
-// Grids -----------------------------------------------------------------------------------------------------------------
+// Grids -----------------------------------------------------------------------------------------------------
 
 static bool group_open(struct group *g, const struct tile_stmt *body) {
     struct tile_kernel *kernel = tile_current();
@@ -201,7 +203,8 @@ static void group_close(struct group *g) {
     memory_free(g->seen);
 }
 
-// rank: of the group in its cluster; NULL: there is none. Groups that have not begun have no memory to write to.
+// rank: of the group in its cluster; NULL: there is none. Groups that have not begun have no memory to write
+// to.
 static void open_threads(struct group *g, const struct tile_name *rank) {
     expr count = box_number(g->threads / g->cluster);
     const struct tile_name *thread = tile_index("t", count);
@@ -213,7 +216,8 @@ static void open_threads(struct group *g, const struct tile_name *rank) {
     thread_meet(TILE_ARRIVE);
 }
 
-// points: of a flat grid whose points are divided among all threads, how many there are; else NULL, and the grid has its extent.
+// points: of a flat grid whose points are divided among all threads, how many there are; else NULL, and the
+// grid has its extent.
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
                       bool is_flat, expr points) {
     const struct tile_stmt *code = pass_find_kind(body, TILE_THREAD);
@@ -278,10 +282,10 @@ static bool new_grid(const struct target *target, struct tile_stmt *body, expr b
     return name && emit_grid(target, &grid, body, threads, points);
 }
 
-// Statements outside of grids -------------------------------------------------------------------------------------------
+// Statements outside of grids -------------------------------------------------------------------------------
 
-// What a flat grid has: elements, or lines. An element is a thread's, a line of a reduction a group's; thread_scan.c says whose a
-// line of a scan is.
+// What a flat grid has: elements, or lines. An element is a thread's, a line of a reduction a group's;
+// thread_scan.c says whose a line of a scan is.
 static expr flat_count(const struct tile_stmt *s) {
     struct box b = {0};
     int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
@@ -337,8 +341,8 @@ static bool emit_run(const struct target *target, struct tile_stmt *run) {
     return good;
 }
 
-// Memory that is declared outside of grids and that a grid, or what stands after one, uses is the kernel's; the rest is that of
-// the group of its statements.
+// Memory that is declared outside of grids and that a grid, or what stands after one, uses is the kernel's;
+// the rest is that of the group of its statements.
 struct outside {
     int *where; // by id of buffer: the run where it is declared, from 1 on; -1: the kernel's
     int run, buffers;

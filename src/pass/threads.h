@@ -1,4 +1,5 @@
-// threads.h - how blocks of a grid become the code of one thread of a workgroup. Between the files of pass/ only.
+// threads.h - how blocks of a grid become the code of one thread of a workgroup. Between the files of pass/
+// only.
 
 #ifndef THREADS_H
 #define THREADS_H
@@ -21,7 +22,8 @@ struct holding {
     const struct tile_buffer *now;    // the buffer that replaces it
 };
 
-// A maximum that each subgroup of a cluster computed for itself; it is exchanged together with the sum of exponentials that uses it.
+// A maximum that each subgroup of a cluster computed for itself; it is exchanged together with the sum of
+// exponentials that uses it.
 struct thread_loose {
     const struct tile_stmt *s;     // the reduction; NULL: there is none
     const struct tile_buffer *own; // registers with the subgroup's maxima
@@ -49,10 +51,12 @@ struct group {
     int64_t each;         // if so, points per thread
     expr thread;          // the thread's number, u32, while code is generated
     struct map rewritten; // expressions of the current statement that were rewritten
-    const struct tile_buffer *slots[ZL_DTYPE_COUNT]; // in `thread`: a slot per thread, for shuffles that the target does not have
+    // in `thread`: a slot per thread, for shuffles that the target does not have
+    const struct tile_buffer *slots[ZL_DTYPE_COUNT];
 };
 
-// An access of a statement to a buffer: to an element (index), to a rectangle (region), or, if both are NULL, to all of it.
+// An access of a statement to a buffer: to an element (index), to a rectangle (region), or, if both are NULL,
+// to all of it.
 struct access {
     const struct tile_buffer *buffer;
     const expr *index;
@@ -62,7 +66,8 @@ struct access {
 };
 typedef void access_visit(struct group *g, const struct access *a, void *data);
 
-// thread_accesses.c: call `visit` for the accesses of a statement (of a map, with its body), of a list of statements, of expressions.
+// thread_accesses.c: call `visit` for the accesses of a statement (of a map, with its body), of a list of
+// statements, of expressions.
 void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
 void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data);
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
@@ -85,7 +90,8 @@ struct sweep {
     bool has_layout;
     struct layout layout;         // its axes are the variables
     int64_t covered[TILE_DIMS];   // points that the layout covers along each
-    int pair[2][TILE_DIMS];       // of a copy: the variable of each axis of its regions; -1: the axis stays at its origin
+    // of a copy: the variable of each axis of its regions; -1: the axis stays at its origin
+    int pair[2][TILE_DIMS];
 };
 
 // How a sweep uses a tile in registers.
@@ -110,7 +116,8 @@ bool fragments_place(struct group *g);
 
 // Returns whether a buffer is a fragment that, as far as is known, is in registers.
 bool fragments_is_held(const struct group *g, const struct tile_buffer *b);
-// Returns the use whose layout all others follow, or NULL if none is known, and sets the points accordingly (has_layout: it covers them all).
+// Returns the use whose layout all others follow, or NULL if none is known, and sets the points accordingly
+// (has_layout: it covers them all).
 const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int count, const struct use *use,
                                  struct sweep *w);
 struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of a map, copy, fill or reduce
@@ -118,8 +125,8 @@ int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
 
-// overlay.c: lets buffers whose uses do not overlap in time share memory, if a workgroup has too little shared memory. Sets g->failed if
-// memory runs out.
+// overlay.c: lets buffers whose uses do not overlap in time share memory, if a workgroup has too little
+// shared memory. Sets g->failed if memory runs out.
 void overlay_share(struct group *g);
 
 // barriers.c: inserts barriers between the statements of a block where one reads what other threads wrote.
@@ -159,9 +166,11 @@ void thread_close_points(struct points *p);
 expr thread_rewrite(struct points *p, expr e);
 // Generates the code of statements at a point; `points` is a struct points.
 void thread_body(void *points, const struct tile_stmt *body);
-// Returns the buffer that holds an element now, and writes its indices there to `at`, which has room for TILE_DIMS.
+// Returns the buffer that holds an element now, and writes its indices there to `at`, which has room for
+// TILE_DIMS.
 const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at, int *indices);
-// Generate the code of a map; of a `thread`; of a statement that all threads execute, which stays open if it has a body; of a copy; of a fill.
+// Generate the code of a map; of a `thread`; of a statement that all threads execute, which stays open if it
+// has a body; of a copy; of a fill.
 void thread_map(struct group *g, const struct tile_stmt *s);
 void thread_code(struct group *g, const struct tile_stmt *s);
 void thread_alone(struct group *g, const struct tile_stmt *s);
@@ -170,31 +179,33 @@ void thread_fill(struct group *g, const struct tile_stmt *s);
 // Returns the number of the register that holds an element of a tile at these points.
 expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 
-// thread_vector.c: generates a copy by the widest accesses, and calls `otherwise` for the case in which a test at run time rules that out. Returns
-// false, without generating anything, if it is never possible.
+// thread_vector.c: generates a copy by the widest accesses, and calls `otherwise` for the case in which a
+// test at run time rules that out. Returns false, without generating anything, if it is never possible.
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
-// Return registers for a run of adjacent elements, aligned to so many bytes; a run in a buffer (index and extent stay the caller's, the latter has
-// room for TILE_DIMS). thread_access generates one access that moves a run.
+// Return registers for a run of adjacent elements, aligned to so many bytes; a run in a buffer (index and
+// extent stay the caller's, the latter has room for TILE_DIMS). thread_access generates one access that moves
+// a run.
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes);
 struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run);
 void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once);
 
-// thread_runs.c: generate vector code of maps and short loops whose points or turns access adjacent elements. They return false, without generating
-// anything, if that is not possible.
+// thread_runs.c: generate vector code of maps and short loops whose points or turns access adjacent elements.
+// They return false, without generating anything, if that is not possible.
 bool thread_run_map(struct group *g, const struct tile_stmt *s,
                     void (*otherwise)(struct group *g, const struct tile_stmt *s));
 bool thread_run_loop(struct points *p, const struct tile_stmt *s);
-// Returns how many adjacent elements a thread computes in a map without a layout. Sets *is_sure unless a test decides that at run time.
+// Returns how many adjacent elements per thread computes in a map without a layout. Sets *is_sure unless a
+// test decides that at run time.
 int64_t thread_map_run(struct group *g, const struct tile_stmt *s, bool *is_sure);
 // Returns the register that replaces a load, or the load itself.
 expr thread_run_load(const struct points *p, expr load);
 // Stores to the register that replaces an element; returns false if there is none.
 bool thread_run_store(struct points *p, const struct tile_stmt *s);
 
-// thread_registers.c: registers of each thread, or as many elements of other memory per thread; access to one of them; a loop over them, which it
-// opens.
+// thread_registers.c: registers of each thread, or as many elements of other memory per thread; access to one
+// of them; a loop over them, which it opens.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);
 expr thread_load(const struct tile_buffer *b, expr at);
 void thread_store(const struct tile_buffer *b, expr at, expr value);
@@ -217,7 +228,8 @@ struct thread_lines {
 };
 void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
 
-// Turns of the workgroup over its rows. Each turn sets the point of the box, except along the axis that is reduced.
+// Turns of the workgroup over its rows. Each turn sets the point of the box, except along the axis that is
+// reduced.
 struct thread_turns {
     expr lane;    // the thread's number within its row
     expr is_line; // whether the thread has a row; NULL: every thread has one
@@ -227,8 +239,8 @@ struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s
 void thread_close_turns(struct group *g, const struct thread_turns *t);
 void thread_reduce(struct group *g, const struct tile_stmt *s);
 
-// thread_scan.c
-// Return, of a scan in a grid of its own, the threads per workgroup and the number of workgroups for so many rows.
+// thread_scan.c Return, of a scan in a grid of its own, the threads per workgroup and the number of
+// workgroups for so many rows.
 int  thread_scan_threads(const struct target *target);
 expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, expr lines);
 void thread_scan(struct group *g, const struct tile_stmt *s);

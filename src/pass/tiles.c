@@ -1,7 +1,8 @@
-// tiles.c - tile statements as loops over elements: copy, fill, reduce, scan, and gemm where the target has no unit for it.
+// tiles.c - tile statements as loops over elements: copy, fill, reduce, scan, and gemm where the target has
+// no unit for it.
 //
-// Edges: where a rectangle may leave its buffer, one test before the loop decides between a loop without tests and one
-// that masks every element. Asynchronous statements run at once; their waits go.
+// Edges: where a rectangle may leave its buffer, one test before the loop decides between a loop without
+// tests and one that masks every element. Asynchronous statements run at once; their waits go.
 
 #include "pass/boxes.h"
 
@@ -21,7 +22,7 @@ static void with_edges(expr test, void (*emit)(const struct tile_stmt *s, bool m
     tile_close();
 }
 
-// Copy and fill -----------------------------------------------------------------------------------------------------
+// Copy and fill ---------------------------------------------------------------------------------------------
 
 static void open_box(const struct box *b) {
     tile_open_map(b->axes, b->name, b->size);
@@ -53,7 +54,7 @@ static void fill(const struct tile_stmt *s) {
     with_edges(box_inside(&s->region[1], &b), emit_fill, s);
 }
 
-// Reduce and scan ---------------------------------------------------------------------------------------------------
+// Reduce and scan -------------------------------------------------------------------------------------------
 
 // The box without one axis, whose variable then is a loop of its own.
 static struct box lines_of(const struct box *b, int axis) {
@@ -148,7 +149,7 @@ static void put_result(const struct line *l) {
     box_write_line(l->s, &l->s->region[1], l->b, tile_load(l->lane, l->lane->ndim, zero, NULL, NULL));
 }
 
-// A line that the target reduces by itself: its elements lie behind each other, all of them in the buffer.
+// A line that the target reduces by itself: its elements are contiguous, all of them in the buffer.
 static bool has_line_unit(const struct target *target, const struct tile_stmt *s) {
     const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
     bool dense = !from->stride || pass_range(from->stride[from->ndim - 1]).high == 1;
@@ -231,7 +232,7 @@ static void scan(const struct tile_stmt *s) {
     with_edges(box_inside(&s->region[0], &b), emit_scan, s);
 }
 
-// Gemm --------------------------------------------------------------------------------------------------------------
+// Gemm ------------------------------------------------------------------------------------------------------
 
 // The last two axes; those before are at their origin.
 static struct box matrix_box(const struct tile_region *r) {
@@ -289,7 +290,7 @@ static bool has_unit(const struct target *target, const struct tile_stmt *s) {
     return target->multiplies && target->multiplies(a, b, tile_dtype_of(s->region[2].buffer->type));
 }
 
-// -----------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 // A copy or fill of one access stays, and so does what the target has a unit for.
 static bool emit(void *data, const struct tile_stmt *s) {

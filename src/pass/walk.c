@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-// Operands first, from left to right: an order that the formula gives, not the compiler that built it, which may
-// evaluate the arguments of a call in any order.
+// Operands first, from left to right: an order that the formula gives, not the compiler that built it, which
+// may evaluate the arguments of a call in any order.
 static int list_nodes(expr e, bool *seen, expr *nodes, int count) {
     if (seen[e->id])
         return count;
@@ -32,8 +32,8 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
     return count;
 }
 
-// A search that goes along every path of an expression, as long as these are few; then it remembers what it has seen. Formulas of
-// functions share their parts: they have more paths than anyone could follow.
+// A search that goes along every path of an expression, as long as these are few; then it remembers what it
+// has seen. Formulas of functions share their parts: they have more paths than anyone could follow.
 enum { FEW_NODES = 64 };
 
 struct search {

@@ -60,7 +60,8 @@ static bool find_plans(struct evaluation *e) {
     return true;
 }
 
-// From here on others wait for these arrays. The call remembers its stream: a sleeper must know where to look.
+// From here on others wait for these arrays. The call remembers its stream: a sleeper must know where to
+// look.
 static void claim(struct evaluation *e) {
     e->stream = tape_stream(e->tape, 0);
     counter_add_alone(COUNTER_KERNELS, e->tape->calls);
@@ -75,9 +76,9 @@ static void claim(struct evaluation *e) {
     }
 }
 
-// Running here ---------------------------------------------------------------------------------------------------
+// Running here ----------------------------------------------------------------------------------------------
 
-// What later segments need is made while the first ones are: programs of one evaluation compile beside each other.
+// What later segments need is made while the first ones are: programs of one evaluation compile side by side.
 static void prepare_later(struct evaluation *e, int piece) {
     struct plan *plan = e->plan[piece];
     for (int i = piece ? 0 : 1; i < plan->segments; i++) {
@@ -111,7 +112,8 @@ static void run_here(struct evaluation *e) {
     stream_end(e->stream);
 }
 
-// All of it runs on devices that return when they have been asked: a worker would only take turns with this thread.
+// All of it runs on devices that return when they have been asked: a worker would only take turns with this
+// thread.
 static bool only_asks(const struct evaluation *e) {
     for (int i = 0; i < e->pieces; i++)
         for (int k = 0; k < e->plan[i]->segments; k++)
@@ -120,7 +122,7 @@ static bool only_asks(const struct evaluation *e) {
     return true;
 }
 
-// Running on workers ---------------------------------------------------------------------------------------------
+// Running on workers ----------------------------------------------------------------------------------------
 
 static struct run *copy_run(struct evaluation *e, int piece, int segment, int count, const zl_array *arrays) {
     const struct plan_segment *s = &e->plan[piece]->segment[segment];
@@ -172,7 +174,7 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
         }
 }
 
-// Evaluating -----------------------------------------------------------------------------------------------------
+// Evaluating ------------------------------------------------------------------------------------------------
 
 // Data that is there needs its history no longer.
 static void detach_ready(int count, const zl_array *arrays) {
@@ -202,8 +204,9 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     return walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
-// Plans under the planning lock, which it takes and the caller gives back. A thread's first evaluation may open drivers to find the default
-// device. It does so without the lock: drivers may fork, and a fork waits for all locks.
+// Plans under the planning lock, which it takes and the caller gives back. A thread's first evaluation may
+// open drivers to find the default device. It does so without the lock: drivers may fork, and a fork waits
+// for all locks.
 static bool lock_and_plan(struct evaluation *e, int count, const zl_array *arrays) {
     lock_take(&planning);
     if (LIKELY(plan_all(e, count, arrays)))

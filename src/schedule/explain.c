@@ -9,7 +9,7 @@ struct explanation {
     zl_array a;
 };
 
-// Costs --------------------------------------------------------------------------------------------------------------
+// Costs -----------------------------------------------------------------------------------------------------
 
 static bool is_made_in(zl_array x, const struct segment *s, int begin, int end) {
     for (int i = begin; i < end; i++)
@@ -55,7 +55,7 @@ static double bytes_written(const struct segment *s, int begin, int end) {
     return bytes;
 }
 
-// Words --------------------------------------------------------------------------------------------------------------
+// Words -----------------------------------------------------------------------------------------------------
 
 static void add_amount(struct text *out, double amount, const char *unit) {
     static const char *const prefix[] = {"", "k", "M", "G", "T"};

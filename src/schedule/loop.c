@@ -1,7 +1,9 @@
-// loop.c - zl_loop: a function that gives its own next inputs, planned once and run again and again in the same memory.
+// loop.c - zl_loop: a function that gives its own next inputs, planned once and run again and again in the
+// same memory.
 //
-// The function is called once, on arrays that stand for the state. What it recorded is kept as it is, with its plan: a turn
-// (loop_turn.c) gives the same calls to the same programs. What does not follow from the state is computed before.
+// The function is called once, on arrays that stand for the state. What it recorded is kept as it is, with
+// its plan: a turn (loop_turn.c) gives the same calls to the same programs. What does not follow from the
+// state is computed before.
 
 #include "schedule/schedule.h"
 
@@ -13,7 +15,7 @@
 static const char no_data[] = "zl_loop_new: the state has no data while the function is recorded, which is "
                               "once, for all turns: it cannot be evaluated or read there";
 
-// The state ----------------------------------------------------------------------------------------------------------
+// The state -------------------------------------------------------------------------------------------------
 
 static bool check_state(int count, const zl_array *state) {
     if (count < 1 || !state)
@@ -60,9 +62,10 @@ static bool own_all(zl_loop l, const zl_array *state) {
     return ok;
 }
 
-// Recording ----------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
-// While they have failed, for this reason, nothing can be read of the arrays of the state. *kept: their storages.
+// While they have failed, for this reason, nothing can be read of the arrays of the state. *kept: their
+// storages.
 static void hide_state(zl_loop l, struct failure *f, struct storage **kept) {
     for (int i = 0; i < l->states; i++) {
         kept[i] = l->state[i]->storage;
@@ -156,7 +159,7 @@ static bool record(zl_loop l) {
     return ok;
 }
 
-// Planning -----------------------------------------------------------------------------------------------------------
+// Planning --------------------------------------------------------------------------------------------------
 
 // Why a plan cannot run again; NULL: it can.
 static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int plans,
@@ -267,7 +270,7 @@ static bool plan(zl_loop l) {
     return ok;
 }
 
-// Life ---------------------------------------------------------------------------------------------------------------
+// Life ------------------------------------------------------------------------------------------------------
 
 static void release_all(int count, zl_array *list) {
     for (int i = 0; list && i < count; i++)
@@ -317,7 +320,7 @@ zl_loop zl_loop_new(zl_fn f, int count, const zl_array *state) {
     return l;
 }
 
-// Turns --------------------------------------------------------------------------------------------------------------
+// Turns -----------------------------------------------------------------------------------------------------
 
 static void wait_for_turn(zl_loop l) {
     if (l->stream)

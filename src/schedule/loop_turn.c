@@ -1,8 +1,9 @@
 // loop_turn.c - a turn of a loop: the first one gives every array its memory, later ones run in it.
 //
-// Arrays that are not read any more leave their memory to later ones, as in any evaluation, but none goes back: all places stay the
-// loop's, and each array keeps its own. A next state lies where the state was if its op can write it there and is the last to read
-// it; else the two change places from turn to turn, and so does a result, which is read while the next turn runs.
+// Arrays that are not read any more leave their memory to later ones, as in any evaluation, but none goes
+// back: all places stay the loop's, and each array keeps its own. A next state lies where the state was if
+// its op can write it there and is the last to read it; else the two change places from turn to turn, and so
+// does a result, which is read while the next turn runs.
 
 #include "device/profile/profile.h"
 #include "op/ops.h"
@@ -25,7 +26,7 @@ bool loop_is_shared(const struct zl_loop_ *l, int state) {
     return shared;
 }
 
-// Places -------------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 static struct loop_place *place_of(struct zl_loop_ *l, const struct storage *s) {
     int at = s ? (int)(intptr_t)map_get(&l->place_of, &s, sizeof s) : 0;
@@ -136,7 +137,7 @@ static bool give(struct zl_loop_ *l, const struct run *r, int index, int i, uint
            give_place(l, out);
 }
 
-// A program asks -----------------------------------------------------------------------------------------------------
+// A program asks --------------------------------------------------------------------------------------------
 
 static void on_fail(struct binding *b, int index) {
     struct zl_loop_ *l = loop_of(b);
@@ -209,7 +210,7 @@ static void run_segment(struct zl_loop_ *l, int first, const struct plan_segment
         run_profile_end(&r);
 }
 
-// Memory that changes ------------------------------------------------------------------------------------------------
+// Memory that changes ---------------------------------------------------------------------------------------
 
 // All outputs that lie in s give up their share of it, which the pair has.
 static bool gather(struct zl_loop_ *l, const struct storage *s, zl_array state, zl_array **list, int *count) {
@@ -299,7 +300,7 @@ static void publish(const struct zl_loop_ *l, struct storage *s) {
         device_publish(l->stream->device, l->stream->unit, l->stream->lane, s);
 }
 
-// Turns --------------------------------------------------------------------------------------------------------------
+// Turns -----------------------------------------------------------------------------------------------------
 
 static bool open_places(struct zl_loop_ *l) {
     bool ok = true;

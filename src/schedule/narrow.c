@@ -1,12 +1,13 @@
 // narrow.c - computes only what a slice reads.
 //
-// Where a slice takes at most half of an axis of an array that nothing else reads, the calls that lead to the array are recorded
-// anew for that part of it: from the end of the tape to its beginning, each call asks its inputs for what it needs of them. What others
-// read or hold, what is there already and what no rule tells the inputs of stays whole, and a slice of it is read. The calls as they
-// were recorded are not changed, but for the inputs of those that read a slice; the tape is walked again without the others.
+// Where a slice takes at most half of an axis of an array that nothing else reads, the calls that lead to the
+// array are recorded anew for that part of it: from the end of the tape to its beginning, each call asks its
+// inputs for what it needs of them. What others read or hold, what is there already and what no rule tells
+// the inputs of stays whole, and a slice of it is read. The calls as they were recorded are not changed, but
+// for the inputs of those that read a slice; the tape is walked again without the others.
 //
-// A view that somebody holds shows another place of another storage then. Its sizes and strides stay; its offset changes unless a view
-// of it was recorded, which would have read it (array_pin).
+// A view that somebody holds shows another place of another storage then. Its sizes and strides stay; its
+// offset changes unless a view of it was recorded, which would have read it (array_pin).
 
 #include <assert.h>
 #include <string.h>
@@ -29,7 +30,7 @@ struct narrowing {
     struct part *part;
 };
 
-// Asking ----------------------------------------------------------------------------------------------------------
+// Asking ----------------------------------------------------------------------------------------------------
 
 // Elements that must be left out to be worth it.
 static int64_t least(void) {
@@ -139,7 +140,7 @@ static bool keep_views(struct narrowing *n) {
     return any;
 }
 
-// Recording -------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
 // Calls with sizes among their arguments get those of the range.
 static zl_array record_range(const struct call *c, const zl_array *in, const struct range *r) {
@@ -203,7 +204,8 @@ static bool reads_made(const struct narrowing *n, const struct call *c) {
     return false;
 }
 
-// Whether `made`, a view of in, shows elements as far apart as view y does: then y can show them at its offset.
+// Whether `made`, a view of in, shows elements as far apart as view y does: then y can show them at its
+// offset.
 static bool can_move(zl_array y, zl_array made, zl_array in) {
     if (made != in && !(made->call && made->call->op->kind == OP_VIEW && made->call->in[0] == in))
         return false;
@@ -213,7 +215,8 @@ static bool can_move(zl_array y, zl_array made, zl_array in) {
     return true;
 }
 
-// Readers may rely on it that an output is row-major. A part of it lies as its operands do, which may all be transposed.
+// Readers may rely on it that an output is row-major. A part of it lies as its operands do, which may all be
+// transposed.
 static zl_array as_dense(const struct call *c, zl_array made) {
     bool stays = !made || c->op->kind == OP_VIEW || !array_is(call_first(c), ARRAY_CONTIGUOUS);
     return stays ? made : zl_contiguous(made, false);

@@ -1,7 +1,9 @@
-// plan.c - plans: which segments a list of calls is cut into and the programs they became, found by structure.
+// plan.c - plans: which segments a list of calls is cut into and the programs they became, found by
+// structure.
 //
-// The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless division can become
-// multiplication or a device is static: then arguments, sizes and strides, and how the unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+// The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless
+// division can become multiplication or a device is static: then arguments, sizes and strides, and how the
+// unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
 
 #include <string.h>
 
@@ -40,20 +42,23 @@ static bool add_places(zl_array a) {
     return true;
 }
 
-// Of the arguments those that do not only say where a slice begins: all that views did is in the places of their outputs.
+// Of the arguments those that do not only say where a slice begins: all that views did is in the places of
+// their outputs.
 static bool add_arguments(const struct call *c) {
     if (c->op->kind == OP_VIEW)
         return true;
     if (!reserve(c->args))
         return false;
-    int starts = c->op == &op_slice_update ? 2 * call_first(c)->ndim : 0; // starts and stops, behind how it is done
+    // starts and stops, behind how it is done
+    int starts = c->op == &op_slice_update ? 2 * call_first(c)->ndim : 0;
     for (int i = 0; i < c->args; i++)
         if (i < 1 || i > starts)
             key.word[key.len++] = call_args(c)[i];
     return true;
 }
 
-// How the unit holds what an array from outside is a view of. One that is still being computed is held as it is recorded.
+// How the unit holds what an array from outside is a view of. One that is still being computed is held as it
+// is recorded.
 static bool add_form(zl_stream s, zl_array x) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
     struct form_room room = {.axis = -1};
@@ -69,7 +74,8 @@ static bool add_form(zl_stream s, zl_array x) {
     return true;
 }
 
-// Which arrays from outside of a piece lie in the same storage, or are the same one where that is not there yet: each has a number.
+// Which arrays from outside of a piece lie in the same storage, or are the same one where that is not there
+// yet: each has a number.
 static struct {
     struct slot {
         const void *what;
@@ -179,7 +185,7 @@ static bool make_key(const struct tape *t, int begin, int end) {
     return true;
 }
 
-// Making ---------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 // Where a call runs: on its stream's device, or on the CPU if that cannot, which is counted if it is to be.
 static const struct device *place(const struct call *c, zl_stream s, bool counts) {
@@ -208,7 +214,8 @@ static bool build(const struct tape *t, int begin, struct plan_segment *s) {
     return s->program != NULL;
 }
 
-// Whether a call waits for a collective of another stream that lies in [from, slot): what is before it need not.
+// Whether a call waits for a collective of another stream that lies in [from, slot): what is before it need
+// not.
 static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
     const struct call *c = t->call[slot];
     int last = -1;
@@ -223,7 +230,8 @@ static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
     return true;
 }
 
-// The device of each call. Beside a static device views go with what reads them: with the CPU if only that does. False and an error.
+// The device of each call. Beside a static device views go with what reads them: with the CPU if only that
+// does. False and an error.
 static bool place_all(const struct tape *t, int begin, int end, const struct device **on) {
     int units;
     const struct device *cpu = device_find("cpu", &units);
@@ -251,7 +259,8 @@ static bool place_all(const struct tape *t, int begin, int end, const struct dev
     return ok;
 }
 
-// Orders calls so that all that can run on one device runs before what can run on the other, beginning with `device`. Returns in how many turns.
+// Orders calls so that all that can run on one device runs before what can run on the other, beginning with
+// `device`. Returns in how many turns.
 static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on,
                       const struct device *device, int32_t *order) {
     int taken = 0, turns = 0, calls = end - begin;
@@ -290,7 +299,8 @@ static bool may_be_ordered(const struct tape *t, int begin, int end, const struc
     return stream->device->is_static && !t->collectives && *turns > 2;
 }
 
-// An order with fewer segments, into which the tape is put. NULL: it stays as it is, also where memory is out.
+// An order with fewer segments, into which the tape is put. NULL: it stays as it is, also where memory is
+// out.
 static int32_t *find_order(struct tape *t, int begin, int end, const struct device **on) {
     int turns, best, other, units;
     if (!may_be_ordered(t, begin, end, on, &turns))
@@ -314,7 +324,8 @@ static int32_t *find_order(struct tape *t, int begin, int end, const struct devi
     return order;
 }
 
-// Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited for. Fills out when it is given; returns their number.
+// Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited
+// for. Fills out when it is given; returns their number.
 static int cut(const struct tape *t, int begin, int end, const struct device *const *on,
                struct plan_segment *out) {
     int count = 0, from = begin;

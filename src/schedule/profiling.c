@@ -1,7 +1,9 @@
-// profiling.c - zl_profile_begin and zl_profile_end, ZL_PROFILE, and what the schedule records of the programs that it runs.
+// profiling.c - zl_profile_begin and zl_profile_end, ZL_PROFILE, and what the schedule records of the
+// programs that it runs.
 //
-// A program says nothing of its steps. They are seen from its binding: whatever is prepared and then finished, before something else is
-// prepared, ran together. So devices need no code for it, and pay nothing while no profile is recorded.
+// A program says nothing of its steps. They are seen from its binding: whatever is prepared and then
+// finished, before something else is prepared, ran together. So devices need no code for it, and pay nothing
+// while no profile is recorded.
 
 #include "device/profile/profile.h"
 #include "schedule/schedule.h"
@@ -11,9 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// Steps ----------------------------------------------------------------------------------------------------------
+// Steps -----------------------------------------------------------------------------------------------------
 
-// Whether an input was computed by the same step, and may never have been in memory. Calls of a segment lie side by side on the tape.
+// Whether an input was computed by the same step, and may never have been in memory. Calls of a segment lie
+// side by side on the tape.
 static bool is_inner(const struct run_profile *p, const struct binding *b, const struct call *c, zl_array x) {
     return x->call && x->call->epoch == c->epoch && x->call->slot >= b->call[p->first]->slot;
 }
@@ -131,7 +134,7 @@ void run_profile_end(struct run *r) {
     close_step(r, clock_ticks());
 }
 
-// Profiles -------------------------------------------------------------------------------------------------------
+// Profiles --------------------------------------------------------------------------------------------------
 
 static struct lock session; // held while a profile begins or ends
 static char *path;          // of the timeline; NULL: none is wanted
@@ -183,7 +186,8 @@ static void settle(bool queues) {
     profile_is_ending = false;
 }
 
-// Ends the profile and adds the table, which stays empty where nothing was recorded. False and an error; then the table may be there.
+// Ends the profile and adds the table, which stays empty where nothing was recorded. False and an error; then
+// the table may be there.
 static bool end(struct text *table) {
     struct profile p;
     for (int i = 0; i < device_count(); i++)
@@ -222,7 +226,7 @@ char *zl_profile_end(void) {
     return text;
 }
 
-// ZL_PROFILE -----------------------------------------------------------------------------------------------------
+// ZL_PROFILE ------------------------------------------------------------------------------------------------
 
 // A process that evaluated nothing leaves neither a table nor a file: programs start others.
 static void end_at_exit(void) {

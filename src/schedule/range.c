@@ -1,7 +1,7 @@
 // range.c - a part of an array's elements, and what a call needs of its inputs to compute one.
 //
-// A part is a range of one axis, or of each of its periods: rows of matrices that lie one after the other along one axis. Ops of
-// which nothing is said here are computed as a whole.
+// A part is a range of one axis, or of each of its periods: rows of matrices that lie one after the other
+// along one axis. Ops of which nothing is said here are computed as a whole.
 
 #include "op/ops.h"
 #include "schedule/schedule.h"
@@ -36,7 +36,8 @@ static bool of_reshaped(zl_array out, zl_array in, const struct range *r, struct
     return false;
 }
 
-// Columns of a matrix whose rows would not begin at multiples of 16 bytes are read more slowly than they are computed in vain.
+// Columns of a matrix whose rows would not begin at multiples of 16 bytes are read more slowly than they are
+// computed in vain.
 static bool is_aligned(zl_array b, const struct range *r) {
     int64_t step = array_stride(b)[b->ndim - 1] * (int64_t)array_item(b);
     return r->period == b->dim[b->ndim - 1] && r->start * step % 16 == 0 &&
@@ -65,7 +66,8 @@ static bool takes_all_along(const struct call *c, int axis) {
     return run.start == 0 && run.step == 1 && run.count == c->in[0]->dim[axis];
 }
 
-// The axis of the input of a squeeze, or with direction -1 of expand_dims, whose arguments are axes of the output then.
+// The axis of the input of a squeeze, or with direction -1 of expand_dims, whose arguments are axes of the
+// output then.
 static int axis_across(const struct call *c, int axis, int direction) {
     int moved = axis;
     for (int i = 0; i < c->args; i++)
@@ -109,7 +111,7 @@ bool range_of_input(const struct call *c, int k, const struct range *r, struct r
     return c->op == &op_quantized_matmul && c->in[0]->ndim == 2 && r->axis == 0;
 }
 
-// Slices ------------------------------------------------------------------------------------------------------
+// Slices ----------------------------------------------------------------------------------------------------
 
 bool range_of_slice(const struct call *c, struct range *r) {
     zl_array x = c->in[0];

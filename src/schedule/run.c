@@ -1,4 +1,5 @@
-// run.c - binds a program to arrays: gives outputs their storage, publishes them, lets go what nobody reads again.
+// run.c - binds a program to arrays: gives outputs their storage, publishes them, lets go what is not read
+// again.
 
 #include "schedule/schedule.h"
 
@@ -9,7 +10,8 @@ enum {
     SOURCES = 64,  // inputs that are looked at for memory that a result may take over
 };
 
-// The state of what a run reads or computes: whoever walked, or waited for it, has seen what others did before they set it.
+// The state of what a run reads or computes: whoever walked, or waited for it, has seen what others did
+// before they set it.
 static enum array_state known_state(zl_array a) {
     return (enum array_state)(atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_STATES);
 }
@@ -103,7 +105,7 @@ static bool inputs_ready(struct binding *b, int index) {
     return true;
 }
 
-// Storage -------------------------------------------------------------------------------------------------------
+// Storage ---------------------------------------------------------------------------------------------------
 
 static bool share_input(zl_array out, zl_array x) {
     if (!array_is(x, ARRAY_INLINE)) {
@@ -206,8 +208,9 @@ static int find_maker(const struct run *r, int begin, int end, zl_array x) {
     return i >= begin ? i : -1;
 }
 
-// The first input of what call `at` computes from, in the order of operands: a state that a step computes anew stays where it
-// was, whatever else dies there, and a program that runs again finds all memory as it was. left: calls that may still be looked at.
+// The first input of what call `at` computes from, in the order of operands: a state that a step computes
+// anew stays where it was, whatever else dies there, and a program that runs again finds all memory as it
+// was. left: calls that may still be looked at.
 static bool take_source(struct run *r, int begin, int index, int at, int *left) {
     const struct call *c = r->binding.call[at];
     zl_array out = call_first(r->binding.call[index]);
@@ -271,7 +274,7 @@ static bool on_prepare(struct binding *b, int index, uint64_t in_place) {
     return false;
 }
 
-// Finishing ------------------------------------------------------------------------------------------------------
+// Finishing -------------------------------------------------------------------------------------------------
 
 static void consume(zl_array a, bool taken) {
     struct storage *s = array_borrows(a) ? NULL : a->storage;
@@ -281,7 +284,8 @@ static void consume(zl_array a, bool taken) {
         storage_release(s);
 }
 
-// Inputs that nothing reads after this call. One that was computed before is held by the call alone: it goes with it.
+// Inputs that nothing reads after this call. One that was computed before is held by the call alone: it goes
+// with it.
 static void end_inputs(const struct run *r, int index) {
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
@@ -318,7 +322,7 @@ static void on_finish(struct binding *b, int index) {
     }
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // Inputs that other streams are computing. What this stream computes comes in order.
 static void wait_for_inputs(const struct run *run) {

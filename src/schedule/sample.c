@@ -1,4 +1,5 @@
-// sample.c - which evaluations are kept from a device whose programs take long to compile: all but one of so many, by ZL_SAMPLE.
+// sample.c - which evaluations are kept from a device whose programs take long to compile: all but one of so
+// many, by ZL_SAMPLE.
 
 #include "schedule/schedule.h"
 

@@ -4,9 +4,9 @@
 //             ─▶ plan: segments and their programs, found by the key or made
 //             ─▶ run:  each segment on its stream: here and now, or on the stream's worker
 //
-// Planning takes one lock, running takes none. Arrays that an evaluation plans to compute are *claimed*: another thread that needs them
-// waits until the stream signals that their state has changed. Runs are ordered under the same lock, so a run waits only for earlier
-// ones.
+// Planning takes one lock, running takes none. Arrays that an evaluation plans to compute are *claimed*:
+// another thread that needs them waits until the stream signals that their state has changed. Runs are
+// ordered under the same lock, so a run waits only for earlier ones.
 
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
@@ -15,9 +15,10 @@
 
 #include "device/device.h"
 
-// stream.c -------------------------------------------------------------------------------------------------------
+// stream.c --------------------------------------------------------------------------------------------------
 
-// A queue of runs, executed in order. They execute on the evaluating thread if the stream is idle, else on the stream's worker.
+// A queue of runs, executed in order. They execute on the evaluating thread if the stream is idle, else on
+// the stream's worker.
 struct zl_stream_ {
     const struct device *device;
     int unit;
@@ -28,7 +29,8 @@ struct zl_stream_ {
     struct failure *failure; // the first of evaluations that nobody waited for, until it is reported
     bool has_worker;
     bool is_default; // of its device, on its thread
-    // Bits and counts: whether a thread is running one of its programs, who watches, how much is queued or run by the worker.
+    // Bits and counts: whether a thread is running one of its programs, who watches, how much is queued or
+    // run by the worker.
     atomic_ulong work;
     atomic_uint ticks; // counts runs that ended; sleepers watch it
     pthread_t owner;
@@ -36,8 +38,9 @@ struct zl_stream_ {
     struct zl_stream_ *older; // in the list of all streams
 };
 
-// Return this thread's stream for calls that name none. stream_standard chooses its device first, which may open drivers, and returns
-// NULL, with an error, if that fails. stream_known returns NULL until stream_standard was called.
+// Return this thread's stream for calls that name none. stream_standard chooses its device first, which may
+// open drivers, and returns NULL, with an error, if that fails. stream_known returns NULL until
+// stream_standard was called.
 zl_stream stream_standard(void);
 zl_stream stream_known(void);
 // Returns a stream that belongs to no thread and lives as long as the process, or NULL and an error.
@@ -54,12 +57,13 @@ void stream_wait_while(zl_stream s, const atomic_bool *busy);
 void stream_keep_failure(zl_stream s, int count, const zl_array *arrays);
 // Says that the failure of an array has been reported.
 void stream_told(zl_array a);
-// Waits until all streams have finished their work; without `queues`, waits only for devices, not for queued runs. Errors are kept.
+// Waits until all streams have finished their work; without `queues`, waits only for devices, not for queued
+// runs. Errors are kept.
 void stream_settle_all(bool queues);
 // Queues a run, which the worker executes and frees. Returns false, with an error, if that fails.
 bool stream_enqueue(zl_stream s, struct run *run);
 
-// tape.c ---------------------------------------------------------------------------------------------------------
+// tape.c ----------------------------------------------------------------------------------------------------
 
 // The calls that an evaluation needs, inputs first, and what is known of each. A tape grows and is reused.
 struct tape {
@@ -83,11 +87,13 @@ struct tape {
     struct tape_root *root;
     struct tape_root *sum; // reductions that should be adjacent; sums is 0 except in a walk by depths
 };
-// Lists the calls that arrays need, under the planning lock. Returns false, with an error, if that fails. It also returns false, without
-// an error, if it sets lacks_standard: then call stream_standard, without the lock, and try again.
+// Lists the calls that arrays need, under the planning lock. Returns false, with an error, if that fails. It
+// also returns false, without an error, if it sets lacks_standard: then call stream_standard, without the
+// lock, and try again.
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
-// Puts calls [begin, end) into another order, in which inputs still come first: the i-th of them becomes the one that was at
-// begin + order[i]. Returns false, with an error and without a change, if memory runs out. Takes place under the planning lock.
+// Puts calls [begin, end) into another order, in which inputs still come first: the i-th of them becomes the
+// one that was at begin + order[i]. Returns false, with an error and without a change, if memory runs out.
+// Takes place under the planning lock.
 bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order);
 // In the child of a fork: marks calls that were claimed before as lost, so that arrays which need them fail.
 void tape_forget(void);
@@ -101,7 +107,7 @@ static inline zl_stream tape_stream(const struct tape *t, int slot) {
 }
 void tape_free(struct tape *tape);
 
-// range.c --------------------------------------------------------------------------------------------------------
+// range.c ---------------------------------------------------------------------------------------------------
 
 // The elements i of an axis with start <= i % period < start + count. Axis -1 stands for the whole array.
 struct range {
@@ -111,30 +117,32 @@ struct range {
 bool range_is_same(const struct range *a, const struct range *b);
 // Returns how many positions of an axis of x are in the range.
 int64_t range_size(zl_array x, int axis, const struct range *r);
-// Sets *to to the part of input k that call c needs for a range of its output. Returns false if c can only be computed as a whole.
+// Sets *to to the part of input k that call c needs for a range of its output. Returns false if c can only be
+// computed as a whole.
 bool range_of_input(const struct call *c, int k, const struct range *r, struct range *to);
-// Sets *r to the part of its input that slice c takes, along the axis of which it takes least. Returns false unless that is at most
-// half of the axis, with step 1.
+// Sets *r to the part of its input that slice c takes, along the axis of which it takes least. Returns false
+// unless that is at most half of the axis, with step 1.
 bool range_of_slice(const struct call *c, struct range *r);
 // Returns those elements of x, lent, or NULL and an error.
 zl_array range_slice(zl_array x, const struct range *r);
 
-// narrow.c -------------------------------------------------------------------------------------------------------
+// narrow.c --------------------------------------------------------------------------------------------------
 
 // Returns whether, if only this slice reads its input, it suffices to compute the part that it takes.
 bool narrow_begins(const struct call *c);
-// Records calls anew that compute only what slices take of them. Sets *changed if the tape must be walked again. Returns false, with
-// an error and without a change, if that fails.
+// Records calls anew that compute only what slices take of them. Sets *changed if the tape must be walked
+// again. Returns false, with an error and without a change, if that fails.
 bool narrow_tape(const struct tape *tape, bool *changed);
 
-// sample.c -------------------------------------------------------------------------------------------------------
+// sample.c --------------------------------------------------------------------------------------------------
 
 // Returns whether ZL_SAMPLE keeps an evaluation of these calls off static devices.
 bool sample_leaves_out(int count, struct call *const *calls);
 
-// plan.c ---------------------------------------------------------------------------------------------------------
+// plan.c ----------------------------------------------------------------------------------------------------
 
-enum { PLAN_LARGEST = 4096 }; // the most calls of a plan, so that a changing tail does not cost the plan of the whole
+// the most calls of a plan, so that a changing tail does not cost the plan of the whole
+enum { PLAN_LARGEST = 4096 };
 
 struct plan_segment {
     int begin, end; // calls of the tape, counted from the plan's first
@@ -148,21 +156,24 @@ struct plan {
     atomic_int hits; // how often it was found; saturates
     int words;       // of its key; 0: the plan was forgotten
     int64_t *word;   // its key, owned by the map of plans
-    int32_t *order;  // the order in which its calls run, as positions on the tape; NULL: the order of the tape
+    // the order in which its calls run, as positions on the tape; NULL: the order of the tape
+    int32_t *order;
     int segments;
     struct plan_segment segment[];
 };
-// Finds or makes the plan of the tape's calls [begin, end), puts the calls into the plan's order, and replaces *held by the plan,
-// retained. *held is the plan of the caller's last evaluation, or NULL: repeating an evaluation costs no look-up. Returns false, with an
-// error, if that fails. Takes place under the planning lock.
+// Finds or makes the plan of the tape's calls [begin, end), puts the calls into the plan's order, and
+// replaces *held by the plan, retained. *held is the plan of the caller's last evaluation, or NULL: repeating
+// an evaluation costs no look-up. Returns false, with an error, if that fails. Takes place under the planning
+// lock.
 bool plan_find(struct tape *tape, int begin, int end, struct plan **held);
 void plan_release(struct plan *plan);
 // Forgets all plans.
 void plan_clear(void);
 
-// run.c ----------------------------------------------------------------------------------------------------------
+// run.c -----------------------------------------------------------------------------------------------------
 
-// One segment bound to its arrays. A run on the evaluating thread borrows the tape's memory; a queued run owns a copy.
+// One segment bound to its arrays. A run on the evaluating thread borrows the tape's memory; a queued run
+// owns a copy.
 struct run {
     struct binding binding; // the first member: devices pass its address back
     struct run *next;       // in a stream's queue
@@ -176,19 +187,21 @@ struct run {
     int donations;  // how many outputs took over an input's memory
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
-    struct zl_loop_ *loop; // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
+    // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
+    struct zl_loop_ *loop;
 };
 void run_now(struct run *run);
 void run_free(struct run *run);
 // Marks the outputs of a call as failed.
 void run_fail(struct call *c, struct failure *f);
-// Does the same for a call that a thread was running when the process forked. Its inputs stay as they are, since that thread may have
-// released some of them.
+// Does the same for a call that a thread was running when the process forked. Its inputs stay as they are,
+// since that thread may have released some of them.
 void run_lose(struct call *c);
 
-// profiling.c ----------------------------------------------------------------------------------------------------
+// profiling.c -----------------------------------------------------------------------------------------------
 
-// The step of a run that is in progress, for the profile, and the binding's own functions while the profile replaces them.
+// The step of a run that is in progress, for the profile, and the binding's own functions while the profile
+// replaces them.
 struct run_profile {
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
     void (*finish)(struct binding *b, int index);
@@ -205,23 +218,25 @@ struct run_profile {
 void run_profile_begin(struct run *r, struct run_profile *p);
 void run_profile_end(struct run *r);
 
-// eval.c ---------------------------------------------------------------------------------------------------------
+// eval.c ----------------------------------------------------------------------------------------------------
 
-// Evaluates arrays, and waits for them if asked to. Returns false, with an error that names `function`, if that fails.
+// Evaluates arrays, and waits for them if asked to. Returns false, with an error that names `function`, if
+// that fails.
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
 // Plans an evaluation and calls `look` for each plan, without computing anything. look must not evaluate.
 bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
-// Evaluates an array and waits until the host can read it. Returns false, with an error, if it cannot be read.
+// Evaluates an array and waits until the host can read it. Returns false, with an error, if it cannot be
+// read.
 bool eval_read(const char *function, zl_array a);
 
-// Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls it may claim, and a plan for
-// each PLAN_LARGEST of them. False and an error, also from hold.
+// Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls
+// it may claim, and a plan for each PLAN_LARGEST of them. False and an error, also from hold.
 bool eval_hold(int count, const zl_array *arrays, bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data),
                void *data);
 bool eval_begin(zl_stream s); // stream_try_begin, under the planning lock
 
-// loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------------
+// loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------
 
 // Memory of arrays of a loop, while the turn runs that gives all of them theirs.
 struct loop_place {
@@ -231,7 +246,8 @@ struct loop_place {
     bool stays;              // it is of the state or of a result: nothing else gets it
 };
 
-// What a turn writes while the turn before may still be read: turn t writes storage[t % 2], and reads the other one if it is a state.
+// What a turn writes while the turn before may still be read: turn t writes storage[t % 2], and reads the
+// other one if it is a state.
 struct loop_pair {
     int out;      // which of the function's results it is of
     int state;    // which state is read from it; -1: none
@@ -271,7 +287,7 @@ void loop_let_go(struct zl_loop_ *l);     // takes the memory from all calls tha
 int  loop_root(struct zl_loop_ *l, zl_array a); // which result of the function an array is; -1: none
 bool loop_is_shared(const struct zl_loop_ *l, int state); // the next state is a result too
 
-// interrupt.c ----------------------------------------------------------------------------------------------------
+// interrupt.c -----------------------------------------------------------------------------------------------
 
 // Returns whether the program's own check asks to give up; sets the error then.
 bool interrupt_wanted(void);

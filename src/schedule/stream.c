@@ -1,6 +1,7 @@
 // stream.c - streams: who owns them, their queues and workers.
 //
-// The structures are never freed: calls hold plain pointers to them. Those of a thread that ended serve new threads.
+// The structures are never freed: calls hold plain pointers to them. Those of a thread that ended serve new
+// threads.
 
 #include <string.h>
 
@@ -77,8 +78,8 @@ static zl_stream make(const struct device *device, int unit) {
     return s;
 }
 
-// In the child of a fork: workers and those who ran something are not there, and what was queued is nobody's. It stays as it is,
-// since some thread may have been at it.
+// In the child of a fork: workers and those who ran something are not there, and what was queued is nobody's.
+// It stays as it is, since some thread may have been at it.
 static void forget_work(void) {
     for (zl_stream s = last; s; s = s->older) {
         pthread_mutex_init(&s->lock, NULL);
@@ -95,7 +96,8 @@ ZL_AT_LOAD {
     fork_call(forget_work);
 }
 
-// The default device. Where ZL_DEVICE is wrong, the error names it: who asked for that device was not the program.
+// The default device. Where ZL_DEVICE is wrong, the error names it: who asked for that device was not the
+// program.
 static const struct device *find_standard(int *unit) {
     const char *name = setting_text(SETTING_DEVICE);
     if (!*name)
@@ -194,7 +196,7 @@ const char *zl_stream_device(zl_stream stream, int *unit) {
     return stream->device->name;
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // A signal wakes sleepers too: then the program is asked whether to go on.
 bool stream_wait(zl_array a) {
@@ -227,8 +229,8 @@ static bool has_queue(unsigned long work) {
     return work >= ONE_QUEUED;
 }
 
-// Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked sees the new states of the arrays, which were
-// stored before.
+// Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked sees the
+// new states of the arrays, which were stored before.
 void stream_end(zl_stream s) {
     unsigned long work = atomic_fetch_sub_explicit(&s->work, RUNNING, memory_order_release) - RUNNING;
     if (LIKELY(!work))

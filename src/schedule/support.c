@@ -1,4 +1,5 @@
-// support.c - which calls a device runs itself, asked of it by small calls of every op and dtype that are never evaluated.
+// support.c - which calls a device runs itself, asked of it by small calls of every op and dtype that are
+// never evaluated.
 
 #include "schedule/schedule.h"
 
@@ -9,7 +10,7 @@
 
 #include <string.h>
 
-// Samples ----------------------------------------------------------------------------------------------------------
+// Samples ---------------------------------------------------------------------------------------------------
 
 #define X(...) zl_zeros(ZL_SHAPE(__VA_ARGS__), t)
 #define U(...) zl_zeros(ZL_SHAPE(__VA_ARGS__), ZL_UINT32)
@@ -66,7 +67,7 @@ static zl_array make_sample(const struct op *op, zl_dtype t) {
     return NULL;
 }
 
-// Asking -----------------------------------------------------------------------------------------------------------
+// Asking ----------------------------------------------------------------------------------------------------
 
 // The call of the op of which an array is made, by whichever others come after it; NULL: there is none.
 static const struct call *find_call(zl_array a, const struct op *op, int depth) {

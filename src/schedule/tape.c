@@ -1,11 +1,13 @@
-// tape.c - lists the calls that must run, inputs first, without recursion but through a few elementwise calls; and who reads what for
-// the last time.
+// tape.c - lists the calls that must run, inputs first, without recursion but through a few elementwise
+// calls; and who reads what for the last time.
 //
-// What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several arrays, those come first that fewer calls one after the other lead to: a
-// step of training computes the gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
-// Collectives run in the order in which they were recorded, as on the other ranks: they come first, each with what it needs, and what reads
-// them last, so that other work runs while they do.
-// On devices that make one kernel of them, reductions of the same axes follow each other where nothing but elementwise calls is before them.
+// What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several
+// arrays, those come first that fewer calls one after the other lead to: a step of training computes the
+// gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
+// Collectives run in the order in which they were recorded, as on the other ranks: they come first, each with
+// what it needs, and what reads them last, so that other work runs while they do. On devices that make one
+// kernel of them, reductions of the same axes follow each other where nothing but elementwise calls is before
+// them.
 
 #include "op/ops.h"
 #include "schedule/schedule.h"
@@ -28,7 +30,8 @@ void tape_forget(void) {
     forked = epoch;
 }
 
-// Whether x is being computed by some other evaluation. In the child of a fork those from before it are left behind.
+// Whether x is being computed by some other evaluation. In the child of a fork those from before it are left
+// behind.
 static bool is_under_way(zl_array x) {
     if (array_state(x) != ARRAY_CLAIMED)
         return false;
@@ -53,7 +56,8 @@ static bool on_tape(zl_array x) {
     return x->call && x->call->epoch == epoch && array_state(x) == ARRAY_LAZY;
 }
 
-// The call in a slot reads an output of another. Which of several streams reads it last, nobody knows: then it is needed.
+// The call in a slot reads an output of another. Which of several streams reads it last, nobody knows: then
+// it is needed.
 static void note_reader(struct tape *t, uint32_t read, int slot) {
     if (t->uses[read]++ && UNLIKELY(tape_stream(t, (int)t->last[read]) != tape_stream(t, slot)))
         t->needed[read] = 1;
@@ -104,8 +108,8 @@ static bool is_light(const struct call *c) {
     return kind == OP_ELEMENTWISE || kind == OP_CAST || kind == OP_VIEW || kind == OP_COPY;
 }
 
-// How many calls that no group of elementwise ones can hold lead to a call, one after the other, if an earlier walk found that; else
-// whether it, or what it is a view of, is one.
+// How many calls that no group of elementwise ones can hold lead to a call, one after the other, if an
+// earlier walk found that; else whether it, or what it is a view of, is one.
 static uint64_t depth_of(const struct tape *t, const struct call *c) {
     if (t->has_depths)
         return c->epoch == t->of_depths ? t->dies[c->slot] : 0;
@@ -148,16 +152,18 @@ static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *
     return true;
 }
 
-// Reductions that follow each other ---------------------------------------------------------------------------------
+// Reductions that follow each other -------------------------------------------------------------------------
 
-// A call of several that were sorted, and how many calls that no group of elementwise ones can hold lead to it one after the other.
+// A call of several that were sorted, and how many calls that no group of elementwise ones can hold lead to
+// it one after the other.
 struct tape_root {
     struct call *call;
     uint64_t depth;
     int place;
 };
 
-// Reductions of leading axes, on a device that may make one kernel of several: one that has memory of its own.
+// Reductions of leading axes, on a device that may make one kernel of several: one that has memory of its
+// own.
 static bool is_gathered(const struct tape *t, const struct call *c) {
     zl_stream s = c->stream ? c->stream : t->standard;
     return c->op->kind == OP_REDUCE && device_is_apart(s->device) && c->args > 0 && c->args < c->in[0]->ndim &&
@@ -196,8 +202,8 @@ static int first_sum(const struct tape *t, uint64_t depth) {
     return low;
 }
 
-// Pushes the reductions that `of` calls lead to and that can be in one kernel with c, or in the next one. Returns how many there were; -1: memory
-// is out.
+// Pushes the reductions that `of` calls lead to and that can be in one kernel with c, or in the next one.
+// Returns how many there were; -1: memory is out.
 static int push_sums(struct tape *t, int *depth, const struct call *c, uint64_t of) {
     int begin = first_sum(t, of), end = begin, pushed = 0;
     while (end < t->sums && end - begin < BESIDE_MOST && t->sum[end].depth == of)
@@ -214,8 +220,8 @@ static int push_sums(struct tape *t, int *depth, const struct call *c, uint64_t 
     return pushed;
 }
 
-// After a reduction come those that as many calls lead to, then those that are computed from these by elementwise calls: what
-// else is computed from their results waits.
+// After a reduction come those that as many calls lead to, then those that are computed from these by
+// elementwise calls: what else is computed from their results waits.
 static bool append_with_others(struct tape *t, int *depth, struct call *c) {
     bool gathers = t->sums && c->epoch == t->of_depths && is_gathered(t, c);
     uint64_t own = gathers ? depth_of(t, c) : 0;
@@ -246,7 +252,8 @@ static bool visit(struct tape *t, struct call *root) {
     return true;
 }
 
-// Somebody besides the calls of this tape holds an output: a retain, a call that is not evaluated now, a transform.
+// Somebody besides the calls of this tape holds an output: a retain, a call that is not evaluated now, a
+// transform.
 static bool is_needed(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     uint32_t references = 0;
@@ -262,7 +269,8 @@ static bool is_needed(const struct tape *t, int slot) {
     return references > t->uses[slot];
 }
 
-// An input dies with the call that reads it last: one that was computed before, when the call is all that holds it.
+// An input dies with the call that reads it last: one that was computed before, when the call is all that
+// holds it.
 static bool dies_here(const struct tape *t, zl_array x, int slot) {
     if (on_tape(x))
         return t->last[x->call->slot] == (uint32_t)slot && !t->needed[x->call->slot] && x->call->outputs == 1;
@@ -333,7 +341,7 @@ static bool is_wanted(zl_array x) {
     return !is_under_way(x) && array_state(x) == ARRAY_LAZY;
 }
 
-// Several arrays ----------------------------------------------------------------------------------------------------
+// Several arrays --------------------------------------------------------------------------------------------
 
 // Into t->dies, which is set when the walk has ended.
 static void find_depths(struct tape *t) {
@@ -382,8 +390,9 @@ static const struct call *sum_below(const struct tape *t, const struct call *c) 
     return is_gathered(t, c) ? c : NULL;
 }
 
-// What is made of a sum alone, such as a step of an optimiser, waits where another reduction is computed from that and from its neighbours: it would
-// be between these and what they are for, a product and a gradient behind them.
+// What is made of a sum alone, such as a step of an optimiser, waits where another reduction is computed from
+// that and from its neighbours: it would be between these and what they are for, a product and a gradient
+// behind them.
 static bool waits(const struct tape *t, const struct call *c) {
     const struct call *sum = t->sums ? sum_below(t, c) : NULL;
     uint64_t after = sum ? t->dies[sum->slot] + 1 : 0;
@@ -409,7 +418,8 @@ static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *r
     return true;
 }
 
-// What call c is computed from, but not the elementwise calls between. left: calls that may still be looked at.
+// What call c is computed from, but not the elementwise calls between. left: calls that may still be looked
+// at.
 static bool visit_heavy(struct tape *t, struct call *c, int *left) {
     if (!is_light(c))
         return visit(t, c);
@@ -458,8 +468,8 @@ static bool any_reads_shared(const struct tape *t, int begin, int end) {
     return any;
 }
 
-// Elementwise ends of roots come after the heavy calls of the next two depths, where they read what others read too: what an
-// optimiser computes anew can then lie where it was, since the backward pass has read it.
+// Elementwise ends of roots come after the heavy calls of the next two depths, where they read what others
+// read too: what an optimiser computes anew can then lie where it was, since the backward pass has read it.
 static bool visit_by_depth(struct tape *t, int roots) {
     int open = 0, last = 0,
         end; // roots from `open` on are not visited whole; those from `last` on have the last depth
@@ -494,7 +504,7 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     return ok;
 }
 
-// Collectives -------------------------------------------------------------------------------------------------------
+// Collectives -----------------------------------------------------------------------------------------------
 
 // Into t->root, in the order in which they were recorded.
 static bool list_collectives(struct tape *t) {
@@ -508,7 +518,8 @@ static bool list_collectives(struct tape *t) {
     return true;
 }
 
-// For each call, into t->dies, the place in t->root of the last collective that it follows from, counted from 1.
+// For each call, into t->dies, the place in t->root of the last collective that it follows from, counted from
+// 1.
 static void find_levels(struct tape *t, int collectives) {
     for (int i = 0; i < t->calls; i++)
         t->dies[i] = 0;
@@ -522,7 +533,8 @@ static void find_levels(struct tape *t, int collectives) {
         }
 }
 
-// Walks again: first collectives with what they need, then what follows from none of them, from the first one, and so on.
+// Walks again: first collectives with what they need, then what follows from none of them, from the first
+// one, and so on.
 static bool walk_collectives(struct tape *t) {
     int calls = t->calls, collectives = t->collectives;
     struct tape_root *rest = memory_alloc(sizeof *rest * (size_t)calls);

@@ -19,7 +19,7 @@ static value wrapped(struct tile_type type, uint64_t u) {
                                  : (value){.u = u << unused >> unused};
 }
 
-// Floating point --------------------------------------------------------------------------------------------------
+// Floating point --------------------------------------------------------------------------------------------
 
 // NaN wins; of two zeros -0 is the smaller.
 static double larger(double a, double b) {
@@ -60,7 +60,7 @@ static value apply_float(enum tile_op op, struct tile_type type, const value *ar
     }
 }
 
-// Integers and bool -----------------------------------------------------------------------------------------------
+// Integers and bool -----------------------------------------------------------------------------------------
 
 static bool is_less(struct tile_type from, value a, value b) {
     return from.kind == TILE_INT ? a.i < b.i : a.u < b.u;
@@ -113,7 +113,7 @@ static value apply_integer(enum tile_op op, struct tile_type from, const value *
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 union tile_value tile_apply(enum tile_op op, struct tile_type type, struct tile_type from,
                             const union tile_value *arg) {

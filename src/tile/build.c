@@ -6,13 +6,14 @@
 
 #include <string.h>
 
-// dead counts nested tile_begin and tile_resume that failed: they have an end too, and nothing is built until then.
+// dead counts nested tile_begin and tile_resume that failed: they have an end too, and nothing is built until
+// then.
 static _Thread_local struct {
     struct tile_kernel *kernel;
     int dead;
 } current;
 
-// Kernels ---------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static void enter(struct tile_kernel *kernel) {
     if (current.dead || !kernel) {
@@ -115,7 +116,7 @@ static void *own_list(const void *items, int count, size_t size) {
     return copy;
 }
 
-// Names and buffers -----------------------------------------------------------------------------------------------
+// Names and buffers -----------------------------------------------------------------------------------------
 
 struct tile_type tile_index_type(void) {
     struct tile_kernel *kernel = tile_current();
@@ -240,7 +241,7 @@ const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer) {
     return buffer;
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 // What makes two expressions equal. Compared as bytes: always zeroed first.
 struct key {

@@ -16,7 +16,7 @@ static expr multiply(struct parts a, struct parts b) {
     return COMPLEX(SUB(MUL(a.re, b.re), MUL(a.im, b.im)), ADD(MUL(a.re, b.im), MUL(a.im, b.re)));
 }
 
-// Division --------------------------------------------------------------------------------------------------------
+// Division --------------------------------------------------------------------------------------------------
 
 static expr with_sign_of(expr size, expr x) {
     return AS_F32(OR(AS_U32(size), AND(AS_U32(x), U32(0x80000000))));
@@ -29,7 +29,8 @@ static expr is_finite(expr x) {
     return LT(ABS(x), F32(1.0 / 0.0));
 }
 
-// 1 / 2^e for the exponent e of size: a power of two that brings size into [1, 2), or near if it is tiny or huge.
+// 1 / 2^e for the exponent e of size: a power of two that brings size into [1, 2), or near if it is tiny or
+// huge.
 static expr scale_of(expr size) {
     expr exponent = AND(AS_U32(size), U32(0x7f800000));
     expr bounded = MIN(MAX(exponent, U32(0x00800000)), U32(0x7e800000));
@@ -69,7 +70,7 @@ static expr divide(struct parts a, struct parts b) {
     return COMPLEX(q.re, q.im);
 }
 
-// Comparison: lexicographic ---------------------------------------------------------------------------------------
+// Comparison: lexicographic ---------------------------------------------------------------------------------
 
 static expr equal(struct parts a, struct parts b) {
     return AND(EQ(a.re, b.re), EQ(a.im, b.im));
@@ -92,7 +93,7 @@ static expr extreme(expr a, expr b, expr b_wins) {
     return SELECT(AND(NOT(is_nan(parts_of(a))), OR(is_nan(parts_of(b)), b_wins)), b, a);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 static expr lower_unary(enum tile_op op, expr x) {
     struct parts p = parts_of(x);

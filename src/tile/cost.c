@@ -1,4 +1,4 @@
-// cost.c - how many operations a kernel does and how many bytes it moves, read off the IR.
+// cost.c - how many operations per kernel does and how many bytes it moves, read off the IR.
 
 #include "tile/tile.h"
 
@@ -15,7 +15,7 @@ struct cost {
     bool failed;
 };
 
-// Sizes -----------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
 static union tile_value no_load(void *data, expr e, const int64_t *index) {
     (void)data, (void)e, (void)index;
@@ -67,7 +67,7 @@ static void touch(double *bytes, const struct tile_buffer *b, double count) {
     bytes[tile_memory_of(b)->id] += count * tile_type_bytes(b->type);
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static double operations_of(enum tile_op op, struct tile_type type) {
     bool is_arithmetic = tile_op_is_row(op) && !(tile_op_rule(op) & (TRUTH | BITS)) && op != TILE_SELECT &&
@@ -92,7 +92,7 @@ static void count_expr(struct cost *c, expr e, double times) {
         count_expr(c, e->arg[i], times);
 }
 
-// Statements ------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static void count_block(struct cost *c, const struct tile_stmt *body, double times);
 
@@ -151,7 +151,8 @@ static void count_store(struct cost *c, const struct tile_stmt *s, double times)
     c->operations += operations_of(s->combine, s->buffer->type) * times;
 }
 
-// A condition on sizes and loop variables holds, or not, as in the middle of their ranges; of others each branch counts half.
+// A condition on sizes and loop variables holds, or not, as in the middle of their ranges; of others each
+// branch counts half.
 static void count_if(struct cost *c, const struct tile_stmt *s, double times) {
     double share = !is_known(c, s->mask) ? 0.5 : value_of(c, s->mask).b ? 1 : 0;
     count_expr(c, s->mask, times);
@@ -202,7 +203,7 @@ static void count_block(struct cost *c, const struct tile_stmt *body, double tim
         count_stmt(c, s, times);
 }
 
-// Kernels ---------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static double parameter_bytes(struct cost *c) {
     double bytes = 0;

@@ -1,4 +1,5 @@
-// derived.c - helpers of the rows' `lower` column that are no mathematics: signs, powers. Division: division.c.
+// derived.c - helpers of the rows' `lower` column that are no mathematics: signs, powers. Division:
+// division.c.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -29,10 +30,10 @@ expr lower_sign(expr x) {
     return SELECT(LT(x, zero), constant(x, -1), SELECT(LT(zero, x), one, ABS(x)));
 }
 
-// Powers ----------------------------------------------------------------------------------------------------------
+// Powers ----------------------------------------------------------------------------------------------------
 
-// By squaring, over all bits of the exponent: wrap-around makes even the last square count. Few exponents need more than
-// the first.
+// By squaring, over all bits of the exponent: wrap-around makes even the last square count. Few exponents
+// need more than the first.
 static expr power_of_integers(expr a, expr b) {
     enum { COMMON = 4 };
     expr zero = constant(a, 0), one = constant(a, 1), result = one, square = a, common = NULL;

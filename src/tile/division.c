@@ -1,9 +1,10 @@
 // division.c - the rows' `lower` column of floor_divide, remainder and quotient.
 //
-// The remainder of floats is exact for every pair of numbers. While the quotient has no more bits than a float, one
-// rounded division and one fma give it. Beyond that, a = x 2^i and b = m 2^j with whole x and m, and the remainder is
-// x 2^(i - j) modulo m: the power is made by squaring, in products of two floats that fma makes exact. There is no loop
-// over the bits of the quotient, and nothing but float arithmetic: targets compute it in their vectors.
+// The remainder of floats is exact for every pair of numbers. While the quotient has no more bits than a
+// float, one rounded division and one fma give it. Beyond that, a = x 2^i and b = m 2^j with whole x and m,
+// and the remainder is x 2^(i - j) modulo m: the power is made by squaring, in products of two floats that
+// fma makes exact. There is no loop over the bits of the quotient, and nothing but float arithmetic: targets
+// compute it in their vectors.
 
 #include "tile/notation.h"
 
@@ -17,7 +18,7 @@ expr lower_floor_divide(expr a, expr b) {
     return a && tile_type_is_float(a->type) ? FLOOR(DIV(a, b)) : NULL;
 }
 
-// Bits of floats --------------------------------------------------------------------------------------------------
+// Bits of floats --------------------------------------------------------------------------------------------
 
 static int fraction_bits(expr x) {
     return tile_is_f32(x) ? 23 : 52;
@@ -48,7 +49,8 @@ static expr flipped(expr x, expr sign) {
     return from_bits(XOR(bits(x), sign));
 }
 
-// Of a normal, positive x: its exponent as it is stored, the power of two below it, and its mantissa as a whole number.
+// Of a normal, positive x: its exponent as it is stored, the power of two below it, and its mantissa as a
+// whole number.
 static expr exponent(expr x) {
     return SHR(bits(x), whole(bits(x), (uint64_t)fraction_bits(x)));
 }
@@ -69,10 +71,10 @@ static expr power_of_two(expr like, expr e) {
     return from_bits(SHL(ADD(e, whole(e, (uint64_t)bias(like))), whole(e, (uint64_t)fraction_bits(like))));
 }
 
-// Modulo m --------------------------------------------------------------------------------------------------------
+// Modulo m --------------------------------------------------------------------------------------------------
 
-// m is whole, with as many bits as a mantissa has. Residues are whole and centred: at most m / 2 in size, so that a
-// quotient by m stays two bits below the precision, and every difference below m.
+// m is whole, with as many bits as a mantissa has. Residues are whole and centred: at most m / 2 in size, so
+// that a quotient by m stays two bits below the precision, and every difference below m.
 
 // The residue of a whole r of at most m in size.
 static expr centred(expr r, expr m) {
@@ -84,8 +86,9 @@ static expr nearest_quotient(expr a, expr b) {
     return RINT(DIV(a, b));
 }
 
-// What nearest_quotient leaves. It is exact while the quotient is below 2^24 (f64: 2^53) and b is finite: even where the
-// rounded division chose the farther of two whole numbers, this is less than b in size and a float.
+// What nearest_quotient leaves. It is exact while the quotient is below 2^24 (f64: 2^53) and b is finite:
+// even where the rounded division chose the farther of two whole numbers, this is less than b in size and a
+// float.
 static expr nearest_remainder(expr a, expr b, expr quotient) {
     return FMA(quotient, NEG(b), a);
 }
@@ -96,7 +99,8 @@ static expr residue_of_product(expr x, expr y, expr m) {
     return centred(ADD(nearest_remainder(high, m, nearest_quotient(high, m)), low), m);
 }
 
-// 2^k modulo m, from the first bits of k on: below 2^40 (f64: 2^66) at the start, then one squaring for each of the rest.
+// 2^k modulo m, from the first bits of k on: below 2^40 (f64: 2^66) at the start, then one squaring for each
+// of the rest.
 static expr residue_of_power(expr k, expr m) {
     int rest = tile_is_f32(m) ? 3 : 5;
     expr start = power_of_two(m, SHR(k, whole(k, (uint64_t)rest)));
@@ -109,10 +113,11 @@ static expr residue_of_power(expr k, expr m) {
     return y;
 }
 
-// Remainders ------------------------------------------------------------------------------------------------------
+// Remainders ------------------------------------------------------------------------------------------------
 
-// A remainder of a and b > 0, at most b / 2 in size, whatever the quotient; NaN for an infinite a and for b = 0. An a that
-// is less than b stays. A subnormal b is scaled to a normal number; a is one, as a quotient that is large has no other.
+// A remainder of a and b > 0, at most b / 2 in size, whatever the quotient; NaN for an infinite a and for b =
+// 0. An a that is less than b stays. A subnormal b is scaled to a normal number; a is one, as a quotient that
+// is large has no other.
 static expr remainder_of_any(expr a, expr b) {
     int scale = fraction_bits(a) + 1;
     expr size = ABS(a), zero = constant(a, 0), u = bits(a);
@@ -152,8 +157,8 @@ expr lower_remainder(expr a, expr b) {
     return a && tile_type_is_float(a->type) ? remainder_of_floats(a, b) : NULL;
 }
 
-// The quotient as NumPy's divmod computes it: a less its remainder, divided by b and rounded to the nearest whole number.
-// Of b = 0 it is a / b.
+// The quotient as NumPy's divmod computes it: a less its remainder, divided by b and rounded to the nearest
+// whole number. Of b = 0 it is a / b.
 static expr rounded_quotient(expr a, expr b, expr r) {
     expr zero = constant(a, 0), one = constant(a, 1), is_below = LT(a, zero);
     expr is_other = AND(NE(r, zero), NE(LT(r, zero), is_below));

@@ -1,7 +1,7 @@
 // elaborate.c - from the syntax of an expression to code.
 //
-// A literal without suffix takes the type of the operands beside it, else what the context expects, else f32 or index. So does
-// the identity of an op.
+// A literal without suffix takes the type of the operands beside it, else what the context expects, else f32
+// or index. So does the identity of an op.
 
 #include "tile/parse.h"
 
@@ -28,7 +28,8 @@ static struct tile_type operand_type(const struct node *n, const struct tile_typ
     return default_type(n, tile_op_gives_same(n->op) ? expected : NULL);
 }
 
-// Where params decide a condition, what they choose: passes ask what sizes and indices can be, and would take either to be possible.
+// Where params decide a condition, what they choose: passes ask what sizes and indices can be, and would take
+// either to be possible.
 static expr elaborate_choice(const struct node *n, const expr *arg) {
     bool is_true;
     expr e = tile_ternary(n->op, arg[0], arg[1], arg[2]);
@@ -78,7 +79,8 @@ static expr elaborate_identity(struct parser *p, const struct node *n, struct ti
                       tile_type_name(type));
 }
 
-// A literal without suffix is of the type that it is cast to, where that type has it: f64(0.1) is not rounded to f32.
+// A literal without suffix is of the type that it is cast to, where that type has it: f64(0.1) is not rounded
+// to f32.
 static expr elaborate_cast(struct parser *p, struct node *n) {
     const struct node *number = n->arg[0];
     uint64_t bits;
@@ -112,7 +114,7 @@ expr parse_elaborate(struct parser *p, struct node *n, const struct tile_type *e
     return e ? e : parse_fail_moved(p, n->place);
 }
 
-// What statements ask for -----------------------------------------------------------------------------------------
+// What statements ask for -----------------------------------------------------------------------------------
 
 expr parse_expr(struct parser *p, const struct tile_type *expected) {
     struct node *n = parse_node(p);

@@ -1,7 +1,7 @@
 // evaluate.c - computes expressions on the host, in base ops only.
 //
-// A tape is made once: rows that have a lower form are replaced by it, in a scratch kernel, then the nodes are put in
-// an order in which operands come first. Running it is one pass over an array.
+// A tape is made once: rows that have a lower form are replaced by it, in a scratch kernel, then the nodes
+// are put in an order in which operands come first. Running it is one pass over an array.
 
 #include "tile/tile.h"
 
@@ -28,7 +28,7 @@ struct tile_tape {
     struct quick *quick;     // after tile_tape_bind, by slot; NULL: there are other ops
 };
 
-// Lowering --------------------------------------------------------------------------------------------------------
+// Lowering --------------------------------------------------------------------------------------------------
 
 struct lowering {
     struct map done;   // expression -> its lowered form
@@ -66,7 +66,7 @@ static expr lower(struct lowering *l, expr e) {
     return result && remember(l, e, result) ? result : NULL;
 }
 
-// Making tapes ----------------------------------------------------------------------------------------------------
+// Making tapes ----------------------------------------------------------------------------------------------
 
 // The slot of e; -1 after an error. slot_of maps ids of the scratch kernel to slots + 1.
 static int place(struct tile_tape *tape, struct lowering *l, int *slot_of, expr e) {
@@ -166,7 +166,7 @@ void tile_tape_free(struct tile_tape *tape) {
     memory_free(tape);
 }
 
-// Running tapes ---------------------------------------------------------------------------------------------------
+// Running tapes ---------------------------------------------------------------------------------------------
 
 static union tile_value run_leaf(const struct tile_tape *tape, const struct step *s, tile_leaf *leaf,
                                  void *data) {
@@ -264,9 +264,10 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
     return true;
 }
 
-// Sizes -----------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
-// A step of the few ops that sizes are usually made of, in signed integers: what a launch costs depends on it.
+// A step of the few ops that sizes are usually made of, in signed integers: what a launch costs depends on
+// it.
 struct quick {
     uint8_t op; // TILE_CONST, TILE_SYMBOL, ...
     uint8_t a, b;

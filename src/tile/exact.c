@@ -1,5 +1,5 @@
-// exact.c - ops that a target rounds otherwise than once, to the nearest, or does not have, by those that it has. Their bits are those of
-// the one op, so that a target may use them wherever it has to.
+// exact.c - ops that a target rounds otherwise than once, to the nearest, or does not have, by those that it
+// has. Their bits are those of the one op, so that a target may use them wherever it has to.
 
 #include "tile/notation.h"
 
@@ -11,7 +11,7 @@ static expr is_negative(expr x) {
     return tile_is_f32(x) ? LT(AS_I32(x), I32(0)) : LT(AS_I64(x), I64(0));
 }
 
-// Sums and products ---------------------------------------------------------------------------------------------------
+// Sums and products -----------------------------------------------------------------------------------------
 
 // What rounding took from a sum or a product: their value is exactly result + rest.
 static expr rest_of_sum(expr a, expr b, expr sum) {
@@ -31,8 +31,8 @@ static expr rest_of_product(expr a, expr b, expr product) {
     return ADD(ADD(rest, MUL(a_low, b_high)), MUL(a_low, b_low));
 }
 
-// A sum, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to it, or a rounding to
-// fewer digits, then rounds as the exact sum would.
+// A sum, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to
+// it, or a rounding to fewer digits, then rounds as the exact sum would.
 static expr round_to_odd(expr sum, expr rest) {
     bool is_wide = tile_is_f64(sum);
     expr bits = is_wide ? AS_U64(sum) : AS_U32(sum), zero = constant(rest, 0);
@@ -49,8 +49,8 @@ expr tile_fma_in_f64(const expr *x) {
     return TO_F32(round_to_odd(sum, rest_of_sum(product, c, sum)));
 }
 
-// Boldo and Melquiond's: of the parts, the small ones are added as an odd number. Where a part overflows, so that there is no
-// number, the plain ops are close enough.
+// Boldo and Melquiond's: of the parts, the small ones are added as an odd number. Where a part overflows, so
+// that there is no number, the plain ops are close enough.
 expr tile_fma_in_parts(const expr *x) {
     expr c = x[2], product = MUL(x[0], x[1]), low = rest_of_product(x[0], x[1], product);
     expr first = ADD(c, low), first_rest = rest_of_sum(c, low, first);
@@ -60,7 +60,7 @@ expr tile_fma_in_parts(const expr *x) {
     return SELECT(NE(exact, exact), ADD(product, c), exact);
 }
 
-// Quotients -----------------------------------------------------------------------------------------------------------
+// Quotients -------------------------------------------------------------------------------------------------
 
 // Whether the exponent of an f32, with its bias, is one of so many from `least` on.
 static expr exponent_within(expr x, uint32_t least, uint32_t count) {
@@ -68,8 +68,9 @@ static expr exponent_within(expr x, uint32_t least, uint32_t count) {
     return LT(SUB(exponent, U32(least << 23)), U32(count << 23));
 }
 
-// Markstein's: an inverse and a quotient that fma corrects, by what is left of 1 and of a; the last correction rounds as the quotient
-// does. Where exponents are such that something of it could leave the range of f32, in f64.
+// Markstein's: an inverse and a quotient that fma corrects, by what is left of 1 and of a; the last
+// correction rounds as the quotient does. Where exponents are such that something of it could leave the range
+// of f32, in f64.
 expr tile_quotient(const expr *x) {
     expr a = x[0], b = x[1], minus = NEG(b), about = DIV(F32(1), b);
     expr inverse = FMA(about, FMA(minus, about, F32(1)), about), quotient = MUL(a, inverse);
@@ -79,7 +80,7 @@ expr tile_quotient(const expr *x) {
     return RARE(NOT(fits), TO_F32(DIV(TO_F64(a), TO_F64(b))), quotient);
 }
 
-// Floats of 16 bits, as words of 32 that hold their bits -----------------------------------------------------------------
+// Floats of 16 bits, as words of 32 that hold their bits ----------------------------------------------------
 
 // Subnormal ones are whole numbers times 2^-24.
 expr tile_from_half(const expr *x) {

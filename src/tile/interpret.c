@@ -1,6 +1,7 @@
 // interpret.c - runs kernels on the host, slowly and exactly: the reference that renderers are compared with.
 //
-// Blocks of a grid and points of a map run in order. Asynchronous statements run at once, so waits do nothing.
+// Blocks of a grid and points of a map run in order. Asynchronous statements run at once, so waits do
+// nothing.
 
 #include "tile/interpret.h"
 
@@ -25,7 +26,7 @@ bool machine_fail(struct machine *m, const char *format, ...) {
     return false;
 }
 
-// Memory ----------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 union tile_value machine_read(struct tile_type type, const char *at) {
     uint64_t bits = 0;
@@ -69,7 +70,7 @@ static bool fail_outside(struct machine *m, const struct tile_buffer *buffer, co
     return false;
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static union tile_value look_up(void *data, expr e, const int64_t *index) {
     struct machine *m = data;
@@ -163,7 +164,7 @@ bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct opera
     return true;
 }
 
-// Buffers ---------------------------------------------------------------------------------------------------------
+// Buffers ---------------------------------------------------------------------------------------------------
 
 // Finds sizes and strides, and how many bytes there are.
 static bool measure(struct machine *m, const struct tile_buffer *b) {
@@ -221,7 +222,7 @@ static bool bind_parameters(struct machine *m, void *const *buffers) {
     return true;
 }
 
-// Combining values ------------------------------------------------------------------------------------------------
+// Combining values ------------------------------------------------------------------------------------------
 
 bool combiner_open(struct combiner *c, enum tile_op op, struct tile_type type) {
     *c = (struct combiner){0};
@@ -247,7 +248,7 @@ void combiner_close(struct combiner *c) {
     tile_free(c->kernel);
 }
 
-// Statements ------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool run_store(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
     char *at;
@@ -367,7 +368,7 @@ static bool run_block(struct machine *m, const struct tile_stmt *body) {
     return machine_run(m, body, NULL);
 }
 
-// Kernels ---------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static void free_tape(const void *key, size_t bytes, void *value, void *data) {
     (void)key, (void)bytes, (void)data;

@@ -36,7 +36,8 @@ struct operands {
 
 bool machine_fail(struct machine *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out);
-bool machine_run(struct machine *m, const struct tile_stmt *from, const struct tile_stmt *end); // statements before end
+// statements before end
+bool machine_run(struct machine *m, const struct tile_stmt *from, const struct tile_stmt *end);
 // Whether the element exists; *at becomes its address.
 bool machine_find(const struct machine *m, const struct tile_buffer *buffer, const int64_t *index, char **at);
 union tile_value machine_read(struct tile_type type, const char *at);

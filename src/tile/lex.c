@@ -43,7 +43,7 @@ static struct tile_token take(struct tile_lexer *l, struct tile_token token, enu
     return token.text ? token : bad(token, "out of memory");
 }
 
-// Numbers ---------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static const char *skip_digits(const char *at, bool hex) {
     while (hex ? isxdigit((unsigned char)*at) : isdigit((unsigned char)*at))
@@ -116,7 +116,7 @@ static bool is_number_word(const char *text) {
            (len == 3 && (!strncmp(text, "inf", 3) || !strncmp(text, "nan", 3)) && tile_is_word(text));
 }
 
-// Names, strings, signs -------------------------------------------------------------------------------------------
+// Names, strings, signs -------------------------------------------------------------------------------------
 
 static struct tile_token lex_name(struct tile_lexer *l, struct tile_token token) {
     int len = 1;

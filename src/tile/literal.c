@@ -11,7 +11,7 @@
 
 static const struct tile_type f64 = {TILE_FLOAT, 64, 1}, f32 = {TILE_FLOAT, 32, 1};
 
-// Printing --------------------------------------------------------------------------------------------------------
+// Printing --------------------------------------------------------------------------------------------------
 
 static uint64_t rounded_bits(struct tile_type type, double v) {
     return tile_bits_of(type, tile_convert(type, f64, (union tile_value){.f = v}));
@@ -78,7 +78,7 @@ void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bo
     }
 }
 
-// Reading ---------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 static double literal_float(const struct tile_literal *literal) {
     if (literal->is_word)

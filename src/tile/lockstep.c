@@ -1,7 +1,9 @@
-// lockstep.c - the threads of a block, as the interpreter runs them: each has names and local memory of its own.
+// lockstep.c - the threads of a block, as the interpreter runs them: each has names and local memory of its
+// own.
 //
-// Between two places where threads meet (barriers, shuffles, shared memory that is made) one thread after the other runs. Conditions and
-// bounds around such places must be the same for all threads: threads that parted would wait for each other for ever.
+// Between two places where threads meet (barriers, shuffles, shared memory that is made) one thread after the
+// other runs. Conditions and bounds around such places must be the same for all threads: threads that parted
+// would wait for each other for ever.
 
 #include "tile/interpret.h"
 

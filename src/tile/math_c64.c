@@ -217,8 +217,8 @@ expr math_log1p_c64(expr x) {
     return COMPLEX(log_modulus(w, less), math_atan2_f32(w.im, w.re));
 }
 
-// max + log(1 + e^(min - max)), in the order of real parts, then of imaginary ones: as of the real function, but that the
-// difference is rounded. Infinite ends are max itself, without inf - inf.
+// max + log(1 + e^(min - max)), in the order of real parts, then of imaginary ones: as of the real function,
+// but that the difference is rounded. Infinite ends are max itself, without inf - inf.
 expr math_logaddexp_c64(expr a, expr b) {
     struct complex x = parts(a), y = parts(b);
     expr later = OR(GT(x.re, y.re), AND(EQ(x.re, y.re), GT(x.im, y.im)));

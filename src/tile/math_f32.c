@@ -1,8 +1,9 @@
 // math_f32.c - the transcendental functions of f32, each written once as an expression.
 //
-// Only f32, i32, u32 and bool, no table, and fma in polynomials only, where bounds hold without it too: one formula for
-// every device. Polynomials are minimax fits (Remez, relative error, coefficients rounded one by one and the rest refitted); the figure beside each is
-// the error of the fit. Sums are ordered so that the large exact term comes last: no function errs by 3 ulp.
+// Only f32, i32, u32 and bool, no table, and fma in polynomials only, where bounds hold without it too: one
+// formula for every device. Polynomials are minimax fits (Remez, relative error, coefficients rounded one by
+// one and the rest refitted); the figure beside each is the error of the fit. Sums are ordered so that the
+// large exact term comes last: no function errs by 3 ulp.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -173,8 +174,8 @@ static const double tanh_exp2_c[] = {
     1, 0.693146978, 0.240222421, 0.0555073374, 0.00967151265, 0.00132647271,
 };
 
-// Near 0 a sum, not an fma: there are units whose fma makes 0 of subnormal numbers.
-// Far from 0 it is 1 - 2/(e^2|x| + 1): what is subtracted is small, so that the power need not be exact. 1 from |x| = 9.02 on.
+// Near 0 a sum, not an fma: there are units whose fma makes 0 of subnormal numbers. Far from 0 it is 1 -
+// 2/(e^2|x| + 1): what is subtracted is small, so that the power need not be exact. 1 from |x| = 9.02 on.
 expr math_tanh_f32(expr x) {
     expr a = ABS(x), s = MUL(a, a), near = ADD(MUL(MUL(POLY(s, tanh_c), s), a), a);
     expr t = MUL(MIN(a, F32(9.02)), F32(2 * log2_e)), magic = F32(round_bias + 127), n = ADD(t, magic);
@@ -295,7 +296,8 @@ static struct pair exact_sum(expr a, expr b) {
     return (struct pair){s, ADD(SUB(a, SUB(s, t)), SUB(b, t))};
 }
 
-// For chips whose fma is rounded twice, and whose division is some units off. The halves of a small b would be lost: a takes its scale.
+// For chips whose fma is rounded twice, and whose division is some units off. The halves of a small b would
+// be lost: a takes its scale.
 expr math_exact_fma_f32(expr a, expr b, expr c) {
     expr is_small = LT(ABS(b), F32(0x1p-60));
     a = MUL(a, SELECT(is_small, F32(0x1p-64), F32(1)));
@@ -619,8 +621,8 @@ static const double erfc_root_c[] = {
     0.00793005805, -0.000913601194, -0.000511553779, 0.000142787467, -1.09298408e-05,
 };
 
-// 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. 1 from |x| = 4.01 on.
-// Sums, not fma, as in tanh.
+// 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. 1 from |x| =
+// 4.01 on. Sums, not fma, as in tanh.
 expr math_erf_f32(expr x) {
     expr a = MIN(ABS(x), F32(4.05)), d = ADD(MUL(STEPS(a, erfc_root_c), a), a);
     d = ADD(MUL(MUL(d, F32(-0.125)), d), d); // 2 - 2 (1 - d/4)^2

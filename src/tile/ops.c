@@ -62,7 +62,7 @@ enum tile_op tile_op_find(const char *name) {
     return TILE_OP_COUNT;
 }
 
-// Types -----------------------------------------------------------------------------------------------------------
+// Types -----------------------------------------------------------------------------------------------------
 
 bool tile_op_takes(enum tile_op op, struct tile_type type) {
     if (!tile_op_is_row(op) || tile_type_is_small(type))

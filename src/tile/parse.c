@@ -1,7 +1,7 @@
 // parse.c - reads the text form: tokens, names, and kernels with their parameters.
 //
-// Recursive descent into the builder: statements are in parse_stmt.c, expressions in parse_expr.c. The first error
-// ends it, with file, line, column and a caret.
+// Recursive descent into the builder: statements are in parse_stmt.c, expressions in parse_expr.c. The first
+// error ends it, with file, line, column and a caret.
 
 #include "tile/parse.h"
 
@@ -10,7 +10,7 @@
 
 enum { DEEPEST_NESTING = 200 };
 
-// Tokens ----------------------------------------------------------------------------------------------------------
+// Tokens ----------------------------------------------------------------------------------------------------
 
 void *parse_fail(struct parser *p, struct tile_place place, const char *format, ...) {
     struct text text = {0};
@@ -110,7 +110,7 @@ int parse_count(struct parser *p, int least) {
     return (int)value;
 }
 
-// Names -----------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 bool parse_bind(struct parser *p, struct binding binding) {
     if (p->failed || !memory_grow(&p->scope, &p->cap, p->bindings + 1, sizeof *p->scope)) {
@@ -146,7 +146,7 @@ bool parse_bind_name(struct parser *p, enum binding_kind kind, const char *text,
     return parse_bind(p, (struct binding){.text = text, .kind = kind, .name = name});
 }
 
-// Buffers: a: f32[n] stride [1] align 16 ---------------------------------------------------------------------------
+// Buffers: a: f32[n] stride [1] align 16 --------------------------------------------------------------------
 
 expr *parse_own_list(struct parser *p, const expr *list, int count) {
     struct tile_kernel *kernel = tile_current();
@@ -184,7 +184,7 @@ bool parse_attributes(struct parser *p, struct tile_buffer *b) {
     return false;
 }
 
-// Kernels ---------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static bool parse_parameter(struct parser *p, bool is_output) {
     struct tile_type type;

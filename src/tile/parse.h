@@ -70,7 +70,8 @@ bool  parse_is(const struct parser *p, const char *text);     // the token is th
 bool  parse_accept(struct parser *p, const char *text);       // and is skipped
 bool  parse_expect(struct parser *p, const char *text);
 const char *parse_name(struct parser *p, const char *what);   // a name that is no word; NULL and an error
-int   parse_count(struct parser *p, int least);                // a whole number that is part of a statement, or a param
+// a whole number that is part of a statement, or a param
+int   parse_count(struct parser *p, int least);
 bool  parse_bind(struct parser *p, struct binding binding);
 bool  parse_bind_name(struct parser *p, enum binding_kind kind, const char *text, const struct tile_name *name);
 struct binding *parse_find(struct parser *p, const char *text);
@@ -83,11 +84,13 @@ bool  parse_attributes(struct parser *p, struct tile_buffer *buffer); // stride 
 
 // parse_clause.c: types, params and ops, and the values that are given for them
 bool parse_given(struct parser *p, const char *list); // "BM=64,ITEM=f16"; NULL: none
-bool parse_all_used(const struct parser *p);          // false and an error: a value is given for a name that is not there
+// false and an error: a value is given for a name that is not there
+bool parse_all_used(const struct parser *p);
 bool parse_clauses(struct parser *p);                 // all that stand before the kernel
 bool parse_param(struct parser *p);                   // among statements, after its word
 bool parse_type(struct parser *p, struct tile_type *out);
-enum tile_op parse_op_find(struct parser *p, const char *text); // of the language, or declared; TILE_OP_COUNT: none
+// of the language, or declared; TILE_OP_COUNT: none
+enum tile_op parse_op_find(struct parser *p, const char *text);
 const char *parse_binding_word(const struct binding *b);        // what it is, for messages: "a type"
 
 // branches.c: leaves out branches whose conditions are numbers. False and an error when memory is out.

@@ -1,8 +1,8 @@
 // parse_clause.c - the types, numbers and ops that a text is instantiated with.
 //
-// Clauses before the kernel name types, params and ops; a param may also be named among the statements. Each has a value in the
-// text, and another one may be given for it. Names are replaced by values while the text is read: the kernel that is built does
-// not know them.
+// Clauses before the kernel name types, params and ops; a param may also be named among the statements. Each
+// has a value in the text, and another one may be given for it. Names are replaced by values while the text
+// is read: the kernel that is built does not know them.
 
 #include "tile/parse.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Values that are given ---------------------------------------------------------------------------------------------
+// Values that are given -------------------------------------------------------------------------------------
 
 struct given {
     const char *name, *value;
@@ -61,7 +61,7 @@ static const char *take_given(struct parser *p, const char *name) {
     return g ? g->value : NULL;
 }
 
-// Names -------------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 // What is said of a binding that stands where something else is expected.
 const char *parse_binding_word(const struct binding *b) {
@@ -75,7 +75,8 @@ const char *parse_binding_word(const struct binding *b) {
     }
 }
 
-// NAME = of a clause: a name that means nothing yet, also where it would be called or stand in the place of a type.
+// NAME = of a clause: a name that means nothing yet, also where it would be called or stand in the place of a
+// type.
 static const char *parse_clause_name(struct parser *p, const char *what) {
     static const char *const taken[] = {"ceildiv", "identity", "table"};
     struct tile_token token = p->token;
@@ -86,7 +87,7 @@ static const char *parse_clause_name(struct parser *p, const char *what) {
     return text && parse_expect(p, "=") ? text : NULL;
 }
 
-// Types and ops -----------------------------------------------------------------------------------------------------
+// Types and ops ---------------------------------------------------------------------------------------------
 
 bool parse_type(struct parser *p, struct tile_type *out) {
     const struct binding *b = p->token.kind == TOKEN_NAME ? parse_find(p, p->token.text) : NULL;
@@ -145,7 +146,7 @@ static bool parse_op_clause(struct parser *p) {
     return parse_bind(p, b);
 }
 
-// Params ------------------------------------------------------------------------------------------------------------
+// Params ----------------------------------------------------------------------------------------------------
 
 static bool is_constant(expr e) {
     for (int i = 0; i < tile_operands(e); i++)
@@ -213,7 +214,7 @@ bool parse_param(struct parser *p) {
     return !p->failed;
 }
 
-// Clauses -----------------------------------------------------------------------------------------------------------
+// Clauses ---------------------------------------------------------------------------------------------------
 
 bool parse_clauses(struct parser *p) {
     static const struct {

@@ -1,4 +1,5 @@
-// parse_expr.c - the syntax of expressions of the text form. elaborate.c makes code of it once types are known.
+// parse_expr.c - the syntax of expressions of the text form. elaborate.c makes code of it once types are
+// known.
 
 #include "tile/parse.h"
 
@@ -9,7 +10,7 @@
 
 enum { DEEPEST_NODE = 4000 };
 
-// Nodes -----------------------------------------------------------------------------------------------------------
+// Nodes -----------------------------------------------------------------------------------------------------
 
 static struct node *new_node(struct parser *p, enum node_kind kind, struct tile_place place) {
     struct node *n = p->failed ? NULL : arena_alloc(&p->arena, sizeof *n);
@@ -107,7 +108,7 @@ static struct node *value_node(struct parser *p, struct tile_place place, expr v
     return typed(n, value->type);
 }
 
-// Primary expressions ---------------------------------------------------------------------------------------------
+// Primary expressions ---------------------------------------------------------------------------------------
 
 static struct node *load_node(struct parser *p, struct tile_place place, const struct tile_buffer *buffer) {
     struct node *n = new_node(p, NODE_LOAD, place);
@@ -309,7 +310,7 @@ static struct node *primary_node(struct parser *p) {
     return parse_is(p, "(") ? call_node(p, token) : name_node(p, token);
 }
 
-// Operators -------------------------------------------------------------------------------------------------------
+// Operators -------------------------------------------------------------------------------------------------
 
 static struct node *prefix_node(struct parser *p) {
     struct tile_place place = p->token.place;

@@ -2,7 +2,7 @@
 
 #include "tile/parse.h"
 
-// Allocations ----------------------------------------------------------------------------------------------------
+// Allocations -----------------------------------------------------------------------------------------------
 
 bool parse_alloc(struct parser *p, struct tile_stmt stmt, enum tile_memory memory) {
     struct tile_type type;
@@ -57,7 +57,7 @@ bool parse_view(struct parser *p, struct tile_stmt stmt) {
     return parse_bind(p, (struct binding){.text = text, .kind = BOUND_BUFFER, .buffer = b});
 }
 
-// Regions ---------------------------------------------------------------------------------------------------------
+// Regions ---------------------------------------------------------------------------------------------------
 
 static bool parse_region_list(struct parser *p, const struct tile_buffer *b, expr **out) {
     expr list[TILE_DIMS];
@@ -117,7 +117,7 @@ bool parse_combine(struct parser *p, enum tile_op *out) {
     return !p->failed;
 }
 
-// absmax, abssum: of sizes without sign
+// absmax, abssum: of magnitudes
 static bool parse_reducer(struct parser *p, struct tile_stmt *stmt) {
     bool is_most = stmt->kind == TILE_REDUCE && parse_accept(p, "absmax");
     stmt->absolute = is_most || (stmt->kind == TILE_REDUCE && parse_accept(p, "abssum"));

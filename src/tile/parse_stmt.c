@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// Statements ------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool parse_block(struct parser *p);
 static bool parse_else(struct parser *p);
@@ -110,7 +110,7 @@ static bool parse_condition(struct parser *p, struct tile_stmt stmt) {
     return stmt.mask && parse_body(p, stmt, bindings);
 }
 
-// Stores and assignments ------------------------------------------------------------------------------------------
+// Stores and assignments ------------------------------------------------------------------------------------
 
 static bool parse_element(struct parser *p, struct tile_stmt *stmt, expr *index) {
     struct tile_token token = p->token;
@@ -319,7 +319,7 @@ static bool parse_walk(struct parser *p, struct tile_stmt stmt) {
     return true;
 }
 
-// Short statements ------------------------------------------------------------------------------------------------
+// Short statements ------------------------------------------------------------------------------------------
 
 static bool parse_wait(struct parser *p, struct tile_stmt stmt) {
     struct tile_token token = p->token;
@@ -363,7 +363,7 @@ static bool parse_print(struct parser *p, struct tile_stmt stmt) {
     return parse_append(p, stmt);
 }
 
-// Blocks ----------------------------------------------------------------------------------------------------------
+// Blocks ----------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *word;

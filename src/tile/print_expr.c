@@ -1,5 +1,6 @@
-// print_expr.c - expressions as text: names in scope, operators with as few parentheses as possible, and `let` lines
-// for large expressions that a statement uses more than once, so that the text is no longer than the graph.
+// print_expr.c - expressions as text: names in scope, operators with as few parentheses as possible, and
+// `let` lines for large expressions that a statement uses more than once, so that the text is no longer than
+// the graph.
 
 #include "tile/syntax.h"
 
@@ -8,7 +9,7 @@
 
 enum { LET_SIZE = 4, LONGEST = 1 << 24 }; // nodes worth a name; characters that a printed tree may have
 
-// Names in scope --------------------------------------------------------------------------------------------------
+// Names in scope --------------------------------------------------------------------------------------------
 
 const char *tile_bound_text(const struct tile_printer *p, const void *object, int token) {
     for (int i = p->bindings - 1; i >= 0; i--)
@@ -45,7 +46,7 @@ void tile_print_indent(struct tile_printer *p) {
     text_add(&p->out, "%*s", p->indent * 2, "");
 }
 
-// Operands whose type the reader has to find ----------------------------------------------------------------------
+// Operands whose type the reader has to find ----------------------------------------------------------------
 
 static void print_expr(struct tile_printer *p, expr e, int level, const struct tile_type *expected);
 
@@ -69,7 +70,7 @@ static void print_arg(struct tile_printer *p, expr e, int at, int level, const s
     print_expr(p, e->arg[at], level, is_told || is_known ? &e->arg[at]->type : NULL);
 }
 
-// Forms -----------------------------------------------------------------------------------------------------------
+// Forms -----------------------------------------------------------------------------------------------------
 
 static void print_call(struct tile_printer *p, expr e, const struct tile_type *expected) {
     if (e->op == TILE_CAST)
@@ -156,7 +157,7 @@ void tile_print_operand(struct tile_printer *p, expr e, const struct tile_type *
     print_expr(p, e, 0, expected);
 }
 
-// let -------------------------------------------------------------------------------------------------------------
+// let -------------------------------------------------------------------------------------------------------
 
 struct usage {
     int uses, size; // size: nodes of the tree, as far as that matters

@@ -7,7 +7,7 @@
 
 static const struct tile_type truth = {TILE_BOOL, 1, 1};
 
-// Parts of statements ---------------------------------------------------------------------------------------------
+// Parts of statements ---------------------------------------------------------------------------------------
 
 const char *tile_name_text(struct tile_printer *p, const void *object, const char *text) {
     const char *bound = tile_bound_text(p, object, 0);
@@ -68,7 +68,7 @@ static void print_ranges(struct tile_printer *p, const struct tile_stmt *s) {
     }
 }
 
-// Statements with bodies ------------------------------------------------------------------------------------------
+// Statements with bodies ------------------------------------------------------------------------------------
 
 static void print_body(struct tile_printer *p, const struct tile_stmt *body) {
     text_add(&p->out, " {\n");
@@ -128,7 +128,7 @@ static void print_condition(struct tile_printer *p, const struct tile_stmt *s) {
     }
 }
 
-// Other statements ------------------------------------------------------------------------------------------------
+// Other statements ------------------------------------------------------------------------------------------
 
 static void print_assign(struct tile_printer *p, const struct tile_stmt *s) {
     const struct tile_name *name = s->name[0];
@@ -321,7 +321,7 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     }
 }
 
-// Blocks ----------------------------------------------------------------------------------------------------------
+// Blocks ----------------------------------------------------------------------------------------------------
 
 static bool has_body(enum tile_stmt_kind kind) {
     return kind == TILE_MAP || kind == TILE_THREAD || kind == TILE_FOR || kind == TILE_GRID ||

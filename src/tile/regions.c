@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-// A region while it runs. Its axes are the last ndim of the rectangle that a statement works on, or those that `pair` says.
+// A region while it runs. Its axes are the last ndim of the rectangle that a statement works on, or those
+// that `pair` says.
 struct view {
     const struct tile_buffer *buffer;
     const int64_t *origin;
@@ -69,7 +70,7 @@ static bool is_empty(const int64_t *size, int axes) {
     return false;
 }
 
-// Copy and fill ---------------------------------------------------------------------------------------------------
+// Copy and fill ---------------------------------------------------------------------------------------------
 
 // The sizes of a view along the axes of a rectangle; 1 where it has none.
 static void spread(const struct view *v, int axes, int64_t *size) {
@@ -95,7 +96,8 @@ static bool pair_views(struct machine *m, const struct view *a, const struct vie
     return true;
 }
 
-// A copy that is one access of a thread has no edges: all of it is inside of its buffer, and it begins at a multiple of its bytes.
+// A copy that is one access of a thread has no edges: all of it is inside of its buffer, and it begins at a
+// multiple of its bytes.
 static bool check_access(struct machine *m, const struct view *v) {
     int axis = v->buffer->ndim - 1;
     int64_t last[TILE_DIMS], bytes = v->size[axis] * tile_type_bytes(v->buffer->type);
@@ -143,7 +145,8 @@ bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct ope
     return true;
 }
 
-// Rows of the matrix are points of the result, image by image; columns the taps of the window, of each all channels.
+// Rows of the matrix are points of the result, image by image; columns the taps of the window, of each all
+// channels.
 static bool find_tap(const struct machine *m, const struct tile_stmt *s, int64_t row, int64_t column,
                      char **at) {
     const struct tile_window *w = &s->window;
@@ -178,7 +181,7 @@ bool machine_im2col(struct machine *m, const struct tile_stmt *s, const struct o
     return true;
 }
 
-// Reduce and scan -------------------------------------------------------------------------------------------------
+// Reduce and scan -------------------------------------------------------------------------------------------
 
 enum { LANE_BYTES = 128, MOST_LANES = 128 };
 
@@ -198,7 +201,8 @@ static union tile_value line_read(const struct machine *m, const struct line *l,
     return l->absolute ? tile_apply(TILE_ABS, l->type, l->type, &value) : value;
 }
 
-// The order that every target keeps: lane j takes elements j, j + lanes, ...; then lane j takes lane j + lanes / 2.
+// The order that every target keeps: lane j takes elements j, j + lanes, ...; then lane j takes lane j +
+// lanes / 2.
 static union tile_value reduce_line(const struct machine *m, const struct line *l, struct combiner *combine,
                                     union tile_value identity) {
     union tile_value lane[MOST_LANES];
@@ -290,7 +294,7 @@ bool machine_scan(struct machine *m, const struct tile_stmt *s, const struct ope
     return good;
 }
 
-// Gemm ------------------------------------------------------------------------------------------------------------
+// Gemm ------------------------------------------------------------------------------------------------------
 
 struct product {
     struct view a, b, c;

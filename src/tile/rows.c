@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The lower column ------------------------------------------------------------------------------------------------
+// The lower column ------------------------------------------------------------------------------------------
 
 #define K(v)          tile_const(a->type, v)
 #define BASE          NULL
@@ -55,7 +55,7 @@ expr tile_lower(enum tile_op op, expr a, expr b, expr c) {
     return lower_column[op](a, b, c);
 }
 
-// Rules -----------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 bool tile_row_takes(enum tile_op op, zl_dtype dtype) {
     return (unsigned)dtype < ZL_DTYPE_COUNT && tile_op_takes(op, tile_type_of(dtype));
@@ -87,7 +87,7 @@ bool tile_row_is_base(enum tile_op op, zl_dtype dtype) {
     return is_base;
 }
 
-// Kernels of single ops -------------------------------------------------------------------------------------------
+// Kernels of single ops -------------------------------------------------------------------------------------
 
 static void *refuse(const char *what, enum tile_op op, zl_dtype dtype) {
     return error_set(ZL_ERROR_DTYPE, "tile: %s %s does not take %s", what, tile_op_name(op),
@@ -162,7 +162,7 @@ struct tile_kernel *tile_cast_kernel(zl_dtype to, zl_dtype from) {
     return tile_end();
 }
 
-// Reductions ------------------------------------------------------------------------------------------------------
+// Reductions ------------------------------------------------------------------------------------------------
 
 zl_dtype tile_reduce_gives(zl_dtype dtype) {
     return tile_type_is_half(tile_type_of(dtype)) ? ZL_FLOAT32 : dtype;

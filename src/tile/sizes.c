@@ -1,7 +1,8 @@
 // sizes.c - how much memory buffers have, and how many blocks grids, without wrap-around.
 //
-// Sizes are products of what a caller gives, so any of them may be too large for 64 bits, and a product that wrapped around
-// looks like a small one. What is known before a kernel runs is computed here exactly, once a launch, on all targets alike.
+// Sizes are products of what a caller gives, so any of them may be too large for 64 bits, and a product that
+// wrapped around looks like a small one. What is known before a kernel runs is computed here exactly, once a
+// launch, on all targets alike.
 
 #include "tile/syntax.h"
 
@@ -11,7 +12,7 @@ bool tile_times(int64_t a, int64_t b, int64_t *out) {
     return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, out);
 }
 
-// Buffers ---------------------------------------------------------------------------------------------------------
+// Buffers ---------------------------------------------------------------------------------------------------
 
 static bool too_large(const struct tile_buffer *b, const int64_t *shape, struct text *why) {
     text_add(why, "'%s' of %s[", b->text, tile_type_name(b->type));
@@ -67,7 +68,7 @@ bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t 
            too_large(b, shape, why);
 }
 
-// At launch -------------------------------------------------------------------------------------------------------
+// At launch -------------------------------------------------------------------------------------------------
 
 static bool is_known_leaf(expr e, bool with_scalars) {
     return e->op == TILE_CONST || e->op == TILE_SYMBOL ||
@@ -212,7 +213,7 @@ void tile_sizes_close(struct tile_sizes *s) {
     memory_free(s);
 }
 
-// Checking --------------------------------------------------------------------------------------------------------
+// Checking --------------------------------------------------------------------------------------------------
 
 union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index) {
     const struct tile_symbols *s = symbols;

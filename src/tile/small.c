@@ -1,8 +1,9 @@
-// small.c - numbers of 8 and 4 bits that are kept and converted, not computed with: what their bits mean, and conversions as
-// formulas on bytes, for targets that do not know them. An element is a byte of memory, also of 4 bits.
+// small.c - numbers of 8 and 4 bits that are kept and converted, not computed with: what their bits mean, and
+// conversions as formulas on bytes, for targets that do not know them. An element is a byte of memory, also
+// of 4 bits.
 //
-// A format is exponent and fraction; to it numbers are rounded to nearest even and saturate at its largest. e8m0 is a power of
-// two, to which numbers are rounded down.
+// A format is exponent and fraction; to it numbers are rounded to nearest even and saturate at its largest.
+// e8m0 is a power of two, to which numbers are rounded down.
 
 #include "tile/notation.h"
 
@@ -28,7 +29,7 @@ static unsigned sign_of(struct tile_type type) {
     return 1u << (type.bits - 1);
 }
 
-// Numbers -------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static bool is_special(struct tile_type type, unsigned code, double *value) {
     unsigned size = code & (sign_of(type) - 1);
@@ -81,7 +82,7 @@ uint64_t tile_small_bits(struct tile_type type, double value) {
     return code | (is_negative ? sign_of(type) : 0);
 }
 
-// Formulas ------------------------------------------------------------------------------------------------------------
+// Formulas --------------------------------------------------------------------------------------------------
 
 static const struct tile_type u8 = {TILE_UINT, 8, 1}, i8 = {TILE_INT, 8, 1}, u32 = {TILE_UINT, 32, 1};
 

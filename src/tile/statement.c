@@ -22,7 +22,7 @@ static void *give_up(void) {
     return NULL;
 }
 
-// Owning what a statement points to -------------------------------------------------------------------------------
+// Owning what a statement points to -------------------------------------------------------------------------
 
 static void *copy(struct tile_kernel *kernel, const void *list, int count, size_t size) {
     void *own = arena_alloc(&kernel->arena, (size_t)MAX_OF(count, 1) * size);
@@ -98,7 +98,7 @@ static void set_defaults(struct tile_stmt *s) {
         s->step = tile_const_int(s->name[0]->type, 1);
 }
 
-// Appending -------------------------------------------------------------------------------------------------------
+// Appending -------------------------------------------------------------------------------------------------
 
 struct tile_stmt *tile_append(struct tile_stmt stmt) {
     struct tile_kernel *kernel = target();
@@ -142,7 +142,7 @@ struct tile_stmt *tile_assign(const struct tile_name *name, expr value) {
     return tile_append((struct tile_stmt){.kind = TILE_ASSIGN, .name = &name, .value = value});
 }
 
-// Bodies ----------------------------------------------------------------------------------------------------------
+// Bodies ----------------------------------------------------------------------------------------------------
 
 struct tile_stmt *tile_open(struct tile_stmt stmt) {
     stmt.body = stmt.other = NULL;
@@ -217,7 +217,7 @@ struct tile_stmt *tile_take_body(void) {
     return body;
 }
 
-// Reading ---------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 static void add(expr *out, int *count, expr e) {
     if (e)

@@ -88,7 +88,7 @@ bool tile_is_word(const char *text) {
            tile_type_find(text, &type) || is_typed_word(text);
 }
 
-// Errors ----------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 static const char *find_line(const char *source, int line, int *len) {
     for (int i = 1; i < line; i++) {

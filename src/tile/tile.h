@@ -1,16 +1,18 @@
 // tile.h - the kernel IR: pure typed expressions under ordered, structured statements.
 //
-// Two levels, one IR. Tile statements (map, copy, fill, reduce, gemm) say what happens to whole tiles; passes turn
-// them into loops, masked loads and stores and scalar code, as far as the target wants. A row kernel is one map:
+// Two levels, one IR. Tile statements (map, copy, fill, reduce, gemm) say what happens to whole tiles; passes
+// turn them into loops, masked loads and stores and scalar code, as far as the target wants. A row kernel is
+// one map:
 //
 //     kernel add_f32(a: f32[n], b: f32[n]) -> (y: f32[n]) {
 //       map i in n { y[i] = a[i] + b[i] }
 //     }
 //
-// Expressions are hash-consed in their kernel: equal ones are one node, so pointers compare. An expression names what
-// to compute, at the statement that uses it: one load node in two statements reads twice. Operands agree in type:
-// nothing is promoted. A formula is rounded as written on every target; fma is an op that its author writes.
-// What each op gives in the corners (wrap-around, division by zero, NaN, shifts, casts): doc/tile.md.
+// Expressions are hash-consed in their kernel: equal ones are one node, so pointers compare. An expression
+// names what to compute, at the statement that uses it: one load node in two statements reads twice. Operands
+// agree in type: nothing is promoted. A formula is rounded as written on every target; fma is an op that its
+// author writes. What each op gives in the corners (wrap-around, division by zero, NaN, shifts, casts):
+// doc/tile.md.
 
 #ifndef TILE_H
 #define TILE_H
@@ -19,7 +21,7 @@
 
 enum { TILE_DIMS = 8 }; // most axes of a buffer, names of a map
 
-// types.c: types ------------------------------------------------------------------------------------------------
+// types.c: types --------------------------------------------------------------------------------------------
 
 enum tile_kind {
     TILE_BOOL, TILE_UINT, TILE_INT, TILE_FLOAT, TILE_BFLOAT, TILE_COMPLEX,
@@ -53,7 +55,7 @@ static inline bool tile_type_is_small(struct tile_type t) {
     return tile_type_is_small_float(t) || (tile_type_is_integer(t) && t.bits == 4);
 }
 
-// ops.c: ops of expressions -------------------------------------------------------------------------------------
+// ops.c: ops of expressions ---------------------------------------------------------------------------------
 
 // The elementwise rows, which arrays have too, and what only kernels need.
 enum tile_op {
@@ -68,7 +70,8 @@ enum tile_op {
     TILE_LOCAL,   // the value of a local variable (assigned by a statement)
     TILE_ADDRESS, // where a buffer begins in the memory of a chip that is given commands: an i64
     TILE_LOAD,    // buffer[index...], with optional mask and other
-    TILE_CAST,    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
+    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
+    TILE_CAST,
     TILE_BITCAST, // same bits, other type of the same size
     TILE_FMA,     // a * b + c rounded once
     TILE_EXP2,    // 2^x of f32 by the quickest means of the target: doc/tile.md
@@ -87,7 +90,8 @@ enum tile_op tile_op_find(const char *name); // also by row ("max", "select"); T
 static inline bool tile_op_is_row(enum tile_op op) { return op < TILE_CONST; }
 static inline bool tile_op_is_leaf(enum tile_op op) { return op >= TILE_CONST && op <= TILE_ADDRESS; }
 
-// The type that op gives on these operands (not for leaves, loads, casts); false and an error if they do not fit it.
+// The type that op gives on these operands (not for leaves, loads, casts); false and an error if they do not
+// fit it.
 bool tile_op_type(enum tile_op op, const expr *arg, struct tile_type *out);
 
 // Whether the row takes that type.
@@ -99,7 +103,8 @@ struct tile_expr {
     int id;                          // order of creation in its kernel
     int args;
     expr arg[3];                     // operands; of a masked load: mask and other (args is 2, else 0)
-    uint64_t bits;                   // TILE_CONST: the value's bits, upper ones 0; of complex the real part is low
+    // TILE_CONST: the value's bits, upper ones 0; of complex the real part is low
+    uint64_t bits;
     const struct tile_buffer *buffer; // TILE_LOAD, TILE_ADDRESS
     const struct tile_name *name;    // TILE_INDEX, TILE_SYMBOL, TILE_SCALAR, TILE_LOCAL
     int indices;                     // TILE_LOAD
@@ -115,11 +120,12 @@ struct tile_name {
     int id;            // among the kernel's names
 };
 
-// Buffers and statements ----------------------------------------------------------------------------------------
+// Buffers and statements ------------------------------------------------------------------------------------
 
 // TILE_TABLE is of inputs alone: few numbers that a launch passes by value.
 enum tile_memory { TILE_GLOBAL, TILE_CONSTANT, TILE_SHARED, TILE_FRAGMENT, TILE_REGISTER, TILE_EXTRA, TILE_TABLE };
-enum { TILE_TABLE_BYTES = 1024, TILE_ARGUMENT_BYTES = 4000 }; // of one table, of all arguments of a launch, at most
+// of one table, of all arguments of a launch, at most
+enum { TILE_TABLE_BYTES = 1024, TILE_ARGUMENT_BYTES = 4000 };
 
 struct tile_buffer {
     const char *text;
@@ -140,7 +146,9 @@ enum tile_loop { TILE_SERIAL, TILE_PARALLEL, TILE_UNROLLED, TILE_VECTOR, TILE_PI
 enum tile_scope { TILE_SUBGROUP, TILE_GROUP, TILE_CLUSTER };
 
 enum tile_stmt_kind {
-    TILE_STORE,   // buffer[index] = value, where mask; is_once; of scope TILE_CLUSTER: in the memory of group `step` of the cluster
+    // buffer[index] = value, where mask; is_once; of scope TILE_CLUSTER: in the memory of group `step` of the
+    // cluster
+    TILE_STORE,
     TILE_ASSIGN,  // name = value (declares it at first)
     TILE_ALLOC,   // buffer, or a view of one
     TILE_MAP,     // body for all name[] in extent[], in any order
@@ -149,26 +157,35 @@ enum tile_stmt_kind {
     TILE_WHILE,   // while mask: body
     TILE_BREAK,
     TILE_GRID,    // body for every block of the launch; name[], extent[], threads, resident, cluster
-    TILE_COPY,    // region[0] -> region[1], converting, value outside; is_once; may be asynchronous and give token
+    // region[0] -> region[1], converting, value outside; is_once; may be asynchronous and give token
+    TILE_COPY,
     TILE_FILL,    // region[1] = value
     TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
     TILE_SCAN,    // the same, running; reverse, exclusive
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
     TILE_ATOMIC,  // buffer[index] combine= value, where mask; old takes what was there
-    TILE_WAIT,    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group, which the token is of
+    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group, which the
+    // token is of
+    TILE_WAIT,
     TILE_BARRIER, // scope; keep: TILE_ARRIVE or TILE_AWAIT is one half of it
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
-    TILE_IM2COL,  // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
-    TILE_THREAD,  // body for every thread name[0] of the extent[0] threads of a block, which meet at barriers in it
-    TILE_SHUFFLE, // old = value in another of `threads` threads that follow each other, step from this one by `shuffle`
-    TILE_COMMAND, // of a chip that is given commands: calls the function `message` of its device API on the numbers in index
+    // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
+    TILE_IM2COL,
+    // body for every thread name[0] of the extent[0] threads of a block, which meet at barriers in it
+    TILE_THREAD,
+    // old = value in another of `threads` threads that follow each other, step from this one by `shuffle`
+    TILE_SHUFFLE,
+    // of a chip that is given commands: calls the function `message` of its device API on the numbers in
+    // index
+    TILE_COMMAND,
 };
 
 enum { TILE_COMMIT = -1, TILE_COMMAND_ARGUMENTS = 56 };
 enum { TILE_ARRIVE = 1, TILE_AWAIT }; // of barriers of clusters, which passes place
 
-// Which of N threads a shuffle takes a value from, where this one is the i-th and step, a u32 modulo N, is d. Both count from 0.
+// Which of N threads a shuffle takes a value from, where this one is the i-th and step, a u32 modulo N, is d.
+// Both count from 0.
 enum tile_shuffle {
     TILE_SHUFFLE_XOR,  // the one whose number differs from i in the bits of d
     TILE_SHUFFLE_UP,   // i - d, or this one where that is negative
@@ -176,8 +193,8 @@ enum tile_shuffle {
 };
 enum { TILE_SUBGROUP_LEAST = 2, TILE_SUBGROUP_MOST = 64 }; // what N may be, a power of two
 
-// A rectangle of a buffer; tile_pair says how the axes of two belong together. Where a copy leaves its source it reads 0
-// or its value, where it leaves its destination it writes nothing: so are the edges of tiles made.
+// A rectangle of a buffer; tile_pair says how the axes of two belong together. Where a copy leaves its source
+// it reads 0 or its value, where it leaves its destination it writes nothing: so are the edges of tiles made.
 struct tile_region {
     const struct tile_buffer *buffer;
     expr *origin;  // buffer->ndim of them; NULL: all of it
@@ -199,11 +216,14 @@ struct tile_stmt {
     struct tile_stmt *next; // in order
     struct tile_stmt *body, *other;
     const struct tile_buffer *buffer;
-    int indices; // of a store or atomic; of a map, for or grid: number of names; of a command: of its arguments, at most TILE_COMMAND_ARGUMENTS
+    // of a store or atomic; of a map, for or grid: number of names; of a command: of its arguments, at most
+    // TILE_COMMAND_ARGUMENTS
+    int indices;
     expr *index;
     const struct tile_name **name;
-    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle: for what it gives. Of a
-    // command, or NULL: a variable that exists, for the element at the address that it returns.
+    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle:
+    // for what it gives. Of a command, or NULL: a variable that exists, for the element at the address that
+    // it returns.
     const struct tile_name *old;
     expr *extent;
     expr value, mask, begin, step;
@@ -212,23 +232,30 @@ struct tile_stmt {
     enum tile_loop loop;
     enum tile_scope scope;
     enum tile_shuffle shuffle;
-    // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across, extent its sizes.
+    // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across,
+    // extent its sizes.
     int axis, stages, threads, keep, token;
-    int resident; // of a grid: blocks that a multiprocessor has room for at once, at least; 0: as many as there are
+    // of a grid: blocks that a multiprocessor has room for at once, at least; 0: as many as there are
+    int resident;
     int cluster;  // of a grid: groups of threads that have a block together; 0: one has
-    int unroll;   // of an unrolled loop: turns that follow each other in the code; 0: all, if their number is known
+    // of an unrolled loop: turns that follow each other in the code; 0: all, if their number is known
+    int unroll;
     bool clear, transpose[2], is_async, reverse, exclusive;
-    bool absolute; // of a reduction: of sizes without sign
-    bool is_loose; // of a reduction by maximum: a smaller number will do until the exponentials less it are added up
-    bool is_rounded; // of a copy by vectors from registers: they hold what was rounded from wider numbers just before
+    bool absolute; // of a reduction: of magnitudes
+    // of a reduction by maximum: a smaller number will do until the exponentials less it are added up
+    bool is_loose;
+    // of a copy by vectors from registers: they hold what was rounded from wider numbers just before
+    bool is_rounded;
     bool is_ahead; // of a copy or map: it writes what nobody has touched since the last barrier of the group
     bool is_once;  // of a copy or store: what it reads or writes outside of the block is not read again soon
-    uint8_t small[2]; // of a gemm whose factors are bytes: the small floats (enum tile_kind) that a and b hold; 0: whole numbers
+    // of a gemm whose factors are bytes: the small floats (enum tile_kind) that a and b hold; 0: whole
+    // numbers
+    uint8_t small[2];
     struct tile_window window;
     const char *message;
 };
 
-// Kernels -------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 struct tile_parameter {
     bool is_scalar;
@@ -251,7 +278,8 @@ struct tile_kernel {
     struct tile_stmt *body;
     int index_bits; // 32 or 64 (at first): of loop variables and symbols
     int registers;  // for vectors, of the machine that it is made for; 0: of several machines
-    int64_t lane_bytes, live_bytes; // of each lane, that all tiles take, and those that are used at once at most; 0: not known
+    // of each lane, that all tiles take, and those that are used at once at most; 0: not known
+    int64_t lane_bytes, live_bytes;
     int ids, names, buffers, tokens; // how many expressions, names, buffers there are; the last token
     // Builder state:
     struct arena arena;
@@ -262,9 +290,10 @@ struct tile_kernel {
     bool failed;             // memory ran out or an error was recorded
 };
 
-// build.c: makes kernels. A kernel under construction is the thread's current one between tile_begin and tile_end:
-// the notation of rows and mathematics (notation.h) builds into it. These nest, and each tile_begin has its tile_end
-// (each tile_resume its tile_suspend) even when it returned NULL: until then everything built is NULL too.
+// build.c: makes kernels. A kernel under construction is the thread's current one between tile_begin and
+// tile_end: the notation of rows and mathematics (notation.h) builds into it. These nest, and each tile_begin
+// has its tile_end (each tile_resume its tile_suspend) even when it returned NULL: until then everything
+// built is NULL too.
 struct tile_kernel *tile_begin(const char *name);
 struct tile_kernel *tile_current(void);   // NULL outside, and after a tile_begin that failed
 struct tile_kernel *tile_end(void);       // NULL after an error; the caller owns it
@@ -299,16 +328,17 @@ expr tile_ternary(enum tile_op op, expr a, expr b, expr c); // select, fma, rare
 expr tile_cast(struct tile_type type, expr x); // x itself if it has that type
 expr tile_bitcast(struct tile_type type, expr x);
 expr tile_address_of(const struct tile_buffer *buffer);
-expr tile_load(const struct tile_buffer *buffer, int indices, const expr *index, expr mask, expr other); // NULL: 0
+// NULL: 0
+expr tile_load(const struct tile_buffer *buffer, int indices, const expr *index, expr mask, expr other);
 
-// Operands as one list, of every op: arg[], then index[]. tile_rebuild makes the same op on other operands in the
-// current kernel: casts keep their type, ops find theirs anew, leaves and buffers stay.
+// Operands as one list, of every op: arg[], then index[]. tile_rebuild makes the same op on other operands in
+// the current kernel: casts keep their type, ops find theirs anew, leaves and buffers stay.
 int  tile_operands(expr e);
 expr tile_operand(expr e, int at);
 expr tile_rebuild(expr old, const expr *operands);
 
-// statement.c: statements are appended to the current block; bodies are built between _open and _close. Lists that
-// a statement points to are copied. begin NULL is 0, step NULL is 1.
+// statement.c: statements are appended to the current block; bodies are built between _open and _close. Lists
+// that a statement points to are copied. begin NULL is 0, step NULL is 1.
 struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value, expr mask);
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step, int threads);
@@ -321,42 +351,47 @@ struct tile_stmt *tile_open_if(expr mask);
 void tile_else(void);
 void tile_close(void);
 const char *tile_stmt_name(enum tile_stmt_kind kind); // "store", "map", ...
-// The expressions that a statement itself uses, not its body: index, extent, value, mask, begin, step, then of its
-// regions origin and extent; of an allocation shape and stride. out has room for TILE_STMT_EXPRS.
+// The expressions that a statement itself uses, not its body: index, extent, value, mask, begin, step, then
+// of its regions origin and extent; of an allocation shape and stride. out has room for TILE_STMT_EXPRS.
 enum { TILE_STMT_EXPRS = 8 * TILE_DIMS + 4 };
 int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
-// The axes of the rectangle that two regions are: which of them each axis of a and of b is, -1 for one at its origin.
-// Regions that both say how large they are, and have as many axes whose size is not the number 1, pair those in order;
-// others pair their axes from the last, and what is missing has size 1.
+// The axes of the rectangle that two regions are: which of them each axis of a and of b is, -1 for one at its
+// origin. Regions that both say how large they are, and have as many axes whose size is not the number 1,
+// pair those in order; others pair their axes from the last, and what is missing has size 1.
 int  tile_pair(const struct tile_region *a, const struct tile_region *b, int *of_a, int *of_b);
 bool tile_region_is_sized(const struct tile_region *r); // it says how large it is, or is a whole buffer
 expr tile_region_size(const struct tile_region *r, int axis); // its extent or that of the buffer
-// Whether all threads of a block have to reach a statement of `thread` together: a barrier, a shuffle, memory that is made for all of
-// them, what such statements are in, and a break that leaves no loop of its own.
+// Whether all threads of a block have to reach a statement of `thread` together: a barrier, a shuffle, memory
+// that is made for all of them, what such statements are in, and a break that leaves no loop of its own.
 bool tile_is_meeting(const struct tile_stmt *s);
-const char *tile_combine_word(const struct tile_stmt *s); // "add"; of sizes without sign "absmax", "abssum"
-struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
+const char *tile_combine_word(const struct tile_stmt *s); // "add"; of magnitudes "absmax", "abssum"
+// empties the current kernel and gives what was in it: a pass emits it anew
+struct tile_stmt *tile_take_body(void);
 
 // walk.c: several statements at once.
 // Declares a variable, assigns the value to it and returns what reads it.
 expr tile_variable(const char *text, expr value);
-// Adds to each place, a variable or NULL, how far the element that `which` counts lies along axes. Row 0 of the table has the sizes
-// of the axes, innermost first, and row 1 + k the strides for place[k]; `inner` is one less than how many axes there are, or 0.
+// Adds to each place, a variable or NULL, how far the element that `which` counts lies along axes. Row 0 of
+// the table has the sizes of the axes, innermost first, and row 1 + k the strides for place[k]; `inner` is
+// one less than how many axes there are, or 0.
 void tile_walk(const struct tile_buffer *table, expr inner, expr which, int count, const expr *place);
 
 // print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.
 char *tile_print(const struct tile_kernel *kernel);         // caller frees with memory_free
 void  tile_print_expr(struct text *out, expr e);
 struct tile_kernel *tile_parse(const char *text, const char *file); // NULL and an error with line and caret
-// Does the same with other values of the text's params, types and ops: "BM=64,ITEM=f16,COMBINE=maximum"; NULL: none.
+// Does the same with other values of the text's params, types and ops: "BM=64,ITEM=f16,COMBINE=maximum";
+// NULL: none.
 struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params);
 
 // verify.c: false and an error that names statement and reason, when a kernel breaks the rules of the IR.
 bool tile_verify(const struct tile_kernel *kernel);
 
-// cost.c: arithmetic operations and bytes of parameters that one run moves, for these values of the symbols. An op is
-// one (a complex one 2, a product 6), integers, as of indices, and comparisons are none. Of an if on sizes and loop variables that branch
-// counts which is taken in the middle of their ranges, of another one half of each; a while counts one round. Bytes of a parameter are counted once however often they are touched.
+// cost.c: arithmetic operations and bytes of parameters that one run moves, for these values of the symbols.
+// An op is one (a complex one 2, a product 6), integers, as of indices, and comparisons are none. Of an if on
+// sizes and loop variables that branch counts which is taken in the middle of their ranges, of another one
+// half of each; a while counts one round. Bytes of a parameter are counted once however often they are
+// touched.
 struct tile_cost { double flops, bytes; };
 struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symbol_values);
 
@@ -364,44 +399,49 @@ struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symb
 union tile_value { double f; int64_t i; uint64_t u; bool b; struct { float re, im; } c; };
 union tile_value tile_value_of(struct tile_type type, uint64_t bits);       // of one lane
 uint64_t         tile_bits_of(struct tile_type type, union tile_value value); // the inverse
-union tile_value tile_convert(struct tile_type to, struct tile_type from, union tile_value value); // as TILE_CAST
+// as TILE_CAST
+union tile_value tile_convert(struct tile_type to, struct tile_type from, union tile_value value);
 double           tile_round(struct tile_type type, double value);           // to f16, bf16, f32: nearest even
 
-// small.c: numbers of 8 and 4 bits. The code of the nearest number; formulas of numbers of bytes that hold codes (f32 of floats,
-// i8 and u8 of integers), and of bytes.
+// small.c: numbers of 8 and 4 bits. The code of the nearest number; formulas of numbers of bytes that hold
+// codes (f32 of floats, i8 and u8 of integers), and of bytes.
 double   tile_small_value(struct tile_type type, uint64_t bits);
 uint64_t tile_small_bits(struct tile_type type, double value);
 expr tile_decode(struct tile_type type, expr byte);
-expr tile_decode_normal(struct tile_type type, expr byte); // the same without subnormal numbers on the way, for targets that lack them
+// the same without subnormal numbers on the way, for targets that lack them
+expr tile_decode_normal(struct tile_type type, expr byte);
 expr tile_encode(struct tile_type type, expr value);
 
-// arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex numbers
-// only for select, casts and parts: the rest of their arithmetic is in complex.c.
+// arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex
+// numbers only for select, casts and parts: the rest of their arithmetic is in complex.c.
 union tile_value tile_apply(enum tile_op op, struct tile_type type, struct tile_type from,
                             const union tile_value *arg);
 
-// evaluate.c: computes expressions on the host, one lane. A tape is one or more expressions in the order in which
-// their nodes are computed, in base ops.
+// evaluate.c: computes expressions on the host, one lane. A tape is one or more expressions in the order in
+// which their nodes are computed, in base ops.
 struct tile_tape *tile_tape(int roots, const expr *root); // NULL and an error; free with tile_tape_free
 void              tile_tape_free(struct tile_tape *tape);
-// leaf(data, e, index) gives the value of a name, or of a load at these indices. Those of names are taken from `name`, by their ids, unless
-// it is NULL. out: the value of each root.
+// leaf(data, e, index) gives the value of a name, or of a load at these indices. Those of names are taken
+// from `name`, by their ids, unless it is NULL. out: the value of each root.
 typedef union tile_value tile_leaf(void *data, expr e, const int64_t *index);
 void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_leaf *leaf, void *data, union tile_value *out);
-// Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root that
-// wrapped around.
+// Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root
+// that wrapped around.
 bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out, int *which);
-// A tape of sizes: integers whose leaves are symbols and scalar parameters of a kernel, which may be freed after tile_tape_bind. Returns
-// false, with an error, where a leaf is something else. tile_tape_sizes computes them from the values of the symbols and, where such
-// leaves are scalars, of all parameters behind them (of others, anything), by several threads at once if need be; false, without an
-// error unless memory ran out: a size is negative, or is not what exact arithmetic gives.
+// A tape of sizes: integers whose leaves are symbols and scalar parameters of a kernel, which may be freed
+// after tile_tape_bind. Returns false, with an error, where a leaf is something else. tile_tape_sizes
+// computes them from the values of the symbols and, where such leaves are scalars, of all parameters behind
+// them (of others, anything), by several threads at once if need be; false, without an error unless memory
+// ran out: a size is negative, or is not what exact arithmetic gives.
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel);
 bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out);
-union tile_value tile_evaluate(expr e, const union tile_value *leaf); // leaf values by id of INDEX/SCALAR/LOCAL/LOAD
+// leaf values by id of INDEX/SCALAR/LOCAL/LOAD
+union tile_value tile_evaluate(expr e, const union tile_value *leaf);
 
 // sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.
 
-// Values of the symbols of a kernel, and the function by which a tape reads them: its leaf, with these as data.
+// Values of the symbols of a kernel, and the function by which a tape reads them: its leaf, with these as
+// data.
 struct tile_symbols {
     const struct tile_kernel *kernel;
     const int64_t *value;
@@ -410,26 +450,31 @@ union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index);
 
 // Sets *out to a * b; false unless both are 0 or more and the product fits into 64 bits.
 bool tile_times(int64_t a, int64_t b, int64_t *out);
-// Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless they are NULL. Where
-// a size is negative, or something does not fit into 64 bits, appends what is wrong and returns false.
+// Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless
+// they are NULL. Where a size is negative, or something does not fit into 64 bits, appends what is wrong and
+// returns false.
 bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes, struct text *why);
-// Whether numbers, or the sizes and strides of a buffer, follow from the sizes of arguments alone, so that they are known before a
-// kernel runs. NULL is an empty list.
+// Whether numbers, or the sizes and strides of a buffer, follow from the sizes of arguments alone, so that
+// they are known before a kernel runs. NULL is an empty list.
 bool tile_are_known_at_launch(const expr *list, int count);
-bool tile_are_known_with_scalars(const expr *list, int count); // or from parameters that are integers and passed by value
+// or from parameters that are integers and passed by value
+bool tile_are_known_with_scalars(const expr *list, int count);
 bool tile_is_known_at_launch(const struct tile_buffer *b);
-// A check of all sizes that are known at launch: none negative, none that wraps around, no view larger than its memory, no grid of
-// more blocks than 64 bits count. Calls may be concurrent. The kernel must live longer.
+// A check of all sizes that are known at launch: none negative, none that wraps around, no view larger than
+// its memory, no grid of more blocks than 64 bits count. Calls may be concurrent. The kernel must live
+// longer.
 struct tile_sizes *tile_sizes_open(const struct tile_kernel *kernel); // NULL and an error
-bool tile_sizes_check(struct tile_sizes *sizes, const int64_t *symbol_values); // false, and an error at its statement
+// false, and an error at its statement
+bool tile_sizes_check(struct tile_sizes *sizes, const int64_t *symbol_values);
 void tile_sizes_close(struct tile_sizes *sizes); // NULL is none
 
-// interpret.c: runs a kernel on the host, slowly and exactly: the reference for renderers.
-// buffers: one address a parameter, of its value if it is a scalar. A load or store outside its buffer is an error.
+// interpret.c: runs a kernel on the host, slowly and exactly: the reference for renderers. buffers: one
+// address a parameter, of its value if it is a scalar. A load or store outside its buffer is an error.
 bool tile_interpret(const struct tile_kernel *kernel, void *const *buffers, const int64_t *symbol_values);
 
-// rows.c: the kernels of single elementwise ops, made from the rows' definitions. NULL and an error if the row does
-// not take the dtype. form has a letter per operand: 'v' vector, 's' scalar (one element, read once).
+// rows.c: the kernels of single elementwise ops, made from the rows' definitions. NULL and an error if the
+// row does not take the dtype. form has a letter per operand: 'v' vector, 's' scalar (one element, read
+// once).
 //     add_f32_vs(a: f32[n], b: f32[1]) -> (y: f32[n])      cast_i8_f32(a: i8[n]) -> (y: f32[n])
 //     where_f32_vvv(a: bool[n], b: f32[n], c: f32[n]) -> (y: f32[n])
 bool tile_row_takes(enum tile_op op, zl_dtype dtype);
@@ -440,21 +485,24 @@ struct tile_kernel *tile_cast_kernel(zl_dtype to, zl_dtype from);
 // reduce_add_f16(x: f16[n]) -> (y: f32[1]): combine is ADD, MUL, MAX, MIN, AND or OR.
 struct tile_kernel *tile_reduce_kernel(enum tile_op combine, zl_dtype dtype);
 zl_dtype tile_reduce_gives(zl_dtype dtype); // the accumulator: float32 for 16-bit floats, else the same
-bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits); // what a reduction starts from
-expr tile_identity_value(enum tile_op combine, struct tile_type type); // the same in the current kernel; NULL: there is none
+// what a reduction starts from
+bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits);
+// the same in the current kernel; NULL: there is none
+expr tile_identity_value(enum tile_op combine, struct tile_type type);
 
-// The row's lower column on these operands: one step, in simpler ops; NULL for base ops. Of f16 and bf16 it is the op
-// on f32, rounded back.
+// The row's lower column on these operands: one step, in simpler ops; NULL for base ops. Of f16 and bf16 it
+// is the op on f32, rounded back.
 expr tile_lower(enum tile_op op, expr a, expr b, expr c);
 
-// exact.c: ops by others that a target has, with the same bits. x: the operands; floats of 16 bits are words that hold their bits.
+// exact.c: ops by others that a target has, with the same bits. x: the operands; floats of 16 bits are words
+// that hold their bits.
 typedef expr tile_formula(const expr *x);
 tile_formula tile_fma_in_f64, tile_fma_in_parts; // the former of f32
 tile_formula tile_quotient; // of f32, where fma is exact and division is near
 tile_formula tile_from_half, tile_to_half, tile_to_brain; // f32 and f16, f32 to bf16
 
-// complex.c: base ops on c64 as ops on their parts, for targets without complex numbers: the same bits as theirs must
-// give. NULL for ops that are none (select works on the parts as it stands).
+// complex.c: base ops on c64 as ops on their parts, for targets without complex numbers: the same bits as
+// theirs must give. NULL for ops that are none (select works on the parts as it stands).
 expr tile_lower_complex(enum tile_op op, expr a, expr b);
 
 // derived.c: helpers of the lower column that are not transcendental.

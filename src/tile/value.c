@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// Bits of floating point numbers ----------------------------------------------------------------------------------
+// Bits of floating point numbers ----------------------------------------------------------------------------
 
 static uint64_t f64_bits(double v) {
     uint64_t bits;
@@ -50,7 +50,7 @@ static uint32_t bits_of_f16(double v) {
     return isnan(v) ? (uint32_t)narrow_nan(v, 5, 10) : half_from_float((float)v);
 }
 
-// Rounding --------------------------------------------------------------------------------------------------------
+// Rounding --------------------------------------------------------------------------------------------------
 
 double tile_round(struct tile_type type, double value) {
     if (tile_type_is_small_float(type))
@@ -64,7 +64,7 @@ double tile_round(struct tile_type type, double value) {
                                     : half_to_float(half_from_float(single));
 }
 
-// Values and bits -------------------------------------------------------------------------------------------------
+// Values and bits -------------------------------------------------------------------------------------------
 
 static uint64_t wrap(struct tile_type type, uint64_t u) {
     int unused = 64 - type.bits;
@@ -105,7 +105,7 @@ uint64_t tile_bits_of(struct tile_type type, union tile_value value) {
     return value.u << unused >> unused;
 }
 
-// Conversion ------------------------------------------------------------------------------------------------------
+// Conversion ------------------------------------------------------------------------------------------------
 
 // Truncates and saturates; NaN gives 0. The bounds are powers of two, so they compare exactly.
 static uint64_t integer_of(struct tile_type type, double f) {

@@ -1,6 +1,8 @@
-// verify.c - whether a kernel keeps the rules of the IR: types, scopes, who may be written, structure, tokens.
+// verify.c - whether a kernel keeps the rules of the IR: types, scopes, who may be written, structure,
+// tokens.
 //
-// One walk in the order of the statements. What is visible is kept by id, with a trail to undo it at a block's end.
+// One walk in the order of the statements. What is visible is kept by id, with a trail to undo it at a
+// block's end.
 
 #include "tile/syntax.h"
 
@@ -21,7 +23,7 @@ struct verifier {
     int *trail, trail_len, trail_cap; // names as id, buffers as ~id
 };
 
-// Errors ----------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 static const char *file_of(const struct tile_kernel *k) {
     return k->file ? k->file : k->name;
@@ -43,7 +45,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(struct verifier *v, const
     return false;
 }
 
-// Scopes ----------------------------------------------------------------------------------------------------------
+// Scopes ----------------------------------------------------------------------------------------------------
 
 static bool remember(struct verifier *v, int entry) {
     if (!memory_grow(&v->trail, &v->trail_cap, v->trail_len + 1, sizeof *v->trail))
@@ -112,7 +114,7 @@ static bool check_writable(struct verifier *v, const struct tile_buffer *b) {
     return b->memory != TILE_CONSTANT || fail(v, "'%s' is constant", b->text);
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 static bool check_expr(struct verifier *v, expr e);
 
@@ -199,11 +201,12 @@ static bool check_expr(struct verifier *v, expr e) {
     return check_node(v, e);
 }
 
-// Statements ------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool check_block(struct verifier *v, const struct tile_stmt *body);
 
-// A variable that is assigned to: declared here, or before. Those from outside of `thread` are of all threads alike.
+// A variable that is assigned to: declared here, or before. Those from outside of `thread` are of all threads
+// alike.
 static bool check_variable(struct verifier *v, const struct tile_name *name) {
     if (!is_visible(v, name, TILE_LOCAL))
         return declare_name(v, name, TILE_LOCAL);
@@ -259,7 +262,8 @@ static bool check_assign(struct verifier *v, const struct tile_stmt *s) {
     return check_variable(v, s->name[0]) && check_type(v, s->value, s->name[0]->type, "the value");
 }
 
-// Sets *bytes to those of a buffer whose sizes are numbers; -1: they are not. False when no memory has such sizes.
+// Sets *bytes to those of a buffer whose sizes are numbers; -1: they are not. False when no memory has such
+// sizes.
 static bool measure(struct verifier *v, const struct tile_buffer *b, int64_t *bytes) {
     int64_t shape[TILE_DIMS];
     struct text why = {0};
@@ -439,7 +443,7 @@ static bool check_token(struct verifier *v, const struct tile_stmt *s) {
     return v->token[s->token] = true; // again in an unrolled loop, say
 }
 
-// Tile statements -------------------------------------------------------------------------------------------------
+// Tile statements -------------------------------------------------------------------------------------------
 
 static bool check_region(struct verifier *v, const struct tile_region *r, bool is_written) {
     int ndim = r->buffer->ndim;
@@ -524,7 +528,7 @@ static bool check_command(struct verifier *v, const struct tile_stmt *s) {
     return !s->old || is_visible(v, s->old, TILE_LOCAL) || fail(v, "'%s' is not declared", s->old->text);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
     switch (s->kind) {

@@ -1,4 +1,5 @@
-// walk.c - places in memory of the elements that a number counts along axes: the statement `walk`, for the parser and for builders.
+// walk.c - places in memory of the elements that a number counts along axes: the statement `walk`, for the
+// parser and for builders.
 
 #include "tile/notation.h"
 

@@ -23,7 +23,7 @@ ZL_AT_LOAD {
         fork_guard(&locks[i]);
 }
 
-// Life ---------------------------------------------------------------------------------------------------------------
+// Life ------------------------------------------------------------------------------------------------------
 
 zl_compiled zl_compile(zl_fn f, bool shapeless) {
     if (!f.call)
@@ -60,7 +60,7 @@ void zl_compiled_release(zl_compiled c) {
     memory_free(c);
 }
 
-// Signatures ---------------------------------------------------------------------------------------------------------
+// Signatures ------------------------------------------------------------------------------------------------
 
 // What tells calls apart: the inputs by dtype and shape, numbers by their value, and the caller's key.
 struct signature {
@@ -101,7 +101,8 @@ static struct replay *find(zl_compiled c, const struct signature *s) {
     return r;
 }
 
-// Keeps it for later calls, unless it is not worth it or memory is out; takes the place of one that does not last.
+// Keeps it for later calls, unless it is not worth it or memory is out; takes the place of one that does not
+// last.
 static bool remember(zl_compiled c, const struct signature *s, struct replay *r) {
     if (!replay_lasts(r))
         return false;
@@ -116,14 +117,14 @@ static bool remember(zl_compiled c, const struct signature *s, struct replay *r)
     return ok;
 }
 
-// Calling ------------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 static const char no_data[] = "zl_compile: an array of a function that is being compiled has no data: what "
                               "the function does is recorded "
                               "once, for all calls, so it cannot be evaluated or read";
 
-// Stands for a number. It has the value, which is a part of the signature, and is still told apart from equal constants:
-// a call's results depend on the number that the call was given.
+// Stands for a number. It has the value, which is a part of the signature, and is still told apart from equal
+// constants: a call's results depend on the number that the call was given.
 static zl_array trace_number(zl_array x) {
     zl_array a = graph_inline((zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
     if (a)

@@ -1,7 +1,9 @@
-// cotangent.c - sums of cotangents in reverse mode. Those of disjoint slices of an array are concatenated instead of padded and added.
+// cotangent.c - sums of cotangents in reverse mode. Those of disjoint slices of an array are concatenated
+// instead of padded and added.
 //
-// Each element is the sum of the same numbers in the same order as if every slice were padded with zeros and added, so results have the
-// same bits. The one exception is the sign of zero: a -0.0 of a slice stays -0.0, where adding the zeros of another one made it 0.0.
+// Each element is the sum of the same numbers in the same order as if every slice were padded with zeros and
+// added, so results have the same bits. The one exception is the sign of zero: a -0.0 of a slice stays -0.0,
+// where adding the zeros of another one made it 0.0.
 
 #include <string.h>
 
@@ -13,7 +15,8 @@ struct part {
     zl_array g;
 };
 
-// Cotangents of slices along one axis that do not overlap, the last one first: mostly they come in this order.
+// Cotangents of slices along one axis that do not overlap, the last one first: mostly they come in this
+// order.
 struct cotangent_parts {
     struct part *part;
     int count, cap, axis;
@@ -31,7 +34,7 @@ bool cotangent_add(struct cotangent *t, zl_array g) {
     return t->sum;
 }
 
-// Joining -----------------------------------------------------------------------------------------------------------
+// Joining ---------------------------------------------------------------------------------------------------
 
 static zl_array pad(const struct cotangent_parts *p) {
     const struct part *only = p->part;
@@ -88,9 +91,10 @@ bool cotangent_join(struct cotangent *t) {
     return t->sum;
 }
 
-// Slices ------------------------------------------------------------------------------------------------------------
+// Slices ----------------------------------------------------------------------------------------------------
 
-// The axis along which a call takes contiguous elements of an array, and all along the others; -1 if it does something else.
+// The axis along which a call takes contiguous elements of an array, and all along the others; -1 if it does
+// something else.
 static int axis_of(const struct call *c, struct slice_run *out) {
     if (c->op != &op_slice || sized_is(c, c->in))
         return -1;

@@ -1,7 +1,8 @@
 // custom.c - functions with rules of their own, and checkpoints, whose rule is to run the function again.
 //
-// The function runs at once; a call then stands between its results and the program. That call keeps the rules alive as
-// the storage of one more input, a leaf without elements: they go when the call's inputs are let go.
+// The function runs at once; a call then stands between its results and the program. That call keeps the
+// rules alive as the storage of one more input, a leaf without elements: they go when the call's inputs are
+// let go.
 
 #include "transform/transform.h"
 
@@ -24,7 +25,7 @@ bool custom_has_vmap(const struct call *c) {
     return parts_of(c).rules->vmap != NULL;
 }
 
-// Rules --------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 static bool check_rule(const char *rule, bool ok, const zl_outputs *out, int expected) {
     if (zl_error())
@@ -108,7 +109,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return ok;
 }
 
-// Recording ----------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
 static bool record_call(int results, int inputs, const zl_array *in, zl_array *out) {
     struct array_spec *spec = memory_alloc(sizeof *spec * (size_t)results);
@@ -199,7 +200,7 @@ bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs 
              : error_false(ZL_ERROR_VALUE, "zl_custom: no function to call");
 }
 
-// Checkpoints --------------------------------------------------------------------------------------------------------
+// Checkpoints -----------------------------------------------------------------------------------------------
 
 // A function that is run again for its gradients.
 struct checkpoint {

@@ -1,5 +1,5 @@
-// deferred.c - the op of calls that are deferred (op/defer.c): what they hold is transformed when it is done, so that derivatives
-// and batches are deferred in the same way.
+// deferred.c - the op of calls that are deferred (op/defer.c): what they hold is transformed when it is done,
+// so that derivatives and batches are deferred in the same way.
 
 #include "transform/transform.h"
 

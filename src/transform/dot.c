@@ -1,6 +1,7 @@
 // dot.c - zl_to_dot: graphs of calls and arrays as Graphviz draws them, under MLX's names.
 //
-// Elementwise calls of a compiled function that only lead to each other are drawn as one, as MLX does: "CompiledMultiplyAdd".
+// Elementwise calls of a compiled function that only lead to each other are drawn as one, as MLX does:
+// "CompiledMultiplyAdd".
 
 #include "transform/transform.h"
 
@@ -68,7 +69,7 @@ static bool add_source(struct naming *n, zl_array x) {
     return ok;
 }
 
-// Groups -----------------------------------------------------------------------------------------------------------------
+// Groups ----------------------------------------------------------------------------------------------------
 
 // Who reads a call, besides a single group: nobody, several groups, or also what is no part of any.
 enum { NOBODY = -1, SEVERAL = -2, OTHERS = -3 };
@@ -124,8 +125,8 @@ static void note_reads(struct groups *g, const struct walk *w, const struct call
     }
 }
 
-// Calls are met after all that read them. One that a single group reads is part of it. Stretching costs nothing: what
-// several groups read each of them does for itself.
+// Calls are met after all that read them. One that a single group reads is part of it. Stretching costs
+// nothing: what several groups read each of them does for itself.
 static void make_groups(struct groups *g, const struct walk *w, int count, const zl_array *result) {
     for (int i = 0; i < count; i++)
         if (walk_call(w, result[i]) >= 0)
@@ -158,7 +159,7 @@ static bool is_outside(const struct groups *g, const struct walk *w, zl_array x,
     return call < 0 || g->group[call] != group;
 }
 
-// Drawing ----------------------------------------------------------------------------------------------------------------
+// Drawing ---------------------------------------------------------------------------------------------------
 
 // Adds the names of what a group copies for a member.
 static bool label_copies(struct groups *g, const struct walk *w, const struct call *member, int group,

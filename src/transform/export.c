@@ -1,8 +1,8 @@
 // export.c - zl_exporter: traces a function and writes what it recorded to a file.
 //
-// The calls between inputs and results are listed; those that the results do not need are left out, as are functions
-// with rules of their own, whose results are what the function inside recorded. Arrays without a history are constants:
-// kept once, however many traces use them.
+// The calls between inputs and results are listed; those that the results do not need are left out, as are
+// functions with rules of their own, whose results are what the function inside recorded. Arrays without a
+// history are constants: kept once, however many traces use them.
 
 #include <string.h>
 
@@ -27,7 +27,7 @@ struct zl_exporter_ {
     struct map numbers; // of ops and constants, plus one, by address
 };
 
-// Numbers and texts ----------------------------------------------------------------------------------------------------
+// Numbers and texts -----------------------------------------------------------------------------------------
 
 static void put(struct text *out, uint64_t value, int bytes) {
     char byte[8];
@@ -53,7 +53,7 @@ static void put_kind(struct text *out, zl_array a) {
         put(out, (uint64_t)a->dim[i], 8);
 }
 
-// Tables ---------------------------------------------------------------------------------------------------------------
+// Tables ----------------------------------------------------------------------------------------------------
 
 // The number of what is at an address, or that of a new entry.
 static int number_of(struct zl_exporter_ *e, const void *address, int next) {
@@ -126,7 +126,7 @@ static void put_op(struct text *out, const struct op *op) {
     }
 }
 
-// What a call stands for -------------------------------------------------------------------------------------------------
+// What a call stands for ------------------------------------------------------------------------------------
 
 // One trace on its way to the file.
 struct listing {
@@ -161,7 +161,8 @@ static bool broadcasts_to(zl_array x, zl_array y) {
     return fits;
 }
 
-// Whether y has the shape of a matrix product of the first two, and of what is added to it, if there is a third.
+// Whether y has the shape of a matrix product of the first two, and of what is added to it, if there is a
+// third.
 static bool is_product(zl_array y, int inputs, const zl_array *in) {
     zl_array a = in[0], b = in[1];
     OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
@@ -175,8 +176,9 @@ static bool is_product(zl_array y, int inputs, const zl_array *in) {
     return shape_equal(y->ndim, y->dim, batch + 2, dim) && (inputs < 3 || broadcasts_to(in[2], y));
 }
 
-// The call that is replayed instead of c, and its inputs. Batches of a matrix product are joined, or stretched, to the
-// sizes that they have when it is recorded: where sizes may change, the product as a whole is recorded again.
+// The call that is replayed instead of c, and its inputs. Batches of a matrix product are joined, or
+// stretched, to the sizes that they have when it is recorded: where sizes may change, the product as a whole
+// is recorded again.
 static const struct call *meaning(const struct listing *l, const struct call *c, const zl_array **in,
                                   zl_array *before) {
     const struct call *product = c->op == &op_unflatten ? product_of(c->in[0]) : c;
@@ -223,7 +225,7 @@ static int mark_live(struct listing *l, const zl_outputs *results) {
     return count;
 }
 
-// Writing a trace --------------------------------------------------------------------------------------------------------
+// Writing a trace -------------------------------------------------------------------------------------------
 
 static bool put_reference(struct listing *l, zl_array x) {
     x = behind(x);
@@ -293,7 +295,7 @@ static bool put_trace(struct zl_exporter_ *e, const struct function_inputs *f, c
     return ok;
 }
 
-// Writing the file -------------------------------------------------------------------------------------------------------
+// Writing the file ------------------------------------------------------------------------------------------
 
 static void put_structure(const struct zl_exporter_ *e, struct text *out) {
     size_t offset = 0;
@@ -361,7 +363,7 @@ static bool write_file(const char *function, const struct zl_exporter_ *e) {
     return ok;
 }
 
-// Tracing ----------------------------------------------------------------------------------------------------------------
+// Tracing ---------------------------------------------------------------------------------------------------
 
 static const char function[] = "zl_exporter_trace";
 

@@ -1,4 +1,5 @@
-// function_file.c - inputs of functions in files: their dtypes, shapes and names, and whether arrays fit them.
+// function_file.c - inputs of functions in files: their dtypes, shapes and names, and whether arrays fit
+// them.
 
 #include "transform/function_file.h"
 

@@ -4,8 +4,8 @@
 //     structure  all that is not data of constants: tables of dtypes, ops with their fields, constants; then the traces
 //     data       of constants, each at a multiple of 64 bytes; the structure has the SHA-256 of each
 //
-// Numbers are little-endian; a text is its bytes behind their number. Ops, fields and dtypes stand for their names in
-// the tables, so that a version that numbers them in another way reads the file all the same.
+// Numbers are little-endian; a text is its bytes behind their number. Ops, fields and dtypes stand for their
+// names in the tables, so that a version that numbers them in another way reads the file all the same.
 
 #ifndef FUNCTION_FILE_H
 #define FUNCTION_FILE_H
@@ -19,7 +19,8 @@ enum {
     FUNCTION_ALIGN = 64,
     FUNCTION_DIGEST = 64,
 };
-#define FUNCTION_CONSTANT 0x80000000u // in a reference: the rest is the number of a constant; else of an array of the trace
+// in a reference: the rest is the number of a constant; else of an array of the trace
+#define FUNCTION_CONSTANT 0x80000000u
 
 enum constant_kind { CONSTANT_DATA, CONSTANT_NUMBER, CONSTANT_WEAK, CONSTANT_KINDS };
 
@@ -28,7 +29,7 @@ static inline size_t function_align(size_t bytes) {
     return (bytes + FUNCTION_ALIGN - 1) / FUNCTION_ALIGN * FUNCTION_ALIGN;
 }
 
-// function_file.c ----------------------------------------------------------------------------------------------------
+// function_file.c -------------------------------------------------------------------------------------------
 
 // What inputs a trace takes: arrays without data, of which the last have names.
 struct function_inputs {
@@ -47,7 +48,7 @@ void function_inputs_text(struct text *out, int count, const zl_array *in, int n
 // The list makes sense; else false and an error that begins with function.
 bool function_check_names(const char *function, int count, int named, const char *const *name);
 
-// import.c -----------------------------------------------------------------------------------------------------------
+// import.c --------------------------------------------------------------------------------------------------
 
 // What zl_import makes of a file that is in memory.
 zl_imported *function_read(const char *path, const uint8_t *file, size_t bytes);

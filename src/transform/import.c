@@ -1,8 +1,8 @@
 // import.c - zl_import: functions read from files, and called by recording their calls again.
 //
-// A file is not trusted. The reader knows where it ends and stops at the first thing that makes no sense; each call
-// becomes a template, a call without data that op_replay holds against the op's contract; and each trace is replayed
-// once on arrays without data, so that what can be loaded can be called.
+// A file is not trusted. The reader knows where it ends and stops at the first thing that makes no sense;
+// each call becomes a template, a call without data that op_replay holds against the op's contract; and each
+// trace is replayed once on arrays without data, so that what can be loaded can be called.
 
 #include <string.h>
 
@@ -34,7 +34,7 @@ struct zl_imported_ {
 
 static const char function[] = "zl_import";
 
-// Reading ----------------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 // Takes part after part. What is past the end, or makes no sense, gives 0 and sets failed.
 struct reader {
@@ -121,7 +121,7 @@ static bool take_kind(struct reader *r, struct array_spec *spec, int64_t **dim) 
            damaged(r, "an array of an impossible shape");
 }
 
-// Tables -----------------------------------------------------------------------------------------------------------------
+// Tables ----------------------------------------------------------------------------------------------------
 
 static zl_dtype dtype_named(const char *name, int bytes) {
     for (int i = 0; i < ZL_DTYPE_COUNT; i++)
@@ -208,7 +208,7 @@ static bool read_ops(struct reader *r) {
     return r->op;
 }
 
-// Constants --------------------------------------------------------------------------------------------------------------
+// Constants -------------------------------------------------------------------------------------------------
 
 static zl_array read_number(struct reader *r, const struct array_spec *spec, bool is_weak) {
     uint64_t word = take(r, 8);
@@ -258,7 +258,7 @@ static bool read_constants(struct reader *r, zl_imported *f) {
     return f->constant;
 }
 
-// Traces -----------------------------------------------------------------------------------------------------------------
+// Traces ----------------------------------------------------------------------------------------------------
 
 // Arrays by their numbers while a trace is read or replayed.
 struct values {
@@ -392,7 +392,7 @@ static bool read_steps(struct reader *r, const zl_imported *f, struct traced *t)
     return ok && (t->result = read_references(r, f, v.count, &t->results));
 }
 
-// Replaying --------------------------------------------------------------------------------------------------------------
+// Replaying -------------------------------------------------------------------------------------------------
 
 // What was recorded again is what the file said it would be.
 static bool has_shapes(const struct call *c, const zl_array *out) {
@@ -432,7 +432,7 @@ static bool replay(const zl_imported *f, const struct traced *t, const zl_array 
     return ok;
 }
 
-// The file ---------------------------------------------------------------------------------------------------------------
+// The file --------------------------------------------------------------------------------------------------
 
 static bool read_trace(struct reader *r, const zl_imported *f, struct traced *t) {
     zl_outputs out = {0};
@@ -540,7 +540,7 @@ const char *zl_imported_metadata(const zl_imported *f) {
     return f ? f->metadata : "";
 }
 
-// Calling ----------------------------------------------------------------------------------------------------------------
+// Calling ---------------------------------------------------------------------------------------------------
 
 static bool no_match(const zl_imported *f, int count, const zl_array *in, int named,
                      const char *const *name) {

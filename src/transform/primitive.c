@@ -1,12 +1,13 @@
-// primitive.c - calls as MLX names its primitives, with their arguments: for drawings, and for who is told the steps of a
-// function. An op that is not in the table has its own name in MLX's manner, and its own arguments.
+// primitive.c - calls as MLX names its primitives, with their arguments: for drawings, and for who is told
+// the steps of a function. An op that is not in the table has its own name in MLX's manner, and its own
+// arguments.
 
 #include <ctype.h>
 #include <string.h>
 
 #include "transform/transform.h"
 
-// Arguments ------------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 enum shows {
     SHOW_END,
@@ -23,7 +24,8 @@ enum shows {
     SHOW_LAST,   // axis of the first input
     SHOW_AXES,   // of the first input, all of them
     SHOW_PART,   // part number `part` of `of` equal ones, of the arguments from `at` on
-    SHOW_SLICE, // the same of 3 parts, start, stop and step of each axis of the first input: as numbers inside it
+    // the same of 3 parts, start, stop and step of each axis of the first input: as numbers inside it
+    SHOW_SLICE,
     SHOW_EVERY, // of the same arguments, every `of`-th, from number `part` on
     SHOW_HEAD,  // from `at` on as many as argument 0 says
     SHOW_TAIL,  // what follows those
@@ -58,7 +60,7 @@ struct shown {
 #define HEAD(index)               SHOWN(HEAD, .at = index)
 #define TAIL(index)               SHOWN(TAIL, .at = index, .is_shape = true)
 
-// The table ------------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 enum { MOST = 8 };
 
@@ -81,7 +83,7 @@ static const struct primitive *find(const struct op *op) {
     return NULL;
 }
 
-// Names ----------------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 // "expand_dims" as "ExpandDims".
 static void add_words(struct text *out, const char *name) {
@@ -101,7 +103,7 @@ void primitive_label(const struct op *op, struct text *out) {
         add_words(out, op->name);
 }
 
-// Showing --------------------------------------------------------------------------------------------------------------
+// Showing ---------------------------------------------------------------------------------------------------
 
 // Copies every step-th of count arguments to the room, which lists then are in.
 static zl_shape list_of(const int64_t *arg, int64_t step, int64_t count, int64_t **room) {
@@ -118,7 +120,8 @@ static zl_shape all_axes(int ndim, int64_t **room) {
     return list;
 }
 
-// A slice that goes back to the first element stops before what a negative number can say: as MLX, at -size - 1.
+// A slice that goes back to the first element stops before what a negative number can say: as MLX, at -size -
+// 1.
 static zl_shape slice_part(const struct call *c, const int64_t *arg, int part, int64_t **room) {
     int ndim = c->in[0]->ndim;
     zl_shape list = {*room, ndim};

@@ -1,11 +1,14 @@
-// recompute.c - what a compiled function would keep for later, and can compute again from what it keeps anyway, is computed again.
+// recompute.c - what a compiled function would keep for later, and can compute again from what it keeps
+// anyway, is computed again.
 //
-// A step of training reads results of its forward part again in its backward part: of gelu(x), say, x divided by a constant and its erf.
-// Kept, each is written, read and holds memory for as long as all layers in between take. Computed again from x they cost a few instructions
-// of a kernel that reads x. So where a result of elementwise steps is read far behind by others that are elementwise, these get copies of
-// the steps, from one array that is there, or is smaller than what it stands for.
+// A step of training reads results of its forward part again in its backward part: of gelu(x), say, x divided
+// by a constant and its erf. Kept, each is written, read and holds memory for as long as all layers in
+// between take. Computed again from x they cost a few instructions of a kernel that reads x. So where a
+// result of elementwise steps is read far behind by others that are elementwise, these get copies of the
+// steps, from one array that is there, or is smaller than what it stands for.
 //
-// A reader is far where more steps that are not elementwise, products mostly, lead to it than to the result: no kernel has both.
+// A reader is far where more steps that are not elementwise, products mostly, lead to it than to the result:
+// no kernel has both.
 
 #include <string.h>
 
@@ -31,14 +34,15 @@ struct work {
     int *until;      // by slot: the last step that reads it; r->steps: it is a result
     int *stage;      // by step: how many steps that are not elementwise lead to it
     int *reader, *next,
-        *owner; // the first place of r->in that reads a slot, the next one behind a place, the step of a place
+        // the first place of r->in that reads a slot, the next one behind a place, the step of a place
+        *owner;
     struct copy *copy;
     int copies, copy_cap;
     int *first, *last; // by step: copies that come before it
     struct map known;  // of a slot and a stage, the number of the copy, and one
 };
 
-// Kinds ------------------------------------------------------------------------------------------------------------
+// Kinds -----------------------------------------------------------------------------------------------------
 
 static bool is_map(const struct call *c) {
     return (c->op->kind == OP_ELEMENTWISE || c->op->kind == OP_CAST) && c->outputs == 1;
@@ -75,7 +79,7 @@ static int64_t bytes_of(zl_array x) {
     return x->size * (int64_t)array_item(x);
 }
 
-// Facts ------------------------------------------------------------------------------------------------------------
+// Facts -----------------------------------------------------------------------------------------------------
 
 static bool make_room(struct work *w) {
     const struct replay *r = w->r;
@@ -118,7 +122,7 @@ static void find_facts(struct work *w) {
         w->until[r->result[i]] = r->steps;
 }
 
-// Asking -----------------------------------------------------------------------------------------------------------
+// Asking ----------------------------------------------------------------------------------------------------
 
 // One reader of a result: what its copies read.
 struct want {
@@ -178,7 +182,7 @@ static bool is_worth_it(const struct work *w, int step) {
     return any;
 }
 
-// Copying ----------------------------------------------------------------------------------------------------------
+// Copying ---------------------------------------------------------------------------------------------------
 
 static int make(struct work *w, struct want *q, int slot);
 
@@ -204,8 +208,8 @@ static void put_before(struct work *w, int copy, int step) {
     w->last[step] = copy;
 }
 
-// A copy that other readers of the same stage have is taken, unless it comes too late. Of cheap ones each has its own: shared by two
-// kernels they would have memory again.
+// A copy that other readers of the same stage have is taken, unless it comes too late. Of cheap ones each has
+// its own: shared by two kernels they would have memory again.
 static int make(struct work *w, struct want *q, int slot) {
     struct replay *r = w->r;
     const int key[] = {slot, w->stage[q->reader]};

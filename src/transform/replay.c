@@ -1,7 +1,8 @@
 // replay.c - what a function recorded, as a list of steps that are done again with other inputs.
 //
-// Values have slots: the inputs, what is kept, then the outputs of each step. A step repeats a call of the recorded
-// graph with op->record, so it infers dtypes, shapes and strides anew; the graph is held for that, but never evaluated.
+// Values have slots: the inputs, what is kept, then the outputs of each step. A step repeats a call of the
+// recorded graph with op->record, so it infers dtypes, shapes and strides anew; the graph is held for that,
+// but never evaluated.
 
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 enum { SMALL = 1024 }; // elements of a constant that is kept rather than computed again
 
-// Building -----------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 struct build {
     struct replay *r;
@@ -257,8 +258,8 @@ bool replay_drop_dead(struct replay *r) {
     return true;
 }
 
-// The tracers, then the arrays that they stand for: a walk must not meet those. Where the tracer of a number has its value, the
-// recording holds for that value only, and the number itself may be captured too.
+// The tracers, then the arrays that they stand for: a walk must not meet those. Where the tracer of a number
+// has its value, the recording holds for that value only, and the number itself may be captured too.
 static bool list_calls(struct build *b, int count, const zl_array *in, const zl_array *tracer,
                        const zl_outputs *results) {
     OP_ROOM(zl_array, source, 2 * (int64_t)count);
@@ -318,7 +319,7 @@ struct replay *replay_make(const char *function, int count, const zl_array *in, 
     return ok ? r : NULL;
 }
 
-// Life ---------------------------------------------------------------------------------------------------------------
+// Life ------------------------------------------------------------------------------------------------------
 
 struct replay *replay_retain(struct replay *r) {
     atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
@@ -346,7 +347,7 @@ bool replay_lasts(const struct replay *r) {
     return !r->foreign && (!r->thread || r->thread == &recorder);
 }
 
-// Running ------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
     zl_stream stream = recorder.stream;

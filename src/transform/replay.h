@@ -1,4 +1,5 @@
-// replay.h - what a recorded function is inside: for replay.c, which makes and repeats it, and steps.c, which tells it.
+// replay.h - what a recorded function is inside: for replay.c, which makes and repeats it, and steps.c, which
+// tells it.
 
 #ifndef REPLAY_H
 #define REPLAY_H
@@ -34,13 +35,14 @@ struct replay {
     const void *thread; // whose streams it names; NULL: it names none
 };
 
-// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it. Of several outputs
-// the first may be one that nothing refers to. False and an error when memory is out.
+// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it. Of several
+// outputs the first may be one that nothing refers to. False and an error when memory is out.
 bool replay_hold(struct call *c);
 void replay_let_go(struct call *c);
 
-// Drops steps and kept arrays that no result needs: calls that were passed over had more inputs than they gave on, and copies of what is
-// computed again may have all of its readers. False and an error when memory is out.
+// Drops steps and kept arrays that no result needs: calls that were passed over had more inputs than they
+// gave on, and copies of what is computed again may have all of its readers. False and an error when memory
+// is out.
 bool replay_drop_dead(struct replay *r);
 
 #endif

@@ -1,11 +1,12 @@
 // sized.c - rules of ops that read sizes, in a function that is traced to be done again with other shapes.
 //
-// A rule would record the sizes that it finds as numbers. It is deferred instead (op/defer.c): the call is repeated on arrays
-// of the sizes that are there, and the rule applied to that.
+// A rule would record the sizes that it finds as numbers. It is deferred instead (op/defer.c): the call is
+// repeated on arrays of the sizes that are there, and the rule applied to that.
 
 #include "transform/transform.h"
 
-// The same call on other inputs. It is held as replays hold theirs: it lets its inputs go if somebody evaluates it.
+// The same call on other inputs. It is held as replays hold theirs: it lets its inputs go if somebody
+// evaluates it.
 struct repeated {
     atomic_int refs;
     struct call *c;
@@ -54,7 +55,8 @@ static zl_fn function_of(struct repeated *r) {
     return (zl_fn){call_repeated, r, retain_repeated, release_repeated};
 }
 
-// Elementwise ops, sums and extremes follow the shapes of their inputs by themselves, as do those of follow.c.
+// Elementwise ops, sums and extremes follow the shapes of their inputs by themselves, as do those of
+// follow.c.
 bool sized_is(const struct call *c, const zl_array *in) {
     const struct op *op = c->op;
     bool follows = op->kind == OP_ELEMENTWISE || op->kind == OP_CAST || op->kind == OP_COPY ||

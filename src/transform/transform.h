@@ -1,16 +1,18 @@
 // transform.h - graphs to graphs: what the transforms share. The contract of each is in zellige.h.
 //
-// A transform runs a function on tracers, which stand for its inputs, and so records a graph. Then it walks that graph: backwards with the vjp of
-// its ops, or forwards with their jvp or vmap. The result is again only recorded.
+// A transform runs a function on tracers, which stand for its inputs, and so records a graph. Then it walks
+// that graph: backwards with the vjp of its ops, or forwards with their jvp or vmap. The result is again only
+// recorded.
 
 #ifndef TRANSFORM_H
 #define TRANSFORM_H
 
 #include "op/ops.h"
 
-// walk.c ---------------------------------------------------------------------------------------------------------
+// walk.c ----------------------------------------------------------------------------------------------------
 
-// A map from addresses (of calls, and of arrays at which a walk ends) to numbers. Zero-initialised tables are empty.
+// A map from addresses (of calls, and of arrays at which a walk ends) to numbers. Zero-initialised tables are
+// empty.
 struct places {
     const void **key;
     int *at;
@@ -48,9 +50,10 @@ bool walk_depends(const struct walk *w, zl_array x);
 // Returns the first input of c that matters to a walk of this kind.
 int  walk_from(const struct walk *w, const struct call *c);
 
-// trace.c --------------------------------------------------------------------------------------------------------
+// trace.c ---------------------------------------------------------------------------------------------------
 
-// One transform while it runs: its scope, and the thread's earlier error, set aside so that rules can see whether they caused one.
+// One transform while it runs: its scope, and the thread's earlier error, set aside so that rules can see
+// whether they caused one.
 struct trace {
     const char *function; // named by errors
     zl_scope scope;
@@ -74,11 +77,12 @@ bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl
 // Runs the function on tracers.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
 
-// cotangent.c ----------------------------------------------------------------------------------------------------
+// cotangent.c -----------------------------------------------------------------------------------------------
 
 struct cotangent_parts;
 
-// The cotangent of an array while its terms are summed. Zero-initialised: no terms. The functions return false, with an error, if they fail.
+// The cotangent of an array while its terms are summed. Zero-initialised: no terms. The functions return
+// false, with an error, if they fail.
 struct cotangent {
     zl_array sum; // of the terms that are summed; NULL: none
     struct cotangent_parts *parts; // terms of slices, not summed yet
@@ -94,13 +98,14 @@ bool cotangent_add_part(struct cotangent *t, const struct call *c, struct cotang
 bool cotangent_join(struct cotangent *t);
 void cotangent_free(struct cotangent *t, int count);
 
-// backward.c -----------------------------------------------------------------------------------------------------
+// backward.c ------------------------------------------------------------------------------------------------
 
-// Computes the cotangents of the sources, given those of the results (NULL stands for zero in both). Errors name the function.
+// Computes the cotangents of the sources, given those of the results (NULL stands for zero in both). Errors
+// name the function.
 bool backward(const char *function, struct walk *w, int results, const zl_array *result, const zl_array *cotangent,
               int sources, const zl_array *source, zl_array *out);
 
-// vjp.c ----------------------------------------------------------------------------------------------------------
+// vjp.c -----------------------------------------------------------------------------------------------------
 
 // Computes a cotangent for each input, given one for each result (NULL: zero). Those of integers are zeros.
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
@@ -110,43 +115,45 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
 bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results, const zl_array *cotangent,
                 zl_array *out);
 
-// composed.c -----------------------------------------------------------------------------------------------------
+// composed.c ------------------------------------------------------------------------------------------------
 
 // The rules of ops that have the column composed.
 bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 
-// custom.c -------------------------------------------------------------------------------------------------------
+// custom.c --------------------------------------------------------------------------------------------------
 
-// A call of a function with rules of its own. Inputs: the results of the function, its inputs, then a leaf that holds the rules. Outputs: the
-// results.
+// A call of a function with rules of its own. Inputs: the results of the function, its inputs, then a leaf
+// that holds the rules. Outputs: the results.
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
 
-// deferred.c -----------------------------------------------------------------------------------------------------
+// deferred.c ------------------------------------------------------------------------------------------------
 
 // A call that holds a function: replaying it records the function's graph (op/defer.c).
 extern const struct op op_deferred;
-// Record deferred transforms of f: cotangents (NULL for inputs that are not wanted), tangents, batches. Cotangents and tangents passed in may
-// be NULL.
+// Record deferred transforms of f: cotangents (NULL for inputs that are not wanted), tangents, batches.
+// Cotangents and tangents passed in may be NULL.
 bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
                   zl_array *out);
 bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
 bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
 
-// sized.c --------------------------------------------------------------------------------------------------------
+// sized.c ---------------------------------------------------------------------------------------------------
 
-// sized_is returns whether the rules of c would record sizes of these inputs that may differ next time. The others are rules that do not.
+// sized_is returns whether the rules of c would record sizes of these inputs that may differ next time. The
+// others are rules that do not.
 bool sized_is(const struct call *c, const zl_array *in);
 bool sized_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 bool sized_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 bool sized_vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 
-// primitive.c ----------------------------------------------------------------------------------------------------
+// primitive.c -----------------------------------------------------------------------------------------------
 
 // Appends the name that MLX gives an op in graphs.
 void primitive_label(const struct op *op, struct text *out);
-// Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used again.
+// Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used
+// again.
 struct primitive_room {
     struct text name;
     zl_argument *argument;
@@ -156,24 +163,25 @@ struct primitive_room {
 bool primitive_show(const struct call *c, struct primitive_room *room, zl_step *step);
 void primitive_room_free(struct primitive_room *room);
 
-// replay.c -------------------------------------------------------------------------------------------------------
+// replay.c --------------------------------------------------------------------------------------------------
 
-// The recorded calls of a function, to be replayed with other inputs. Calls that repeat earlier ones, that nothing needs, or that only pass an
-// array on are left out. Arrays that do not depend on the inputs are kept.
+// The recorded calls of a function, to be replayed with other inputs. Calls that repeat earlier ones, that
+// nothing needs, or that only pass an array on are left out. Arrays that do not depend on the inputs are
+// kept.
 struct replay;
 
-// Returns the recording of a function that ran on tracers, which stood for `in`, and returned `results`, or NULL and an error. If simple, all
-// calls are kept.
+// Returns the recording of a function that ran on tracers, which stood for `in`, and returned `results`, or
+// NULL and an error. If simple, all calls are kept.
 struct replay *replay_make(const char *function, int count, const zl_array *in, const zl_array *tracer,
                            const zl_outputs *results, bool simple);
-// recompute.c: changes a recording that has not been replayed yet to recompute intermediate arrays instead of keeping them for a backward pass.
-// Returns false, with an error, if that fails: then release it.
+// recompute.c: changes a recording that has not been replayed yet to recompute intermediate arrays instead of
+// keeping them for a backward pass. Returns false, with an error, if that fails: then release it.
 bool replay_recompute(struct replay *r);
 bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out);
 struct replay *replay_retain(struct replay *r);
 void replay_release(struct replay *r);
-// Returns whether the recording can be replayed later: it uses no array of a running transform and no stream of another thread, and no array
-// that it keeps has failed.
+// Returns whether the recording can be replayed later: it uses no array of a running transform and no stream
+// of another thread, and no array that it keeps has failed.
 bool replay_lasts(const struct replay *r);
 
 #endif

@@ -1,4 +1,5 @@
-// vmap.c - a function of single arrays, applied to many at once: each of its calls becomes one on an axis more.
+// vmap.c - a function of single arrays, applied to many at once: each of its calls becomes one on an axis
+// more.
 
 #include "transform/transform.h"
 
@@ -10,7 +11,7 @@ struct batch {
     int64_t size;
 };
 
-// Inputs ---------------------------------------------------------------------------------------------------------
+// Inputs ----------------------------------------------------------------------------------------------------
 
 // The size of the extra axis; -1 and an error when it is not the same everywhere.
 static int64_t batch_size(int count, const zl_array *in, const int *axis) {
@@ -56,7 +57,7 @@ static bool make_placeholders(int count, const zl_array *in, const int *axis, zl
     return true;
 }
 
-// Calls ----------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 // The call on these inputs. Where none of them has the axis any more, it is the same call as for one.
 static bool apply(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -107,7 +108,7 @@ static bool map_calls(const struct batch *b) {
     return true;
 }
 
-// Results --------------------------------------------------------------------------------------------------------
+// Results ---------------------------------------------------------------------------------------------------
 
 // y with its extra axis where it is asked for; what all share is repeated.
 static zl_array place_axis(const struct batch *b, zl_array y, int to) {
@@ -135,7 +136,7 @@ static bool give_results(const struct batch *b, const zl_outputs *one, const int
     return true;
 }
 
-// All of it ------------------------------------------------------------------------------------------------------
+// All of it -------------------------------------------------------------------------------------------------
 
 static bool replay(struct batch *b, const zl_outputs *one, int count, const zl_array *single,
                    const zl_array *in, const int *axis, const int *out_axis, zl_outputs *out) {

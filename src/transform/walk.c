@@ -1,8 +1,9 @@
-// walk.c - lists the calls between some arrays and what was made of them: no recursion, time linear in their inputs.
+// walk.c - lists the calls between some arrays and what was made of them: no recursion, time linear in their
+// inputs.
 
 #include "transform/transform.h"
 
-// Places -------------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 // The key's slot, or the vacant one where it belongs. There is always a vacant one.
 static size_t find(const struct places *p, const void *key) {
@@ -50,7 +51,7 @@ static bool put(struct places *p, const void *key, int at) {
     return true;
 }
 
-// Numbers ------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static bool has_history(zl_array x) {
     return x->call && !x->call->detached;
@@ -88,7 +89,7 @@ static bool depends_on_any(const struct walk *w, const struct call *c) {
     return depends;
 }
 
-// Listing ------------------------------------------------------------------------------------------------------------
+// Listing ---------------------------------------------------------------------------------------------------
 
 static bool add_number(struct walk *w, bool depends) {
     if (!memory_grow(&w->depends, &w->array_cap, w->arrays + 1, sizeof *w->depends))

@@ -1,4 +1,5 @@
-// test_llm.c - the suite of language models: works behind a context, random weights by seed, what is wrong in words.
+// test_llm.c - the suite of language models: works behind a context, random weights by seed, what is wrong in
+// words.
 
 #include "test.h"
 

@@ -80,7 +80,8 @@ TEST(the_interval_of_a_ratio_holds_it) {
     CHECK(low > 1.1 && high < 1.3);
 }
 
-// Runs of 1 second each and 0.3 to start them, on a machine that disturbs a third of the samples by up to a half.
+// Runs of 1 second each and 0.3 to start them, on a machine that disturbs a third of the samples by up to a
+// half.
 static void make_lengths(double *once, double *twice, int count, int inner, unsigned seed) {
     uint32_t state = seed;
     for (int i = 0; i < 2 * count; i++) {

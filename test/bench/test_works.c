@@ -1,5 +1,5 @@
-// test_works.c - every kind of work: small sizes are right and can be measured, wrong arguments say what is right, wrong
-// results are no times. Runs survive JSON.
+// test_works.c - every kind of work: small sizes are right and can be measured, wrong arguments say what is
+// right, wrong results are no times. Runs survive JSON.
 
 #include "test.h"
 

@@ -13,7 +13,8 @@ struct on_chip {
     int holds;
 };
 
-// Device C from a file of test/bm1690/device, or from a text. False, after failed checks, if it does not compile.
+// Device C from a file of test/bm1690/device, or from a text. False, after failed checks, if it does not
+// compile.
 bool on_chip_open_file(struct on_chip *t, const char *file);
 bool on_chip_open(struct on_chip *t, const char *device_c);
 void on_chip_close(struct on_chip *t);

@@ -1,7 +1,8 @@
 // test_bm1690_commands.c - single commands on the emulator against the vendor's reference model, bit by bit.
 //
-// Each file of golden/ that tool/bm1690/golden.py made has device C and, for each of its cases, inputs and the outputs of the
-// model. ZL_TEST_BM1690 names another folder of such files: make test-bm1690-vendor writes one with new shapes and values.
+// Each file of golden/ that tool/bm1690/golden.py made has device C and, for each of its cases, inputs and
+// the outputs of the model. ZL_TEST_BM1690 names another folder of such files: make test-bm1690-vendor writes
+// one with new shapes and values.
 
 #include "on_chip.h"
 
@@ -151,7 +152,8 @@ static bool is_called(char *const *text, size_t count, const char *name) {
     return false;
 }
 
-// What tells the model's numbers apart from ours is a vector: a row of the table that has none may say anything.
+// What tells the model's numbers apart from ours is a vector: a row of the table that has none may say
+// anything.
 TEST(every_command_has_golden_vectors) {
 #define GROUP(NAME) #NAME,
     static const char *const groups[] = {GROUPS(GROUP)};

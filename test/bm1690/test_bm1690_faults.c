@@ -1,4 +1,5 @@
-// test_bm1690_faults.c - device C with one fault each: the emulator ends the launch with an error that names command and parameter.
+// test_bm1690_faults.c - device C with one fault each: the emulator ends the launch with an error that names
+// command and parameter.
 
 #include "on_chip.h"
 
@@ -7,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Programs of f16 tiles {1, 64, 1, 64}: x is loaded to 0, a body computes, y is stored from 0x4000. Bodies that are tried together are
-// compiled together.
+// Programs of f16 tiles {1, 64, 1, 64}: x is loaded to 0, a body computes, y is stored from 0x4000. Bodies
+// that are tried together are compiled together.
 struct fault {
     const char *body;
     const char *command, *message; // of the error; NULL: there is none
@@ -162,7 +163,8 @@ TEST(engines_do_not_meet_in_a_parallel_region) {
          "tpu_gdma_cpy_S2L(0x40, a.x, &half, NULL, NULL, DT_FP16);\n"
          "tpu_parallel_end();",
          "tpu_gdma_cpy_S2L", "conflicts with tpu_bdc_fp_add"},
-        // Two buffers that alternate within each lane have no byte in common; nor do lanes 0 to 31 and 32 to 63.
+        // Two buffers that alternate within each lane have no byte in common; nor do lanes 0 to 31 and 32 to
+        // 63.
         {"dim4 part = {1, 32, 1, 64};\n"
          "tpu_parallel_start();\n"
          "tpu_bdc_fp_add(0x4000, 0, 0, &half, &rows, &rows, &rows, DT_FP16);\n"
@@ -262,7 +264,8 @@ TEST(cores_wait_for_each_other) {
     on_chip_close(&t);
 }
 
-// What generated programs of other tools look like: descriptors with NULL for strides, a function called main, helpers of their own.
+// What generated programs of other tools look like: descriptors with NULL for strides, a function called
+// main, helpers of their own.
 TEST(programs_of_other_tools) {
     static const char text[] =
         "#include \"ppl_helper.h\"\n"

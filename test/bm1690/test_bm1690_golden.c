@@ -1,7 +1,7 @@
 // test_bm1690_golden.c - the emulator against vectors of the vendor's reference model, bit by bit.
 //
-// golden/first.npz has inputs and outputs of 49 cases, as bits. An array that equals an earlier one is there once: `same` says
-// under which name.
+// golden/first.npz has inputs and outputs of 49 cases, as bits. An array that equals an earlier one is there
+// once: `same` says under which name.
 
 #include "on_chip.h"
 
@@ -24,7 +24,8 @@ static zl_array find(zl_file *file, const char *format, const char *a, const cha
     return zl_file_find(file, name);
 }
 
-// The bits of an array, in the order of its elements; a transposed copy where asked for. Frees with memory_free.
+// The bits of an array, in the order of its elements; a transposed copy where asked for. Frees with
+// memory_free.
 static uint8_t *bits_of(zl_array a, bool is_transposed) {
     zl_array x = zl_contiguous(is_transposed ? zl_transpose(a, ZL_AXES(1, 0)) : a, false);
     size_t bytes = (size_t)zl_size(x) * zl_dtype_size(zl_dtype_of(x));

@@ -1,4 +1,5 @@
-// test_bm1690_launch.c - launches of device C on the emulated chip: cores, regions, counters, and faults that it must find.
+// test_bm1690_launch.c - launches of device C on the emulated chip: cores, regions, counters, and faults that
+// it must find.
 
 #include "on_chip.h"
 

@@ -1,7 +1,9 @@
-// test_bm1690_planted.c - faults planted in device C that our renderer wrote: each is reported, or the result is wrong.
+// test_bm1690_planted.c - faults planted in device C that our renderer wrote: each is reported, or the result
+// is wrong.
 //
-// A text has all of its faults, and a variable that says which one is there: no command of a launch, this command dropped, its first
-// address off by 2 bytes, downwards for fills, whose first bytes others write again, or in the last 64 bytes of its lane, one buffer in place of two.
+// A text has all of its faults, and a variable that says which one is there: no command of a launch, this
+// command dropped, its first address off by 2 bytes, downwards for fills, whose first bytes others write
+// again, or in the last 64 bytes of its lane, one buffer in place of two.
 
 #include "on_chip.h"
 
@@ -48,7 +50,8 @@ static const struct planted matmul = {
     true,
 };
 
-// Some sums, and products with them, are near the largest number or infinite, or a NaN: quotients and maxima have commands for these.
+// Some sums, and products with them, are near the largest number or infinite, or a NaN: quotients and maxima
+// have commands for these.
 static const struct planted softmax = {
     "softmax",
     "kernel softmax(x: f32[rows, n]) -> (y: f32[rows, n]) where n <= 128 {\n"
@@ -107,7 +110,7 @@ static const struct planted masked = {
     false,
 };
 
-// Planting ------------------------------------------------------------------------------------------------------------
+// Planting --------------------------------------------------------------------------------------------------
 
 struct trial {
     const struct planted *planted;
@@ -167,9 +170,10 @@ static void plant(struct text *out, struct trial *t, const char *device_c) {
     }
 }
 
-// Runs ------------------------------------------------------------------------------------------------------------------
+// Runs ------------------------------------------------------------------------------------------------------
 
-// Some numbers are so large that products of halves, or exponentials, are infinite, and some f32 are NaN: there are commands for these.
+// Some numbers are so large that products of 16-bit floats, or exponentials, are infinite, and some f32 are
+// NaN: there are commands for these.
 static char *random_bytes(int64_t count, bool is_half) {
     char *data = malloc((size_t)count * 4);
     for (int64_t i = 0; data && i < count; i++) {

@@ -60,7 +60,7 @@ static const struct op *const tiled[] = {
     &op_gather_mm,
     &op_segmented_mm};
 
-// Kernels --------------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static const char *const names[] = {[INTERPRETER] = "interpreter", [COMPILED] = "c", [OPENCL] = "opencl"};
 static const struct kernel_driver *const drivers[] = {
@@ -126,7 +126,7 @@ static bool run_kernel(const struct kernel_place *p, void *kept, void *const *ad
                        : tile_interpret(k->kernel, address, symbol);
 }
 
-// The device -----------------------------------------------------------------------------------------------------------
+// The device ------------------------------------------------------------------------------------------------
 
 static const char *identity(int unit) {
     (void)unit;

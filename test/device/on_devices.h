@@ -10,8 +10,8 @@
 
 #include <math.h>
 
-// Runs check for each such device; a test is skipped with the reason where there is none. Vulkan on a CPU is one of them if ZL_DEVICE
-// names it, or with --long.
+// Runs check for each such device; a test is skipped with the reason where there is none. Vulkan on a CPU is
+// one of them if ZL_DEVICE names it, or with --long.
 void on_devices(void (*check)(void));
 const char *test_lacks_opencl(void); // why there is no OpenCL device here; NULL: there is one
 const char *test_lacks_vulkan(void); // the same of Vulkan

@@ -1,5 +1,5 @@
-// random_view.h - arrays over foreign memory whose layout is drawn at random, and their elements read without the
-// library: what the CPU's drivers are compared with.
+// random_view.h - arrays over foreign memory whose layout is drawn at random, and their elements read without
+// the library: what the CPU's drivers are compared with.
 
 #ifndef RANDOM_VIEW_H
 #define RANDOM_VIEW_H
@@ -22,7 +22,8 @@ int view_shape(int64_t most, int64_t *dim);
 struct view view_random(zl_dtype dtype, int ndim, const int64_t *dim);
 // The same with some axes of size 1, and some of the first left out: it broadcasts to the shape.
 struct view view_broadcast(zl_dtype dtype, int ndim, const int64_t *dim);
-// The element at a position of a shape that v broadcasts to; of complex numbers a part (0: real, 1: imaginary).
+// The element at a position of a shape that v broadcasts to; of complex numbers a part (0: real, 1:
+// imaginary).
 double view_at(const struct view *v, int ndim, const int64_t *at, int part);
 
 // Steps to the next position in row-major order; false after the last.

@@ -1,5 +1,6 @@
-// test_bm1690_chip.c - the target bm1690 with the vendor's tools, on the host's side: where they are found, what is missing is told, kernels
-// are compiled and launched. Under the library of test/fake and a package that has little but names: no chip is here.
+// test_bm1690_chip.c - the target bm1690 with the vendor's tools, on the host's side: where they are found,
+// what is missing is told, kernels are compiled and launched. Under the library of test/fake and a package
+// that has little but names: no chip is here.
 
 #include "test.h"
 
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// A package as it is unpacked in a home folder. Its compiler writes down its words, and makes a mark and the text.
+// A package as it is unpacked in a home folder. Its compiler writes down its words, and makes a mark and the
+// text.
 static bool make_package(void) {
     static const char make[] =
         "cd '%s' && mkdir -p ppl_v1/deps/chip/tpub_7_1/TPU1686/kernel/include ppl_v1/deps/chip/tpub_7_1/lib "

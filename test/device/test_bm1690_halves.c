@@ -1,4 +1,5 @@
-// test_bm1690_halves.c - numbers of 64 bits on the BM1690's emulator, by commands of 32: every bit is that of the interpreter.
+// test_bm1690_halves.c - numbers of 64 bits on the BM1690's emulator, by commands of 32: every bit is that of
+// the interpreter.
 //
 // A run tries a third of the rows that every target spells; `build/test --long bm1690_halves` every row of
 // elementwise.def that these types have, and more numbers.

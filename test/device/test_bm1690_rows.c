@@ -1,5 +1,5 @@
-// test_bm1690_rows.c - every row of elementwise.def on the BM1690's emulator, against the interpreter: f32, f16, bf16 and i32,
-// with the numbers at which formulas break.
+// test_bm1690_rows.c - every row of elementwise.def on the BM1690's emulator, against the interpreter: f32,
+// f16, bf16 and i32, with the numbers at which formulas break.
 //
 // `build/test --long bm1690_rows` prints what the errors are, of more numbers: doc/bm1690.md has them.
 
@@ -13,7 +13,7 @@
 #include "tile/tile.h"
 #include "zellige_tile.h"
 
-// Rows --------------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 static const struct row {
     const char *name;
@@ -26,8 +26,9 @@ static const struct row {
 #include "op/elementwise.def"
 };
 
-// The greatest error of f32, in units of the last place; results of 16 bits are those of f32, rounded, and one unit of theirs off at most.
-// What is not here is exact. Numbers below the smallest normal one are zeros to the chip, and zeros are what it gives.
+// The greatest error of f32, in units of the last place; results of 16 bits are those of f32, rounded, and
+// one unit of theirs off at most. What is not here is exact. Numbers below the smallest normal one are zeros
+// to the chip, and zeros are what it gives.
 static const struct {
     enum tile_op op;
     double units;
@@ -53,7 +54,7 @@ static double units_of(enum tile_op op) {
     return 0;
 }
 
-// Numbers -----------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 enum { CORNERS = 20, PAIRS = CORNERS * CORNERS };
 
@@ -105,7 +106,8 @@ static bool is_flushed(struct tile_type type, double x) {
     return tile_type_is_float(type) && !is_f16(type) && fabs(x) < 0x1p-126;
 }
 
-// The remainder of a large number is off by up to a small divisor: the chip takes one below 2^-126 for zero before the sign decides.
+// The remainder of a large number is off by up to a small divisor: the chip takes one below 2^-126 for zero
+// before the sign decides.
 static bool is_near_remainder(const struct row *r, double a, double b, double got, double want) {
     return r->op == TILE_REM && fabs(a) >= 0x1p60 && fabs(b) < 0x1p-90 && fabs(got - want) <= fabs(b);
 }
@@ -135,7 +137,7 @@ static double error_of(struct tile_type type, uint64_t got_bits, uint64_t want_b
     return fabs(g.f - w.f) / unit(type, w.f);
 }
 
-// Kernels -----------------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 enum { BATCH = 5 }; // rows of one kernel
 
@@ -293,7 +295,7 @@ TEST(rows_of_narrow_integers_are_those_of_the_interpreter) {
         try_dtype(dtypes[i]);
 }
 
-// Conversions ----------------------------------------------------------------------------------------------------------
+// Conversions -----------------------------------------------------------------------------------------------
 
 static const zl_dtype converted[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT32, ZL_UINT32,
                                      ZL_INT16,   ZL_UINT16,  ZL_INT8,     ZL_UINT8, ZL_BOOL};
@@ -310,7 +312,8 @@ static void write_conversions(struct text *out, zl_dtype to) {
     text_add(out, "  }\n}\n");
 }
 
-// Every dtype to one: the same bits, but that integers become 16 bits in one rounding, not two, and numbers that are zeros to the chip stay so.
+// Every dtype to one: the same bits, but that integers become 16 bits in one rounding, not two, and numbers
+// that are zeros to the chip stay so.
 static void convert_to(zl_dtype to) {
     enum { COLUMNS = 120 };
     static char x[CONVERTED][2][COLUMNS * 4], got[CONVERTED * COLUMNS * 4], want[2][CONVERTED * COLUMNS * 4];
@@ -363,9 +366,10 @@ TEST(conversions_are_those_of_the_interpreter) {
         convert_to(converted[i]);
 }
 
-// Reductions ------------------------------------------------------------------------------------------------------------
+// Reductions ------------------------------------------------------------------------------------------------
 
-// A NaN anywhere is the maximum and the minimum of what it is part of, along both axes, in scans, and in what a result already holds.
+// A NaN anywhere is the maximum and the minimum of what it is part of, along both axes, in scans, and in what
+// a result already holds.
 static void reduce_with_nan(zl_dtype dtype) {
     enum { ROWS = 70, COLUMNS = 300 };
     static const char form[] = "kernel most(x: %s[%d, %d]) -> (y: %s[%d, 2], z: %s[2, %d], s: %s[%d, %d]) {\n"

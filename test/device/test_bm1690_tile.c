@@ -14,7 +14,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-// The chip's exp, division and roots are some units in the last place off, and sums are folded in halves: doc/bm1690.md.
+// The chip's exp, division and roots are some units in the last place off, and sums are folded in halves:
+// doc/bm1690.md.
 static const struct sample {
     const char *text;
     int64_t sizes[4];
@@ -36,7 +37,8 @@ static const struct sample {
     {SAMPLE_ROOM, {201}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
-    // Sums of 64 bits carry into the upper words; products of complex matrices, of parts of tiles, by a transposed factor; reductions by formulas.
+    // Sums of 64 bits carry into the upper words; products of complex matrices, of parts of tiles, by a
+    // transposed factor; reductions by formulas.
     {"kernel sums(a: i64[n], z: c64[n], t: c64[20, 24], u: f64[6, 7], s: f32[n, 40]) -> (y: i64[4], w: c64[4], p: c64[16, 16], q: "
      "f64[6], r: f32[n]) {\n"
      "  fill y = 0\n"
@@ -63,7 +65,8 @@ static const struct sample {
     {SAMPLE_SCANS, {9, 70}, 1e-4},
     {SAMPLE_PIECES, {3}, 1e-5},
     {SAMPLE_TABLES, {100}, 1e-5},
-    // Products of halves, with a second factor that is transposed, and a first one that is; rows and columns that leave the arrays.
+    // Products of 16-bit floats, with a second factor that is transposed, and a first one that is; rows and
+    // columns that leave the arrays.
     {"kernel products(A: f16[M, K], B: f16[K, N], Bt: f16[N, K], At: f16[K, M]) -> (C: f32[M, N], D: f16[M, "
      "N], E: f32[M, N]) {\n"
      "  grid bx in ceildiv(N, 64), by in ceildiv(M, 96), threads 128 {\n"
@@ -90,7 +93,8 @@ static const struct sample {
      "}",
      {200, 70, 150},
      2e-2},
-    // A vector that lies along a lane takes what is across them, and a tile what is transposed, in one map; a part of a tile.
+    // A vector that lies along a lane takes what is across them, and a tile what is transposed, in one map; a
+    // part of a tile.
     {"kernel mixed(x: f32[64, 48]) -> (y: f32[48, 64], z: f32[64], w: f32[64, 48]) {\n"
      "  grid b in 1 {\n"
      "    shared t: f32[64, 48]\n"
@@ -145,7 +149,8 @@ TEST(tile_kernels_on_the_emulator) {
         tile_trial(samples[i].text, "bm1690", samples[i].sizes, samples[i].near);
 }
 
-// Products of bytes are exact, by a command of their own, as are those of small floats; both with transposes and with edges.
+// Products of bytes are exact, by a command of their own, as are those of small floats; both with transposes
+// and with edges.
 #define BYTE_PRODUCTS(NAME, TYPE, OTHER, SUM)                                               \
     "kernel " NAME "(A: " TYPE "[M, K], B: " OTHER "[K, N], Bt: " OTHER "[N, K], At: " TYPE \
     "[K, M]) -> (C: " SUM "[M, N], D: " SUM "[M, N], E: f32[M, N]) {\n"                     \
@@ -194,8 +199,8 @@ TEST(products_of_bytes_have_their_own_command) {
     }
 }
 
-// Places that tiles hold: rows and elements of device memory, of tables of any size, where some are masked; columns of tiles. No element is
-// read by the control program.
+// Places that tiles hold: rows and elements of device memory, of tables of any size, where some are masked;
+// columns of tiles. No element is read by the control program.
 static const struct sample gathers[] = {
     {"kernel g1(x: f32[m, 100], idx: i32[n], big: f32[70000, 3], far: i32[n]) -> (y: f32[n, 100], z: f32[n, "
      "100], w: f32[n, 100], v: f32[n, 2]) {\n"
@@ -260,7 +265,8 @@ static const struct sample gathers[] = {
      0},
 };
 
-// Variables that have several values, or whose value was of what is written since, or that say where a store goes.
+// Variables that have several values, or whose value was of what is written since, or that say where a store
+// goes.
 TEST(variables_in_indices_have_their_values) {
     const char *text =
         "kernel v(x: f32[37, 100], idx: i32[64]) -> (y: f32[64, 100], z: f32[64], w: f32[64, 100]) {\n"
@@ -299,7 +305,8 @@ TEST(gathers_are_commands) {
     }
 }
 
-// A table of lengths: the control program reads the one that is asked for once, however often a statement uses it.
+// A table of lengths: the control program reads the one that is asked for once, however often a statement
+// uses it.
 TEST(elements_are_read_once_in_a_statement) {
     const char *text = "kernel lengths(x: f32[128, 100], row: i32[8]) -> (y: f32[8, 100]) {\n"
                        "  grid b in 8 {\n"
@@ -319,7 +326,8 @@ TEST(elements_are_read_once_in_a_statement) {
 
 // Tiles that the lanes have no room for go strip by strip.
 static const struct sample large[] = {
-    // Reductions along other axes, and along the one that is cut; statements that touch no strip are before the loop, and behind it.
+    // Reductions along other axes, and along the one that is cut; statements that touch no strip are before
+    // the loop, and behind it.
     {"kernel sums(a: f32[n, 2, 100]) -> (y: f32[n, 2], z: f32[n, 2, 100], w: f32[2, 100], v: f16[2, 100], u: "
      "f32[2, 100]) {\n"
      "  grid b in ceildiv(n, 448) {\n"
@@ -406,8 +414,8 @@ TEST(strips_are_moved_by_commands) {
     zl_kernel_release(k);
 }
 
-// Maps with more points than the tiles that they store and read, the others under conditions; a conversion from device memory to device
-// memory that needs all lanes.
+// Maps with more points than the tiles that they store and read, the others under conditions; a conversion
+// from device memory to device memory that needs all lanes.
 TEST(points_outside_of_tiles_are_not_touched) {
     tile_trial("kernel halves(x: f32[32, 48]) -> (y: f32[2, 16, 48], z: bf16[64, 576]) {\n"
                "  grid b in 1 {\n"
@@ -426,8 +434,8 @@ TEST(points_outside_of_tiles_are_not_touched) {
                "bm1690", (int64_t[]){0}, 0);
 }
 
-// Kernels of the manual, but for those that need what the chip lacks, and for one whose codes of 8 bits are rounded from quotients: where
-// these lie between two codes the chip's division decides otherwise.
+// Kernels of the manual, but for those that need what the chip lacks, and for one whose codes of 8 bits are
+// rounded from quotients: where these lie between two codes the chip's division decides otherwise.
 TEST(the_manual_on_the_emulator) {
     tile_trial_of_manual("bm1690");
 }
@@ -463,8 +471,8 @@ TEST(tiles_take_little_more_than_is_in_use) {
     memory_free(text);
 }
 
-// Tiles of one axis lie in rows across the lanes where statements take them point by point, or reduce all of them; one of which a part is
-// copied does not, nor one that a map reads reversed.
+// Tiles of one axis lie in rows across the lanes where statements take them point by point, or reduce all of
+// them; one of which a part is copied does not, nor one that a map reads reversed.
 TEST(tiles_of_one_axis_have_all_lanes) {
     static const char *const texts[] = {
         "kernel fl(a: f32[8192], b: f16[8192]) -> (y: f32[8192], z: f16[8192]) {\n"
@@ -484,7 +492,8 @@ TEST(tiles_of_one_axis_have_all_lanes) {
         "    copy o -> y[g * 1024]\n"
         "  }\n"
         "}\n",
-        // A row that no lane has room for; then sums of 16 bits into what is there, and blocks beyond the last row.
+        // A row that no lane has room for; then sums of 16 bits into what is there, and blocks beyond the
+        // last row.
         "kernel row(x: f32[n, 98304]) -> (y: f32[n, 98304], m: f32[n, 2]) {\n"
         "  grid g in n {\n"
         "    shared t: f32[1, 98304]\n"
@@ -531,7 +540,8 @@ TEST(tiles_of_one_axis_have_all_lanes) {
     zl_kernel_release(k);
 }
 
-// A map of one variable outside of grids has all lanes of all cores: it goes at the pace of device memory, with an edge.
+// A map of one variable outside of grids has all lanes of all cores: it goes at the pace of device memory,
+// with an edge.
 TEST(maps_of_one_variable_have_all_lanes) {
     enum { N = 1 << 22 };
     const char *text = "kernel sums(a: f32[n], b: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2 + "
@@ -638,7 +648,7 @@ TEST(what_the_chip_lacks_is_said) {
     }
 }
 
-// Time, modelled ----------------------------------------------------------------------------------------------------
+// Time, modelled --------------------------------------------------------------------------------------------
 
 enum { SIZE = 1024, CORES = 8 };
 
@@ -728,7 +738,8 @@ TEST(profiles_show_what_engines_do) {
     zl_free(table);
 }
 
-// From text to a launch, with nothing in the cache: the compiler's time counts, and that of other processes does not.
+// From text to a launch, with nothing in the cache: the compiler's time counts, and that of other processes
+// does not.
 static double cold_seconds(const char *name) {
     struct rusage before, after;
     struct text text = {0};
@@ -755,8 +766,8 @@ static double cold_seconds(const char *name) {
                                      after.ru_stime.tv_usec - before.ru_stime.tv_usec);
 }
 
-// A product of 1024^3 runs within half a second of processor time, of this and the compiler's processes: the best of three kernels, whose
-// names nobody has compiled before.
+// A product of 1024^3 runs within half a second of processor time, of this and the compiler's processes: the
+// best of three kernels, whose names nobody has compiled before.
 TEST(source_runs_within_half_a_second) {
     double best = INFINITY;
     for (int i = 0; i < 3; i++) {

@@ -1,4 +1,5 @@
-// test_cpu_argreduce.c - extremes of lines against a loop, and of columns against those of the same numbers in rows.
+// test_cpu_argreduce.c - extremes of lines against a loop, and of columns against those of the same numbers
+// in rows.
 
 #include "graph/graph.h"
 #include "test.h"

@@ -1,4 +1,5 @@
-// test_cpu_epilogue.c - what follows a matrix product runs on its parts, and gives the bits that it gives after it.
+// test_cpu_epilogue.c - what follows a matrix product runs on its parts, and gives the bits that it gives
+// after it.
 
 #include "random_view.h"
 

@@ -1,4 +1,5 @@
-// test_cpu_faults.c - memory runs out at every place of an evaluation: it fails with a reason, or succeeds; nothing leaks.
+// test_cpu_faults.c - memory runs out at every place of an evaluation: it fails with a reason, or succeeds;
+// nothing leaks.
 
 #include "test.h"
 

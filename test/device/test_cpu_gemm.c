@@ -1,7 +1,9 @@
-// test_cpu_gemm.c - the matrix engine: every micro-kernel that this CPU runs, against sums in double precision.
+// test_cpu_gemm.c - the matrix engine: every micro-kernel that this CPU runs, against sums in double
+// precision.
 //
-// Bounds: sums of k products in float32 or float64 are within k + 8 roundings of the sum of their absolute values (four
-// times that for bfmmla, which rounds its own way), a narrower result within one rounding more. Whole numbers are exact.
+// Bounds: sums of k products in float32 or float64 are within k + 8 roundings of the sum of their absolute
+// values (four times that for bfmmla, which rounds its own way), a narrower result within one rounding more.
+// Whole numbers are exact.
 
 #include "test.h"
 
@@ -206,8 +208,8 @@ TEST(kernels_of_amx_within_bounds) {
     check_kernels(" amx_int8 amx_bf16 ");
 }
 
-// Some tiles at once beside one after another; panels of a have `gap` steps that are not used. What is added to c comes first
-// there and last here: at most two roundings of numbers below k + 1.
+// Some tiles at once beside one after another; panels of a have `gap` steps that are not used. What is added
+// to c comes first there and last here: at most two roundings of numbers below k + 1.
 static int64_t count_wrong_tiles(const struct gemm_kernel *u, int64_t k, int64_t tiles, int64_t gap,
                                  bool add) {
     const int64_t panel = u->rows * (k + gap * u->step), tile = u->rows * u->cols, slack = GEMM_SLACK / 4;
@@ -245,7 +247,8 @@ TEST(every_dtype_has_a_kernel) {
             CHECK(gemm_can_run(gemm_kernel_for(dtypes[d])) && takes(gemm_kernel_for(dtypes[d]), dtypes[d]));
 }
 
-// ZL_TEST_KERNELS names those that are to be chosen on the CPU that an emulator stands for: test/scripts/cpu_models.sh
+// ZL_TEST_KERNELS names those that are to be chosen on the CPU that an emulator stands for:
+// test/scripts/cpu_models.sh
 TEST(chosen_kernels_are_those_of_the_cpu) {
     const char *expected = getenv("ZL_TEST_KERNELS");
     struct text chosen = {0};
@@ -273,7 +276,8 @@ static void check_threads(zl_dtype dtype, int64_t m, int64_t n, int64_t k) {
     free_product(&p);
 }
 
-// Bit by bit, from run to run and whatever the number of threads: b is packed by all of them, or by each for its own rows or columns.
+// Bit by bit, from run to run and whatever the number of threads: b is packed by all of them, or by each for
+// its own rows or columns.
 TEST(products_are_the_same_on_any_threads) {
     int before = zl_threads();
     for (size_t d = 0; d < COUNT(dtypes); d++) {
@@ -373,7 +377,7 @@ TEST(products_of_a_few_vectors_within_bounds) {
             }
 }
 
-// Lines of the matrix lie along k in one turn of four or so; others are for other ways.
+// Rows of the matrix lie along k in one turn of four or so; others are for other ways.
 TEST(dot_products_of_a_few_vectors_within_bounds) {
     static const zl_dtype floats[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16};
     static const int64_t sizes[][3] = {{1, 90, 64},     {2, 65, 100},  {5, 64, 1025}, {16, 131, 2100},

@@ -267,8 +267,8 @@ TEST(quotient_and_remainder) {
         }
 }
 
-// Elements by indices one behind the other, of every dtype of indices and every size of elements; some are out of range:
-// read from the nearest, left out when written.
+// Elements by indices consecutive, of every dtype of indices and every size of elements; some are out of
+// range: read from the nearest, left out when written.
 static void check_indexed(zl_dtype index_dtype, zl_dtype dtype, int axis) {
     enum { N = 40, LEAST = -3 };
     bool is_signed = index_dtype >= ZL_INT8;

@@ -23,7 +23,7 @@ static void use_folder(const char *folder) {
     test_setenv("ZL_CACHE_DIR", folder);
 }
 
-// The compiler -------------------------------------------------------------------------------------------------------
+// The compiler ----------------------------------------------------------------------------------------------
 
 TEST(text_becomes_a_function) {
     use_folder(test_folder());
@@ -55,7 +55,8 @@ static int call_kernel(int number) {
     return kernel ? kernel() : -1;
 }
 
-// In a process that was started with the variable set: calls the kernel, says how often it compiled, and ends.
+// In a process that was started with the variable set: calls the kernel, says how often it compiled, and
+// ends.
 __attribute__((constructor)) static void call_in_child(void) {
     const char *number = getenv(child_variable);
     if (!number)

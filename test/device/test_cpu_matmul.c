@@ -12,7 +12,8 @@ static int rounds(int quick, int usual) {
 
 static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_COMPLEX64, ZL_FLOAT16, ZL_BFLOAT16};
 
-// Element of the product at (batch..., i, j), one part of it. Operands are small whole numbers: sums are exact.
+// Element of the product at (batch..., i, j), one part of it. Operands are small whole numbers: sums are
+// exact.
 static double expected(const struct view *a, const struct view *b, const int64_t *batch, int batches,
                        int64_t i, int64_t j, int part) {
     int64_t at[VIEW_AXES], bt[VIEW_AXES];
@@ -78,7 +79,8 @@ TEST(random_products) {
         }
 }
 
-// Two to sixteen vectors times matrices with lines along and across them, in pieces and with what is left over.
+// Two to sixteen vectors times matrices with lines along and across them, in pieces and with what is left
+// over.
 TEST(a_few_vectors_times_a_matrix) {
     for (int round = 0; round < rounds(12, 60); round++)
         ZL_SCOPE {
@@ -88,7 +90,8 @@ TEST(a_few_vectors_times_a_matrix) {
         }
 }
 
-// Every number of rows that meets blocks of the matrix, which do not fit and are added up along k; the last rows are few or many.
+// Every number of rows that meets blocks of the matrix, which do not fit and are added up along k; the last
+// rows are few or many.
 TEST(a_few_dozen_rows_times_a_matrix) {
     for (int64_t m = 12; m <= 48; m += test_quick() ? 4 : 1)
         ZL_SCOPE {

@@ -1,4 +1,5 @@
-// test_cpu_program.c - calls that run together give the bits that they give alone; nothing is compiled for them.
+// test_cpu_program.c - calls that run together give the bits that they give alone; nothing is compiled for
+// them.
 
 #include "random_view.h"
 
@@ -24,7 +25,8 @@ static zl_array next_value(int pick, zl_array a, zl_array b) {
     case 5: return zl_maximum(a, b);
     case 6: return zl_add(a, zl_sqrt(zl_abs(b)));
     case 7: return zl_astype(zl_astype(a, ZL_FLOAT64), ZL_FLOAT32);
-    case 8: return zl_dim(a, 0) == zl_dim(a, 1) ? zl_transpose(a, ZL_ALL) : zl_negative(a); // results lie as inputs do
+    // results lie as inputs do
+    case 8: return zl_dim(a, 0) == zl_dim(a, 1) ? zl_transpose(a, ZL_ALL) : zl_negative(a);
     default: return zl_multiply(a, b);
     }
 }
@@ -133,7 +135,8 @@ TEST(copies_of_nothing) {
     CHECK(zl_eval(x) && zl_size(x) == 0);
 }
 
-// What no other device has runs on the CPU. Some calls are never evaluated, others hold kernels for other devices.
+// What no other device has runs on the CPU. Some calls are never evaluated, others hold kernels for other
+// devices.
 static bool is_elsewhere(const struct op *op) {
     return op == &op_stretch_with || op == &op_element_count || op == &op_custom_kernel ||
            op == &op_cuda_kernel;

@@ -126,7 +126,7 @@ TEST(large_reductions) {
         }
 }
 
-// Half floats are summed in float32: exact up to the last rounding, where a half would stop at 2048.
+// 16-bit floats are summed in float32: exact up to the last rounding, where a half would stop at 2048.
 TEST(half_sums_are_wide) {
     static const zl_dtype halves[] = {ZL_FLOAT16, ZL_BFLOAT16};
     for (int k = 0; k < 2; k++)
@@ -144,7 +144,7 @@ TEST(sums_are_accurate) {
     CHECK_NEAR(zl_item(zl_max(zl_sum_axis(rows, 0, false))), (double)0.1f * (1 << 20), 1);
 }
 
-// Searching --------------------------------------------------------------------------------------------------------
+// Searching -------------------------------------------------------------------------------------------------
 
 static void search_once(void) {
     int64_t dim[VIEW_AXES], at[VIEW_AXES] = {0}, out[VIEW_AXES], i = 0;

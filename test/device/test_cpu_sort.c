@@ -1,5 +1,5 @@
-// test_cpu_sort.c - lines of every dtype and length, sorted and partitioned on one thread and on several, against the C
-// library's sort.
+// test_cpu_sort.c - lines of every dtype and length, sorted and partitioned on one thread and on several,
+// against the C library's sort.
 
 #include "op/op_test.h"
 

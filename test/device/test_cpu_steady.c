@@ -1,5 +1,6 @@
-// test_cpu_steady.c - what runs again and again asks nothing of the system but to sleep and to wake: no memory, no files,
-// no threads. A seccomp filter lets futex pass and turns every other call into a signal, which counts it.
+// test_cpu_steady.c - what runs again and again asks nothing of the system but to sleep and to wake: no
+// memory, no files, no threads. A seccomp filter lets futex pass and turns every other call into a signal,
+// which counts it.
 
 #include "test.h"
 
@@ -75,7 +76,8 @@ static int count_in_child(void) {
     if (prctl(PR_GET_SECCOMP) < 0) // before the work, which takes minutes in an emulator
         return REFUSED;
     test_setenv("ZL_HOT", "0"); // the thread that compiles would come and go
-    test_setenv("ZL_BLAS", "none"); // what a library does is its own affair: BLIS takes and returns memory now and then
+    // what a library does is its own affair: BLIS takes and returns memory now and then
+    test_setenv("ZL_BLAS", "none");
     zl_array x = zl_retain(zl_random_normal(ZL_SHAPE(512, 256), ZL_FLOAT32, NULL, NULL, NULL));
     zl_array w = zl_retain(zl_random_normal(ZL_SHAPE(512, 256), ZL_FLOAT32, NULL, NULL, NULL));
     zl_array state = zl_retain(zl_random_normal(ZL_SHAPE(256, 256), ZL_FLOAT32, NULL, NULL, NULL));

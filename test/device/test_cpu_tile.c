@@ -1,5 +1,5 @@
-// test_cpu_tile.c - tile kernels compiled for the CPU against the interpreter: every statement, edges, atomics, phases,
-// arguments that do not fit.
+// test_cpu_tile.c - tile kernels compiled for the CPU against the interpreter: every statement, edges,
+// atomics, phases, arguments that do not fit.
 
 #include "test.h"
 #include "tile_samples.h"
@@ -46,8 +46,8 @@ static const struct sample samples[] = {
      2,
      {{F32, 4, {2, 37, 3, 29}}, {F32, 3, {37, 3, 29}}},
      {37, 29}},
-    // Maps and the reductions of what they store: kept and not, in place, of 16-bit floats, of no whole number of lanes, with
-    // lines that are reduced further.
+    // Maps and the reductions of what they store: kept and not, in place, of 16-bit floats, of no whole
+    // number of lanes, with lines that are reduced further.
     {"kernel norm(x: f32[6, 71], h: bf16[6, 71]) -> (y: f32[6, 71], z: f32[6]) {\n"
      "  grid b in 2 {\n"
      "    shared rows: f32[3, 71]\n"

@@ -1,7 +1,8 @@
-// test_cuda.c - the CUDA driver where there is one, and the texts for it, which are compiled without: by NVRTC or nvcc.
+// test_cuda.c - the CUDA driver where there is one, and the texts for it, which are compiled without: by
+// NVRTC or nvcc.
 //
-// A device of paper has the dialect and the compiler of CUDA, and neither memory of its own nor a way to launch: whatever it is
-// given to run is compiled for several architectures.
+// A device of paper has the dialect and the compiler of CUDA, and neither memory of its own nor a way to
+// launch: whatever it is given to run is compiled for several architectures.
 
 #include "test.h"
 #include "tile_samples.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Paper ------------------------------------------------------------------------------------------------------------
+// Paper -----------------------------------------------------------------------------------------------------
 
 static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
 static int compiled, turn, waits; // waits: of clusters, in the last text
@@ -154,7 +155,7 @@ static void end_paper(zl_scope scope) {
     zl_clear_cache();
 }
 
-// Texts ------------------------------------------------------------------------------------------------------------
+// Texts -----------------------------------------------------------------------------------------------------
 
 static void compile_row(enum tile_op op, zl_dtype dtype, int64_t n) {
     int arity = tile_op_arity(op);
@@ -295,8 +296,9 @@ TEST(long_lines_compile_for_cuda) {
     end_paper(scope);
 }
 
-// Groups wait for each other to begin, and then once: for maximum and sum of a softmax, of lines of any length. They wait for the maximum
-// too where something else than exponentials comes from it, and where numbers that are computed from zeros lie behind the end of lines.
+// Groups wait for each other to begin, and then once: for maximum and sum of a softmax, of lines of any
+// length. They wait for the maximum too where something else than exponentials comes from it, and where
+// numbers that are computed from zeros lie behind the end of lines.
 TEST(softmax_of_long_lines_waits_once) {
     if (!has_compiler())
         return;
@@ -380,7 +382,7 @@ TEST(a_text_that_is_wrong_is_an_error) {
     text_free(&code);
 }
 
-// A device ---------------------------------------------------------------------------------------------------------
+// A device --------------------------------------------------------------------------------------------------
 
 TEST(cuda_devices) {
     const char *reason = NULL;

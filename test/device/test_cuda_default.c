@@ -1,5 +1,5 @@
-// test_cuda_default.c - what follows from a GPU that is there: it is the default device, and kernels without a target follow their arguments
-// to it. Under the driver of test/fake, which has two devices.
+// test_cuda_default.c - what follows from a GPU that is there: it is the default device, and kernels without
+// a target follow their arguments to it. Under the driver of test/fake, which has two devices.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -56,7 +56,7 @@ TEST(the_first_gpu_is_the_default_device) {
     }
 }
 
-// Kernels that follow their arguments ---------------------------------------------------------------------------------
+// Kernels that follow their arguments -----------------------------------------------------------------------
 
 static const char twice[] =
     "kernel twice(a: f32[n], by: f32) -> (y: f32[n]) {\n  map i in n { y[i] = a[i] * by }\n}\n";

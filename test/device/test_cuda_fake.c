@@ -1,5 +1,5 @@
-// test_cuda_fake.c - what the CUDA device does on the host's side: memory, copies, order, errors. Under the driver of
-// test/fake, which has two devices, does everything as late as it may and fails when it is told to.
+// test_cuda_fake.c - what the CUDA device does on the host's side: memory, copies, order, errors. Under the
+// driver of test/fake, which has two devices, does everything as late as it may and fails when it is told to.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -63,7 +63,7 @@ static void end(zl_scope scope) {
     zl_clear_cache();
 }
 
-// Copies -----------------------------------------------------------------------------------------------------------
+// Copies ----------------------------------------------------------------------------------------------------
 
 // There and back, with what comes after it already asked for.
 static void go_round(size_t bytes) {
@@ -138,7 +138,7 @@ TEST(reading_out_keeps_no_copy) {
     end(scope);
 }
 
-// Memory -----------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 TEST(memory_of_a_device_is_counted_and_kept) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
@@ -212,7 +212,7 @@ TEST(what_was_kept_is_given_back_when_memory_is_out) {
     end(scope);
 }
 
-// Errors -----------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 TEST(a_launch_that_fails_fails_the_array) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
@@ -243,7 +243,8 @@ TEST(a_kernel_that_does_not_compile_fails_the_array) {
     end(scope);
 }
 
-// Inputs as they lie and a number that lies nowhere, an output that is filled first, and a block that is not full.
+// Inputs as they lie and a number that lies nowhere, an output that is filled first, and a block that is not
+// full.
 TEST(a_kernel_of_a_program_runs) {
     static const char source[] =
         "int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
@@ -370,7 +371,7 @@ TEST(a_device_that_is_lost_says_so_and_the_host_goes_on) {
     end(scope);
 }
 
-// Work of libraries ---------------------------------------------------------------------------------------------------
+// Work of libraries -----------------------------------------------------------------------------------------
 
 struct sum_work {
     char *memory;
@@ -394,7 +395,7 @@ static bool ask_to_write(struct sum_work w) {
     return cuda_queue_work(0, 0, &asked);
 }
 
-// Graphs -----------------------------------------------------------------------------------------------------------
+// Graphs ----------------------------------------------------------------------------------------------------
 
 enum { LINKS = 45 };
 
@@ -491,8 +492,8 @@ TEST(graphs_change_no_result) {
     end(scope);
 }
 
-// Two sums and their product, then the same on what another program left: launches of a graph wait for those whose results they read, and
-// for those that read what they write over, but for no others.
+// Two sums and their product, then the same on what another program left: launches of a graph wait for those
+// whose results they read, and for those that read what they write over, but for no others.
 static void run_branches(double first) {
     zl_array x = zl_full(ZL_SHAPE(300), zl_scalar(first), ZL_FLOAT32), y[2];
     for (int i = 0; i < 2; i++)
@@ -521,7 +522,8 @@ TEST(launches_of_a_graph_wait_for_what_they_share) {
     end(scope);
 }
 
-// Values that go to the same place and to places of their own, in turns: the same works, which wait for each other in one case alone.
+// Values that go to the same place and to places of their own, in turns: the same works, which wait for each
+// other in one case alone.
 TEST(works_of_a_graph_wait_for_what_they_share) {
     enum { WORKS = 6 };
     float out[WORKS];
@@ -562,7 +564,8 @@ TEST(graphs_that_fail_are_launched) {
     end(scope);
 }
 
-// A launch that fails when its program was written down already, as late as that: its array fails, and what reads it, but nothing else.
+// A launch that fails when its program was written down already, as late as that: its array fails, and what
+// reads it, but nothing else.
 TEST(a_launch_that_fails_late_fails_its_arrays_alone) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     zl_set_compile_mode(ZL_COMPILE_NO_FUSE);
@@ -614,7 +617,7 @@ TEST(threads_share_a_device) {
     end(scope);
 }
 
-// Work of libraries in graphs, which is recorded as it runs --------------------------------------------------------------
+// Work of libraries in graphs, which is recorded as it runs -------------------------------------------------
 
 // Five values of which the last changes: four become a graph, that one does not.
 TEST(work_of_libraries_is_part_of_graphs) {
@@ -640,7 +643,8 @@ TEST(work_of_libraries_is_part_of_graphs) {
     cuda_free(0, memory);
 }
 
-// What comes again with the same memory is a graph of its own; when it cannot be one, it is asked for as it is.
+// What comes again with the same memory is a graph of its own; when it cannot be one, it is asked for as it
+// is.
 static void write_in_turns(int times) {
     float out[2];
     char *memory = cuda_alloc(0, sizeof out);
@@ -687,7 +691,7 @@ TEST(a_launch_that_comes_again_is_a_graph) {
     end(scope);
 }
 
-// Streams ----------------------------------------------------------------------------------------------------------
+// Streams ---------------------------------------------------------------------------------------------------
 
 // The driver's own: what it calls out of order is, and what waited is not.
 TEST(the_driver_sees_who_did_not_wait) {
@@ -835,7 +839,8 @@ TEST(what_another_stream_reads_is_not_written_over) {
     end(scope);
 }
 
-// An array goes up for one stream and is read by another; what comes down meanwhile goes through other buffers.
+// An array goes up for one stream and is read by another; what comes down meanwhile goes through other
+// buffers.
 TEST(copies_of_streams_are_in_order) {
     enum { N = 1 << 20 };
     zl_stream s[3];
@@ -928,10 +933,10 @@ TEST(waiting_that_fails_is_an_error_or_none) {
     end(scope);
 }
 
-// Views ------------------------------------------------------------------------------------------------------------
+// Views -----------------------------------------------------------------------------------------------------
 
-// Queries, keys, values and a cotangent of attention that lie one after the other, or side by side in one array, which has the heads of a
-// line together.
+// Queries, keys, values and a cotangent of attention that lie one after the other, or side by side in one
+// array, which has the heads of a line together.
 static bool lay_out(bool together, zl_array *out) {
     enum { BATCH = 2, HEADS = 3, LINES = 32, SIZE = 64 };
     zl_array x =
@@ -971,7 +976,7 @@ TEST(views_are_not_copied_for_attention) {
     test_setenv("FAKE_CUDA_IDLE", NULL);
 }
 
-// Several devices --------------------------------------------------------------------------------------------------
+// Several devices -------------------------------------------------------------------------------------------
 
 TEST(arrays_go_from_one_device_to_another) {
     zl_stream first = on("cuda:0"), second = on("cuda:1");

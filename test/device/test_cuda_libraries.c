@@ -1,4 +1,5 @@
-// test_cuda_libraries.c - what NVIDIA's libraries compute for the device cuda, beside the CPU: every layout they are given.
+// test_cuda_libraries.c - what NVIDIA's libraries compute for the device cuda, beside the CPU: every layout
+// they are given.
 
 #include "test.h"
 
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-// Both devices -----------------------------------------------------------------------------------------------------
+// Both devices ----------------------------------------------------------------------------------------------
 
 static bool skips(void) {
     const char *reason = NULL;
@@ -101,7 +102,7 @@ TEST(libraries_have_what_is_used) {
         SKIP("none of NVIDIA's libraries is here: a CUDA toolkit, or its packages of PyPI");
 }
 
-// Products ---------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 struct product {
     zl_dtype dtype;
@@ -159,7 +160,7 @@ TEST(products_by_libraries) {
             }
 }
 
-// Large enough that factors of bytes are turned first where they do not lie as they have to.
+// Large enough that factors of bytes are transposed first where they do not lie as they have to.
 TEST(products_of_bytes_by_libraries) {
     static const int64_t sizes[][3] = {{512, 512, 512}, {520, 528, 516}, {64, 4096, 576}, {2, 2048, 8192}};
     if (skips())
@@ -207,11 +208,13 @@ TEST(a_product_that_comes_again_by_libraries) {
             agree("a product again", multiply, &p, 8e-3);
 }
 
-// What is added to a product of half floats: numbers for columns, a matrix as the result lies, or one that is copied first.
+// What is added to a product of 16-bit floats: numbers for columns, a matrix as the result lies, or one that
+// is copied first.
 struct added {
     zl_dtype dtype;
     int64_t batch, m, k, n;
-    int kind; // 0: of columns, 1: a matrix, 2: its transpose, 3: of rows, 4: one number, 5: behind an odd place
+    // 0: of columns, 1: a matrix, 2: its transpose, 3: of rows, 4: one number, 5: behind an odd place
+    int kind;
     double alpha, beta;
 };
 
@@ -302,7 +305,7 @@ TEST(layers_by_libraries) {
     CHECK_EQ_INT(zl_counter("fused") - fused, 2);
 }
 
-// Fourier transforms -----------------------------------------------------------------------------------------------
+// Fourier transforms ----------------------------------------------------------------------------------------
 
 struct transform {
     int n, axis, which;
@@ -335,12 +338,12 @@ TEST(transforms_by_libraries) {
                           &(struct transform){counts[i], axis % 3, which, axis >= 3}, 2e-6);
 }
 
-// Attention --------------------------------------------------------------------------------------------------------
+// Attention -------------------------------------------------------------------------------------------------
 
 struct attending {
     zl_dtype dtype;
     int64_t heads, shared, queries, keys, size;
-    bool causal, turned; // turned: heads lie inside lines, as projections leave them
+    bool causal, turned; // transposed: heads lie inside lines, as projections leave them
 };
 
 static zl_array heads_of(const struct attending *a, int64_t heads, int64_t length, int seed) {
@@ -458,7 +461,8 @@ static bool attend_parts(void *data, int count, const zl_array *in, zl_outputs *
     return zl_give(out, zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 1, NULL, NULL, NULL));
 }
 
-// Under the cuDNN of test/fake, which counts, and refuses memory that is not aligned. The cotangent alone may begin elsewhere too.
+// Under the cuDNN of test/fake, which counts, and refuses memory that is not aligned. The cotangent alone may
+// begin elsewhere too.
 TEST(attention_of_parts_by_the_same_library) {
     static const char *const names[] = {"libcudnn.so.9", NULL};
     static const int64_t firsts[][2] = {{0, 0}, {1, 5}, {5, 8}, {0, 1}, {8, 0}};
@@ -486,8 +490,9 @@ static zl_array turned_part_of(int64_t lines, int seed) {
     return zl_swapaxes(zl_reshape(part_of(2, lines, 128, 8, seed), ZL_SHAPE(1, lines, 2, 128)), 1, 2);
 }
 
-// Launches of our own kernels, which are copies but for the two that read and write what cuDNN keeps of each query. First nothing is
-// turned, then the cotangent is, then all are: results too, which the backward pass reads.
+// Launches of our own kernels, which are copies but for the two that read and write what cuDNN keeps of each
+// query. First nothing is transposed, then the cotangent is, then all are: results too, which the backward
+// pass reads.
 TEST(cotangents_of_attention_are_read_as_they_lie) {
     static const char *const names[] = {"libcuda.so.1", NULL};
     int64_t (*calls)(const char *function) = NULL, launches[3];
@@ -511,13 +516,13 @@ TEST(cotangents_of_attention_are_read_as_they_lie) {
     CHECK_EQ_INT(launches[2], launches[0]);
 }
 
-// Factors ----------------------------------------------------------------------------------------------------------
+// Factors ---------------------------------------------------------------------------------------------------
 
 struct factor {
     zl_dtype dtype;
     int64_t m, n;
     int which;
-    bool other; // the upper triangle, or a view that is turned
+    bool other; // the upper triangle, or a view that is transposed
 };
 
 enum {
@@ -598,8 +603,8 @@ TEST(factors_by_libraries) {
         check_factors(QR, FACTORS);
 }
 
-// The matrices times their vectors less these times their values, the lengths of vectors, and sums of values and of their squares:
-// whatever order they come in.
+// The matrices times their vectors less these times their values, the lengths of vectors, and sums of values
+// and of their squares: whatever order they come in.
 static zl_array eigen(const void *data) {
     const struct factor *f = data;
     zl_array x = numbers(ZL_SHAPE(2, f->n, f->n), f->dtype, 7), out[2];
@@ -645,7 +650,7 @@ TEST(factors_that_do_not_exist_by_libraries) {
     zl_scope_end(scope);
 }
 
-// Convolutions -----------------------------------------------------------------------------------------------------
+// Convolutions ----------------------------------------------------------------------------------------------
 
 struct convolution {
     zl_dtype dtype;
@@ -683,7 +688,8 @@ TEST(convolutions_by_libraries) {
         }
 }
 
-// Gradients of kernels in groups are cuDNN's own, of arrays as they lie: no more is launched than for one group.
+// Gradients of kernels in groups are cuDNN's own, of arrays as they lie: no more is launched than for one
+// group.
 TEST(kernels_in_groups_are_not_copied) {
     if (skips())
         return;

@@ -1,5 +1,5 @@
-// test_cuda_rooms.c - copies of a CUDA device's arrays on the host lie in pinned pages, which are kept. Under the driver of test/fake,
-// which counts its calls.
+// test_cuda_rooms.c - copies of a CUDA device's arrays on the host lie in pinned pages, which are kept. Under
+// the driver of test/fake, which counts its calls.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake

@@ -1,5 +1,5 @@
-// test_cuda_steady.c - a program that repeats itself gives the driver the same each time: nothing is made or set anew. Under the
-// driver of test/fake, which counts its calls.
+// test_cuda_steady.c - a program that repeats itself gives the driver the same each time: nothing is made or
+// set anew. Under the driver of test/fake, which counts its calls.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake

@@ -1,4 +1,5 @@
-// test_delta_wy.c - the delta rule by chunks, and its gradient, on every device that runs kernels, against the recurrence in float64.
+// test_delta_wy.c - the delta rule by chunks, and its gradient, on every device that runs kernels, against
+// the recurrence in float64.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static zl_array unit(zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(zl_sum_axes(zl_square(x), ZL_AXES(-1), true), zl_scalar(1e-6))));
 }
 
-// Vectors are rounded to the dtype before anything is computed of them, so that all devices are given the same.
+// Vectors are rounded to the dtype before anything is computed of them, so that all devices are given the
+// same.
 static zl_array rounded(zl_array x, zl_dtype dtype) {
     return zl_astype(zl_astype(x, dtype), ZL_FLOAT32);
 }
@@ -48,7 +50,8 @@ static void inputs_of(const struct chunks *c, zl_array *in) {
     in[STATE] = numbers(ZL_SHAPE(sequences, n, c->keys, c->values), 6);
 }
 
-// Both results, then the gradients of a number made of them; those that there are not are NULL. False: the call failed.
+// Both results, then the gradients of a number made of them; those that there are not are NULL. False: the
+// call failed.
 enum { RESULTS = 2, FOUND = RESULTS + INPUTS };
 static bool compute(const struct chunks *c, zl_dtype dtype, zl_dtype wide, zl_array *found) {
     zl_array in[INPUTS], out[RESULTS], grad[INPUTS], offsets = NULL;

@@ -1,5 +1,5 @@
-// test_desk.c - the tests of ops whose kernels are tile IR, with these kernels run on the host: in the interpreter, and compiled for the
-// target `c`, which looks at every index.
+// test_desk.c - the tests of ops whose kernels are tile IR, with these kernels run on the host: in the
+// interpreter, and compiled for the target `c`, which looks at every index.
 
 #include "device/desk.h"
 #include "device/spirv_files.h"
@@ -65,7 +65,8 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_gather_mm:gathered_products",
                                     "op/test_gather_mm:products_of_"};
 
-// In processes of their own, in which the device of the tests is the default: as many as there are CPUs, since they take the longest.
+// In processes of their own, in which the device of the tests is the default: as many as there are CPUs,
+// since they take the longest.
 static void run_tests(const char *how, int maps, const char *names) {
     struct text command = {0};
     int status;
@@ -94,7 +95,7 @@ static void run_ops(const char *how) {
     run_tests(how, 1, "op/test_logic: op/test_views:");
 }
 
-// All codes, turned.
+// All codes, transposed.
 static void run_from_fp8(const struct kernel_place *p, zl_dtype dtype) {
     static const struct tile_type e4m3 = {TILE_E4M3, 8, 1};
     zl_array x = zl_matrix_transpose(zl_reshape(zl_arange(0, 256, 1, ZL_UINT8), ZL_SHAPE(8, 32)));
@@ -114,8 +115,8 @@ static struct tile_kernel *make_transposed(const void *data) {
     return kernel_built_in("csr_transposed", "ITEM=f32");
 }
 
-// Products of transposed sparse matrices sort entries first, which the desk need not be able to. Of the matrix {{5, 7}, {0, 2}} an
-// entry of the first column comes last, and one more entry belongs to no row.
+// Products of transposed sparse matrices sort entries first, which the desk need not be able to. Of the
+// matrix {{5, 7}, {0, 2}} an entry of the first column comes last, and one more entry belongs to no row.
 static void run_csr_transposed(const struct kernel_place *p) {
     float values[] = {7, 5, 2, 9}, x[] = {1, 10, 100, 1000}, y[4] = {0};
     int32_t rows[] = {0, 0, 1, 2};
@@ -205,7 +206,8 @@ static void run_elements(const struct kernel_place *p) {
         CHECK_NEAR(y[i], x[2 * i] + log((double)x[2 * i + 1]), 4e-6);
 }
 
-// Ones and zeros that are written are told from the threes that were there by their bits: complex ones have two parts.
+// Ones and zeros that are written are told from the threes that were there by their bits: complex ones have
+// two parts.
 static void run_triangles(const struct kernel_place *p, zl_dtype dtype) {
     enum { BATCH = 3, ROWS = 9, COLUMNS = 13, ALL = BATCH * ROWS * COLUMNS };
     static const struct {
@@ -264,7 +266,8 @@ static void run_pivots(const struct kernel_place *p, int64_t k, int64_t m) {
     }
 }
 
-// Zeros in every second place of lines, of which one is left out; and complex numbers of two doubles each, turned and rounded.
+// Zeros in every second place of lines, of which one is left out; and complex numbers of two doubles each,
+// transposed and rounded.
 static void run_layouts(const struct kernel_place *p) {
     float x[3 * 10], y[2 * 5 * 4 * 2];
     double from[COUNT(y)];

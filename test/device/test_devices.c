@@ -1,4 +1,5 @@
-// test_devices.c - the list of devices, what overrides tile kernels, counters, and the device that computes nothing.
+// test_devices.c - the list of devices, what overrides tile kernels, counters, and the device that computes
+// nothing.
 
 #include "test.h"
 

@@ -229,7 +229,7 @@ TEST(many_make_the_same) {
     CHECK_EQ_INT(entries(test_folder()), 20);
 }
 
-// What is not the cache's --------------------------------------------------------------------------------------------
+// What is not the cache's -----------------------------------------------------------------------------------
 
 // Old enough for a folder that a process left behind.
 static void make_old(const char *path) {

@@ -1,4 +1,5 @@
-// test_group_tile.c - tile kernels on OpenCL and Vulkan against the interpreter: every statement, layouts of fragments, edges, barriers.
+// test_group_tile.c - tile kernels on OpenCL and Vulkan against the interpreter: every statement, layouts of
+// fragments, edges, barriers.
 
 #include "on_devices.h"
 #include "tile_samples.h"
@@ -88,7 +89,8 @@ static const struct sample {
      "}",
      {16},
      0},
-    // Shuffles of several types and sizes, in a loop and under a condition of all threads: OpenCL has none, so they use shared memory.
+    // Shuffles of several types and sizes, in a loop and under a condition of all threads: OpenCL has none,
+    // so they use shared memory.
     {"kernel shuffles(a: i32[n]) -> (x: i32[n], h: f16[n], w: i64[n]) where n % 64 == 0 {\n"
      "  grid b in n // 64 {\n"
      "    thread t in 64 {\n"
@@ -108,7 +110,8 @@ static const struct sample {
      "}",
      {256},
      0},
-    // Uniform code: variables from shared memory, loops with data in their bounds, single elements stored by one thread.
+    // Uniform code: variables from shared memory, loops with data in their bounds, single elements stored by
+    // one thread.
     {"kernel uniform(a: i32[n]) -> (y: i32[n], c: i32[4]) where n <= 64 {\n"
      "  grid b in 1, threads 32 {\n"
      "    shared s: i32[64]\n"

@@ -1,5 +1,6 @@
-// test_hip.c - the target hip on the host's side: what is missing is told, kernels are compiled by clang for the chip, launches get
-// their arguments, memory goes back. Under the library of test/fake, where no GPU of AMD is.
+// test_hip.c - the target hip on the host's side: what is missing is told, kernels are compiled by clang for
+// the chip, launches get their arguments, memory goes back. Under the library of test/fake, where no GPU of
+// AMD is.
 
 static const char *lacks_hip(void);
 #define TEST_LACKS lacks_hip

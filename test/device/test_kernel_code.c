@@ -1,4 +1,5 @@
-// test_kernel_code.c - code of tile kernels on disk: compiled once for a text and what compiles it, loaded afterwards.
+// test_kernel_code.c - code of tile kernels on disk: compiled once for a text and what compiles it, loaded
+// afterwards.
 
 #include "test.h"
 

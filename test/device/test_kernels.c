@@ -1,5 +1,5 @@
-// test_kernels.c - every device that runs kernels, against the CPU: the same calls on the same arrays, bit for bit where
-// nothing is summed.
+// test_kernels.c - every device that runs kernels, against the CPU: the same calls on the same arrays, bit
+// for bit where nothing is summed.
 
 #include "device/tile_trial.h"
 #include "on_devices.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Rows -------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 struct row {
     enum tile_op op;
@@ -67,7 +67,8 @@ TEST(every_bfloat16_on_devices) {
     on_devices(check_halves);
 }
 
-// Divisors that are given by value have shorter formulas too: of all there are of 16 bits, and of floats of every size.
+// Divisors that are given by value have shorter formulas too: of all there are of 16 bits, and of floats of
+// every size.
 struct division {
     zl_dtype dtype;
     double by;
@@ -151,7 +152,7 @@ TEST(casts_on_devices) {
     on_devices(check_casts);
 }
 
-// Layouts ----------------------------------------------------------------------------------------------------------
+// Layouts ---------------------------------------------------------------------------------------------------
 
 static zl_array transposed(void *data) {
     (void)data;
@@ -239,7 +240,7 @@ TEST(layouts_on_devices) {
     on_devices(check_layouts);
 }
 
-// Fusion -----------------------------------------------------------------------------------------------------------
+// Fusion ----------------------------------------------------------------------------------------------------
 
 static zl_array chain(void *data) {
     zl_array x = values(ZL_SHAPE(64, 100), ZL_FLOAT32, 1), b = values(ZL_SHAPE(100), ZL_FLOAT32, 2);
@@ -263,7 +264,7 @@ TEST(chains_are_one_kernel_on_devices) {
     on_devices(check_fusion);
 }
 
-// Reductions -------------------------------------------------------------------------------------------------------
+// Reductions ------------------------------------------------------------------------------------------------
 
 struct reduced {
     enum reduce which;
@@ -306,7 +307,8 @@ TEST(reductions_on_devices) {
     on_devices(check_reductions);
 }
 
-// Lines whose neighbours lie beside each other: in packs and single, with one and several lanes and parts, over one axis and two.
+// Lines whose neighbours are adjacent: in packs and single, with one and several lanes and parts, over one
+// axis and two.
 struct columns {
     zl_dtype dtype;
     int64_t dim[3];
@@ -364,7 +366,7 @@ TEST(short_columns_are_one_launch_on_devices) {
     on_devices(check_short_columns);
 }
 
-// Lines ------------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 static zl_array softmax(void *data) {
     return zl_softmax(values(ZL_SHAPE(50, 300), *(zl_dtype *)data, 1), -1, false);
@@ -532,7 +534,7 @@ TEST(few_short_lines_are_one_kernel_on_devices) {
     on_devices(check_few_lines);
 }
 
-// Products ---------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 struct product {
     zl_dtype dtype;
@@ -540,8 +542,8 @@ struct product {
     int transposed; // bits: a, b
 };
 
-// uint8 is fp8, of small whole numbers: their sums are exact also where matrix units add with 13 bits. How far sums of others
-// may be off is what op/test_matmul_fp8.c looks at.
+// uint8 is fp8, of small whole numbers: their sums are exact also where matrix units add with 13 bits. How
+// far sums of others may be off is what op/test_matmul_fp8.c looks at.
 static zl_array factor(zl_shape shape, zl_dtype dtype, uint64_t seed) {
     return dtype == ZL_UINT8 ? zl_to_fp8(zl_round(values(shape, ZL_FLOAT32, seed), 0))
                              : values(shape, dtype, seed);
@@ -605,7 +607,8 @@ TEST(products_on_devices) {
     on_devices(check_products);
 }
 
-// Few rows, times the columns of a matrix that lie behind each other: a part of a matrix, and rows of which each is a matrix.
+// Few rows, times the columns of a matrix that are contiguous: a part of a matrix, and rows of which each is
+// a matrix.
 struct few_rows {
     zl_dtype dtype;
     int m, n, k;
@@ -626,7 +629,8 @@ static zl_array call_few(void *data) {
                    : zl_matmul(part[1], b);
 }
 
-// Of dtypes but the first, one number of rows with one way to add stands for all: each has a kernel, and takes a compiler its time.
+// Of dtypes but the first, one number of rows with one way to add stands for all: each has a kernel, and
+// takes a compiler its time.
 static bool is_tried(size_t dtype, int m, bool adds) {
     return dtype == 0 || test_long() || (m == (int)dtype + 1 && adds == (dtype % 2 == 1));
 }
@@ -651,7 +655,7 @@ TEST(few_rows_on_devices) {
     on_devices(check_few_rows);
 }
 
-// Elements that are moved, chosen and made -------------------------------------------------------------------------
+// Elements that are moved, chosen and made ------------------------------------------------------------------
 
 static zl_array joined(void *data) {
     (void)data;
@@ -712,7 +716,8 @@ TEST(moves_across_on_devices) {
     on_devices(check_moves_across);
 }
 
-// Parts whose neighbours are moved 16, 8 or 4 bytes at once, or one by one, as their lengths and places allow.
+// Parts whose neighbours are moved 16, 8 or 4 bytes at once, or one by one, as their lengths and places
+// allow.
 static zl_array joined_in_runs(void *data) {
     static const int64_t cut[] = {0, 16, 32, 40, 44, 46, 47, 64};
     zl_array x = values(ZL_SHAPE(3, 5, 64), *(zl_dtype *)data, 1), part[COUNT(cut) - 1];
@@ -802,7 +807,7 @@ TEST(moves_on_devices) {
     on_devices(check_moves);
 }
 
-// What goes wrong --------------------------------------------------------------------------------------------------
+// What goes wrong -------------------------------------------------------------------------------------------
 
 static void check_errors(void) {
     zl_array x = values(ZL_SHAPE(100), ZL_FLOAT32, 1);

@@ -1,5 +1,5 @@
-// test_kernels_columns.c - tile kernels of columns, as recipes make them: interpreted, compiled for the host, and rendered for all targets;
-// and the groups of calls that become such kernels, on devices.
+// test_kernels_columns.c - tile kernels of columns, as recipes make them: interpreted, compiled for the host,
+// and rendered for all targets; and the groups of calls that become such kernels, on devices.
 
 #include "on_devices.h"
 #include "test.h"
@@ -14,7 +14,7 @@
 
 extern const struct kernel_driver kernel_driver_c;
 
-// Recipes ----------------------------------------------------------------------------------------------------------
+// Recipes ---------------------------------------------------------------------------------------------------
 
 enum { GAP = 8 }; // elements between the rows of x
 
@@ -23,7 +23,8 @@ struct trial {
     int columns, rows, parts;
 };
 
-// x times a number of each column, plus one of each row; the sum of that times a number of each column; and the largest x.
+// x times a number of each column, plus one of each row; the sum of that times a number of each column; and
+// the largest x.
 static struct column_recipe recipe_of(const struct trial *p) {
     enum { X = FUSE_INPUT, WEIGHT, SHIFT, SCALE };
     struct column_recipe r = {.name = "columns",
@@ -147,7 +148,7 @@ TEST(columns_are_packed_shared_and_cut) {
     }
 }
 
-// Groups -----------------------------------------------------------------------------------------------------------
+// Groups ----------------------------------------------------------------------------------------------------
 
 // Arrays of elements, with a number for each column and each row.
 struct group {
@@ -159,7 +160,8 @@ struct group {
 
 enum { RESULTS = 4 };
 
-// As a batch norm: elements that are needed later, their mean, that of their squares, and the largest of others; each with what follows it.
+// As a batch norm: elements that are needed later, their mean, that of their squares, and the largest of
+// others; each with what follows it.
 static void find_results(const struct group *g, zl_array out[RESULTS]) {
     int64_t rows = g->dim[1] * (1 + g->has_gaps);
     zl_array x = values(ZL_SHAPE(g->dim[0], rows, g->dim[2]), g->dtype, 1),
@@ -216,7 +218,8 @@ TEST(sums_of_columns_are_fused_on_devices) {
     on_devices(check_groups);
 }
 
-// Sums of different arrays that are made from the same one, and each read by a call that no group holds, in an evaluation of many calls.
+// Sums of different arrays that are made from the same one, and each read by a call that no group holds, in
+// an evaluation of many calls.
 static void find_sums(zl_array out[4]) {
     zl_array x = values(ZL_SHAPE(8, 10, 64), ZL_FLOAT32, 1), y = zl_retain(zl_square(x)), chain = y;
     CHECK(zl_eval_all(2, (zl_array[]){x, y}));
@@ -241,7 +244,8 @@ static zl_array update(zl_array sum, uint64_t seed) {
     return sum;
 }
 
-// Two sums, a third that is computed from one of them, elements that are computed from these, and an update for each of the first two.
+// Two sums, a third that is computed from one of them, elements that are computed from these, and an update
+// for each of the first two.
 static void find_updates(zl_array out[3]) {
     zl_axes rows = ZL_AXES(0, 1);
     zl_array x = values(ZL_SHAPE(8, 10, 64), ZL_FLOAT32, 1), y = zl_retain(zl_square(x));

@@ -1,5 +1,5 @@
-// test_kernels_flash.c - attention by matrix instructions: its tile kernels compile for every architecture of CUDA, fit in the shared
-// memory that is asked for, and compute what they should on the host and by OpenCL.
+// test_kernels_flash.c - attention by matrix instructions: its tile kernels compile for every architecture of
+// CUDA, fit in the shared memory that is asked for, and compute what they should on the host and by OpenCL.
 
 #include "device/tile_trial.h"
 #include "on_devices.h"
@@ -15,7 +15,8 @@
 
 extern const struct kernel_driver kernel_driver_c, kernel_driver_opencl;
 
-// All forms of the kernels: causal or not, forward or backward, for warps and for four of them at once, keeping the state or not.
+// All forms of the kernels: causal or not, forward or backward, for warps and for four of them at once,
+// keeping the state or not.
 enum { FORMS = 16 };
 
 static struct flash flash_like(int form, zl_dtype dtype, int size, int width, int shares) {
@@ -95,12 +96,12 @@ TEST(flash_reads_results_by_16_bytes) {
     }
 }
 
-// Values ------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 struct lengths {
     int64_t batch, matrices, shared, queries, keys, size;
     bool causal,
-        turned; // turned: the heads of a query are neighbours, and inputs do not begin with their memory
+        turned; // transposed: the heads of a query are neighbours, and inputs do not begin with their memory
 };
 
 // What a kernel gets, and the array that it means: (batch, heads, lines, size).
@@ -226,8 +227,8 @@ static void check_some(const struct kernel_driver *driver) {
                 check_lengths(driver, &all[i]);
 }
 
-// Two queries of two heads that share keys, in so many parts, the last of which has fewer keys. turned: heads of a
-// result are neighbours. lines: room for queries.
+// Two queries of two heads that share keys, in so many parts, the last of which has fewer keys. transposed:
+// heads of a result are neighbours. lines: room for queries.
 static void check_few(const struct kernel_driver *driver, int64_t parts, bool has_sinks, bool turned,
                       int lines) {
     enum { HEADS = 2, QUERIES = 2, SIZE = 16, EACH = 64 };

@@ -1,5 +1,5 @@
-// test_kernels_index.c - elements and slices that indices choose, on every device that runs kernels, against the CPU; and sparse
-// products.
+// test_kernels_index.c - elements and slices that indices choose, on every device that runs kernels, against
+// the CPU; and sparse products.
 
 #include "on_devices.h"
 
@@ -93,7 +93,7 @@ static zl_array sparse(void *data) {
     return sparse_product(in);
 }
 
-// Slopes by the values, and by the dense matrix, for which the sparse one is transposed; behind each other.
+// Slopes by the values, and by the dense matrix, for which the sparse one is transposed; consecutive.
 static zl_array sparse_slopes(void *data) {
     zl_array in[2], grad[2];
     sparse_inputs(*(int *)data, in);
@@ -125,7 +125,7 @@ TEST(sparse_on_devices) {
     on_devices(check_sparse);
 }
 
-// Losses of classifiers, of targets that do not lie beside each other; both results.
+// Losses of classifiers, of targets that do not are adjacent; both results.
 static zl_array losses(void *data) {
     int64_t classes = *(int64_t *)data;
     zl_array x = values(ZL_SHAPE(6, 5, classes), classes % 2 ? ZL_BFLOAT16 : ZL_FLOAT32, 1);

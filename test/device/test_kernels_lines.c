@@ -1,4 +1,5 @@
-// test_kernels_lines.c - tile kernels of lines, as recipes make them: interpreted, compiled for the host, and rendered for all targets.
+// test_kernels_lines.c - tile kernels of lines, as recipes make them: interpreted, compiled for the host, and
+// rendered for all targets.
 
 #include "test.h"
 

@@ -9,7 +9,7 @@ struct losses {
     zl_dtype dtype;
 };
 
-// Targets lie turned, some of them behind the last class and some counted from there.
+// Targets lie transposed, some of them behind the last class and some counted from there.
 static zl_array losses(void *data) {
     const struct losses *l = data;
     zl_array at = zl_astype(
@@ -49,7 +49,7 @@ struct rule {
     zl_dtype dtype;
 };
 
-// Both results, behind each other.
+// Both results, consecutive.
 static zl_array rule(void *data) {
     const struct rule *r = data;
     enum { B = 2, T = 5, H = 2, N = 4, E = 3 };
@@ -133,7 +133,8 @@ TEST(the_delta_family) {
     on_devices(check_members);
 }
 
-// Products of matrices that indices choose: one of them counts from the end, one is far behind it. b is turned.
+// Products of matrices that indices choose: one of them counts from the end, one is far behind it. b is
+// transposed.
 static zl_array chosen(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array left = zl_from_i32((int32_t[]){2, 0, 1, -1}, ZL_SHAPE(2, 2)),
@@ -165,7 +166,7 @@ TEST(products_of_chosen_matrices) {
     on_devices(check_chosen);
 }
 
-// Both results, behind each other; of operands that are turned and stretched.
+// Both results, consecutive; of operands that are transposed and stretched.
 static zl_array divided(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array out[2], a = zl_matrix_transpose(zl_multiply(values(ZL_SHAPE(30, 20), ZL_FLOAT32, 1), zl_scalar(9)));
@@ -189,8 +190,8 @@ static zl_array whole(zl_shape shape, uint64_t seed) {
     return zl_round(values(shape, ZL_FLOAT32, seed), 0);
 }
 
-// Kernels of a convolution in groups: what a cotangent means to them. The input is read where it lies. Sums of small whole numbers
-// are exact, in any order.
+// Kernels of a convolution in groups: what a cotangent means to them. The input is read where it lies. Sums
+// of small whole numbers are exact, in any order.
 static zl_array kernel_slopes(void *data) {
     int groups = *(int *)data;
     zl_array x = whole(ZL_SHAPE(2, 9, 8, 8), 1), w = whole(ZL_SHAPE(8, 3, 2, 8 / groups), 2), grad;

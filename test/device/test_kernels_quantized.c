@@ -27,7 +27,8 @@ static struct quantized_case any_case(const char *mode, int group, int bits, zl_
                                    .transpose = test_between(0, 3) > 0};
 }
 
-// Words and scales of mode gguf_k, as a file might have them: random, but for the exponents of the f16 numbers of each block.
+// Words and scales of mode gguf_k, as a file might have them: random, but for the exponents of the f16
+// numbers of each block.
 static bool draw_k(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
     const int64_t rows = shape.ndim > 2 ? shape.dim[0] * shape.dim[1] : shape.dim[0], k = shape.dim[shape.ndim - 1];
     const int64_t blocks = rows * k / 256, bytes = q->bits == 6 ? 18 : 16;
@@ -64,7 +65,7 @@ static zl_array words(void *data) {
     return quantize(q, ZL_SHAPE(q->n, q->k), part) ? part[0] : NULL;
 }
 
-// Scales and biases, behind each other.
+// Scales and biases, consecutive.
 static zl_array scales(void *data) {
     const struct quantized_case *q = data;
     zl_array part[3];
@@ -90,8 +91,8 @@ static zl_array product(void *data) {
                : NULL;
 }
 
-// The bound of a product, by its size: both sides round the result, and one of them the matrix, twice: scales times codes, at most
-// 4 of 6, and their sums with biases. That is 3.7 halves of a unit.
+// The bound of a product, by its size: both sides round the result, and one of them the matrix, twice: scales
+// times codes, at most 4 of 6, and their sums with biases. That is 3.7 halves of a unit.
 static double bound_of(const struct quantized_case *q) {
     return q->dtype == ZL_FLOAT64   ? 1e-12
            : q->dtype == ZL_FLOAT32 ? 4e-6
@@ -173,8 +174,8 @@ static void check_chosen(void) {
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }
 
-// Codes of four bits and half floats, which devices have instructions for: pieces of 128 numbers, few of them and many, lines that
-// fill an instruction and lines that do not, and one line.
+// Codes of four bits and 16-bit floats, which devices have instructions for: pieces of 128 numbers, few of
+// them and many, lines that fill an instruction and lines that do not, and one line.
 static void check_lines(void) {
     static const int groups[] = {32, 64, 128};
     static const int64_t sizes[][3] = {{1, 40, 256}, {2, 16, 896},  {1, 13, 4864},

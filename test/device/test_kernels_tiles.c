@@ -1,5 +1,5 @@
-// test_kernels_tiles.c - how tile kernels get onto devices that run kernels: on a device of the test that compiles nothing and writes
-// down what it is asked to launch.
+// test_kernels_tiles.c - how tile kernels get onto devices that run kernels: on a device of the test that
+// compiles nothing and writes down what it is asked to launch.
 
 #include "test.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A device that writes down -------------------------------------------------------------------------------------------
+// A device that writes down ---------------------------------------------------------------------------------
 
 static struct text said; // functions that were loaded and launched
 static atomic_int made, compiled;
@@ -104,7 +104,7 @@ static void end(void) {
     test_setenv("ZL_CACHE_DIR", NULL);
 }
 
-// Kernels --------------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 // Two grids with memory between them, shared memory in the second.
 static const char sums[] = "kernel sums index 32 <n, m>(a: f32[n, m]) -> (y: f32[n]) {\n"
@@ -211,7 +211,8 @@ TEST(limits_of_a_unit_hold_for_tile_kernels) {
     end();
 }
 
-// What computes with doubles, in the middle too, is left to the CPU; moving and ordering their bits takes none.
+// What computes with doubles, in the middle too, is left to the CPU; moving and ordering their bits takes
+// none.
 TEST(what_a_unit_lacks_is_asked_of_kernels) {
     begin();
     zl_array f = zl_ones(ZL_SHAPE(8), ZL_FLOAT32), d = zl_ones(ZL_SHAPE(8), ZL_FLOAT64),

@@ -1,5 +1,6 @@
-// test_nccl_fake.c - the engine of NCCL with ranks in processes, on the driver and the library of test/fake: every collective, groups that split,
-// and errors instead of hangs. No kernel runs, so that nothing is compiled.
+// test_nccl_fake.c - the engine of NCCL with ranks in processes, on the driver and the library of test/fake:
+// every collective, groups that split, and errors instead of hangs. No kernel runs, so that nothing is
+// compiled.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -142,7 +143,7 @@ TEST(groups_split) {
     CHECK(together(split));
 }
 
-// Failures ---------------------------------------------------------------------------------------------------------
+// Failures --------------------------------------------------------------------------------------------------
 
 static int absent(zl_group g) {
     int wrong = 0;

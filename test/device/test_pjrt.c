@@ -1,4 +1,5 @@
-// test_pjrt.c - segments as StableHLO on a PJRT plugin. Where no plugin is found the tests are skipped; doc/tpu.md says how to get one.
+// test_pjrt.c - segments as StableHLO on a PJRT plugin. Where no plugin is found the tests are skipped;
+// doc/tpu.md says how to get one.
 
 #define TEST_LACKS lacks_plugin
 
@@ -131,7 +132,8 @@ static zl_array wave(zl_shape shape, double rate) {
 
 enum { MODEL_OPS = 9 };
 
-// Gradients of attention with sinks, and products with a quantised matrix, one of whose codes lie across bytes.
+// Gradients of attention with sinks, and products with a quantised matrix, one of whose codes lie across
+// bytes.
 static void record_model(zl_array *out) {
     zl_array q = wave(ZL_SHAPE(1, 4, 3, 8), 0.3), k = wave(ZL_SHAPE(1, 2, 5, 8), 0.7),
              v = wave(ZL_SHAPE(1, 2, 5, 8), 0.9);
@@ -178,7 +180,8 @@ TEST(a_segment_is_one_execution) {
     CHECK(zl_data_f32(y)[3] > 0.2499 && zl_data_f32(y)[3] < 0.2501);
 }
 
-// Views of arrays over foreign memory, and views of these, have the bytes that the CPU's have. Many of them are one program.
+// Views of arrays over foreign memory, and views of these, have the bytes that the CPU's have. Many of them
+// are one program.
 TEST(views_are_those_of_the_cpu) {
     enum { ROUNDS = 8, VIEWS = 12 };
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT16, ZL_UINT8, ZL_BOOL, ZL_FLOAT64, ZL_COMPLEX64};
@@ -218,7 +221,7 @@ TEST(a_failure_is_of_its_own_arrays) {
     CHECK(zl_eval(good) && zl_data_f32(good)[0] == 2);
 }
 
-// Chains of views ------------------------------------------------------------------------------------------------------
+// Chains of views -------------------------------------------------------------------------------------------
 
 static uint64_t drawn; // both devices draw the same numbers
 

@@ -1,4 +1,5 @@
-// test_pjrt_compiles.c - how often programs of a PJRT plugin are compiled, whose memory they take over, and who waits meanwhile.
+// test_pjrt_compiles.c - how often programs of a PJRT plugin are compiled, whose memory they take over, and
+// who waits meanwhile.
 
 #define TEST_LACKS lacks_plugin
 
@@ -36,7 +37,7 @@ static zl_array numbers(zl_shape shape, double step) {
     return zl_reshape(zl_multiply(zl_arange(0, (double)size, 1, ZL_FLOAT32), zl_scalar(step)), shape);
 }
 
-// Numbers -------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 TEST(starts_of_slices_are_arguments) {
     REQUIRE(start());
@@ -133,9 +134,10 @@ TEST(sizes_that_alternate_are_right) {
     zl_release(x);
 }
 
-// Segments ------------------------------------------------------------------------------------------------------------
+// Segments --------------------------------------------------------------------------------------------------
 
-// What the CPU has to run splits only what depends on it: all before it is one execution, and all behind it another.
+// What the CPU has to run splits only what depends on it: all before it is one execution, and all behind it
+// another.
 TEST(calls_of_the_cpu_split_little) {
     enum { PARTS = 4 };
     zl_array out[2][PARTS];
@@ -163,7 +165,7 @@ TEST(calls_of_the_cpu_split_little) {
             CHECK_NEAR(zl_data_f32(out[1][i])[k], zl_data_f32(out[0][i])[k], 1e-4);
 }
 
-// Training ------------------------------------------------------------------------------------------------------------
+// Training --------------------------------------------------------------------------------------------------
 
 enum { LAYERS = 3, PARAMETERS = 2 * LAYERS, STEPS = 40, POINTS = 32 };
 
@@ -181,7 +183,8 @@ static void replace(zl_array *owned, zl_array by) {
     zl_release(old);
 }
 
-// Replaces the parameters by those of the next step, which nobody has evaluated; the old ones are only read by these. Returns the loss.
+// Replaces the parameters by those of the next step, which nobody has evaluated; the old ones are only read
+// by these. Returns the loss.
 static zl_array record_step(zl_array x, zl_array y, zl_array *parameter, double rate) {
     zl_array gradient[PARAMETERS], error = zl_subtract(forward(x, parameter), y);
     zl_array loss = zl_mean(zl_multiply(error, error));
@@ -270,7 +273,7 @@ TEST(what_is_held_is_not_donated) {
     zl_release(last);
 }
 
-// Other threads -------------------------------------------------------------------------------------------------------
+// Other threads ---------------------------------------------------------------------------------------------
 
 static atomic_bool has_ended;
 
@@ -333,7 +336,7 @@ TEST(others_do_not_wait_while_a_program_compiles) {
     zl_release(x);
 }
 
-// Other processes -----------------------------------------------------------------------------------------------------
+// Other processes -------------------------------------------------------------------------------------------
 
 static const char child_variable[] = "ZL_TEST_PJRT_PROGRAM";
 

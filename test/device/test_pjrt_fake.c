@@ -1,5 +1,5 @@
-// test_pjrt_fake.c - what the pjrt device does when its plugin fails: each call in turn, at once or later, or for want of memory. Under the
-// plugin of test/fake, which counts what it does not get back.
+// test_pjrt_fake.c - what the pjrt device does when its plugin fails: each call in turn, at once or later, or
+// for want of memory. Under the plugin of test/fake, which counts what it does not get back.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -45,8 +45,8 @@ static zl_array from_host(void) {
     return zl_from_f32(numbers, ZL_SHAPE(2, 3));
 }
 
-// What an evaluation leaves with the plugin: programs outlive plans, and executions are waited for when the next ones come. Nobody used
-// anything that was gone.
+// What an evaluation leaves with the plugin: programs outlive plans, and executions are waited for when the
+// next ones come. Nobody used anything that was gone.
 static void check_nothing_is_left(void) {
     zl_synchronize();
     CHECK(pjrt_record(0, 0, 0) && pjrt_wait(0, 0, 0));
@@ -86,7 +86,8 @@ TEST(computes) {
 // More than the device has.
 static const zl_shape many_axes = {(const int64_t[]){2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3}, 14};
 
-// What the CPU runs lies between two programs: both are at the plugin's compiler at once, and are the ones that run.
+// What the CPU runs lies between two programs: both are at the plugin's compiler at once, and are the ones
+// that run.
 TEST(programs_of_an_evaluation_compile_beside_each_other) {
     ZL_SCOPE {
         REQUIRE(zl_use_device("pjrt"));
@@ -117,8 +118,8 @@ static void check_message(const char *part) {
     zl_clear_error();
 }
 
-// Whichever call fails, there is an error on what could not be computed, and on what is made of it, and nothing else: an array that was there
-// before stays, and the same is computed once the plugin works again.
+// Whichever call fails, there is an error on what could not be computed, and on what is made of it, and
+// nothing else: an array that was there before stays, and the same is computed once the plugin works again.
 TEST(any_call_may_fail) {
     int failures = 0, more = 1;
     for (int at = 1; more && at < 1000; at++) {
@@ -166,7 +167,8 @@ TEST(a_failure_stays_with_its_arrays) {
     check_nothing_is_left();
 }
 
-// The plugin takes an execution, and tells of its failure when its results are read: there is an error then, and no numbers.
+// The plugin takes an execution, and tells of its failure when its results are read: there is an error then,
+// and no numbers.
 TEST(an_execution_may_fail_later) {
     ZL_SCOPE {
         REQUIRE(zl_use_device("pjrt"));
@@ -221,7 +223,7 @@ TEST(a_compiler_may_refuse) {
     check_nothing_is_left();
 }
 
-// Compiling ahead -----------------------------------------------------------------------------------------------------
+// Compiling ahead -------------------------------------------------------------------------------------------
 
 // Whether it was done; then what is said of it is right.
 static bool compile_ahead(void) {

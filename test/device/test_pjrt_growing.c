@@ -1,4 +1,5 @@
-// test_pjrt_growing.c - a small transformer with a cache that grows, on a PJRT plugin: few programs, and logits as on the CPU.
+// test_pjrt_growing.c - a small transformer with a cache that grows, on a PJRT plugin: few programs, and
+// logits as on the CPU.
 
 #define TEST_LACKS lacks_plugin
 
@@ -67,7 +68,8 @@ static zl_array heads(zl_array x, int count) {
     return zl_transpose(zl_reshape(x, ZL_SHAPE(1, 1, count, HEAD)), ZL_AXES(0, 2, 1, 3));
 }
 
-// Writes the newest keys or values behind those of the cache, which gets a step longer where it is full. Returns all of them.
+// Writes the newest keys or values behind those of the cache, which gets a step longer where it is full.
+// Returns all of them.
 static zl_array extend(struct model *m, zl_array *cache, zl_array x) {
     int64_t at = m->count;
     if (m->joins) {

@@ -1,5 +1,5 @@
-// test_pjrt_open.c - plugins that are missing, of another machine, too old, newer, silent or in use: each in a process of its own, since a process
-// opens one. What they are is test/fake/pjrt.c.
+// test_pjrt_open.c - plugins that are missing, of another machine, too old, newer, silent or in use: each in
+// a process of its own, since a process opens one. What they are is test/fake/pjrt.c.
 
 #include "test.h"
 

@@ -1,7 +1,8 @@
-// test_profile_devices.c - profiles of devices that run kernels by themselves: when launches ran, in and outside of graphs, and what they cost.
+// test_profile_devices.c - profiles of devices that run kernels by themselves: when launches ran, in and
+// outside of graphs, and what they cost.
 //
-// Those of Vulkan and OpenCL are real where there are any; CUDA's are the driver and the CUPTI of test/fake, under which device/test_cuda:profiles runs
-// this file.
+// Those of Vulkan and OpenCL are real where there are any; CUDA's are the driver and the CUPTI of test/fake,
+// under which device/test_cuda:profiles runs this file.
 
 #include "device/profile/profile.h"
 #include "schedule/schedule.h"

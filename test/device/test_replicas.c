@@ -1,7 +1,8 @@
-// test_replicas.c - arrays on a device with memory of its own: copies come where they are needed, and only there.
+// test_replicas.c - arrays on a device with memory of its own: copies come where they are needed, and only
+// there.
 //
-// The device of these tests adds, subtracts and multiplies floats. Its addresses are not the host's: who reads one without
-// being told how gets a fault.
+// The device of these tests adds, subtracts and multiplies floats. Its addresses are not the host's: who
+// reads one without being told how gets a fault.
 
 #include "test.h"
 

@@ -38,7 +38,7 @@ static bool make_streams(zl_stream *s, const char *device) {
     return CHECK(made);
 }
 
-// Random graphs ----------------------------------------------------------------------------------------------------
+// Random graphs ---------------------------------------------------------------------------------------------
 
 enum { NODES = 6, STEPS = 40 };
 
@@ -88,7 +88,8 @@ static zl_array combine(struct graph *g) {
     }
 }
 
-// A node takes the place of another, whose memory goes while streams still use it; some are asked for at once.
+// A node takes the place of another, whose memory goes while streams still use it; some are asked for at
+// once.
 static void step(struct graph *g) {
     int at = (int)below(g, NODES), what = (int)below(g, 8);
     zl_scope scope = zl_scope_begin_on(g->stream[below(g, STREAMS)]);
@@ -104,7 +105,7 @@ static void step(struct graph *g) {
         CHECK(zl_async_eval_all(NODES, g->node));
 }
 
-// The nodes at the end, behind each other.
+// The nodes at the end, consecutive.
 static uint32_t *compute(uint64_t seed, int64_t n, const zl_stream *stream) {
     struct graph g = {.random = seed, .n = n};
     uint32_t *out = malloc(sizeof *out * (size_t)(NODES * n * n));
@@ -145,7 +146,7 @@ TEST(random_graphs_over_streams_give_what_the_cpu_gives) {
     zl_clear_cache();
 }
 
-// Libraries --------------------------------------------------------------------------------------------------------
+// Libraries -------------------------------------------------------------------------------------------------
 
 enum { LIBRARIES = 5, TURNS = 10 };
 
@@ -197,7 +198,7 @@ TEST(libraries_on_streams_give_what_the_cpu_gives) {
     zl_release(x);
 }
 
-// Overlap ----------------------------------------------------------------------------------------------------------
+// Overlap ---------------------------------------------------------------------------------------------------
 
 // One block, which takes some milliseconds; a GPU has room for many of them.
 static zl_array long_work(zl_array x) {

@@ -1,5 +1,5 @@
-// test_tile_sizes.c - sizes of tile kernels that are negative, do not fit into 64 bits, or into the memory that they view: the
-// interpreter and every target refuse them.
+// test_tile_sizes.c - sizes of tile kernels that are negative, do not fit into 64 bits, or into the memory
+// that they view: the interpreter and every target refuse them.
 
 #include "test.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define F32 ZL_FLOAT32
-// A text whose input a has n elements and whose output y four, run by the interpreter and the compiled targets: all refuse it,
-// at that line, and touch nothing.
+// A text whose input a has n elements and whose output y four, run by the interpreter and the compiled
+// targets: all refuse it, at that line, and touch nothing.
 static void check_size(const char *text, int64_t n, const char *line, const char *told) {
     static const char *const targets[] = {"c", "opencl"};
     static float a[64];

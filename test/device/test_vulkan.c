@@ -1,4 +1,5 @@
-// test_vulkan.c - the Vulkan device below its kernels: records, memory, copies, the order of commands and what it costs.
+// test_vulkan.c - the Vulkan device below its kernels: records, memory, copies, the order of commands and
+// what it costs.
 
 #define TEST_LACKS test_lacks_vulkan
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Records ----------------------------------------------------------------------------------------------------------
+// Records ---------------------------------------------------------------------------------------------------
 
 #if __has_include(<vulkan/vulkan.h>)
 #include <vulkan/vulkan.h>
@@ -123,7 +124,7 @@ TEST(vulkan_describes_itself) {
     CHECK_ERROR(ZL_ERROR_DEVICE, vulkan_device(-1));
 }
 
-// Memory -----------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 TEST(vulkan_memory_comes_from_blocks) {
     struct vulkan_device *d = vulkan_device(0);
@@ -162,7 +163,7 @@ TEST(vulkan_large_memory_has_its_own_block) {
     vulkan_free(d, large);
 }
 
-// Launches ---------------------------------------------------------------------------------------------------------
+// Launches --------------------------------------------------------------------------------------------------
 
 enum { ELEMENTS = 1000, BYTES = 4 * ELEMENTS };
 
@@ -217,7 +218,7 @@ TEST(vulkan_refuses_what_is_no_module) {
     text_free(&code);
 }
 
-// The order of work ------------------------------------------------------------------------------------------------
+// The order of work -----------------------------------------------------------------------------------------
 
 TEST(vulkan_independent_commands_have_no_barrier) {
     struct vulkan_device *d = vulkan_device(0);
@@ -353,7 +354,7 @@ TEST(vulkan_tells_how_long_something_took) {
     vulkan_free(d, x);
 }
 
-// Arrays -----------------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 static zl_scope begin_arrays(void) {
     test_setenv("ZL_CACHE_DIR", test_folder());
@@ -393,9 +394,10 @@ TEST(vulkan_steps_need_no_more_memory) {
     end_arrays(scope);
 }
 
-// Under the validation layer ---------------------------------------------------------------------------------------
+// Under the validation layer --------------------------------------------------------------------------------
 
-// Runs tests in a process of their own, with validation of synchronisation too. What it said; the caller frees it.
+// Runs tests in a process of their own, with validation of synchronisation too. What it said; the caller
+// frees it.
 static char *validate(const char *tests) {
     char command[1000];
     int status;
@@ -458,7 +460,7 @@ TEST(launches_without_barriers) {
     vulkan_free(d, y);
 }
 
-// Behind the driver of test/fake ------------------------------------------------------------------------------------
+// Behind the driver of test/fake ----------------------------------------------------------------------------
 
 // Why the driver of test/fake finds nothing: it stands in front of lavapipe. NULL: it works.
 static const char *lacks_lavapipe(void) {
@@ -478,7 +480,8 @@ static void run_under_fake(const char *told, const char *tests) {
     memory_free(output);
 }
 
-// One chip that two drivers reach is one GPU: that of the device which is listed first, or of the one that is chosen.
+// One chip that two drivers reach is one GPU: that of the device which is listed first, or of the one that is
+// chosen.
 TEST(one_chip_is_one_gpu) {
     static const struct {
         const char *chosen, *gpu;
@@ -515,8 +518,8 @@ TEST(how_a_chip_rounds_is_tried) {
     CHECK(vulkan_device(0) == d && zl_counter("compiles") == compiles); // it was kept
 }
 
-// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are. One whose products are wrong
-// is told.
+// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are. One
+// whose products are wrong is told.
 TEST(the_device_says_what_it_runs) {
     static const char *const told[] = {"", "f64", "multiply"};
     if (lacks_lavapipe())
@@ -556,8 +559,8 @@ TEST(behind_other_drivers) {
     }
 }
 
-// Drivers that bind little: what they bind too little for is reached by addresses, or is an error that says so. With bindings of 16 bytes
-// everything is.
+// Drivers that bind little: what they bind too little for is reached by addresses, or is an error that says
+// so. With bindings of 16 bytes everything is.
 TEST(behind_drivers_that_bind_little) {
     static const char *const told[] = {"range=16384", "buffers=4", "buffers=4,addresses",
                                        "range=16384,addresses,push"};

@@ -1,5 +1,5 @@
-// test_vulkan_steady.c - what programs of arrays cost on Vulkan when they repeat themselves: submissions, compilations, memory. And random
-// programs on several streams, against the CPU.
+// test_vulkan_steady.c - what programs of arrays cost on Vulkan when they repeat themselves: submissions,
+// compilations, memory. And random programs on several streams, against the CPU.
 
 #define TEST_LACKS test_lacks_vulkan
 
@@ -38,7 +38,7 @@ TEST(small_ops_share_submissions) {
     zl_scope_end(scope);
 }
 
-// Compiling --------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 // Its output is what another_process_compiles_nothing looks at.
 TEST(compiles_some_kernels) {
@@ -66,9 +66,10 @@ TEST(another_process_compiles_nothing) {
     }
 }
 
-// Memory -----------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
-// Buffers of the sizes that steps take, which are freed full of NaN: who reads one before it is written has that.
+// Buffers of the sizes that steps take, which are freed full of NaN: who reads one before it is written has
+// that.
 static bool spoil(void) {
     zl_array x[4];
     for (int i = 0; i < 4; i++)
@@ -127,7 +128,7 @@ TEST(steps_allocate_nothing) {
     zl_scope_end(scope);
 }
 
-// Random programs --------------------------------------------------------------------------------------------------
+// Random programs -------------------------------------------------------------------------------------------
 
 enum { LEAVES = 3, NODES = 20, STREAMS = 4 };
 

@@ -167,8 +167,8 @@
     "  im2col x -> z at [7, 2] window 2 dilation 3\n" \
     "}"
 
-// Reductions by groups of one subgroup, of several, of parts of one, of lengths that no power of two divides, again and again in a
-// loop, into registers and into memory.
+// Reductions by groups of one subgroup, of several, of parts of one, of lengths that no power of two divides,
+// again and again in a loop, into registers and into memory.
 #define SAMPLE_REDUCTIONS \
     "kernel reductions(x: f32[n, 384]) -> (most: f32[n], sums: f32[n], column: f32[384], product: f32[n, 3], " \
     "every: i32[3]) where n % 16 == 0 {\n" \
@@ -212,8 +212,8 @@
     "  }\n" \
     "}"
 
-// Scans of one line by all threads and by turns of them, of several lines at once, short ones by one thread; in place, backwards,
-// without the element itself, of parts of tiles, again in a loop.
+// Scans of one line by all threads and by turns of them, of several lines at once, short ones by one thread;
+// in place, backwards, without the element itself, of parts of tiles, again in a loop.
 #define SAMPLE_SCANS \
     "kernel scans(x: i32[n, 300], f: f32[m]) -> (a: i32[n, 300], b: i32[n, 300], c: i32[300, 7], d: i64[n, 300], " \
     "e: f32[m], p: i32[n, 8], o: f16[4, 90], r: i32[n, 300]) where n >= 8 {\n" \
@@ -242,8 +242,9 @@
     "  }\n" \
     "}"
 
-// What maps store of tiles in registers: neighbours that begin at multiples of a vector, as far as is known or not.
-// Short lines are those of subgroups or threads, long ones those of groups; which they are is known when it runs.
+// What maps store of tiles in registers: neighbours that begin at multiples of a vector, as far as is known
+// or not. Short lines are those of subgroups or threads, long ones those of groups; which they are is known
+// when it runs.
 #define SAMPLE_LINES \
     "kernel lines(x: f32[n, m], w: i8[3, n, m]) -> (y: f32[n, m], z: i8[3, n, m]) {\n" \
     "  scan add x -> y axis 1 exclusive\n" \
@@ -267,8 +268,9 @@
     "  }\n" \
     "}"
 
-// Tables: read at indices that are computed, copied as tiles, reduced, multiplied; of all types, in several launches.
-// Parts of complex numbers go to other threads, words of a pack are elements; and logarithms of sums.
+// Tables: read at indices that are computed, copied as tiles, reduced, multiplied; of all types, in several
+// launches. Parts of complex numbers go to other threads, words of a pack are elements; and logarithms of
+// sums.
 #define SAMPLE_PIECES \
     "kernel pieces(z: c64[n, 64], w: u32[n, 16], a: f32[n, 64]) -> (y: c64[n, 64], v: f32[n, 64], s: f32[n], r: f32[n, 64], d: f32[n, 64]) {\n" \
     "  grid b in n {\n" \
@@ -323,8 +325,8 @@
     "  }\n" \
     "}"
 
-// Maps and loops over neighbours: flat, in blocks, through tiles in shared memory whose maps are divided in different ways, in place, and
-// packed words of which a loop reads four.
+// Maps and loops over neighbours: flat, in blocks, through tiles in shared memory whose maps are divided in
+// different ways, in place, and packed words of which a loop reads four.
 #define SAMPLE_RUNS \
     "kernel runs(x: f32[n, m], r: f16[n, m], w: bf16[m], k: u8[m], p: u32[n, 64], g: f16[512]) -> (y: f32[n, m], z: f16[n, m], t: f32[n, 192], s: f32[n])\n" \
     "where m >= 192 {\n" \

@@ -176,8 +176,8 @@ void tile_trial_of_manual(const char *target) {
         bool prints = strstr(at, " print ") && !strcmp(target, "vulkan"); // which has nowhere to
         bool is_tpu = !strcmp(target, "bm1690");
         if (k && k->symbols <= 8 && !prints) {
-            // Which block comes first is open where atomics give what was there: then only that it runs. Codes that are rounded from
-            // quotients of the BM1690, which are not exact, may differ by one.
+            // Which block comes first is open where atomics give what was there: then only that it runs.
+            // Codes that are rounded from quotients of the BM1690, which are not exact, may differ by one.
             bool is_open = strstr(at, " = atomic "), is_code = is_tpu && strstr(at, "codes[");
             if (count % step == first)
                 tile_trial(at + 8, target, sizes, is_open ? INFINITY : is_code ? 1 : 2e-3);

@@ -10,8 +10,10 @@ enum { VULKAN_ADD_WORDS = 290 };
 extern const uint32_t vulkan_add_words[VULKAN_ADD_WORDS];
 
 struct vulkan_function *vulkan_add_function(struct vulkan_device *d); // NULL and an error
-bool vulkan_add(struct vulkan_device *d, const void *from, const void *to, uint32_t n, uint32_t k); // to = from + k; false and an error
+// to = from + k; false and an error
+bool vulkan_add(struct vulkan_device *d, const void *from, const void *to, uint32_t n, uint32_t k);
 void *vulkan_zeros(struct vulkan_device *d, uint32_t n); // memory for n words that are 0; NULL and an error
-uint32_t vulkan_last(struct vulkan_device *d, const void *memory, uint32_t n); // the last of n words; all ones and an error
+// the last of n words; all ones and an error
+uint32_t vulkan_last(struct vulkan_device *d, const void *memory, uint32_t n);
 
 #endif

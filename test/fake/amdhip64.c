@@ -1,5 +1,5 @@
-// amdhip64.c - a libamdhip64.so.6 for tests: one device whose memory is the host's. It does not run code of AMD's chips; a launch
-// tells what it was given, and does what test_hip.c expects of its kernel.
+// amdhip64.c - a libamdhip64.so.6 for tests: one device whose memory is the host's. It does not run code of
+// AMD's chips; a launch tells what it was given, and does what test_hip.c expects of its kernel.
 
 #include "fake.h"
 
@@ -133,9 +133,10 @@ int hipModuleGetFunction(void **out, void *module, const char *name) {
     return 0;
 }
 
-// The kernels of test_hip.c: twice(a: f32[n]) -> (y: f32[n]) has the arguments a, y, n; `guarded`, the same with the assertion in line 3
-// that no number is negative, also where the line is left; looked_up(t: table f32[4], a: f32[n]) -> (y: f32[n]) has the four numbers
-// of t, by which others are multiplied in turns, before a.
+// The kernels of test_hip.c: twice(a: f32[n]) -> (y: f32[n]) has the arguments a, y, n; `guarded`, the same
+// with the assertion in line 3 that no number is negative, also where the line is left; looked_up(t: table
+// f32[4], a: f32[n]) -> (y: f32[n]) has the four numbers of t, by which others are multiplied in turns,
+// before a.
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
                           unsigned block_z, unsigned shared, void *stream, void **argument, void **extra) {
     static const float plain[4] = {2, 2, 2, 2};

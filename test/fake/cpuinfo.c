@@ -1,7 +1,8 @@
 // cpuinfo.c - preloaded, shows LLVM a /proc/cpuinfo whose CPU has no SVE, where the system offers none.
 //
-// LLVM takes a CPU for one with SVE by its part number, and XLA's CPU plugin then uses it: on machines that hide SVE from their guests,
-// the process ends by an illegal instruction. The part number of a Neoverse N1 stands for what such machines have.
+// LLVM takes a CPU for one with SVE by its part number, and XLA's CPU plugin then uses it: on machines that
+// hide SVE from their guests, the process ends by an illegal instruction. The part number of a Neoverse N1
+// stands for what such machines have.
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,10 +1,13 @@
-// cuda.c - a libcuda.so.1 without a GPU, for tests: two devices, whose memory is the host's under other addresses.
+// cuda.c - a libcuda.so.1 without a GPU, for tests: two devices, whose memory is the host's under other
+// addresses.
 //
-// What a stream is asked for is done as late as it may be: when somebody waits for it. So who uses memory again too early, or
-// forgets to wait, sees wrong values. Streams that use the same memory have to wait for each other, by events or by the host: who
-// did not is kept for fake_disorder, and a process that leaves it there aborts. Kernels are texts in CUDA C, as the libnvrtc.so.13
-// beside this passes them on; c++ compiles them, and threads of a block are contexts that a barrier switches between. Any function
-// can be told to fail: fake_fail. FAKE_CUDA_DOWN=1: the driver does not start; FAKE_CUDA_DEVICES=0: there are so many devices.
+// What a stream is asked for is done as late as it may be: when somebody waits for it. So who uses memory
+// again too early, or forgets to wait, sees wrong values. Streams that use the same memory have to wait for
+// each other, by events or by the host: who did not is kept for fake_disorder, and a process that leaves it
+// there aborts. Kernels are texts in CUDA C, as the libnvrtc.so.13 beside this passes them on; c++ compiles
+// them, and threads of a block are contexts that a barrier switches between. Any function can be told to
+// fail: fake_fail. FAKE_CUDA_DOWN=1: the driver does not start; FAKE_CUDA_DEVICES=0: there are so many
+// devices.
 
 #include "cuda_faults.h"
 #include "fake.h"
@@ -39,7 +42,7 @@ void fake_memory(size_t bytes) {
     memory_of_device = bytes;
 }
 
-// Work -----------------------------------------------------------------------------------------------------------------
+// Work ------------------------------------------------------------------------------------------------------
 
 // How many works of each stream are known to be done before something.
 struct before {
@@ -127,7 +130,7 @@ void *fake_show(const void *memory) {
     return show((uintptr_t)memory);
 }
 
-// Order ----------------------------------------------------------------------------------------------------------------
+// Order -----------------------------------------------------------------------------------------------------
 
 // Memory that a program has, and the last works of each stream that used it.
 struct block {
@@ -234,7 +237,7 @@ static struct work *add(struct stream *s, struct work w) {
     return copy;
 }
 
-// Launching ------------------------------------------------------------------------------------------------------------
+// Launching -------------------------------------------------------------------------------------------------
 
 static ucontext_t back, *thread_context;
 static char *stacks;
@@ -263,7 +266,8 @@ static void thread_main(void) {
     running.stopped[running.thread] = ENDED;
 }
 
-// Runs those of the threads from first on that stopped for a reason until they stop again; how many there were.
+// Runs those of the threads from first on that stopped for a reason until they stop again; how many there
+// were.
 static unsigned go_on(struct function *f, unsigned first, unsigned count, enum stop why) {
     unsigned ran = 0;
     for (unsigned i = first; i < first + count; i++)
@@ -373,7 +377,7 @@ static void finish(struct stream *s) {
     learn(&host, &all);
 }
 
-// The driver -----------------------------------------------------------------------------------------------------------
+// The driver ------------------------------------------------------------------------------------------------
 
 int cuInit(unsigned flags) {
     (void)flags;
@@ -534,7 +538,7 @@ int cuEventDestroy_v2(struct event *e) {
     return 0;
 }
 
-// Memory ---------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 static size_t used[DEVICES];
 
@@ -660,7 +664,7 @@ int cuPointerGetAttribute(void *out, int what, uintptr_t memory) {
     return memory & HIDE ? 0 : INVALID;
 }
 
-// Kernels --------------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 struct module {
     char *text;
@@ -764,7 +768,7 @@ int cuLaunchKernel(struct function *f, unsigned grid_x, unsigned grid_y, unsigne
     return fake_end(0);
 }
 
-// Graphs ---------------------------------------------------------------------------------------------------------------
+// Graphs ----------------------------------------------------------------------------------------------------
 
 int cuStreamBeginCapture_v2(struct stream *s, int mode) {
     (void)mode;

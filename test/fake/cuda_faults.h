@@ -1,4 +1,5 @@
-// cuda_faults.h - how functions of the driver in cuda.c begin and end: one after the other, counted, and failing where a test says so.
+// cuda_faults.h - how functions of the driver in cuda.c begin and end: one after the other, counted, and
+// failing where a test says so.
 
 #ifndef CUDA_FAULTS_H
 #define CUDA_FAULTS_H

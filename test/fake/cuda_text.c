@@ -1,4 +1,5 @@
-// cuda_text.c - kernels in CUDA C as C++ that runs on the host, for the pretended driver: one thread of a GPU at a time.
+// cuda_text.c - kernels in CUDA C as C++ that runs on the host, for the pretended driver: one thread of a GPU
+// at a time.
 
 #include "fake.h"
 
@@ -15,7 +16,8 @@ static const char before[] =
     "__constant__\n"
     "#define __shared__ static\n#define __grid_constant__\n#define __launch_bounds__(...)\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
-    "#define asm(...)\n" // instructions of GPUs, as halves have them: these are not computed here
+    // instructions of GPUs, as those on 16-bit floats have them: these are not computed here
+    "#define asm(...)\n"
     "struct fake_index { unsigned x, y, z; };\n"
     "struct dim3 { unsigned x, y, z; dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) "
     "{} };\n"
@@ -69,7 +71,8 @@ static const char behind[] =
     "extern \"C\" void fake_run(void **a) { fake_start(%1$s, a); }\n"
     "extern \"C\" std::size_t fake_bytes(int i) { return fake_size(%1$s, i); }\n";
 
-// What C++ has in the place of parts of a text. Shared memory whose size the launch says is one array for all: its declarations go.
+// What C++ has in the place of parts of a text. Shared memory whose size the launch says is one array for
+// all: its declarations go.
 static const struct {
     const char *part, *instead;
 } parts[] = {

@@ -1,5 +1,6 @@
-// cudnn.c - a libcudnn.so.9 for tests, where FAKE_CUDNN is set: it has a plan for every graph, and computes nothing. It counts what it
-// is asked to run, and refuses memory that does not begin where tensors are said to, at a multiple of 16 bytes.
+// cudnn.c - a libcudnn.so.9 for tests, where FAKE_CUDNN is set: it has a plan for every graph, and computes
+// nothing. It counts what it is asked to run, and refuses memory that does not begin where tensors are said
+// to, at a multiple of 16 bytes.
 
 #include "fake.h"
 

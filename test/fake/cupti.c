@@ -1,4 +1,5 @@
-// cupti.c - CUPTI's activities, of the driver of test/fake: links and kernels, on a clock that is far ahead of the host's.
+// cupti.c - CUPTI's activities, of the driver of test/fake: links and kernels, on a clock that is far ahead
+// of the host's.
 
 #include "fake.h"
 

@@ -1,5 +1,5 @@
-// cusolver.c - a libcusolver.so.12 for tests: factors of matrices by columns that are triangular, and eigenvalues, computed on the
-// host when they are asked for. What else the library has fails.
+// cusolver.c - a libcusolver.so.12 for tests: factors of matrices by columns that are triangular, and
+// eigenvalues, computed on the host when they are asked for. What else the library has fails.
 
 #include "fake.h"
 
@@ -43,7 +43,7 @@ int cusolverDnCreateParams(void **out) {
     return (*out = calloc(1, 1)) ? 0 : 2;
 }
 
-// Matrices ------------------------------------------------------------------------------------------------------------
+// Matrices --------------------------------------------------------------------------------------------------
 
 // A matrix as the host computes with it, row and column by step; written back where it came from.
 struct matrix {
@@ -95,7 +95,7 @@ static int ask(size_t *work, size_t *host) {
     return 0;
 }
 
-// Triangles -----------------------------------------------------------------------------------------------------------
+// Triangles -------------------------------------------------------------------------------------------------
 
 int cusolverDnXpotrf_bufferSize(struct solver *s, void *p, int uplo, int64_t n, int type, const void *a,
                                 int64_t step, int computes_in, size_t *work, size_t *host) {
@@ -168,7 +168,7 @@ int cusolverDnXgetrf(struct solver *s, void *p, int64_t m, int64_t n, int type, 
     return 0;
 }
 
-// What a triangle times x is, becomes x. turned: that of the transpose.
+// What a triangle times x is, becomes x. rotated: that of the transpose.
 static void solve(const struct matrix *a, int lower, int unit, int turned, const struct matrix *x) {
     int64_t n = a->rows;
     for (int64_t c = 0; c < x->columns; c++)
@@ -202,7 +202,7 @@ int cusolverDnXgetrs(struct solver *s, void *p, int turned, int64_t n, int64_t c
     return 0;
 }
 
-// Eigenvalues ---------------------------------------------------------------------------------------------------------
+// Eigenvalues -----------------------------------------------------------------------------------------------
 
 int cusolverDnXgeev_bufferSize(struct solver *s, void *p, int left, int right, int64_t n, int type,
                                const void *a, int64_t step, int w_type, const void *w, int l_type,
@@ -224,7 +224,8 @@ static void turn(const struct matrix *a, int of_rows, int64_t i, double c, doubl
     }
 }
 
-// A rotation that makes y of (x, y) zero, of rows i and i + 1; the columns are turned back, and what q holds with them.
+// A rotation that makes y of (x, y) zero, of rows i and i + 1; the columns are rotated back, and what q holds
+// with them.
 static void rotate(const struct matrix *a, const struct matrix *q, int64_t i, double complex x,
                    double complex y) {
     double length = hypot(cabs(x), cabs(y)), c = length > 0 ? cabs(x) / length : 1;
@@ -249,8 +250,8 @@ static double complex shift_of(const struct matrix *a, int64_t last) {
     return divisor == 0 ? end : end - product / divisor;
 }
 
-// a becomes triangular, by rotations that are gathered in q: first a triangle and one diagonal below it, then steps with shifts. How many
-// rows are left where that takes too long.
+// a becomes triangular, by rotations that are gathered in q: first a triangle and one diagonal below it, then
+// steps with shifts. How many rows are left where that takes too long.
 static int64_t make_triangular(const struct matrix *a, const struct matrix *q) {
     int64_t n = a->rows, last = n - 1;
     for (int64_t j = 0; j < n - 2; j++)
@@ -272,7 +273,7 @@ static int64_t make_triangular(const struct matrix *a, const struct matrix *q) {
     return last;
 }
 
-// The i-th vector of a triangle, turned by q, of length 1.
+// The i-th vector of a triangle, rotated by q, of length 1.
 static void find_vector(const struct matrix *a, const struct matrix *q, int64_t i, double complex *out) {
     double complex *y = calloc((size_t)a->rows, sizeof *y);
     double length = 0;

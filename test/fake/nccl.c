@@ -1,10 +1,13 @@
-// nccl.c - a libnccl.so.2 for tests: ranks are processes of one machine, and what one has for the others is a file.
+// nccl.c - a libnccl.so.2 for tests: ranks are processes of one machine, and what one has for the others is a
+// file.
 //
-// Nothing blocks: a call says that it is in progress, and ncclCommGetAsyncError that it is done when all that it needs of the others is there. It is
-// as strict as it may be: a call while another one is in progress is refused, and so is a communicator that was begun as one that blocks.
+// Nothing blocks: a call says that it is in progress, and ncclCommGetAsyncError that it is done when all that
+// it needs of the others is there. It is as strict as it may be: a call while another one is in progress is
+// refused, and so is a communicator that was begun as one that blocks.
 //
-// FAKE_NCCL=FOLDER: where the files are. FAKE_NCCL_FAIL=NAME:N: the N-th call of that function fails with code 3; FAKE_NCCL_LATE=NAME:N: it is
-// accepted, and what it asked for fails with code 6, as when a connection is lost. FAKE_NCCL_VERSION: another release than 2.28.9.
+// FAKE_NCCL=FOLDER: where the files are. FAKE_NCCL_FAIL=NAME:N: the N-th call of that function fails with
+// code 3; FAKE_NCCL_LATE=NAME:N: it is accepted, and what it asked for fails with code 6, as when a
+// connection is lost. FAKE_NCCL_VERSION: another release than 2.28.9.
 
 #include "fake.h"
 
@@ -49,7 +52,7 @@ static const size_t item[ITEMS] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 static int depth;            // of groups
 static struct comm *grouped; // of the group that is open
 
-// Faults ---------------------------------------------------------------------------------------------------------------
+// Faults ----------------------------------------------------------------------------------------------------
 
 static int calls_of(const char *name) {
     static struct {
@@ -76,7 +79,7 @@ static bool is_told(const char *variable, const char *name, int call) {
     bool late = is_told("FAKE_NCCL_LATE", name, this_call); \
     (void)late
 
-// Files ----------------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
 static void name_file(const struct comm *c, char *out, const char *what, unsigned long number, int a, int b) {
     snprintf(out, PATH, "%s/%s.%lu.%d.%d", c->folder, what, number, a, b);
@@ -98,7 +101,7 @@ static bool get(const char *path, void *data, size_t bytes) {
     return ok;
 }
 
-// Numbers --------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static float half_to_float(uint16_t h, bool brain) {
     union {
@@ -161,7 +164,7 @@ static void combine(char *to, const char *with, size_t bytes, int type, int op) 
         combine_one(to + at, with + at, type, op);
 }
 
-// Progress -------------------------------------------------------------------------------------------------------------
+// Progress --------------------------------------------------------------------------------------------------
 
 // Of all ranks, in their order; NULL: they are not all there.
 static char *gather(const struct comm *c, const struct asked *a) {
@@ -218,7 +221,7 @@ int ncclCommGetAsyncError(struct comm *c, int *code) {
     return 0;
 }
 
-// Calls ----------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 // What the rank has for the others is there at once.
 static int ask(struct comm *c, struct asked a, const void *in, void *stream) {

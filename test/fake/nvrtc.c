@@ -1,4 +1,5 @@
-// nvrtc.c - a libnvrtc.so.13 for tests: it passes texts on to the driver of cuda.c, which compiles them for the host.
+// nvrtc.c - a libnvrtc.so.13 for tests: it passes texts on to the driver of cuda.c, which compiles them for
+// the host.
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// pjrt.c - a PJRT plugin without a compiler of its own: it evaluates small programs (pjrt_text.c), fails when it is told to, and counts
-// what it gave and did not get back.
+// pjrt.c - a PJRT plugin without a compiler of its own: it evaluates small programs (pjrt_text.c), fails when
+// it is told to, and counts what it gave and did not get back.
 //
 // FAKE_PJRT is a list of what it is or lacks, by commas:
 //   major=N minor=N   its version, 0.81 otherwise
@@ -27,7 +27,7 @@
 
 enum { UNITS_MOST = 8, INVALID = 3, EXHAUSTED = 8, UNIMPLEMENTED = 12, INTERNAL = 13 };
 
-// What it is told -----------------------------------------------------------------------------------------------------
+// What it is told -------------------------------------------------------------------------------------------
 
 // What stands behind a word of FAKE_PJRT; NULL: the word is not there.
 static const char *setting(const char *word) {
@@ -114,7 +114,7 @@ const char *fake_disorder(void) {
     return misuse[0] ? misuse : NULL;
 }
 
-// Things --------------------------------------------------------------------------------------------------------------
+// Things ----------------------------------------------------------------------------------------------------
 
 // What callers hold. Things that are gone stay, so that whoever uses them is found out.
 struct thing {
@@ -248,10 +248,10 @@ static struct pjrt_error *refuse_part(const char *name, size_t size, size_t leas
     return size < least ? error(INVALID, "%s of %zu bytes, %zu are needed", name, size, least) : NULL;
 }
 
-// Functions -----------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
-// Opens a function of the table: those that may fail, those that have done their work if they do, since what is destroyed is gone, and those of
-// errors, which cannot.
+// Opens a function of the table: those that may fail, those that have done their work if they do, since what
+// is destroyed is gone, and those of errors, which cannot.
 #define FUNCTION(name)                                                         \
     static struct pjrt_error *run_##name(struct pjrt_##name *a);               \
     static struct pjrt_error *do_##name(struct pjrt_##name *a) {               \
@@ -376,7 +376,7 @@ FUNCTION(Device_MemoryStats) {
     return GOOD;
 }
 
-// Programs ------------------------------------------------------------------------------------------------------------
+// Programs --------------------------------------------------------------------------------------------------
 
 static struct pjrt_error *compile(const struct pjrt_program *p, const char *options, size_t bytes,
                                   const char *kind, struct thing **out) {
@@ -466,7 +466,7 @@ FUNCTION(LoadedExecutable_Execute) {
     return run_program(check(a->executable, "program", "LoadedExecutable_Execute"), a, code);
 }
 
-// Buffers -------------------------------------------------------------------------------------------------------------
+// Buffers ---------------------------------------------------------------------------------------------------
 
 FUNCTION(Client_BufferFromHostBuffer) {
     static const char *const types[] = {
@@ -512,7 +512,7 @@ FUNCTION_OF_ENDS(Buffer_Destroy) {
     end(check(a->buffer, "buffer", "Buffer_Destroy"));
 }
 
-// Compiling for chips that are not here ---------------------------------------------------------------------------------
+// Compiling for chips that are not here ---------------------------------------------------------------------
 
 FUNCTION(TopologyDescription_Create) {
     if (a->name_size < 3 || a->name[0] != 'v')
@@ -576,7 +576,7 @@ FUNCTION(Executable_GetCompiledMemoryStats) {
     return GOOD;
 }
 
-// The table -------------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 #define HAS(name) .name = do_##name
 

@@ -1,5 +1,5 @@
-// pjrt_text.c - evaluates the StableHLO that elementwise programs are made of: arithmetic, slices, reshapes and broadcasts of elements
-// of 32 bits. Other ops are errors of the plugin's compiler.
+// pjrt_text.c - evaluates the StableHLO that elementwise programs are made of: arithmetic, slices, reshapes
+// and broadcasts of elements of 32 bits. Other ops are errors of the plugin's compiler.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ bool text_signature(const char *text, struct tensor *argument, int *arguments, s
     return true;
 }
 
-// Evaluating ----------------------------------------------------------------------------------------------------------
+// Evaluating ------------------------------------------------------------------------------------------------
 
 struct value {
     struct tensor type;

@@ -1,4 +1,5 @@
-// pjrt_text.h - what the two files of the plugin of test/fake/pjrt.c know of each other: programs that its evaluator runs.
+// pjrt_text.h - what the two files of the plugin of test/fake/pjrt.c know of each other: programs that its
+// evaluator runs.
 
 #ifndef FAKE_PJRT_TEXT_H
 #define FAKE_PJRT_TEXT_H
@@ -19,8 +20,9 @@ int64_t tensor_size(const struct tensor *t);
 
 // The types of a module's arguments and results; false: it has no @main, or more than there is room for.
 bool text_signature(const char *text, struct tensor *argument, int *arguments, struct tensor *result, int *results);
-// Computes results, of which each has room, from arguments. The name of the first op that it does not know, or that is of other elements than
-// those of 32 bits; NULL: it is done. With `argument` NULL nothing is computed.
+// Computes results, of which each has room, from arguments. The name of the first op that it does not know,
+// or that is of other elements than those of 32 bits; NULL: it is done. With `argument` NULL nothing is
+// computed.
 const char *text_run(const char *text, void *const *argument, void *const *result);
 
 #endif

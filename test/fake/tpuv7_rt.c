@@ -1,5 +1,6 @@
-// tpuv7_rt.c - a libtpuv7_rt.so for tests: SophGo's runtime with one chip whose memory is the host's. It does not run code of the chip; a
-// launch prints what it was given, and does what test_bm1690_chip.c expects of its kernel.
+// tpuv7_rt.c - a libtpuv7_rt.so for tests: SophGo's runtime with one chip whose memory is the host's. It does
+// not run code of the chip; a launch prints what it was given, and does what test_bm1690_chip.c expects of
+// its kernel.
 
 #include "tpuv7_rt.h"
 
@@ -102,7 +103,8 @@ tpuRtStatus_t tpuRtKernelUnloadModule(tpuRtKernelModule_t module, tpuRtStream_t 
     return stream ? tpuRtSuccess : tpuRtErrParam;
 }
 
-// The kernel of the test, twice(a: f32[n]) -> (y: f32[n]), has the arguments a, y, n; each core gets a copy of them.
+// The kernel of the test, twice(a: f32[n]) -> (y: f32[n]), has the arguments a, y, n; each core gets a copy
+// of them.
 tpuRtStatus_t tpuRtKernelLaunch(tpuRtKernelModule_t module, const char *name, void *arguments, uint32_t bytes,
                                 uint64_t groups, uint64_t blocks, tpuRtStream_t stream) {
     struct {

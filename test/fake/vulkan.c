@@ -1,6 +1,8 @@
-// vulkan.c - a driver of Vulkan in front of lavapipe's: it has less, does nothing before somebody waits, and fails when it is told to.
+// vulkan.c - a driver of Vulkan in front of lavapipe's: it has less, does nothing before somebody waits, and
+// fails when it is told to.
 //
-// The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of what it lacks or does, by commas:
+// The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of what it lacks or
+// does, by commas:
 //   discrete   the host sees no memory of arrays; bar: it sees it, but has no cache for it
 //   gpu        it is a GPU, the first one of test/fake/cuda.c
 //   late       what is submitted runs when somebody waits for it, at the earliest
@@ -25,8 +27,8 @@
 typedef void *get_address(void *of, const char *name);
 
 #ifdef __aarch64__
-// Lavapipe compiles for the CPU that LLVM names, with instructions that virtual machines may hide (SVE). This one, which has none of
-// them, is found before LLVM's own.
+// Lavapipe compiles for the CPU that LLVM names, with instructions that virtual machines may hide (SVE). This
+// one, which has none of them, is found before LLVM's own.
 struct llvm_text {
     const char *data;
     size_t len;
@@ -41,7 +43,7 @@ static get_address *next_instance; // lavapipe's
 static struct vulkan_instance_api instance_api;
 static struct vulkan_device_api api;
 
-// What it is told --------------------------------------------------------------------------------------------------
+// What it is told -------------------------------------------------------------------------------------------
 
 // Whether a word is in FAKE_VULKAN, and the number behind it.
 static bool lacks(const char *word, uint32_t *number) {
@@ -64,7 +66,8 @@ static struct {
     int64_t calls;
 } failing = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// The after-th call from now on of a function, or of "" any, fails with the code; a device that is lost stays so.
+// The after-th call from now on of a function, or of "" any, fails with the code; a device that is lost stays
+// so.
 EXPORT void fake_fail(const char *function, int after, int code) {
     pthread_mutex_lock(&failing.lock);
     snprintf(failing.function, sizeof failing.function, "%s", function);
@@ -90,7 +93,7 @@ static int fails(const char *function) {
     return code;
 }
 
-// What a chip has --------------------------------------------------------------------------------------------------
+// What a chip has -------------------------------------------------------------------------------------------
 
 static void get_features(vk_chip c, struct vk_features *out) {
     instance_api.vkGetPhysicalDeviceFeatures2(c, out);
@@ -145,7 +148,7 @@ static int get_extensions(vk_chip c, const char *layer, uint32_t *count, struct 
     return code;
 }
 
-// Memory -----------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 // Lavapipe has one type. A GPU's own memory, what the host writes and what it reads are three.
 static const uint32_t discrete[] = {VK_LOCAL, VK_VISIBLE | VK_COHERENT, VK_VISIBLE | VK_COHERENT | VK_CACHED};
@@ -180,7 +183,7 @@ static int allocate(vk_device d, const struct vk_make_memory *make, const void *
     return code ? code : api.vkAllocateMemory(d, &real, allocator, out);
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static struct {
     pthread_mutex_t lock;
@@ -235,7 +238,7 @@ static int wait_semaphores(vk_device d, const struct vk_semaphore_wait *w, uint6
     return api.vkWaitSemaphores(d, w, timeout);
 }
 
-// Code -------------------------------------------------------------------------------------------------------------
+// Code ------------------------------------------------------------------------------------------------------
 
 enum { OP_TYPE_FLOAT = 22, OP_FADD = 129, OP_FMUL = 133, OP_FDIV = 136 }; // of SPIR-V
 
@@ -266,7 +269,7 @@ static int make_shader(vk_device d, const struct vk_make_shader *make, const voi
     return code;
 }
 
-// Failing ----------------------------------------------------------------------------------------------------------
+// Failing ---------------------------------------------------------------------------------------------------
 
 // name, parameters, arguments: what only fails.
 #define FAILING(F)                                                                                          \
@@ -305,7 +308,7 @@ static int make_shader(vk_device d, const struct vk_make_shader *make, const voi
 FAILING(DEFINE)
 #undef DEFINE
 
-// The tables -------------------------------------------------------------------------------------------------------
+// The tables ------------------------------------------------------------------------------------------------
 
 static void *get_device_address(vk_device d, const char *name);
 

@@ -26,8 +26,8 @@ union op_argument {
 
 typedef void op_function(void);
 
-// In the file that tests an op whose arrays must fit each other as chance never makes them: OP_FITTING(function, parameter, dtype,
-// sizes...), a row for each array. All its elements are 0.
+// In the file that tests an op whose arrays must fit each other as chance never makes them:
+// OP_FITTING(function, parameter, dtype, sizes...), a row for each array. All its elements are 0.
 struct op_fitting {
     const char *op, *param;
     zl_dtype dtype;

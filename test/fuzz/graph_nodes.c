@@ -1,5 +1,5 @@
-// graph_nodes.c - what nodes of random graphs are: elementwise ops, casts, reductions, patterns of models, products and
-// views.
+// graph_nodes.c - what nodes of random graphs are: elementwise ops, casts, reductions, patterns of models,
+// products and views.
 
 #include "random_graph.h"
 
@@ -9,7 +9,7 @@ static const struct random_node *first_input(const struct random_graph *g, const
     return &g->node[n->in[0]];
 }
 
-// Elementwise -----------------------------------------------------------------------------------------------------
+// Elementwise -----------------------------------------------------------------------------------------------
 
 // Most calls are of ops that keep numbers small: what has become NaN shows no error.
 static const struct row {
@@ -89,7 +89,7 @@ static zl_array apply_cast(const struct random_node *n, const struct fuzz_sizes 
     return zl_astype(in[0], n->dtype);
 }
 
-// Reductions and what models make of them ----------------------------------------------------------------------------
+// Reductions and what models make of them -------------------------------------------------------------------
 
 static zl_array variance(zl_array x, zl_axes axes, bool keep) {
     return zl_var_axes(x, axes, keep, 0);
@@ -208,7 +208,7 @@ static zl_array apply_matmul(const struct random_node *n, const struct fuzz_size
     return zl_matmul(in[0], in[1]);
 }
 
-// Views -----------------------------------------------------------------------------------------------------------
+// Views -----------------------------------------------------------------------------------------------------
 
 static bool choose_permutation(struct random_graph *g, struct random_node *n) {
     n->axes = first_input(g, n)->ndim;
@@ -295,7 +295,7 @@ static zl_array apply_broadcast(const struct random_node *n, const struct fuzz_s
     return zl_broadcast_to(in[0], fuzz_shape(n, s, room));
 }
 
-// Kinds -----------------------------------------------------------------------------------------------------------
+// Kinds -----------------------------------------------------------------------------------------------------
 
 const struct node_kind fuzz_leaf = {.name = "leaf"};
 

@@ -32,9 +32,10 @@ zl_shape fuzz_shape(const struct random_node *n, const struct fuzz_sizes *s, int
     return (zl_shape){room, n->ndim};
 }
 
-// Graphs ----------------------------------------------------------------------------------------------------------
+// Graphs ----------------------------------------------------------------------------------------------------
 
-// Matrices, nodes that nothing reads yet and late ones are worth more: graphs are deep, and little is in vain.
+// Matrices, nodes that nothing reads yet and late ones are worth more: graphs are deep, and little is in
+// vain.
 static int worth(const struct random_graph *g, int at) {
     const struct random_node *n = &g->node[at];
     int64_t product = 1;
@@ -207,7 +208,7 @@ bool fuzz_build(const struct random_graph *g, const struct fuzz_sizes *s, const 
     return ok;
 }
 
-// Printing --------------------------------------------------------------------------------------------------------
+// Printing --------------------------------------------------------------------------------------------------
 
 static void print_node(const struct random_graph *g, int at) {
     const struct random_node *n = &g->node[at];

@@ -1,7 +1,7 @@
 // random_graph.h - random graphs that can be built again, for other sizes and data, and printed.
 //
-// A graph is made on arrays of probe sizes, four primes: an axis of 6 is rows times columns, whatever their numbers
-// are when the graph is built. So it keeps its structure, and what was made for it serves all sizes.
+// A graph is made on arrays of probe sizes, four primes: an axis of 6 is rows times columns, whatever their
+// numbers are when the graph is built. So it keeps its structure, and what was made for it serves all sizes.
 
 #ifndef RANDOM_GRAPH_H
 #define RANDOM_GRAPH_H
@@ -50,7 +50,7 @@ bool fuzz_build(const struct random_graph *g, const struct fuzz_sizes *s, const 
 // Prints the nodes that outputs need.
 void fuzz_print(const struct random_graph *g, const struct fuzz_sizes *s);
 
-// graph_nodes.c ---------------------------------------------------------------------------------------------------
+// graph_nodes.c ---------------------------------------------------------------------------------------------
 
 struct node_kind {
     const char *name;

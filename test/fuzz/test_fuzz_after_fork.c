@@ -1,8 +1,9 @@
-// test_fuzz_after_fork.c - forks at random moments while other threads do what the library does: every child computes, and ends.
+// test_fuzz_after_fork.c - forks at random moments while other threads do what the library does: every child
+// computes, and ends.
 //
-// Covers: evaluations on the callers' threads and on workers of streams, compiled functions, sorts and products on the pool, the
-// memory cache, and streams being made, all at once; children that evaluate, read what was pending, and fork again. A child that
-// hangs is ended by an alarm.
+// Covers: evaluations on the callers' threads and on workers of streams, compiled functions, sorts and
+// products on the pool, the memory cache, and streams being made, all at once; children that evaluate, read
+// what was pending, and fork again. A child that hangs is ended by an alarm.
 
 #include "test.h"
 

@@ -1,7 +1,8 @@
 // test_fuzz_cache.c - the kernel cache in folders full of crafted names: what it did not make stays as it is.
 //
-// Covers: ZL_CACHE_DIR at a folder that others use too; files, folders and symbolic links, old and new, with names that the
-// cache itself gives or nearly so, beside its subfolder, in its place and inside it; a cache that is over its limit.
+// Covers: ZL_CACHE_DIR at a folder that others use too; files, folders and symbolic links, old and new, with
+// names that the cache itself gives or nearly so, beside its subfolder, in its place and inside it; a cache
+// that is over its limit.
 
 #include "test.h"
 

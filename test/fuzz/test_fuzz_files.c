@@ -1,10 +1,11 @@
-// test_fuzz_files.c - files that are not what they should be: an error or arrays, never a crash, a read outside them, or
-// memory and time beyond what their size allows.
+// test_fuzz_files.c - files that are not what they should be: an error or arrays, never a crash, a read
+// outside them, or memory and time beyond what their size allows.
 //
-// Covers, for npy, npz, safetensors and gguf: random bytes, bits, numbers and pieces in the wrong place; fields copied over
-// each other, such as offsets that make parts overlap; names that are empty, very long, no UTF-8, paths, hold a NUL, or come
-// twice; counts, sizes and lengths that are huge; every file cut at every byte. Covers, for saving: places that are files,
-// symbolic links in chains, in loops and to nothing, directories and FIFOs.
+// Covers, for npy, npz, safetensors and gguf: random bytes, bits, numbers and pieces in the wrong place;
+// fields copied over each other, such as offsets that make parts overlap; names that are empty, very long, no
+// UTF-8, paths, hold a NUL, or come twice; counts, sizes and lengths that are huge; every file cut at every
+// byte. Covers, for saving: places that are files, symbolic links in chains, in loops and to nothing,
+// directories and FIFOs.
 
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +60,8 @@ static size_t find_mark(const unsigned char *data, size_t bytes, size_t from) {
     return from;
 }
 
-// Copies a field over another of its kind, as two that follow the same mark are: parts that overlap, names that come twice.
+// Copies a field over another of its kind, as two that follow the same mark are: parts that overlap, names
+// that come twice.
 static void copy_field(unsigned char *data, size_t bytes) {
     size_t half = bytes / 2, wide = (size_t)1 << test_random() % 5;
     size_t a = find_mark(data, bytes, (size_t)test_between(0, (int64_t)half));
@@ -187,7 +189,7 @@ TEST(files_that_end_early) {
     }
 }
 
-// Places to save to -----------------------------------------------------------------------------------------------------
+// Places to save to -----------------------------------------------------------------------------------------
 
 enum { PLACES = 6 };
 

@@ -1,7 +1,8 @@
 // test_fuzz_function.c - damaged files of functions: refused with an error, or harmless; never a crash.
 //
-// A file is changed in a few places. As it is, its checksums find that. With checksums that were made anew, as somebody
-// would who means harm, what the reader still takes is called and evaluated. Constants that share their data are refused.
+// A file is changed in a few places. As it is, its checksums find that. With checksums that were made anew,
+// as somebody would who means harm, what the reader still takes is called and evaluated. Constants that share
+// their data are refused.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static char *write_function(char *path, size_t cap, size_t *bytes, zl_fn f, bool
     return CHECK(ok) ? file_read(path, bytes) : NULL;
 }
 
-// Damage -----------------------------------------------------------------------------------------------------
+// Damage ----------------------------------------------------------------------------------------------------
 
 static uint64_t structure_bytes(const uint8_t *file) {
     uint64_t bytes = 0;
@@ -106,7 +107,7 @@ static size_t damage(uint8_t *file, size_t bytes, bool is_sealed) {
     return is_sealed || test_between(0, 9) ? bytes : (size_t)test_between(0, (int64_t)bytes);
 }
 
-// Trying it --------------------------------------------------------------------------------------------------
+// Trying it -------------------------------------------------------------------------------------------------
 
 static void evaluate(const zl_imported *f, const zl_array *in) {
     zl_outputs *out = zl_outputs_new();
@@ -153,7 +154,8 @@ static void fuzz(zl_fn f, bool is_sealed, bool shapeless, int64_t count) {
         read += try_file(bad, left, is_sealed) && !same;
     }
     zl_set_memory_limit(limit);
-    // No checksum covers the unused bytes of the header and those between the parts. Of what is forged some must be read.
+    // No checksum covers the unused bytes of the header and those between the parts. Of what is forged some
+    // must be read.
     if (!CHECK(is_sealed ? read > 0 : read <= count / 20))
         test_note("%lld of %lld were read", (long long)read, (long long)count);
     free(bad);

@@ -1,10 +1,10 @@
 // test_fuzz_fusion.c - random graphs, fused, give the bits that they give op by op.
 //
-// A graph's reference is every node evaluated by itself while nothing is fused. Evaluated at once, through a compiled
-// function and differentiated, on one thread and on two, again and again with other sizes and data, it must come out the
-// same: a graph that runs often may get kernels of its own on the way. NaN is NaN, whatever its bits. One graph in four has
-// infinities, NaN, zeros and numbers far apart among its data. Both sides share the ops' formulas: whether those are right
-// is for test_fuzz_values.c.
+// A graph's reference is every node evaluated by itself while nothing is fused. Evaluated at once, through a
+// compiled function and differentiated, on one thread and on two, again and again with other sizes and data,
+// it must come out the same: a graph that runs often may get kernels of its own on the way. NaN is NaN,
+// whatever its bits. One graph in four has infinities, NaN, zeros and numbers far apart among its data. Both
+// sides share the ops' formulas: whether those are right is for test_fuzz_values.c.
 
 #include "random_graph.h"
 
@@ -30,7 +30,7 @@ static void release_all(zl_array *a, int count) {
     }
 }
 
-// Ways ------------------------------------------------------------------------------------------------------------
+// Ways ------------------------------------------------------------------------------------------------------
 
 static bool call_graph(void *data, int count, const zl_array *in, zl_outputs *out) {
     const struct trial *t = data;
@@ -115,7 +115,7 @@ static bool compute_alone(struct trial *t, enum way way, zl_array *out) {
     return ok;
 }
 
-// Comparing -------------------------------------------------------------------------------------------------------
+// Comparing -------------------------------------------------------------------------------------------------
 
 static double part_value(const void *data, zl_dtype dtype) {
     double value = 0;
@@ -201,7 +201,7 @@ static void report(const struct trial *failed, enum way way) {
     fuzz_print(&failed->graph, &failed->sizes);
 }
 
-// Trials ----------------------------------------------------------------------------------------------------------
+// Trials ----------------------------------------------------------------------------------------------------
 
 static bool start_trial(struct trial *t, uint64_t seed) {
     fuzz_make(&t->graph, seed);
@@ -273,7 +273,8 @@ TEST(fused_graphs_give_the_bits_of_single_ops) {
     CHECK(zl_counter("fused") > fused);
 }
 
-// One size, other data now and then, until any kernel that evaluation makes for graphs that run often is there.
+// One size, other data now and then, until any kernel that evaluation makes for graphs that run often is
+// there.
 TEST(fused_graphs_that_run_often_give_the_same_bits) {
     int threads = zl_threads(),
         graphs = test_long()    ? 200
@@ -290,7 +291,7 @@ TEST(fused_graphs_that_run_often_give_the_same_bits) {
     zl_set_threads(threads);
 }
 
-// Many threads ----------------------------------------------------------------------------------------------------
+// Many threads ----------------------------------------------------------------------------------------------
 
 enum { SHARED = 4, THREADS = 3 };
 

@@ -3,7 +3,8 @@
 // A graph is a function of its seed: elementwise ops, views, reductions, joins and casts over all dtypes. It
 // is built again for each way: all at once, node by node, asynchronously on two streams, and in processes
 // without row programs, with other numbers of threads and with scalar kernels. NaN is NaN, whatever its bits:
-// no compiler keeps them. It finds evaluations that differ, not formulas that are wrong: those are for test_fuzz_values.c.
+// no compiler keeps them. It finds evaluations that differ, not formulas that are wrong: those are for
+// test_fuzz_values.c.
 
 #include <stdio.h>
 #include <stdlib.h>

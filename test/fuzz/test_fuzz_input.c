@@ -110,7 +110,8 @@ static void fill_pool(zl_array *pool) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// Ops whose arrays must have so many axes and fit together: some calls have two equal ones, and 1 for every number.
+// Ops whose arrays must have so many axes and fit together: some calls have two equal ones, and 1 for every
+// number.
 static const struct {
     const char *name;
     int rank;
@@ -134,7 +135,8 @@ struct attempt {
     struct lists lists;
     bool has_null; // an array is NULL: the result is too, and no error need be said
     int64_t most;  // elements of the largest array
-    int plain;     // not 0: few arrays, 2 of the pool, and small numbers: some of the ops want much that fits together
+    // not 0: few arrays, 2 of the pool, and small numbers: some of the ops want much that fits together
+    int plain;
     bool has_output;
 };
 

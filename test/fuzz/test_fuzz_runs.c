@@ -1,9 +1,10 @@
-// test_fuzz_runs.c - what `zellige bench` reads and may come from another machine, with hostile texts and numbers:
-// metrics.json, the index of runs, journals, recorded checks and suites.
+// test_fuzz_runs.c - what `zellige bench` reads and may come from another machine, with hostile texts and
+// numbers: metrics.json, the index of runs, journals, recorded checks and suites.
 //
-// Texts are made of markup, formulas, links, commands of terminals and broken characters; numbers are huge, tiny, negative
-// or no numbers. Each file is refused or read; what is read is written as HTML, Markdown, CSV and JSON, and compared. The
-// page must have no tags and attributes but the report's own, the table no formulas, and no output a control character.
+// Texts are made of markup, formulas, links, commands of terminals and broken characters; numbers are huge,
+// tiny, negative or no numbers. Each file is refused or read; what is read is written as HTML, Markdown, CSV
+// and JSON, and compared. The page must have no tags and attributes but the report's own, the table no
+// formulas, and no output a control character.
 
 #include "test.h"
 

@@ -1,11 +1,14 @@
-// test_fuzz_tile.c - texts of the tile language with mistakes in them: a message or a kernel, never a crash or a hang.
+// test_fuzz_tile.c - texts of the tile language with mistakes in them: a message or a kernel, never a crash
+// or a hang.
 //
-// Covers two kinds of texts. The examples of doc/tile.md are changed a little: bytes, words, numbers, sizes that are symbolic or
-// huge, and pieces of other examples; some are read with values for the types, params and ops that they name. What is read is printed and read again, to the same text; some of it goes through all passes
-// to C and to the targets of groups. And kernels of buffers and views of random sizes, numbers and symbols, of which the exact sizes are known: they are refused
-// where a size is negative, does not fit into 64 bits, or is larger than the memory that it views, and nowhere else. And maps and loops
-// that read and write neighbours, of random dtypes, sizes with and without known divisors, offsets, masks and branches: groups of
-// threads, which move them by vectors where they can, give what the kernel says.
+// Covers two kinds of texts. The examples of doc/tile.md are changed a little: bytes, words, numbers, sizes
+// that are symbolic or huge, and pieces of other examples; some are read with values for the types, params
+// and ops that they name. What is read is printed and read again, to the same text; some of it goes through
+// all passes to C and to the targets of groups. And kernels of buffers and views of random sizes, numbers and
+// symbols, of which the exact sizes are known: they are refused where a size is negative, does not fit into
+// 64 bits, or is larger than the memory that it views, and nowhere else. And maps and loops that read and
+// write neighbours, of random dtypes, sizes with and without known divisors, offsets, masks and branches:
+// groups of threads, which move them by vectors where they can, give what the kernel says.
 
 #include "test.h"
 
@@ -42,7 +45,7 @@ static int read_examples(char *doc, char **example) {
     return count;
 }
 
-// Changes -----------------------------------------------------------------------------------------------------------
+// Changes ---------------------------------------------------------------------------------------------------
 
 struct change {
     char text[BYTES];
@@ -210,7 +213,7 @@ static void change(struct change *c) {
     }
 }
 
-// -----------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 static void render(struct tile_kernel *kernel) {
     static const char *const dialects[] = {"c_tiles",          "c",          "opencl_tiles",
@@ -280,7 +283,7 @@ TEST(fuzz_tile_text) {
     memory_free(doc);
 }
 
-// Sizes -------------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
 // An expression as text, and its value, unless that or a part of it does not fit into 64 bits.
 struct size {
@@ -389,7 +392,7 @@ TEST(fuzz_tile_sizes) {
         ;
 }
 
-// Runs of neighbours ------------------------------------------------------------------------------------------------
+// Runs of neighbours ----------------------------------------------------------------------------------------
 
 enum { RUNS_QUICK = 40, RUNS_USUAL = 400, RUNS_LONG = 20000, RUNS_DEPTH = 3, IN = 3, OUT = 2 };
 

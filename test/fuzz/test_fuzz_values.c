@@ -1,11 +1,11 @@
 // test_fuzz_values.c - ops on numbers that lie far apart, against arithmetic of the host.
 //
-// Covers the elementwise ops whose result is exact or rounded once: arithmetic, division with remainder, roots, rounding,
-// comparisons, bits and shifts, of every real dtype; and isclose of every pair of integer dtypes. Operands are pairs of
-// the dtype's extremes, subnormal numbers, random bits, powers of two of any size, and numbers next to multiples of each
-// other. The reference does not use the library's formulas: fmod of libm, double for narrower floats, 128 bits for
-// integers. Both operands are arrays or one of them is a single number; the op is alone or fused with another one; on the
-// CPU and on every device that runs kernels.
+// Covers the elementwise ops whose result is exact or rounded once: arithmetic, division with remainder,
+// roots, rounding, comparisons, bits and shifts, of every real dtype; and isclose of every pair of integer
+// dtypes. Operands are pairs of the dtype's extremes, subnormal numbers, random bits, powers of two of any
+// size, and numbers next to multiples of each other. The reference does not use the library's formulas: fmod
+// of libm, double for narrower floats, 128 bits for integers. Both operands are arrays or one of them is a
+// single number; the op is alone or fused with another one; on the CPU and on every device that runs kernels.
 
 #include <math.h>
 #include <string.h>
@@ -14,9 +14,10 @@
 
 enum { COUNT_OF_PAIRS = 1000 };
 
-// Floats ----------------------------------------------------------------------------------------------------------
+// Floats ----------------------------------------------------------------------------------------------------
 
-// Numbers of dtype d are rounded once by going through it; f16 and bf16 arithmetic is that of f32, rounded at the end.
+// Numbers of dtype d are rounded once by going through it; f16 and bf16 arithmetic is that of f32, rounded at
+// the end.
 static double rounded(zl_dtype d, double x) {
     float narrow = (float)x;
     return d == ZL_FLOAT64 ? x : narrow;
@@ -120,7 +121,7 @@ static double sign(zl_dtype d, double a, double b) {
     return (void)d, (void)b, isnan(a) ? a : (a > 0) - (a < 0);
 }
 
-// Integers --------------------------------------------------------------------------------------------------------
+// Integers --------------------------------------------------------------------------------------------------
 
 __extension__ typedef __int128 wide;
 
@@ -200,7 +201,7 @@ static wide same(wide a, wide b, int bits) {
     return (void)b, (void)bits, a;
 }
 
-// The ops that are compared, with their references: of floats, of integers --------------------------------------------
+// The ops that are compared, with their references: of floats, of integers ----------------------------------
 
 static const struct reference {
     zl_array (*one)(zl_array);
@@ -242,7 +243,7 @@ static const struct reference {
     {NULL, zl_right_shift, "right_shift", NULL, shifted_right},
 };
 
-// Numbers far apart -----------------------------------------------------------------------------------------------
+// Numbers far apart -----------------------------------------------------------------------------------------
 
 static double real_far_apart(zl_dtype d, double near_to) {
     static const double list[] = {0,          1,
@@ -304,7 +305,7 @@ static void fill(zl_dtype d, char *a, char *b) {
     dtype_convert(a, d, &x, ZL_FLOAT64, 1);
 }
 
-// Comparing -------------------------------------------------------------------------------------------------------
+// Comparing -------------------------------------------------------------------------------------------------
 
 static wide whole_at(zl_dtype d, const char *at) {
     int64_t x;

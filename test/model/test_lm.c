@@ -1,4 +1,5 @@
-// test_lm.c - language models against transformers and mlx-lm, on the tiny checkpoints that make_lm_cases.py wrote.
+// test_lm.c - language models against transformers and mlx-lm, on the tiny checkpoints that make_lm_cases.py
+// wrote.
 
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +58,8 @@ static double apart(zl_array is, zl_array expected) {
     return zl_item(zl_divide(far, zl_std(expected, 0)));
 }
 
-// `near`: standard deviations that are allowed. Transformers computes the delta rule in chunks, whose sums are others.
+// `near`: standard deviations that are allowed. Transformers computes the delta rule in chunks, whose sums
+// are others.
 static void check_forward(const char *name, double near) {
     struct fixture f;
     if (open_case(&f, name)) {
@@ -168,8 +170,8 @@ TEST(quantised_matrices_are_those_of_mlx_lm) {
     check_greedy("qwen3_quantized", 7);
 }
 
-// The tensors of a hybrid checkpoint as mlx-lm's conversion names and lays them out: without what sees, norms with 1 in them, and
-// convolutions (channels, width, 1).
+// The tensors of a hybrid checkpoint as mlx-lm's conversion names and lays them out: without what sees, norms
+// with 1 in them, and convolutions (channels, width, 1).
 static bool save_as_mlx(zl_file *from, const char *path) {
     static const char old[] = "model.language_model.";
     char name[160];
@@ -398,8 +400,8 @@ TEST(a_copy_of_a_sequence_is_a_snapshot) {
 
 enum { MEMBERS = 4, STEPS = 10 };
 
-// Sequences of different lengths and options in one batch, of which one leaves and comes back and one is closed: each draws what it
-// draws alone.
+// Sequences of different lengths and options in one batch, of which one leaves and comes back and one is
+// closed: each draws what it draws alone.
 static void check_batch(const char *name) {
     struct fixture f;
     char error[256] = "";
@@ -465,8 +467,8 @@ static zl_array last_row(zl_array logits) {
     return zl_slice(logits, ZL_SHAPE(0, length - 1, 0), ZL_SHAPE(1, length, INT64_MAX), ZL_SHAPE(1, 1, 1));
 }
 
-// The ids that a sequence with rounded keys and values draws, and one of a batch, are the most likely ones of the logits that are
-// computed from the same codes.
+// The ids that a sequence with rounded keys and values draws, and one of a batch, are the most likely ones of
+// the logits that are computed from the same codes.
 static void check_rounded(zl_model model, int bits) {
     char error[256] = "";
     int32_t id[24];
@@ -517,7 +519,7 @@ TEST(keys_and_values_may_be_kept_as_codes) {
     close_case(&f);
 }
 
-// Sampling ------------------------------------------------------------------------------------------------------
+// Sampling --------------------------------------------------------------------------------------------------
 
 // How often ids are drawn first, of many sequences that differ in their seed.
 static int first_draws(zl_model model, zl_sampling how, int draws, int *count) {
@@ -594,7 +596,8 @@ TEST(penalties_change_logits_of_ids_that_were_seen) {
         int order[40];
         double p[40];
         likely_ids(f.model, order, p);
-        // The most likely id is in the prompt or not; a penalty without bound on seen ids never draws one of them again.
+        // The most likely id is in the prompt or not; a penalty without bound on seen ids never draws one of
+        // them again.
         zl_sampling how = {.presence_penalty = 1e5, .penalty_window = 100};
         int32_t prompt[] = {3, 1, 4, 1, 5};
         bool seen[40] = {[3] = true, [1] = true, [4] = true, [5] = true};
@@ -610,7 +613,7 @@ TEST(penalties_change_logits_of_ids_that_were_seen) {
     close_case(&f);
 }
 
-// Errors --------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 // Copies a case with one text of its config.json replaced, and opens it.
 static zl_model open_changed(const char *name, const char *old, const char *new, char *error,

@@ -65,8 +65,8 @@ TEST(gguf_models_say_what_they_are) {
     zl_model_info about = zl_model_about(mixed);
     CHECK_STR(about.type, "llama");
     CHECK_EQ_INT(about.parameters, 2 * 40 * 256 + 3 * 256 + (64 + 32 + 32) * 256 + 256 * 64 + 3 * 64 * 256);
-    // Bytes of 256 weights with their scales, in the order of the rows below: Q4_K Q5_K Q6_K, as in the file, Q8_0 Q4_0 Q4_1 Q5_0,
-    // Q6_K Q5_1; float32 norms.
+    // Bytes of 256 weights with their scales, in the order of the rows below: Q4_K Q5_K Q6_K, as in the file,
+    // Q8_0 Q4_0 Q4_1 Q5_0, Q6_K Q5_1; float32 norms.
     int64_t bytes = 64 * 144 + 32 * 176 + 32 * 210 + 64 * 32 * (9 + 5 + 5 + 6) + 40 * (210 + 32 * 6);
     CHECK_EQ_INT((int64_t)about.bytes, bytes + 3 * 256 * 4);
     CHECK_EQ_INT(about.bos, 0);
@@ -124,7 +124,8 @@ TEST(gguf_keys_and_tensors_that_do_not_fit_are_named) {
     }
 }
 
-// Some bytes of the metadata and of the list of tensors are others: the file is refused in words, or is a model all the same.
+// Some bytes of the metadata and of the list of tensors are others: the file is refused in words, or is a
+// model all the same.
 static void open_damaged(unsigned char *data, size_t bytes, const char *path) {
     char error[512] = "";
     size_t at[4];

@@ -1,5 +1,5 @@
-// test_lm_quantize.c - checkpoints that are quantised: what is written, what stays as it is, what is refused. Whether the tensors are
-// mlx-lm's is the business of oracle_quantize.py.
+// test_lm_quantize.c - checkpoints that are quantised: what is written, what stays as it is, what is refused.
+// Whether the tensors are mlx-lm's is the business of oracle_quantize.py.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +124,8 @@ static double apart_from_expected(zl_model model, const char *name) {
     return far;
 }
 
-// Hybrids take MLX's names, layouts of convolutions and norms; what is written is read again as the same model.
+// Hybrids take MLX's names, layouts of convolutions and norms; what is written is read again as the same
+// model.
 TEST(models_with_linear_attention_are_quantised_too) {
     static const char *const names[] = {"qwen3_next", "qwen3_5", "qwen3_5_moe"};
     char error[512], from[512];

@@ -1,4 +1,5 @@
-// test_mesh.c - training on several ranks: the losses of one, whatever the mesh; what a rank holds; checkpoints that any mesh loads.
+// test_mesh.c - training on several ranks: the losses of one, whatever the mesh; what a rank holds;
+// checkpoints that any mesh loads.
 
 #include <math.h>
 #include <stdio.h>
@@ -92,7 +93,7 @@ static bool train(const struct plan *plan, zl_group g, const char *mesh, double 
     return done;
 }
 
-// The losses of one rank -----------------------------------------------------------------------------------------------
+// The losses of one rank ------------------------------------------------------------------------------------
 
 static struct plan current; // children of a fork have it too
 
@@ -130,7 +131,7 @@ TEST(losses_are_those_of_one_rank_on_any_mesh) {
     check_mesh(6, &(struct plan){ZL_FLOAT64, "fsdp=6", "adamw", 2000, 1, 0.5});
 }
 
-// What a rank holds ------------------------------------------------------------------------------------------------------
+// What a rank holds -----------------------------------------------------------------------------------------
 
 enum {
     DEEP = 12,
@@ -191,7 +192,7 @@ TEST(fsdp_keeps_a_share_and_two_layers) {
     CHECK(ranks_run("ring", "cpu", 4, holds_too_much));
 }
 
-// Checkpoints ---------------------------------------------------------------------------------------------------------------
+// Checkpoints -----------------------------------------------------------------------------------------------
 
 static char folder[] = "/tmp/zellige-test-mesh-XXXXXX";
 static const struct plan kept = {ZL_FLOAT32, "", "adamw", 700, 2, 0.5};

@@ -251,9 +251,10 @@ TEST(losses_are_their_formulas) {
     CHECK_NEAR(zl_item(zl_nn_mean_squares(logits, shares)), squares, 1e-6);
 }
 
-// Mixers ----------------------------------------------------------------------------------------------------------
+// Mixers ----------------------------------------------------------------------------------------------------
 
-// The first `time` of 7 steps through a mixer whose later steps are other ones: nobody sees what comes after it.
+// The first `time` of 7 steps through a mixer whose later steps are other ones: nobody sees what comes after
+// it.
 static void check_mixer(const char *rule) {
     enum { TIME = 7, HEADS = 2, MIXED = 8 };
     const zl_nn_mixer_options options = {
@@ -321,7 +322,7 @@ TEST(attention_is_its_formula) {
     zl_nn_free(nn);
 }
 
-// Tables ----------------------------------------------------------------------------------------------------------
+// Tables ----------------------------------------------------------------------------------------------------
 
 TEST(parameters_follow_from_the_seed) {
     zl_nn a = zl_nn_new(5), b = zl_nn_new(5), c = zl_nn_new(6);

@@ -1,5 +1,5 @@
-// test_train.c - optimisers against their formulas in double, schedules, clipping, accumulation; training that learns, that is stopped and
-// goes on to the same bits, and that takes no new memory.
+// test_train.c - optimisers against their formulas in double, schedules, clipping, accumulation; training
+// that learns, that is stopped and goes on to the same bits, and that takes no new memory.
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 enum { ROWS = 3, COLUMNS = 2, MATRIX = ROWS * COLUMNS, ALL = MATRIX + COLUMNS, STEPS = 4 };
 
-// sum(m * in[0]) + sum(square(m)) / 2 + sum(v * in[1]), of a matrix m and a vector v: gradients in[0] + m and in[1].
+// sum(m * in[0]) + sum(square(m)) / 2 + sum(v * in[1]), of a matrix m and a vector v: gradients in[0] + m and
+// in[1].
 static zl_array slope(zl_nn nn, int count, const zl_array *in, void *data) {
     (void)data;
     zl_array m =
@@ -176,7 +177,7 @@ TEST(schedules_are_their_formulas) {
     CHECK_NEAR(zl_train_rate(&o, 100), 0.5, 1e-12);
 }
 
-// A small model -----------------------------------------------------------------------------------------------------
+// A small model ---------------------------------------------------------------------------------------------
 
 enum { BATCH = 4, TIME = 6, WORDS = 5, WIDTH = 16 };
 

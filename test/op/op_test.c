@@ -146,7 +146,7 @@ static void check_derivatives(op_test_function *f, zl_array x) {
     check_gradient(f, x, w, gradient);
 }
 
-// Devices -----------------------------------------------------------------------------------------------------
+// Devices ---------------------------------------------------------------------------------------------------
 
 static char *sample; // as it was before; NULL: there is none, or nothing is held together
 

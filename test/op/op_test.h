@@ -1,5 +1,5 @@
-// op_test.h - what tests of ops share: whole arrays compared with lists of numbers, and the rules of ops checked
-// against differences and loops.
+// op_test.h - what tests of ops share: whole arrays compared with lists of numbers, and the rules of ops
+// checked against differences and loops.
 
 #ifndef OP_TEST_H
 #define OP_TEST_H
@@ -29,24 +29,27 @@ zl_array op_test_random(zl_shape shape, zl_dtype dtype, double lo, double hi);
 zl_array op_test_ready(zl_array x);          // x, evaluated
 bool     op_test_near(zl_array a, zl_array b); // whether all elements are within a millionth of each other
 
-// Every element as a double, row-major: count of them in memory that lives as long as the test's thread; NULL if x is.
+// Every element as a double, row-major: count of them in memory that lives as long as the test's thread; NULL
+// if x is.
 const double *op_test_values(zl_array x);
 
-// A function of one float array, checked as a whole: its gradient against differences, its tangent against its
-// gradient, and its batching rule against a loop. RULES(name, shape, expression of x) makes a test of it.
+// A function of one float array, checked as a whole: its gradient against differences, its tangent against
+// its gradient, and its batching rule against a loop. RULES(name, shape, expression of x) makes a test of it.
 typedef zl_array op_test_function(zl_array x);
 void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi);
-void op_test_derivatives(op_test_function *f, zl_shape shape, double lo, double hi); // for what cannot be batched
-void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi); // for what has no derivative
-// Where a device runs a sample of evaluations (ZL_SAMPLE): until op_test_apart it runs all of them or none, by the test's name, so that results
-// may be compared to the last bits.
+// for what cannot be batched
+void op_test_derivatives(op_test_function *f, zl_shape shape, double lo, double hi);
+// for what has no derivative
+void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi);
+// Where a device runs a sample of evaluations (ZL_SAMPLE): until op_test_apart it runs all of them or none,
+// by the test's name, so that results may be compared to the last bits.
 void op_test_together(void);
 void op_test_apart(void);
 // Whether the device's calls are one program, whose compiler plans the memory between them.
 bool op_test_is_static(void);
 
-// In the file that tests the rules of a function or a family, which wants more of its arrays than the table of
-// test_transform_table.c can say, or gives other results each time.
+// In the file that tests the rules of a function or a family, which wants more of its arrays than the table
+// of test_transform_table.c can say, or gives other results each time.
 #define OP_RULES_HERE(name) \
     static const char *const tested_##name __attribute__((used, section("op_tested"))) = #name
 

@@ -1,6 +1,8 @@
-// test_addmm.c - products of half floats that are added to something: rounded once, whatever lies how; rules, other shapes.
+// test_addmm.c - products of 16-bit floats that are added to something: rounded once, whatever lies how;
+// rules, other shapes.
 //
-// Numbers are small and whole, so that sums in float32 are exact on every device, in any order: results are known to the bit.
+// Numbers are small and whole, so that sums in float32 are exact on every device, in any order: results are
+// known to the bit.
 
 #include <math.h>
 #include <stdio.h>
@@ -130,7 +132,7 @@ TEST(addmm_leaves_out_what_it_is_told_to) {
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_addmm(zl_zeros(ZL_SHAPE(2, 4, 250), ZL_FLOAT16), a, b, 1, 1));
 }
 
-// Rules ------------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 static bool add(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -218,7 +220,7 @@ TEST(addmm_of_halves_is_mapped) {
     check_map((const int[]){0, -1, 1}, ZL_SHAPE(5, 2), true);
 }
 
-// Other sizes ------------------------------------------------------------------------------------------------------------
+// Other sizes -----------------------------------------------------------------------------------------------
 
 static bool layer(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;

@@ -1,5 +1,5 @@
-// test_attention.c - the kernels of attention against what is composed of other ops, which float64 is: results, derivatives
-// and batches, of all kinds of masks and of sizes that fill blocks or do not.
+// test_attention.c - the kernels of attention against what is composed of other ops, which float64 is:
+// results, derivatives and batches, of all kinds of masks and of sizes that fill blocks or do not.
 
 #include <math.h>
 
@@ -179,7 +179,8 @@ TEST(attention_of_whole_heads) {
         }
 }
 
-// A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no result.
+// A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no
+// result.
 static void check_nothing_seen(int64_t queries, zl_dtype dtype, double bound) {
     zl_array q = op_test_random(ZL_SHAPE(1, 1, queries, 4), dtype, -1, 1);
     zl_array k = op_test_random(ZL_SHAPE(1, 1, 70, 4), dtype, -1, 1);
@@ -203,7 +204,8 @@ TEST(attention_that_sees_nothing) {
     }
 }
 
-// Scores from small ones, whose weights need no largest one, to large ones, which do; and values that are tiny.
+// Scores from small ones, whose weights need no largest one, to large ones, which do; and values that are
+// tiny.
 static void check_scale(double scale, double size, const char *mask, zl_array q, zl_array k, zl_array v) {
     zl_array small = zl_multiply(v, zl_scalar(size)), wide[] = {q, k, small};
     for (int i = 0; i < 3; i++)
@@ -255,7 +257,8 @@ TEST(attention_of_extreme_scales) {
     }
 }
 
-// A few queries, of heads that share keys: devices with matrix instructions split the keys. Gradients read the state that it keeps.
+// A few queries, of heads that share keys: devices with matrix instructions split the keys. Gradients read
+// the state that it keeps.
 TEST(attention_of_few_queries) {
     static const struct attended cases[] = {
         {1, 4, 2, 1, 70, 16, 16, NO_MASK, false},  {2, 3, 1, 3, 67, 16, 16, CAUSAL, true},
@@ -275,7 +278,8 @@ TEST(attention_of_few_queries) {
             }
 }
 
-// Keys and values that lie in a larger array, from its beginning or from later on, give the same bits as copies of them.
+// Keys and values that lie in a larger array, from its beginning or from later on, give the same bits as
+// copies of them.
 TEST(attention_of_few_queries_over_parts) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16};
     for (int i = 0; i < 6; i++)
@@ -328,8 +332,8 @@ TEST(attention_of_views) {
     CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
 }
 
-// Results lie as the inputs: where the heads of a line are neighbours, what turns them into one axis is a view. The bits are those of
-// results that are row-major.
+// Results lie as the inputs: where the heads of a line are neighbours, what turns them into one axis is a
+// view. The bits are those of results that are row-major.
 static void check_layout(zl_dtype dtype, const char *mode, int64_t shared) {
     zl_array x = zl_random_normal(ZL_SHAPE(2, 50, 4 * shared + 8, 16), dtype, NULL, NULL, zl_random_key(1)),
              part[3], same[3], got[4], want[4];

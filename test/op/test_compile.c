@@ -1,5 +1,5 @@
-// test_compile.c - compiled functions: when they run, what they keep, what they refuse, and what is left out when what
-// they did is done again. That every op can be done again is in test_transform_table.c.
+// test_compile.c - compiled functions: when they run, what they keep, what they refuse, and what is left out
+// when what they did is done again. That every op can be done again is in test_transform_table.c.
 
 #include <pthread.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static zl_array range(int64_t count) {
     return zl_arange(1, (double)count + 1, 1, ZL_FLOAT32);
 }
 
-// Calls reachable from a result that is not evaluated.
-// Calls that are to be computed for y: a number in another dtype is not, as its value is known when it is recorded.
+// Calls reachable from a result that is not evaluated. Calls that are to be computed for y: a number in
+// another dtype is not, as its value is known when it is recorded.
 static int count_calls(zl_array y) {
     struct walk w = {.kind = WALK_ALL};
     int calls = 0;
@@ -57,7 +57,7 @@ static int count_calls(zl_array y) {
     return calls;
 }
 
-// When it runs -----------------------------------------------------------------------------------------------
+// When it runs ----------------------------------------------------------------------------------------------
 
 static zl_array double_plus_one(const zl_array *in) {
     return zl_add(zl_multiply(in[0], zl_scalar_int(2)), zl_scalar_int(1));
@@ -114,7 +114,8 @@ static zl_array three_times(const zl_array *in) {
     return zl_multiply(in[0], zl_scalar(3));
 }
 
-// Equal to a constant of the function, and to the number of the call before, it is still the number of this call.
+// Equal to a constant of the function, and to the number of the call before, it is still the number of this
+// call.
 TEST(compiled_functions_have_gradients_by_numbers) {
     struct counted f = {three_times};
     zl_compiled c = compiled(&f, false);
@@ -152,7 +153,8 @@ static zl_array by_captured_number(const zl_array *in) {
     return zl_multiply(in[0], captured_number);
 }
 
-// A number that a function captures may be one that it is given too: calls with another one are of another kind.
+// A number that a function captures may be one that it is given too: calls with another one are of another
+// kind.
 TEST(compile_captures_numbers) {
     struct counted f = {by_captured_number};
     zl_compiled c = compiled(&f, false);
@@ -185,7 +187,7 @@ TEST(compile_modes) {
     zl_compiled_release(c);
 }
 
-// What is left out -------------------------------------------------------------------------------------------
+// What is left out ------------------------------------------------------------------------------------------
 
 static zl_array with_repetitions(const zl_array *in) {
     zl_array a = zl_add(in[0], zl_scalar(1)), b = zl_add(zl_stop_gradient(in[0]), zl_scalar(1));
@@ -280,7 +282,7 @@ TEST(compile_gives_an_input_as_it_is) {
     zl_compiled_release(c);
 }
 
-// What is refused --------------------------------------------------------------------------------------------
+// What is refused -------------------------------------------------------------------------------------------
 
 static zl_array evaluate(const zl_array *in) {
     zl_array y = zl_exp(in[0]);
@@ -316,7 +318,7 @@ TEST(compile_refuses) {
     zl_compiled_release(e);
 }
 
-// Other shapes -----------------------------------------------------------------------------------------------
+// Other shapes ----------------------------------------------------------------------------------------------
 
 static zl_array center(const zl_array *in) {
     zl_array mean = zl_mean_axis(in[0], 1, true), spread = zl_std_axis(in[0], 1, true, 1);
@@ -366,7 +368,7 @@ TEST(compile_shapeless_refuses_what_has_fixed_sizes) {
     zl_compiled_release(c);
 }
 
-// Other transforms -------------------------------------------------------------------------------------------
+// Other transforms ------------------------------------------------------------------------------------------
 
 static zl_array cube_sum(const zl_array *in) {
     return zl_sum(zl_multiply(zl_square(in[0]), in[0]));
@@ -462,7 +464,7 @@ TEST(compile_with_a_random_state) {
     zl_compiled_release(c);
 }
 
-// Threads ----------------------------------------------------------------------------------------------------
+// Threads ---------------------------------------------------------------------------------------------------
 
 static void *call_many(void *data) {
     for (int i = 0; i < 200; i++)

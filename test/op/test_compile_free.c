@@ -1,4 +1,5 @@
-// test_compile_free.c - eager work never compiles: every op on every dtype finds its kernels built in, unless it is a kernel itself.
+// test_compile_free.c - eager work never compiles: every op on every dtype finds its kernels built in, unless
+// it is a kernel itself.
 //
 // Arguments are drawn at random until the op takes them; the ops and what they take come from zl_op().
 

@@ -1,4 +1,5 @@
-// test_contract.c - calls that nobody has checked: the contract of every op refuses what it must, whatever a file says.
+// test_contract.c - calls that nobody has checked: the contract of every op refuses what it must, whatever a
+// file says.
 
 #include <sys/mman.h>
 #include <unistd.h>

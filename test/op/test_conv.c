@@ -1,4 +1,5 @@
-// test_conv.c - convolutions against sums that are written out, with every stride, padding, dilation and grouping.
+// test_conv.c - convolutions against sums that are written out, with every stride, padding, dilation and
+// grouping.
 
 #include <math.h>
 #include <stdlib.h>
@@ -196,8 +197,8 @@ TEST(conv_is_a_sum_of_products) {
         }
 }
 
-// Which is a product of matrices if there are no groups, no gaps and no padding, else not. Matrices that are not small are read where
-// they lie, if outputs or channels are neighbours.
+// Which is a product of matrices if there are no groups, no gaps and no padding, else not. Matrices that are
+// not small are read where they lie, if outputs or channels are neighbours.
 TEST(conv_by_kernels_of_one_element) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < 64; i++)
@@ -280,7 +281,8 @@ TEST(conv_of_many_outputs) {
         }
 }
 
-// Gaps between elements of the input, also wider than the kernel, so that some of the output is 0; none along some axes.
+// Gaps between elements of the input, also wider than the kernel, so that some of the output is 0; none along
+// some axes.
 TEST(conv_of_inputs_with_gaps) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < (test_quick() ? 12 : 100); i++)
@@ -300,7 +302,8 @@ TEST(conv_of_inputs_with_gaps) {
         }
 }
 
-// Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain products.
+// Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain
+// products.
 TEST(conv_of_large_arrays) {
     struct sample s = {.batch = 2, .channels = 24, .outputs = 140, .groups = 1};
     for (int i = 0; i < AXES; i++) {
@@ -330,7 +333,8 @@ TEST(conv_of_large_arrays) {
         }
 }
 
-// A kernel of three by three for each channel: lines by two, of all widths, with and without some at the edges.
+// A kernel of three by three for each channel: lines by two, of all widths, with and without some at the
+// edges.
 TEST(conv_of_channels_by_lines) {
     for (int64_t width = 1; width < 12; width++)
         for (int64_t low = 0; low < 4; low++)
@@ -348,8 +352,8 @@ TEST(conv_of_channels_by_lines) {
             }
 }
 
-// As gradients of depthwise kernels: results smaller than the kernels, of widths that are and are not whole vectors; some so
-// large that they are added up in parts.
+// As gradients of depthwise kernels: results smaller than the kernels, of widths that are and are not whole
+// vectors; some so large that they are added up in parts.
 TEST(conv_of_channels_by_large_kernels) {
     for (int i = 0; i < (test_quick() ? 40 : 400); i++)
         ZL_SCOPE {
@@ -396,8 +400,9 @@ static double inner(zl_array a, zl_array b) {
     return zl_item(zl_sum(zl_multiply(a, b)));
 }
 
-// A convolution is linear in its input and in its kernels: what a cotangent means to them is the same for all others of their shape.
-// With gaps in the input or without, with strides or without, kernels turned around or not.
+// A convolution is linear in its input and in its kernels: what a cotangent means to them is the same for all
+// others of their shape. With gaps in the input or without, with strides or without, kernels turned around or
+// not.
 TEST(conv_gradients_are_transposes) {
     for (int i = 0; i < (test_quick() ? 48 : 400); i++)
         if (test_samples(6))
@@ -526,7 +531,7 @@ TEST(conv_says_what_does_not_fit) {
     CHECK(zl_conv1d(NULL, w, 1, 0, 1, 1) == NULL);
 }
 
-// Rules ------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 static zl_array constant(int64_t count, zl_shape shape) {
     return zl_reshape(zl_sin(zl_arange(0, (double)count, 1, ZL_FLOAT64)), shape);
@@ -558,7 +563,8 @@ RULES(conv_of_points_by_kernel, ZL_SHAPE(2, 1, 1, 3),
       zl_conv2d(constant(72, ZL_SHAPE(2, 3, 4, 3)), x, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1))
 RULES(conv_depthwise, ZL_SHAPE(2, 6, 3), zl_conv1d(x, constant(9, ZL_SHAPE(3, 3, 1)), 1, 1, 1, 3))
 
-// Groups in the batch: by the rules of derivatives and batches, and what gradients of kernels are when they are differentiated.
+// Groups in the batch: by the rules of derivatives and batches, and what gradients of kernels are when they
+// are differentiated.
 static zl_array in_batch(zl_array x, zl_array w) {
     static const struct sample s = {.batch = 2,
                                     .channels = 3,
@@ -579,7 +585,7 @@ static zl_array start_of(zl_array x) {
     return zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(4, 3, 3), ZL_SHAPE(1, 1, 1));
 }
 
-// Both gradients of the sum of squares of y, one behind the other.
+// Both gradients of the sum of squares of y, consecutive.
 static zl_array gradients(zl_array y, zl_array x, zl_array w) {
     zl_array grad[2];
     if (!zl_grad(zl_sum(zl_square(y)), 2, (zl_array[]){x, w}, grad))

@@ -1,5 +1,6 @@
-// test_cotangents.c - gradients of arrays that are used by slices: concatenated where the slices are disjoint, and equal to sums of
-// padded ones in every bit. What is compared with takes the same elements by their positions, which scatters and adds cotangents.
+// test_cotangents.c - gradients of arrays that are used by slices: concatenated where the slices are
+// disjoint, and equal to sums of padded ones in every bit. What is compared with takes the same elements by
+// their positions, which scatters and adds cotangents.
 
 #include <string.h>
 
@@ -149,7 +150,7 @@ TEST(gradients_of_slices_have_the_bits_of_sums) {
     }
 }
 
-// Other transforms ----------------------------------------------------------------------------------------------
+// Other transforms ------------------------------------------------------------------------------------------
 
 static const struct use thirds[] = {{1, 0, 8, 0}, {0, 0, 0, 0}, {1, 8, 8, 3}, {1, 18, 6, 0}};
 

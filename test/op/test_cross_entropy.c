@@ -1,4 +1,5 @@
-// test_cross_entropy.c - the loss of classifiers against sums of exponentials written out, its slopes, bad input.
+// test_cross_entropy.c - the loss of classifiers against sums of exponentials written out, its slopes, bad
+// input.
 
 #include <math.h>
 #include <string.h>
@@ -90,7 +91,7 @@ TEST(cross_entropy_takes_any_layout) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(y, z, false)), 1);
 }
 
-// Rules ----------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 struct targets {
     zl_array at;

@@ -1,5 +1,5 @@
-// test_cross_entropy_vjp.c - the gradient of losses of classifiers as one op: against the same composed of other ops, of logits that were
-// widened, and its own rules.
+// test_cross_entropy_vjp.c - the gradient of losses of classifiers as one op: against the same composed of
+// other ops, of logits that were widened, and its own rules.
 
 #include "op/op_test.h"
 #include "op/ops.h"

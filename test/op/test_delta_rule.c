@@ -1,5 +1,5 @@
-// test_delta_rule.c - the delta family: how its ops are called by tests of all ops, its rules for derivatives and batches, bad input. Values are
-// compared in test/python/test_delta.py.
+// test_delta_rule.c - the delta family: how its ops are called by tests of all ops, its rules for derivatives
+// and batches, bad input. Values are compared in test/python/test_delta.py.
 
 #include <string.h>
 

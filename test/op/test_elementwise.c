@@ -1,6 +1,6 @@
-// test_elementwise.c - every row of elementwise.def: values against long double, dtypes, layouts, special numbers,
-// gradients against finite differences. A new row is tested by all of it but the values, until libm's name for it
-// is in references[].
+// test_elementwise.c - every row of elementwise.def: values against long double, dtypes, layouts, special
+// numbers, gradients against finite differences. A new row is tested by all of it but the values, until
+// libm's name for it is in references[].
 
 #include <complex.h>
 #include <math.h>
@@ -36,7 +36,7 @@ static bool takes(const struct row *r, zl_dtype d) {
     return !((r->rule & REAL) && d == ZL_COMPLEX64) && !((r->rule & NUMBERS) && d == ZL_BOOL);
 }
 
-// References ------------------------------------------------------------------------------------------------------
+// References ------------------------------------------------------------------------------------------------
 
 static long double sign_of(long double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 static long double square_of(long double x) { return x * x; }
@@ -111,7 +111,7 @@ static bool reference(const struct row *r, long double a, long double b, long do
     return false;
 }
 
-// Values ----------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 enum { SAMPLES = 200 };
 
@@ -154,7 +154,8 @@ static void compare_values(const struct row *r, zl_dtype d) {
             return;
         if (r->inputs == 2 && x2 == 0 && !dtype_is_inexact(compute) && !isfinite(want))
             continue; // an integer divided by zero: see integers_are_defined_where_c_is_not
-        // Truth and integers are exact; 16-bit floats are rounded once more than the 3 units of their float32.
+        // Truth and integers are exact; 16-bit floats are rounded once more than the 3 units of their
+        // float32.
         bool exact = !dtype_is_inexact(compute) || (r->rule & TRUTH);
         long double scale = want;
         if (r->op == TILE_LOGADDEXP) // a sum that may cancel: the error is relative to what is added
@@ -169,7 +170,8 @@ static void compare_values(const struct row *r, zl_dtype d) {
     }
 }
 
-// Wrapping integers have no long double to compare with where they overflow; these ops stay inside their domain.
+// Wrapping integers have no long double to compare with where they overflow; these ops stay inside their
+// domain.
 static bool overflows(const struct row *r, zl_dtype d) {
     return !dtype_is_inexact(d) && !(r->rule & FLOAT) &&
            (d == ZL_BOOL || r->op == TILE_POW || ((r->op == TILE_SUB || r->op == TILE_NEG) && d <= ZL_UINT64));
@@ -211,7 +213,7 @@ TEST(elementwise_output_dtypes) {
     CHECK_EQ_F64(zl_item(zl_sum(zl_left_shift(truth, truth))), 4);
 }
 
-// Layouts: the same numbers whatever the strides -------------------------------------------------------------------
+// Layouts: the same numbers whatever the strides ------------------------------------------------------------
 
 static zl_array strange(zl_array dense, int how) { // the elements of dense, in another layout
     zl_shape shape = zl_shape_of(dense);
@@ -304,7 +306,7 @@ TEST(elementwise_of_rank_ten_and_of_no_elements) {
     CHECK_EQ_F64(zl_item(zl_sum(none)), 0);
 }
 
-// Integers and special numbers ------------------------------------------------------------------------------------
+// Integers and special numbers ------------------------------------------------------------------------------
 
 static int64_t of_ints(zl_array (*op)(zl_array, zl_array), zl_dtype d, int64_t a, int64_t b) {
     zl_array x = zl_astype(zl_reshape(zl_from_i64(&a, ZL_SHAPE(1)), ZL_SCALAR), d);
@@ -335,8 +337,8 @@ TEST(integers_are_defined_where_c_is_not) {
     CHECK_EQ_INT(zl_item_int(zl_abs(zl_astype(zl_scalar_int(INT32_MIN), ZL_INT32))), INT32_MIN);
 }
 
-// The remainder moves by -quotient when the divisor moves by one: by the quotient that belongs to it, also where a / b is
-// rounded to the next whole number or has more digits than a float.
+// The remainder moves by -quotient when the divisor moves by one: by the quotient that belongs to it, also
+// where a / b is rounded to the next whole number or has more digits than a float.
 TEST(gradient_of_remainder_has_its_quotient) {
     zl_array x[] = {zl_from_f32((float[]){1, 1e9f, -1e9f, -1, 7, -3e38f}, ZL_SHAPE(6)),
                     zl_from_f32((float[]){0.1f, 7, 7, INFINITY, -2, 2e38f}, ZL_SHAPE(6))};
@@ -417,7 +419,7 @@ TEST(division_by_a_number_is_division_by_an_array_of_it) {
             }
 }
 
-// Gradients -------------------------------------------------------------------------------------------------------
+// Gradients -------------------------------------------------------------------------------------------------
 
 static zl_array weighted(const struct row *r, zl_array a, zl_array b) {
     zl_array weight = zl_from_f64((double[]){1, -2, 0.5, 3, -1}, ZL_SHAPE(5));
@@ -486,7 +488,8 @@ TEST(gradients_of_broadcast_operands_are_sums) {
     CHECK_EQ_F64(zl_data_f32(grads[1])[0], 8);
 }
 
-// Numbers are converted where no array beside them has a dtype: what is made of the converted ones depends on them still.
+// Numbers are converted where no array beside them has a dtype: what is made of the converted ones depends on
+// them still.
 TEST(gradients_by_numbers) {
     zl_array w = zl_scalar(3), x = zl_full(ZL_SHAPE(4), zl_scalar(2), ZL_FLOAT16);
     const struct {

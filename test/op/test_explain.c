@@ -11,7 +11,8 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-// The texts are those of the CPU, whatever the default device is: what is one kernel is a matter of the device.
+// The texts are those of the CPU, whatever the default device is: what is one kernel is a matter of the
+// device.
 static zl_scope on_cpu(void) {
     return zl_scope_begin_on(zl_new_stream("cpu"));
 }

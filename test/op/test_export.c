@@ -21,7 +21,7 @@ static zl_array call_one(const zl_imported *f, int count, const zl_array *in) {
     return y;
 }
 
-// The registry -----------------------------------------------------------------------------------------------
+// The registry ----------------------------------------------------------------------------------------------
 
 TEST(every_op_is_found_by_its_name) {
     int count = 0;
@@ -41,7 +41,7 @@ TEST(every_op_can_be_replayed) {
             test_note("%s", op->name);
 }
 
-// Round trips ------------------------------------------------------------------------------------------------
+// Round trips -----------------------------------------------------------------------------------------------
 
 typedef zl_array function_of_one(zl_array x);
 
@@ -165,7 +165,7 @@ TRIP(nothing_of_its_input, ZL_SHAPE(4), ZL_FLOAT32, zl_arange(0, 5, 1, ZL_FLOAT3
 TRIP(stopped_gradients, ZL_SHAPE(4), ZL_FLOAT32, zl_stop_gradient(zl_square(x)))
 TRIP(empty_arrays, ZL_SHAPE(0, 3), ZL_FLOAT32, zl_add(zl_sum_axis(x, 0, false), zl_scalar(1)))
 
-// Kernels from source ------------------------------------------------------------------------------------------
+// Kernels from source ---------------------------------------------------------------------------------------
 
 static const char *const one_in[] = {"a"}, *const one_out[] = {"out"};
 
@@ -252,7 +252,7 @@ TEST(kernels_do_not_take_other_sizes) {
     zl_imported_free(f);
 }
 
-// Several traces, names, metadata ----------------------------------------------------------------------------
+// Several traces, names, metadata ---------------------------------------------------------------------------
 
 static bool difference(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data;
@@ -319,7 +319,7 @@ TEST(export_refuses_functions_that_read) {
     CHECK_ERROR(ZL_ERROR_IO, zl_import(path_of("nothing")));
 }
 
-// Other shapes -----------------------------------------------------------------------------------------------
+// Other shapes ----------------------------------------------------------------------------------------------
 
 static zl_array shapeless(zl_array x) {
     zl_array w = zl_ones(ZL_SHAPE(4, 2), ZL_FLOAT32), y = zl_matmul(x, w);
@@ -349,7 +349,7 @@ TEST(shapeless_functions_take_other_sizes) {
     zl_imported_free(f);
 }
 
-// Transforms of what was imported ----------------------------------------------------------------------------
+// Transforms of what was imported ---------------------------------------------------------------------------
 
 static bool call_imported(void *data, int count, const zl_array *in, zl_outputs *out) {
     return zl_imported_call(data, count, in, 0, NULL, out);

@@ -1,4 +1,5 @@
-// test_fft.c - Fourier transforms against sums in double of roots in long double, for every kind of length, layout and norm.
+// test_fft.c - Fourier transforms against sums in double of roots in long double, for every kind of length,
+// layout and norm.
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@ typedef struct {
     double re, im;
 } wide;
 
-// Lines ------------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 static wide root(int64_t j, int64_t n) {
     long double angle = 2 * acosl(-1) * (long double)j / (long double)n;
@@ -219,7 +220,7 @@ TEST(fft_says_what_does_not_fit) {
     CHECK(zl_fft_fft(NULL, 3, 0, NULL) == NULL);
 }
 
-// Rules ------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 // The sum of w * f(x), whose terms are real: f is linear, so that it and its derivatives say the same.
 typedef zl_array linear(zl_array x);

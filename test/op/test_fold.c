@@ -1,5 +1,5 @@
-// test_fold.c - gradients of views by windows: sums of what comes back to each element, against a loop over the view; which views need no
-// indices; and the rules of the op that sums.
+// test_fold.c - gradients of views by windows: sums of what comes back to each element, against a loop over
+// the view; which views need no indices; and the rules of the op that sums.
 
 #include "op/op_test.h"
 #include "op/ops.h"

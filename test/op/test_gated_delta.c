@@ -1,4 +1,5 @@
-// test_gated_delta.c - the gated delta rule against loops over its definition, its slopes, batches, bad input.
+// test_gated_delta.c - the gated delta rule against loops over its definition, its slopes, batches, bad
+// input.
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static bool update(const zl_array *in, zl_array *out) {
     return zl_fast_gated_delta_update(in[Q], in[K], in[V], in[GATE], in[BETA], in[STATE], in[MASK], out);
 }
 
-// The definition -------------------------------------------------------------------------------------------------------
+// The definition --------------------------------------------------------------------------------------------
 
 // One step of the state (e, d) of a head: what it answers, in y.
 static void reference_step(const struct sizes *s, double *state, const double *q, const double *k,
@@ -147,7 +148,7 @@ TEST(gated_delta_goes_on) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(part[1], in[STATE], false)), 1);
 }
 
-// Rules ----------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 // Numbers of x from *at on, in a shape.
 static zl_array part_of(zl_array x, int64_t *at, zl_shape shape) {
@@ -182,7 +183,7 @@ static zl_array last_state(zl_array x) {
 }
 RULES(gated_delta_state, ZL_SHAPE(6), last_state(x))
 
-// Bad input ------------------------------------------------------------------------------------------------------------
+// Bad input -------------------------------------------------------------------------------------------------
 
 TEST(gated_delta_refuses_what_does_not_fit) {
     static const struct sizes s = {2, 3, 2, 4, 4, 5};

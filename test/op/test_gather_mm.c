@@ -1,5 +1,5 @@
-// test_gather_mm.c - products of chosen matrices, of parts of the inner axis, with masked blocks, and of int8, against the
-// products that they stand for.
+// test_gather_mm.c - products of chosen matrices, of parts of the inner axis, with masked blocks, and of
+// int8, against the products that they stand for.
 
 #include "op/op_test.h"
 
@@ -112,7 +112,8 @@ static zl_array bytes(zl_shape shape, uint64_t seed) {
     return zl_astype(zl_multiply(x, zl_scalar(20)), ZL_INT8);
 }
 
-// Few rows, or few columns, and lines along k of a matrix with several groups of 64 of them, of which the last is not full.
+// Few rows, or few columns, and lines along k of a matrix with several groups of 64 of them, of which the
+// last is not full.
 TEST(products_of_int8_with_few_vectors) {
     static const int64_t sizes[][3] = {{1, 64, 64}, {16, 131, 200}, {17, 190, 129}, {33, 300, 1000}, {60, 70, 65}};
     for (size_t i = 0; i < COUNT(sizes); i++)

@@ -1,5 +1,5 @@
-// test_growing.c - a program whose sizes grow with every step, as decoding with a cache of keys and values does: after the first
-// steps nothing is compiled or planned, and memory is what the cache has.
+// test_growing.c - a program whose sizes grow with every step, as decoding with a cache of keys and values
+// does: after the first steps nothing is compiled or planned, and memory is what the cache has.
 
 #include "op_test.h"
 

@@ -1,5 +1,5 @@
-// test_linalg.c - factorisations against naive products in long double, norms and determinants against loops; strides,
-// batches, empty matrices, refusals, rules.
+// test_linalg.c - factorisations against naive products in long double, norms and determinants against loops;
+// strides, batches, empty matrices, refusals, rules.
 
 #define TEST_LACKS test_lacks_lapack
 
@@ -469,7 +469,8 @@ TEST(norms_of_vectors_and_matrices) {
     CHECK_ARRAY(zl_linalg_norm(m, "inf", ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(1, 1), 7);
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "fro", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, sqrt(30));
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, NULL, ZL_AXES(0, 1), true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6, sqrt(30));
-    double large = sqrt(15 + sqrt(221)), small = sqrt(15 - sqrt(221)); // the squares add up to 30, the product is 2
+    // the squares add up to 30, the product is 2
+    double large = sqrt(15 + sqrt(221)), small = sqrt(15 - sqrt(221));
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "2", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, large);
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "-2", ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6, small);
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "nuc", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, large + small);
@@ -539,7 +540,7 @@ TEST(what_has_no_result_fails_when_it_is_computed) {
     CHECK_HAS(test_last_error(), "not finite");
 }
 
-// Rules -------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 static zl_array definite(zl_array x) {
     return zl_add(zl_matmul(x, zl_matrix_transpose(x)), zl_eye(zl_dim(x, -1), zl_dim(x, -1), 0, ZL_FLOAT64));

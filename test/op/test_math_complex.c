@@ -182,7 +182,8 @@ static double complex log_of_sum(double complex a, double complex b) {
     return max + log_1_plus(cexp(min - max));
 }
 
-// Parts that cancel: the smaller the sum beside them, the larger the error of the difference and of its logarithm.
+// Parts that cancel: the smaller the sum beside them, the larger the error of the difference and of its
+// logarithm.
 static double scale_of_sum(double complex a, double complex b) {
     double complex max = is_later(a, b) ? a : b, min = is_later(a, b) ? b : a, y = log_of_sum(a, b);
     double rest = cabs(1 + cexp(min - max)), parts = fmax(cabs(a), cabs(b));

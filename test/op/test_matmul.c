@@ -77,7 +77,8 @@ TEST(matmul_against_sums) {
         }
 }
 
-// Lines with gaps are gathered and widened, an odd number of elements at a time: the sanitizers see whether what is widened is aligned.
+// Lines with gaps are gathered and widened, an odd number of elements at a time: the sanitizers see whether
+// what is widened is aligned.
 TEST(vectors_times_half_floats_with_gaps) {
     static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16};
     for (size_t d = 0; d < COUNT(dtypes); d++) {
@@ -87,14 +88,15 @@ TEST(vectors_times_half_floats_with_gaps) {
     }
 }
 
-// Few rows times columns that lie behind each other, which devices with kernels have one of their own for.
+// Few rows times columns that are contiguous, which devices with kernels have one of their own for.
 TEST(matmul_of_few_rows) {
     for (int64_t m = 1; m <= 5; m += 2)
         ZL_SCOPE
             check_product(m, m == 5 ? 128 : 132 + 32 * m, 6 + m, false, true);
 }
 
-// The cotangent of a matrix that was transposed is row-major, so that what updates the matrix reads it in its order.
+// The cotangent of a matrix that was transposed is row-major, so that what updates the matrix reads it in its
+// order.
 static bool sum_of_product(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
     return zl_give(out, zl_sum(zl_square(zl_matmul(in[0], zl_transpose(in[1], ZL_ALL)))));

@@ -1,4 +1,5 @@
-// test_matmul_fp8.c - products of numbers of eight bits against those of float64, of every layout, size and result.
+// test_matmul_fp8.c - products of numbers of eight bits against those of float64, of every layout, size and
+// result.
 
 #include <math.h>
 #include <string.h>
@@ -32,7 +33,8 @@ static zl_array wide(zl_array x) {
     return zl_from_fp8(x, ZL_FLOAT64);
 }
 
-// What the sums of a device may be off by, as a part of the sum of sizes: matrix units of GPUs add with 13 bits.
+// What the sums of a device may be off by, as a part of the sum of sizes: matrix units of GPUs add with 13
+// bits.
 static double sums_bound(void) {
     const char *device = setting_text(SETTING_DEVICE);
     return strcmp(device, "cpu") ? 0x1p-12 : 0x1p-20;

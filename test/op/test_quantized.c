@@ -1,5 +1,5 @@
-// test_quantized.c - quantised matrices: codes against a naive packing, products against the matrices they stand for,
-// derivatives against differences, and numbers of eight bits against their definition.
+// test_quantized.c - quantised matrices: codes against a naive packing, products against the matrices they
+// stand for, derivatives against differences, and numbers of eight bits against their definition.
 
 #include <limits.h>
 #include <math.h>
@@ -46,7 +46,7 @@ static void check_near(zl_array a, zl_array b, double bound) {
         test_note("they differ by %g", zl_item(zl_max(zl_abs(zl_subtract(a, b)))));
 }
 
-// Codes ------------------------------------------------------------------------------------------------------------
+// Codes -----------------------------------------------------------------------------------------------------
 
 // Code i of a row of words, bit by bit.
 static unsigned naive_code(const uint32_t *row, int bits, int i) {
@@ -85,7 +85,8 @@ TEST(quantized_zeros_and_strides) {
     struct matrix a = quantize(t, 32, 4, "affine"), b = quantize(zl_contiguous(t, false), 32, 4, "affine");
     for (int i = 0; i < 3; i++)
         CHECK(zl_item(zl_array_equal(a.part[i], b.part[i], false)) == 1);
-    zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL), false), ZL_ALL)); // by columns
+    // by columns
+    zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL), false), ZL_ALL));
     check_near(zl_dequantize(words, a.part[1], a.part[2], 32, 4, "affine", NULL, ZL_DTYPE_COUNT), whole(&a, ZL_DTYPE_COUNT), 0);
 }
 
@@ -121,7 +122,7 @@ TEST(quantized_floats_that_fit_are_exact) {
     check_near(zl_dequantize(part[0], part[1], NULL, INT_MIN, INT_MIN, "nvfp4", global, ZL_FLOAT32), w, 1e-6);
 }
 
-// Eight bits -------------------------------------------------------------------------------------------------------
+// Eight bits ------------------------------------------------------------------------------------------------
 
 static double naive_fp8(int code) {
     int exponent = code >> 3 & 15, mantissa = code & 7;
@@ -156,7 +157,7 @@ TEST(fp8_rounds_to_the_nearest) {
     }
 }
 
-// Products ---------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static void check_product(const struct matrix *m, zl_shape shape, bool transpose, zl_dtype dtype,
                           double bound) {
@@ -182,7 +183,8 @@ TEST(quantized_products) {
                 }
 }
 
-// Rows that are multiplied as whole numbers: as exact as float32, whatever their size, and with numbers that are not finite.
+// Rows that are multiplied as whole numbers: as exact as float32, whatever their size, and with numbers that
+// are not finite.
 TEST(quantized_products_of_single_rows) {
     for (size_t b = 0; b < COUNT(bit_counts); b++)
         ZL_SCOPE {
@@ -199,8 +201,8 @@ TEST(quantized_products_of_single_rows) {
         }
 }
 
-// Errors of products, as bench/results/measurements.md states them: of the norm of the row of x times that of the row of the matrix, and
-// of the result.
+// Errors of products, as bench/results/measurements.md states them: of the norm of the row of x times that of
+// the row of the matrix, and of the result.
 static const struct {
     zl_dtype dtype;
     double by_norms, by_result;
@@ -239,7 +241,8 @@ TEST(quantized_products_keep_their_bounds) {
                 if (test_samples(25))
                     ZL_SCOPE {
                         int64_t n = columns[test_between(0, COUNT(columns) - 1)], k = widths[test_between(0, COUNT(widths) - 1)];
-                        zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype; // of the scales
+                        // of the scales
+                        zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype;
                         zl_array w = uniform(ZL_SHAPE(n, k), own, -1, 2);
                         struct matrix m = quantize(w, groups[g], bit_counts[b], NULL);
                         for (size_t r = 0; r < COUNT(rows); r += test_brief() ? 4 : 1)
@@ -247,8 +250,8 @@ TEST(quantized_products_keep_their_bounds) {
                     }
 }
 
-// Scales of a row that are far apart, or very small or large: what is lost is little beside the largest number of x times the sum of
-// the sizes of the row.
+// Scales of a row that are far apart, or very small or large: what is lost is little beside the largest
+// number of x times the sum of the sizes of the row.
 TEST(quantized_products_of_uneven_scales) {
     static const double sizes[] = {1, 1e-30, 1e30};
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -305,7 +308,7 @@ TEST(quantized_products_that_indices_choose) {
     CHECK(zl_eval(gather(x, &m, far, far)));
 }
 
-// Rules: words and other parts that stay the same for all calls of a test ---------------------------------------------
+// Rules: words and other parts that stay the same for all calls of a test -----------------------------------
 
 static struct matrix fixed(zl_shape shape) {
     struct matrix m = {.group = 32, .bits = 4, .mode = "affine"};
@@ -383,8 +386,8 @@ static bool scales_and_biases(void *data, int count, const zl_array *in, zl_outp
            zl_give(out, zl_add(zl_multiply(zl_sum(part[1]), zl_scalar(30)), zl_sum(part[2])));
 }
 
-// The first group is 0 to 7.75, whose largest is code -15 times the scale; the other -1 to -8.75, whose smallest is -17 times
-// it.
+// The first group is 0 to 7.75, whose largest is code -15 times the scale; the other -1 to -8.75, whose
+// smallest is -17 times it.
 TEST(quantized_scales_have_derivatives) {
     zl_array up = zl_multiply(zl_arange(0, 32, 1, ZL_FLOAT32), zl_scalar(0.25)),
              down = zl_subtract(zl_scalar(-1), up), g;
@@ -421,7 +424,7 @@ TEST(quantized_products_mapped_over_weights) {
     zl_outputs_free(out);
 }
 
-// What is wrong ----------------------------------------------------------------------------------------------------------
+// What is wrong ---------------------------------------------------------------------------------------------
 
 static zl_array normal(int64_t rows, int64_t columns) {
     return ready(zl_random_normal(ZL_SHAPE(rows, columns), ZL_FLOAT32, NULL, NULL, zl_random_key(rows)));

@@ -1,4 +1,5 @@
-// test_random.c - keys, the state, bits against a scalar generator, and the shapes and moments of distributions.
+// test_random.c - keys, the state, bits against a scalar generator, and the shapes and moments of
+// distributions.
 
 #include <limits.h>
 #include <math.h>

@@ -1,4 +1,5 @@
-// test_recompute.c - what a compiled step of training computes again instead of keeping it, and in which order several results come.
+// test_recompute.c - what a compiled step of training computes again instead of keeping it, and in which
+// order several results come.
 
 #include "op/op_test.h"
 #include "transform/transform.h"

@@ -1,4 +1,5 @@
-// test_rope.c - rotary positions: against cosines and sines, and bit by bit against the same composed of other ops; rules, bad input.
+// test_rope.c - rotary positions: against cosines and sines, and bit by bit against the same composed of
+// other ops; rules, bad input.
 
 #include <limits.h>
 #include <math.h>
@@ -94,7 +95,8 @@ TEST(rope_of_large_arrays) {
     check_bits(waves(ZL_SHAPE(2, 8, 600, 128), ZL_BFLOAT16), 128, false, 1, zl_scalar_int(5), NULL);
 }
 
-// Heads and positions that changed places are read where they lie; features that are no neighbours are copied.
+// Heads and positions that changed places are read where they lie; features that are no neighbours are
+// copied.
 TEST(rope_of_views) {
     zl_array x = op_test_ready(op_test_random(ZL_SHAPE(2, 17, 3, 24), ZL_FLOAT32, -2, 2));
     zl_array turned = zl_transpose(x, ZL_AXES(0, 2, 1, 3));
@@ -123,7 +125,7 @@ TEST(rope_of_other_ranks) {
                 ZL_SHAPE(2, 0, 8));
 }
 
-// Rules ----------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 #define OFFSETS zl_from_i32((int32_t[]){1, 5}, ZL_SHAPE(2))
 #define LAST(x) zl_add(zl_sum_axes(zl_square(x), ZL_AXES(0, 1), false), zl_scalar(1))

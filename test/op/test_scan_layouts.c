@@ -1,4 +1,5 @@
-// test_scan_layouts.c - scans of arrays that lie in any order of their axes, against loops: their results lie alike.
+// test_scan_layouts.c - scans of arrays that lie in any order of their axes, against loops: their results lie
+// alike.
 
 #include "op/op_test.h"
 #include "op/ops.h"
@@ -121,7 +122,7 @@ TEST(scans_of_gaps_are_row_major) {
     check_values(&f, wide, y[1]);
 }
 
-// Transforms ------------------------------------------------------------------------------------------------------
+// Transforms ------------------------------------------------------------------------------------------------
 
 // The only result of a list, lent; ends the list.
 static zl_array only(bool ok, zl_outputs *out) {

@@ -1,4 +1,5 @@
-// test_slices.c - slices gathered from, scattered into and updated in arrays; elements along an axis; diagonals.
+// test_slices.c - slices gathered from, scattered into and updated in arrays; elements along an axis;
+// diagonals.
 
 #include "op/op_test.h"
 

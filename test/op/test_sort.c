@@ -145,7 +145,8 @@ TEST(searches) {
     CHECK(!zl_searchsorted(NULL, x, "left") && !zl_searchsorted(x, NULL, "left") && !zl_error());
 }
 
-// Every number twice, in lines of which kernels look at some elements before the others: next to each other and three apart.
+// Every number twice, in lines of which kernels look at some elements before the others: next to each other
+// and three apart.
 TEST(searches_in_long_lines) {
     static const int sizes[] = {1023, 4096, 4097, 9001};
     for (size_t i = 0; i < COUNT(sizes); i++)

@@ -99,7 +99,7 @@ TEST(source_kernels_convert_half_floats) {
     }
 }
 
-// Names ------------------------------------------------------------------------------------------------------------
+// Names -----------------------------------------------------------------------------------------------------
 
 TEST(source_kernels_know_their_inputs) {
     NEEDS_COMPILER;
@@ -193,7 +193,7 @@ TEST(source_kernels_of_nothing) {
     CHECK(zl_item(zl_sum(y[1])) == 6 && zl_size(y[0]) == 0);
 }
 
-// Transforms -------------------------------------------------------------------------------------------------------
+// Transforms ------------------------------------------------------------------------------------------------
 
 static bool square(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -277,7 +277,7 @@ TEST(source_kernels_are_compiled_with_functions) {
     CHECK_HAS(test_last_error(), "cannot be exported");
 }
 
-// Errors -----------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 TEST(source_kernels_that_do_not_compile) {
     NEEDS_COMPILER;
@@ -348,7 +348,7 @@ TEST(source_kernels_refuse) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_cpu_kernel(&good, 1, &x, NULL));
 }
 
-// From files ----------------------------------------------------------------------------------------------------------
+// From files ------------------------------------------------------------------------------------------------
 
 // A call of a kernel as a file may say it, of one output and an input of three elements.
 static bool replays(const struct op *op, int args, const int64_t *arg, int outputs) {

@@ -1,4 +1,5 @@
-// test_sparse.c - sparse matrices against loops over dense ones: products, conversions, slopes, batches, bad matrices.
+// test_sparse.c - sparse matrices against loops over dense ones: products, conversions, slopes, batches, bad
+// matrices.
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static double farthest(zl_array a, zl_array b) {
                                           : INFINITY;
 }
 
-// Conversions ----------------------------------------------------------------------------------------------------------
+// Conversions -----------------------------------------------------------------------------------------------
 
 static void check_parts(zl_array a, zl_array *m) {
     const double *dense = op_test_values(a), *value = op_test_values(m[VALUES]),
@@ -115,7 +116,7 @@ TEST(sparse_of_nothing) {
                 ZL_FLOAT32, ZL_SHAPE(4), 0, 0, 0, 0);
 }
 
-// Products -------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static void check_product(int64_t rows, int64_t columns, int64_t width, zl_dtype dtype, zl_dtype index) {
     zl_array a = some_matrix(rows, columns, 0.2), m[PARTS];
@@ -203,7 +204,7 @@ TEST(sparse_products_are_the_same_on_any_threads) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(many, zl_tile(one, ZL_SHAPE(copies)), false)), 1);
 }
 
-// Rules ----------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 // Rows {0, 2}, {}, {1}, {0, 1, 2, 2} of a matrix of three columns, and an entry of no row.
 static zl_array indices_of_seven(void) {
@@ -282,7 +283,7 @@ TEST(sparse_of_a_traced_matrix_needs_a_count) {
     zl_outputs_free(out);
 }
 
-// Bad matrices ---------------------------------------------------------------------------------------------------------
+// Bad matrices ----------------------------------------------------------------------------------------------
 
 #define I32(...) \
     zl_from_i32((int32_t[]){__VA_ARGS__}, ZL_SHAPE(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)))

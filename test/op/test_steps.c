@@ -113,7 +113,7 @@ TEST(steps_refuse) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_export_steps((zl_fn){0}, 1, &x, false, &listener));
 }
 
-// Kernels of other systems ---------------------------------------------------------------------------------------
+// Kernels of other systems ----------------------------------------------------------------------------------
 
 static bool run_kernel(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array y[2];

@@ -1,4 +1,5 @@
-// test_stft.c - Fourier transforms of frames: against sums written out, their inverse, their adjoint, bad input.
+// test_stft.c - Fourier transforms of frames: against sums written out, their inverse, their adjoint, bad
+// input.
 
 #include <limits.h>
 #include <math.h>
@@ -30,7 +31,7 @@ static zl_array transform(const struct way *w, zl_array x) {
     return zl_fft_stft(x, w->n, w->hop, INT_MIN, window_of(w), w->center, w->mode, w->norm, w->onesided);
 }
 
-// Sums ---------------------------------------------------------------------------------------------------------------
+// Sums ------------------------------------------------------------------------------------------------------
 
 // The element that the lengthened signal has at a position of the signal itself.
 static double sample(const double *x, int64_t at, const char *mode) {
@@ -104,7 +105,7 @@ TEST(stft_has_defaults) {
     CHECK_EQ_INT(zl_dim(half, 0), 9);
 }
 
-// Inverse --------------------------------------------------------------------------------------------------------------
+// Inverse ---------------------------------------------------------------------------------------------------
 
 static double distance(zl_array a, zl_array b) {
     return zl_item(zl_max(zl_abs(zl_subtract(a, b))));
@@ -144,7 +145,7 @@ TEST(istft_cuts_and_lengthens) {
     CHECK_EQ_F64(zl_item(zl_max(zl_abs(none))), 0);
 }
 
-// Rules ----------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 static bool forward(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)count;
@@ -196,7 +197,7 @@ TEST(stft_derivatives_are_adjoints) {
 BATCHING(stft, ZL_SHAPE(2, 20), zl_abs(transform(&ways[0], x)))
 BATCHING(istft, ZL_SHAPE(2, 5, 7), zl_fft_istft(x, 8, 2, INT_MIN, NULL, true, NULL, 1, INT_MIN))
 
-// Bad input ------------------------------------------------------------------------------------------------------------
+// Bad input -------------------------------------------------------------------------------------------------
 
 #define STFT(x, n, hop, length, window, mode, norm) \
     zl_fft_stft(x, n, hop, length, window, false, mode, norm, 1)

@@ -1,4 +1,5 @@
-// test_transform.c - vjp, jvp, vmap and gradients of functions: alone, inside each other, and with wrong arguments.
+// test_transform.c - vjp, jvp, vmap and gradients of functions: alone, inside each other, and with wrong
+// arguments.
 
 #include <math.h>
 #include <pthread.h>
@@ -44,7 +45,7 @@ static zl_array tangent(one_array *f, zl_array x, zl_array t) {
 #define VECTOR(...) \
     zl_from_f32((float[]){__VA_ARGS__}, ZL_SHAPE(sizeof((float[]){__VA_ARGS__}) / sizeof(float)))
 
-// Nesting ----------------------------------------------------------------------------------------------------
+// Nesting ---------------------------------------------------------------------------------------------------
 
 static zl_array cube(zl_array x) {
     return zl_multiply(x, zl_square(x));
@@ -98,7 +99,7 @@ TEST(reverse_over_forward) {
     CHECK_ARRAY(gradient(sum_of_tangent, VECTOR(1, 2, 3)), ZL_FLOAT32, ZL_SHAPE(3), 6, 0, 36);
 }
 
-// Several inputs and results -----------------------------------------------------------------------------------
+// Several inputs and results --------------------------------------------------------------------------------
 
 static bool two_of_two(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data;
@@ -245,7 +246,7 @@ TEST(axes_of_inputs_and_results) {
     zl_outputs_free(out);
 }
 
-// Evaluation inside ---------------------------------------------------------------------------------------------
+// Evaluation inside -----------------------------------------------------------------------------------------
 
 static zl_array evaluated_halfway(zl_array x) {
     zl_array y = zl_multiply(x, zl_multiply(NUMBER(3), zl_ones(ZL_SHAPE(2), ZL_FLOAT32)));
@@ -309,7 +310,7 @@ TEST(history_ends_with_the_transform) {
     CHECK_EQ_INT((int64_t)slab_live(), (int64_t)before);
 }
 
-// Kinds of numbers ----------------------------------------------------------------------------------------------
+// Kinds of numbers ------------------------------------------------------------------------------------------
 
 static zl_array doubled_sum(zl_array x) {
     return zl_sum(zl_multiply(x, NUMBER(2.5)));
@@ -374,7 +375,7 @@ TEST(complex_numbers) {
     check_complex(mixed_parts, 0.3f, -0.7f);
 }
 
-// Long graphs -----------------------------------------------------------------------------------------------------
+// Long graphs -----------------------------------------------------------------------------------------------
 
 enum { LONG = 100000 };
 
@@ -436,7 +437,7 @@ TEST(long_graphs_need_linear_time_and_little_stack) {
     pthread_attr_destroy(&attributes);
 }
 
-// Threads ---------------------------------------------------------------------------------------------------------
+// Threads ---------------------------------------------------------------------------------------------------
 
 enum { ROUNDS = 50, THREADS = 4 };
 
@@ -486,7 +487,7 @@ TEST(siblings_of_several_threads) {
         }
 }
 
-// Errors ----------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 static bool fails(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count, (void)in, (void)out;

@@ -1,6 +1,6 @@
-// test_transform_table.c - the rules of every op in the table: tangents against differences, cotangents against tangents,
-// batches against a loop. An op without a rule must be listed here, with the reason. Ops that cannot be called in the
-// way that this file calls them are tested where they are.
+// test_transform_table.c - the rules of every op in the table: tangents against differences, cotangents
+// against tangents, batches against a loop. An op without a rule must be listed here, with the reason. Ops
+// that cannot be called in the way that this file calls them are tested where they are.
 
 #include <math.h>
 #include <string.h>
@@ -195,7 +195,7 @@ static zl_fn function_of(struct sample *s) {
     return (zl_fn){.call = call, .data = s};
 }
 
-// Arrays -----------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 // Different positions along axis 1, the same for all of a batch.
 static zl_array make_indices(zl_shape shape, int extra) {
@@ -244,7 +244,7 @@ static int all_of(const zl_outputs *o, zl_array *out) {
     return count;
 }
 
-// Derivatives ------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 // sum(w * f(x + step * t))
 static double moved(struct sample *s, const zl_array *x, const zl_array *t, double step, const zl_array *w) {
@@ -320,7 +320,8 @@ static void check_derivative(struct sample *s, int only) {
         test_note("%s by argument %d", s->op->name, only);
 }
 
-// Transforms that are complex and in float32, whatever is given: test_fft.c compares them with their adjoints.
+// Transforms that are complex and in float32, whatever is given: test_fft.c compares them with their
+// adjoints.
 static bool is_fourier(const struct sample *s) {
     return !strcmp(s->op->family, "fft") && !strstr(s->op->name, "shift");
 }
@@ -368,7 +369,7 @@ TEST(every_op_has_derivatives) {
             }
 }
 
-// Batches ----------------------------------------------------------------------------------------------------
+// Batches ---------------------------------------------------------------------------------------------------
 
 static void check_element(struct sample *s, int at, const zl_array *x, const int *axis, int count,
                           const zl_array *many) {
@@ -429,7 +430,7 @@ TEST(every_op_can_be_mapped) {
             }
 }
 
-// Compiled ---------------------------------------------------------------------------------------------------
+// Compiled --------------------------------------------------------------------------------------------------
 
 // Whether two arrays have the same bytes, NaN and signs of zeros included.
 static bool is_same(zl_array a, zl_array b) {
@@ -521,7 +522,7 @@ TEST(every_op_can_be_compiled) {
             }
 }
 
-// Other sizes ------------------------------------------------------------------------------------------------
+// Other sizes -----------------------------------------------------------------------------------------------
 
 // Every size but 1 is another one; those that were equal still are.
 static void grow(struct sample *s) {

@@ -1,4 +1,5 @@
-// test_unique.c - different elements against a search for each of them: how many, where, how often; sizes, bad input.
+// test_unique.c - different elements against a search for each of them: how many, where, how often; sizes,
+// bad input.
 
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,8 @@ static bool all_of(zl_array a, int64_t size, zl_array fill, zl_array *out) {
     return zl_unique(a, size, true, true, true, fill, out) && zl_eval_all(OUTPUTS, out);
 }
 
-// Every element of a is found where the outputs say that it is, and each of them is larger than the one before it.
+// Every element of a is found where the outputs say that it is, and each of them is larger than the one
+// before it.
 static void check_elements(zl_array a, zl_array *out) {
     int64_t count = out[VALUES]->size;
     double value[4096];
@@ -103,7 +105,7 @@ TEST(unique_leaves_its_array) {
     CHECK_EQ_F64(zl_item(zl_sum(a)), 10);
 }
 
-// Rules ----------------------------------------------------------------------------------------------------------------
+// Rules -----------------------------------------------------------------------------------------------------
 
 static zl_array three_of(zl_array x) {
     zl_array out;

@@ -209,7 +209,8 @@ TEST(contiguous_copies_only_what_is_not) {
     CHECK(!zl_contiguous(NULL, false) && !zl_error());
 }
 
-// Copies of axes in another order, from the element `first` on: element (b, i, j) is (b, j, i) of what was copied.
+// Copies of axes in another order, from the element `first` on: element (b, i, j) is (b, j, i) of what was
+// copied.
 static void check_transposed(zl_dtype dtype, int64_t batch, int64_t rows, int64_t columns, int64_t first) {
     int64_t count = batch * rows * columns;
     zl_array flat = zl_astype(op_test_range(ZL_SHAPE(count + first), ZL_INT32), dtype);

@@ -144,7 +144,7 @@ class Lists(unittest.TestCase):
         for value in (loop, deep):
             with self.assertRaises(ValueError):
                 zl.array(value)
-        while isinstance(deep, list):  # taken apart here: Python's own recursion is not what is tested
+        while isinstance(deep, list):  # split here: Python's own recursion is not what is tested
             deep = deep[0]
 
     def test_subclasses(self):

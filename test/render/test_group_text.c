@@ -1,5 +1,6 @@
-// test_group_text.c - kernels of groups of threads as text: every kernel of render/kernels and of the manual compiles, for CUDA by
-// NVRTC or nvcc and for HIP by clang. A run takes a tenth of them, by seed; the long one all.
+// test_group_text.c - kernels of groups of threads as text: every kernel of render/kernels and of the manual
+// compiles, for CUDA by NVRTC or nvcc and for HIP by clang. A run takes a tenth of them, by seed; the long
+// one all.
 
 #include "test.h"
 
@@ -64,7 +65,7 @@ static bool is_drawn(void) {
     return test_long() || test_between(0, 9) == 0;
 }
 
-// CUDA --------------------------------------------------------------------------------------------------------------
+// CUDA ------------------------------------------------------------------------------------------------------
 
 static void compile_for_cuda(const char *name, const char *text, void *data) {
     static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
@@ -96,7 +97,8 @@ TEST(cuda_texts_of_groups_compile) {
     CHECK(count > 0 || !test_long());
 }
 
-// Products go to matrix instructions, copies of pipelines to cp.async, rows to shuffles, with one barrier a turn.
+// Products go to matrix instructions, copies of pipelines to cp.async, rows to shuffles, with one barrier a
+// turn.
 TEST(cuda_attention_stays_in_registers) {
     char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
     char *source = text ? render("attention", text, "cuda_tiles") : NULL,
@@ -110,7 +112,8 @@ TEST(cuda_attention_stays_in_registers) {
     memory_free(text);
 }
 
-// What an earlier grid left is copied ahead as inputs are. What the grid itself writes is not: a copy would be made before it.
+// What an earlier grid left is copied ahead as inputs are. What the grid itself writes is not: a copy would
+// be made before it.
 TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
     static const struct {
         const char *last;
@@ -134,9 +137,9 @@ TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
     }
 }
 
-// Two numbers of 16 bits are joined in a way that the compiler rounds both at once; numbers of 8 bits are words.
-// Lines that lie in a larger array are copied 16 bytes at once, without waiting, where their distance is known to be a multiple of that, or
-// is found to be one.
+// Two numbers of 16 bits are joined in a way that the compiler rounds both at once; numbers of 8 bits are
+// words. Lines that lie in a larger array are copied 16 bytes at once, without waiting, where their distance
+// is known to be a multiple of that, or is found to be one.
 TEST(cuda_copies_strided_lines_by_vectors) {
     static const struct {
         const char *known;
@@ -161,8 +164,8 @@ TEST(cuda_copies_strided_lines_by_vectors) {
     }
 }
 
-// Several threads have the largest element of a line. One of them reads and writes what is in shared memory: the others would read what it may
-// have written already.
+// Several threads have the largest element of a line. One of them reads and writes what is in shared memory:
+// the others would read what it may have written already.
 TEST(cuda_maps_of_copies_read_in_one_thread) {
     char *source =
         render("lower",
@@ -202,8 +205,9 @@ TEST(cuda_stores_pairs_of_halves) {
     }
 }
 
-// A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one barrier; two where a
-// loop uses the slots again. Without shuffles one thread of each sixteen combines their slots, and all threads combine those.
+// A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one
+// barrier; two where a loop uses the slots again. Without shuffles one thread of each sixteen combines their
+// slots, and all threads combine those.
 TEST(groups_reduce_in_two_levels) {
     static const struct {
         const char *dialect, *loop;
@@ -229,7 +233,8 @@ TEST(groups_reduce_in_two_levels) {
     }
 }
 
-// Lines that are reduced have the threads of a subgroup where there are enough of them: no barrier, and vectors as the tile is aligned.
+// Lines that are reduced have the threads of a subgroup where there are enough of them: no barrier, and
+// vectors as the tile is aligned.
 TEST(short_lines_are_reduced_by_subgroups) {
     static const char text[] =
         "kernel total(x: f32[n, 256]) -> (y: f32[n]) where n %% 8 == 0 {\n"
@@ -250,7 +255,8 @@ TEST(short_lines_are_reduced_by_subgroups) {
     }
 }
 
-// A block of several groups: each writes its sums into the memory of all, and waits for them once; elsewhere it is one group.
+// A block of several groups: each writes its sums into the memory of all, and waits for them once; elsewhere
+// it is one group.
 TEST(clusters_reduce_together) {
     static const char text[] = "kernel total(x: f32[n, 8192]) -> (y: f32[n, 8192]) {\n"
                                "  grid b in n, threads 256, cluster 8, resident 2 {\n"
@@ -275,7 +281,8 @@ TEST(clusters_reduce_together) {
     }
 }
 
-// Groups wait once for a loose maximum and the sum of exponentials less it. Without the word they wait for each.
+// Groups wait once for a loose maximum and the sum of exponentials less it. Without the word they wait for
+// each.
 TEST(clusters_exchange_loose_maxima_with_sums) {
     static const char text[] =
         "kernel soft(x: f32[n, 8192]) -> (y: f32[n, 8192]) {\n"
@@ -332,8 +339,8 @@ TEST(clusters_refuse_what_they_cannot_share) {
     }
 }
 
-// Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are known to be small, and
-// without a test for 0 where they are known not to be.
+// Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are
+// known to be small, and without a test for 0 where they are known not to be.
 TEST(positions_are_divided_without_guards) {
     static const struct {
         const char *facts, *has, *lacks;
@@ -354,7 +361,8 @@ TEST(positions_are_divided_without_guards) {
     }
 }
 
-// What changes no result but the code: accesses that are not made again, blocks of a multiprocessor, parts of loops.
+// What changes no result but the code: accesses that are not made again, blocks of a multiprocessor, parts of
+// loops.
 TEST(hints_are_in_the_text) {
     static const char text[] = "kernel hints(x: f32[n, 512]) -> (y: f32[n, 512], z: c64[n]) {\n  grid b in "
                                "n, threads 128, resident 8 {\n"
@@ -382,7 +390,8 @@ TEST(hints_are_in_the_text) {
     }
 }
 
-// Lines of unknown length have two forms, of which the one for short lines has no barrier. A thread of a CPU runs along a line.
+// Lines of unknown length have two forms, of which the one for short lines has no barrier. A thread of a CPU
+// runs along a line.
 TEST(scans_choose_by_the_length_of_lines) {
     static const struct {
         const char *dialect, *size;
@@ -404,8 +413,8 @@ TEST(scans_choose_by_the_length_of_lines) {
     }
 }
 
-// A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave no wait without a
-// token.
+// A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave
+// no wait without a token.
 static void verify_passes(const char *name, const char *text, void *data) {
     static const char *const targets[] = {"c_tiles", "cuda_tiles", "hip_tiles", "opencl_tiles"};
     (void)data;
@@ -503,7 +512,8 @@ TEST(narrow_tiles_stay_in_registers) {
     }
 }
 
-// A map that stores a tile in registers does it by 16 bytes; where rows may not be of whole vectors, after a test.
+// A map that stores a tile in registers does it by 16 bytes; where rows may not be of whole vectors, after a
+// test.
 TEST(maps_store_vectors) {
     static const struct {
         const char *columns, *index;
@@ -528,7 +538,8 @@ TEST(maps_store_vectors) {
     }
 }
 
-// Losses of classifiers and their gradient read and write 16 bytes at once: bytes of logits are what they take their time for.
+// Losses of classifiers and their gradient read and write 16 bytes at once: bytes of logits are what they
+// take their time for.
 TEST(losses_move_vectors) {
     static const char *const names[] = {"cross_entropy", "cross_entropy_vjp"};
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -542,8 +553,9 @@ TEST(losses_move_vectors) {
     }
 }
 
-// Maps and short loops over neighbours read and store vectors where these begin at multiples of their bytes, as is known or tested; all
-// else stays as it is. Loads and stores are those in the text, by vectors and of single elements.
+// Maps and short loops over neighbours read and store vectors where these begin at multiples of their bytes,
+// as is known or tested; all else stays as it is. Loads and stores are those in the text, by vectors and of
+// single elements.
 TEST(neighbours_move_by_vectors) {
     static const struct {
         const char *facts, *body;
@@ -596,7 +608,8 @@ TEST(neighbours_move_by_vectors) {
     }
 }
 
-// Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.
+// Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has
+// 16 rows.
 TEST(cuda_products_of_four_subgroups) {
     static const struct {
         int rows, columns;
@@ -627,8 +640,8 @@ TEST(cuda_products_of_four_subgroups) {
     }
 }
 
-// Where a loop has two products, the next turn's copies are begun while the first one of four subgroups runs; without such
-// products, before them.
+// Where a loop has two products, the next turn's copies are begun while the first one of four subgroups runs;
+// without such products, before them.
 TEST(cuda_copies_begin_while_products_run) {
     char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
     char *source = text ? render("attention", text, "cuda_tiles") : NULL,
@@ -643,7 +656,7 @@ TEST(cuda_copies_begin_while_products_run) {
     memory_free(text);
 }
 
-// HIP ---------------------------------------------------------------------------------------------------------------
+// HIP -------------------------------------------------------------------------------------------------------
 
 static bool succeeds(const char *command) {
     return system(command) == 0;

@@ -1,6 +1,6 @@
 // test_row_kernels.c - the built-in row kernels of every level of this machine, and the same kernels as plain
-// C, against the interpreter: bit for bit, for rows of all lengths, special numbers, numbers far apart, outputs in the place of
-// inputs.
+// C, against the interpreter: bit for bit, for rows of all lengths, special numbers, numbers far apart,
+// outputs in the place of inputs.
 
 #include "trial.h"
 

@@ -1,4 +1,5 @@
-// test_spirv.c - kernels as SPIR-V: what spirv-val says of them, where arguments lie, and what their disassembly says.
+// test_spirv.c - kernels as SPIR-V: what spirv-val says of them, where arguments lie, and what their
+// disassembly says.
 
 #include "device/spirv_files.h"
 #include "test.h"
@@ -72,7 +73,7 @@ TEST(spirv_of_kernels_is_valid) {
     spirv_files_check(test_folder());
 }
 
-// Arguments -------------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static const char *const arguments =
     "kernel arguments(a: f32[n], s: f16, t: table i64[2, 3], b: u8[n], c: f64) -> (y: f32[n]) {\n"
@@ -158,8 +159,8 @@ static bool has_wide(const char *text, const char *op) {
     return type && strstr(text, line);
 }
 
-// No bindings, and loads that say how they are aligned. Bytes are counted by 64 bits, so that elements past 2^32 bytes are reached; elements
-// too where the kernel's indices are wide.
+// No bindings, and loads that say how they are aligned. Bytes are counted by 64 bits, so that elements past
+// 2^32 bytes are reached; elements too where the kernel's indices are wide.
 TEST(spirv_by_addresses) {
     for (int bits = 32; bits <= 64; bits += 32)
         for (int bytes = 1; bytes <= 8; bytes *= 2) {
@@ -172,7 +173,7 @@ TEST(spirv_by_addresses) {
         }
 }
 
-// Text ------------------------------------------------------------------------------------------------------------------
+// Text ------------------------------------------------------------------------------------------------------
 
 TEST(spirv_is_shown_as_text) {
     zl_kernel k = zl_kernel_parse(
@@ -223,7 +224,8 @@ TEST(spirv_of_units_that_round_otherwise) {
     }
 }
 
-// Products of halves by cooperative matrices, which spirv-val of Debian 12 does not know: only words are looked for.
+// Products of 16-bit floats by cooperative matrices, which spirv-val of Debian 12 does not know: only words
+// are looked for.
 TEST(spirv_of_products) {
     static const char gemm[] = "kernel product(a: f16[64, 64], b: f16[64, 64]) -> (y: f32[64, 64]) {\n"
                                "  grid g in 1, threads 128 {\n"
@@ -261,7 +263,8 @@ TEST(spirv_of_products) {
     tile_free(k);
 }
 
-// A tile that asks for vectors has them also where a tile of one element a line leads, and where the columns are known at run time alone.
+// A tile that asks for vectors has them also where a tile of one element a line leads, and where the columns
+// are known at run time alone.
 TEST(tiles_have_vectors_behind_one_of_lines) {
     static const char code[] = "kernel shift(a: f32[4 * n]) -> (y: f32[4 * n]) where n >= 1, n <= 256 {\n"
                                "  grid g in 1, threads 128 {\n"
@@ -287,8 +290,9 @@ TEST(tiles_have_vectors_behind_one_of_lines) {
     tile_free(k);
 }
 
-// Without copies that run on, the tiles of the next turn are in registers while the turn computes: one barrier a turn, and none between the
-// product and what it has read before, where there is room for two stages; with room for one, a second one there.
+// Without copies that run on, the tiles of the next turn are in registers while the turn computes: one
+// barrier a turn, and none between the product and what it has read before, where there is room for two
+// stages; with room for one, a second one there.
 TEST(pipelines_hold_what_comes_next_in_registers) {
     static const char sums[] = "kernel sums(a: f32[n, 32]) -> (y: f32[32]) where n % 32 == 0 {\n"
                                "  grid g in 1, threads 64 {\n"

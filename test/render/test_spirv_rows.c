@@ -1,5 +1,5 @@
-// test_spirv_rows.c - kernels of rows on the target vulkan, bit for bit as the interpreter computes them: every op and conversion, of special
-// numbers too.
+// test_spirv_rows.c - kernels of rows on the target vulkan, bit for bit as the interpreter computes them:
+// every op and conversion, of special numbers too.
 
 #include "render/trial.h"
 
@@ -40,8 +40,8 @@ static bool has_vulkan(void) {
     return k;
 }
 
-// Which of several complex numbers that are none a reduction gives depends on its order. Mesa's lavapipe takes 0 + x for x also where that
-// is -0: formulas that add a constant 0 have zeros of another sign there.
+// Which of several complex numbers that are none a reduction gives depends on its order. Mesa's lavapipe
+// takes 0 + x for x also where that is -0: formulas that add a constant 0 have zeros of another sign there.
 static bool is_left_open(const struct tile_kernel *k) {
     bool is_complex = tile_type_is_complex(k->parameter[0].buffer->type);
     return strstr(k->name, "quotient_") ||

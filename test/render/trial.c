@@ -202,7 +202,8 @@ bool trial_check(struct trial *t, trial_fn *fn, int64_t n, bool in_place) {
     return check_apart(t, fn, n) && (!in_place || !is_map || check_in_place(t, fn, n));
 }
 
-// Each run by itself is what the interpreter makes of its elements; trial_open computed with the first scalars only.
+// Each run by itself is what the interpreter makes of its elements; trial_open computed with the first
+// scalars only.
 bool trial_check_runs(struct trial *t, trial_fn *fn, int64_t n, int64_t run) {
     int last = t->kernel->parameters - 1;
     char *p[TRIAL_PARAMETERS], *one[TRIAL_PARAMETERS];

@@ -1,5 +1,5 @@
-// pjrt_header.c - compiles if src/device/pjrt/pjrt_abi.h lays out what it has as a published pjrt_c_api.h does. Compiled by
-// test/scripts/pjrt_ops.sh, with the header of whichever package brings one.
+// pjrt_header.c - compiles if src/device/pjrt/pjrt_abi.h lays out what it has as a published pjrt_c_api.h
+// does. Compiled by test/scripts/pjrt_ops.sh, with the header of whichever package brings one.
 
 #include "device/pjrt/pjrt_abi.h"
 
@@ -10,7 +10,8 @@
     _Static_assert(sizeof(((struct pjrt_##ours *)0)->member) == sizeof(((theirs *)0)->other), #ours "." #member)
 #define ARGS(name, member, other) SAME(name, member, PJRT_##name##_Args, other)
 
-// The table: each function in its place, of those that both have. Structs of arguments are no smaller than theirs.
+// The table: each function in its place, of those that both have. Structs of arguments are no smaller than
+// theirs.
 #define USED(name)                                                                                                  \
     _Static_assert(offsetof(struct pjrt_api, name) == offsetof(PJRT_Api, PJRT_##name), #name);                      \
     _Static_assert(sizeof(struct pjrt_##name) >= PJRT_##name##_Args_STRUCT_SIZE, #name);

@@ -1,5 +1,5 @@
-// slow_eval.c - a library to preload: zl_eval takes SLOW_PERCENT longer. Tests plant it to see whether `zellige bench
-// check` notices. Built by test/scripts/bench_check.sh.
+// slow_eval.c - a library to preload: zl_eval takes SLOW_PERCENT longer. Tests plant it to see whether
+// `zellige bench check` notices. Built by test/scripts/bench_check.sh.
 
 #include <dlfcn.h>
 #include <stdbool.h>

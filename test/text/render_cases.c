@@ -1,5 +1,6 @@
-// render_cases.c - renders many templates in one process, for oracles in Python: on standard input pairs of a template and its
-// variables in JSON, each ended by a NUL; for each on standard output "+", the text and a NUL, or "-", the error and a NUL.
+// render_cases.c - renders many templates in one process, for oracles in Python: on standard input pairs of a
+// template and its variables in JSON, each ended by a NUL; for each on standard output "+", the text and a
+// NUL, or "-", the error and a NUL.
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// test_after_fork.c - children of fork(): locks that other threads held, evaluations that were pending, devices that were open.
+// test_after_fork.c - children of fork(): locks that other threads held, evaluations that were pending,
+// devices that were open.
 //
 // A child ends itself with an alarm when it hangs, and says by its exit status what went wrong.
 
@@ -43,7 +44,7 @@ static int compute(void *data) {
     return zl_item(sum) == 301.0 * 300 * 300 ? 0 : 1;
 }
 
-// Locks ------------------------------------------------------------------------------------------------------------
+// Locks -----------------------------------------------------------------------------------------------------
 
 static struct lock plain;
 static struct {
@@ -117,7 +118,7 @@ TEST(guarded_locks_are_whole_after_fork) {
         pthread_join(thread[i], NULL);
 }
 
-// Evaluations ------------------------------------------------------------------------------------------------------
+// Evaluations -----------------------------------------------------------------------------------------------
 
 // Something that takes a worker long enough.
 static zl_array begin_long(void) {
@@ -193,7 +194,7 @@ TEST(evaluations_of_other_threads_after_fork) {
     CHECK_EQ_INT(atomic_load(&wrong), 0);
 }
 
-// Devices ----------------------------------------------------------------------------------------------------------
+// Devices ---------------------------------------------------------------------------------------------------
 
 static int use_lost(void *data) {
     zl_array on_device = data;

@@ -1,4 +1,5 @@
-// test_base.c - src/base: errors, memory, arenas, slabs, maps, text, files, threads, logs. Settings: test_setting.c.
+// test_base.c - src/base: errors, memory, arenas, slabs, maps, text, files, threads, logs. Settings:
+// test_setting.c.
 
 #include "test.h"
 
@@ -850,7 +851,8 @@ static void exit_with(void *data) {
     _exit(*(int *)data);
 }
 
-// In a process of its own: what drivers do at the end of one that used them is not ours, least of all in the child of a fork.
+// In a process of its own: what drivers do at the end of one that used them is not ours, least of all in the
+// child of a fork.
 TEST(thread_at_exit_runs_for_the_main_thread) {
     enum {
         CANNOT_START = 126

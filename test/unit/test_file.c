@@ -1,4 +1,5 @@
-// test_file.c - src/base/file.c: how files are replaced. Modes, owners, symbolic links, and what is no regular file.
+// test_file.c - src/base/file.c: how files are replaced. Modes, owners, symbolic links, and what is no
+// regular file.
 
 #include "test.h"
 

@@ -26,7 +26,8 @@ static const struct fuse_limits
     lines = {.calls = CALLS, .operands = 2, .reductions = 2, .line_least = 4, .line_most = 64},
     pairs = {.calls = CALLS, .operands = INPUTS, .fits = fits_two_outputs};
 
-// The group that begins with the first of so many results, of which the last is needed, as are those of the bits.
+// The group that begins with the first of so many results, of which the last is needed, as are those of the
+// bits.
 static bool find(struct found *f, const struct fuse_limits *limits, int count, const zl_array *result,
                  unsigned needed) {
     uint8_t is_needed[CALLS] = {0};
@@ -99,7 +100,8 @@ TEST(fuse_ends_before_other_shapes_and_reductions) {
     CHECK_EQ_INT(f.g.end, 1);
 }
 
-// Elements, reductions of leading axes and what follows on columns; not elements that read columns. Views of other arrays may be between.
+// Elements, reductions of leading axes and what follows on columns; not elements that read columns. Views of
+// other arrays may be between.
 TEST(fuse_finds_columns) {
     static const struct fuse_limits columns = {.calls = CALLS,
                                                .operands = INPUTS,
@@ -231,7 +233,8 @@ TEST(fuse_builds_pieces_of_kernels) {
     tile_free(kernel);
 }
 
-// What kernels of elements have to give however they are cut: y0 = x0 / 3, y1 = y0 * x1, where x1 is a row, or one element a row.
+// What kernels of elements have to give however they are cut: y0 = x0 / 3, y1 = y0 * x1, where x1 is a row,
+// or one element a row.
 static const struct fuse_recipe cut = {
     .rows = 2,
     .inputs = 4,

@@ -1,5 +1,5 @@
-// test_gguf.c - quantised tensors of gguf: random blocks against the numbers that the format defines, bit by bit, and what is
-// wrong with them.
+// test_gguf.c - quantised tensors of gguf: random blocks against the numbers that the format defines, bit by
+// bit, and what is wrong with them.
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct kind {
     double (*number)(const unsigned char *block, int i);
 };
 
-// What number i of a block is ------------------------------------------------------------------------------------------
+// What number i of a block is -------------------------------------------------------------------------------
 
 static double half(const unsigned char *p) {
     return (double)half_to_float((uint16_t)(p[0] | p[1] << 8));
@@ -39,7 +39,8 @@ static double q8_0(const unsigned char *b, int i) {
     return half(b) * (b[2 + i] < 128 ? b[2 + i] : b[2 + i] - 256);
 }
 
-// Six bits for scale and minimum of a group of Q4_K: the eight scales and minima of the groups are 6-bit fields in 12 bytes.
+// Six bits for scale and minimum of a group of Q4_K: the eight scales and minima of the groups are 6-bit
+// fields in 12 bytes.
 static int field(const unsigned char *p, int group, bool minimum) {
     if (group < 4)
         return p[group + (minimum ? 4 : 0)] % 64;
@@ -70,7 +71,7 @@ static const struct kind kinds[] = {
     {13, 256, 176, 32, 5, q5_k}, {14, 256, 210, 16, 6, q6_k},
 };
 
-// Files ----------------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
 // A file with one tensor "t.weight" of (ROWS, last), without its elements.
 static void put_head(unsigned char *file, int type, int last) {

@@ -133,7 +133,7 @@ TEST(conversions_saturate) {
     CHECK_EQ_INT(wide[3], 300);
 }
 
-// Foreign memory -------------------------------------------------------------------------------------------------
+// Foreign memory --------------------------------------------------------------------------------------------
 
 static void count_release(void *context) {
     (*(int *)context)++;
@@ -176,7 +176,7 @@ TEST(bad_data_is_refused) {
     CHECK(zl_from_f32(NULL, ZL_SHAPE(0, 3)) != NULL);
 }
 
-// Fields of structs ----------------------------------------------------------------------------------------------
+// Fields of structs -----------------------------------------------------------------------------------------
 
 struct inner {
     double mass;
@@ -203,7 +203,7 @@ TEST(fields_of_nested_structs_are_views) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_field(mass, 0, ZL_FLOAT32, ZL_SCALAR));
 }
 
-// Threads --------------------------------------------------------------------------------------------------------
+// Threads ---------------------------------------------------------------------------------------------------
 
 static void *lend_in_thread(void *data) {
     zl_array shared = data;

@@ -56,7 +56,8 @@ static int sum_and_gather(zl_group g) {
     ZL_SCOPE {
         zl_array x = zl_full(ZL_SHAPE(5000), zl_scalar(rank + 1), ZL_FLOAT32);
         zl_array sum = zl_all_sum(x, g), all = zl_all_gather(zl_scalar(rank), g), most = zl_all_max(zl_multiply(x, x), g);
-        zl_array in[] = {most, zl_add(sum, zl_scalar(0)), all, sum}; // not in the order in which they were recorded
+        // not in the order in which they were recorded
+        zl_array in[] = {most, zl_add(sum, zl_scalar(0)), all, sum};
         wrong += !zl_eval_all(4, in);
         for (int i = 0; !wrong && i < 5000; i += 499)
             wrong += zl_data_f32(sum)[i] != 6 || zl_data_f32(most)[i] != 9;

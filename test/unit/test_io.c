@@ -1,4 +1,5 @@
-// test_io.c - src/io: arrays to files and back, in every format, dtype and layout; files that are not what they should be.
+// test_io.c - src/io: arrays to files and back, in every format, dtype and layout; files that are not what
+// they should be.
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool fits(const char *format, zl_dtype dtype) {
            dtype == ZL_FLOAT64 || (dtype >= ZL_INT8 && dtype <= ZL_INT64);
 }
 
-// Memory to arrays ---------------------------------------------------------------------------------------------------
+// Memory to arrays ------------------------------------------------------------------------------------------
 
 static zl_file *through_memory(const char *format, const zl_file *file) {
     size_t bytes = 0;
@@ -132,7 +133,7 @@ TEST(io_named_files) {
     zl_file_free(file);
 }
 
-// Metadata -------------------------------------------------------------------------------------------------------------
+// Metadata --------------------------------------------------------------------------------------------------
 
 static void add_text(zl_file *file, const char *name, const char *value) {
     zl_text text = {value, strlen(value)};
@@ -182,7 +183,7 @@ TEST(io_metadata_of_gguf) {
     zl_file_free(file);
 }
 
-// Files of others --------------------------------------------------------------------------------------------------------
+// Files of others -------------------------------------------------------------------------------------------
 
 static zl_file *load_npy(const char *dict, const void *data, size_t bytes) {
     char file[512];

@@ -1,5 +1,5 @@
-// test_io_hostile.c - src/io: files that were made to cost time or memory, or to say two things at once, and files that
-// others change while they are in use.
+// test_io_hostile.c - src/io: files that were made to cost time or memory, or to say two things at once, and
+// files that others change while they are in use.
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static unsigned char *save_one(const char *format, const char *name, zl_array a,
     return data;
 }
 
-// Many keys ----------------------------------------------------------------------------------------------------------
+// Many keys -------------------------------------------------------------------------------------------------
 
 enum { KEYS = 80000 };
 static const int64_t long_time =
@@ -135,7 +135,7 @@ TEST(io_names_that_come_twice) {
     zl_file_free(file);
 }
 
-// Archives -----------------------------------------------------------------------------------------------------------
+// Archives --------------------------------------------------------------------------------------------------
 
 enum { END_BYTES = 22, CENTRAL_BYTES = 46 };
 
@@ -182,7 +182,8 @@ TEST(io_npz_members_do_not_overlap) {
     memory_free(data);
 }
 
-// What the local header says is what the directory says: each byte of a name, size, method and checksum counts.
+// What the local header says is what the directory says: each byte of a name, size, method and checksum
+// counts.
 TEST(io_npz_headers_agree) {
     static const int places[] = {8,  14, 18,
                                  22, 26, 30}; // method, checksum, sizes, length of the name, the name
@@ -201,7 +202,7 @@ TEST(io_npz_headers_agree) {
     zl_free(data);
 }
 
-// Deflated members ---------------------------------------------------------------------------------------------------
+// Deflated members ------------------------------------------------------------------------------------------
 
 // A file of deflated members a, which the test damages, and b. NULL where there is no zlib.
 static unsigned char *save_deflated(zl_array a, size_t *bytes) {
@@ -317,7 +318,7 @@ TEST(io_deflated_members_are_inflated_once) {
     zl_free(data);
 }
 
-// Memory -------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 // Together far over the limit, each of them far below.
 TEST(io_deflated_members_that_are_not_used_take_no_memory) {
@@ -414,7 +415,7 @@ TEST(io_parts_do_not_overlap) {
     zl_free(gguf);
 }
 
-// Files that others change -------------------------------------------------------------------------------------------
+// Files that others change ----------------------------------------------------------------------------------
 
 // A program that reads what is gone would be ended by a signal here.
 TEST(io_files_that_are_cut_short_while_in_use) {
@@ -444,7 +445,7 @@ TEST(io_saving_over_what_is_mapped) {
     CHECK(lstat(path_to("link.npy"), &now) == 0 && S_ISLNK(now.st_mode));
 }
 
-// Errors -------------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 TEST(io_errors_begin_with_the_function) {
     const char *none = path_to("none/none");

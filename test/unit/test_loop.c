@@ -1,4 +1,5 @@
-// test_loop.c - loops: turns give what calling the function again and again gives, in the same memory, and record nothing.
+// test_loop.c - loops: turns give what calling the function again and again gives, in the same memory, and
+// record nothing.
 
 #include "test.h"
 
@@ -11,7 +12,8 @@
 
 enum { SIZE = 300, TURNS = 9, WARM = 12 };
 
-// Next: x / 2 + sin(table) * n, n + 1, and row n of a page; results: the largest of x, n + 1 again, and the page's row n.
+// Next: x / 2 + sin(table) * n, n + 1, and row n of a page; results: the largest of x, n + 1 again, and the
+// page's row n.
 struct work {
     zl_array table; // of which the sine does not follow from the state
     int calls;

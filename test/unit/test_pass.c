@@ -88,7 +88,8 @@ TEST(pass_divide_by_powers_and_of_positive_numbers) {
     check_value(I64, "i % 7 % 9", "divide", "i64(u64(i) % u64(7i64))");
 }
 
-// Divisors that may be 0, numbers of either sign and products that wrap around give the same bits after the pass.
+// Divisors that may be 0, numbers of either sign and products that wrap around give the same bits after the
+// pass.
 TEST(pass_divide_keeps_every_bit) {
     static const char text[] =
         "kernel d<z, m>(a: i64[n], u: u32[n], s: i32[n]) -> (y: i64[n, 25], w: i64[6]) where m >= 1 {\n"

@@ -1,4 +1,5 @@
-// test_pass_tiles.c - passes over tile statements: which products read parameters where they lie, which loops become one.
+// test_pass_tiles.c - passes over tile statements: which products read parameters where they lie, which loops
+// become one.
 
 #include "test.h"
 
@@ -9,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// The body of kernel k(A, B: f32[M, K], [K, N]; D: f32[n, M, K]) after a pass for the CPU's programs has or lacks a text.
+// The body of kernel k(A, B: f32[M, K], [K, N]; D: f32[n, M, K]) after a pass for the CPU's programs has or
+// lacks a text.
 static void check_body(const char *body, const char *last, const char *has, const char *lacks) {
     struct text source = {0};
     text_add(&source, "kernel k(A: f32[M, K], B: f32[K, N], D: f32[n, M, K]) -> (C: f32[M, N]) {\n%s\n}\n",

@@ -1,4 +1,5 @@
-// test_profile.c - profiles: what is recorded of programs, threads, failures and forks, and what is said of it.
+// test_profile.c - profiles: what is recorded of programs, threads, failures and forks, and what is said of
+// it.
 
 #include "device/profile/profile.h"
 #include "schedule/schedule.h"
@@ -46,7 +47,7 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-// What is recorded --------------------------------------------------------------------------------------------------
+// What is recorded ------------------------------------------------------------------------------------------
 
 TEST(profile_has_ops_bytes_and_operations) {
     char path[512];
@@ -106,7 +107,8 @@ TEST(profile_names_groups_as_explain_does) {
     zl_free(words);
 }
 
-// Kernels of the program have rows too, with what their IR says, also if they are released before the profile ends.
+// Kernels of the program have rows too, with what their IR says, also if they are released before the profile
+// ends.
 TEST(profile_of_a_tile_kernel) {
     char path[512];
     float x[1000] = {0}, y[1000];
@@ -172,7 +174,7 @@ TEST(profile_of_an_evaluation_that_fails) {
     memory_free(text);
 }
 
-// Begin and end ---------------------------------------------------------------------------------------------------------
+// Begin and end ---------------------------------------------------------------------------------------------
 
 TEST(profile_refuses_what_cannot_be) {
     CHECK_ERROR(ZL_ERROR_STATE, zl_profile_end());
@@ -239,7 +241,7 @@ TEST(profile_shares_of_the_roofline) {
     zl_free(table);
 }
 
-// What repeats itself is recorded with its words once: 72 bytes a step instead of 224.
+// What repeats itself is recorded with its words once: 72 bytes per step instead of 224.
 TEST(records_of_what_repeats_itself_are_small) {
     enum { TIMES = 800, CALLS = 20 };
     int unit;
@@ -257,7 +259,7 @@ TEST(records_of_what_repeats_itself_are_small) {
     zl_free(table);
 }
 
-// Threads ---------------------------------------------------------------------------------------------------------------
+// Threads ---------------------------------------------------------------------------------------------------
 
 enum { THREADS = 4, EVALS = 200 };
 
@@ -326,7 +328,7 @@ TEST(profile_of_work_that_nobody_waits_for) {
     zl_release(y);
 }
 
-// Forks -----------------------------------------------------------------------------------------------------------------
+// Forks -----------------------------------------------------------------------------------------------------
 
 // A child has no profile, and may have one of its own; its parent's goes on.
 TEST(profile_after_a_fork) {
@@ -353,9 +355,10 @@ TEST(profile_after_a_fork) {
     zl_free(table);
 }
 
-// Memory that is out ----------------------------------------------------------------------------------------------------
+// Memory that is out ----------------------------------------------------------------------------------------
 
-// Whichever allocation fails, the program goes on, and the profile says what it lacks or that it could not be made.
+// Whichever allocation fails, the program goes on, and the profile says what it lacks or that it could not be
+// made.
 TEST(profile_while_memory_fails) {
     char path[512];
     zl_array x = ones(8, 8);

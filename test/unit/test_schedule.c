@@ -1,4 +1,5 @@
-// test_schedule.c - evaluation: order, plans, donation, memory counters, streams, threads, errors that arrays carry.
+// test_schedule.c - evaluation: order, plans, donation, memory counters, streams, threads, errors that arrays
+// carry.
 
 #include <math.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@ static zl_array counting(int64_t n) {
     return zl_arange(0, (double)n, 1, ZL_FLOAT32);
 }
 
-// Walking ---------------------------------------------------------------------------------------------------------
+// Walking ---------------------------------------------------------------------------------------------------
 
 TEST(eval_of_a_chain_of_a_million) {
     int64_t n = test_quick() ? 50000 : 1000000;
@@ -40,7 +41,7 @@ TEST(eval_all_takes_several_and_ready_ones) {
     CHECK(zl_eval_all(0, NULL));
 }
 
-// Plans -----------------------------------------------------------------------------------------------------------
+// Plans -----------------------------------------------------------------------------------------------------
 
 static double step(zl_array x, double rate) {
     double value = 0;
@@ -108,7 +109,7 @@ TEST(plans_are_found_again_for_growing_sequences) {
     zl_release(keys), zl_release(values);
 }
 
-// Donation and memory ---------------------------------------------------------------------------------------------
+// Donation and memory ---------------------------------------------------------------------------------------
 
 TEST(donation_of_intermediates) {
     ZL_SCOPE {
@@ -153,7 +154,8 @@ TEST(many_results_hold_little_else) {
     }
 }
 
-// A state that three calls read is computed anew where it was: once the others have read it, nobody can see that.
+// A state that three calls read is computed anew where it was: once the others have read it, nobody can see
+// that.
 TEST(what_several_read_is_written_in_place) {
     enum { SIZE = 100000 };
     zl_array w = NULL;
@@ -264,7 +266,7 @@ TEST(intermediates_that_others_still_need_are_kept) {
     CHECK_NEAR(zl_data_f32(z)[1], exp(2), 1e-5);
 }
 
-// Asynchronous work and streams -----------------------------------------------------------------------------------
+// Asynchronous work and streams -----------------------------------------------------------------------------
 
 TEST(async_eval_then_read) {
     zl_array x = counting(100000), y = zl_sum(zl_square(x));
@@ -327,7 +329,8 @@ TEST(stream_results_flow_between_streams) {
     CHECK(zl_stream_synchronize(one) && zl_stream_synchronize(two));
 }
 
-// x is all that two streams share, and nobody else holds it: the one that is done first may not take it from the other.
+// x is all that two streams share, and nobody else holds it: the one that is done first may not take it from
+// the other.
 TEST(what_two_streams_read_stays_until_both_have) {
     zl_stream one = zl_new_stream("cpu"), two = zl_new_stream("cpu");
     REQUIRE(one && two);
@@ -415,7 +418,7 @@ TEST(threads_evaluate_different_graphs) {
         pthread_join(thread[i], NULL);
 }
 
-// Errors ----------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 TEST(failed_arrays_keep_the_message_and_so_do_those_made_from_them) {
     size_t old = zl_set_memory_limit(zl_get_active_memory() + 1000);
@@ -462,7 +465,7 @@ TEST(assign_swaps_what_is_owned) {
     zl_release(w);
 }
 
-// The null device -------------------------------------------------------------------------------------------------
+// The null device -------------------------------------------------------------------------------------------
 
 TEST(null_device_runs_everything_above_the_metal) {
     zl_stream s = zl_new_stream("null");
@@ -474,7 +477,7 @@ TEST(null_device_runs_everything_above_the_metal) {
     zl_scope_end(scope);
 }
 
-// Printing --------------------------------------------------------------------------------------------------------
+// Printing --------------------------------------------------------------------------------------------------
 
 TEST(print_shows_values_and_dtype) {
     char *text = zl_print(zl_reshape(zl_arange(0, 6, 1, ZL_INT32), ZL_SHAPE(2, 3)));

@@ -1,4 +1,5 @@
-// test_support.c - every op of ours has a sample of its calls, by which devices are asked whether they run it.
+// test_support.c - every op of ours has a sample of its calls, by which devices are asked whether they run
+// it.
 
 #include "test.h"
 #include "op/ops.h"

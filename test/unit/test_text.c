@@ -1,5 +1,5 @@
-// test_text.c - JSON, tokenizers and chat templates of model/text, on small ones that are made here. What the real ones give is
-// compared with their own programs by test/scripts/text_oracles.sh.
+// test_text.c - JSON, tokenizers and chat templates of model/text, on small ones that are made here. What the
+// real ones give is compared with their own programs by test/scripts/text_oracles.sh.
 
 #include "test.h"
 
@@ -12,7 +12,7 @@
 
 static char error[1024];
 
-// JSON ------------------------------------------------------------------------------------------------------------------
+// JSON ------------------------------------------------------------------------------------------------------
 
 static text_json_value parse(const char *text) {
     error[0] = 0;
@@ -53,7 +53,7 @@ TEST(json_refuses_with_line_and_column) {
     CHECK_HAS(error, "levels");
 }
 
-// Tokenizers ------------------------------------------------------------------------------------------------------------
+// Tokenizers ------------------------------------------------------------------------------------------------
 
 // A rank file: all bytes, then these tokens.
 static void write_ranks(const char *path, const char *const *tokens, int count) {
@@ -202,7 +202,7 @@ TEST(errors_name_the_field) {
     }
 }
 
-// Templates -------------------------------------------------------------------------------------------------------------
+// Templates -------------------------------------------------------------------------------------------------
 
 static char *render(const char *source, const char *variables, int64_t steps) {
     text_json_value json = parse(variables);

@@ -24,7 +24,7 @@ static bool interpret(const struct tile_kernel *kernel, void *const *buffers, co
     return good;
 }
 
-// Building ----------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 TEST(tile_equal_expressions_are_one) {
     tile_begin("k");
@@ -91,7 +91,7 @@ TEST(tile_passes_rebuild_a_body) {
     tile_free(kernel);
 }
 
-// Rows --------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 static void check_row(enum tile_op op, zl_dtype dtype, const char *form) {
     struct tile_kernel *kernel = tile_row_kernel(op, dtype, form);
@@ -156,7 +156,7 @@ TEST(tile_row_kernels_run) {
     tile_free(kernel);
 }
 
-// Reductions --------------------------------------------------------------------------------------------------------
+// Reductions ------------------------------------------------------------------------------------------------
 
 TEST(tile_reduce_has_one_order) {
     enum { N = 1000, LANES = 32 };
@@ -214,7 +214,7 @@ TEST(tile_reduce_and_scan_along_axes) {
     tile_free(kernel);
 }
 
-// Whole kernels -----------------------------------------------------------------------------------------------------
+// Whole kernels ---------------------------------------------------------------------------------------------
 
 static const char *const matmul =
     "kernel matmul(A: f16[M, K], B: f16[N, K]) -> (C: f32[M, N]) {\n"
@@ -327,7 +327,7 @@ TEST(tile_cost_counts) {
     tile_free(kernel);
 }
 
-// Verifying ---------------------------------------------------------------------------------------------------------
+// Verifying -------------------------------------------------------------------------------------------------
 
 static void check_broken(struct tile_kernel *kernel, const char *part) {
     REQUIRE(kernel);
@@ -371,7 +371,7 @@ TEST(tile_verify_finds_what_the_builder_lets_pass) {
     check_broken(tile_end(), "gone: store: buffer 't' is not defined here");
 }
 
-// Memory ------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 static bool work(const char *text) {
     struct tile_kernel *kernel = tile_parse(text, "test.tile");
@@ -389,7 +389,8 @@ static bool work(const char *text) {
     return good && !tile_current();
 }
 
-// The n-th allocation fails, for all n (a sample when quick): a failure is reported, and nothing is left behind.
+// The n-th allocation fails, for all n (a sample when quick): a failure is reported, and nothing is left
+// behind.
 TEST(tile_memory_may_run_out) {
     memory_fail_at(LONG_MAX); // counts
     REQUIRE(work(matmul));
@@ -407,7 +408,7 @@ TEST(tile_memory_may_run_out) {
     }
 }
 
-// Sizes --------------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
 // All sizes of the kernel's buffers, exactly, against the tape that reads its leaves one by one.
 static void check_sizes(struct tile_kernel *k, const int64_t *symbol) {

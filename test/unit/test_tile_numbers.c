@@ -37,7 +37,7 @@ TEST(tile_ops_are_found_by_name) {
     CHECK_EQ_INT(tile_op_find("nothing"), TILE_OP_COUNT);
 }
 
-// Rounding --------------------------------------------------------------------------------------------------------
+// Rounding --------------------------------------------------------------------------------------------------
 
 static void check_bits_of_half(struct tile_type type) {
     int wrong = 0;
@@ -51,7 +51,8 @@ TEST(tile_half_bits_survive) {
     check_bits_of_half(type_named("bf16"));
 }
 
-// Every number of a small type comes back to its code; others go to the nearest, of two the even one, and saturate.
+// Every number of a small type comes back to its code; others go to the nearest, of two the even one, and
+// saturate.
 TEST(tile_small_numbers) {
     static const struct {
         const char *name;
@@ -109,7 +110,7 @@ TEST(tile_rounds_halves_to_nearest_even) {
     CHECK_SAME_F64(tile_round(f16, -1e-9), -0.0);
 }
 
-// Expressions with known values -----------------------------------------------------------------------------------
+// Expressions with known values -----------------------------------------------------------------------------
 
 // The bits of an expression of the text form, of that type.
 static uint64_t compute(const char *type_name, const char *expression) {
@@ -366,7 +367,7 @@ TEST(tile_float_remainder_is_exact) {
     check_remainder("f64", 1073);
 }
 
-// Powers ----------------------------------------------------------------------------------------------------------
+// Powers ----------------------------------------------------------------------------------------------------
 
 TEST(tile_integer_power) {
     static const struct fact facts[] = {
@@ -385,7 +386,7 @@ TEST(tile_integer_power) {
     check_facts(facts, COUNT(facts));
 }
 
-// Complex ---------------------------------------------------------------------------------------------------------
+// Complex ---------------------------------------------------------------------------------------------------
 
 TEST(tile_complex_corners) {
     static const struct fact facts[] = {
@@ -440,7 +441,7 @@ TEST(tile_complex_division_is_close) {
     tile_free(kernel);
 }
 
-// Formulas that give an op by others -----------------------------------------------------------------------------------
+// Formulas that give an op by others ------------------------------------------------------------------------
 
 struct formula {
     struct tile_kernel *kernel;

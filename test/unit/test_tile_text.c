@@ -1,4 +1,5 @@
-// test_tile_text.c - the text form of tile kernels: canonical printing, reading back, errors that point, and fuzzing.
+// test_tile_text.c - the text form of tile kernels: canonical printing, reading back, errors that point, and
+// fuzzing.
 
 #include "test.h"
 
@@ -145,7 +146,7 @@ TEST(tile_symbols_keep_their_order) {
                  "kernel k(a: f32[n, m]) -> (y: f32[n]) {\n}\n");
 }
 
-// Documentation -----------------------------------------------------------------------------------------------------
+// Documentation ---------------------------------------------------------------------------------------------
 
 // Calls visit with each ```tile block of doc/tile.md.
 static int each_example(void (*visit)(const char *text)) {
@@ -170,7 +171,7 @@ TEST(tile_examples_of_the_documentation) {
     CHECK(each_example(check_canonical) >= 9);
 }
 
-// Errors ------------------------------------------------------------------------------------------------------------
+// Errors ----------------------------------------------------------------------------------------------------
 
 static void check_message(const char *text, const char *part) {
     CHECK_ERROR(ZL_ERROR_SYNTAX, tile_parse(text, "k.tile"));
@@ -246,7 +247,7 @@ TEST(tile_nesting_has_a_limit) {
     text_free(&text);
 }
 
-// Random expressions ------------------------------------------------------------------------------------------------
+// Random expressions ----------------------------------------------------------------------------------------
 
 struct garden { // what random expressions grow from
     struct tile_buffer *buffer[ZL_DTYPE_COUNT];
@@ -366,7 +367,7 @@ TEST(tile_random_kernels_survive_the_text) {
     }
 }
 
-// Fuzzing -----------------------------------------------------------------------------------------------------------
+// Fuzzing ---------------------------------------------------------------------------------------------------
 
 static void mutate(char *text, size_t *len, size_t room) {
     static const char *const piece[] = {
@@ -434,7 +435,7 @@ TEST(params_are_given) {
     }
 }
 
-// Clauses before the kernel -----------------------------------------------------------------------------------------
+// Clauses before the kernel ---------------------------------------------------------------------------------
 
 // Parses with values for the clauses, and compares what is printed; expected NULL: part is in the error.
 static void check_instance(const char *text, const char *given, const char *expected) {
@@ -662,7 +663,7 @@ TEST(tile_values_that_are_given_say_what_is_wrong) {
     }
 }
 
-// Tables --------------------------------------------------------------------------------------------------------------
+// Tables ----------------------------------------------------------------------------------------------------
 
 TEST(tile_tables_are_small_inputs) {
     check_prints(
@@ -694,7 +695,8 @@ TEST(tile_tables_are_small_inputs) {
 #undef K
 }
 
-// Places of a matrix with three rows of two elements, transposed in memory, and of one whose rows are the same.
+// Places of a matrix with three rows of two elements, transposed in memory, and of one whose rows are the
+// same.
 TEST(tile_commands_are_read_back) {
     const char *text = "kernel commands(a: f32[n]) -> (y: f32[n]) {\n"
                        "  shared t: f32[64]\n"

@@ -1,5 +1,5 @@
-// test_tile_threads.c - the code of threads: what the verifier refuses, what the interpreter finds, and that groups of threads give
-// what tile statements say when the interpreter runs them thread by thread.
+// test_tile_threads.c - the code of threads: what the verifier refuses, what the interpreter finds, and that
+// groups of threads give what tile statements say when the interpreter runs them thread by thread.
 
 #include "test.h"
 
@@ -86,7 +86,8 @@ TEST(threads_that_part_before_a_barrier_are_found) {
     tile_free(k);
 }
 
-// Without a barrier a thread reads what its neighbour has not written yet, since one thread runs after the other.
+// Without a barrier a thread reads what its neighbour has not written yet, since one thread runs after the
+// other.
 TEST(a_missing_barrier_shows) {
     for (int has_barrier = 0; has_barrier < 2; has_barrier++) {
         char text[400];
@@ -126,7 +127,8 @@ static const char narrow[] =
     "    map j in 512 { row[j] = row[j] / (2 + abs(sum[0])) }\n    copy row -> y[b, 0] of [1, 512]\n"
     "    copy x[b, 100] of [1, 256] -> half\n    copy half -> z[b, 0] of [1, 256]\n  }\n}\n";
 
-// What a target's groups of threads do with a kernel, run by the interpreter: layouts, barriers, exchanges between threads.
+// What a target's groups of threads do with a kernel, run by the interpreter: layouts, barriers, exchanges
+// between threads.
 TEST(groups_of_threads_give_what_is_said) {
     static const struct {
         const char *text;
@@ -185,7 +187,8 @@ TEST(tiles_share_memory_where_there_is_little) {
     }
 }
 
-// A result that is read in another shape lies in memory, and is still computed by matrix instructions, which the interpreter has not.
+// A result that is read in another shape lies in memory, and is still computed by matrix instructions, which
+// the interpreter has not.
 TEST(results_in_memory_go_through_registers) {
     struct tile_kernel *k = tile_parse(SAMPLE_SMALL_PRODUCT, "small_product.tile");
     char *source = k ? tile_rendered(k, "cuda_tiles") : NULL;

@@ -1,8 +1,9 @@
 // runner.c - serves the vendor's reference model of the BM1690 to a Python process (model.py) over two pipes.
 //
-// It is an x86_64 program, native or under qemu-x86_64. A request is a letter and its operands, integers of 8 bytes and strings of
-// bytes with their length before them; memory that is read and a number for the rest are the answers. The model prints to stdout, so
-// answers go to a copy of it, and stdout becomes stderr. A rule that the model checks itself ends the process, with its words there.
+// It is an x86_64 program, native or under qemu-x86_64. A request is a letter and its operands, integers of 8
+// bytes and strings of bytes with their length before them; memory that is read and a number for the rest are
+// the answers. The model prints to stdout, so answers go to a copy of it, and stdout becomes stderr. A rule
+// that the model checks itself ends the process, with its words there.
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -20,7 +20,7 @@ class Memory:
         self.device, self.owner, self.is_readonly = device, owner, is_readonly
 
     def told(self, type_):
-        """As the engine wants it; bytes may be told as truths."""
+        """As the engine wants it; bytes may be declared as bool."""
         return self.pointer, "uint8" if type_.is_small else str.__str__(type_), self.shape, self.strides
 
 

@@ -9,7 +9,7 @@ from .expr import Const, cast, word, wrap
 
 
 class Alias(Buffer):
-    """A view of a buffer whose elements stand behind each other: a view statement of the kernel."""
+    """A view of a buffer whose elements are contiguous: a view statement of the kernel."""
 
     def __init__(self, base, shape, type_):
         super().__init__(shape, type_, base.memory)

@@ -44,7 +44,7 @@ static struct {
     unsigned era; // in which it was opened
 } found;
 
-// Finding -----------------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // Opens the runtime and the first chip. Returns why there is none; NULL: there is one.
 static const char *open_chip(void) {
@@ -114,7 +114,7 @@ static bool check(int code, const char *function) {
                        "bm1690: %s: the runtime's code %d", function, code);
 }
 
-// Compiling ---------------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 struct bm1690_chip_module {
     void *module; // the runtime's
@@ -188,7 +188,7 @@ void bm1690_chip_unload(struct bm1690_chip_module *module) {
     memory_free(module);
 }
 
-// Memory and launches -------------------------------------------------------------------------------------------------------
+// Memory and launches ---------------------------------------------------------------------------------------
 
 void *bm1690_chip_alloc(size_t bytes) {
     void *memory = NULL;

@@ -6,8 +6,9 @@
 #include "bm1690/bm1690.h"
 #include "zellige_tile.h"
 
-// Compiles device C, as it is, with the system's C compiler against our headers, and loads it. What was compiled before, by any
-// process, is found in the kernel cache. NULL after an error, which has the compiler's message.
+// Compiles device C, as it is, with the system's C compiler against our headers, and loads it. What was
+// compiled before, by any process, is found in the kernel cache. NULL after an error, which has the
+// compiler's message.
 struct bm1690_module *device_bm1690_load(const char *device_c);
 
 // What a launch did, in the words of the public API. A trace goes over to it.

@@ -1,6 +1,8 @@
-// bm1690_kernel.c - the target bm1690: tile kernels as device C for SophGo's TPU, on the emulator or, by the vendor's tools, on a chip.
+// bm1690_kernel.c - the target bm1690: tile kernels as device C for SophGo's TPU, on the emulator or, by the
+// vendor's tools, on a chip.
 //
-// An emulated chip is opened for each call: device memory, copies and launches are calls of their own, on which an array device can be built.
+// An emulated chip is opened for each call: device memory, copies and launches are calls of their own, on
+// which an array device can be built.
 
 #include "device/bm1690/bm1690_code.h"
 #include "device/bm1690/bm1690_tools.h"
@@ -49,7 +51,7 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     return NULL;
 }
 
-// Memory of the chip, by its addresses ------------------------------------------------------------------------------------
+// Memory of the chip, by its addresses ----------------------------------------------------------------------
 
 static void *allocate(void *chip, size_t bytes) {
     return (void *)(uintptr_t)bm1690_alloc(chip, MAX_OF(bytes, 1));
@@ -91,7 +93,7 @@ static void free_on_chip(void *unused, void *memory) {
 
 static const struct group_memory real = {allocate_on_chip, write_to_chip, read_from_chip, free_on_chip};
 
-// Launches ------------------------------------------------------------------------------------------------------------------
+// Launches --------------------------------------------------------------------------------------------------
 
 // The arguments as the text's struct has them: eight bytes each.
 static uint64_t *list_arguments(const struct group_call *k, size_t *bytes) {

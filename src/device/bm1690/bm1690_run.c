@@ -1,4 +1,5 @@
-// bm1690_run.c - the public side of device C: arguments are packed and copied, the emulator runs it, outputs are copied back.
+// bm1690_run.c - the public side of device C: arguments are packed and copied, the emulator runs it, outputs
+// are copied back.
 
 #include "device/bm1690/bm1690_code.h"
 

@@ -39,9 +39,10 @@ static bool match(const char *pattern, char *out) {
     return good;
 }
 
-// Variables of a script, without running it ------------------------------------------------------------------------------
+// Variables of a script, without running it -----------------------------------------------------------------
 
-// A value as far as it can be told: what a script computes of its own place is the folder, a leading $PPL_PROJECT_ROOT is root.
+// A value as far as it can be told: what a script computes of its own place is the folder, a leading
+// $PPL_PROJECT_ROOT is root.
 static void take_value(const char *value, int len, const char *folder, const char *root, char *out) {
     static const char *const spelled[] = {"${PPL_PROJECT_ROOT}", "$PPL_PROJECT_ROOT"};
     if (len > 1 && strchr("\"'", value[0]) && value[len - 1] == value[0]) {
@@ -81,7 +82,7 @@ static bool read_variable(const char *folder, const char *name, const char *root
     return found;
 }
 
-// Folders -----------------------------------------------------------------------------------------------------------------
+// Folders ---------------------------------------------------------------------------------------------------
 
 static bool is_package(const char *folder) {
     char path[PATH_MAX];

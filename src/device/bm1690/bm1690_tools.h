@@ -1,7 +1,9 @@
-// bm1690_tools.h - the vendor's tools for the BM1690 on this machine: its compiler, headers and archive, and its runtime with a chip.
+// bm1690_tools.h - the vendor's tools for the BM1690 on this machine: its compiler, headers and archive, and
+// its runtime with a chip.
 //
-// Nothing has to be sourced before: folders are found through PPL_PROJECT_ROOT, an envsetup.sh, which is read and not run, and where the
-// vendor's packages are usually unpacked. No chip has run what this makes; tests drive a runtime that pretends to have one.
+// Nothing has to be sourced before: folders are found through PPL_PROJECT_ROOT, an envsetup.sh, which is read
+// and not run, and where the vendor's packages are usually unpacked. No chip has run what this makes; tests
+// drive a runtime that pretends to have one.
 
 #ifndef BM1690_TOOLS_H
 #define BM1690_TOOLS_H
@@ -17,11 +19,13 @@ struct bm1690_tools {
     char include[BM1690_HEADER_FOLDERS][PATH_MAX];
     char archive[PATH_MAX];  // what device C is linked with
     char compiler[PATH_MAX]; // a gcc for the control core
-    char missing[PATH_MAX + 256]; // the first thing that is not there, and how to say where it is; "": all is there
+    // the first thing that is not there, and how to say where it is; "": all is there
+    char missing[PATH_MAX + 256];
 };
 void bm1690_tools_find(struct bm1690_tools *out);
 
-// Whether tile kernels run on a chip: ZL_BM1690 says so, or leaves it open and a chip and all tools are here. It is found out once.
+// Whether tile kernels run on a chip: ZL_BM1690 says so, or leaves it open and a chip and all tools are here.
+// It is found out once.
 bool bm1690_chip_is_used(void);
 // What runs them and why, in a line: "emulator: ..." or "chip: ...".
 const char *bm1690_chip_says(void);

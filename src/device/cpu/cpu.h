@@ -1,8 +1,8 @@
 // cpu.h - the CPU device: what all of its rooms use. Each room (folder) has headers of its own.
 //
-// An elementwise op is a row kernel over contiguous data (rows.h, generated). rows/operands.h brings operands of any strides to row
-// kernels, tile by tile. Reductions, copies, products and indexing have drivers of their own and share the walk over tiles, the gathers and
-// the threads.
+// An elementwise op is a row kernel over contiguous data (rows.h, generated). rows/operands.h brings operands
+// of any strides to row kernels, tile by tile. Reductions, copies, products and indexing have drivers of
+// their own and share the walk over tiles, the gathers and the threads.
 
 #ifndef CPU_H
 #define CPU_H
@@ -18,7 +18,7 @@ static inline int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-// level.c -----------------------------------------------------------------------------------------------------
+// level.c ---------------------------------------------------------------------------------------------------
 
 // One instruction-set level that this library was built with.
 struct cpu_level {
@@ -30,14 +30,15 @@ struct cpu_level {
 const struct cpu_level *cpu_level(void);
 // Returns the number of vector registers of that level.
 int cpu_level_registers(void);
-// Returns whether the CPU has what a level or a feature needs, by its name in level.c. ZL_ISA hides features beyond its level.
+// Returns whether the CPU has what a level or a feature needs, by its name in level.c. ZL_ISA hides features
+// beyond its level.
 bool cpu_has(const char *name);
 
-// describe.c --------------------------------------------------------------------------------------------------
+// describe.c ------------------------------------------------------------------------------------------------
 
 bool cpu_describe(int unit, zl_device_info *out);
 
-// caches.c ----------------------------------------------------------------------------------------------------
+// caches.c --------------------------------------------------------------------------------------------------
 
 // Returns the bytes of a level of data cache, 1 to 3, as the system reports, else a usual value.
 int64_t cpu_cache_bytes(int level);
@@ -66,7 +67,7 @@ void *cpu_scratch(int which, size_t bytes);
 #define CPU_WITH(feature) __attribute__((target("arch=armv8.2-a+" feature)))
 #endif
 
-// cpu_quantize.c ----------------------------------------------------------------------------------------------
+// cpu_quantize.c --------------------------------------------------------------------------------------------
 
 // How to read quantised numbers: as float64 if wide, else float32.
 struct unpacking {
@@ -75,7 +76,7 @@ struct unpacking {
     bool wide;
     float factor;          // of all scales, if not affine
 };
-// Reads groups that lie behind each other; of mode gguf_k, the first is one that a block of scales begins with.
+// Reads groups that are contiguous; of mode gguf_k, the first is one that a block of scales begins with.
 void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
                 char *out);
 
@@ -85,7 +86,7 @@ void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t gr
 // Those of mode gguf_k, from the first of a block on.
 void cpu_unpack_k(const struct unpacking *u, const char *scales, int64_t groups, float *scale, float *bias);
 
-// program.c ---------------------------------------------------------------------------------------------------
+// program.c -------------------------------------------------------------------------------------------------
 
 // How a call runs, resolved when the program is built.
 struct step {
@@ -120,11 +121,12 @@ void cpu_drop(struct program *p);
 void cpu_run(int unit, struct program *p, struct binding *b);
 bool cpu_can(int unit, const struct call *c);
 
-// row_group.c, row_program.c -----------------------------------------------------------------------------------------------
+// row_group.c, row_program.c --------------------------------------------------------------------------------
 
 // Finds the calls at which groups may begin. Returns false, with an error, if memory runs out.
 bool cpu_group_steps(struct program *p, const struct segment *s);
-// Runs calls from index on as one row program, and finishes them. Returns how many; 0: the call must run by itself.
+// Runs calls from index on as one row program, and finishes them. Returns how many; 0: the call must run by
+// itself.
 int cpu_run_group(const struct program *p, struct binding *b, int index);
 // Wait until all queued kernels are compiled, or until the current compilation ends, dropping the others.
 void cpu_kernels_settle(void);
@@ -132,7 +134,7 @@ void cpu_kernels_stop(void);
 // Implements device.fuses.
 int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
-// Ops that are not elementwise --------------------------------------------------------------------------------
+// Ops that are not elementwise ------------------------------------------------------------------------------
 
 // Each runs one call whose outputs have memory, and returns false, with an error, if that fails.
 typedef bool cpu_function(const struct call *c);

@@ -11,8 +11,8 @@ static const struct cpu_level levels[] = {
 #include "levels_built.def"
 };
 
-// What levels, and features that single kernels use, need, by name. A level without a row here is never chosen by
-// itself.
+// What levels, and features that single kernels use, need, by name. A level without a row here is never
+// chosen by itself.
 struct need {
     const char *name;
     unsigned long first, second, third;
@@ -63,8 +63,8 @@ static bool is_granted(const struct need *need) {
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// first: CPUID leaf 1 ECX, with leaf 0x80000001 ECX in the high half. second: leaf 7 EBX, with ECX. third: leaf 7 EDX,
-// with EAX of its second part.
+// first: CPUID leaf 1 ECX, with leaf 0x80000001 ECX in the high half. second: leaf 7 EBX, with ECX. third:
+// leaf 7 EDX, with EAX of its second part.
 #define EXTENDED(bit) ((unsigned long)(bit) << 32)
 enum {
     V2_NEEDS = bit_SSE3 | bit_SSSE3 | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT | bit_CMPXCHG16B,
@@ -125,7 +125,8 @@ static struct need found(void) {
     return have;
 }
 
-// The system keeps tiles only for processes that asked for it, since they make what it saves of a thread much larger.
+// The system keeps tiles only for processes that asked for it, since they make what it saves of a thread much
+// larger.
 static bool is_granted(const struct need *need) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     return !(need->third & AMX_TILE) || syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;

@@ -1,7 +1,7 @@
 // program.c - programs of the CPU: one step a call, with everything resolved that the plan's key fixes.
 //
-// Extents, strides and scalars come with each run. Where all operands are contiguous and small, a step is one call of a
-// row kernel, found without looking at shapes.
+// Extents, strides and scalars come with each run. Where all operands are contiguous and small, a step is one
+// call of a row kernel, found without looking at shapes.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -10,7 +10,7 @@
 
 enum { HEAVY = 8 }; // weight of rows that compute more than they move
 
-// Elementwise ----------------------------------------------------------------------------------------------------
+// Elementwise -----------------------------------------------------------------------------------------------
 
 struct operands {
     POINTERS(p, 4);       // output, then inputs
@@ -135,7 +135,7 @@ static bool run_copy(const struct step *s, const struct call *c) {
     return true;
 }
 
-// Other ops ------------------------------------------------------------------------------------------------------
+// Other ops -------------------------------------------------------------------------------------------------
 
 static const struct {
     const struct op *op;
@@ -175,7 +175,7 @@ static bool set_override(struct step *s, const struct op *op) {
     return s->other != NULL;
 }
 
-// Building -------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 static const uint8_t weights[] = {
 #define BASE                                              1
@@ -275,7 +275,7 @@ void cpu_drop(struct program *p) {
     memory_free(p);
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static inline void run_step(const struct step *s, struct binding *b, int index) {
     if (b->prepare(b, index, s->in_place) && (!s->run || s->run(s, b->call[index])))

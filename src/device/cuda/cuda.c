@@ -19,7 +19,7 @@ static struct unit {
     char identity[512];
 } units[CUDA_DEVICES];
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // Without a compiler there are no kernels: that is a reason, which a user can act on.
 static int open_cuda(const char **reason) {
@@ -48,7 +48,7 @@ static bool describe(int unit, zl_device_info *out) {
     return true;
 }
 
-// The target -------------------------------------------------------------------------------------------------------
+// The target ------------------------------------------------------------------------------------------------
 
 static const char *identity(int unit) {
     struct cuda_device *d = cuda_device(unit);
@@ -99,7 +99,7 @@ static const struct kernel_target target = {
     .count = cuda_lt_count,
 };
 
-// The table --------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 static bool can(int unit, const struct call *c) {
     return kernels_can(&target, unit, c);

@@ -1,7 +1,8 @@
-// cuda.h - CUDA as we use it: what we need of the driver and of NVRTC, opened at run time, and one stream a lane of a device.
+// cuda.h - CUDA as we use it: what we need of the driver and of NVRTC, opened at run time, and one stream a
+// lane of a device.
 //
-// Nothing of NVIDIA is needed to build or to start. Handles are CUDA's own; a call that fails records an error that names
-// the function and CUDA's own words.
+// Nothing of NVIDIA is needed to build or to start. Handles are CUDA's own; a call that fails records an
+// error that names the function and CUDA's own words.
 
 #ifndef CUDA_H
 #define CUDA_H
@@ -9,7 +10,7 @@
 #include "base/base.h"
 #include "pass/pass.h"
 
-// The driver --------------------------------------------------------------------------------------------------------
+// The driver ------------------------------------------------------------------------------------------------
 
 typedef int cuda_result; // 0: success
 typedef int cuda_ordinal;
@@ -91,9 +92,10 @@ struct cuda_api {
 #undef MEMBER
 };
 
-// cuda_driver.c -----------------------------------------------------------------------------------------------------
+// cuda_driver.c ---------------------------------------------------------------------------------------------
 
-enum { CUDA_DEVICES = 16, CUDA_LANES = 4, CUDA_STREAMS = CUDA_LANES + 1 }; // the last stream only copies to the host
+// the last stream only copies to the host
+enum { CUDA_DEVICES = 16, CUDA_LANES = 4, CUDA_STREAMS = CUDA_LANES + 1 };
 
 struct cuda_device {
     cuda_ordinal ordinal;
@@ -114,7 +116,8 @@ int cuda_open(const char **reason);
 const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
 // The device, made current on this thread; NULL and an error.
 struct cuda_device *cuda_device(int unit);
-bool cuda_chip(int unit, unsigned char id[16]); // what names the chip of a device that was found; false: not known
+// what names the chip of a device that was found; false: not known
+bool cuda_chip(int unit, unsigned char id[16]);
 const struct target *cuda_target(int unit); // its record; NULL and an error
 bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
 
@@ -139,7 +142,8 @@ bool cuda_receive(int unit, int lane, void *pages, const void *from, size_t byte
 // Functions of compiled code, by their symbols; never let go. False and an error.
 bool cuda_load(int unit, const char *code, int count, const char *const *symbol, cuda_function *out);
 bool cuda_allow_shared(cuda_function f, int64_t bytes); // so many in each of its launches; false and an error
-// Whether it has parameters of so many bytes each, and no others: a launch would read as many. Older drivers cannot tell: true.
+// Whether it has parameters of so many bytes each, and no others: a launch would read as many. Older drivers
+// cannot tell: true.
 bool cuda_has_parameters(cuda_function f, int count, const size_t *bytes);
 struct cuda_launch {
     unsigned grid[3], block[3];
@@ -147,10 +151,11 @@ struct cuda_launch {
 };
 bool cuda_launch(int unit, int lane, cuda_function f, const struct cuda_launch *l, void **argument);
 
-// cuda_compiler.c ---------------------------------------------------------------------------------------------------
+// cuda_compiler.c -------------------------------------------------------------------------------------------
 
-// CUDA C as code of an architecture ("sm_90a"), by NVRTC, else by nvcc. Options, which may be NULL, are behind those that all
-// texts have: no contraction. False and an error: that of the compiler, or what to install.
+// CUDA C as code of an architecture ("sm_90a"), by NVRTC, else by nvcc. Options, which may be NULL, are
+// behind those that all texts have: no contraction. False and an error: that of the compiler, or what to
+// install.
 bool cuda_compile(const char *source, const char *architecture, const char *options, struct text *code);
 const char *cuda_compiler(void); // name and version; NULL and an error: there is none
 const char *cuda_compiler_stamp(void); // another one for another program of the same name

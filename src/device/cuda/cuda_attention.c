@@ -1,9 +1,10 @@
-// cuda_attention.c - attention of half floats by cuDNN, where it has a kernel for it. Views are read as they lie, or copied where cuDNN
-// cannot read them: whether it is asked depends on the sizes of a call alone, so that equal numbers give equal bits wherever they begin.
+// cuda_attention.c - attention of 16-bit floats by cuDNN, where it has a kernel for it. Views are read as
+// they lie, or copied where cuDNN cannot read them: whether it is asked depends on the sizes of a call alone,
+// so that equal numbers give equal bits wherever they begin.
 //
-// The graph is the one that cuDNN knows as attention: scores, scaled, those that are hidden replaced, a softmax by its parts,
-// and the product with the values. What is kept of each query for the backward pass is the logarithm of its sum: as a largest
-// score, with a sum of one, it means the same.
+// The graph is the one that cuDNN knows as attention: scores, scaled, those that are hidden replaced, a
+// softmax by its parts, and the product with the values. What is kept of each query for the backward pass is
+// the logarithm of its sum: as a largest score, with a sum of one, it means the same.
 
 #include "device/cuda/cuda_attention.h"
 #include "device/kernels/kernels_flash.h"
@@ -16,7 +17,7 @@ enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES 
 static struct lock lock; // guards plans
 static struct map plans;
 
-// The graph ---------------------------------------------------------------------------------------------------------
+// The graph -------------------------------------------------------------------------------------------------
 
 int attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k, int scores) {
     int row = dnn_like(g, scores, DNN_INT32), col = dnn_like(g, scores, DNN_INT32);
@@ -96,7 +97,7 @@ struct attention_plan *attention_find(const struct attention_key *k, attention_d
     return a;
 }
 
-// Calls -------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 static bool is_aligned(zl_array x, int64_t elements) {
     return elements * (int64_t)array_item(x) % 16 == 0;

@@ -1,4 +1,5 @@
-// cuda_attention.h - attention by cuDNN, forward and backward: graphs, plans and runs. Between the files cuda_attention*.c only.
+// cuda_attention.h - attention by cuDNN, forward and backward: graphs, plans and runs. Between the files
+// cuda_attention*.c only.
 
 #ifndef CUDA_ATTENTION_H
 #define CUDA_ATTENTION_H
@@ -6,7 +7,8 @@
 #include "device/cuda/cuda_dnn.h"
 #include "op/ops.h"
 
-enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES }; // of q: batch, heads, queries, size of a head
+// of q: batch, heads, queries, size of a head
+enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES };
 
 // What a graph depends on.
 struct attention_key {
@@ -20,8 +22,8 @@ struct attention_key {
 
 enum attention_tensor {
     ATTENTION_Q,
-    ATTENTION_K, // turned
-    ATTENTION_V, // of the backward pass: turned
+    ATTENTION_K, // transposed
+    ATTENTION_V, // of the backward pass: transposed
     ATTENTION_O,
     ATTENTION_SCALE,
     ATTENTION_HIDDEN, // what hidden scores are replaced by
@@ -46,11 +48,13 @@ struct attention_plan {
 bool attention_fits(const struct attention *a); // it is worth asking cuDNN; however its inputs lie
 struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a);
 
-// The strides of an input where cuDNN reads it: those of x, or of a row-major copy where it cannot read x as it lies.
+// The strides of an input where cuDNN reads it: those of x, or of a row-major copy where it cannot read x as
+// it lies.
 void attention_strides(zl_array x, int64_t *stride);
 // An input where cuDNN can read it: as it lies, which the key says, or as a copy. NULL and an error.
 void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
-void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy); // the same, of rows without gaps
+// the same, of rows without gaps
+void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
 
 typedef void attention_describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k);
 // Scores that queries do not see, replaced: the last query sees the last key.

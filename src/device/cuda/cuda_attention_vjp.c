@@ -1,9 +1,9 @@
-// cuda_attention_vjp.c - cotangents of attention of half floats by cuDNN, where it has a kernel for them.
+// cuda_attention_vjp.c - cotangents of attention of 16-bit floats by cuDNN, where it has a kernel for them.
 //
-// The graph is the one that cuDNN knows as attention's backward pass: the weights anew, from the logarithm of each query's sum;
-// their slopes, less what the result times its cotangent gives; and from both the cotangents. Results are the same in every run:
-// slopes are written to memory for that, a number a query and key, so that long lines are left to kernels of our own. Small heads
-// are too, which those have as fast.
+// The graph is the one that cuDNN knows as attention's backward pass: the weights anew, from the logarithm of
+// each query's sum; their slopes, less what the result times its cotangent gives; and from both the
+// cotangents. Results are the same in every run: slopes are written to memory for that, a number a query and
+// key, so that long lines are left to kernels of our own. Small heads are too, which those have as fast.
 
 #include "device/cuda/cuda_attention.h"
 
@@ -17,7 +17,7 @@ enum { STRIDES_SINCE = 90501 };
 
 enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES = ATTENTION_AXES };
 
-// The graph ---------------------------------------------------------------------------------------------------------
+// The graph -------------------------------------------------------------------------------------------------
 
 struct sizes {
     int64_t line[AXES], scores[AXES], turned[AXES],
@@ -87,7 +87,8 @@ static int add_slopes(struct dnn_graph *g, struct attention_plan *a, const struc
     return slopes;
 }
 
-// x turned, times b: a line a key, of heads of queries, of which those that share keys are added up. Its tensor.
+// x transposed, times b: a line a key, of heads of queries, of which those that share keys are added up. Its
+// tensor.
 static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b, const int64_t *dim,
                        const int64_t *stride) {
     int turned = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->turned, s->turned_stride);
@@ -123,7 +124,7 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
     add_of_queries(g, a, k, &s, slopes);
 }
 
-// Calls -------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 // The logarithm of each query's sum, from its largest score and the sum that was kept.
 static bool read_kept(const struct kernel_place *p, void *kept, void *state, int64_t count) {

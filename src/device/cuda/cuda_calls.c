@@ -1,11 +1,12 @@
-// cuda_calls.c - what the calls of libraries share: memory, arrays as libraries take them, and kernels before and after them.
+// cuda_calls.c - what the calls of libraries share: memory, arrays as libraries take them, and kernels before
+// and after them.
 
 #include "device/cuda/cuda_library.h"
 #include "kernel/kernel.h"
 
 #include <string.h>
 
-// Memory ------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 void *cuda_element(const struct kernel_place *p, zl_array x) {
     char *memory = kernel_reach(p, x);
@@ -17,7 +18,7 @@ void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scr
     return lies ? cuda_element(p, x) : kernel_copy_out(p, x, s);
 }
 
-// x with its last two axes the other way round, if it is to be turned, to be freed. NULL and an error.
+// x with its last two axes the other way round, if it is to be transposed, to be freed. NULL and an error.
 static zl_array view_of(zl_array x, bool turned) {
     size_t bytes = sizeof *x + 2 * (size_t)x->ndim * sizeof x->dim[0];
     zl_array view = memory_alloc(bytes);
@@ -48,7 +49,7 @@ void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dt
     return done ? to : NULL;
 }
 
-// Kernels -----------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static struct tile_kernel *make(const void *data) {
     const struct cuda_file *file = data;

@@ -1,4 +1,5 @@
-// cuda_collective.c - collectives of arrays on a GPU: the engine of the group is told where they lie, and the lane's stream.
+// cuda_collective.c - collectives of arrays on a GPU: the engine of the group is told where they lie, and the
+// lane's stream.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"

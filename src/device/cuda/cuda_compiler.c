@@ -1,4 +1,5 @@
-// cuda_compiler.c - CUDA C to code: by NVRTC, a library, else by nvcc, a program. Neither needs a GPU or its driver.
+// cuda_compiler.c - CUDA C to code: by NVRTC, a library, else by nvcc, a program. Neither needs a GPU or its
+// driver.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -33,13 +34,14 @@ static struct {
 } nvrtc;
 
 static struct {
-    char headers[2 * PATH_MAX + 32]; // as options: the folders of NVIDIA's headers, which only texts of programs include
+    // as options: the folders of NVIDIA's headers, which only texts of programs include
+    char headers[2 * PATH_MAX + 32];
     bool has_nvrtc;
     char nvcc[PATH_MAX]; // "": there is none
     char name[PATH_MAX + 32], stamp[PATH_MAX + 96];
 } found;
 
-// Finding -----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 static bool bind(void *library) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&nvrtc.name},
@@ -123,7 +125,7 @@ const char *cuda_compiler_stamp(void) {
     return cuda_compiler() ? found.stamp : NULL;
 }
 
-// Compiling ---------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 enum { OPTIONS = 16 };
 

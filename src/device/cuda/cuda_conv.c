@@ -1,13 +1,15 @@
 // cuda_conv.c - convolutions by cuDNN: as they are, as the gradient of an input, or as that of a kernel.
 //
-// The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a dilated input, or a
-// kernel that is turned around, is the gradient of the input of a convolution with that stride, and a kernel larger than the
-// result, or whose groups are in the batch, is the cotangent in the gradient of a kernel. cuDNN reads and writes arrays whose channels
-// lie behind each other, as ours are unless they are views: those are copied, but for views with batch and channels swapped in
-// gradients of kernels. What cuDNN has no plan for our own kernel does.
+// The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a
+// dilated input, or a kernel that is turned around, is the gradient of the input of a convolution with that
+// stride, and a kernel larger than the result, or whose groups are in the batch, is the cotangent in the
+// gradient of a kernel. cuDNN reads and writes arrays whose channels are contiguous, as ours are unless they
+// are views: those are copied, but for views with batch and channels swapped in gradients of kernels. What
+// cuDNN has no plan for our own kernel does.
 //
-// cuDNN proposes a few plans for a shape. Large convolutions are computed by each of them at the first use, and the fastest stays:
-// what it guesses to be so may take a multiple of the time. Those of float32 without TF32 are tried as products of matrices too.
+// cuDNN proposes a few plans for a shape. Large convolutions are computed by each of them at the first use,
+// and the fastest stays: what it guesses to be so may take a multiple of the time. Those of float32 without
+// TF32 are tried as products of matrices too.
 
 #include "device/cuda/cuda_conv.h"
 #include "op/ops.h"
@@ -17,8 +19,8 @@
 
 enum { SPATIAL = CONV_AXES, AXES = SPATIAL + 2 };
 
-// An array in cuDNN's order of axes: batch, channels, then at least two spatial ones. Axis `grouped` may be of groups that lie
-// somewhere else than behind each other.
+// An array in cuDNN's order of axes: batch, channels, then at least two spatial ones. Axis `grouped` may be
+// of groups that lie somewhere else than consecutive.
 struct view {
     int64_t dim[AXES], stride[AXES];
     int grouped;
@@ -42,7 +44,8 @@ enum { NOT_YET = -1, NO_PLAN = -2 };
 struct planned {
     struct dnn_plan plan[PLANS];
     int plans;
-    int chosen; // which is left of them; NOT_YET: all are; NO_PLAN: none, as all lose digits that are asked for
+    // which is left of them; NOT_YET: all are; NO_PLAN: none, as all lose digits that are asked for
+    int chosen;
     bool multiplies; // a product of matrices is faster
     int64_t tensor[3];
 };
@@ -50,7 +53,7 @@ struct planned {
 static struct lock lock; // guards plans
 static struct map plans;
 
-// Views -------------------------------------------------------------------------------------------------------------
+// Views -----------------------------------------------------------------------------------------------------
 
 // (N, sizes, C) as cuDNN orders axes. One spatial axis gets another of one element in front of it.
 static struct view view_of(zl_array x, bool swapped) {
@@ -189,9 +192,9 @@ static bool read_key(struct key *k, struct arrays *a, const struct kernel_place 
     return fits(k, &v);
 }
 
-// Memory ------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
-// Strides of channels behind each other, then elements along spatial axes.
+// Strides of channels consecutive, then elements along spatial axes.
 static void lay_out(int axes, const int64_t *dim, int64_t *stride) {
     int64_t next = dim[1];
     stride[1] = 1;
@@ -259,7 +262,7 @@ static void *bring(const struct kernel_place *p, int axes, const struct view *v,
     return to && (is_result || move(p, axes, v, x, to, false)) ? to : NULL;
 }
 
-// Plans -------------------------------------------------------------------------------------------------------------
+// Plans -----------------------------------------------------------------------------------------------------
 
 static bool is_worth_timing(const struct key *k) {
     double operations = 2 * (double)k->w[1];
@@ -268,8 +271,9 @@ static bool is_worth_timing(const struct key *k) {
     return operations >= TIMED_LEAST;
 }
 
-// Gradients of kernels of float32 and float64 where the padding in front is another than behind: what cuDNN 9 computes in a
-// workspace is wrong then, in every of 19 cases drawn on an H200; without one it was right in 136 of 136.
+// Gradients of kernels of float32 and float64 where the padding in front is another than behind: what cuDNN 9
+// computes in a workspace is wrong then, in every of 19 cases drawn on an H200; without one it was right in
+// 136 of 136.
 static bool is_wrong_in_workspace(const struct key *k) {
     bool uneven = false;
     for (int i = 0; i < k->axes; i++)
@@ -319,7 +323,8 @@ bool cuda_convolve_can(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) && dnn_is_there();
 }
 
-// What another lane of the unit has chosen, so that a result does not depend on its stream; NULL: none has yet.
+// What another lane of the unit has chosen, so that a result does not depend on its stream; NULL: none has
+// yet.
 static const struct planned *chosen_by_others(struct key k) {
     for (k.lane = 0; k.lane < CUDA_LANES; k.lane++) {
         const struct planned *other = map_get(&plans, &k, sizeof k);
@@ -352,8 +357,8 @@ static struct conv_sizes sizes_of(const struct key *k) {
                                .low = k->low};
 }
 
-// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too small to tell; NO_PLAN
-// if none does. ms: what it takes; INFINITY if it was not timed.
+// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too
+// small to tell; NO_PLAN if none does. ms: what it takes; INFINITY if it was not timed.
 static int find_best(const struct kernel_place *p, const struct key *k, const struct planned *plan,
                      void *const *memory, float *ms) {
     const int64_t elements[] = {elements_of(k, k->x), elements_of(k, k->w), elements_of(k, k->y)};

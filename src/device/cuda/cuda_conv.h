@@ -1,4 +1,5 @@
-// cuda_conv.h - convolutions by products of matrices, which are faster than many plans of cuDNN for float32 without TF32.
+// cuda_conv.h - convolutions by products of matrices, which are faster than many plans of cuDNN for float32
+// without TF32.
 
 #ifndef CUDA_CONV_H
 #define CUDA_CONV_H
@@ -6,7 +7,8 @@
 #include "device/cuda/cuda_dnn.h"
 #include "op/ops.h"
 
-// A convolution as cuDNN has it: sizes of input, kernel and output, batch and channels first, then spatial axes.
+// A convolution as cuDNN has it: sizes of input, kernel and output, batch and channels first, then spatial
+// axes.
 struct conv_sizes {
     enum dnn_conv_kind kind;
     int axes; // spatial
@@ -16,11 +18,14 @@ struct conv_sizes {
 
 // cuda_conv_product.c: whether it can be done, in memory that is not too much.
 bool conv_has_product(const struct conv_sizes *s);
-// Of float32, in memory of x, w and y, of which the kind says what is written; channels lie behind each other. False and an error.
+// Of float32, in memory of x, w and y, of which the kind says what is written; channels are contiguous. False
+// and an error.
 bool conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
-float conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory); // ms; INFINITY: it fails
+// ms; INFINITY: it fails
+float conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
 
-// The launch that makes patches of an input (unfold.tile), or folds such into one (fold.tile): its key, symbols and table.
+// The launch that makes patches of an input (unfold.tile), or folds such into one (fold.tile): its key,
+// symbols and table.
 struct conv_patches {
     struct conv_patches_key {
         char name[8]; // no other kernel has such a key

@@ -1,6 +1,7 @@
-// cuda_conv_product.c - convolutions of float32 as one product of matrices. A row of patches has, of each tap of the kernel, the
-// channels of what it meets in the input: patches times kernels are the output, cotangents times patches the gradient of kernels. The
-// gradient of the input is the sum of what cotangents times kernels give to each of its elements, in the order of the taps.
+// cuda_conv_product.c - convolutions of float32 as one product of matrices. A row of patches has, of each tap
+// of the kernel, the channels of what it meets in the input: patches times kernels are the output, cotangents
+// times patches the gradient of kernels. The gradient of the input is the sum of what cotangents times
+// kernels give to each of its elements, in the order of the taps.
 
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_lt.h"
@@ -15,7 +16,7 @@ enum {
     PACK = 4, // channels that a thread has
 };
 
-// Sizes ---------------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
 static int64_t product_of(const int64_t *list, int count) {
     int64_t product = 1;
@@ -50,14 +51,15 @@ bool conv_has_product(const struct conv_sizes *s) {
     return has && rows_of(s) <= PATCHES_MOST / columns_of(s);
 }
 
-// Kernels of patches --------------------------------------------------------------------------------------------------
+// Kernels of patches ----------------------------------------------------------------------------------------
 
 // Spatial axes are the last of three; those before them have one place, output and tap.
 static int axis_of(const struct conv_sizes *s, int i) {
     return CONV_AXES - s->axes + i;
 }
 
-// What unfold.tile has of an axis: taps and outputs as symbols. Of a flipped window the first tap is the last, and steps go back.
+// What unfold.tile has of an axis: taps and outputs as symbols. Of a flipped window the first tap is the
+// last, and steps go back.
 static void set_unfold(struct conv_patches *z, const struct conv_sizes *s, int i) {
     enum { SIZE, STRIDE, LOW, STEP };
     int at = axis_of(s, i);
@@ -99,7 +101,8 @@ enum {
     FOLD_TO
 };
 
-// What fold.tile has of an axis, whose outputs and taps lie so far apart in patches. A flipped window is read from its last tap on.
+// What fold.tile has of an axis, whose outputs and taps lie so far apart in patches. A flipped window is read
+// from its last tap on.
 static void set_fold(struct conv_patches *z, const struct conv_sizes *s, int i, int64_t out, int64_t tap) {
     enum { OUTS, LOW, REACH, OUT, TAP };
     int at = axis_of(s, i);
@@ -146,7 +149,7 @@ struct tile_kernel *conv_patches_make(const void *data) {
     return kernel_built_in(r->folds ? "fold" : "unfold", "UNIT=%d", r->unit);
 }
 
-// Running -------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // Patches from the input, or the input from what belongs to patches.
 static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool folds, void *to, void *from) {
@@ -160,7 +163,7 @@ static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool 
     return kernel && kernel_launch_tiles(p, kernel, &k, z.symbols, z.symbol);
 }
 
-// (m, k) times (k, n); turned: columns of a, or of b, lie behind each other, as of struct lt_key.
+// (m, k) times (k, n); transposed: columns of a, or of b, are contiguous, as of struct lt_key.
 static bool multiply(const struct kernel_place *p, int64_t m, int64_t k, int64_t n, int turned, const void *a,
                      const void *b, void *y) {
     struct lt_key key = {.m = m,
@@ -207,7 +210,7 @@ bool conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, v
     return done;
 }
 
-// Timing --------------------------------------------------------------------------------------------------------------
+// Timing ----------------------------------------------------------------------------------------------------
 
 struct trial {
     const struct kernel_place *place;

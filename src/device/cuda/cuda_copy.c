@@ -1,8 +1,10 @@
-// cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned buffers, or to pinned pages.
+// cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned
+// buffers, or to pinned pages.
 //
-// The device reads and writes pinned pages by itself, while the host goes on. So the threads of the pool fill one buffer
-// while the one before it travels, and empty one while the next arrives. A buffer is used again when its event is done. Few and
-// large buffers go up: threads that have to be woken, or call the driver, take longer than they copy.
+// The device reads and writes pinned pages by itself, while the host goes on. So the threads of the pool fill
+// one buffer while the one before it travels, and empty one while the next arrives. A buffer is used again
+// when its event is done. Few and large buffers go up: threads that have to be woken, or call the driver,
+// take longer than they copy.
 
 #include "device/cuda/cuda.h"
 
@@ -28,7 +30,7 @@ static struct ring {
     bool failed;         // there is no pinned memory: the driver copies in its own way
 } rings[CUDA_DEVICES][CUDA_STREAMS];
 
-// The host's side --------------------------------------------------------------------------------------------------
+// The host's side -------------------------------------------------------------------------------------------
 
 struct move {
     char *to;
@@ -61,7 +63,7 @@ static void move(void *to, const void *from, size_t bytes, void (*part)(void *da
     pool_run((int)((bytes + PART - 1) / PART), part, &(struct move){to, from, bytes});
 }
 
-// The ring ---------------------------------------------------------------------------------------------------------
+// The ring --------------------------------------------------------------------------------------------------
 
 static bool make_ring(struct ring *r) {
     const struct cuda_api *api = cuda_api();
@@ -92,7 +94,7 @@ static bool record(const struct ring *r, size_t at, cuda_stream s) {
     return cuda_check(cuda_api()->cuEventRecord(r->done[at % RING / ARRIVED], s), "cuEventRecord");
 }
 
-// Copies -----------------------------------------------------------------------------------------------------------
+// Copies ----------------------------------------------------------------------------------------------------
 
 static bool send(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += SENT) {
@@ -162,7 +164,7 @@ bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes) {
            cuda_check(cuda_api()->cuStreamSynchronize(d->stream[lane]), "cuStreamSynchronize");
 }
 
-// Pinned pages -----------------------------------------------------------------------------------------------------
+// Pinned pages ----------------------------------------------------------------------------------------------
 
 bool cuda_pin(int unit, void *pages, size_t bytes) {
     enum { PORTABLE = 1 }; // for the contexts of all devices

@@ -70,7 +70,7 @@ static struct lane {
     bool failed;
 } lanes[CUDA_DEVICES][CUDA_LANES];
 
-// Opening -----------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static void find(void) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
@@ -110,7 +110,7 @@ enum dnn_type dnn_type_of(zl_dtype dtype) {
                                   : DNN_FLOAT32;
 }
 
-// Descriptors -------------------------------------------------------------------------------------------------------
+// Descriptors -----------------------------------------------------------------------------------------------
 
 static dnn_object create(struct dnn_graph *g, int kind) {
     dnn_object o = NULL;
@@ -149,7 +149,7 @@ static void finish_operation(struct dnn_graph *g, dnn_object o) {
         g->operation[g->operations++] = o;
 }
 
-// Tensors -----------------------------------------------------------------------------------------------------------
+// Tensors ---------------------------------------------------------------------------------------------------
 
 enum { // attributes
     TENSOR_ALIGNMENT = 900,
@@ -196,7 +196,7 @@ int dnn_like(struct dnn_graph *g, int x, enum dnn_type type) {
     return dnn_tensor(g, DNN_WITHIN, type, g->tensor[x].ndim, g->tensor[x].dim, NULL);
 }
 
-// Operations --------------------------------------------------------------------------------------------------------
+// Operations ------------------------------------------------------------------------------------------------
 
 void dnn_matmul(struct dnn_graph *g, int a, int b, int y) {
     enum { COMPUTES_IN = 1500, A = 1520, B, Y, WHAT };
@@ -289,7 +289,7 @@ void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn
     finish_operation(g, o);
 }
 
-// Plans -------------------------------------------------------------------------------------------------------------
+// Plans -----------------------------------------------------------------------------------------------------
 
 static dnn_object describe_graph(struct dnn_graph *g, dnn handle) {
     enum { HANDLE = 800, OPERATIONS };
@@ -300,7 +300,8 @@ static dnn_object describe_graph(struct dnn_graph *g, dnn handle) {
     return o;
 }
 
-// Whether an engine gives the same bits in every run, and, if exact, keeps the digits that plain multiplications and additions do.
+// Whether an engine gives the same bits in every run, and, if exact, keeps the digits that plain
+// multiplications and additions do.
 static bool is_good(dnn_object configuration, bool exact) {
     enum { ENGINE_OF = 300, ENGINE_NOTES = 1303, DIFFERS_BY_RUNS = 4, KEEPS_NAN = 9 };
     dnn_object engine = NULL;
@@ -337,7 +338,8 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_w
     return works;
 }
 
-// Those that work of what the heuristics of a mode propose, behind the `plans` that are there; how many there are then.
+// Those that work of what the heuristics of a mode propose, behind the `plans` that are there; how many there
+// are then.
 static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, struct dnn_wish wish,
                     int plans, int most, struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };
@@ -383,7 +385,7 @@ void dnn_drop(struct dnn_graph *g) {
         api.cudnnBackendDestroyDescriptor(g->object[--g->objects]);
 }
 
-// Running -----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 void dnn_take(const struct kernel_place *p) {
     lock_take(&lanes[p->unit][p->lane].lock);

@@ -1,6 +1,8 @@
-// cuda_dnn.h - cuDNN's graphs: operations on tensors that it runs as one kernel, described once a shape and then kept.
+// cuda_dnn.h - cuDNN's graphs: operations on tensors that it runs as one kernel, described once a shape and
+// then kept.
 //
-// A graph is described call by call; what fails leaves it failed, and it has no plan then. Numbers are of cuDNN's header.
+// A graph is described call by call; what fails leaves it failed, and it has no plan then. Numbers are of
+// cuDNN's header.
 
 #ifndef CUDA_DNN_H
 #define CUDA_DNN_H
@@ -33,7 +35,8 @@ enum dnn_row {
 
 enum dnn_reduce { DNN_SUM = 0, DNN_MAX = 3 };
 
-// Plans that are looked at of a mode of the heuristics: for float32 those by TF32 come first, up to 32 of them.
+// Plans that are looked at of a mode of the heuristics: for float32 those by TF32 come first, up to 32 of
+// them.
 enum { DNN_TENSORS = 40, DNN_AXES = 5, DNN_CONFIGURATIONS = 64 };
 
 // How a tensor is held: memory that a run gives, an intermediate result, or a number that a run gives.
@@ -87,22 +90,27 @@ void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn
 struct dnn_wish {
     bool exact, no_workspace;
 };
-// The plan of what was described, for a lane of a unit; NULL plan if cuDNN has none whose results are the same in every run.
+// The plan of what was described, for a lane of a unit; NULL plan if cuDNN has none whose results are the
+// same in every run.
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 // So many of such plans at most, what cuDNN holds to be the fastest first; how many.
 int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most, struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
-// cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would, and what it takes in milliseconds.
+// cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would, and what it takes in
+// milliseconds.
 int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
                 const int64_t *tensor, void *const *memory, float *ms);
-void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go, all if it is negative
+// in front; the others are let go, all if it is negative
+void dnn_keep(int plans, struct dnn_plan *plan, int kept);
 
-// cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each tensor.
+// cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each
+// tensor.
 bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
                   const int64_t *tensor, const int64_t *elements);
 
-// One run, in memory for its workspace, between taking a place's lane and giving it back; 0, or cuDNN's code of what failed.
+// One run, in memory for its workspace, between taking a place's lane and giving it back; 0, or cuDNN's code
+// of what failed.
 void dnn_take(const struct kernel_place *p);
 void dnn_give(const struct kernel_place *p);
 int dnn_execute(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,

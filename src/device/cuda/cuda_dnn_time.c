@@ -21,7 +21,8 @@ static bool execute(const void *data) {
     return !dnn_execute(t->place, t->plan, t->count, t->tensor, t->memory, t->work);
 }
 
-// Milliseconds of a run, behind one that is not counted unless it says enough: that it takes far longer than `best`.
+// Milliseconds of a run, behind one that is not counted unless it says enough: that it takes far longer than
+// `best`.
 static float time_plan(const struct trial *t, float best) {
     float first = cuda_time(t->place->unit, t->place->lane, 1, execute, t);
     return first > FAR_LONGER * best ? first

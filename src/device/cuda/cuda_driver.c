@@ -29,7 +29,7 @@ static unsigned opened_in; // the era
 static cuda_result (*parameter_info)(cuda_function f, size_t i, size_t *at,
                                      size_t *bytes); // NULL: before CUDA 12.4
 
-// Opening -----------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static bool bind(void) {
     static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
@@ -163,7 +163,7 @@ const struct target *cuda_target(int unit) {
     return d ? &d->unit.target : NULL;
 }
 
-// Events ------------------------------------------------------------------------------------------------------------
+// Events ----------------------------------------------------------------------------------------------------
 
 cuda_result cuda_event_make(cuda_event *out) {
     return api.cuEventCreate(out, CUDA_EVENT_BLOCKS | CUDA_EVENT_WITHOUT_TIME);
@@ -179,7 +179,7 @@ bool cuda_event_wait(cuda_event e) {
                                    : cuda_check(state, "cuEventQuery");
 }
 
-// Memory ------------------------------------------------------------------------------------------------------------
+// Memory ----------------------------------------------------------------------------------------------------
 
 void *cuda_alloc(int unit, size_t bytes) {
     cuda_address memory = 0;
@@ -193,7 +193,7 @@ void cuda_free(int unit, void *memory) {
         api.cuMemFree_v2((uintptr_t)memory); // waits for what uses it
 }
 
-// Kernels -----------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 bool cuda_load(int unit, const char *code, int count, const char *const *symbol, cuda_function *out) {
     cuda_module module = NULL;

@@ -1,7 +1,7 @@
 // cuda_eigen.c - eigenvalues and vectors of any square matrices, by cuSOLVER, which has them since CUDA 12.6.
 //
-// Results are complex, so that real matrices are made complex first: two numbers of float64 each if that is what they are, and
-// what was found is rounded to complex64 at the end.
+// Results are complex, so that real matrices are made complex first: two numbers of float64 each if that is
+// what they are, and what was found is rounded to complex64 at the end.
 
 #include "device/cuda/cuda_solver.h"
 
@@ -11,7 +11,7 @@ bool cuda_eig_can(const struct call *c) {
     return cuda_factor_can(c) && solver_geev()->cusolverDnXgeev;
 }
 
-// Numbers -----------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 // The copies of real matrices become complex ones.
 static bool widen(struct solving *s) {
@@ -34,7 +34,7 @@ static bool round_to(const struct solving *s, int output, void *from, int64_t ro
     return kernel_convert(s->p, 4, dim, ZL_FLOAT32, to, to_stride, ZL_FLOAT64, from, from_stride);
 }
 
-// Calls -------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 // Where the values of a matrix go.
 static char *values_of(const struct solving *s, int64_t i) {

@@ -1,7 +1,8 @@
 // cuda_factor.c - triangular factors and inverses by cuSOLVER.
 //
-// cuSOLVER has columns where we have rows, so it sees the transpose of a matrix that is given as it lies. Factors of symmetric
-// matrices and inverses are made of that, the other triangle named; others of copies by columns.
+// cuSOLVER has columns where we have rows, so it sees the transpose of a matrix that is given as it lies.
+// Factors of symmetric matrices and inverses are made of that, the other triangle named; others of copies by
+// columns.
 
 #include "device/cuda/cuda_solver.h"
 
@@ -32,7 +33,7 @@ enum kernel_taken cuda_cholesky(const struct kernel_place *p, const struct call 
     return solving_close(&s, ready ? 0 : failed ? failed : -1, "is not positive definite");
 }
 
-// Inverses ----------------------------------------------------------------------------------------------------------
+// Inverses --------------------------------------------------------------------------------------------------
 
 static bool ask_lu(struct solving *s, int64_t step) {
     size_t work = 0, host = 0;
@@ -47,9 +48,9 @@ static int factor_lu(const struct solving *s, int64_t i, int64_t *pivot) {
                                           s->host_bytes, solving_info(s, i));
 }
 
-// The inverse of the transpose is that of the inverse: nothing is turned, but upper triangles, so that cuSOLVER sees an upper one
-// in either case, which is its own factor. (Its function for triangles writes beyond the room that it asks for, as
-// compute-sanitizer saw in CUDA 13.0.)
+// The inverse of the transpose is that of the inverse: nothing is transposed, but upper triangles, so that
+// cuSOLVER sees an upper one in either case, which is its own factor. (Its function for triangles writes
+// beyond the room that it asks for, as compute-sanitizer saw in CUDA 13.0.)
 enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *c) {
     struct solving s;
     int failed = 0;
@@ -70,7 +71,7 @@ enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *
     return solving_close(&s, ready ? failed : -1, "is singular");
 }
 
-// LU ----------------------------------------------------------------------------------------------------------------
+// LU --------------------------------------------------------------------------------------------------------
 
 static bool note_rows(const struct solving *s, void *pivot, int64_t k) {
     struct kernel_call list;
@@ -98,7 +99,7 @@ enum kernel_taken cuda_lu(const struct kernel_place *p, const struct call *c) {
     return solving_close(&s, ready ? 0 : failed ? failed : -1, NULL);
 }
 
-// QR ----------------------------------------------------------------------------------------------------------------
+// QR --------------------------------------------------------------------------------------------------------
 
 static int ask_orthogonal(const struct solving *s, int64_t k, int *items) {
     const struct solver_api *api = solver_api();

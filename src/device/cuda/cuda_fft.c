@@ -1,8 +1,8 @@
 // cuda_fft.c - Fourier transforms by cuFFT.
 //
-// Lines lie behind each other, or are brought there and back, so that a line's result does not depend on its neighbours. cuFFT
-// does not scale, and may write over what it makes real numbers of: that it gets as a copy, of which the elements that are real
-// by definition are made so.
+// Lines are contiguous, or are brought there and back, so that a line's result does not depend on its
+// neighbours. cuFFT does not scale, and may write over what it makes real numbers of: that it gets as a copy,
+// of which the elements that are real by definition are made so.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -71,7 +71,7 @@ bool cuda_fft_can(const struct call *c) {
     return is_there;
 }
 
-// Plans -------------------------------------------------------------------------------------------------------------
+// Plans -----------------------------------------------------------------------------------------------------
 
 static void drop(const void *key, size_t bytes, void *value, void *data) {
     struct plan *plan = value;
@@ -130,7 +130,7 @@ static struct plan *find_plan(const struct key *k, cuda_stream s) {
     return NULL;
 }
 
-// Small kernels -----------------------------------------------------------------------------------------------------
+// Small kernels ---------------------------------------------------------------------------------------------
 
 static bool scale_all(const struct kernel_place *p, void *y, int64_t count, double scale) {
     float factor = (float)scale;
@@ -147,7 +147,7 @@ static bool make_real(const struct kernel_place *p, void *x, const struct key *k
     return kernel_fill(p, ZL_FLOAT32, 2, dim, (float *)x + 1, stride, &(float){0});
 }
 
-// Transforms --------------------------------------------------------------------------------------------------------
+// Transforms ------------------------------------------------------------------------------------------------
 
 static int execute(int plan, enum fft which, void *from, void *to) {
     switch (which) {
@@ -201,13 +201,13 @@ static bool transform(const struct kernel_place *p, const struct key *k, enum ff
     return done && (scale == 1 || scale_all(p, to, floats, scale));
 }
 
-// Lines of a plan: at least so many where they are short, zeros behind those there are, so that the algorithm, and with it the last
-// digit, does not depend on how many there are.
+// Lines of a plan: at least so many where they are short, zeros behind those there are, so that the
+// algorithm, and with it the last digit, does not depend on how many there are.
 static int64_t lines_of_plan(int64_t n, int64_t lines) {
     return n <= SHORT && lines < LINES_LEAST ? LINES_LEAST : lines;
 }
 
-// Memory of so many lines behind each other, with those of `from` in it if that is given. NULL and an error.
+// Memory of so many lines consecutive, with those of `from` in it if that is given. NULL and an error.
 static void *room_of(const struct kernel_place *p, zl_dtype dtype, const struct lines *l, int64_t lines,
                      void *from, const int64_t *stride, struct kernel_scratch *s) {
     size_t bytes = (size_t)(lines * l->dim[2]) * zl_dtype_size(dtype);

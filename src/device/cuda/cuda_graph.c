@@ -1,7 +1,8 @@
 // cuda_graph.c - a list of launches as a CUDA graph, whose arguments change from run to run.
 //
-// A command waits for those before it with which it has memory in common that one of them writes: others may run beside it. A launch whose
-// arguments are others than last time is set anew in the graph. What a library asks for cannot be: it has to be the same.
+// A command waits for those before it with which it has memory in common that one of them writes: others may
+// run beside it. A launch whose arguments are others than last time is set anew in the graph. What a library
+// asks for cannot be: it has to be the same.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -13,7 +14,7 @@ static const char *data_of(const struct cuda_list *l, int i) {
     return l->data + l->command[i].at;
 }
 
-// Comparing --------------------------------------------------------------------------------------------------------
+// Comparing -------------------------------------------------------------------------------------------------
 
 static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i) {
     const struct cuda_command *x = &a->command[i], *y = &b->command[i];
@@ -22,7 +23,8 @@ static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i)
            !memcmp(data_of(a, i), data_of(b, i), (size_t)x->bytes);
 }
 
-// The same functions in the same order, the same work of libraries, and commands that wait for the same others.
+// The same functions in the same order, the same work of libraries, and commands that wait for the same
+// others.
 static bool is_alike(const struct variant *v, const struct cuda_list *b, const uint64_t *after) {
     const struct cuda_list *a = v->list;
     if (a->count != b->count || memcmp(v->after, after, sizeof *after * (size_t)a->count) != 0)
@@ -48,7 +50,7 @@ static int find_fresh(const struct cuda_graph_of *g, const struct cuda_list *l) 
     return -1;
 }
 
-// Order ------------------------------------------------------------------------------------------------------------
+// Order -----------------------------------------------------------------------------------------------------
 
 _Static_assert(CUDA_LIST <= 64, "a command of a list is a bit");
 
@@ -79,7 +81,7 @@ static void find_order(const struct cuda_list *l, uint64_t *after) {
     }
 }
 
-// Making -----------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 static struct cuda_node_launch node_launch(const struct cuda_list *l, int i, void **argument) {
     const struct cuda_command *c = &l->command[i];
@@ -132,7 +134,7 @@ static bool make(struct variant *v, cuda_stream spare) {
            !api->cuGraphInstantiateWithFlags(&v->exec, v->graph, 0);
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static void copy_command(struct cuda_list *to, const struct cuda_list *from, int i) {
     to->command[i] = from->command[i];
@@ -197,8 +199,9 @@ static struct variant *find_same(struct cuda_graph_of *g, const struct cuda_list
     return NULL;
 }
 
-// The variant that has least to change; NULL: there is none, or there is room for another. Where two kinds of memory take turns, the one
-// that ran last is what the next run but one will ask for: it stays, unless there is no other.
+// The variant that has least to change; NULL: there is none, or there is room for another. Where two kinds of
+// memory take turns, the one that ran last is what the next run but one will ask for: it stays, unless there
+// is no other.
 static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, const uint64_t *after) {
     struct variant *best = NULL;
     int least = CUDA_LIST + 1;

@@ -45,7 +45,8 @@ static void *open_matching(const char *pattern) {
     return library;
 }
 
-// Beside the folder of each program in PATH are the packages of the Python that is there, as of an active environment.
+// Beside the folder of each program in PATH are the packages of the Python that is there, as of an active
+// environment.
 static void *open_packaged(const char *file) {
     void *library = NULL;
     for (const char *path = getenv("PATH"); path && *path && !library;) {

@@ -1,22 +1,23 @@
 // cuda_library.h - NVIDIA's libraries, opened when they are first needed, and the calls that they run.
 //
-// Nothing of theirs is needed to build: each file declares the few functions and numbers that it uses. Calls go to the unit's
-// stream. A library that is missing takes nothing.
+// Nothing of theirs is needed to build: each file declares the few functions and numbers that it uses. Calls
+// go to the unit's stream. A library that is missing takes nothing.
 
 #ifndef CUDA_LIBRARY_H
 #define CUDA_LIBRARY_H
 
 #include "device/kernels/kernels.h"
 
-// cuda_library.c ----------------------------------------------------------------------------------------------------
+// cuda_library.c --------------------------------------------------------------------------------------------
 
 enum { CUDA_VERSIONS = 3 }; // of a library that are tried
 
-// Opens lib<name>.so, of the first of these versions that is found. Looked for in this order: the folder of ZL_CUDA, and
-// nowhere else if it is set; where the loader looks; folders of toolkits; packages of the Pythons in PATH. NULL: it is not there.
+// Opens lib<name>.so, of the first of these versions that is found. Looked for in this order: the folder of
+// ZL_CUDA, and nowhere else if it is set; where the loader looks; folders of toolkits; packages of the
+// Pythons in PATH. NULL: it is not there.
 void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
 
-// cuda_overrides.c --------------------------------------------------------------------------------------------------
+// cuda_overrides.c ------------------------------------------------------------------------------------------
 
 // Whether an override runs calls of this op, dtypes and arguments.
 bool cuda_takes(int unit, const struct call *c);
@@ -25,12 +26,14 @@ bool cuda_override(int index, zl_kernel_override *out); // as of struct device
 
 bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
 
-// cuda_calls.c ------------------------------------------------------------------------------------------------------
+// cuda_calls.c ----------------------------------------------------------------------------------------------
 
-// The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an error.
+// The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an
+// error.
 void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
-void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s); // columns behind each other
-// The numbers of eight bits that x holds as another dtype, rows or columns behind each other. NULL and an error.
+// columns consecutive
+void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
+// The numbers of eight bits that x holds as another dtype, rows or columns consecutive. NULL and an error.
 void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct kernel_scratch *s);
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
@@ -45,10 +48,11 @@ bool cuda_run_file(const struct kernel_place *p, struct cuda_file file, struct k
 // The n elements of x with a number behind each, to y. False and an error.
 bool cuda_pair_up(const struct kernel_place *p, zl_dtype dtype, int64_t n, void *x, double second, void *y);
 
-// cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY: one fails.
+// cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY:
+// one fails.
 float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data);
 
-// cuda_text.c: kernels that are CUDA C -----------------------------------------------------------------------------
+// cuda_text.c: kernels that are CUDA C ----------------------------------------------------------------------
 
 // A file *.cu of this folder, which the build embeds.
 struct cuda_text {
@@ -60,15 +64,15 @@ const char *cuda_text_of(const char *override); // the text of an override; NULL
 typedef void cuda_definer(struct text *out, const void *data);
 bool cuda_text_write(struct text *out, const char *override, cuda_definer *define, const void *data);
 
-// Returns the function zl_kernel of an override's text with the definitions that define(out, data) appends, compiled at the first use of
-// a key. NULL and an error.
+// Returns the function zl_kernel of an override's text with the definitions that define(out, data) appends,
+// compiled at the first use of a key. NULL and an error.
 const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override, const void *key, size_t bytes,
                                              cuda_definer *define, const void *data);
 
 // The same of a text that a program brings, whose function is called so too.
 const struct kernel_function *cuda_program_find(const struct kernel_place *p, const char *text, size_t bytes);
 
-// A file for each override ------------------------------------------------------------------------------------------
+// A file for each override ----------------------------------------------------------------------------------
 
 typedef bool cuda_question(const struct call *c);
 typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const struct call *c);
@@ -87,7 +91,8 @@ struct quantized_key { // part of a kernel's key
     int32_t mode, group, bits;
     int32_t scales; // dtype of scales and biases
 };
-// cuda_quantized_lines.c: appends its text for a matrix, a dtype of x, and few lines or a single one; false and an error.
+// cuda_quantized_lines.c: appends its text for a matrix, a dtype of x, and few lines or a single one; false
+// and an error.
 bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
 
 #endif

@@ -1,8 +1,10 @@
-// cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and what follows them.
+// cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and
+// what follows them.
 //
-// Matrices whose rows or columns lie behind each other are read where they are; others are copied first. A number added to
-// each column of a product is part of it where no other call reads the product, as is what addmm adds. cuBLASLt's relu is not
-// ours: it loses NaN. Products of fp8 that it does not have are those of half floats, which hold the same numbers.
+// Matrices whose rows or columns are contiguous are read in place; others are copied first. A bias, and the
+// array that addmm adds, are fused into the product where no other call reads the product itself. cuBLASLt's
+// relu is not used, because it loses NaN. fp8 products that cuBLASLt does not have are computed as f16
+// products, which hold the same numbers.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/kernels/kernels_group.h"
@@ -18,23 +20,24 @@ enum {
     FP8_SINCE = 89,       // compute capability
 };
 
-// Few rows are left to the tile kernel, which reads the matrix faster: 4 MB of bf16 in 2.9 us on an H200, cuBLASLt in 4.4 to 12.
+// Few rows are left to the tile kernel, which reads the matrix faster: 4 MB of bf16 in 2.9 us on an H200,
+// cuBLASLt in 4.4 to 12.
 bool cuda_lt_can(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     return lt_is_there() && !matmul_few_fits(c) &&
            (c->op == &op_matmul_int8 || c->op == &op_matmul_fp8 || dtype_is_inexact(dtype));
 }
 
-// Matrices ----------------------------------------------------------------------------------------------------------
+// Matrices --------------------------------------------------------------------------------------------------
 
 // A matrix of ours as the transpose of one of cuBLASLt's.
 struct matrix {
     const char *data;
-    bool turned; // columns lie behind each other, not rows
+    bool turned; // columns are contiguous, not rows
     int64_t step;
 };
 
-// False: neither its rows nor its columns lie behind each other.
+// False: neither its rows nor its columns are contiguous.
 static bool see(struct matrix *m, zl_array x) {
     int64_t rows = x->dim[x->ndim - 2], cols = x->dim[x->ndim - 1];
     int64_t row = array_stride(x)[x->ndim - 2], col = array_stride(x)[x->ndim - 1];
@@ -72,7 +75,7 @@ static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, en
     return m->data;
 }
 
-// By what the products are summed over, if that has to lie behind each other.
+// By what the products are summed over, if that has to are contiguous.
 static bool bring_all(const struct kernel_place *p, struct operands *o, const struct call *c, bool by_sums,
                       zl_dtype dtype) {
     zl_array a = c->in[0], b = c->in[1];
@@ -97,7 +100,7 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     return true;
 }
 
-// Numbers behind each other, one for each column.
+// Numbers consecutive, one for each column.
 static bool is_bias(zl_array x, int64_t n, zl_dtype dtype) {
     return x && !array_is(x, ARRAY_INLINE) && x->size == n && x->ndim > 0 && x->dim[x->ndim - 1] == n &&
            (n == 1 || array_stride(x)[x->ndim - 1] == 1) && x->dtype == dtype;
@@ -107,8 +110,8 @@ static bool is_aligned(const void *memory) {
     return (uintptr_t)memory % ALIGNED == 0;
 }
 
-// What the product is added to: a matrix that lies as the result does, a number for each column, or a copy. That one is not where
-// the result goes: cuBLASLt would round the product before it adds it to what is there.
+// What the product is added to: a matrix that lies as the result does, a number for each column, or a copy.
+// That one is not where the result goes: cuBLASLt would round the product before it adds it to what is there.
 static bool bring_added(const struct kernel_place *p, struct operands *o, const struct call *c) {
     zl_array x = c->in[2], y = call_first(c);
     o->beta = op_arg_double(call_args(c)[ADDMM_BETA]);
@@ -134,7 +137,7 @@ static void close_copies(const struct kernel_place *p, struct operands *o) {
     kernel_scratch_close(p, &o->added_copy);
 }
 
-// Multiplying -------------------------------------------------------------------------------------------------------
+// Multiplying -----------------------------------------------------------------------------------------------
 
 // What the addresses of all products of a batch are multiples of.
 static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t each) {
@@ -227,8 +230,8 @@ static enum kernel_taken multiply_added(const struct kernel_place *p, const stru
     return taken == KERNEL_NOT_TAKEN ? try_adding(p, c, false, dtype, true) : taken;
 }
 
-// Whether products of bytes are faster with copies of what does not lie behind each other along what they are summed over: the
-// fast kernels have only rows times columns, in whole packs.
+// Whether products of bytes are faster with copies of what does not are contiguous along what they are summed
+// over: the fast kernels have only rows times columns, in whole packs.
 static bool turning_pays(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1];
     struct matrix m;
@@ -266,7 +269,7 @@ enum kernel_taken cuda_lt_multiply(const struct kernel_place *p, const struct ca
                                       : try_product(p, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
-// What follows ------------------------------------------------------------------------------------------------------
+// What follows ----------------------------------------------------------------------------------------------
 
 // A product, and a sum with one number for each column.
 struct fused {
@@ -281,7 +284,8 @@ static zl_array other_of(const struct fuse_group *g, int index) {
     return first != second ? c->in[first ? 1 : 0] : NULL;
 }
 
-// The next call that is no view of the product, behind rows for what comes before it; -1: there is none, or it is no sum.
+// The next call that is no view of the product, behind rows for what comes before it; -1: there is none, or
+// it is no sum.
 static int next_sum(struct fuse_group *g) {
     int at = g->begin + 1, end = MIN_OF(g->steps->count, g->begin + FUSE_CALLS);
     g->row[0].kind = ROW_PRODUCT;
@@ -291,7 +295,7 @@ static int next_sum(struct fuse_group *g) {
     return is_sum ? at : -1;
 }
 
-// Rounded once where calls of their own round twice: of half floats only what a compiled function asks for.
+// Rounded once where calls of their own round twice: of 16-bit floats only what a compiled function asks for.
 static bool may_round(const struct call *product, const struct call *sum) {
     zl_dtype dtype = (zl_dtype)product->in[0]->dtype;
     bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;

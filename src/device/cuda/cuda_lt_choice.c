@@ -1,7 +1,9 @@
-// cuda_lt_choice.c - cuBLASLt opened at run time: its descriptions of products, its choices for each, and which is the fastest.
+// cuda_lt_choice.c - cuBLASLt opened at run time: its descriptions of products, its choices for each, and
+// which is the fastest.
 //
-// cuBLASLt has columns where we have rows: it is given the transposes, in the other order. What it chose for a shape is kept. A
-// product that comes again is timed by each of the best choices, once: the guess is often a tenth slower.
+// cuBLASLt has columns where we have rows: it is given the transposes, in the other order. What it chose for
+// a shape is kept. A product that comes again is timed by each of the best choices, once: the guess is often
+// a tenth slower.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/cuda/cuda_queue.h"
@@ -105,7 +107,7 @@ static struct unit {
     struct map products;
 } units[CUDA_DEVICES];
 
-// Opening -----------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static void find(void) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
@@ -116,7 +118,8 @@ static void find(void) {
     is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
 }
 
-// Its algorithms depend on the number of rows, and one row is multiplied by others than two, also where the same one is asked for.
+// Its algorithms depend on the number of rows, and one row is multiplied by others than two, also where the
+// same one is asked for.
 bool lt_is_there(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
@@ -137,7 +140,7 @@ static bool open_lane(int unit, struct lane *l) {
     return l->handle;
 }
 
-// Choosing ----------------------------------------------------------------------------------------------------------
+// Choosing --------------------------------------------------------------------------------------------------
 
 static int type_of(zl_dtype dtype) {
     switch (dtype) {
@@ -208,7 +211,7 @@ static bool describe(struct lt_product *r, const struct lt_key *k) {
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_THEN, &then, sizeof then);
 }
 
-// Parts of sums are not rounded to half floats.
+// Parts of sums are not rounded to 16-bit floats.
 static bool ask(const struct lane *l, struct lt_product *r, const struct lt_key *k) {
     lt_object preference = NULL;
     size_t most = WORKSPACE;
@@ -238,8 +241,8 @@ static bool has_parts(const struct choice *c) {
            parts > 1;
 }
 
-// Some algorithms round the sum of the parts to a half float, and then what is added. If the best guess has parts there is none:
-// what is added goes as a matrix then.
+// Some algorithms round the sum of the parts to a 16-bit float, and then what is added. If the best guess has
+// parts there is none: what is added goes as a matrix then.
 static void leave_out_parts(struct lt_product *r) {
     int kept = 0;
     for (int i = 0; i < r->choices && (i == 0 || kept); i++)
@@ -277,7 +280,7 @@ void lt_give(int unit) {
     lock_give(&units[unit].lock);
 }
 
-// Multiplying -------------------------------------------------------------------------------------------------------
+// Multiplying -----------------------------------------------------------------------------------------------
 
 // A product as the queue has it: without gaps.
 struct asked {
@@ -293,7 +296,7 @@ static int multiply(const struct asked *w, cuda_stream s) {
     const struct lt_product *r = w->r;
     const struct lt_memory *m = &w->m;
     const struct choice *choice = &r->choice[w->choice];
-    const float beta = (float)m->beta; // only half floats have something added
+    const float beta = (float)m->beta; // only 16-bit floats have something added
     const double as_double = m->scale;
     const int32_t as_int = (int32_t)m->scale;
     const float as_float[] = {(float)m->scale, 0};

@@ -1,8 +1,9 @@
 // cuda_profile.c - when kernels of a profile ran, as CUPTI tells.
 //
-// CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep them from overlapping. What this thread gives
-// to the driver has a number while it does, which CUPTI links to the kernels that came from it; that of a list is the id of its first
-// launch. The kernels of a list are told apart by their names, which are those of tile kernels, and by their order.
+// CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep them from
+// overlapping. What this thread gives to the driver has a number while it does, which CUPTI links to the
+// kernels that came from it; that of a list is the id of its first launch. The kernels of a list are told
+// apart by their names, which are those of tile kernels, and by their order.
 
 #include "device/cuda/cuda_library.h"
 #include "device/cuda/cuda_queue.h"
@@ -102,7 +103,7 @@ static struct {
 
 static const int kinds[] = {LINKS, DRIVER_CALLS, RUNTIME_CALLS, KERNELS};
 
-// What CUPTI brings ------------------------------------------------------------------------------------------------
+// What CUPTI brings -----------------------------------------------------------------------------------------
 
 static void want_buffer(uint8_t **buffer, size_t *bytes, size_t *most) {
     *buffer = malloc(BUFFER); // of at least 8 bytes' alignment; CUPTI does without one where it is NULL
@@ -148,7 +149,7 @@ static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t 
     free(buffer);
 }
 
-// Beginning --------------------------------------------------------------------------------------------------------
+// Beginning -------------------------------------------------------------------------------------------------
 
 static bool open_library(void) {
     static const int versions[CUDA_VERSIONS] = {13, 12};
@@ -225,7 +226,7 @@ static void begin_once(void) {
     lock_give(&starting);
 }
 
-// Giving -----------------------------------------------------------------------------------------------------------
+// Giving ----------------------------------------------------------------------------------------------------
 
 struct profile_record cuda_profile_record(int unit, int lane, const char *name) {
     extern const struct device device_cuda;
@@ -277,7 +278,7 @@ void cuda_profile_close(int unit, int lane, struct cuda_timing timing) {
         cuda_events_close(unit, lane, timing.event);
 }
 
-// Ending -----------------------------------------------------------------------------------------------------------
+// Ending ----------------------------------------------------------------------------------------------------
 
 static int compare(uint64_t a, uint64_t b) {
     return (a > b) - (a < b);
@@ -323,8 +324,9 @@ static bool has_name(const struct given *g, const char *name) {
     return g->work.is_tiles && name && !strncmp(name, g->work.name, len) && name[len] == '_';
 }
 
-// What a kernel was launched by: of tile kernels the first of its name that has none yet. Kernels of a library belong to the call that
-// comes next, or to the last one where a tile kernel comes next. NULL: nothing that is known.
+// What a kernel was launched by: of tile kernels the first of its name that has none yet. Kernels of a
+// library belong to the call that comes next, or to the last one where a tile kernel comes next. NULL:
+// nothing that is known.
 static struct given *find_given(struct given *first, int count, struct given *last, const struct ran *r) {
     struct given *end = first + count, *next = NULL, *library = NULL;
     for (struct given *g = first; g < end; g++)

@@ -1,6 +1,8 @@
-// cuda_profile_events.c - when launches of a profile ran, by an event before and one behind each: where there is no CUPTI.
+// cuda_profile_events.c - when launches of a profile ran, by an event before and one behind each: where there
+// is no CUPTI.
 //
-// Events can be between launches only where these are given one by one: no graphs then. Each event costs the GPU about a microsecond.
+// Events can be between launches only where these are given one by one: no graphs then. Each event costs the
+// GPU about a microsecond.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -54,7 +56,8 @@ static void report_first(struct timed_lane *l) {
         NULL);
 }
 
-// What is open in front of all others, a call of a library that launches our kernels, keeps them from being timed once there is no room.
+// What is open in front of all others, a call of a library that launches our kernels, keeps them from being
+// timed once there is no room.
 static bool make_room(struct timed_lane *l) {
     if (l->count == TIMED && !l->timed[l->first].is_open)
         report_first(l);

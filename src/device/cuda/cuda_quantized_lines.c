@@ -1,4 +1,5 @@
-// cuda_quantized_lines.c - a few lines of f16 or bf16 times a matrix of four bits, by matrix instructions (quantized_lines.cu).
+// cuda_quantized_lines.c - a few lines of f16 or bf16 times a matrix of four bits, by matrix instructions
+// (quantized_lines.cu).
 //
 // Of few lines reading codes is what costs: the kernel multiplies as it reads them.
 

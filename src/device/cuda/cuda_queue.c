@@ -1,7 +1,8 @@
-// cuda_queue.c - what a lane of a GPU is asked for, in order: given to the driver at once, or written down and given as graphs.
+// cuda_queue.c - what a lane of a GPU is asked for, in order: given to the driver at once, or written down
+// and given as graphs.
 //
-// Memory is used again as soon as the host has let go of it, so nothing may overtake what is written down: whoever asks for
-// something from another thread, or in another way, has it given to the driver first.
+// Memory is used again as soon as the host has let go of it, so nothing may overtake what is written down:
+// whoever asks for something from another thread, or in another way, has it given to the driver first.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -51,7 +52,7 @@ static int lane_of(const struct queue *q) {
     return place_of(q) % CUDA_LANES;
 }
 
-// Giving -----------------------------------------------------------------------------------------------------------
+// Giving ----------------------------------------------------------------------------------------------------
 
 void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument) {
     const uint16_t *place = (const uint16_t *)(const void *)(data + c->at);
@@ -141,7 +142,7 @@ bool cuda_queue_good(int unit, int lane) {
     return good;
 }
 
-// Writing down -----------------------------------------------------------------------------------------------------
+// Writing down ----------------------------------------------------------------------------------------------
 
 // A command with room for its data and its ranges, or NULL: the list is full.
 static struct cuda_command *add(struct cuda_list *l, const struct cuda_command *like) {
@@ -164,7 +165,8 @@ static size_t room_of(int arguments, const struct kernel_argument *argument) {
     return bytes;
 }
 
-// Copies a value to where `room` bytes are its own; what is behind it is zero. Nearly all have one of two sizes, of which a copy is no call.
+// Copies a value to where `room` bytes are its own; what is behind it is zero. Nearly all have one of two
+// sizes, of which a copy is no call.
 static void put_value(char *to, size_t room, const void *value, size_t bytes) {
     if (bytes == 8) {
         memcpy(to, value, 8);
@@ -305,7 +307,7 @@ bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked) {
     return good;
 }
 
-// Programs ---------------------------------------------------------------------------------------------------------
+// Programs --------------------------------------------------------------------------------------------------
 
 static struct hot *find_hot(struct queue *q, const struct program *p) {
     struct hot *hot = map_get(&q->hots, &p, sizeof p);

@@ -1,8 +1,8 @@
 // cuda_queue.h - the order of a GPU's work: launches and calls of libraries, at once or as graphs.
 //
-// All that is asked of a lane of a unit goes through its queue. A program that ran often enough has its launches written down first: a list
-// of them then goes to the driver as a graph, which costs a fraction of launching one by one. So does what a short program asks
-// for, once it comes again with the same memory.
+// All that is asked of a lane of a unit goes through its queue. A program that ran often enough has its
+// launches written down first: a list of them then goes to the driver as a graph, which costs a fraction of
+// launching one by one. So does what a short program asks for, once it comes again with the same memory.
 
 #ifndef CUDA_QUEUE_H
 #define CUDA_QUEUE_H
@@ -11,7 +11,7 @@
 #include "device/kernels/kernels.h"
 #include "device/profile/profile.h"
 
-// cuda_queue.c ------------------------------------------------------------------------------------------------------
+// cuda_queue.c ----------------------------------------------------------------------------------------------
 
 // Around a run of a program, on its thread. What was written down is given to the driver at its end.
 void cuda_queue_begin(int unit, int lane, const struct program *p);
@@ -27,8 +27,8 @@ struct cuda_range {
     bool is_written;
 };
 
-// Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with the same run
-// and the same bytes of data have to ask for the same.
+// Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with
+// the same run and the same bytes of data have to ask for the same.
 typedef int cuda_work(const void *data, cuda_stream s);
 struct cuda_asked {
     cuda_work *run;
@@ -42,10 +42,12 @@ bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked);
 
 // Gives to the driver what was written down: before anything is asked of the lane's stream in another way.
 void cuda_queue_flush(int unit, int lane);
-void cuda_queue_pause(int unit, int lane, bool pauses); // while a library has the stream: nothing is written down
-bool cuda_queue_good(int unit, int lane); // false and an error, once: something of what was written down could not be given
+// while a library has the stream: nothing is written down
+void cuda_queue_pause(int unit, int lane, bool pauses);
+// false and an error, once: something of what was written down could not be given
+bool cuda_queue_good(int unit, int lane);
 
-// Lists -------------------------------------------------------------------------------------------------------------
+// Lists -----------------------------------------------------------------------------------------------------
 
 enum { CUDA_LIST = 48, CUDA_LIST_BYTES = 72 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096, CUDA_RANGES = 8 * CUDA_LIST };
 
@@ -54,7 +56,8 @@ struct cuda_command {
     cuda_work *run;
     const char *name;
     uint32_t groups, threads, shared;
-    int32_t arguments, at, bytes; // of its data in the list: where arguments lie (uint16_t), then their values
+    // of its data in the list: where arguments lie (uint16_t), then their values
+    int32_t arguments, at, bytes;
     int32_t range, ranges;        // in the list
     struct profile_work work;     // what a profile knows it as
 };
@@ -69,30 +72,34 @@ struct cuda_list {
 void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument);
 bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stream s); // false and an error
 
-// cuda_profile.c ----------------------------------------------------------------------------------------------------
+// cuda_profile.c --------------------------------------------------------------------------------------------
 
-// Around what gives commands to the driver on a lane while a profile is recorded, so that it is known when they run.
+// Around what gives commands to the driver on a lane while a profile is recorded, so that it is known when
+// they run.
 struct cuda_timing {
     bool is_linked; // CUPTI links kernels to them
     int event;      // their place among events; -1: none
 };
-struct profile_record cuda_profile_record(int unit, int lane, const char *name); // of a launch, to be filled in
+// of a launch, to be filled in
+struct profile_record cuda_profile_record(int unit, int lane, const char *name);
 struct cuda_timing cuda_profile_open(int unit, int lane, int count, const struct cuda_command *command);
 void cuda_profile_close(int unit, int lane, struct cuda_timing timing);
 bool cuda_profile_uses_events(void); // a profile is recorded, and commands have to be given one by one for it
 void cuda_profile_end(void); // as of struct device
 
-// cuda_profile_events.c: a launch, between two events. Returns its place, or -1; closing needs it. End reports all.
+// cuda_profile_events.c: a launch, between two events. Returns its place, or -1; closing needs it. End
+// reports all.
 int cuda_events_open(int unit, int lane, uint32_t id);
 void cuda_events_close(int unit, int lane, int at);
 void cuda_events_end(void);
 
-// cuda_graph.c ------------------------------------------------------------------------------------------------------
+// cuda_graph.c ----------------------------------------------------------------------------------------------
 
 enum { CUDA_VARIANTS = 4 };
 
-// A list that a program asks for at one place, as a graph once it came twice: with the same functions in it, the same work of
-// libraries, and commands that wait for the same others. Memory goes round, so that there are a few of them.
+// A list that a program asks for at one place, as a graph once it came twice: with the same functions in it,
+// the same work of libraries, and commands that wait for the same others. Memory goes round, so that there
+// are a few of them.
 struct cuda_graph_of {
     struct variant {
         cuda_graph graph; // has to live as long as its nodes are set anew
@@ -104,16 +111,16 @@ struct cuda_graph_of {
     int turn, made; // the variant to be given up next; so often were graphs made
     const struct variant *last; // that ran; NULL: none yet
 };
-// Gives l to the driver; false: not as a graph, and nothing was given. *fresh: the number, among those of the list, of a library's
-// work that was never seen here, else -1.
+// Gives l to the driver; false: not as a graph, and nothing was given. *fresh: the number, among those of the
+// list, of a library's work that was never seen here, else -1.
 bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare, int *fresh);
 void cuda_graph_free(struct cuda_graph_of *g);
 
-// cuda_repeat.c -----------------------------------------------------------------------------------------------------
+// cuda_repeat.c ---------------------------------------------------------------------------------------------
 
 struct cuda_repeat;
-// Gives a command with its data to the driver as a graph, if it came often enough; false: nothing was given. *table, NULL at first,
-// is kept from call to call of one lane.
+// Gives a command with its data to the driver as a graph, if it came often enough; false: nothing was given.
+// *table, NULL at first, is kept from call to call of one lane.
 bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data, cuda_stream s,
                       cuda_stream spare);
 

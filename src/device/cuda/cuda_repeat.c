@@ -1,8 +1,9 @@
-// cuda_repeat.c - a launch, or a library's work, that is asked for again with the same memory: as a graph of its own.
+// cuda_repeat.c - a launch, or a library's work, that is asked for again with the same memory: as a graph of
+// its own.
 //
-// A program that is evaluated again and again gets the same memory in turns. On an H200 the driver takes a graph in a third of the
-// time of a launch, and in a fifth of that of a product by cuBLASLt. What came last is kept in a table, in
-// the row of places that its hash says.
+// A program that is evaluated again and again gets the same memory in turns. On an H200 the driver takes a
+// graph in a third of the time of a launch, and in a fifth of that of a product by cuBLASLt. What came last
+// is kept in a table, in the row of places that its hash says.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -59,7 +60,8 @@ static void make(struct cuda_repeat *r, cuda_stream spare) {
         api->cuGraphDestroy(graph);
 }
 
-// The place of a row for a new one: what came least often and is no graph, or a graph that nobody asks for. NULL: there is none.
+// The place of a row for a new one: what came least often and is no graph, or a graph that nobody asks for.
+// NULL: there is none.
 static struct cuda_repeat *make_room(struct cuda_repeat *row) {
     struct cuda_repeat *best = NULL;
     for (struct cuda_repeat *r = row; r < row + ROW; r++) {

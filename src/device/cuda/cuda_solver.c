@@ -16,7 +16,7 @@ static struct lane {
     solver_parameters parameters;
 } lanes[CUDA_DEVICES][CUDA_LANES];
 
-// Opening -----------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static void find(void) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
@@ -69,7 +69,7 @@ static bool open_lane(struct solving *s) {
     return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuSOLVER does not start: code %d", failed);
 }
 
-// Calls -------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 static char *copy_matrices(struct solving *s, zl_array x, bool turned) {
     return turned ? cuda_turned_copy(s->p, x, &s->copy) : kernel_copy_out(s->p, x, &s->copy);
@@ -148,7 +148,7 @@ enum kernel_taken solving_close(struct solving *s, int failed, const char *what)
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }
 
-// Results -----------------------------------------------------------------------------------------------------------
+// Results ---------------------------------------------------------------------------------------------------
 
 bool solving_store(const struct solving *s, int output, zl_dtype dtype, char *from, int64_t rows,
                    int64_t cols, int64_t step, int64_t next) {

@@ -11,7 +11,8 @@ typedef struct solver_parameters_ *solver_parameters;
 
 enum { SOLVER_LOWER = 0, SOLVER_UPPER = 1 };
 
-// Behind the name: what each function has between its handle (and parameters) and the sizes of its work areas.
+// Behind the name: what each function has between its handle (and parameters) and the sizes of its work
+// areas.
 #define SOLVER_FUNCTIONS(F)                                                                                            \
     F(cusolverDnCreate, (solver * out))                                                                                \
     F(cusolverDnSetStream, (solver s, cuda_stream stream))                                                             \
@@ -96,13 +97,15 @@ struct solving {
     size_t bytes, host_bytes;
 };
 
-// Takes the lane for itself. turned: matrices are copied by columns. NULL a and an error.
+// Takes the lane for itself. transposed: matrices are copied by columns. NULL a and an error.
 bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned);
-bool solving_work(struct solving *s, int failed, size_t work, size_t host); // room for these; failed: of asking for it
+// room for these; failed: of asking for it
+bool solving_work(struct solving *s, int failed, size_t work, size_t host);
 int *solving_info(const struct solving *s, int64_t i);
 char *solving_matrix(const struct solving *s, int64_t i);
 char *solving_output(const struct solving *s, int output, int64_t i); // of matrix i
-// Waits, and looks at what was noted. what: of a matrix that it could not do; NULL: that is a result like any other.
+// Waits, and looks at what was noted. what: of a matrix that it could not do; NULL: that is a result like any
+// other.
 enum kernel_taken solving_close(struct solving *s, int failed, const char *what);
 
 // Row-major results, from matrices by columns: rows x cols of which neighbours are step apart.

@@ -8,7 +8,7 @@ bool cuda_source_can(const struct call *c) {
     return !array_is(c->in[0], ARRAY_INLINE);
 }
 
-// Compiling --------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 // Known by its text. NULL and an error, which begins with the name that the text has in its first line.
 static void *find_kernel(const struct kernel_place *p, zl_array text) {
@@ -19,7 +19,7 @@ static void *find_kernel(const struct kernel_place *p, zl_array text) {
     return f ? f->handle : NULL;
 }
 
-// Arguments --------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 struct operand {
     void *memory;
@@ -87,7 +87,7 @@ static void list_arguments(struct operand *o, int inputs, int outputs, struct ar
     }
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static bool read_grid(const int64_t *arg, struct cuda_launch *l) {
     for (int i = 0; i < 3; i++) {

@@ -2,10 +2,10 @@
 
 #include "device/cuda/cuda_solver.h"
 
-// Singular values ---------------------------------------------------------------------------------------------------
+// Singular values -------------------------------------------------------------------------------------------
 
-// cuSOLVER takes matrices that are not wider than high: one that is wide it gets as it lies, which it sees turned. Then its left
-// vectors are our right ones, and all lie as we want them.
+// cuSOLVER takes matrices that are not wider than high: one that is wide it gets as it lies, which it sees
+// transposed. Then its left vectors are our right ones, and all lie as we want them.
 struct singular {
     struct solving s;
     bool vectors, is_wide;
@@ -65,7 +65,7 @@ enum kernel_taken cuda_svd(const struct kernel_place *p, const struct call *c) {
     return solving_close(&v.s, ready ? failed : -1, "has singular values that were not found");
 }
 
-// Symmetric matrices ------------------------------------------------------------------------------------------------
+// Symmetric matrices ----------------------------------------------------------------------------------------
 
 static bool ask_eigh(struct solving *s, bool vectors, int uplo) {
     size_t work = 0, host = 0;

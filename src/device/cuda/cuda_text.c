@@ -1,5 +1,5 @@
-// cuda_text.c - kernels that are CUDA C: of overrides, which are files of this folder, compiled with what a call defines before them; and
-// of programs.
+// cuda_text.c - kernels that are CUDA C: of overrides, which are files of this folder, compiled with what a
+// call defines before them; and of programs.
 
 #include "device/cuda/cuda_library.h"
 #include "pass/pass.h"
@@ -23,7 +23,7 @@ bool cuda_text_write(struct text *out, const char *override, cuda_definer *defin
     return !out->failed;
 }
 
-// Kernels by their keys ---------------------------------------------------------------------------------------------
+// Kernels by their keys -------------------------------------------------------------------------------------
 
 struct full_key {
     const char *override; // one for all of its keys; NULL: of a program

@@ -1,5 +1,6 @@
-// cuda_whole.c - whether a plan of cuDNN only multiplies and adds. It notes what rounds to TF32, and most of what goes by Winograd or
-// Fourier, but not all. Sums of small whole numbers are whole, in any order: others tell of a way around.
+// cuda_whole.c - whether a plan of cuDNN only multiplies and adds. It notes what rounds to TF32, and most of
+// what goes by Winograd or Fourier, but not all. Sums of small whole numbers are whole, in any order: others
+// tell of a way around.
 
 #include "device/cuda/cuda_dnn.h"
 

@@ -1,4 +1,5 @@
-// hlo_donate.c - which arguments of a program give their memory to a result. Each run decides anew: the program only says which may.
+// hlo_donate.c - which arguments of a program give their memory to a result. Each run decides anew: the
+// program only says which may.
 
 #include "device/hlo/hlo.h"
 
@@ -32,7 +33,7 @@ bool hlo_is_bound(const struct hlo_program *p, struct call *const *call) {
     return true;
 }
 
-// Donating ------------------------------------------------------------------------------------------------------------
+// Donating --------------------------------------------------------------------------------------------------
 
 static bool is_held(zl_array x, int times) {
     return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == (uint32_t)times;

@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Text --------------------------------------------------------------------------------------------------------------
+// Text ------------------------------------------------------------------------------------------------------
 
 static void add_dims(struct text *out, const struct hlo_tensor *x) {
     for (int i = 0; i < x->ndim; i++)
@@ -93,7 +93,7 @@ void *hlo_refuse(struct hlo_module *m, const char *format, ...) {
     return NULL;
 }
 
-// Types -------------------------------------------------------------------------------------------------------------
+// Types -----------------------------------------------------------------------------------------------------
 
 struct hlo_tensor hlo_type(zl_dtype dtype, int ndim, const int64_t *dim) {
     struct hlo_tensor x = {.name = -1, .dtype = dtype, .ndim = ndim};
@@ -113,9 +113,10 @@ int64_t hlo_size(const struct hlo_tensor *x) {
     return size;
 }
 
-// Moving --------------------------------------------------------------------------------------------------------------
+// Moving ----------------------------------------------------------------------------------------------------
 
-// Bounded axes that stay what they are, with as many elements before and behind them, stay bounded. False: some do not.
+// Bounded axes that stay what they are, with as many elements before and behind them, stay bounded. False:
+// some do not.
 static bool keep_bounds(const struct hlo_tensor *x, struct hlo_tensor *y) {
     int64_t before = 1, size;
     for (int i = 0; i < x->ndim; before *= x->dim[i++]) {
@@ -253,7 +254,7 @@ struct hlo_tensor hlo_pad(struct hlo_module *m, struct hlo_tensor x, struct hlo_
     return y;
 }
 
-// Numbers -------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 struct hlo_tensor hlo_iota(struct hlo_module *m, zl_dtype dtype, int ndim, const int64_t *dim, int axis) {
     struct hlo_tensor y = hlo_type(dtype, ndim, dim);
@@ -289,7 +290,7 @@ struct hlo_tensor hlo_same(struct hlo_module *m, zl_dtype dtype, double value, i
     return hlo_fit(m, hlo_number(m, dtype, value), ndim, dim);
 }
 
-// Elements ------------------------------------------------------------------------------------------------------------
+// Elements --------------------------------------------------------------------------------------------------
 
 // The value of a kernel of one map, which it frees, on these.
 static struct hlo_tensor render(struct hlo_module *m, struct tile_kernel *kernel, zl_dtype dtype,
@@ -357,7 +358,7 @@ struct hlo_tensor hlo_reinterpret(struct hlo_module *m, struct hlo_tensor x, zl_
     return y;
 }
 
-// Bounded sizes -------------------------------------------------------------------------------------------------------
+// Bounded sizes ---------------------------------------------------------------------------------------------
 
 struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int axis, struct hlo_tensor value) {
     struct hlo_tensor real = hlo_type(ZL_INT32, 0, NULL);
@@ -368,7 +369,7 @@ struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int a
     return hlo_choose(m, hlo_binary(m, TILE_LT, place, real), x, value);
 }
 
-// Reductions ----------------------------------------------------------------------------------------------------------
+// Reductions ------------------------------------------------------------------------------------------------
 
 void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype) {
     struct hlo_tensor a = hlo_type(dtype, 0, NULL), b = a;

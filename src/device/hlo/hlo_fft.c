@@ -1,4 +1,5 @@
-// hlo_fft.c - Fourier transforms along one axis. Those of StableHLO are along the last one, and divide by n on the way back.
+// hlo_fft.c - Fourier transforms along one axis. Those of StableHLO are along the last one, and divide by n
+// on the way back.
 
 #include "device/hlo/hlo.h"
 

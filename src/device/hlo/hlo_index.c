@@ -32,7 +32,8 @@ static struct hlo_tensor join_positions(struct hlo_module *m, struct hlo_tensor 
     return hlo_join(m, count, column, column[0].ndim - 1);
 }
 
-// Takes a slice at each position. The axes of slices that are kept are axes offset[] of the result; collapsed ones, of size 1, go.
+// Takes a slice at each position. The axes of slices that are kept are axes offset[] of the result; collapsed
+// ones, of size 1, go.
 static struct hlo_tensor take_slices(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor at,
                                      struct hlo_tensor y, int offsets, const int64_t *offset, int collapsed,
                                      const int64_t *gone, int axes, const int64_t *axis,
@@ -112,7 +113,7 @@ bool hlo_take_along(struct hlo_module *m, const struct call *c, const struct hlo
     return true;
 }
 
-// Writing -------------------------------------------------------------------------------------------------------------
+// Writing ---------------------------------------------------------------------------------------------------
 
 static enum tile_op combiner(enum update how) {
     return how == UPDATE_SET ? TILE_CONST : op_update_row(how);
@@ -160,7 +161,8 @@ bool hlo_put_along(struct hlo_module *m, const struct call *c, const struct hlo_
     return true;
 }
 
-// Where the elements of a slice lie along an axis: the first, how many places they reach, and how far they are apart.
+// Where the elements of a slice lie along an axis: the first, how many places they reach, and how far they
+// are apart.
 struct places {
     int64_t first[HLO_AXES], span[HLO_AXES], between[HLO_AXES], back[HLO_AXES];
     int backs;
@@ -183,7 +185,8 @@ static struct places places_of(const struct call *c, struct hlo_tensor x) {
     return p;
 }
 
-// What the update reaches is taken out, changed where its elements lie, and put back: where it begins is an argument.
+// What the update reaches is taken out, changed where its elements lie, and put back: where it begins is an
+// argument.
 bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                       struct hlo_tensor *out) {
     enum update how = (enum update)call_args(c)[0];

@@ -19,7 +19,7 @@ static struct hlo_tensor exponentials(struct hlo_module *m, struct hlo_tensor x,
     return hlo_unary(m, TILE_EXP, hlo_binary(m, TILE_SUB, x, *largest));
 }
 
-// Attention -----------------------------------------------------------------------------------------------------------
+// Attention -------------------------------------------------------------------------------------------------
 
 // Query i of the last ones sees the keys up to its own.
 static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *scores) {
@@ -95,8 +95,8 @@ bool hlo_attention(struct hlo_module *m, const struct call *c, const struct hlo_
     return true;
 }
 
-// Cotangents of q, k and v, and what each query adds to those of the sinks: the weights are those that the forward pass had, from the
-// largest score and the sum that it kept.
+// Cotangents of q, k and v, and what each query adds to those of the sinks: the weights are those that the
+// forward pass had, from the largest score and the sum that it kept.
 bool hlo_attention_vjp(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                        struct hlo_tensor *out) {
     struct attention a = op_attention_read(c, c->in);
@@ -126,7 +126,7 @@ bool hlo_attention_vjp(struct hlo_module *m, const struct call *c, const struct 
     return true;
 }
 
-// Loss ------------------------------------------------------------------------------------------------------------------
+// Loss ------------------------------------------------------------------------------------------------------
 
 // The logarithm of the sum of exponentials, less the logit of the target.
 bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,

@@ -43,7 +43,7 @@ uint64_t hlo_varies(struct hlo_module *m, zl_array x) {
 
 static bool render_call(struct hlo_module *m, const struct call *c);
 
-// Values ------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static struct value *find_value(struct hlo_module *m, zl_array x) {
     return map_get(&m->values, &x, sizeof x);
@@ -111,8 +111,8 @@ static zl_array shown_by(zl_array x) {
     return x;
 }
 
-// The form in which device_form will find what x shows, which the unit makes, or the CPU: then it is uploaded as x has it. False: it is not
-// dense and row-major.
+// The form in which device_form will find what x shows, which the unit makes, or the CPU: then it is uploaded
+// as x has it. False: it is not dense and row-major.
 static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype, int *ndim, int64_t *dim) {
     zl_array from = shown_by(x);
     if (!from->call || from->call->detached)
@@ -197,7 +197,8 @@ static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     return v->base;
 }
 
-// In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are if all others do, else come first.
+// In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are
+// if all others do, else come first.
 static struct hlo_tensor in_memory_order(struct hlo_module *m, zl_array x, struct hlo_tensor tensor) {
     int64_t axis[HLO_RANK];
     const int64_t *stride = array_stride(x);
@@ -263,7 +264,7 @@ static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, in
     return y;
 }
 
-// Places --------------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 void hlo_is_placed(struct hlo_module *m) {
     if (m->p)
@@ -303,7 +304,7 @@ void hlo_put_places(const struct hlo_program *p, struct call *const *call, uint3
     }
 }
 
-// Calls ---------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 static hlo_row *find_row(const struct op *op) {
     static const struct {
@@ -370,7 +371,8 @@ static bool render_row(struct hlo_module *m, const struct call *c, hlo_row *row)
     return true;
 }
 
-// An array of the shape of x that stands for it where a call is composed of others: of these, no two are the same.
+// An array of the shape of x that stands for it where a call is composed of others: of these, no two are the
+// same.
 static zl_array stand_in(struct hlo_module *m, const struct call *c, int input) {
     zl_array x = c->in[input];
     struct array_spec spec = {.dtype = (zl_dtype)x->dtype, .ndim = x->ndim, .dim = x->dim};
@@ -465,7 +467,7 @@ static void close_module(struct hlo_module *m) {
     memory_free(m->words.word);
 }
 
-// Trying --------------------------------------------------------------------------------------------------------------
+// Trying ----------------------------------------------------------------------------------------------------
 
 bool hlo_can(const struct call *c) {
     if (c->op->kind == OP_VIEW)
@@ -491,7 +493,7 @@ bool hlo_can(const struct call *c) {
     return ok;
 }
 
-// Modules -------------------------------------------------------------------------------------------------------------
+// Modules ---------------------------------------------------------------------------------------------------
 
 // Marks calls whose outputs are kept: what is read after the segment, or what such a view is of.
 static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *stored) {
@@ -663,8 +665,8 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
     return NULL;
 }
 
-// Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with bounds of them, the program is for
-// the sizes as they are.
+// Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with
+// bounds of them, the program is for the sizes as they are.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target) {
     struct hlo_module m = {.device = d, .unit = unit, .segment = s, .view_call = -1}, plain;

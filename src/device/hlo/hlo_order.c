@@ -24,7 +24,7 @@ bool hlo_argreduce(struct hlo_module *m, const struct call *c, const struct hlo_
     return true;
 }
 
-// Running sums --------------------------------------------------------------------------------------------------------
+// Running sums ----------------------------------------------------------------------------------------------
 
 // Element i becomes that `by` places before it, or after it in reverse; what comes from outside is value.
 static struct hlo_tensor shift(struct hlo_module *m, struct hlo_tensor x, int axis, int64_t by, bool reverse,
@@ -62,7 +62,7 @@ bool hlo_scan(struct hlo_module *m, const struct call *c, const struct hlo_tenso
     return true;
 }
 
-// Sorting -------------------------------------------------------------------------------------------------------------
+// Sorting ---------------------------------------------------------------------------------------------------
 
 // Whether a comes before b: NaN is last.
 static struct hlo_tensor comes_before(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b) {
@@ -87,7 +87,8 @@ static void add_order(struct hlo_module *m, zl_dtype dtype, const struct hlo_ten
     hlo_add(m, "stablehlo.return %v : %t\n})", &before, &before);
 }
 
-// Sorts along the last axis, equal elements in their order; with them goes what lies beside, unless that is NULL.
+// Sorts along the last axis, equal elements in their order; with them goes what lies beside, unless that is
+// NULL.
 static struct hlo_tensor sort(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor *beside) {
     struct hlo_tensor y = x, from;
     y.name = hlo_writer(m)->names++;
@@ -137,8 +138,8 @@ bool hlo_argsort(struct hlo_module *m, const struct call *c, const struct hlo_te
     return true;
 }
 
-// Elements, or their places, in three groups, each in its order: those before the kth of the sorted ones, its equals, and others. Of that
-// the call takes a run.
+// Elements, or their places, in three groups, each in its order: those before the kth of the sorted ones, its
+// equals, and others. Of that the call takes a run.
 static bool partition(struct hlo_module *m, const struct call *c, struct hlo_tensor given, bool wants_places,
                       struct hlo_tensor *out) {
     struct op_window w;

@@ -8,8 +8,9 @@ static zl_dtype wide_of(zl_dtype dtype) {
     return tile_reduce_gives(dtype);
 }
 
-// By estimates of libtpu 0.0.51 for one row and 8192 by 8192, bf16, in cycles of eight rows: on v6e 3.4, since it becomes a loop without the
-// matrix unit, and with seven rows of zeros behind it 1.007; on v5e 2.9 and 1.15; on TPU7x 1.05 and 1.24.
+// By estimates of libtpu 0.0.51 for one row and 8192 by 8192, bf16, in cycles of eight rows: on v6e 3.4,
+// since it becomes a loop without the matrix unit, and with seven rows of zeros behind it 1.007; on v5e 2.9
+// and 1.15; on TPU7x 1.05 and 1.24.
 static const struct {
     const char *part; // of the chip's name or topology
     struct hlo_target target;
@@ -69,8 +70,9 @@ struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct
     return hlo_cut(m, hlo_cut(m, y, row, 0, rows), column, 0, columns);
 }
 
-// Compilers sum products of 16-bit floats in f32 and round once, also if the product is asked for in 16 bits. Then they need not write it in f32, and
-// on v6e cut a lone row off as a part of the product: 167,833 cycles instead of 169,044.
+// Compilers sum products of 16-bit floats in f32 and round once, also if the product is asked for in 16 bits.
+// Then they need not write it in f32, and on v6e cut a lone row off as a part of the product: 167,833 cycles
+// instead of 169,044.
 static zl_dtype sum_of(struct hlo_tensor a, struct hlo_tensor b, zl_dtype dtype) {
     bool is_half = dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT16;
     return is_half && a.dtype == dtype && b.dtype == dtype ? dtype : wide_of(dtype);
@@ -83,7 +85,8 @@ bool hlo_matmul(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
-// x with zeros but along an axis from one number to before another: these have an axis before those of x, which gets it too.
+// x with zeros but along an axis from one number to before another: these have an axis before those of x,
+// which gets it too.
 static struct hlo_tensor keep_between(struct hlo_module *m, struct hlo_tensor x, int axis,
                                       struct hlo_tensor from, struct hlo_tensor to) {
     struct hlo_tensor place = hlo_iota(m, from.dtype, x.ndim, x.dim, axis);

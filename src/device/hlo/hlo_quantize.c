@@ -1,4 +1,5 @@
-// hlo_quantize.c - rows of quantised matrices: words are taken apart in the graph, by shifts and masks, where they are read.
+// hlo_quantize.c - rows of quantised matrices: words are split in the graph, by shifts and masks, where they
+// are read.
 
 #include "device/hlo/hlo.h"
 
@@ -34,7 +35,7 @@ static struct hlo_tensor in_lines(struct hlo_module *m, struct hlo_tensor x) {
     return hlo_reshape(m, x, x.ndim - 1, dim);
 }
 
-// Codes ---------------------------------------------------------------------------------------------------------------
+// Codes -----------------------------------------------------------------------------------------------------
 
 // Where each of the codes of a word begins in it.
 static struct hlo_tensor shifts(struct hlo_module *m, int bits) {
@@ -97,10 +98,10 @@ static struct hlo_tensor words_of(struct hlo_module *m, struct hlo_tensor codes,
     return hlo_view(m, hlo_cast(m, all, ZL_UINT8), ZL_UINT32, like.ndim, like.dim, stride, 0);
 }
 
-// Numbers -------------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
-// Small floating-point numbers without infinities, of a sign, an exponent and `mantissa` bits below it, as float32: in whole units, of which
-// one is the smallest such number, they are exact.
+// Small floating-point numbers without infinities, of a sign, an exponent and `mantissa` bits below it, as
+// float32: in whole units, of which one is the smallest such number, they are exact.
 static struct hlo_tensor small_floats(struct hlo_module *m, struct hlo_tensor code, int bits, int mantissa,
                                       double unit) {
     uint64_t sign = 1ull << (bits - 1), one = 1ull << mantissa;
@@ -149,8 +150,8 @@ static struct hlo_tensor half_of(struct hlo_module *m, struct hlo_tensor blocks,
     return hlo_cast(m, hlo_reinterpret(m, hlo_cast(m, both, ZL_UINT16), ZL_FLOAT16), ZL_FLOAT32);
 }
 
-// The six bits of eight groups: those of four are low in the bytes from `from` on, those of the others are four bits of the last four
-// bytes, from `shift` on, below the high bits of the former.
+// The six bits of eight groups: those of four are low in the bytes from `from` on, those of the others are
+// four bits of the last four bytes, from `shift` on, below the high bits of the former.
 static struct hlo_tensor sixes_of(struct hlo_module *m, struct hlo_tensor blocks, int from, int shift) {
     int axis = blocks.ndim - 1;
     struct hlo_tensor low = hlo_cut(m, blocks, axis, from, from + 4), rest = hlo_cut(m, blocks, axis, 12, 16), part[2];
@@ -180,8 +181,8 @@ static struct hlo_tensor unpack_k(struct hlo_module *m, const struct quantizatio
     return in_lines(m, hlo_binary(m, TILE_ADD, x, in_groups(m, in_lines(m, bias), 1)));
 }
 
-// Of a quantised matrix or list of them. Affine: rounded to `dtype` after the product and after the sum; other modes: after the product.
-// third: biases if affine, else a global scale; NULL: there is none.
+// Of a quantised matrix or list of them. Affine: rounded to `dtype` after the product and after the sum;
+// other modes: after the product. third: biases if affine, else a global scale; NULL: there is none.
 static struct hlo_tensor unpack(struct hlo_module *m, const struct quantization *q,
                                 const struct hlo_tensor *in, const struct hlo_tensor *third, zl_dtype dtype) {
     struct hlo_tensor x = codes_of(m, in[0], q->bits), scale = in[1];
@@ -204,7 +205,7 @@ static struct hlo_tensor unpack(struct hlo_module *m, const struct quantization 
     return hlo_cast(m, in_lines(m, x), dtype);
 }
 
-// Rows ----------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 static struct quantization quantization_of(const struct call *c) {
     const int64_t *arg = call_args(c);
@@ -218,8 +219,8 @@ bool hlo_dequantize(struct hlo_module *m, const struct call *c, const struct hlo
     return true;
 }
 
-// Scales and biases of groups (..., n, size), which keep the last axis with size 1. The edge of a group that is further from zero is a code
-// times the scale.
+// Scales and biases of groups (..., n, size), which keep the last axis with size 1. The edge of a group that
+// is further from zero is a code times the scale.
 static void find_scales(struct hlo_module *m, struct hlo_tensor x, int bits, struct hlo_tensor *scale,
                         struct hlo_tensor *bias) {
     int64_t last = x.ndim - 1;
@@ -257,7 +258,8 @@ bool hlo_quantize(struct hlo_module *m, const struct call *c, const struct hlo_t
     return true;
 }
 
-// Numbers are unpacked as wide as sums are, and rounded once to the dtype of x, in which the factors are multiplied.
+// Numbers are unpacked as wide as sums are, and rounded once to the dtype of x, in which the factors are
+// multiplied.
 bool hlo_quantized_matmul(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                           struct hlo_tensor *out) {
     enum { TRANSPOSE = 3, GATHERED };

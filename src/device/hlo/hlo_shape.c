@@ -18,7 +18,8 @@ bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
-// The first part, with room behind it for what is put there: the size of the next step, and a number says how much of it is there.
+// The first part, with room behind it for what is put there: the size of the next step, and a number says how
+// much of it is there.
 static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int parts, struct hlo_tensor *part,
                                       const int64_t *size, int axis) {
     int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
@@ -36,7 +37,8 @@ static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int part
     return x;
 }
 
-// Whether it is an array that grows: only the first part may be bounded, along the axis, of which a size is no part of the text.
+// Whether it is an array that grows: only the first part may be bounded, along the axis, of which a size is
+// no part of the text.
 static bool grows(struct hlo_module *m, zl_array y, int parts, const struct hlo_tensor *part, int axis) {
     bool ok = hlo_varies(m, y) >> axis & 1 && y->dim[axis] > 1 && hlo_step(y->dim[axis]) <= INT32_MAX;
     for (int i = 0; i < parts; i++)
@@ -76,7 +78,7 @@ bool hlo_divmod(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
-// Random bits -----------------------------------------------------------------------------------------------------------
+// Random bits -----------------------------------------------------------------------------------------------
 
 static struct hlo_tensor turn(struct hlo_module *m, struct hlo_tensor x, int by) {
     struct hlo_tensor left = hlo_binary(m, TILE_SHL, x, hlo_number(m, ZL_UINT32, by));

@@ -1,8 +1,8 @@
 // hlo_sizes.c - which sizes of a segment change from run to run, such as that of a cache that grows.
 //
-// Segments with the same ops, dtypes, ranks and links are one kind. When the sizes of a kind have been three different lists, those that
-// changed are taken to change again: programs are then made for the next step of such a size. What is remembered only says what is worth
-// it: programs are right whatever it says.
+// Segments with the same ops, dtypes, ranks and links are one kind. When the sizes of a kind have been three
+// different lists, those that changed are taken to change again: programs are then made for the next step of
+// such a size. What is remembered only says what is worth it: programs are right whatever it says.
 
 #include "device/hlo/hlo.h"
 
@@ -29,7 +29,7 @@ int64_t hlo_step(int64_t size) {
     return step;
 }
 
-// Listing -------------------------------------------------------------------------------------------------------------
+// Listing ---------------------------------------------------------------------------------------------------
 
 struct list {
     int64_t *word, *size;
@@ -72,7 +72,7 @@ static void list_segment(struct hlo_sizes *sizes, struct list *l, const struct s
     }
 }
 
-// Remembering ---------------------------------------------------------------------------------------------------------
+// Remembering -----------------------------------------------------------------------------------------------
 
 static void free_kind(const void *key, size_t bytes, void *value, void *data) {
     struct kind *k = value;

@@ -1,9 +1,10 @@
 // hlo_view.c - views of dense arrays as slices, reversals, transposes, reshapes and broadcasts.
 //
-// A number of the flat list of elements is written in digits: with cuts c0 > c1 > ... > 1, each of which divides the one before, the
-// list is an array of sizes c0/c1, c1/c2, ... An axis of the view that takes every s-th element of the list is a slice of one of these
-// axes if its stride is s times a cut and it stays in the axis. The cuts of the base's own shape come first: then nothing is
-// reshaped. What no cuts can say, windows that overlap for instance, is a gather, and is counted.
+// A number of the flat list of elements is written in digits: with cuts c0 > c1 > ... > 1, each of which
+// divides the one before, the list is an array of sizes c0/c1, c1/c2, ... An axis of the view that takes
+// every s-th element of the list is a slice of one of these axes if its stride is s times a cut and it stays
+// in the axis. The cuts of the base's own shape come first: then nothing is reshaped. What no cuts can say,
+// windows that overlap for instance, is a gather, and is counted.
 
 #include "device/hlo/hlo.h"
 
@@ -91,7 +92,8 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
     return false;
 }
 
-// How the starts of the axes follow from where the view begins. Their words are one after the other, of those axes that are not taken whole.
+// How the starts of the axes follow from where the view begins. Their words are one after the other, of those
+// axes that are not taken whole.
 static void note_places(struct hlo_module *m, const struct view *v, int ndim, const int64_t *dim,
                         const int64_t *span, int word, int64_t given) {
     zl_dtype dtype = ZL_INT32;
@@ -118,8 +120,8 @@ static void note_places(struct hlo_module *m, const struct view *v, int ndim, co
     }
 }
 
-// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run, in their order. Where slices
-// begin is an argument.
+// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run,
+// in their order. Where slices begin is an argument.
 static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v, int64_t given) {
     int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
         above = v->elements;
@@ -205,9 +207,10 @@ static struct hlo_tensor gather(struct hlo_module *m, struct hlo_tensor base, in
     return y;
 }
 
-// Other dtypes --------------------------------------------------------------------------------------------------------
+// Other dtypes ----------------------------------------------------------------------------------------------
 
-// As an integer that has the bits of an element: truth values and complex numbers have no bits of their own in StableHLO.
+// As an integer that has the bits of an element: truth values and complex numbers have no bits of their own
+// in StableHLO.
 static struct hlo_tensor plain_bits(struct hlo_module *m, struct hlo_tensor x) {
     if (x.dtype == ZL_BOOL)
         return hlo_cast(m, x, ZL_UINT8);
@@ -270,14 +273,15 @@ static struct hlo_tensor as_dtype(struct hlo_module *m, struct hlo_tensor base, 
     return from_bits(m, plain_bits(m, base), dtype);
 }
 
-// The view ------------------------------------------------------------------------------------------------------------
+// The view --------------------------------------------------------------------------------------------------
 
 struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                            const int64_t *dim, const int64_t *stride, int64_t offset) {
     return hlo_view_bounded(m, base, dtype, ndim, dim, stride, offset, 0);
 }
 
-// All of a base with a bounded axis, its axes in any order and with others that do not move: each run of the view is an axis of the base.
+// All of a base with a bounded axis, its axes in any order and with others that do not move: each run of the
+// view is an axis of the base.
 static struct hlo_tensor view_of_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype,
                                          int ndim, const int64_t *dim, const int64_t *stride, int64_t offset) {
     struct view v = {.offset = offset};

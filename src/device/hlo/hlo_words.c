@@ -1,4 +1,5 @@
-// hlo_words.c - the numbers of a program, all of which are one argument: a list of words, taken apart at its beginning.
+// hlo_words.c - the numbers of a program, all of which are one argument: a list of words, split at its
+// beginning.
 
 #include "device/hlo/hlo.h"
 
@@ -60,7 +61,7 @@ void hlo_words_head(struct hlo_module *m, struct hlo_tensor list) {
     }
 }
 
-// Places --------------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 void hlo_starts(struct hlo_module *m, struct hlo_tensor x, const int64_t *place, const int64_t *size,
                 struct hlo_tensor *start) {

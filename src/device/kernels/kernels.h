@@ -1,8 +1,9 @@
 // kernels.h - the build that all devices share which run kernels: from the calls of a segment to launches.
 //
-// Such a device is a target record for each unit and a few functions. A kernel's key is what it computes, its dtypes, and the layout of its
-// operands (contiguous, strided, one element for all, a number by value), never sizes or strides. Every kernel is tile IR, one definition for
-// all targets: a file of src/kernel/, or built from the recipe of a group.
+// Such a device is a target record for each unit and a few functions. A kernel's key is what it computes, its
+// dtypes, and the layout of its operands (contiguous, strided, one element for all, a number by value), never
+// sizes or strides. Every kernel is tile IR, one definition for all targets: a file of src/kernel/, or built
+// from the recipe of a group.
 
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -12,8 +13,8 @@
 #include "fuse/fuse.h"
 #include "pass/pass.h"
 
-// One argument of a launch: the bytes of a value, or the device's handle of memory and how the kernel accesses it. Two launches need no order
-// unless one writes bytes that the other reads or writes.
+// One argument of a launch: the bytes of a value, or the device's handle of memory and how the kernel
+// accesses it. Two launches need no order unless one writes bytes that the other reads or writes.
 enum kernel_access { KERNEL_VALUE, KERNEL_READ, KERNEL_WRITTEN };
 struct kernel_argument {
     const char *name; // of the kernel's parameter
@@ -38,29 +39,33 @@ enum kernel_taken { KERNEL_NOT_TAKEN, KERNEL_DONE, KERNEL_FAILED };
 
 struct kernel_target {
     const struct device *device;
-    // Returns what compiled code depends on besides its source (model, driver, options), as part of its key on disk.
+    // Returns what compiled code depends on besides its source (model, driver, options), as part of its key
+    // on disk.
     const char *(*identity)(int unit);
-    // Returns the record that passes compile for, which lives as long as the process, or NULL and an error. Calls that need what the unit
-    // lacks run on the CPU, and so do all calls if its workgroups have fewer than KERNEL_THREADS threads.
+    // Returns the record that passes compile for, which lives as long as the process, or NULL and an error.
+    // Calls that need what the unit lacks run on the CPU, and so do all calls if its workgroups have fewer
+    // than KERNEL_THREADS threads.
     const struct target *(*record)(int unit);
     // Compiles source to code that a file can hold. Returns false, with an error, if that fails.
     bool (*compile)(int unit, const struct text *source, struct text *code);
-    // Loads functions of the code by their symbols, with the shared memory that they state, and sets their handles, which are never
-    // released. Returns false, with an error, if that fails.
+    // Loads functions of the code by their symbols, with the shared memory that they state, and sets their
+    // handles, which are never released. Returns false, with an error, if that fails.
     bool (*load)(int unit, const char *code, size_t bytes, int count, struct kernel_function *function);
     // Enqueues a launch. Returns false, with an error, if that fails.
     bool (*launch)(const struct kernel_place *p, const struct kernel_function *f, int64_t groups, int arguments,
                    const struct kernel_argument *argument);
-    // For a target that runs tile kernels without compile, load and launch: keep returns a handle of a kernel, which it does not change, and
-    // which is never released, or NULL and an error. run executes it; `address` has an entry for each parameter, of its memory or its value.
+    // For a target that runs tile kernels without compile, load and launch: keep returns a handle of a
+    // kernel, which it does not change, and which is never released, or NULL and an error. run executes it;
+    // `address` has an entry for each parameter, of its memory or its value.
     void *(*keep)(int unit, const struct tile_kernel *kernel);
     bool (*run)(const struct kernel_place *p, void *kept, void *const *address, const int64_t *symbol);
-    // take runs a call that is not elementwise by an override (a vendor library), if that is better. takes returns whether an override runs
-    // every such call, which then needs no kernel of ours. NULL: there are no overrides.
+    // take runs a call that is not elementwise by an override (a vendor library), if that is better. takes
+    // returns whether an override runs every such call, which then needs no kernel of ours. NULL: there are
+    // no overrides.
     enum kernel_taken (*take)(const struct kernel_place *p, const struct call *c);
     bool (*takes)(int unit, const struct call *c);
-    // fuse runs a call and those after it by one override, and returns how many calls that were; 0: none. count returns how many they would
-    // be.
+    // fuse runs a call and those after it by one override, and returns how many calls that were; 0: none.
+    // count returns how many they would be.
     int (*fuse)(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
     int (*count)(const struct program *program, struct call *const *call, int index);
 };
@@ -75,7 +80,7 @@ void kernels_drop(struct program *p);
 void kernels_run(int unit, struct program *p, struct binding *b);
 int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
-// Between the files of this folder ------------------------------------------------------------------------------------
+// Between the files of this folder --------------------------------------------------------------------------
 
 enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 16 };
 
@@ -85,14 +90,16 @@ struct kernel_place {
     int unit, lane;
     const struct target *record;    // of the unit
     struct kernel_batch *batch;     // if set, nothing runs: missing kernels are collected here
-    struct kernel_numbers *numbers; // of the running call; NULL: its kernels read no inline scalars from memory
+    // of the running call; NULL: its kernels read no inline scalars from memory
+    struct kernel_numbers *numbers;
 };
 
 struct kernel_step {
     struct fuse_step is;
     bool reduces;      // the call, or one soon after it, is a reduction
     uint64_t in_place; // for binding.prepare
-    bool (*run)(const struct kernel_place *p, const struct call *c); // of calls that are neither views nor maps
+    // of calls that are neither views nor maps
+    bool (*run)(const struct kernel_place *p, const struct call *c);
 };
 
 static inline bool step_is_other(const struct kernel_step *s) {
@@ -107,19 +114,21 @@ struct program {
     struct kernel_step step[];
 };
 
-// kernels_cache.c -----------------------------------------------------------------------------------------------------
+// kernels_cache.c -------------------------------------------------------------------------------------------
 
-// Loads the functions of a source, which is compiled unless its code is on disk. Returns false, with an error, if that fails.
+// Loads the functions of a source, which is compiled unless its code is on disk. Returns false, with an
+// error, if that fails.
 bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions, struct kernel_function *function);
 
-// Returns the compiled tile kernel of a key, or NULL and an error. A new key's kernel comes from make(data), which reads a file of src/kernel/
-// (kernel_built_in) or uses the builder, and whose caller owns the result.
+// Returns the compiled tile kernel of a key, or NULL and an error. A new key's kernel comes from make(data),
+// which reads a file of src/kernel/ (kernel_built_in) or uses the builder, and whose caller owns the result.
 struct kernel_tiles;
 typedef struct tile_kernel *kernel_maker(const void *data);
 const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes, kernel_maker *make,
                                              const void *data);
 
-// Kernels that a program will need, to be compiled by all threads at once. Failures are ignored: they show when the kernel is needed.
+// Kernels that a program will need, to be compiled by all threads at once. Failures are ignored: they show
+// when the kernel is needed.
 struct kernel_batch {
     int count, cap;
     struct kernel_wanted *wanted;
@@ -129,7 +138,8 @@ void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place 
 // Returns whether the unit has what the kernels need, and frees the batch.
 bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p);
 
-// Values of clauses in files of src/kernel/: the name of a type, the dtype for elements that are only copied, the bits of indices.
+// Values of clauses in files of src/kernel/: the name of a type, the dtype for elements that are only copied,
+// the bits of indices.
 static inline const char *kernel_type(zl_dtype dtype) {
     return tile_type_name(tile_type_of(dtype));
 }
@@ -154,7 +164,8 @@ static inline void kernel_begin_call(struct kernel_call *k) {
 // Append a copy of a value, or an integer of the width of indices.
 void kernel_add(struct kernel_call *k, const void *value, size_t bytes);
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);
-// Append memory of which so many bytes are accessed, or as many as a tile kernel reaches. Whether it is written follows from the kernel.
+// Append memory of which so many bytes are accessed, or as many as a tile kernel reaches. Whether it is
+// written follows from the kernel.
 void kernel_add_bytes(struct kernel_call *k, void *memory, size_t reach);
 static inline void kernel_add_memory(struct kernel_call *k, void *memory) {
     kernel_add_bytes(k, memory, KERNEL_ANY);
@@ -164,16 +175,20 @@ bool kernel_add_array(const struct kernel_place *p, struct kernel_call *k, zl_ar
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                             const struct kernel_call *k);
 
-// kernels_tiles.c: renders, compiles and loads a tile kernel for a unit. Returns NULL, with an error, if that fails.
+// kernels_tiles.c: renders, compiles and loads a tile kernel for a unit. Returns NULL, with an error, if that
+// fails.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
-// Keeps a kernel that was compiled twice as long as the one that is used, and returns the latter. The lock of both is held.
+// Keeps a kernel that was compiled twice as long as the one that is used, and returns the latter. The lock of
+// both is held.
 struct kernel_tiles *kernel_tiles_join(struct kernel_tiles *kept, struct kernel_tiles *twin);
-// Launches the kernel's grids, one after the other. k holds the arguments for its parameters, in order; sizes, and memory that passes
-// values between grids, are appended. symbol holds the values of its symbols, in order. Returns false, with an error, if that fails.
+// Launches the kernel's grids, one after the other. k holds the arguments for its parameters, in order;
+// sizes, and memory that passes values between grids, are appended. symbol holds the values of its symbols,
+// in order. Returns false, with an error, if that fails.
 bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k, int symbols,
                          const int64_t *symbol);
 
-// The axes of several operands, without axes of size 1, and with adjacent axes merged that are one axis in all operands.
+// The axes of several operands, without axes of size 1, and with adjacent axes merged that are one axis in
+// all operands.
 struct kernel_layout {
     int operands, axes;
     int64_t size; // product of dims
@@ -187,25 +202,29 @@ static inline int64_t layout_inner(const struct kernel_layout *l) {
 void layout_begin(struct kernel_layout *l, int operands);
 // Appends an axis with the operands' strides.
 void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
-// Writes the axes of more than one element, the outermost in memory first, to `axis`, which has room for 64. Returns how many there are.
+// Writes the axes of more than one element, the outermost in memory first, to `axis`, which has room for 64.
+// Returns how many there are.
 int layout_order(zl_array like, int *axis);
-// Sets the layout to all axes of `like`, which has no gaps, in the order of its memory. Operands are broadcast to its shape.
+// Sets the layout to all axes of `like`, which has no gaps, in the order of its memory. Operands are
+// broadcast to its shape.
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
 // Returns the stride of x along an axis after broadcasting to ndim axes.
 int64_t layout_stride(zl_array x, int ndim, int axis);
 // Returns whether positions need more than 31 bits.
 bool layout_is_wide(const struct kernel_layout *l);
-// Returns how many elements of memory an operand reaches, whose first element is at `at`, if the size of the memory is unknown.
+// Returns how many elements of memory an operand reaches, whose first element is at `at`, if the size of the
+// memory is unknown.
 int64_t layout_reach(const struct kernel_layout *l, int operand, int64_t at);
 // Returns whether a kernel can have that many axes; if not, sets an error that begins with `what`.
 bool kernel_check_axes(const struct kernel_layout *l, const char *what);
-// Appends the table of a tile kernel, INDEX[operands + 1, 8]: sizes of the axes, innermost first, then strides of each operand.
+// Appends the table of a tile kernel, INDEX[operands + 1, 8]: sizes of the axes, innermost first, then
+// strides of each operand.
 void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool wide);
 // Appends any table of a tile kernel, given as rows that begin `step` numbers apart.
 void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step, bool wide);
 
-// kernels_work.c: one launch of a tile kernel while its arguments and sizes are collected, in the order of its parameters and symbols. Errors
-// begin with `what`.
+// kernels_work.c: one launch of a tile kernel while its arguments and sizes are collected, in the order of
+// its parameters and symbols. Errors begin with `what`.
 enum { WORK_CLAUSES = 16 };
 struct kernel_work {
     const struct kernel_place *place;
@@ -214,7 +233,8 @@ struct kernel_work {
     bool failed; // an error was set
     int sizes;
     int64_t size[36];
-    uint64_t numbers; // bit i: argument i holds integers of the width of indices, kept as 64 bits until the launch
+    // bit i: argument i holds integers of the width of indices, kept as 64 bits until the launch
+    uint64_t numbers;
     struct kernel_call k;
 };
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
@@ -223,11 +243,12 @@ static inline void work_value(struct kernel_work *w, const void *value, size_t b
 }
 // Appends an integer of the width of indices.
 void work_int(struct kernel_work *w, int64_t number);
-// Append memory of so many bytes, or of as many as the kernel reaches. NULL marks the launch as failed, with the error already set.
+// Append memory of so many bytes, or of as many as the kernel reaches. NULL marks the launch as failed, with
+// the error already set.
 void work_bytes(struct kernel_work *w, void *memory, size_t reach);
 void work_memory(struct kernel_work *w, void *memory);
-// Append the memory of an array. work_array also appends two sizes: its elements and the position of the first. work_result may make indices
-// wide.
+// Append the memory of an array. work_array also appends two sizes: its elements and the position of the
+// first. work_result may make indices wide.
 void work_place(struct kernel_work *w, zl_array x);
 void work_array(struct kernel_work *w, zl_array x);
 void work_result(struct kernel_work *w, zl_array x);
@@ -238,14 +259,16 @@ void work_sizes(struct kernel_work *w, int count, const int64_t *size);
 #define WORK_SIZES(w, ...) work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 // Launches the kernel of a key, made by make(key). Returns false, with an error, if that fails.
 bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make);
-// Launches the kernel of a file of src/kernel/. In its clauses, %t (the type of a dtype, or WORK_E4M3), %o (an op) and %d (a number) take the
-// next value each; %i stands for INDEX and BITS, %b for the bits of indices.
+// Launches the kernel of a file of src/kernel/. In its clauses, %t (the type of a dtype, or WORK_E4M3), %o
+// (an op) and %d (a number) take the next value each; %i stands for INDEX and BITS, %b for the bits of
+// indices.
 enum { WORK_E4M3 = ZL_DTYPE_COUNT };
 bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count, const int32_t *clause);
 #define WORK_FILE(w, name, clauses, ...) \
     work_file(w, name, clauses, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), (const int32_t[]){__VA_ARGS__})
 
-// Returns the place's memory of an array, or NULL and an error. An inline scalar is written there for the running call.
+// Returns the place's memory of an array, or NULL and an error. An inline scalar is written there for the
+// running call.
 void *kernel_reach(const struct kernel_place *p, zl_array x);
 // Returns the bytes of that memory, as far as they are known.
 size_t kernel_bytes(zl_array x);
@@ -268,12 +291,13 @@ struct kernel_numbers {
 };
 void kernel_numbers_close(const struct kernel_place *p);
 
-// kernels_map.c: runs the elementwise calls from index on as one kernel, and returns how many they were; kernel_count_maps returns how many
-// they would be.
+// kernels_map.c: runs the elementwise calls from index on as one kernel, and returns how many they were;
+// kernel_count_maps returns how many they would be.
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int index, struct text *why);
 
-// kernels_transpose.c: copies between two operands of a layout that are contiguous along different, long axes.
+// kernels_transpose.c: copies between two operands of a layout that are contiguous along different, long
+// axes.
 
 // One end of a copy: memory of the place, and the position of its first element.
 struct kernel_end {
@@ -286,14 +310,16 @@ bool kernel_is_transpose(const struct kernel_layout *l);
 bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct kernel_end to,
                       struct kernel_end from);
 
-// kernels_lines.c: the same for groups with reductions over the last axis; 0: there is no reduction, or fusing does not pay.
+// kernels_lines.c: the same for groups with reductions over the last axis; 0: there is no reduction, or
+// fusing does not pay.
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_lines(const struct program *program, struct call *const *call, int index);
 // kernels_columns.c: the same for groups with reductions over leading axes.
 int kernel_run_columns(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_columns(const struct program *program, struct call *const *call, int index);
 
-// Ops that are not elementwise, a family per file. Each function runs a call whose outputs have memory and are not empty.
+// Ops that are not elementwise, a family per file. Each function runs a call whose outputs have memory and
+// are not empty.
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
 #define KERNEL_OP(op, can, run, ...)  kernel_question can; kernel_function run;
@@ -304,16 +330,19 @@ kernel_function kernel_run_op;     // kernels_tiles.c: runs the op's own kernel
 // kernels_matmul_few.c: for products of few rows whose inputs have a layout that the kernel reads.
 kernel_question matmul_few_fits;
 kernel_function kernel_matmul_few;
-// kernels_product.c: for large products on units with matrix instructions, whose inputs have a layout that the kernel reads.
+// kernels_product.c: for large products on units with matrix instructions, whose inputs have a layout that
+// the kernel reads.
 bool product_fits(const struct kernel_place *p, const struct call *c);
 kernel_function kernel_product;
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
-// kernels_reduce.c: how threads share rows of `count` elements that are reduced. If there are few rows, they are divided into parts, so that the
-// whole device has work; with ZL_BATCH_INVARIANT, long rows are, however many there are.
+// kernels_reduce.c: how threads share rows of `count` elements that are reduced. If there are few rows, they
+// are divided into parts, so that the whole device has work; with ZL_BATCH_INVARIANT, long rows are, however
+// many there are.
 struct kernel_split {
     int lanes;           // threads that share a row, or a pack of columns
-    int64_t parts, each; // parts per row; elements per part (by columns: whole turns of all lanes, except in the last part)
+    // parts per row; elements per part (by columns: whole turns of all lanes, except in the last part)
+    int64_t parts, each;
 };
 // Returns the split for reductions by columns; `lines` counts packs of columns.
 struct kernel_split kernel_split_columns(int64_t lines, int64_t count, int pack_bytes);
@@ -346,8 +375,8 @@ struct kernel_items {
 bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int64_t count, size_t key_bytes);
 // Does nothing for items that were not opened.
 void kernel_close_items(const struct kernel_place *p, struct kernel_items *t);
-// Sorts rows of n places each, stably. They are the keys of room[0], 8 bytes each if wide; places are less than `end`, or all ones. Returns
-// which of the rooms holds the result, or -1 and an error.
+// Sorts rows of n places each, stably. They are the keys of room[0], 8 bytes each if wide; places are less
+// than `end`, or all ones. Returns which of the rooms holds the result, or -1 and an error.
 int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines, int64_t n, int64_t end);
 
 #endif

@@ -1,5 +1,6 @@
-// kernels_argreduce.c - where the smallest and the largest elements along an axis are, by src/kernel/argreduce.tile. Few long lines are cut
-// into parts, so that all of the device has something to do; a second launch finds the best of what was found in these.
+// kernels_argreduce.c - where the smallest and the largest elements along an axis are, by
+// src/kernel/argreduce.tile. Few long lines are cut into parts, so that all of the device has something to
+// do; a second launch finds the best of what was found in these.
 
 #include "device/kernels/kernels.h"
 
@@ -37,7 +38,7 @@ static int lanes_of_line(int64_t n) {
     return n <= FEW ? 1 : n <= 16 * SUBGROUP ? SUBGROUP : KERNEL_THREADS;
 }
 
-// Neighbouring threads read neighbouring elements: of one line, or of lines beside each other.
+// Neighbouring threads read neighbouring elements: of one line, or of lines side by side.
 static int lanes_for(const struct search *s, int64_t n) {
     const struct kernel_layout *l = &s->lines;
     bool columns = l->axes && l->stride[0][l->axes - 1] == 1 && s->step != 1 && l->size >= KERNEL_THREADS;

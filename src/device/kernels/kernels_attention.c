@@ -1,5 +1,5 @@
-// kernels_attention.c - attention of any layout, mask and size of heads, and the cotangents of its inputs, by src/kernel/attention.tile
-// and attention_vjp.tile; by matrix instructions where the call fits them.
+// kernels_attention.c - attention of any layout, mask and size of heads, and the cotangents of its inputs, by
+// src/kernel/attention.tile and attention_vjp.tile; by matrix instructions where the call fits them.
 
 #include "device/kernels/kernels_flash.h"
 #include "op/ops.h"

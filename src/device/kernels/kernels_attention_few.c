@@ -1,4 +1,5 @@
-// kernels_attention_few.c - attention of few queries, split over keys (src/kernel/attention_few.tile), for units with matrix instructions.
+// kernels_attention_few.c - attention of few queries, split over keys (src/kernel/attention_few.tile), for
+// units with matrix instructions.
 
 #include "device/kernels/kernels_flash.h"
 
@@ -49,15 +50,15 @@ bool attention_few_fits(const struct target *unit, const struct attention *a) {
            shared_of(unit, a) <= unit->group->most_shared;
 }
 
-// Calls ------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 struct operand {
     int64_t stride[4]; // 0 along axes of one element
     struct kernel_scratch copy;
 };
 
-// Adds an input as it lies, if it begins with its memory and its strides but the last are multiples of `pack`, or else a copy that is
-// row-major. NULL stands for q, which is not read in its place.
+// Adds an input as it lies, if it begins with its memory and its strides but the last are multiples of
+// `pack`, or else a copy that is row-major. NULL stands for q, which is not read in its place.
 static void add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, struct operand *o) {
     bool lies = true;
     for (int i = 0; x && i < x->ndim; i++) {

@@ -1,4 +1,5 @@
-// kernels_cache.c - kernels by their keys: in memory, and as code on disk under a hash of text, device and driver.
+// kernels_cache.c - kernels by their keys: in memory, and as code on disk under a hash of text, device and
+// driver.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels.h"
@@ -13,7 +14,7 @@ ZL_AT_LOAD {
     fork_guard(&lock);
 }
 
-// On disk ----------------------------------------------------------------------------------------------------------
+// On disk ---------------------------------------------------------------------------------------------------
 
 struct compiling {
     const struct kernel_place *place;
@@ -38,7 +39,7 @@ bool kernel_compile(const struct kernel_place *p, const struct text *source, int
         &(struct kernel_code){p->target->identity(p->unit), source, compile_text, load_code, &c});
 }
 
-// In memory --------------------------------------------------------------------------------------------------------
+// In memory -------------------------------------------------------------------------------------------------
 
 struct full_key {
     const struct target *record; // each unit has its own
@@ -52,7 +53,8 @@ static struct kernel_tiles *look_up(const struct full_key *key, size_t bytes) {
     return kernel;
 }
 
-// Returns what is kept: where another thread has made the same, its kernel, which then holds this one, too: devices keep its code. NULL and an error.
+// Returns what is kept: where another thread has made the same, its kernel, which then holds this one, too:
+// devices keep its code. NULL and an error.
 static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
     lock_take(&lock);
     struct kernel_tiles *kept = map_get(&loaded, key, bytes);
@@ -64,7 +66,7 @@ static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struc
     return kept;
 }
 
-// Batches ----------------------------------------------------------------------------------------------------------
+// Batches ---------------------------------------------------------------------------------------------------
 
 struct kernel_wanted {
     struct full_key key;

@@ -1,9 +1,10 @@
-// kernels_columns.c - calls with reductions of leading axes among them, as one kernel: statistics of a batch norm, gradients of weights that all
-// rows share.
+// kernels_columns.c - calls with reductions of leading axes among them, as one kernel: statistics of a batch
+// norm, gradients of weights that all rows share.
 //
-// The shape of the group's elements is a matrix: leading axes are its rows, the others its columns. Threads go down columns: they compute
-// elements and add them up without writing what only a sum reads. What is computed from the sums, one element a column, is part of
-// the same kernel; where columns are cut into parts, of a second one that joins them.
+// The shape of the group's elements is a matrix: leading axes are its rows, the others its columns. Threads
+// go down columns: they compute elements and add them up without writing what only a sum reads. What is
+// computed from the sums, one element a column, is part of the same kernel; where columns are cut into parts,
+// of a second one that joins them.
 
 #include "device/kernels/kernels_columns.h"
 
@@ -22,7 +23,7 @@ struct columns {
     struct kernel_split split;
 };
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 static bool joins(struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
@@ -74,7 +75,7 @@ static bool find(struct columns *m, const struct program *program, struct call *
     return m->r.reductions && m->r.f.rows > 1;
 }
 
-// Layout -----------------------------------------------------------------------------------------------------------
+// Layout ----------------------------------------------------------------------------------------------------
 
 static void push_axes(const struct columns *m, struct kernel_layout *l, int begin, int end) {
     const struct kernel_group *g = &m->g;
@@ -113,7 +114,8 @@ static int item_of(const struct column_recipe *r) { // bytes of the widest eleme
     return item;
 }
 
-// Elements of a pack: as many as 16 bytes hold of what is reduced, if all that lies behind each other begins with whole ones.
+// Elements of a pack: as many as 16 bytes hold of what is reduced, if all that lies consecutive begins with
+// whole ones.
 static int width_for(const struct columns *m) {
     int width = PACK_BYTES / item_of(&m->r);
     bool fits =
@@ -145,7 +147,7 @@ static bool lay_out(struct columns *m) {
     return true;
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static int64_t in_packs(const struct columns *m, int input, int64_t elements) {
     return is_in_packs(m, input) ? elements / m->r.width : elements;

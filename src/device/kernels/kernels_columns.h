@@ -7,11 +7,12 @@
 
 enum { COLUMN_REDUCTIONS = 6 };
 
-// Forms of inputs besides those of every recipe, of which a vector has an element for each of the group: one for a row of it, or for a column.
+// Forms of inputs besides those of every recipe, of which a vector has an element for each of the group: one
+// for a row of it, or for a column.
 enum column_form { COLUMN_SAME = FUSE_FORMS, COLUMN_ONCE };
 
-// What a kernel of a group does: all of it; all but what comes after the reductions, for the parts of columns; or only that, for which it
-// joins the parts.
+// What a kernel of a group does: all of it; all but what comes after the reductions, for the parts of
+// columns; or only that, for which it joins the parts.
 enum column_stage { COLUMN_WHOLE, COLUMN_PARTS, COLUMN_JOIN };
 
 struct column_recipe {
@@ -28,19 +29,21 @@ static inline const struct fuse_op *column_reduction(const struct column_recipe 
     return &r->f.row[r->reduction[k]];
 }
 
-static inline zl_dtype column_sum(const struct column_recipe *r, int k) { // the dtype that a reduction is computed in
+// the dtype that a reduction is computed in
+static inline zl_dtype column_sum(const struct column_recipe *r, int k) {
     return tile_reduce_gives((zl_dtype)column_reduction(r, k)->from);
 }
 
-// kernels_columns_build.c -------------------------------------------------------------------------------------------
+// kernels_columns_build.c -----------------------------------------------------------------------------------
 
 // Which inputs and outputs are parameters of the recipe's stage.
 bool column_reads(const struct column_recipe *r, int input);
 bool column_writes(const struct column_recipe *r, int output);
-// The kernel of a struct column_recipe, a kernel_maker. Its parameters are, of those that its stage has: the parts of each reduction to be
-// joined, the inputs, a table of the axes of rows and the strides of inputs, one of the positions of inputs (vectors: in packs), the outputs,
-// and the parts of each reduction. Its symbols are packs of columns, rows, parts, rows of a part, `inner` of tile_walk, and for each input
-// in memory how many elements that has. NULL and an error.
+// The kernel of a struct column_recipe, a kernel_maker. Its parameters are, of those that its stage has: the
+// parts of each reduction to be joined, the inputs, a table of the axes of rows and the strides of inputs,
+// one of the positions of inputs (vectors: in packs), the outputs, and the parts of each reduction. Its
+// symbols are packs of columns, rows, parts, rows of a part, `inner` of tile_walk, and for each input in
+// memory how many elements that has. NULL and an error.
 struct tile_kernel *column_build(const void *recipe);
 
 #endif

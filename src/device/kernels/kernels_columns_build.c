@@ -1,7 +1,8 @@
 // kernels_columns_build.c - the tile kernel of a recipe of columns.
 //
-// A thread has a pack of neighbouring columns, and goes down some of their rows, as in src/kernel/reduce_columns.tile: elements are added in
-// the same order. It reads packs of several rows before it computes the first, and writes what it computed of them afterwards.
+// A thread has a pack of neighbouring columns, and goes down some of their rows, as in
+// src/kernel/reduce_columns.tile: elements are added in the same order. It reads packs of several rows before
+// it computes the first, and writes what it computed of them afterwards.
 
 #include "device/kernels/kernels_columns.h"
 #include "tile/notation.h"
@@ -37,7 +38,7 @@ static bool is_joined(const struct building *b) {
     return b->r->stage == COLUMN_JOIN;
 }
 
-// Parameters -------------------------------------------------------------------------------------------------------
+// Parameters ------------------------------------------------------------------------------------------------
 
 static bool is_read_by(const struct fuse_op *op, int input) {
     for (int k = 0; k < op->inputs; k++)
@@ -108,7 +109,7 @@ static void declare(struct building *b) {
     declare_operands(b);
 }
 
-// Rows of elements -------------------------------------------------------------------------------------------------
+// Rows of elements ------------------------------------------------------------------------------------------
 
 static expr first_of(const struct building *b, int input) {
     return fuse_entry(b->at, 0, tile_number(input));
@@ -206,7 +207,8 @@ static void write_turn(const struct building *b, const struct turn *t) {
     tile_close();
 }
 
-// All is read before it is computed, and computed before it is written: outputs may have the memory of inputs.
+// All is read before it is computed, and computed before it is written: outputs may have the memory of
+// inputs.
 static void build_turns(const struct building *b, expr first, int turns) {
     struct turn turn[TURNS] = {{NULL}};
     for (int i = 0; i < turns; i++) {
@@ -262,7 +264,7 @@ static void begin_rows(struct building *b) {
     }
 }
 
-// Columns ----------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
 static expr input_of_column(const struct building *b, int input, expr column) {
     if (!is_in_memory(b, input))
@@ -310,8 +312,8 @@ static void meet(void) {
     tile_append((struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP});
 }
 
-// Adds the lanes of each column of the group, one reduction after the other in the same shared memory; all[k] holds the sums of the columns
-// that a thread finishes.
+// Adds the lanes of each column of the group, one reduction after the other in the same shared memory; all[k]
+// holds the sums of the columns that a thread finishes.
 static void add_lanes(const struct building *b, expr t, struct fuse_operand *all, int turns) {
     int columns = b->packs * b->r->width, lanes = b->r->lanes;
     const struct tile_buffer *room = NULL;

@@ -28,7 +28,8 @@ static bool make_words(const struct kernel_place *p, zl_array keys, int64_t word
     return work_file(&w, "random_bits", "BITS=%b", 0, NULL);
 }
 
-// What a key's part of the result has is a number of bytes: where that is no number of words, words are made beside it.
+// What a key's part of the result has is a number of bytes: where that is no number of words, words are made
+// beside it.
 bool kernel_random_bits(const struct kernel_place *p, const struct call *c) {
     zl_array keys = c->in[0], y = call_first(c);
     int64_t count = keys->size / 2, bytes = y->size / count * (int64_t)array_item(y), words = (bytes + 3) / 4;

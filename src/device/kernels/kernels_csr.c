@@ -1,8 +1,10 @@
-// kernels_csr.c - sparse matrices by rows, by the files csr_*.tile of src/kernel/: products with dense matrices, also of the
-// transposed matrix, elements of dense products at the places of entries, and the rows of entries.
+// kernels_csr.c - sparse matrices by rows, by the files csr_*.tile of src/kernel/: products with dense
+// matrices, also of the transposed matrix, elements of dense products at the places of entries, and the rows
+// of entries.
 //
-// Pointers and indices are checked before their first use: their replicas remember that they hold what is needed. For a transposed
-// matrix the entries are sorted by their columns, in a stable order, so that sums are the same each time.
+// Pointers and indices are checked before their first use: their replicas remember that they hold what is
+// needed. For a transposed matrix the entries are sorted by their columns, in a stable order, so that sums
+// are the same each time.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -16,7 +18,7 @@ struct csr_index {
     int64_t columns;
 };
 
-// Checking ---------------------------------------------------------------------------------------------------------
+// Checking --------------------------------------------------------------------------------------------------
 
 static uint64_t tag_of(const struct csr_index *m) {
     uint64_t tag = 1;
@@ -86,7 +88,7 @@ static bool check(const struct kernel_place *p, const struct call *c, const stru
     return true;
 }
 
-// Entries ----------------------------------------------------------------------------------------------------------
+// Entries ---------------------------------------------------------------------------------------------------
 
 // Runs csr_entries.tile. Without dense matrices, which only SAMPLE reads, left and right are the indices.
 static bool run_entries(const struct kernel_place *p, const struct csr_index *m, enum kind kind,
@@ -121,7 +123,7 @@ bool kernel_csr_rows(const struct kernel_place *p, const struct call *c) {
            run_entries(p, &m, ROWS, (zl_dtype)m.indices->dtype, m.indices, m.indices, y, y);
 }
 
-// Products ---------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 enum { ROWS_OF, PLACE, ORDER, ROOMS };
 

@@ -1,7 +1,7 @@
 // kernels_flash.c - attention by matrix instructions, and its cotangents, for units that have them.
 //
-// Views are read as they lie, unless their lines are not contiguous or begin elsewhere than at multiples of 16 bytes: the kernels read
-// these at once. Such views are copied.
+// Views are read as they lie, unless their lines are not contiguous or begin elsewhere than at multiples of
+// 16 bytes: the kernels read these at once. Such views are copied.
 
 #include "device/kernels/kernels_flash.h"
 #include "kernel/kernel.h"
@@ -18,10 +18,11 @@ enum {
     VJP_THREADS = 256
 };
 
-// Kernels ----------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
-// Measured on an H200: with the matrix instructions of four warps, eight warps have 16 queries each, and 128 keys a turn pay where
-// registers leave room for them; two blocks of a multiprocessor multiply in turns. Else four warps have 32 queries each.
+// Measured on an H200: with the matrix instructions of four warps, eight warps have 16 queries each, and 128
+// keys a turn pay where registers leave room for them; two blocks of a multiprocessor multiply in turns. Else
+// four warps have 32 queries each.
 static void choose(struct flash *f, bool joined) {
     bool is_wide = f->size % 64 == 0 && f->width % 64 == 0;
     f->threads = joined && is_wide ? 256 : 128;
@@ -84,7 +85,7 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
            flash_shared(&f, unit) <= unit->group->most_shared;
 }
 
-// Calls ------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 // One launch while its arguments are collected, and copies of inputs, which are closed at its end.
 struct flash_call {

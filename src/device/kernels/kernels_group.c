@@ -2,7 +2,7 @@
 
 #include "device/kernels/kernels_group.h"
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // Its number among the inputs, as a dtype or as the inverse of a number; -1: there are too many.
 static int find_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_of) {
@@ -39,7 +39,7 @@ bool group_write(struct kernel_group *g, struct fuse_recipe *r,
                                             .input = input_of});
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g) {
     bool ok = true;

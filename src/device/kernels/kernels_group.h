@@ -11,15 +11,18 @@ struct kernel_group {
     int inputs;
     zl_array input[KERNEL_OPERANDS];
     zl_dtype dtype[KERNEL_OPERANDS]; // as they are read
-    int inverse_of[KERNEL_OPERANDS]; // GROUP_ITSELF; or the dtype of a number, given by value, whose inverse is read
+    // GROUP_ITSELF; or the dtype of a number, given by value, whose inverse is read
+    int inverse_of[KERNEL_OPERANDS];
 };
 
 enum { GROUP_ITSELF = -1 };
-// Elements of a line from which a kernel of lines pays; how many lines there must be, because fewer leave most of a device idle; and elements
-// of a line up to which even one line pays: a group of threads reads it in about the time of a launch, and a launch less is saved.
+// Elements of a line from which a kernel of lines pays; how many lines there must be, because fewer leave
+// most of a device idle; and elements of a line up to which even one line pays: a group of threads reads it
+// in about the time of a launch, and a launch less is saved.
 enum { GROUP_LINE_LEAST = 128, GROUP_LINES_LEAST = 32, GROUP_LINE_SHORT = 1 << 14 };
 
-// The recipe of the group, and its inputs; divide: see struct fuse_writer. False: there are too many operands.
+// The recipe of the group, and its inputs; divide: see struct fuse_writer. False: there are too many
+// operands.
 bool group_write(struct kernel_group *g, struct fuse_recipe *r, int (*divide)(const struct fuse_writer *w, int index));
 
 bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Arguments --------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 // The next argument, of so many bytes: its value is to be written to what is returned.
 static inline char *add_room(struct kernel_call *k, size_t bytes) {
@@ -95,7 +95,7 @@ void kernel_scratch_close(const struct kernel_place *p, struct kernel_scratch *s
     s->memory = NULL;
 }
 
-// Axes -------------------------------------------------------------------------------------------------------------
+// Axes ------------------------------------------------------------------------------------------------------
 
 void layout_begin(struct kernel_layout *l, int operands) {
     l->operands = operands;

@@ -1,8 +1,8 @@
 // kernels_lines.c - calls with reductions of the last axis among them, as one kernel: softmax, norms.
 //
-// Some threads have a line, and hold its elements in registers: each reads its part of the inputs once, in packs, and the stages
-// between reductions compute from that. Of lines too long for this they go along once a stage, and compute anew from the
-// inputs, which the caches hold by then. So memory is read and written once.
+// Some threads share a row, and hold its elements in registers: each reads its part of the inputs once, in
+// packs, and the stages between reductions compute from that. Of lines too long for this they go along once a
+// stage, and compute anew from the inputs, which the caches hold by then. So memory is read and written once.
 
 #include "device/kernels/kernels_lines.h"
 
@@ -24,7 +24,7 @@ struct lines {
     int64_t step[KERNEL_OPERANDS]; // from an element of a line to the next
 };
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 static bool joins(struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
@@ -54,7 +54,8 @@ static bool write_rows(struct lines *m) {
     return true;
 }
 
-// Whether there are so few lines that each may have more threads than is best for many; never where no line may depend on the others.
+// Whether there are so few lines that each may have more threads than is best for many; never where no line
+// may depend on the others.
 static bool are_few(int64_t lines) {
     return lines < GROUP_LINES_LEAST && !device_batch_invariant();
 }
@@ -73,7 +74,7 @@ static bool find(struct lines *m, const struct program *program, struct call *co
     return fuse_find(g) && g->reductions && g->end - g->begin > 1 && write_rows(m) && m->r.f.rows > 1;
 }
 
-// Layout -----------------------------------------------------------------------------------------------------------
+// Layout ----------------------------------------------------------------------------------------------------
 
 static enum line_form form_of(zl_array x, int64_t step) {
     if (array_is(x, ARRAY_INLINE))
@@ -102,9 +103,10 @@ static bool lay_out(struct lines *m) {
     return m->l.axes <= KERNEL_AXES;
 }
 
-// Packs and threads ------------------------------------------------------------------------------------------------
+// Packs and threads -----------------------------------------------------------------------------------------
 
-// Elements of a pack: as many as 16 bytes hold of the widest, if all that lies behind each other begins with whole ones.
+// Elements of a pack: as many as 16 bytes hold of the widest, if all that lies consecutive begins with whole
+// ones.
 static int width_for(const struct lines *m) {
     const struct kernel_group *g = &m->g;
     size_t item = 1;
@@ -142,8 +144,8 @@ static int64_t packs_of(int64_t line, int threads, int width) {
     return (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
 }
 
-// Lines that the registers of a group do not hold: many small groups, of which the device has several at once, so that there is
-// always another line to wait for. 1: no cluster holds it.
+// Lines that the registers of a group do not hold: many small groups, of which the device has several at
+// once, so that there is always another line to wait for. 1: no cluster holds it.
 static int cluster_for(const struct kernel_place *p, int64_t line, int width, int most, int *threads) {
     for (int each = LINE_CLUSTER_LEAST; each < LINE_THREADS; each *= 2)
         for (int groups = 2; groups <= p->record->group->cluster; groups *= 2)
@@ -154,7 +156,8 @@ static int cluster_for(const struct kernel_place *p, int64_t line, int width, in
     return 1;
 }
 
-// Along the line, several times: with many threads few lines are under way at once, and those stay in the caches.
+// Along the line, several times: with many threads few lines are under way at once, and those stay in the
+// caches.
 static int threads_along(const struct kernel_place *p, int64_t line) {
     int threads = KERNEL_THREADS;
     while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->record->group->most_threads)
@@ -162,8 +165,9 @@ static int threads_along(const struct kernel_place *p, int64_t line) {
     return threads;
 }
 
-// Few elements a thread, so that many lines are under way; of long lines more, so that its threads wait for fewer others. Where there are
-// few lines a thread has one pack, if there are enough threads: nothing else is under way that would hide how long it computes.
+// Few elements per thread, so that many lines are under way; of long lines more, so that its threads wait for
+// fewer others. Where there are few lines per thread has one pack, if there are enough threads: nothing else
+// is under way that would hide how long it computes.
 static void choose(const struct kernel_place *p, struct lines *m) {
     int64_t line = m->g.f.dim[m->g.f.ndim - 1];
     int inputs = 0; // that vary along a line
@@ -189,9 +193,9 @@ static void choose(const struct kernel_place *p, struct lines *m) {
                            : line % ((int64_t)LINE_DEEP * threads * width) == 0;
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
-// Packs of what lies behind each other are counted, so that the kernel knows that they are whole.
+// Packs of what is contiguous are counted, so that the kernel knows that they are whole.
 static int64_t in_packs(const struct lines *m, int input, int64_t elements) {
     return fuse_form(&m->r.f, input) == LINE_FLAT ? elements / m->r.width : elements;
 }

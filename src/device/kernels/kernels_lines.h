@@ -6,22 +6,26 @@
 #include "device/kernels/kernels_group.h"
 
 enum { LINE_REDUCTIONS = 6 };
-// Threads of a group, at most; of a group of a cluster, at least; of clusters that a multiprocessor has at once: registers for 32
-// numbers and the rest each.
+// Threads of a group, at most; of a group of a cluster, at least; of clusters that a multiprocessor has at
+// once: registers for 32 numbers and the rest each.
 enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256, LINE_CLUSTERS = 1280 };
 
-// Packs of a piece that a thread has, where one input is read and where several are: so many are under way at once.
+// Packs of a piece that a thread has, where one input is read and where several are: so many are under way at
+// once.
 enum { LINE_DEEP = 4, LINE_SHALLOW = 2 };
 
-enum line_form { LINE_FLAT = FUSE_FORMS, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
+// along a line; SAME: one element
+enum line_form { LINE_FLAT = FUSE_FORMS, LINE_STRIDED, LINE_SAME, LINE_VALUE };
 
 struct line_recipe {
     char name[8];                       // no other kernel has such a key
     int16_t reductions, wide;           // wide: indices have 64 bits
     int16_t rough;                      // all that varies along a line has 16 bits, as have results
-    int16_t width, packs;               // elements of a pack; packs that a thread holds, 0: it goes along the line
+    // elements of a pack; packs that a thread holds, 0: it goes along the line
+    int16_t width, packs;
     int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
-    int16_t full;                       // lines are as long as what all threads hold; of lines in pieces: they are whole pieces
+    // lines are as long as what all threads hold; of lines in pieces: they are whole pieces
+    int16_t full;
     int16_t reduction[LINE_REDUCTIONS]; // rows
     struct fuse_recipe f;
 };
@@ -38,10 +42,11 @@ static inline bool line_input_varies(const struct line_recipe *r, int input) { /
     return fuse_form(&r->f, input) <= LINE_STRIDED;
 }
 
-// kernels_lines_plan.c ----------------------------------------------------------------------------------------------
+// kernels_lines_plan.c --------------------------------------------------------------------------------------
 //
-// Stages follow each other: one goes along the line for the reductions that need none before them, the next for those that
-// need these, the last for the results. What costs much and is used again is kept; the rest is computed anew.
+// Stages follow each other: one goes along the line for the reductions that need none before them, the next
+// for those that need these, the last for the results. What costs much and is used again is kept; the rest is
+// computed anew.
 
 // What a stage computes, as references, and what it takes, as bits.
 struct line_function {

@@ -1,10 +1,12 @@
 // kernels_lines_build.c - the tile kernel of a recipe of lines.
 //
-// A group has some lines, each of which is a row of its tiles; threads hold the elements in registers. A stage is a map over these tiles, and
-// the reductions of what it computed. Lines that registers do not hold are cut into pieces: a stage is then a loop over them, in which
-// each thread combines its elements of all pieces.
+// A group has some lines, each of which is a row of its tiles; threads hold the elements in registers. A
+// stage is a map over these tiles, and the reductions of what it computed. Lines that registers do not hold
+// are cut into pieces: a stage is then a loop over them, in which each thread combines its elements of all
+// pieces.
 //
-// Sums make results differ in the last bits from those of the CPU: so exponentials and quotients may too, and are shorter here.
+// Sums make results differ in the last bits from those of the CPU: so exponentials and quotients may too, and
+// are shorter here.
 
 #include "device/kernels/kernels_lines.h"
 #include "pass/pass.h"
@@ -30,16 +32,19 @@ struct building {
     expr lines, line, inner, group;   // of all; elements of a line; of tile_walk; which group this is
     const struct tile_buffer *s, *of; // tables: of axes, of inputs
     struct fuse_operand x[KERNEL_OPERANDS];
-    // By output: its memory. By input: where the lines of the group begin, in packs; what the group holds of it.
+    // By output: its memory. By input: where the lines of the group begin, in packs; what the group holds of
+    // it.
     const struct tile_buffer *y[KERNEL_OPERANDS], *at[KERNEL_OPERANDS], *tile[KERNEL_OPERANDS];
-    // By reduction: what is reduced, and the result. By row: its elements that are kept, or one a line; the inverse of that.
+    // By reduction: what is reduced, and the result. By row: its elements that are kept, or one a line; the
+    // inverse of that.
     const struct tile_buffer *part[LINE_REDUCTIONS], *sum[LINE_REDUCTIONS], *kept[FUSE_CALLS],
         *inverse[FUSE_CALLS];
-    // In a map: the row of the tiles, the element of the row and of the line, and what rows of the recipe are.
+    // In a map: the row of the tiles, the element of the row and of the line, and what rows of the recipe
+    // are.
     expr i, j, along, value[FUSE_CALLS];
 };
 
-// Notation ---------------------------------------------------------------------------------------------------------
+// Notation --------------------------------------------------------------------------------------------------
 
 // A tile of the group: a row a line, or one element a line. Its vectors are packs.
 static const struct tile_buffer *tile(const struct building *b, char letter, int at, zl_dtype dtype,
@@ -85,7 +90,7 @@ static void open_elements(struct building *b, expr rows, expr columns, expr firs
     b->along = first ? ADD(first, b->j) : b->j;
 }
 
-// Mathematics ------------------------------------------------------------------------------------------------------
+// Mathematics -----------------------------------------------------------------------------------------------
 
 // What brings a divisor to where its inverse has all its digits.
 static expr scale_of(expr b) {
@@ -93,8 +98,8 @@ static expr scale_of(expr b) {
     return SELECT(small, F32(0x1p64), SELECT(large, F32(0x1p-64), F32(1)));
 }
 
-// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite, and where the quotient
-// is too large to be, the first guess is right, and the rest is not finite.
+// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not
+// finite, and where the quotient is too large to be, the first guess is right, and the rest is not finite.
 static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     expr scale = scale_of(b);
     a = MUL(a, scale);
@@ -106,7 +111,7 @@ static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     return SELECT(EQ(SUB(left, left), F32(0)), FMA(left, inverse, q), q);
 }
 
-// Values of a point ------------------------------------------------------------------------------------------------
+// Values of a point -----------------------------------------------------------------------------------------
 
 static expr place(const struct building *b, int input) {
     expr at = element(&(struct building){.i = b->i}, b->at[input]);
@@ -157,7 +162,7 @@ static expr value_of(struct building *b, int reference) {
     return b->value[reference];
 }
 
-// The beginning ----------------------------------------------------------------------------------------------------
+// The beginning ---------------------------------------------------------------------------------------------
 
 static void declare_input(struct building *b, int k) {
     zl_dtype dtype = fuse_input_dtype(&b->r->f, k);
@@ -193,8 +198,8 @@ static expr line_number(const struct building *b) {
     return b->count == 1 ? b->group : ADD(MUL(b->group, tile_number(b->count)), b->i);
 }
 
-// Finds where the lines of the group begin in each input, and reads what has one element a line. After the last line comes the last
-// again, so that all are there to be read.
+// Finds where the lines of the group begin in each input, and reads what has one element a line. After the
+// last line comes the last again, so that all are there to be read.
 static void find_places(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
     expr place[KERNEL_OPERANDS];
@@ -246,7 +251,8 @@ static void fill(const struct tile_buffer *t, enum tile_op combine) {
                                        .value = tile_identity_value(combine, t->type)});
 }
 
-// What the tile of an input holds behind the end of lines: nothing that counts for the first reduction of the input itself.
+// What the tile of an input holds behind the end of lines: nothing that counts for the first reduction of the
+// input itself.
 static enum tile_op filling_of(const struct building *b, int input) {
     for (int k = 0; k < b->r->reductions; k++)
         if (line_row(b->r, b->r->reduction[k])->arg[0] == (FUSE_INPUT | input))
@@ -274,14 +280,14 @@ static void read_elements(struct building *b) {
     }
 }
 
-// Stages -----------------------------------------------------------------------------------------------------------
+// Stages ----------------------------------------------------------------------------------------------------
 
 static bool reduces_in(const struct building *b, int k, int stage) {
     return b->plan.level[b->r->reduction[k]] == stage + 1;
 }
 
-// A stage that reads no memory computes whole tiles, without branches where lines do not fill them: what lies behind their end is cut off
-// before it is reduced.
+// A stage that reads no memory computes whole tiles, without branches where lines do not fill them: what lies
+// behind their end is cut off before it is reduced.
 static bool is_cut(const struct building *b, int stage) {
     bool cuts = !b->r->full && b->r->packs && stage < b->plan.levels;
     for (int k = 0; k < b->r->f.inputs; k++)
@@ -377,7 +383,8 @@ static expr open_pieces(const struct building *b, expr *columns) {
     return MUL(before, tile_number(b->r->width));
 }
 
-// Elements of a piece, which may be others in each stage: what is read of several inputs needs more registers.
+// Elements of a piece, which may be others in each stage: what is read of several inputs needs more
+// registers.
 static int64_t piece_of(const struct building *b, int stage) {
     int inputs = 0;
     for (int k = 0; k < b->r->f.inputs; k++)
@@ -476,9 +483,9 @@ static void build_group(struct building *b) {
     tile_close();
 }
 
-// Whether groups of a cluster exchange the maximum of a softmax with the sum. Exponentials of 16 bits are computed again, as registers do
-// not hold them. What lies behind the end of lines has to be -inf, so that no tile is cut before the sum; and before it nothing is kept
-// that comes from the maximum but the exponentials.
+// Whether groups of a cluster exchange the maximum of a softmax with the sum. Exponentials of 16 bits are
+// computed again, as registers do not hold them. What lies behind the end of lines has to be -inf, so that no
+// tile is cut before the sum; and before it nothing is kept that comes from the maximum but the exponentials.
 static bool is_loose(const struct line_recipe *r, const struct line_plan *p) {
     if (r->groups == 1 || r->rough || !line_is_softmax(r) ||
         (!r->full && fuse_is_row(line_row(r, r->reduction[0])->arg[0])))

@@ -1,6 +1,7 @@
 // kernels_map.c - elementwise calls of one shape as one kernel.
 //
-// A group's recipe, with what is chosen here for its sizes, is the kernel's key, and all that it is built from (fuse/map.c).
+// A group's recipe, with what is chosen here for its sizes, is the kernel's key, and all that it is built
+// from (fuse/map.c).
 
 #include "device/kernels/kernels_group.h"
 
@@ -21,7 +22,7 @@ struct map_group {
     struct kernel_layout l; // of the inputs
 };
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // A power of two has an exact inverse.
 static int divide(const struct fuse_writer *w, int index) {
@@ -88,7 +89,7 @@ int kernel_count_maps(const struct program *program, struct call *const *call, i
     return m.g.f.end - m.g.f.begin;
 }
 
-// Layout -----------------------------------------------------------------------------------------------------------
+// Layout ----------------------------------------------------------------------------------------------------
 
 static bool is_flat(const struct kernel_layout *l, int operand) {
     int64_t expected = 1;
@@ -176,7 +177,7 @@ static void lay_out(struct map_group *m) {
             fuse_set_input(r, i, m->l.stride[i][m->l.axes - 1] ? FUSE_ROWS : FUSE_SAME, g->dtype[i]);
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // The kernel's table of axes.
 static void add_axes(struct kernel_call *k, const struct map_group *m, const struct kernel_layout *l) {
@@ -249,7 +250,8 @@ static bool is_copy(const struct map_group *m) {
            fuse_is_strided(fuse_form(r, 0));
 }
 
-// The only input and the output, which lies without gaps in the order of the axes. False: it is no copy, or not across.
+// The only input and the output, which lies without gaps in the order of the axes. False: it is no copy, or
+// not across.
 static bool is_transpose(const struct map_group *m, struct kernel_layout *out) {
     int64_t dense = m->l.size;
     if (!is_copy(m))

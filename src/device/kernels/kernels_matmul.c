@@ -1,8 +1,8 @@
-// kernels_matmul.c - products of matrices of any strides, also of those that indices choose and of parts of the inner axis, by
-// src/kernel/matmul.tile.
+// kernels_matmul.c - products of matrices of any strides, also of those that indices choose and of parts of
+// the inner axis, by src/kernel/matmul.tile.
 //
-// f16, bf16 and fp8 are multiplied and summed in f32, int8 in int32. What a product is added to is copied to where the result goes, and
-// read there.
+// f16, bf16 and fp8 are multiplied and summed in f32, int8 in int32. What a product is added to is copied to
+// where the result goes, and read there.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -94,7 +94,7 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
     return product_fits(p, c) ? kernel_product(p, c) : multiply(p, c, &f);
 }
 
-// Chosen ------------------------------------------------------------------------------------------------------------
+// Chosen ----------------------------------------------------------------------------------------------------
 
 bool kernel_gather_mm(const struct kernel_place *p, const struct call *c) {
     zl_array first = c->in[2], second = c->in[3];

@@ -1,5 +1,5 @@
-// kernels_matmul_few.c - products of few rows with a matrix whose columns are contiguous (x W^T of decoding), by
-// src/kernel/matmul_few.tile.
+// kernels_matmul_few.c - products of few rows with a matrix whose columns are contiguous (x W^T of decoding),
+// by src/kernel/matmul_few.tile.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -18,8 +18,8 @@ struct few {
     int pack; // elements
 };
 
-// The axes of a batch whose matrices are all the same one are axes of rows, if there is one row in each. False: there are more matrices, or
-// axes of rows that are not one.
+// The axes of a batch whose matrices are all the same one are axes of rows, if there is one row in each.
+// False: there are more matrices, or axes of rows that are not one.
 static bool fold(struct few *f, zl_array a, zl_array b) {
     f->row = a->ndim - 2;
     for (int i = f->row - 1; i >= 0; i--) {
@@ -76,8 +76,9 @@ bool kernel_matmul_few(const struct kernel_place *p, const struct call *c) {
     work_value(&w, &scale, sizeof scale);
     work_value(&w, &beta, sizeof beta);
     work_result(&w, y);
-    // On an H200, four warps for a column read 4 MB in 2.9 us and 96 MB in 24.6, one warp in 3.7 and 26.8. Of many columns each warp has
-    // two: of 151936 x 1024 that takes 70 us, and four warps for each would take 115.
+    // On an H200, four warps for a column read 4 MB in 2.9 us and 96 MB in 24.6, one warp in 3.7 and 26.8. Of
+    // many columns each warp has two: of 151936 x 1024 that takes 70 us, and four warps for each would take
+    // 115.
     bool has_many = f.n >= COLUMNS_MANY;
     return WORK_FILE(&w, "matmul_few",
                      "ITEM=%t,WIDE=%t,PACK=%d,LINES=%d,COLUMNS=%d,PARTS=%d,SCALED=%d,ADDS=%d,%i", dtype,

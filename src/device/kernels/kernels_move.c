@@ -1,10 +1,12 @@
-// kernels_move.c - elements moved from one layout to another, and what is put together of that: concatenate, pad, slices
-// that are replaced. Elements are moved by their size, whatever they are, unless they are converted or combined.
+// kernels_move.c - elements moved from one layout to another, and what is put together of that: concatenate,
+// pad, slices that are replaced. Elements are moved by their size, whatever they are, unless they are
+// converted or combined.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-// What becomes of elements: those of `from` are converted to those of `item` and, unless that is UPDATE_SET, combined with what is there.
+// What becomes of elements: those of `from` are converted to those of `item` and, unless that is UPDATE_SET,
+// combined with what is there.
 struct recipe {
     int32_t item, from; // as %t of WORK_FILE
     enum update update;
@@ -19,7 +21,7 @@ static struct recipe to_update(enum update update, zl_dtype dtype) {
     return update == UPDATE_SET ? to_set(dtype) : (struct recipe){(int32_t)dtype, (int32_t)dtype, update};
 }
 
-// Moving -----------------------------------------------------------------------------------------------------------
+// Moving ----------------------------------------------------------------------------------------------------
 
 // One side of a move: memory of so many elements, or a number; where its first element is, and its strides.
 struct side {
@@ -29,7 +31,8 @@ struct side {
     const int64_t *stride; // NULL: all are one
 };
 
-// Neighbours that are moved at once, 16 bytes of them at most: all operands have them along the last axis, and lie in whole runs.
+// Neighbours that are moved at once, 16 bytes of them at most: all operands have them along the last axis,
+// and lie in whole runs.
 static int width_of(const struct kernel_layout *l, size_t bytes, const struct side *side) {
     int last = l->axes - 1, width = (int)(16 / bytes);
     for (bool fits = false; width > 1 && !fits; width = fits ? width : width / 2) {
@@ -191,7 +194,7 @@ bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const i
                   (struct side){.number = number});
 }
 
-// Ops --------------------------------------------------------------------------------------------------------------
+// Ops -------------------------------------------------------------------------------------------------------
 
 bool kernel_concatenate(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);

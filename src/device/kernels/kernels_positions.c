@@ -1,10 +1,10 @@
-// kernels_positions.c - places in an array that arrays of indices give, of any number and dtypes: their part of kernels, which are
-// built for them, and the ops that read there.
+// kernels_positions.c - places in an array that arrays of indices give, of any number and dtypes: their part
+// of kernels, which are built for them, and the ops that read there.
 
 #include "device/kernels/kernels_positions.h"
 #include "tile/notation.h"
 
-// Building ---------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 // Parameters of a kernel of places.
 struct places {
@@ -23,7 +23,8 @@ static struct places declare_places(const struct index_key *key) {
     return l;
 }
 
-// An index as a position of its axis, brought into range in integers that hold it and the size of the axis, with its sign.
+// An index as a position of its axis, brought into range in integers that hold it and the size of the axis,
+// with its sign.
 static expr position(const struct places *l, int k, expr given, expr *inside) {
     struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
     expr column = tile_number(k);
@@ -36,7 +37,8 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
     return tile_cast(index, MIN(MAX(value, zero), last));
 }
 
-// The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else the nearest was taken.
+// The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else
+// the nearest was taken.
 static expr build_place(const struct places *l, expr i, expr first, expr *inside) {
     expr to[1 + KERNEL_INDICES] = {first};
     for (int k = 0; k < l->key->count; k++)
@@ -129,7 +131,7 @@ struct index_list kernel_list_indices(zl_array x, int count, const zl_array *ind
     return list;
 }
 
-// Gather -----------------------------------------------------------------------------------------------------------
+// Gather ----------------------------------------------------------------------------------------------------
 
 // l: axes of the result; operands: x, then the indices.
 static bool gather(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l,
@@ -212,7 +214,8 @@ bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
     return gather(p, c, &l, &list);
 }
 
-// One array of indices for one axis: l gets the axes of the result, of which the array's own axis has no stride.
+// One array of indices for one axis: l gets the axes of the result, of which the array's own axis has no
+// stride.
 static bool take(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l) {
     zl_array x = c->in[0], indices = c->in[1];
     struct index_list list = {0};

@@ -7,8 +7,8 @@
 
 enum { KERNEL_INDICES = 6 }; // arrays of indices, at most
 
-// What kernels know of an array of indices: where it begins; of its axis the size, the last position that lies inside, and the step, in
-// elements.
+// What kernels know of an array of indices: where it begins; of its axis the size, the last position that
+// lies inside, and the step, in elements.
 enum { INDEX_OFFSET, INDEX_DIM, INDEX_LAST, INDEX_STEP, INDEX_ROWS };
 struct index_list {
     int count;
@@ -22,11 +22,12 @@ struct index_key { // part of a kernel's key
 
 struct index_key kernel_index_key(const struct index_list *list);
 
-// The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is wide, u64; all ones where an
-// index is out of range, unless it moves what does not lie in the array wholly. One that gathers gives what an array holds there; one
-// that puts writes what an array holds, row-major, to these places of its result, the elements of which are its last size. Their first
-// parameters are that array, those of kernel_add_indices and the result; its sizes the number of entries, the elements of the array
-// and where it begins, and those of kernel_add_indices.
+// The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is
+// wide, u64; all ones where an index is out of range, unless it moves what does not lie in the array wholly.
+// One that gathers gives what an array holds there; one that puts writes what an array holds, row-major, to
+// these places of its result, the elements of which are its last size. Their first parameters are that array,
+// those of kernel_add_indices and the result; its sizes the number of entries, the elements of the array and
+// where it begins, and those of kernel_add_indices.
 struct place_recipe {
     char name[8]; // no other kernel has such a key
     int32_t wide, moves;
@@ -35,14 +36,16 @@ struct place_recipe {
 };
 struct tile_kernel *kernel_make_places(const void *recipe);
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list);
-// Appends an array of indices, from `offset` on, for an axis of x along which slices of so many elements begin.
+// Appends an array of indices, from `offset` on, for an axis of x along which slices of so many elements
+// begin.
 void kernel_list_index(struct index_list *list, zl_array x, int64_t axis, int64_t size, zl_array index, int64_t offset);
 // Indices of axes of x, along which slices of so many elements begin; l gets the axes that all indices have.
 struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes, const int64_t *size,
                                       struct kernel_layout *l);
 // Each element of starts as the index of an axis: that of x along which a slice of so many elements begins.
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size);
-// Adds arguments and sizes for indices, whose axes are those of the layout; its operands are the array, then the indices.
+// Adds arguments and sizes for indices, whose axes are those of the layout; its operands are the array, then
+// the indices.
 void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list);
 // Writes x, which is row-major, over the part of the call's result that begins where the starts say.
 bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x, const struct index_list *list);

@@ -1,5 +1,6 @@
-// kernels_product.c - products of large matrices whose lines are contiguous, by src/kernel/product.tile, on units of threads that hold tiles in
-// registers. Halves need matrix instructions; other products are those of kernels_matmul.c.
+// kernels_product.c - products of large matrices whose lines are contiguous, by src/kernel/product.tile, on
+// units of threads that hold tiles in registers. Halves need matrix instructions; other products are those of
+// kernels_matmul.c.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -62,7 +63,8 @@ bool product_fits(const struct kernel_place *p, const struct call *c) {
            y->size < KERNEL_NARROW / 2 && find_factor(a, &f) && find_factor(b, &f);
 }
 
-// Columns and rows that a turn multiplies. Halves take more where two tiles of them fit into the group's memory.
+// Columns and rows that a turn multiplies. Halves take more where two tiles of them fit into the group's
+// memory.
 static int depth_of(const struct target *unit, bool is_half) {
     return !is_half ? 16 : unit->group->has_async || unit->group->shared_bytes >= DEEP_BYTES ? 64 : 32;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// Ops that are not elementwise -------------------------------------------------------------------------------------
+// Ops that are not elementwise ------------------------------------------------------------------------------
 
 static const struct {
     const struct op *op;
@@ -27,7 +27,7 @@ bool kernels_have(const struct op *op) {
     return has;
 }
 
-// Building ---------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 bool kernel_inputs_lie(const struct call *c) {
     for (int i = 0; i < c->inputs; i++)
@@ -103,7 +103,8 @@ bool kernels_can(const struct kernel_target *target, int unit, const struct call
     return place.record && place.record->group->most_threads >= KERNEL_THREADS && has_needs(&place, &s, c);
 }
 
-// Which calls a group with a reduction may begin with: one is ahead, and nothing that no group holds is before it.
+// Which calls a group with a reduction may begin with: one is ahead, and nothing that no group holds is
+// before it.
 static void find_reductions(struct program *p) {
     for (int i = p->steps.count - 1, ahead = FUSE_CALLS; i >= 0; i--) {
         enum fuse_kind kind = (enum fuse_kind)p->step[i].is.kind;
@@ -133,7 +134,7 @@ void kernels_drop(struct program *p) {
     memory_free(p);
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // What a kernel of a program's own does without a first result nobody else knows.
 static bool is_nothing(const struct kernel_step *s, const struct call *c) {
@@ -193,7 +194,8 @@ static void run_all(const struct kernel_place *p, struct program *program, struc
     }
 }
 
-// Before it runs for the first time: goes through it without running anything, and compiles what it lacks at once.
+// Before it runs for the first time: goes through it without running anything, and compiles what it lacks at
+// once.
 static void look_ahead(const struct kernel_place *p, struct program *program, struct binding *b) {
     bool had_error = zl_error();
     struct kernel_batch batch = {0};

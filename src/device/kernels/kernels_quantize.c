@@ -1,4 +1,5 @@
-// kernels_quantize.c - groups of numbers as codes of a few bits each, by src/kernel/quantize.tile, and back, by dequantize.tile.
+// kernels_quantize.c - groups of numbers as codes of a few bits each, by src/kernel/quantize.tile, and back,
+// by dequantize.tile.
 
 #include "device/kernels/kernels_quantized.h"
 
@@ -23,7 +24,7 @@ int32_t kernel_divisor(int64_t most, int64_t a, int64_t b) {
     return count;
 }
 
-// Back -------------------------------------------------------------------------------------------------------------
+// Back ------------------------------------------------------------------------------------------------------
 
 bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m,
                    void *to) {
@@ -63,7 +64,7 @@ bool kernel_dequantize(const struct kernel_place *p, const struct call *c) {
     return kernel_unpack(p, call_args(c), &m, kernel_reach(p, call_first(c)));
 }
 
-// Quantising -------------------------------------------------------------------------------------------------------
+// Quantising ------------------------------------------------------------------------------------------------
 
 bool kernel_quantize(const struct kernel_place *p, const struct call *c) {
     const int64_t *arg = call_args(c);

@@ -1,5 +1,5 @@
-// kernels_quantized_matmul.c - products with quantised matrices, whose codes are read once for some lines of x: by rows of the matrix,
-// src/kernel/quantized_rows.tile, or by its columns, quantized_columns.tile.
+// kernels_quantized_matmul.c - products with quantised matrices, whose codes are read once for some lines of
+// x: by rows of the matrix, src/kernel/quantized_rows.tile, or by its columns, quantized_columns.tile.
 
 #include "device/kernels/kernels_quantized.h"
 
@@ -40,7 +40,8 @@ struct quantized_sizes kernel_quantized_sizes(const struct call *c) {
     return s;
 }
 
-// Whether positions need more than 31 bits: of elements that are read, and of codes and results, past the end too.
+// Whether positions need more than 31 bits: of elements that are read, and of codes and results, past the end
+// too.
 static bool is_wide(const struct call *c, const struct quantized_sizes *s) {
     int64_t codes = s->matrices * s->rows * s->row_groups * call_args(c)[QMM_GROUP];
     int64_t most = MAX_OF(s->x + s->lists * s->m * s->k, call_first(c)->size);

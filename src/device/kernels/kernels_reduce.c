@@ -1,8 +1,10 @@
-// kernels_reduce.c - reductions over any axes of any layout, by src/kernel/reduce.tile and reduce_columns.tile.
+// kernels_reduce.c - reductions over any axes of any layout, by src/kernel/reduce.tile and
+// reduce_columns.tile.
 //
-// Lines are reduced by rows where their elements lie closer together than the lines do: neighbouring threads read neighbours of a line.
-// Otherwise they are reduced by columns: neighbouring threads read neighbouring lines, and threads further apart, the lanes, share a line.
-// Where there are few lines each is cut into parts, which a second launch joins. f16 and bf16 are accumulated in f32.
+// Lines are reduced by rows where their elements lie closer together than the lines do: neighbouring threads
+// read neighbours of a line. Otherwise they are reduced by columns: neighbouring threads read neighbouring
+// lines, and threads further apart, the lanes, share a line. Where there are few lines each is cut into
+// parts, which a second launch joins. f16 and bf16 are accumulated in f32.
 
 #include "device/kernels/kernels.h"
 #include "op/op.h"
@@ -79,7 +81,8 @@ static int64_t inner_stride(const struct kernel_layout *l) {
     return l->axes ? llabs(l->stride[0][l->axes - 1]) : INT64_MAX;
 }
 
-// Counts an axis of neighbours in packs, and all positions with it. False: elements do not lie in whole packs; nothing was changed.
+// Counts an axis of neighbours in packs, and all positions with it. False: elements do not lie in whole
+// packs; nothing was changed.
 static bool pack(struct reduction *r, int width) {
     struct kernel_layout *along = r->rows ? &r->reduced : &r->kept,
                          *across = r->rows ? &r->kept : &r->reduced;
@@ -103,8 +106,8 @@ static bool pack(struct reduction *r, int width) {
     return true;
 }
 
-// The most threads that share a pack of lines by columns: others of their group read its neighbours, as far as there are any, until
-// they have a whole line of the caches.
+// The most threads that share a pack of lines by columns: others of their group read its neighbours, as far
+// as there are any, until they have a whole line of the caches.
 static int most_lanes(int64_t lines, int pack_bytes) {
     int run = RUN_BYTES / pack_bytes, packs = PACKS_LEAST;
     while (packs < run && packs < lines)
@@ -112,7 +115,8 @@ static int most_lanes(int64_t lines, int pack_bytes) {
     return KERNEL_THREADS / packs;
 }
 
-// Few packs have many lanes, and each lane some elements. Where no line may depend on the number of others, nor do lanes.
+// Few packs have many lanes, and each lane some elements. Where no line may depend on the number of others,
+// nor do lanes.
 int kernel_column_lanes(int64_t lines, int64_t count, int pack_bytes) {
     const bool invariant = device_batch_invariant();
     int lanes = 1, most = invariant ? INVARIANT_LANES : most_lanes(lines, pack_bytes);

@@ -1,7 +1,8 @@
 // kernels_scan.c - running sums and their like along an axis, by src/kernel/scan.tile.
 //
-// Several threads share a line, or a thread has one where another axis is contiguous. Where there are few lines each is cut into parts:
-// a first launch finds their totals. f16 and bf16 are kept in f32 on the way, and rounded where they are written.
+// Several threads share a line, or a thread has one where another axis is contiguous. Where there are few
+// lines each is cut into parts: a first launch finds their totals. f16 and bf16 are kept in f32 on the way,
+// and rounded where they are written.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -108,7 +109,8 @@ static void choose_lanes(struct scanning *s) {
         s->packs /= 2;
 }
 
-// A thread has a line where neighbouring lines lie closer together than elements, and where threads do not run side by side.
+// A thread has a line where neighbouring lines lie closer together than elements, and where threads do not
+// run side by side.
 static void choose(struct scanning *s) {
     const struct kernel_layout *l = &s->lines;
     bool columns =

@@ -1,8 +1,9 @@
-// kernels_scatter.c - slices written into an array, or combined with what it holds, at places that indices give.
+// kernels_scatter.c - slices written into an array, or combined with what it holds, at places that indices
+// give.
 //
-// Places are sorted, each with the number of its update: so a thread that comes to the first update of a place takes all that
-// fall on it one after the other, in the order in which they are given (src/kernel/scatter.tile). Slices that may overlap come one by
-// one.
+// Places are sorted, each with the number of its update: so a thread that comes to the first update of a
+// place takes all that fall on it one after the other, in the order in which they are given
+// (src/kernel/scatter.tile). Slices that may overlap come one by one.
 
 #include "device/kernels/kernels_positions.h"
 #include "op/ops.h"
@@ -20,7 +21,7 @@ bool kernel_can_put_along(const struct call *c) {
     return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype);
 }
 
-// Places -----------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 struct scattering {
     const struct kernel_place *place;
@@ -49,7 +50,7 @@ static bool find_places(const struct scattering *s, void *places) {
     return work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
-// Updates ----------------------------------------------------------------------------------------------------------
+// Updates ---------------------------------------------------------------------------------------------------
 
 static bool put(const struct scattering *s, zl_array x, const struct kernel_items *sorted, int64_t begin,
                 int64_t end) {
@@ -111,7 +112,7 @@ static bool scatter(struct scattering *s, zl_array x) {
     return done;
 }
 
-// Ops --------------------------------------------------------------------------------------------------------------
+// Ops -------------------------------------------------------------------------------------------------------
 
 bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), x = c->in[c->inputs - 1];

@@ -1,8 +1,9 @@
-// kernels_sort.c - sort, argsort and partitions, by src/kernel/sort.tile, merge.tile and radix.tile; searchsorted, by search.tile.
+// kernels_sort.c - sort, argsort and partitions, by src/kernel/sort.tile, merge.tile and radix.tile;
+// searchsorted, by search.tile.
 //
-// What is sorted is a key with the position of its element. Tiles of lines are sorted, then runs are merged by two and two; long lines
-// of short keys need fewer passes of a radix sort. A partition sorts twice: the second time by how elements compare to the one that the
-// first found in the place that is asked for.
+// What is sorted is a key with the position of its element. Tiles of lines are sorted, then runs are merged
+// by two and two; long lines of short keys need fewer passes of a radix sort. A partition sorts twice: the
+// second time by how elements compare to the one that the first found in the place that is asked for.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -71,8 +72,8 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
     return WORK_FILE(&w, run ? "merge" : "radix", OF_ALL, GIVEN(s));
 }
 
-// Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may be keys already. Returns
-// in which room the last pass left them; -1 and an error.
+// Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may
+// be keys already. Returns in which room the last pass left them; -1 and an error.
 static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
     int merges = 0, now = 0;
     while ((int64_t)TILE_MOST << merges < s->n)
@@ -193,7 +194,7 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
     return done;
 }
 
-// Searching --------------------------------------------------------------------------------------------------------
+// Searching -------------------------------------------------------------------------------------------------
 
 // A thread looks for several elements once there are so many threads that a GPU is busy.
 enum { SEARCH_THREADS = 1 << 18, SEARCH_MOST = 16, TABLE_MOST = 4096, TABLE_BYTES = 16 << 10 };

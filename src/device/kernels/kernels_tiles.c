@@ -1,5 +1,5 @@
-// kernels_tiles.c - tile kernels on devices that run kernels: rendered for the target, compiled, and launched as the IR says, one
-// launch for each grid. What a launch needs is found once; the IR is not kept.
+// kernels_tiles.c - tile kernels on devices that run kernels: rendered for the target, compiled, and launched
+// as the IR says, one launch for each grid. What a launch needs is found once; the IR is not kept.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels.h"
@@ -19,7 +19,9 @@ struct kernel_tiles {
     struct kernel_tiles *twin; // that another thread made at the same time
     char name[64];
     char *
-        text; // the IR before passes: by which profiles know its cost, and it is compiled again; NULL: there is none
+        // the IR before passes: by which profiles know its cost, and it is compiled again; NULL: there is
+        // none
+        text;
     int parameters, symbols, rooms, grids;
     bool wide;               // symbols have 64 bits
     bool is_dumped;          // launches are printed
@@ -33,7 +35,7 @@ struct kernel_tiles {
     struct kernel_function grid[];
 };
 
-// Compiling --------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 // Whether the path can launch it at all, which is for its author to know.
 static bool check(const struct kernel_place *p, const struct group_kernel *g) {
@@ -165,7 +167,7 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
     return NULL;
 }
 
-// Launching --------------------------------------------------------------------------------------------------------
+// Launching -------------------------------------------------------------------------------------------------
 
 // Prints what is launched.
 static void dump_launches(const struct kernel_tiles *t, const int64_t *groups, const struct kernel_call *k) {
@@ -194,7 +196,8 @@ static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles
     return true;
 }
 
-// The same, of which a profile has a record for each grid. What all of them move and compute belongs to the first.
+// The same, of which a profile has a record for each grid. What all of them move and compute belongs to the
+// first.
 static bool launch_recorded(const struct kernel_place *p, const struct kernel_tiles *t, const int64_t *groups,
                             const struct kernel_call *k, const int64_t *symbol) {
     uintptr_t word[64];
@@ -239,7 +242,7 @@ static bool run_kept(const struct kernel_place *p, const struct kernel_tiles *t,
     return p->target->run(p, t->kept, address, symbol);
 }
 
-// Far arguments ----------------------------------------------------------------------------------------------------
+// Far arguments ---------------------------------------------------------------------------------------------
 
 static bool is_far(const struct kernel_place *p, const struct kernel_tiles *t, const struct kernel_call *k,
                    const int64_t *room) {
@@ -258,14 +261,16 @@ static struct tile_kernel *parse_again(const void *tiles) {
                    : error_set(ZL_ERROR_MEMORY, "kernel %s was not kept", t->name);
 }
 
-// The kernel for arguments that others of the unit do not reach, known by the one that does not. NULL and an error.
+// The kernel for arguments that others of the unit do not reach, known by the one that does not. NULL and an
+// error.
 static const struct kernel_tiles *find_far(const struct kernel_place *p, const struct kernel_tiles *t) {
     struct kernel_place far = *p;
     far.record = p->record->far;
     return kernel_find_tiles(&far, &t, sizeof t, parse_again, t);
 }
 
-// What the kernel may do with its arguments. How far it reaches into memory follows from its sizes, where nobody knew how much there is.
+// What the kernel may do with its arguments. How far it reaches into memory follows from its sizes, where
+// nobody knew how much there is.
 static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const int64_t *symbol) {
     int64_t bytes[PARAMETERS];
     bool is_known = true;
@@ -317,7 +322,7 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
     return good;
 }
 
-// Ops --------------------------------------------------------------------------------------------------------------
+// Ops -------------------------------------------------------------------------------------------------------
 
 bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
     struct op_launch l;

@@ -1,5 +1,5 @@
-// kernels_transpose.c - copies whose elements are neighbours along one axis before and along another after, in tiles: of runs of
-// neighbours where all lies in whole ones.
+// kernels_transpose.c - copies whose elements are neighbours along one axis before and along another after,
+// in tiles: of runs of neighbours where all lies in whole ones.
 
 #include "device/kernels/kernels.h"
 

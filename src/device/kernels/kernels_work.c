@@ -1,5 +1,5 @@
-// kernels_work.c - one launch of a tile kernel while its arguments are collected. How wide indices are is known when all of them are
-// there: tables and numbers become narrow then.
+// kernels_work.c - one launch of a tile kernel while its arguments are collected. How wide indices are is
+// known when all of them are there: tables and numbers become narrow then.
 
 #include "device/kernels/kernels.h"
 #include "kernel/kernel.h"
@@ -90,7 +90,7 @@ bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker
     return kernel && kernel_launch_tiles(w->place, kernel, &w->k, w->sizes, w->size);
 }
 
-// Files ------------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
 // Texts are the caller's own, and known by their addresses.
 struct file_key {

@@ -16,7 +16,7 @@ static struct unit {
     struct profile_ring timed; // by events
 } units[OPENCL_DEVICES];
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 static int open_opencl(const char **reason) {
     return opencl_open(reason);
@@ -41,7 +41,7 @@ static bool describe(int unit, zl_device_info *out) {
     return true;
 }
 
-// The target -------------------------------------------------------------------------------------------------------
+// The target ------------------------------------------------------------------------------------------------
 
 static const char *identity(int unit) {
     struct opencl_device *d = opencl_device(unit);
@@ -66,7 +66,7 @@ static bool load(int unit, const char *code, size_t bytes, int count, struct ker
     return good;
 }
 
-// Profiles --------------------------------------------------------------------------------------------------------
+// Profiles --------------------------------------------------------------------------------------------------
 
 // By when a marker was queued.
 static bool time_now(int unit, int64_t *time) {
@@ -99,7 +99,7 @@ static void profile_end(void) {
     }
 }
 
-// Launching --------------------------------------------------------------------------------------------------------
+// Launching -------------------------------------------------------------------------------------------------
 
 static bool launch(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                    int arguments, const struct kernel_argument *argument) {
@@ -133,7 +133,7 @@ static const struct kernel_target target = {
     .launch = launch,
 };
 
-// The table --------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 static bool can(int unit, const struct call *c) {
     return kernels_can(&target, unit, c);

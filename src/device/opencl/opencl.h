@@ -1,7 +1,7 @@
 // opencl.h - OpenCL as we use it: what we need of its API, opened at run time, and one queue a device.
 //
-// Nothing of a vendor is needed to build or to start. Handles are OpenCL's own; a call that fails records an error that names
-// the function and OpenCL's code.
+// Nothing of a vendor is needed to build or to start. Handles are OpenCL's own; a call that fails records an
+// error that names the function and OpenCL's code.
 
 #ifndef OPENCL_H
 #define OPENCL_H
@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "pass/pass.h"
 
-// The API -----------------------------------------------------------------------------------------------------------
+// The API ---------------------------------------------------------------------------------------------------
 
 typedef struct cl_platform_ *cl_platform;
 typedef struct cl_device_ *cl_device;
@@ -71,7 +71,7 @@ struct opencl_api {
 #undef MEMBER
 };
 
-// opencl_driver.c ---------------------------------------------------------------------------------------------------
+// opencl_driver.c -------------------------------------------------------------------------------------------
 
 enum { OPENCL_DEVICES = 16, OPENCL_KIND_CPU = 1 << 1 };
 
@@ -87,8 +87,8 @@ struct opencl_device {
     bool has_id;
     unsigned char id[16];     // of the chip
     uint64_t kind;            // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
-    // Its driver, PoCL, keeps what it compiled by itself. To give code away it would compile each kernel a second time, for
-    // groups of any size, so that what we keep is the text.
+    // Its driver, PoCL, keeps what it compiled by itself. To give code away it would compile each kernel a
+    // second time, for groups of any size, so that what we keep is the text.
     bool keeps_code;
     struct target_unit unit;
 };
@@ -117,7 +117,8 @@ cl_program opencl_load(struct opencl_device *d, const char *code, size_t bytes);
 void opencl_drop(cl_program program);
 cl_function opencl_function(cl_program program, const char *name); // NULL and an error
 
-// When a finished command was queued, began and ended, in ns of the device's clock. False: not known. Lets the event go.
+// When a finished command was queued, began and ended, in ns of the device's clock. False: not known. Lets
+// the event go.
 bool opencl_times(cl_event event, int64_t *queued, int64_t *begin, int64_t *end);
 int64_t opencl_time(cl_event event); // ns that it took; -1: not known
 

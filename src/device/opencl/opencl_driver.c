@@ -1,4 +1,5 @@
-// opencl_driver.c - opens the OpenCL loader, finds the devices of all platforms, and wraps the calls that can fail.
+// opencl_driver.c - opens the OpenCL loader, finds the devices of all platforms, and wraps the calls that can
+// fail.
 
 #include "device/opencl/opencl.h"
 
@@ -40,7 +41,7 @@ static const char *why_none;
 static struct lock queue_lock;
 static unsigned opened_in; // the era
 
-// Opening -----------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static bool bind(const char **reason) {
     static const char *const names[] = {"libOpenCL.so.1", "libOpenCL.so", NULL};
@@ -181,7 +182,7 @@ struct opencl_device *opencl_device(int unit) {
     return ready ? &devices[unit] : NULL;
 }
 
-// Calls -------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 bool opencl_check(int32_t code, const char *function) {
     if (code == CL_DONE)

@@ -1,4 +1,5 @@
-// opencl_kernel.c - tile kernels on OpenCL's first device: rendered as OpenCL C, compiled by its driver, one launch a grid.
+// opencl_kernel.c - tile kernels on OpenCL's first device: rendered as OpenCL C, compiled by its driver, one
+// launch a grid.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/opencl/opencl.h"
@@ -13,7 +14,7 @@ struct compiled {
     struct lock lock;      // arguments belong to a function
 };
 
-// Compiling -------------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 static void release(void *compiled) {
     struct compiled *c = compiled;
@@ -69,7 +70,7 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     return NULL;
 }
 
-// Running ---------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static void *alloc(void *device, size_t bytes) {
     return opencl_alloc(device, bytes);

@@ -51,8 +51,8 @@ static bool has_google_chip(void) {
     return found;
 }
 
-// To open a plugin takes the chip: it is done for the default device only where there is a TPU. Up to v4 there is one file for a chip, and later ones
-// are vfio's.
+// To open a plugin takes the chip: it is done for the default device only where there is a TPU. Up to v4
+// there is one file for a chip, and later ones are vfio's.
 static bool has_hardware(void) {
     return count_files("/dev/accel[0-9]*") || (count_files("/dev/vfio/[0-9]*") && has_google_chip());
 }

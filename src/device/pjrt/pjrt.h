@@ -1,4 +1,5 @@
-// pjrt.h - devices of a PJRT plugin: libtpu for TPUs, XLA's plugins for CUDA and the CPU. Between the files of this folder only.
+// pjrt.h - devices of a PJRT plugin: libtpu for TPUs, XLA's plugins for CUDA and the CPU. Between the files
+// of this folder only.
 //
 //     pjrt_plugin.c   finds the plugin, opens it, its version, its client and its devices
 //     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
@@ -22,8 +23,8 @@
         char room[PJRT_ROOM];     \
     } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}
 
-// Calls a function of the plugin with zeroed arguments but for those that are named, which `var.a` has afterwards; var_ok: whether it was
-// good, else an error.
+// Calls a function of the plugin with zeroed arguments but for those that are named, which `var.a` has
+// afterwards; var_ok: whether it was good, else an error.
 #define PJRT_CALL(function, var, ...)                        \
     PJRT_MAKE(function, var, __VA_ARGS__);                   \
     bool var##_ok =                                          \
@@ -33,7 +34,8 @@ extern struct pjrt_error pjrt_missing;                          // of a function
 bool pjrt_good(const char *function, struct pjrt_error *error); // false and an error, whose own is gone
 const char *pjrt_path(const char **reason);                     // of the plugin; NULL: there is none
 bool pjrt_is_open(void);
-bool pjrt_load(const char **reason);                            // the plugin, without a client: no chip is taken
+// the plugin, without a client: no chip is taken
+bool pjrt_load(const char **reason);
 int pjrt_open(const char **reason);                             // units
 const struct pjrt_api *pjrt_api(void);
 struct pjrt_client *pjrt_client(void);
@@ -43,11 +45,13 @@ bool pjrt_is_tpu(void);
 const char *pjrt_model(int unit); // "TPU v6 lite"
 const char *pjrt_detail(void);    // the plugin and its versions
 
-// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a portable executable (4), which
-// runs on whichever device each execution names. Without options plugins abort.
+// CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a
+// portable executable (4), which runs on whichever device each execution names. Without options plugins
+// abort.
 #define PJRT_OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
 
-// pjrt_hlo.c: a compiled module, as a plugin gives it, in lines; *cycles is the sum of what its compiler estimates. NULL and an error.
+// pjrt_hlo.c: a compiled module, as a plugin gives it, in lines; *cycles is the sum of what its compiler
+// estimates. NULL and an error.
 char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles);
 
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
@@ -62,7 +66,8 @@ bool pjrt_wait(int unit, int lane, int place);
 
 // What a program's text was compiled to, found or made: pjrt_code_release lets it go. NULL and an error.
 struct pjrt_code *pjrt_code(const struct hlo_program *hlo);
-void pjrt_code_begin(const struct hlo_program *hlo); // the same in the background: who needs it meanwhile waits for that
+// the same in the background: who needs it meanwhile waits for that
+void pjrt_code_begin(const struct hlo_program *hlo);
 struct pjrt_executable *pjrt_code_executable(const struct pjrt_code *c);
 void pjrt_code_release(struct pjrt_code *c); // or NULL
 

@@ -1,8 +1,9 @@
-// pjrt_abi.h - the part of PJRT's C interface that Zellige uses, of version 0.114 and any since 0.40: what plugins are called with.
+// pjrt_abi.h - the part of PJRT's C interface that Zellige uses, of version 0.114 and any since 0.40: what
+// plugins are called with.
 //
-// Every struct begins with its size and a list of extensions, which is empty. A plugin refuses one that is smaller than its own and takes a
-// larger one: PJRT_ROOM is room for members that later versions add, which are 0. Offsets and sizes are those of the header of
-// xla-cpu-pjrt 0.0.1.
+// Every struct begins with its size and a list of extensions, which is empty. A plugin refuses one that is
+// smaller than its own and takes a larger one: PJRT_ROOM is room for members that later versions add, which
+// are 0. Offsets and sizes are those of the header of xla-cpu-pjrt 0.0.1.
 
 #ifndef PJRT_ABI_H
 #define PJRT_ABI_H
@@ -67,7 +68,8 @@ enum pjrt_type {
     PJRT_C64,
 };
 
-// When memory of the host may be used again: when the call returns, or when the copy's event says that it is done.
+// When memory of the host may be used again: when the call returns, or when the copy's event says that it is
+// done.
 enum { PJRT_COPY_IN_CALL = 0, PJRT_UNTIL_DONE = 1, PJRT_LAYOUT_TILED = 0 };
 
 struct pjrt_layout {

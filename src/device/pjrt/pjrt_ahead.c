@@ -1,4 +1,5 @@
-// pjrt_ahead.c - compiles what arrays are made of for chips that need not be here: by the compiler of the plugin and a topology.
+// pjrt_ahead.c - compiles what arrays are made of for chips that need not be here: by the compiler of the
+// plugin and a topology.
 
 #include "device/pjrt/pjrt.h"
 
@@ -43,7 +44,7 @@ void zl_ahead_close(zl_ahead *a) {
     memory_free(a);
 }
 
-// What there is to compute ----------------------------------------------------------------------------------------------
+// What there is to compute ----------------------------------------------------------------------------------
 
 // Calls, those first that make the inputs of others.
 struct list {
@@ -145,7 +146,7 @@ static struct hlo_program *render(int count, const zl_array *outputs, const stru
     return NULL;
 }
 
-// What came of it -----------------------------------------------------------------------------------------------------------
+// What came of it -------------------------------------------------------------------------------------------
 
 static bool read_memory(struct pjrt_compiled *executable, zl_ahead_program *out) {
     PJRT_CALL(Executable_GetCompiledMemoryStats, ask, .executable = executable);

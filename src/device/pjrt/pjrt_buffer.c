@@ -1,7 +1,7 @@
 // pjrt_buffer.c - typed buffers of the units, and when what they were asked for is done.
 //
-// A buffer knows when it holds its values, and executions wait for those that they read. So nothing here orders work: the events of
-// executions are kept only for those who wait until all is done.
+// A buffer knows when it holds its values, and executions wait for those that they read. So nothing here
+// orders work: the events of executions are kept only for those who wait until all is done.
 
 #include "device/pjrt/pjrt.h"
 
@@ -37,7 +37,8 @@ static const int64_t *dims_of(const struct buffer_form *form, int64_t *dim) {
     return dim;
 }
 
-// What is small the plugin takes along: to wait for it would take longer than to copy it twice. If the copy fails, so does what reads it.
+// What is small the plugin takes along: to wait for it would take longer than to copy it twice. If the copy
+// fails, so does what reads it.
 static void *put(int unit, const struct buffer_form *form, const void *from) {
     enum { SMALL = 4096 };
     bool is_small = buffer_form_bytes(form) <= SMALL;
@@ -125,7 +126,7 @@ void pjrt_free(int unit, void *buffer) {
         zl_clear_error();
 }
 
-// What is under way -----------------------------------------------------------------------------------------------------
+// What is under way -----------------------------------------------------------------------------------------
 
 static struct {
     pthread_mutex_t lock;

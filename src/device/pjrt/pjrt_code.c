@@ -1,7 +1,8 @@
-// pjrt_code.c - compiled texts: made once for a text, kept in memory beyond the plans that use them, and on disk for other processes.
+// pjrt_code.c - compiled texts: made once for a text, kept in memory beyond the plans that use them, and on
+// disk for other processes.
 //
-// On disk an executable lies as the plugin serializes it, under a hash of its text, the options, the plugin and the chip. A plugin that
-// cannot serialize compiles in every process.
+// On disk an executable lies as the plugin serializes it, under a hash of its text, the options, the plugin
+// and the chip. A plugin that cannot serialize compiles in every process.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/pjrt/pjrt.h"
@@ -31,10 +32,10 @@ ZL_AT_LOAD {
     fork_guard(&lock);
 }
 
-// Compiling -----------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
-// Options of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with a truth value (2). Minima and
-// maxima of NaN are NaN.
+// Options of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with
+// a truth value (2). Minima and maxima of NaN are NaN.
 #define CPU_OPTION "xla_cpu_enable_fast_min_max"
 static const char options[] = PJRT_OPTIONS,
                   cpu_options[] = PJRT_OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
@@ -65,7 +66,7 @@ static void destroy(struct pjrt_executable *executable) {
         zl_clear_error();
 }
 
-// On disk -------------------------------------------------------------------------------------------------------------
+// On disk ---------------------------------------------------------------------------------------------------
 
 static bool add_serialized(struct pjrt_executable *executable, struct text *out) {
     PJRT_CALL(LoadedExecutable_GetExecutable, get, .loaded = executable);
@@ -151,7 +152,7 @@ static struct pjrt_executable *find_or_compile(const struct hlo_program *hlo) {
     return found;
 }
 
-// In memory -----------------------------------------------------------------------------------------------------------
+// In memory -------------------------------------------------------------------------------------------------
 
 static void free_code(struct pjrt_code *c) {
     destroy(c->executable);
@@ -188,7 +189,8 @@ static struct pjrt_code *find(const struct hlo_program *hlo) {
     return c;
 }
 
-// Another thread may have compiled it meanwhile: either will do. Takes the executable over; NULL and an error.
+// Another thread may have compiled it meanwhile: either will do. Takes the executable over; NULL and an
+// error.
 static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executable *executable) {
     struct pjrt_code *c = memory_zero(sizeof *c);
     if (!c) {
@@ -210,7 +212,7 @@ static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executa
     return c;
 }
 
-// In the background ---------------------------------------------------------------------------------------------------
+// In the background -----------------------------------------------------------------------------------------
 
 enum { BEHIND_MOST = 16 }; // that compile at once
 

@@ -1,6 +1,8 @@
-// pjrt_hlo.c - a compiled module as text: reads HloModuleProto, in which plugins give it, as far as a reader of programs needs it.
+// pjrt_hlo.c - a compiled module as text: reads HloModuleProto, in which plugins give it, as far as a reader
+// of programs needs it.
 //
-// A message is a list of fields, each a number, a kind and a value; those that are not known are skipped, so newer compilers do no harm.
+// A message is a list of fields, each a number, a kind and a value; those that are not known are skipped, so
+// newer compilers do no harm.
 
 #include "device/pjrt/pjrt.h"
 
@@ -65,7 +67,7 @@ static void add_numbers(struct text *out, const struct field *f) {
                  (long long)read_number(&p));
 }
 
-// Shapes --------------------------------------------------------------------------------------------------------------
+// Shapes ----------------------------------------------------------------------------------------------------
 
 static const char *type_name(uint64_t type) {
     static const char *const names[] = {
@@ -126,7 +128,7 @@ static void add_shape(struct text *out, struct proto p, int depth) {
     text_free(&parts);
 }
 
-// Instructions --------------------------------------------------------------------------------------------------------
+// Instructions ----------------------------------------------------------------------------------------------
 
 // Names of instructions and computations by their ids.
 struct hlo_reader {

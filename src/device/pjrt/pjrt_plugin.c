@@ -30,7 +30,7 @@ struct pjrt_error {
     char nothing;
 } pjrt_missing;
 
-// Finding -------------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // Where Python's packages are, and what plugins are called in them: TPUs first, CPUs last.
 static const char *const folders[] = {"/usr/local/lib/python3*/site-packages",
@@ -72,9 +72,9 @@ static void find_plugin(void) {
              "ZL_PJRT to the path of one");
 }
 
-// LLVM takes a CPU by its part number for one with SVE, and XLA's CPU plugin uses it, also where the system does not offer SVE to this
-// machine: the process would end by an illegal instruction. The file is opened as LLVM does it, so that whoever shows LLVM another one shows it
-// here too.
+// LLVM takes a CPU by its part number for one with SVE, and XLA's CPU plugin uses it, also where the system
+// does not offer SVE to this machine: the process would end by an illegal instruction. The file is opened as
+// LLVM does it, so that whoever shows LLVM another one shows it here too.
 static bool would_trap(void) {
 #ifdef __aarch64__
     static const char *const parts[] = {"0xd40", "0xd49", "0xd4f",
@@ -105,7 +105,7 @@ static const char *machine_name(int machine) {
     return machine == EM_X86_64 ? "x86_64" : machine == EM_AARCH64 ? "aarch64" : "another architecture";
 }
 
-// Opening -------------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 const struct pjrt_api *pjrt_api(void) {
     return api;
@@ -146,7 +146,8 @@ static bool give_up(bool had_error) {
     return false;
 }
 
-// Whether the file is there and made for this machine: the loader's own message on another one says that no such file exists.
+// Whether the file is there and made for this machine: the loader's own message on another one says that no
+// such file exists.
 static bool fits_machine(void) {
     Elf64_Ehdr own, other;
     if (strchr(opened.path, '/') && access(opened.path, R_OK)) {
@@ -164,8 +165,9 @@ static bool fits_machine(void) {
     return false;
 }
 
-// JAX's plugin for CUDA expects that NVIDIA's libraries of the Python packages beside it are loaded, each before those that need it: it finds
-// them by their names then. What is not there it looks for where the loader does.
+// JAX's plugin for CUDA expects that NVIDIA's libraries of the Python packages beside it are loaded, each
+// before those that need it: it finds them by their names then. What is not there it looks for where the
+// loader does.
 static void load_libraries_beside(void) {
     static const char *const libraries[] = {"cudart", "nvJitLink", "cublasLt", "cublas",  "cufft",
                                             "cusparse", "cusolver", "cudnn",   "nccl", "cupti"};

@@ -1,11 +1,12 @@
-// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning lock.
+// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning
+// lock.
 
 #include "device/pjrt/pjrt.h"
 
 #include <string.h>
 
-// What a segment became with one list of starts: rendered again where others come, or where arguments that were kept can be donated later. The
-// text is the same for all starts, and compiled once.
+// What a segment became with one list of starts: rendered again where others come, or where arguments that
+// were kept can be donated later. The text is the same for all starts, and compiled once.
 struct version {
     struct hlo_program *hlo;
     struct pjrt_code *code; // NULL: there is nothing to compute
@@ -25,9 +26,10 @@ struct program {
     uint8_t needed[];
 };
 
-// Starts --------------------------------------------------------------------------------------------------------------
+// Starts ----------------------------------------------------------------------------------------------------
 
-// All that a program's text and words depend on and that a plan's key does not have: where what is read and written begins.
+// All that a program's text and words depend on and that a plan's key does not have: where what is read and
+// written begins.
 static int list_starts(const struct segment *s, int64_t *to) {
     int count = 0;
     for (int i = 0; i < s->calls; i++) {
@@ -42,7 +44,7 @@ static int list_starts(const struct segment *s, int64_t *to) {
     return count;
 }
 
-// Programs ------------------------------------------------------------------------------------------------------------
+// Programs --------------------------------------------------------------------------------------------------
 
 struct program *pjrt_build(int unit, const struct segment *s) {
     struct program *p = memory_zero(sizeof *p + (size_t)s->calls);
@@ -130,7 +132,8 @@ static void keep_version(struct program *p, struct version *v) {
     p->versions--;
 }
 
-// The newest version with these starts, made if there is none, or if another would donate more. It is held for the caller. NULL and an error.
+// The newest version with these starts, made if there is none, or if another would donate more. It is held
+// for the caller. NULL and an error.
 static struct version *find_version(int unit, struct program *p, const struct segment *s) {
     int starts = list_starts(s, NULL);
     int64_t *start = memory_alloc(sizeof *start * (size_t)(starts + 1));
@@ -163,7 +166,7 @@ static void give_version(struct program *p, struct version *v) {
     lock_give(&p->lock);
 }
 
-// Running -------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 struct execution {
     int unit;
@@ -225,7 +228,8 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
     return run_ok;
 }
 
-// Storages of arguments whose memory the execution took over, or would have: nothing but its calls refers to them.
+// Storages of arguments whose memory the execution took over, or would have: nothing but its calls refers to
+// them.
 static void give_arguments(struct execution *e) {
     int donated = 0;
     for (int i = 0, kept = 0; i < e->hlo->arguments; i++) {
@@ -275,7 +279,7 @@ static bool run_version(int unit, const struct version *v, struct binding *b) {
     return ok;
 }
 
-// Calls -----------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 static bool is_lost(zl_array x) {
     enum array_state state = array_state(x);
@@ -296,7 +300,8 @@ static int skip_lost(struct binding *b, uint8_t *skip) {
     return count;
 }
 
-// Views, and arrays without elements, get their storage here; a call that an execution computes on its way to others gets none.
+// Views, and arrays without elements, get their storage here; a call that an execution computes on its way to
+// others gets none.
 static bool prepare(struct binding *b, const uint8_t *skip) {
     for (int i = 0; i < b->calls; i++) {
         const struct call *c = b->call[i];
@@ -337,7 +342,8 @@ static bool compute(int unit, struct program *p, struct binding *b, const uint8_
     return ok;
 }
 
-// Holds what the calls compute, and returns how many there are: a call that fails lets its inputs go. Outputs that only a sibling keeps alive stay so.
+// Holds what the calls compute, and returns how many there are: a call that fails lets its inputs go. Outputs
+// that only a sibling keeps alive stay so.
 static int hold_outputs(struct binding *b, zl_array *held) {
     int count = 0;
     for (int i = 0; i < b->calls; i++)

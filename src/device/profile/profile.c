@@ -1,7 +1,7 @@
 // profile.c - records of what runs, in blocks that each thread has for itself.
 //
-// Nobody else writes them. Whoever ends a profile waits until no thread is writing, and then has all blocks for itself: a thread says that it
-// writes before it looks whether the profile is still recorded.
+// Nobody else writes them. Whoever ends a profile waits until no thread is writing, and then has all blocks
+// for itself: a thread says that it writes before it looks whether the profile is still recorded.
 
 #include "device/profile/profile.h"
 
@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-    // Bytes of a thread's first block; each has twice as many as the one before it: fresh pages cost more than the records in them.
+    // Bytes of a thread's first block; each has twice as many as the one before it: fresh pages cost more
+    // than the records in them.
     FIRST = 64 << 10,
     LARGEST = 2 << 20,
     IDS = 256,         // that a thread takes at once
@@ -51,7 +52,7 @@ static atomic_size_t used;
 static atomic_llong dropped; // besides those of threads
 static size_t most;
 
-// Blocks ---------------------------------------------------------------------------------------------------------
+// Blocks ----------------------------------------------------------------------------------------------------
 
 static void free_blocks(struct thread *t) {
     for (struct block *b = t->first; b;) {
@@ -142,7 +143,7 @@ static struct block *new_block(struct thread *t) {
     return t->last = b;
 }
 
-// Recording ------------------------------------------------------------------------------------------------------
+// Recording -------------------------------------------------------------------------------------------------
 
 static size_t bytes_of(const struct profile_record *r) {
     return sizeof *r + sizeof r->word[0] * (r->has_words_of ? 1 : r->words);
@@ -250,7 +251,7 @@ void profile_say(const char *what) {
     lock_give(&lock);
 }
 
-// Profiles -------------------------------------------------------------------------------------------------------
+// Profiles --------------------------------------------------------------------------------------------------
 
 bool profile_start(void) {
     lock_take(&lock);
@@ -305,7 +306,7 @@ size_t profile_used(void) {
     return atomic_load(&used);
 }
 
-// Reading --------------------------------------------------------------------------------------------------------
+// Reading ---------------------------------------------------------------------------------------------------
 
 // Its times in ns.
 static void set_times(const struct profile *p, struct profile_record *r) {

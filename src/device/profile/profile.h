@@ -4,16 +4,16 @@
 //     kernels:  each launch, with bytes and the kernel's IR           ├─▶ blocks of records, per thread ─▶ struct profile ─▶ table, timeline
 //     devices:  when launches ran, as their drivers tell; copies      ┘
 //
-// A thread appends records to blocks of its own, without a lock; nobody else writes them, and they are read when the profile ends. A launch
-// has an id. Devices report later, from any thread, when the work of an id ran. While the profiler is off, each place that records
-// tests one word.
+// A thread appends records to blocks of its own, without a lock; nobody else writes them, and they are read
+// when the profile ends. A launch has an id. Devices report later, from any thread, when the work of an id
+// ran. While the profiler is off, each place that records tests one word.
 
 #ifndef PROFILE_H
 #define PROFILE_H
 
 #include "device/device.h"
 
-// profile.c ------------------------------------------------------------------------------------------------------
+// profile.c -------------------------------------------------------------------------------------------------
 
 extern atomic_uint profile_now; // the number of the profile that is being recorded; 0: none
 static inline bool profile_is_on(void) {
@@ -22,14 +22,19 @@ static inline bool profile_is_on(void) {
 
 enum profile_kind {
     PROFILE_EVAL,    // an evaluation, from the call to its return; name: the public function
-    PROFILE_OPS,     // a step of a program; words: its ops. The launches of the thread since the last one belong to it
-    PROFILE_LAUNCH,  // work that a device was given; words: the kernel's IR as text, then the values of its symbols
-    PROFILE_KERNEL,  // a tile kernel of the program, which zl_kernel_run ran and waited for; words as of a launch
+    // a step of a program; words: its ops. The launches of the thread since the last one belong to it
+    PROFILE_OPS,
+    // work that a device was given; words: the kernel's IR as text, then the values of its symbols
+    PROFILE_LAUNCH,
+    // a tile kernel of the program, which zl_kernel_run ran and waited for; words as of a launch
+    PROFILE_KERNEL,
     PROFILE_COPY,    // between the host and a unit: read are bytes that go up, written those that come down
     PROFILE_WAIT,    // the host waits for a unit
     PROFILE_COMPILE, // a compiler runs
-    PROFILE_MODELLED, // a launch on an emulated chip; words: struct profile_model. begin and end are those of the emulation
-    PROFILE_TIME,    // from begin to end, on the clock of the host, the unit did some of the work of `id`; name: what, or NULL
+    // a launch on an emulated chip; words: struct profile_model. begin and end are those of the emulation
+    PROFILE_MODELLED,
+    // from begin to end, on the clock of the host, the unit did some of the work of `id`; name: what, or NULL
+    PROFILE_TIME,
 };
 
 struct profile_record {
@@ -49,8 +54,9 @@ struct profile_record {
     uintptr_t word[];
 };
 
-// A launch on a chip whose time is modelled: microseconds of the launch and of its engines, the share of lanes that computations use, commands of
-// which two operands share a bank of memory, elements that the control program handles one at a time.
+// A launch on a chip whose time is modelled: microseconds of the launch and of its engines, the share of
+// lanes that computations use, commands of which two operands share a bank of memory, elements that the
+// control program handles one at a time.
 struct profile_model {
     double us, compute_us, copy_us, lanes, bank_conflicts, scalars;
 };
@@ -62,7 +68,8 @@ static inline const uintptr_t *profile_words(const struct profile_record *r) {
 
 // Appends a record and its words. Where there is no room it is counted as dropped; there is never an error.
 void profile_add(const struct profile_record *r, const uintptr_t *words);
-const char *profile_keep(const char *text); // a copy that lives as long as the process, the same of the same text; NULL: no memory
+// a copy that lives as long as the process, the same of the same text; NULL: no memory
+const char *profile_keep(const char *text);
 void profile_compiled(const char *what, int64_t begin); // adds a record of a compilation that ends now
 uint32_t profile_new_id(void);
 // What this thread is giving to a device, for the device to report when it ran: id 0: nothing.
@@ -79,8 +86,8 @@ struct profile_work {
 #endif
 extern PROFILE_TLS _Thread_local struct profile_work profile_work;
 extern _Thread_local bool profile_is_ending; // this thread waits for devices because it ends the profile
-// Around what a device is given: the first sets id, begin and profile_work, and returns what that was; the second sets end, puts it
-// back and adds the record.
+// Around what a device is given: the first sets id, begin and profile_work, and returns what that was; the
+// second sets end, puts it back and adds the record.
 struct profile_work profile_open_launch(struct profile_record *r, bool is_tiles);
 void profile_close_launch(struct profile_record *r, const uintptr_t *words, struct profile_work before);
 void profile_drop(int64_t count); // so many records more that have no room
@@ -88,16 +95,19 @@ void profile_drop(int64_t count); // so many records more that have no room
 // Says something once in the table, such as why a device has no times. The text lives as long as the process.
 void profile_say(const char *what);
 
-// profile_ring.c ---------------------------------------------------------------------------------------------------
+// profile_ring.c --------------------------------------------------------------------------------------------
 
 // What a driver tells of its units.
 struct profile_driver {
     const char *lack; // what the table says where a unit does not tell when its launches ran
-    bool (*now)(int unit, int64_t *time); // ns of the unit's clock, read during the call. False: it does not tell
-    // Waits for a launch, by its place in the ring and its handle, and says when it ran by that clock. False: that is not known.
+    // ns of the unit's clock, read during the call. False: it does not tell
+    bool (*now)(int unit, int64_t *time);
+    // Waits for a launch, by its place in the ring and its handle, and says when it ran by that clock. False:
+    // that is not known.
     bool (*times)(int unit, int place, uint64_t handle, int64_t *begin, int64_t *end);
 };
-// Launches of a unit that are still to be reported, in their order. All zero it is empty; the caller holds a lock of its own.
+// Launches of a unit that are still to be reported, in their order. All zero it is empty; the caller holds a
+// lock of its own.
 enum { PROFILE_RING = 256 }; // with more, the host waits for the oldest
 struct profile_ring {
     unsigned profile; // in which the clocks were compared
@@ -105,13 +115,14 @@ struct profile_ring {
     int first, count;
     struct { uint32_t id; uint64_t handle; } launch[PROFILE_RING];
 };
-// Whether a profile wants to know when the next launch of this thread runs; then there is room for it, at a place, and it is added.
+// Whether a profile wants to know when the next launch of this thread runs; then there is room for it, at a
+// place, and it is added.
 bool profile_ring_wants(struct profile_ring *r, const struct profile_driver *driver, int unit);
 int  profile_ring_place(const struct profile_ring *r);
 void profile_ring_add(struct profile_ring *r, uint64_t handle);
 void profile_ring_end(struct profile_ring *r, const struct profile_driver *driver, int unit); // reports all
 
-// Between the files of the profiler --------------------------------------------------------------------------------
+// Between the files of the profiler -------------------------------------------------------------------------
 
 // What was recorded, put together.
 struct profile_span {
@@ -133,11 +144,12 @@ struct profile {
     size_t most; // bytes of records that may be kept
     const char *said[4];
 };
-// Calls end when the process exits, before drivers that were opened so far are shut down; devices call it with NULL when they open
-// a driver, which keeps that so for the function that was given.
+// Calls end when the process exits, before drivers that were opened so far are shut down; devices call it
+// with NULL when they open a driver, which keeps that so for the function that was given.
 void profile_at_exit(void (*end)(void));
 bool profile_start(void); // false and an error: one is being recorded
-// Ends recording and puts together what was recorded, until profile_free. False: none is being recorded, or memory is out (an error).
+// Ends recording and puts together what was recorded, until profile_free. False: none is being recorded, or
+// memory is out (an error).
 bool profile_stop(struct profile *p);
 void profile_free(struct profile *p);
 size_t profile_used(void); // bytes of blocks that hold records
@@ -147,11 +159,12 @@ bool profile_set_costs(struct profile *p); // false: memory is out
 
 // The ops of a step, as zl_explain names them.
 void profile_add_ops(struct text *out, const struct profile_record *r);
-// Whether the span is work of which is known when the device did it: a launch with times, a kernel of the program, or a step of a device
-// that returns when all is done.
+// Whether the span is work of which is known when the device did it: a launch with times, a kernel of the
+// program, or a step of a device that returns when all is done.
 bool profile_is_kernel(const struct profile_span *s);
 
 void profile_table(struct text *out, const struct profile *p);             // profile_table.c
-bool profile_write_timeline(const char *path, const struct profile *p);    // profile_timeline.c: false and an error
+// profile_timeline.c: false and an error
+bool profile_write_timeline(const char *path, const struct profile *p);
 
 #endif

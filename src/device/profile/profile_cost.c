@@ -1,7 +1,8 @@
 // profile_cost.c - what steps and launches of a profile read, write and compute.
 //
-// Of a tile kernel the IR tells it (tile_cost), for the sizes that it was launched with. What has none, a call of a library, did what is
-// left of its step, of which the schedule counted the operations by the shapes of arrays.
+// Of a tile kernel the IR tells it (tile_cost), for the sizes that it was launched with. What has none, a
+// call of a library, did what is left of its step, of which the schedule counted the operations by the shapes
+// of arrays.
 
 #include "device/profile/profile.h"
 
@@ -54,7 +55,8 @@ static const struct tile_cost *cost_of(struct costs *c, const struct profile_rec
     return NULL;
 }
 
-// The IR says how many bytes of memory a kernel moves, not in which direction: they are divided as those of the arguments.
+// The IR says how many bytes of memory a kernel moves, not in which direction: they are divided as those of
+// the arguments.
 static bool set_launch(struct costs *c, struct profile_span *s) {
     s->read = (double)s->r->read;
     s->written = (double)s->r->written;
@@ -70,8 +72,8 @@ static bool set_launch(struct costs *c, struct profile_span *s) {
     return true;
 }
 
-// What the step did and its kernels' IR does not tell belongs to its calls of libraries; where there are none, to kernels whose loops end
-// where data says.
+// What the step did and its kernels' IR does not tell belongs to its calls of libraries; where there are
+// none, to kernels whose loops end where data says.
 static bool takes_rest(const struct profile_span *s, bool of_libraries) {
     return s->r->kind == PROFILE_LAUNCH && s->step >= 0 && !s->r->is_part &&
            (of_libraries ? !s->r->words : s->flops == 0);

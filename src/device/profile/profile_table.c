@@ -1,4 +1,5 @@
-// profile_table.c - a profile as a table: kernels by the time that they took, and where the rest of the time went.
+// profile_table.c - a profile as a table: kernels by the time that they took, and where the rest of the time
+// went.
 
 #include "device/profile/profile.h"
 
@@ -25,7 +26,7 @@ struct rows {
     bool failed;
 };
 
-// Rows -----------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 // The name of a kernel, with the ops that it runs for.
 static void name_span(struct text *out, const struct profile *p, const struct profile_span *s) {
@@ -128,7 +129,7 @@ static void free_rows(struct rows *rows) {
     map_free(&rows->map);
 }
 
-// Peaks ----------------------------------------------------------------------------------------------------------
+// Peaks -----------------------------------------------------------------------------------------------------
 
 // What ZL_PROFILE_PEAKS says of a device, per second; 0: nothing.
 static double peak_of(const struct device *d, const char *what) {
@@ -152,7 +153,7 @@ static double share_of_peak(const struct row *r) {
     return MAX_OF(of_bytes, of_flops);
 }
 
-// Words ----------------------------------------------------------------------------------------------------------
+// Words -----------------------------------------------------------------------------------------------------
 
 // A long name keeps its beginning.
 static void add_name(struct text *out, const char *name) {
@@ -197,7 +198,7 @@ static void add_bytes(struct text *out, double bytes) {
     text_add(out, "%.*f %s", at && bytes < 100 ? 1 : 0, bytes, unit[at]);
 }
 
-// Time -----------------------------------------------------------------------------------------------------------
+// Time ------------------------------------------------------------------------------------------------------
 
 struct interval {
     int64_t begin, end;
@@ -291,9 +292,10 @@ static void add_sums(struct text *out, const struct profile *p) {
     }
 }
 
-// Chips that are emulated --------------------------------------------------------------------------------------------
+// Chips that are emulated -----------------------------------------------------------------------------------
 
-// Sums over the launches of the kernel that a span is of, and returns how many there are; 0: an earlier span is of it too.
+// Sums over the launches of the kernel that a span is of, and returns how many there are; 0: an earlier span
+// is of it too.
 static int sum_model(const struct profile *p, int first, struct profile_model *sum) {
     const char *name = p->span[first].r->name;
     int calls = 0;
@@ -337,7 +339,7 @@ static void add_modelled(struct text *out, const struct profile *p) {
     }
 }
 
-// The table ------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 static bool is_of_unit(const struct row *r, const struct row *like) {
     return r->device == like->device && r->unit == like->unit;

@@ -1,7 +1,7 @@
 // profile_timeline.c - a profile as a file of trace events, which Perfetto and chrome://tracing show.
 //
-// The host is a process with a track per thread; each unit is one with a track per lane, and more where kernels of a lane overlap. An arrow
-// leads from a launch to what the unit did.
+// The host is a process with a track per thread; each unit is one with a track per lane, and more where
+// kernels of a lane overlap. An arrow leads from a launch to what the unit did.
 
 #include "device/profile/profile.h"
 
@@ -26,7 +26,7 @@ struct timeline {
     char data[ROOM]; // of the file, that is still to be written
 };
 
-// Text -----------------------------------------------------------------------------------------------------------
+// Text ------------------------------------------------------------------------------------------------------
 
 // Formats of printf would take most of the time that a profile takes.
 
@@ -73,7 +73,8 @@ static void put_time(struct timeline *t, const char *key, int64_t ns) {
     put_number(t, llabs(ns) % 1000, 3);
 }
 
-// A name inside of quotes. Nothing but names of kernels, ops, functions and devices comes here; what would have to be escaped is left out.
+// A name inside of quotes. Nothing but names of kernels, ops, functions and devices comes here; what would
+// have to be escaped is left out.
 static void put_name(struct timeline *t, const char *name) {
     while (*name) {
         size_t run = 0;
@@ -97,7 +98,7 @@ static void put_ops(struct timeline *t, const struct profile_record *r) {
     }
 }
 
-// Events ---------------------------------------------------------------------------------------------------------
+// Events ----------------------------------------------------------------------------------------------------
 
 static void open_event(struct timeline *t, const char *phase, int process, int track) {
     put(t, t->has_events ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
@@ -192,7 +193,7 @@ static void add_arrow(struct timeline *t, const char *phase, int process, int tr
     put(t, *phase == 'f' ? ",\"bp\":\"e\"}" : "}");
 }
 
-// The host -------------------------------------------------------------------------------------------------------
+// The host --------------------------------------------------------------------------------------------------
 
 static void add_host(struct timeline *t, const struct profile_span *s) {
     static const char *const kinds[] = {
@@ -209,7 +210,7 @@ static void add_host(struct timeline *t, const struct profile_span *s) {
         add_arrow(t, "s", HOST, s->thread + 1, r->begin, r->id);
 }
 
-// Units ----------------------------------------------------------------------------------------------------------
+// Units -----------------------------------------------------------------------------------------------------
 
 // NULL: there are too many.
 static struct unit *find_unit(struct timeline *t, const struct device *d, int unit) {
@@ -275,7 +276,7 @@ static void add_units(struct timeline *t) {
     memory_free(work);
 }
 
-// The file -------------------------------------------------------------------------------------------------------
+// The file --------------------------------------------------------------------------------------------------
 
 static void name_tracks(struct timeline *t) {
     name_track(t, "process_name", HOST, 0, "host", -1);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// Expressions -----------------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 // In 64 bits, whatever the kernel's indices have.
 static const struct tile_type i64 = {TILE_INT, 64, 1};
@@ -116,7 +116,7 @@ void group_kernel_close(struct group_kernel *g) {
     *g = (struct group_kernel){0};
 }
 
-// Calls -----------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 bool group_sizes_fail(const char *kernel) {
     return error_false(ZL_ERROR_SHAPE,
@@ -130,7 +130,8 @@ static int64_t read_integer(const void *address, struct tile_type type) {
     return type.bits == 64 ? value : (int64_t)((uint64_t)value << (64 - type.bits)) >> (64 - type.bits);
 }
 
-// What sizes follow from: symbols, then parameters, of which those matter that are integers passed by value. NULL and an error.
+// What sizes follow from: symbols, then parameters, of which those matter that are integers passed by value.
+// NULL and an error.
 static int64_t *list_given(const struct group_kernel *g, const int64_t *symbol, void *const *address) {
     const struct tile_kernel *k = g->kernel;
     int64_t *given = memory_zero(sizeof *given * (size_t)(k->symbols + k->parameters + 1));
@@ -188,7 +189,7 @@ bool group_kernel_fail(const struct group_kernel *g, int line) {
                        message ? message : "an assertion does not hold");
 }
 
-// Calls ------------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 bool group_call_is_value(const struct group_call *k, int parameter) {
     return tile_is_by_value(&k->group->kernel->parameter[parameter]);

@@ -1,4 +1,5 @@
-// group_kernel.h - what drivers of GPUs share: the sizes of a call, its memory, compiled code on disk, and how a unit rounds.
+// group_kernel.h - what drivers of GPUs share: the sizes of a call, its memory, compiled code on disk, and
+// how a unit rounds.
 
 #ifndef GROUP_KERNEL_H
 #define GROUP_KERNEL_H
@@ -28,8 +29,8 @@ struct group_sizes {
 // Returns false, with an error, if memory runs out; call close anyway.
 bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel);
 void group_kernel_close(struct group_kernel *g);
-// Computes the sizes of a call. `address` has an entry for each parameter, of its buffer or its value. Returns false, with an error, if a size is
-// impossible or memory runs out; call close anyway.
+// Computes the sizes of a call. `address` has an entry for each parameter, of its buffer or its value.
+// Returns false, with an error, if a size is impossible or memory runs out; call close anyway.
 bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
                       void *const *address);
 void group_sizes_close(struct group_sizes *s);
@@ -38,8 +39,8 @@ int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel 
 // Sets the error for impossible sizes; returns false.
 bool group_sizes_fail(const char *kernel);
 
-// How a device with memory of its own, to which all arguments of a call are copied, does that. alloc returns NULL, and the others false, with an
-// error if they fail. alloc accepts 0 bytes; free does not wait.
+// How a device with memory of its own, to which all arguments of a call are copied, does that. alloc returns
+// NULL, and the others false, with an error if they fail. alloc accepts 0 bytes; free does not wait.
 struct group_memory {
     void *(*alloc)(void *device, size_t bytes);
     bool (*write)(void *device, void *to, const void *from, size_t bytes);
@@ -53,10 +54,12 @@ struct group_call {
     void *const *address;
     const int64_t *symbol;
     struct group_sizes sizes;
-    void **memory; // of parameters that are not passed by value, then of rooms, then of the status if there is one
+    // of parameters that are not passed by value, then of rooms, then of the status if there is one
+    void **memory;
 };
 bool group_call_is_value(const struct group_call *k, int parameter);
-// Allocates memory and copies arguments to it, after the first five fields are set. Returns false, with an error, if that fails; call close anyway.
+// Allocates memory and copies arguments to it, after the first five fields are set. Returns false, with an
+// error, if that fails; call close anyway.
 bool group_call_open(struct group_call *k);
 // Copies the outputs back. Returns false, with an error, if that fails or an assertion of the kernel failed.
 bool group_call_read(const struct group_call *k);
@@ -67,15 +70,18 @@ void group_call_close(struct group_call *k, bool is_done);
 struct kernel_code {
     const char *identity; // what the code depends on besides its source: chip, driver, compiler and options
     const struct text *source;
-    bool (*compile)(const struct text *source, struct text *code, void *context); // returns false, with an error, if it fails
-    void *(*load)(const char *code, size_t bytes, void *context);                 // returns NULL, with an error, if it fails
+    // returns false, with an error, if it fails
+    bool (*compile)(const struct text *source, struct text *code, void *context);
+    // returns NULL, with an error, if it fails
+    void *(*load)(const char *code, size_t bytes, void *context);
     void *context;
 };
 // Finds or compiles the code, and returns the result of load, or NULL and an error.
 void *kernel_code_use(const struct kernel_code *code);
 
-// rounding.c: determines by trial how a unit rounds, unless the answer is on disk, and sets exactness and flushing in its record. `run` runs a tile
-// kernel, which it may change, like kernel_driver.run. Returns false, with an error, if that fails.
+// rounding.c: determines by trial how a unit rounds, unless the answer is on disk, and sets exactness and
+// flushing in its record. `run` runs a tile kernel, which it may change, like kernel_driver.run. Returns
+// false, with an error, if that fails.
 struct kernel_trial {
     const char *identity;        // of the unit and its driver
     const struct target *target; // with the record

@@ -1,7 +1,7 @@
 // hip_kernel.c - the target hip: tile kernels as HIP, compiled by clang, for the first GPU of AMD.
 //
-// The text brings its own words and needs no header, so that any clang that knows the chip will do: ROCm's, or the system's. Which
-// chip it is the kernel's driver tells, in /sys.
+// The text brings its own words and needs no header, so that any clang that knows the chip will do: ROCm's,
+// or the system's. Which chip it is the kernel's driver tells, in /sys.
 
 #include "device/tile_runtime/module_kernel.h"
 
@@ -64,7 +64,7 @@ static struct {
     unsigned era; // in which it was opened
 } found;
 
-// Finding ---------------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 static const char *home(void) {
     const char *own = setting_text(SETTING_ROCM);
@@ -187,7 +187,7 @@ static const struct target *open_device(void) {
                                                                                        : NULL;
 }
 
-// Compiling -------------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 static bool identify(struct text *out) {
     text_add(out, "%s %s %lld %s", found.chip, found.clang, found.stamp, found.libraries);

@@ -1,5 +1,5 @@
-// kernel_run.c - the public side of running tile kernels: finds sizes in the shapes of arguments, checks them, and gives the
-// kernel to its target.
+// kernel_run.c - the public side of running tile kernels: finds sizes in the shapes of arguments, checks
+// them, and gives the kernel to its target.
 
 #include "kernel/kernel.h"
 
@@ -49,7 +49,7 @@ static const struct kernel_driver *default_driver(void) {
     return s ? driver_for(zl_stream_device(s, &unit)) : NULL;
 }
 
-// Compiling ---------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 static struct kernel_form *new_form(const struct tile_kernel *kernel, const struct kernel_driver *driver) {
     struct kernel_form *f = memory_zero(sizeof *f);
@@ -144,7 +144,7 @@ bool zl_kernel_parameter_at(zl_kernel k, int index, zl_kernel_parameter *out) {
     return true;
 }
 
-// Sizes -------------------------------------------------------------------------------------------------------------
+// Sizes -----------------------------------------------------------------------------------------------------
 
 // A call while its arguments are looked at.
 struct sizes {
@@ -271,7 +271,7 @@ bool zl_kernel_cost_of(zl_kernel k, const int64_t *sizes, zl_kernel_cost *out) {
     return true;
 }
 
-// Arguments ---------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static bool check_kind(const struct tile_parameter *p, const zl_kernel_buffer *a) {
     const char *name = p->is_scalar ? p->scalar->text : p->buffer->text;
@@ -335,9 +335,10 @@ static bool check_arguments(struct sizes *b, int count, const zl_kernel_buffer *
     return true;
 }
 
-// Where arguments are ------------------------------------------------------------------------------------------------
+// Where arguments are ---------------------------------------------------------------------------------------
 
-// Sets home[i] to the target on whose memory argument i is; NULL: on none, as it is passed by value or has no elements.
+// Sets home[i] to the target on whose memory argument i is; NULL: on none, as it is passed by value or has no
+// elements.
 static void find_homes(zl_kernel k, const zl_kernel_buffer *buffer, const struct kernel_driver **home) {
     int count = k->kernel->parameters;
     for (int i = 0; i < count; i++)
@@ -374,7 +375,8 @@ static const struct kernel_driver *common_home(zl_kernel k, const struct kernel_
     return found ? found : drivers[0];
 }
 
-// The target of a kernel that follows its arguments: the one on whose memory all of them are. NULL and an error.
+// The target of a kernel that follows its arguments: the one on whose memory all of them are. NULL and an
+// error.
 static const struct kernel_driver *follow(zl_kernel k, const zl_kernel_buffer *buffer) {
     const struct kernel_driver **home = memory_zero(sizeof *home * (size_t)(k->kernel->parameters + 1)),
                                *found = NULL;
@@ -394,7 +396,7 @@ static struct kernel_form *choose_form(zl_kernel k, const struct kernel_driver *
     return form_of(k, driver ? driver : follow(k, buffer));
 }
 
-// Running -----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 // By the clock of the host where the device has none.
 static bool time_run(const struct kernel_form *k, void *const *address, const int64_t *symbol, int repeats,
@@ -409,7 +411,7 @@ static bool time_run(const struct kernel_form *k, void *const *address, const in
     return true;
 }
 
-// Profiles ----------------------------------------------------------------------------------------------------------
+// Profiles --------------------------------------------------------------------------------------------------
 
 // The device that a target is of; NULL: there is none for arrays.
 static const struct device *device_of(const struct kernel_driver *driver) {
@@ -554,7 +556,7 @@ bool zl_kernel_report(zl_kernel k, int count, const zl_kernel_buffer *buffer, zl
            check_and_run(k, NULL, count, buffer, &(struct asked){.report = report});
 }
 
-// Arrays ------------------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 enum { ALIGNMENT = 16 }; // of arguments in memory of a device
 
@@ -562,8 +564,8 @@ static bool has_storage(zl_array a) {
     return !array_is(a, ARRAY_INLINE) && a->storage;
 }
 
-// The target of a call: that of the kernel; else of the first input whose values only a device has, else of the default device. NULL and
-// an error.
+// The target of a call: that of the kernel; else of the first input whose values only a device has, else of
+// the default device. NULL and an error.
 static const struct kernel_driver *driver_of_call(zl_kernel k, int inputs, const zl_array *in) {
     if (!k->follows)
         return atomic_load_explicit(&k->forms, memory_order_acquire)->driver;
@@ -584,7 +586,8 @@ static const struct device *device_in_place(const struct kernel_driver *driver) 
     return d;
 }
 
-// The array's memory on the device, whose first lane is asked to copy it there, or of the host. NULL and an error.
+// The array's memory on the device, whose first lane is asked to copy it there, or of the host. NULL and an
+// error.
 static void *address_of(zl_array a, const struct device *d) {
     char *memory = d && has_storage(a) ? device_reach(d, 0, 0, a->storage) : NULL;
     if (d && has_storage(a) && !memory)

@@ -1,7 +1,9 @@
-// module_kernel.c - tile kernels on the first GPU of a driver that loads modules: rendered, compiled, one launch a grid.
+// module_kernel.c - tile kernels on the first GPU of a driver that loads modules: rendered, compiled, one
+// launch a grid.
 //
-// Arguments may be in memory of the GPU, which kernels then work on, or of the host, which is copied there and back. Launches are
-// on the default stream, so that they come after what other libraries of the process have begun there.
+// Arguments may be in memory of the GPU, which kernels then work on, or of the host, which is copied there
+// and back. Launches are on the default stream, so that they come after what other libraries of the process
+// have begun there.
 
 #include "device/tile_runtime/module_kernel.h"
 
@@ -27,7 +29,7 @@ bool module_bind(void *library, const struct module_names *names, struct module_
     return library_bind(library, symbols, COUNT(symbols), missing);
 }
 
-// Compiling -------------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 void module_free(void *compiled) {
     struct compiled *c = compiled;
@@ -87,7 +89,7 @@ void *module_compile(const struct module_target *target, struct tile_kernel *ker
     return NULL;
 }
 
-// Arguments -------------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static bool is_of_device(const struct module_target *target, const void *address) {
     unsigned kind = 0;
@@ -214,7 +216,7 @@ static void call_close(struct call *k) {
     memory_free(k->narrow);
 }
 
-// Running ---------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static bool launch_all(struct call *k) {
     for (int i = 0; i < k->c->group.launches; i++) {

@@ -1,6 +1,8 @@
-// module_kernel.h - tile kernels on a GPU whose driver loads modules: CUDA's, and HIP's, which has the same calls by other names.
+// module_kernel.h - tile kernels on a GPU whose driver loads modules: CUDA's, and HIP's, which has the same
+// calls by other names.
 //
-// A target says what its calls are named, how it opens and how it compiles; arguments, launches and clocks are module_kernel.c's.
+// A target says what its calls are named, how it opens and how it compiles; arguments, launches and clocks
+// are module_kernel.c's.
 
 #ifndef MODULE_KERNEL_H
 #define MODULE_KERNEL_H
@@ -46,8 +48,10 @@ struct module_target {
     const char *name;
     const struct module_names *names;
     const struct module_calls *calls;                           // once it is open
-    const struct target *(*open)(void);                         // the first device, for this thread; NULL and an error
-    bool (*check)(int code, const char *function);              // of a call: false and an error, unless it is 0
+    // the first device, for this thread; NULL and an error
+    const struct target *(*open)(void);
+    // of a call: false and an error, unless it is 0
+    bool (*check)(int code, const char *function);
     bool (*identify)(struct text *out);                         // chip and compiler; false and an error
     bool (*compile)(const struct text *source, struct text *code, void *unused);
     bool (*allow_shared)(void *function, int64_t bytes);        // NULL: launches say it
@@ -61,6 +65,7 @@ void *module_compile(const struct module_target *target, struct tile_kernel *ker
 bool module_run(void *compiled, void *const *address, const int64_t *symbol);
 bool module_time(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
 void module_free(void *compiled);
-bool module_holds(const struct module_target *target, const void *address); // false, without an error, also where the driver does not work
+// false, without an error, also where the driver does not work
+bool module_holds(const struct module_target *target, const void *address);
 
 #endif

@@ -22,7 +22,8 @@ struct tile_kernel *op_launch_kernel(const void *key);
 
 // Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
 enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };
-// How many elements the memory of an array has, which its indices are below: the size of a kernel's buffer. 0 while there is none.
+// How many elements the memory of an array has, which its indices are below: the size of a kernel's buffer. 0
+// while there is none.
 int64_t kernel_elements(zl_array x);
 
 #endif

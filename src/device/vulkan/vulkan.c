@@ -1,4 +1,5 @@
-// vulkan.c - chips with a Vulkan driver as devices for arrays: the shared build of kernels over vulkan_queue.c.
+// vulkan.c - chips with a Vulkan driver as devices for arrays: the shared build of kernels over
+// vulkan_queue.c.
 
 #include "device/kernels/kernels.h"
 #include "device/vulkan/vulkan.h"
@@ -12,7 +13,7 @@ enum { MARKS = 64 };
 // Values of the timeline: those that are marked, and the one that what is read aside waits for.
 static struct unit { atomic_ullong mark[MARKS], aside; } units[VULKAN_DEVICES];
 
-// Finding ----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 static bool chip(int unit, unsigned char id[DEVICE_CHIP_ID]) {
     const struct vulkan_device *d = vulkan_chip(unit);
@@ -32,7 +33,7 @@ static bool describe(int unit, zl_device_info *out) {
     return true;
 }
 
-// The target -------------------------------------------------------------------------------------------------------
+// The target ------------------------------------------------------------------------------------------------
 
 static const char *identity(int unit) {
     const struct vulkan_device *d = vulkan_chip(unit);
@@ -80,7 +81,7 @@ static const struct kernel_target target = {
     .launch = launch,
 };
 
-// The table --------------------------------------------------------------------------------------------------------
+// The table -------------------------------------------------------------------------------------------------
 
 static bool can(int unit, const struct call *c) {
     return kernels_can(&target, unit, c);
@@ -141,7 +142,8 @@ static bool wait(int unit, int lane, int place) {
     return d && vulkan_wait(d, atomic_load(&units[unit].mark[place]));
 }
 
-// All work has one order: only what is read aside has to be told what it waits for. To wait for more does no harm.
+// All work has one order: only what is read aside has to be told what it waits for. To wait for more does no
+// harm.
 static bool follow(int unit, int lane, int other, int place) {
     (void)other;
     unsigned long long mark = atomic_load(&units[unit].mark[place]), before = atomic_load(&units[unit].aside);

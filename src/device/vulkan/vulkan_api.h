@@ -1,7 +1,7 @@
 // vulkan_api.h - what we use of Vulkan 1.2, declared here so that nothing of a vendor is needed to build.
 //
-// Records have the layout of those in vulkan_core.h, with our names; test_vulkan.c compares the two. Handles of the driver's own objects
-// are numbers, as on machines of 32 bits.
+// Records have the layout of those in vulkan_core.h, with our names; test_vulkan.c compares the two. Handles
+// of the driver's own objects are numbers, as on machines of 32 bits.
 
 #ifndef VULKAN_API_H
 #define VULKAN_API_H
@@ -71,7 +71,7 @@ enum vk_record { // sType
     uint32_t record; \
     void *next
 
-// What a chip is ---------------------------------------------------------------------------------------------------
+// What a chip is --------------------------------------------------------------------------------------------
 
 enum { VK_KIND_GPU = 2, VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_1_3 = 1 << 22 | 3 << 12 };
 
@@ -108,7 +108,8 @@ struct vk_properties12 {
     char name[256], detail[256];
     uint8_t conformance[4];
     uint32_t independences[2];
-    uint32_t preserves_special[3], preserves_denormals[3], flushes_denormals[3], rounds_even[3], rounds_to_zero[3]; // of f16, f32, f64
+    // of f16, f32, f64
+    uint32_t preserves_special[3], preserves_denormals[3], flushes_denormals[3], rounds_even[3], rounds_to_zero[3];
     uint32_t unused[29];
     uint64_t timeline_difference;
     uint32_t samples;
@@ -165,7 +166,7 @@ struct vk_memory_types {
     struct { uint64_t bytes; uint32_t flags; } heap[16];
 };
 
-// What objects are made of -----------------------------------------------------------------------------------------
+// What objects are made of ----------------------------------------------------------------------------------
 
 struct vk_application {
     VK_HEAD;
@@ -334,7 +335,7 @@ struct vk_make_sets {
 struct vk_make_queries { VK_HEAD; uint32_t flags, type, count, statistics; };
 enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
 
-// Functions --------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 // type, name, parameters. Those of the instance, and those of a device, which each device has its own of.
 #define VULKAN_INSTANCE_FUNCTIONS(F)                                                                                        \

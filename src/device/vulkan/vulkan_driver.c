@@ -27,7 +27,7 @@ static const char *why_none;
 static struct lock open_lock;
 static unsigned opened_in; // the era
 
-// Opening ----------------------------------------------------------------------------------------------------------
+// Opening ---------------------------------------------------------------------------------------------------
 
 static bool make_instance(get_address *get) {
     int (*create)(const struct vk_make_instance *make, const void *allocator, vk_instance *out) = NULL;
@@ -79,7 +79,7 @@ static uint32_t find_chips(vk_chip *chip) {
     return chips ? chips : open_through(driver, "vk_icdGetInstanceProcAddr", chip);
 }
 
-// Describing -------------------------------------------------------------------------------------------------------
+// Describing ------------------------------------------------------------------------------------------------
 
 static bool find_family(struct vulkan_device *d) {
     struct vk_queue_family family[FAMILIES];
@@ -114,7 +114,8 @@ static void find_extensions(struct vulkan_device *d) {
     memory_free(list);
 }
 
-// The type of memory that has all of `flags`, as many of `better` as can be, and the largest heap; -1: there is none.
+// The type of memory that has all of `flags`, as many of `better` as can be, and the largest heap; -1: there
+// is none.
 static int find_type(const struct vk_memory_types *t, uint32_t flags, uint32_t better) {
     int best = -1, best_points = -1;
     uint64_t best_bytes = 0;
@@ -321,7 +322,7 @@ int vulkan_unit(const struct vulkan_device *d) {
     return (int)(d - devices);
 }
 
-// Using ------------------------------------------------------------------------------------------------------------
+// Using -----------------------------------------------------------------------------------------------------
 
 static bool bind_device(struct vulkan_device *d) {
     const char *missing = NULL;

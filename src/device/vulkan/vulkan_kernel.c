@@ -1,7 +1,7 @@
 // vulkan_kernel.c - pipelines of SPIR-V modules, and what drivers made of them, for the next process.
 //
-// A pipeline depends on its words and on the size of subgroups, never on sizes of arrays or on what is bound: layouts are the same for all
-// modules with as many bindings.
+// A pipeline depends on its words and on the size of subgroups, never on sizes of arrays or on what is bound:
+// layouts are the same for all modules with as many bindings.
 
 #include "device/vulkan/vulkan.h"
 
@@ -23,7 +23,7 @@ static struct layouts {
     vk_handle set[VULKAN_BUFFERS + 2], pipeline[VULKAN_BUFFERS + 2]; // by bindings
 } layouts[VULKAN_DEVICES];
 
-// Modules ----------------------------------------------------------------------------------------------------------
+// Modules ---------------------------------------------------------------------------------------------------
 
 struct module {
     const uint32_t *word;
@@ -56,7 +56,7 @@ static bool read_module(struct module *m, const char *code, size_t bytes) {
     return m->words > HEADER_WORDS || error_false(ZL_ERROR_COMPILE, "vulkan: a module has no words");
 }
 
-// Layouts ----------------------------------------------------------------------------------------------------------
+// Layouts ---------------------------------------------------------------------------------------------------
 
 // Under the lock.
 static bool make_layouts(struct vulkan_device *d, struct layouts *l, int bindings) {
@@ -95,7 +95,7 @@ static bool find_layouts(struct vulkan_device *d, struct vulkan_function *f) {
     return good;
 }
 
-// Pipelines --------------------------------------------------------------------------------------------------------
+// Pipelines -------------------------------------------------------------------------------------------------
 
 static bool make_pipeline(struct vulkan_device *d, vk_handle cache, vk_handle shader, const char *name,
                           struct vulkan_function *f) {
@@ -115,8 +115,9 @@ static bool make_pipeline(struct vulkan_device *d, vk_handle cache, vk_handle sh
                        name, code);
 }
 
-// Makes pipelines of the first entry points, which the driver may find in data that it gave for the same words before, and appends
-// such data to *left unless that is NULL. False and an error; those that were made are there all the same.
+// Makes pipelines of the first entry points, which the driver may find in data that it gave for the same
+// words before, and appends such data to *left unless that is NULL. False and an error; those that were made
+// are there all the same.
 static bool make_pipelines(struct vulkan_device *d, const struct module *m, const char *data, size_t bytes,
                            int count, struct vulkan_function *out, struct text *left) {
     struct vk_make_shader words = {
@@ -142,7 +143,7 @@ static bool make_pipelines(struct vulkan_device *d, const struct module *m, cons
     return good;
 }
 
-// On disk ----------------------------------------------------------------------------------------------------------
+// On disk ---------------------------------------------------------------------------------------------------
 
 // Begins what is kept: the words follow, then what the driver gave.
 struct head {

@@ -1,7 +1,8 @@
 // vulkan_memory.c - memory of a device: blocks of one VkBuffer each, of which arrays are parts.
 //
-// Drivers give few blocks, and take long for each. What is freed is kept and used again above all this (unit_memory.c), so that parts are
-// made and given back seldom: a block has a list of its gaps, by place, and a part is the first gap that is large enough.
+// Drivers give few blocks, and take long for each. What is freed is kept and used again above all this
+// (unit_memory.c), so that parts are made and given back seldom: a block has a list of its gaps, by place,
+// and a part is the first gap that is large enough.
 
 #include "device/vulkan/vulkan.h"
 
@@ -39,7 +40,7 @@ static struct heap *heap_of(const struct vulkan_device *d) {
     return &heaps[vulkan_unit(d)];
 }
 
-// Buffers ----------------------------------------------------------------------------------------------------------
+// Buffers ---------------------------------------------------------------------------------------------------
 
 void vulkan_buffer_close(struct vulkan_device *d, struct vulkan_buffer *b) {
     d->api.vkDestroyBuffer(d->device, b->buffer, NULL);
@@ -84,7 +85,7 @@ bool vulkan_buffer_open(struct vulkan_device *d, struct vulkan_buffer *b, int ty
     return made;
 }
 
-// Blocks -----------------------------------------------------------------------------------------------------------
+// Blocks ----------------------------------------------------------------------------------------------------
 
 static void block_free(struct vulkan_device *d, struct block *b) {
     if (b->buffer.buffer)
@@ -125,7 +126,7 @@ static int add_block(struct vulkan_device *d, struct heap *h, uint64_t bytes, bo
     return place;
 }
 
-// Parts ------------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 // Under the lock. Where a part begins; -1: it has no room, or it cannot be described.
 static int64_t take_part(struct block *b, uint64_t bytes) {

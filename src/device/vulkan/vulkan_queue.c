@@ -1,8 +1,10 @@
-// vulkan_queue.c - the order of a device's work: commands, barriers between those that need them, batches on one timeline.
+// vulkan_queue.c - the order of a device's work: commands, barriers between those that need them, batches on
+// one timeline.
 //
-// A device has one queue, and one order in which it is asked for things: what belongs to different streams may overlap because
-// nothing lies between commands that have no memory in common. Submission n lets the timeline reach n. So a value stands for all that
-// was asked for before it, and nothing ever waits for what was not submitted.
+// A device has one queue, and one order in which it is asked for things: what belongs to different streams
+// may overlap because nothing lies between commands that have no memory in common. Submission n lets the
+// timeline reach n. So a value stands for all that was asked for before it, and nothing ever waits for what
+// was not submitted.
 
 #include "device/vulkan/vulkan.h"
 
@@ -66,7 +68,7 @@ static struct queue *queue_of(const struct vulkan_device *d) {
     return &queues[vulkan_unit(d)];
 }
 
-// The timeline -----------------------------------------------------------------------------------------------------
+// The timeline ----------------------------------------------------------------------------------------------
 
 static void note_done(struct queue *q, uint64_t value) {
     unsigned long long before = atomic_load(&q->done);
@@ -94,7 +96,7 @@ static bool is_reached(struct vulkan_device *d, struct queue *q, uint64_t value)
     return value <= atomic_load(&q->done);
 }
 
-// Making -----------------------------------------------------------------------------------------------------------
+// Making ----------------------------------------------------------------------------------------------------
 
 static bool make_set_pool(struct vulkan_device *d, struct batch *b) {
     struct vk_pool_size size = {VK_STORAGE_BUFFER, (COMMANDS + 1) * (VULKAN_BUFFERS + 1)};
@@ -120,7 +122,7 @@ static bool make_timeline(struct vulkan_device *d, struct queue *q) {
     return q->timeline || VULKAN_CALL(d, vkCreateSemaphore, d->device, &make, NULL, &q->timeline);
 }
 
-// Batches ----------------------------------------------------------------------------------------------------------
+// Batches ---------------------------------------------------------------------------------------------------
 
 static struct batch *current(struct queue *q) {
     return &q->batch[q->submitted % BATCHES];
@@ -151,7 +153,8 @@ static void show_host(struct vulkan_device *d, const struct batch *b) {
     d->api.vkCmdPipelineBarrier(b->commands, STAGES, VK_STAGE_HOST, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-// Under the lock. What is not taken is lost: its arrays are given out already, so that whoever asks next is told.
+// Under the lock. What is not taken is lost: its arrays are given out already, so that whoever asks next is
+// told.
 static bool submit(struct vulkan_device *d, struct queue *q) {
     struct batch *b = current(q);
     uint64_t value = q->submitted + 1;
@@ -178,7 +181,7 @@ static bool submit(struct vulkan_device *d, struct queue *q) {
     return true;
 }
 
-// Barriers ---------------------------------------------------------------------------------------------------------
+// Barriers --------------------------------------------------------------------------------------------------
 
 static bool conflict(const struct range *a, const struct range *b) {
     return (a->is_written || b->is_written) && a->begin < b->end && b->begin < a->end;
@@ -218,7 +221,7 @@ static bool end_command(struct vulkan_device *d, struct queue *q) {
     return (++q->commands < COMMANDS && q->bytes < batch_bytes) || submit(d, q);
 }
 
-// The ring ---------------------------------------------------------------------------------------------------------
+// The ring --------------------------------------------------------------------------------------------------
 
 // Under the lock. Gives back what batches read that are done; the host waits for the oldest that is not.
 static bool drain_ring(struct vulkan_device *d, struct queue *q) {
@@ -239,7 +242,8 @@ static bool drain_ring(struct vulkan_device *d, struct queue *q) {
     return true;
 }
 
-// Under the lock, with a batch open then and after. Where the host may write; bytes are PIECE at most. False and an error.
+// Under the lock, with a batch open then and after. Where the host may write; bytes are PIECE at most. False
+// and an error.
 static bool take_ring(struct vulkan_device *d, struct queue *q, uint64_t bytes, uint64_t *at) {
     if (!q->ring.buffer && !vulkan_buffer_open(d, &q->ring, d->upload_type, RING))
         return false;
@@ -254,7 +258,7 @@ static bool take_ring(struct vulkan_device *d, struct queue *q, uint64_t bytes, 
     return begin(d, q);
 }
 
-// Times ------------------------------------------------------------------------------------------------------------
+// Times -----------------------------------------------------------------------------------------------------
 
 static bool make_clock(struct vulkan_device *d, vk_handle *clock, uint32_t times) {
     struct vk_make_queries make = {
@@ -328,7 +332,7 @@ void vulkan_profile_end(void) {
         zl_clear_error();
 }
 
-// Launches ---------------------------------------------------------------------------------------------------------
+// Launches --------------------------------------------------------------------------------------------------
 
 void vulkan_launch_begin(struct vulkan_launch *l, const struct vulkan_function *f, int64_t groups) {
     l->function = f;
@@ -474,9 +478,10 @@ bool vulkan_launch(struct vulkan_device *d, const struct vulkan_launch *l) {
     return good;
 }
 
-// Copies -----------------------------------------------------------------------------------------------------------
+// Copies ----------------------------------------------------------------------------------------------------
 
-// Under the lock. Copies between memory and a place of the ring or of what the host reads, whose own range is `other`.
+// Under the lock. Copies between memory and a place of the ring or of what the host reads, whose own range is
+// `other`.
 static bool copy(struct vulkan_device *d, struct queue *q, const void *memory, uint64_t bytes, bool to_host,
                  uint64_t at) {
     struct vulkan_place place = vulkan_place(d, memory);
@@ -565,7 +570,7 @@ bool vulkan_read(struct vulkan_device *d, void *to, const void *from, size_t byt
     return good;
 }
 
-// Points -----------------------------------------------------------------------------------------------------------
+// Points ----------------------------------------------------------------------------------------------------
 
 bool vulkan_submit(struct vulkan_device *d) {
     struct queue *q = queue_of(d);

@@ -13,7 +13,7 @@ struct compiled {
     struct compiled *far;              // made of that, for arguments that need addresses; NULL: none did yet
 };
 
-// Compiling --------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 static void release(void *compiled) {
     struct compiled *c = compiled;
@@ -77,7 +77,7 @@ static struct compiled *fitting(struct compiled *c, const struct group_sizes *si
     return c;
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static void *alloc(void *device, size_t bytes) {
     return vulkan_alloc(device, bytes);
@@ -138,7 +138,8 @@ static bool launch_all(void *data) {
     return true;
 }
 
-// With seconds, the kernel runs once, and then so often that they are of one run. Memory of a device that is lost stays with its driver.
+// With seconds, the kernel runs once, and then so often that they are of one run. Memory of a device that is
+// lost stays with its driver.
 static bool run_timed(struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
     struct vulkan_device *d = vulkan_opened(vulkan_unit(c->device));
@@ -169,7 +170,7 @@ static bool time_runs(void *compiled, void *const *address, const int64_t *symbo
     return run_timed(compiled, address, symbol, repeats, seconds);
 }
 
-// Rounding ---------------------------------------------------------------------------------------------------------
+// Rounding --------------------------------------------------------------------------------------------------
 
 static bool run_once(struct tile_kernel *kernel, void *const *address, const int64_t *symbol, void *device) {
     struct text words = {0};

@@ -1,9 +1,11 @@
-// bm1690.c - device C of SophGo's BM1690, from kernels whose tile statements are commands: the control program of a core.
+// bm1690.c - device C of SophGo's BM1690, from kernels whose tile statements are commands: the control
+// program of a core.
 //
-// The text includes the vendor's header alone. NAME_blocks goes over the blocks of this core; NAME_kernel is the entry, which is
-// registered. Arguments are one struct of eight bytes each: addresses of buffers in device memory and scalars, in the order of
-// parameters, then addresses of memory outside of grids, then sizes. The host's part, a language of its own, fills that struct and launches
-// the entry through the vendor's runtime.
+// The text includes the vendor's header alone. NAME_blocks goes over the blocks of this core; NAME_kernel is
+// the entry, which is registered. Arguments are one struct of eight bytes each: addresses of buffers in
+// device memory and scalars, in the order of parameters, then addresses of memory outside of grids, then
+// sizes. The host's part, a language of its own, fills that struct and launches the entry through the
+// vendor's runtime.
 
 #include "render/c/program.h"
 #include "render/c/scalar.h"
@@ -28,7 +30,7 @@ static const struct bm1690_command *find(const char *name) {
 
 static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10, .banks = 16};
 
-// Arguments -------------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static int width(enum bm1690_kind kind) { // arguments of the statement that one of the function takes
     return kind == BM1690_KIND_SHAPE || kind == BM1690_KIND_STRIDE || kind == BM1690_KIND_PADDING ? 4
@@ -125,7 +127,7 @@ static void command(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
-// Statements --------------------------------------------------------------------------------------------------------------
+// Statements ------------------------------------------------------------------------------------------------
 
 static bool own(struct program *p, const struct tile_stmt *s) {
     switch (s->kind) {
@@ -255,7 +257,7 @@ static void functions(struct program *p) {
     style_line(&p->style, "TPUKERNEL_FUNC_REGISTER(%s%s)", p->symbol, ending);
 }
 
-// The host's part ---------------------------------------------------------------------------------------------------------
+// The host's part -------------------------------------------------------------------------------------------
 
 static void host_launch(struct program *p) {
     style_line(
@@ -387,7 +389,7 @@ static bool render(struct style *style, const struct tile_kernel *kernel, const 
     return program_write(&p, style, functions);
 }
 
-// Spellings: of the control program, for types that commands compute with, or that are never in tiles. ------------------------
+// Spellings: of the control program, for types that commands compute with, or that are never in tiles. ------
 
 #define F32          PASS_BIT(ZL_FLOAT32)
 #define FLOATS       (F32 | PASS_F16 | PASS_BF16)

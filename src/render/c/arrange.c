@@ -91,8 +91,8 @@ static int count_alive(struct plan *plan) {
 }
 
 // Short bodies want several registers of a value in flight, long ones have enough to do (and no registers
-// left); what is rarely needed counts less. A chain of many steps with few values waits for each step: the more of it
-// side by side, the better (gelu with erf, Neoverse-V1: 3.25 ms by 4, 2.48 ms by 8).
+// left); what is rarely needed counts less. A chain of many steps with few values waits for each step: the
+// more of it side by side, the better (gelu with erf, Neoverse-V1: 3.25 ms by 4, 2.48 ms by 8).
 static void choose_block(struct plan *plan) {
     int widest = 1, common = 0, rare = 0;
     plan->narrow = 8;

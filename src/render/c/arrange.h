@@ -1,5 +1,5 @@
-// arrange.h - how a map is laid out in text: what is computed once, what in which block, in how many registers.
-// Between the files of render/ only.
+// arrange.h - how a map is laid out in text: what is computed once, what in which block, in how many
+// registers. Between the files of render/ only.
 
 #ifndef ARRANGE_H
 #define ARRANGE_H

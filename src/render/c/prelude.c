@@ -26,8 +26,8 @@
     "    return (f16)(sign | (bits >= 0x47800000 ? large : bits < 0x38800000 ? small : normal));\n" \
     "}\n"
 
-// Shorter than that of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two
-// factors.
+// Shorter than that of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial,
+// scaled in two factors.
 #define HALF_MATH \
     "FN bf16 zl_exp_bf16(bf16 a) {\n" \
     "    f32 x = zl_min_f32(zl_max_f32(zl_f32_of_bf16(a), -93.5f), 89.0f);\n" \
@@ -111,7 +111,8 @@ const char prelude_c_scalar[] = C_SCALAR;
     "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
     "}\n"
 
-// Arithmetic of 16-bit floats through f32: a sum or product that is rounded twice is the one that is rounded once.
+// Arithmetic of 16-bit floats through f32: a sum or product that is rounded twice is the one that is rounded
+// once.
 #define HALF_BY_F32(T, op, how) \
     "FN " T " zl_" op "_" T "(" T " a, " T " b) { f32 x = zl_f32_of_" T "(a), y = zl_f32_of_" T "(b); return zl_" T "_of_f32(" how "); }\n"
 #define HALF_WHOLE(T, op) "FN " T " zl_" op "_" T "(" T " x) { return zl_" T "_of_f32(zl_" op "_f32(zl_f32_of_" T "(x))); }\n"
@@ -208,7 +209,8 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "    return index >= 0 && index < size;\n"
     "}\n";
 
-// One instruction each, of sm_80 and later. Halves are rounded in pairs of which one is zero: by itself one takes eight times as long.
+// One instruction each, of sm_80 and later. Halves are rounded in pairs of which one is zero: by itself one
+// takes eight times as long.
 #define CUDA_ROUND(T) \
     "FN " T " zl_" T "_of_f32(f32 x) { u32 y; asm(\"cvt.rn." T "x2.f32 %0, %1, %2;\" : \"=r\"(y) : \"f\"(0.0f), \"f\"(x)); return (" T ")y; }\n"
 #define CUDA_FLOATS \
@@ -231,7 +233,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     CUDA_HALF_TWO(T, "max") CUDA_HALF_TWO(T, "min")
 #define CUDA_HALVES CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00")
 
-// Groups of threads ----------------------------------------------------------------------------------------------
+// Groups of threads -----------------------------------------------------------------------------------------
 
 // 32 bits of division; places of vectors in swizzled rows (see program_values.c).
 #define GROUP_HELPERS DIVISIONS_32 \
@@ -240,8 +242,8 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "    return ((column >> width) * rows << width) + (row << width) + ((column & ((1u << width) - 1)) ^ (row & 7) << vector);\n" \
     "}\n"
 
-// An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. OLD is what is done with what was
-// there, SPACE where the element is.
+// An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. OLD is what
+// is done with what was there, SPACE where the element is.
 #define ATOMIC_WORD(bits) \
     "#define ZL_ATOMIC_" bits "(OLD, SPACE, T, at, fn, value) \\\n" \
     "    do { \\\n" \
@@ -275,7 +277,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 
 #define UNROLL_SOME "#define ZL_PRAGMA(text) _Pragma(#text)\n#define ZL_UNROLL_SOME(turns) ZL_PRAGMA(unroll turns)\n"
 
-// Accesses to what nobody reads again soon, where a language has no word for them.
+// Accesses to what is not read again soon, where a language has no word for them.
 #define PLAIN_ONCE "#define ZL_LOAD_ONCE(x) (x)\n#define ZL_STORE_ONCE(x, value) ((x) = (value))\n"
 
 #define VECTOR_ZEROS "#define ZL_ZERO_4 (zl_4)(0)\n#define ZL_ZERO_8 (zl_8)(0)\n#define ZL_ZERO_16 (zl_16)(0)\n"
@@ -336,12 +338,14 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "FN zl_4 zl_words(zl_4 x) { asm(\"\" : \"+r\"(x)); return x; }\n"
     "FN zl_8 zl_words(zl_8 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y)); return v; }\n"
     "FN zl_16 zl_words(zl_16 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y), \"+r\"(v.z), \"+r\"(v.w)); return v; }\n"
-    // Of 16 bits, words are pairs: ptxas makes two numbers that were rounded and are joined by mov, not by prmt, in one instruction.
+    // Of 16 bits, words are pairs: ptxas makes two numbers that were rounded and are joined by mov, not by
+    // prmt, in one instruction.
     "FN zl_4 zl_pairs(zl_4 x) {\n    u32 y;\n"
     "    asm(\"mov.b32 %0, {%1, %2};\" : \"=r\"(y) : \"h\"((u16)x), \"h\"((u16)(x >> 16)));\n    return y;\n}\n"
     "FN zl_8 zl_pairs(zl_8 v) { return make_uint2(zl_pairs(v.x), zl_pairs(v.y)); }\n"
     "FN zl_16 zl_pairs(zl_16 v) { return make_uint4(zl_pairs(v.x), zl_pairs(v.y), zl_pairs(v.z), zl_pairs(v.w)); }\n"
-    // Groups of a cluster, of compute capability 9 and later: what is put is in the shared memory of one of them.
+    // Groups of a cluster, of compute capability 9 and later: what is put is in the shared memory of one of
+    // them.
     "#define ZL_CLUSTER(groups) __cluster_dims__(groups, 1, 1)\n"
     "#define ZL_CLUSTER_ARRIVE asm volatile(\"barrier.cluster.arrive;\" ::: \"memory\")\n"
     "#define ZL_CLUSTER_AWAIT asm volatile(\"barrier.cluster.wait;\" ::: \"memory\")\n"
@@ -372,7 +376,8 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "    }\n"
     "ZL_MULTIPLY(zl_multiply_f16, \"f16\")\n"
     "ZL_MULTIPLY(zl_multiply_bf16, \"bf16\")\n"
-    "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#define ZL_WARPS\n" // four warps multiply as one, from descriptors of panels
+    // four warps multiply as one, from descriptors of panels
+    "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#define ZL_WARPS\n"
     "#define ZL_FENCE asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\")\n"
     "#define ZL_MATRICES_BEGIN asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\")\n"
     "#define ZL_MATRICES_END asm volatile(\"wgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;\" ::: \"memory\")\n"

@@ -1,10 +1,10 @@
 // program.c - kernels of any statements in plain C, one block of the grid at a time: the dialect `c_tiles`.
 //
-// The text has three functions. NAME_blocks(run, phase) says how many blocks a phase has, -1 after the last; NAME(run,
-// phase, block) computes one; NAME_room(run, at) is the size of a buffer outside of all blocks, -1 after the last. A number
-// that does not fit into 64 bits is -2. Phases
-// come one after the other, the blocks of one in any order. Loops are plain: the compiler's vectoriser does the rest, to
-// which maps say that their iterations do not depend on each other.
+// The text has three functions. NAME_blocks(run, phase) says how many blocks a phase has, -1 after the last;
+// NAME(run, phase, block) computes one; NAME_room(run, at) is the size of a buffer outside of all blocks, -1
+// after the last. A number that does not fit into 64 bits is -2. Phases come one after the other, the blocks
+// of one in any order. Loops are plain: the compiler's vectoriser does the rest, to which maps say that their
+// iterations do not depend on each other.
 
 #include "render/c/program.h"
 
@@ -14,7 +14,7 @@
 
 enum { CHUNK = 4096 }; // elements of a block where a map of one axis is the whole phase
 
-// Bodies ------------------------------------------------------------------------------------------------------------
+// Bodies ----------------------------------------------------------------------------------------------------
 
 static void open_loop(struct program *p, const struct tile_name *name) {
     style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(name->type), name->id,
@@ -164,7 +164,7 @@ void program_block(struct program *p, const struct tile_stmt *body) {
             emit_stmt(p, s);
 }
 
-// Phases ------------------------------------------------------------------------------------------------------------
+// Phases ----------------------------------------------------------------------------------------------------
 
 // Blocks of a grid, the first name fastest.
 static void grid_phase(struct program *p, const struct tile_stmt *s) {
@@ -269,7 +269,7 @@ static void each_phase(struct program *p, bool counts) {
     style_close(&p->style);
 }
 
-// Functions ---------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 static void declare_strides(struct program *p, const struct tile_buffer *b) {
     for (int i = 0; i < b->ndim; i++) {

@@ -6,7 +6,8 @@
 #include "render/c/style.h"
 #include "tile/syntax.h"
 
-enum { PROGRAM_STACK = 4 << 20, PROGRAM_ARRAY = 1 << 20 }; // bytes of a block's (a thread's) memory at most; of one of unknown size
+// bytes of a block's (a thread's) memory at most; of one of unknown size
+enum { PROGRAM_STACK = 4 << 20, PROGRAM_ARRAY = 1 << 20 };
 
 struct program {
     struct style style;
@@ -38,7 +39,8 @@ void program_block(struct program *p, const struct tile_stmt *body);
 void program_extents(struct program *p, const struct tile_stmt *s); // e<id> of each name
 void program_strides(struct program *p, const struct tile_buffer *b); // s<id>_<axis> where they are not known
 void program_locals(struct program *p, const struct tile_stmt *body); // of a function
-// Appends what `write` writes of the program's kernel, with what it leaves in row_text before it. False: it failed.
+// Appends what `write` writes of the program's kernel, with what it leaves in row_text before it. False: it
+// failed.
 bool program_write(struct program *p, struct style *style, void (*write)(struct program *p));
 
 // program_values.c ------------------------------------------------------------------------------------------
@@ -48,13 +50,16 @@ int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -
 const char *program_memory(struct tile_type type);           // the type in memory
 bool program_has_panels(const struct tile_buffer *b); // rows of matrices in panels of 128 bytes: zl_panel
 
-void program_view(struct program *p, const struct tile_buffer *b); // a pointer into the memory of another buffer
-void program_bytes(struct program *p, const struct tile_buffer *b); // of it, after program_nodes of its sizes; -2: there are none
+// a pointer into the memory of another buffer
+void program_view(struct program *p, const struct tile_buffer *b);
+// of it, after program_nodes of its sizes; -2: there are none
+void program_bytes(struct program *p, const struct tile_buffer *b);
 
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
 void program_operand(struct program *p, expr e);
-// Appends text with the name of an operand instead of each @ of the format; or as a line, after which one that ends with { is open.
+// Appends text with the name of an operand instead of each @ of the format; or as a line, after which one
+// that ends with { is open.
 void program_text(struct program *p, const expr *operand, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void program_line(struct program *p, const expr *operand, const char *format, ...) __attribute__((format(printf, 3, 4)));
 // Opens a block in which the values of a statement, and `more` others, are emitted.
@@ -66,7 +71,8 @@ bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b);
 void program_offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to);
 void program_quoted(struct text *out, const char *text);
 int64_t program_elements(const struct tile_buffer *b); // -1: not known
-// Bytes of as many elements, two numbers each if they are complex; -1 where the number of elements is, or 64 bits do not suffice.
+// Bytes of as many elements, two numbers each if they are complex; -1 where the number of elements is, or 64
+// bits do not suffice.
 int64_t program_size(const struct tile_buffer *b);
 
 // Statements whose values were emitted.
@@ -74,14 +80,15 @@ typedef void program_statement(struct program *p, const struct tile_stmt *s);
 program_statement program_store, program_atomic, program_message, program_alloc, program_gemm,
     program_reduce;
 
-// program_rows.c ----------------------------------------------------------------------------------------------
+// program_rows.c --------------------------------------------------------------------------------------------
 
-// Whether all statements of a map are rows along its last axis; and calls of their functions, of which the first element is
-// where that axis' variable is, for so many elements (a name of the text).
+// Whether all statements of a map are rows along its last axis; and calls of their functions, of which the
+// first element is where that axis' variable is, for so many elements (a name of the text).
 bool program_has_rows(struct program *p, const struct tile_stmt *map);
 void program_rows(struct program *p, const struct tile_stmt *map, const char *count);
 
-// If statements from s on compute a line and reduce it to one element: writes them as one row; the last of them, else NULL.
+// If statements from s on compute a line and reduce it to one element: writes them as one row; the last of
+// them, else NULL.
 const struct tile_stmt *program_reduced(struct program *p, const struct tile_stmt *s);
 
 // Expressions of a product's text that its statement does not have: sizes of buffers. How many.

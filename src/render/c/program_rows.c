@@ -1,9 +1,10 @@
-// program_rows.c - the innermost axis of a map as a row: the same functions over the vector layer that arrays have.
+// program_rows.c - the innermost axis of a map as a row: the same functions over the vector layer that arrays
+// have.
 //
-// A statement of a map is a row if what it loads and stores moves by one element along the axis, or not at all. What does
-// not move is computed before and given as a scalar. Statements are rows one after the other: points of a map do not
-// depend on each other. A row that is reduced to one element is one function with its reduction. Short formulas without
-// much to say stay loops, which compilers turn into vectors as well.
+// A statement of a map is a row if what it loads and stores moves by one element along the axis, or not at
+// all. What does not move is computed before and given as a scalar. Statements are rows one after the other:
+// points of a map do not depend on each other. A row that is reduced to one element is one function with its
+// reduction. Short formulas without much to say stay loops, which compilers turn into vectors as well.
 
 #include "render/c/program.h"
 
@@ -28,7 +29,7 @@ struct row {
     expr made[INPUTS];      // the same in the row's kernel
 };
 
-// What a formula needs ----------------------------------------------------------------------------------------------
+// What a formula needs --------------------------------------------------------------------------------------
 
 // Whether a node depends on the axis. Nodes are shared, so each is looked at once a row.
 static bool moves(struct row *r, expr e) {
@@ -102,7 +103,7 @@ bool program_has_rows(struct program *p, const struct tile_stmt *map) {
     return has;
 }
 
-// The row's kernel --------------------------------------------------------------------------------------------------
+// The row's kernel ------------------------------------------------------------------------------------------
 
 static expr clone(struct row *r, struct map *memo, expr e) {
     expr known = map_get(memo, &e, sizeof e), operand[3];
@@ -185,7 +186,7 @@ static int add_function(struct row *r) {
     return done ? p->rows++ : -1;
 }
 
-// The call ----------------------------------------------------------------------------------------------------------
+// The call --------------------------------------------------------------------------------------------------
 
 // All expressions that the call is made of.
 static int roots_of(const struct row *r, expr *root) {
@@ -252,10 +253,10 @@ void program_rows(struct program *p, const struct tile_stmt *map, const char *co
         call(&(struct row){.p = p, .s = s, .along = map->name[map->indices - 1]}, count);
 }
 
-// Rows that are reduced -------------------------------------------------------------------------------------------------
+// Rows that are reduced -------------------------------------------------------------------------------------
 
-// A map of one line with one store, the memory of a result, and the reduction of that line to it; before them maybe the memory
-// of the line.
+// A map of one line with one store, the memory of a result, and the reduction of that line to it; before them
+// maybe the memory of the line.
 struct reduced {
     const struct tile_stmt *memory, *map, *result, *reduce;
 };

@@ -1,5 +1,5 @@
-// program_values.c - expressions and simple statements of kernels in plain C: each node of an expression is a constant of
-// its own, in the block of the statement that uses it.
+// program_values.c - expressions and simple statements of kernels in plain C: each node of an expression is a
+// constant of its own, in the block of the statement that uses it.
 
 #include "render/gpu_c/group.h"
 
@@ -11,7 +11,7 @@ const char *program_memory(struct tile_type type) {
     return tile_type_is_bool(type) ? "u8" : tile_type_is_complex(type) ? "f32" : tile_type_name(type);
 }
 
-// Expressions -----------------------------------------------------------------------------------------------------
+// Expressions -----------------------------------------------------------------------------------------------
 
 bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what) {
     if (!p->failed)
@@ -62,8 +62,8 @@ bool program_has_panels(const struct tile_buffer *b) {
     return b->swizzle && pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
 }
 
-// Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row. Longer rows are cut: 128 bytes of
-// each row lie behind each other, then the next 128 bytes of each.
+// Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row. Longer rows
+// are cut: 128 bytes of each row are contiguous, then the next 128 bytes of each.
 static void swizzled(struct program *p, const struct tile_buffer *b, const expr *index) {
     int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
     if (b->ndim > 2) { // matrices of a stack begin where the pattern does
@@ -175,7 +175,8 @@ static void forget(struct program *p, expr e) {
     each_operand(p, e, forget);
 }
 
-// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs nothing.
+// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs
+// nothing.
 static bool emit_rare(struct program *p, expr e) {
     expr rare = e->arg[1];
     emit_node(p, e->arg[0]);
@@ -194,8 +195,8 @@ static bool emit_rare(struct program *p, expr e) {
     return true;
 }
 
-// Each node once a statement. Its number is that of its first place in the text: ids are in the order in which the compiler
-// that built this had operands made.
+// Each node once a statement. Its number is that of its first place in the text: ids are in the order in
+// which the compiler that built this had operands made.
 static void emit_node(struct program *p, expr e) {
     if (p->seen[e->id] == p->stamp)
         return;
@@ -266,7 +267,7 @@ void program_open(struct program *p, const struct tile_stmt *s, int more, const 
     program_nodes(p, count, root);
 }
 
-// Simple statements -------------------------------------------------------------------------------------------------
+// Simple statements -----------------------------------------------------------------------------------------
 
 // What a store or an atomic depends on.
 static void open_masked(struct program *p, const struct tile_stmt *s) {
@@ -438,7 +439,8 @@ void program_view(struct program *p, const struct tile_buffer *b) {
     style_line(&p->style, "%s%s *b%d = (%s%s *)b%d;", constant, type, b->id, constant, type, b->base->id);
 }
 
-// Where its size or that of its memory is known only when the block runs, a view is compared with its memory there.
+// Where its size or that of its memory is known only when the block runs, a view is compared with its memory
+// there.
 static void check_view(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     expr root[2 * TILE_DIMS];
@@ -464,7 +466,8 @@ static void check_view(struct program *p, const struct tile_stmt *s) {
     text_free(&why);
 }
 
-// Memory whose size is known when the block runs: an array of that size, which begins at a multiple of 64 bytes.
+// Memory whose size is known when the block runs: an array of that size, which begins at a multiple of 64
+// bytes.
 static void sized_at_call(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     const char *type = program_memory(b->type);
@@ -504,7 +507,7 @@ void program_alloc(struct program *p, const struct tile_stmt *s) {
                    MAX_OF(count * (tile_type_is_complex(b->type) ? 2 : 1), 1));
 }
 
-// The unit for products of tiles ------------------------------------------------------------------------------------
+// The unit for products of tiles ----------------------------------------------------------------------------
 
 // Where a region begins, by its first `axes` axes.
 static void tile_address(struct program *p, const struct tile_region *r, int axes) {

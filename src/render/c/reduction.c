@@ -187,9 +187,9 @@ void reduction_finish(struct style *s, const struct reduction *r, int argument) 
     text_add(s->out, "#undef START\n#undef STEP\n#undef LAST\n#undef FOLD\n#undef DOWN\n");
 }
 
-// Whole blocks of lanes, the rest where it lies before n, then the halving. A run that is longer than n says what follows in
-// memory, to be fetched; the loop for that is another one, as an instruction more in it is felt in the caches. How many registers there are is
-// known to the header's lists alone.
+// Whole blocks of lanes, the rest where it lies before n, then the halving. A run that is longer than n says
+// what follows in memory, to be fetched; the loop for that is another one, as an instruction more in it is
+// felt in the caches. How many registers there are is known to the header's lists alone.
 static void vector_function(struct style *s, const struct reduction *r) {
     int lanes = r->is_complex ? 64 : 128; // bytes
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);

@@ -30,15 +30,16 @@ extern const struct reduction_words reduction_vectors; // of the dialect c
 // What is known of a reduction from its statement; the helper's name is `name`.
 struct reduction reduction_of(const struct reduction_words *words, const struct tile_stmt *stmt, const char *name, const char *symbol);
 bool reduction_step(struct style *s, const struct reduction *r); // the function NAME_step of two values
-// What all lanes start from, how registers are combined at the end, and the text of that end: the result goes to p[argument].
+// What all lanes start from, how registers are combined at the end, and the text of that end: the result goes
+// to p[argument].
 void reduction_define_start(struct text *out, const struct reduction *r);
 void reduction_define_end(struct text *out, const struct reduction *r);
 void reduction_finish(struct style *s, const struct reduction *r, int argument);
 
 // row_reduction.c -------------------------------------------------------------------------------------------
 
-// The reduction of one of the things that a map stores, in the same loop; whether the kernel is one: [memory,] a map of stores, the
-// reduction.
+// The reduction of one of the things that a map stores, in the same loop; whether the kernel is one:
+// [memory,] a map of stores, the reduction.
 bool row_reduction_is(const struct tile_kernel *kernel);
 bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 

@@ -1,5 +1,5 @@
-// row_reduction.c - a map over rows and the reduction of one of its results as one loop, in the dialect `c`: lanes take values
-// where they are computed. What only the reduction reads is not stored.
+// row_reduction.c - a map over rows and the reduction of one of its results as one loop, in the dialect `c`:
+// lanes take values where they are computed. What only the reduction reads is not stored.
 //
 //     kernel row(x: f32[n], m: f32[1]) -> (y: f32[n], sum: f32[1]) {
 //       local z: f32[n]
@@ -7,14 +7,15 @@
 //       reduce add z -> sum axis 0
 //     }
 //
-// Every value is one register as wide as those of the lanes; 16-bit floats are converted where they are loaded. A statement is
-// a macro S<number>(R), written out for a group of registers at once: their chains of steps run side by side.
+// Every value is one register as wide as those of the lanes; 16-bit floats are converted where they are
+// loaded. A statement is a macro S<number>(R), written out for a group of registers at once: their chains of
+// steps run side by side.
 
 #include "render/c/reduction.h"
 
 #include <string.h>
 
-// The parts of the kernel ---------------------------------------------------------------------------------------------
+// The parts of the kernel -----------------------------------------------------------------------------------
 
 static const struct tile_stmt *map_of(const struct tile_kernel *kernel) {
     const struct tile_stmt *s = kernel->body;
@@ -45,7 +46,7 @@ static bool is_plain(const struct tile_stmt *reduce) {
            !tile_type_is_half(to);
 }
 
-// Values ---------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static bool is_half_load(expr e) {
     return e->op == TILE_LOAD && tile_type_is_half(e->type);
@@ -85,7 +86,7 @@ static bool is_inline(const struct plan *plan, expr e) {
     return dialect_c.is_inline(plan, e) || is_half_load(e);
 }
 
-// Text -----------------------------------------------------------------------------------------------------------------
+// Text ------------------------------------------------------------------------------------------------------
 
 // A macro of R with these lines.
 static void add_macro(struct text *out, const char *name, int number, const struct text *lines) {

@@ -1,5 +1,5 @@
-// scalar.c - how the dialects spell values that compute one element at a time; and of these `c_scalar`, a loop in plain C, and
-// `c_tiles`.
+// scalar.c - how the dialects spell values that compute one element at a time; and of these `c_scalar`, a
+// loop in plain C, and `c_tiles`.
 //
 // Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
 // arithmetic is done in unsigned types of at least 32 bits, which wrap around.
@@ -44,7 +44,7 @@
 static const struct spelling words[TILE_OP_COUNT] = {
     WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"}};
 
-// CUDA's own arithmetic of halves rounds once, as a detour through f32 does.
+// CUDA's own arithmetic of 16-bit floats rounds once, as a detour through f32 does.
 static const char *const half_words[TILE_OP_COUNT] = {
     [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};
 
@@ -152,7 +152,8 @@ static void convert(struct style *s, expr e) {
     text_add(s->out, ")");
 }
 
-// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count and a positive divisor need no care.
+// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count and a positive
+// divisor need no care.
 static const char *spelling_of(const struct style *s, expr e) {
     const struct spelling *word = style_spelling(s, e);
     bool is_shift = e->op == TILE_SHL || e->op == TILE_SHR;

@@ -1,13 +1,13 @@
-// scalar.h - what the dialects that compute one element at a time share: how values are spelled, and the record of such a
-// target. Between the files of render/ only.
+// scalar.h - what the dialects that compute one element at a time share: how values are spelled, and the
+// record of such a target. Between the files of render/ only.
 
 #ifndef SCALAR_H
 #define SCALAR_H
 
 #include "render/c/style.h"
 
-// Spellings for groups of threads, which divide 32-bit numbers: of base ops alone; without an exp2 of the target's own; with it; and with
-// CUDA's arithmetic of halves.
+// Spellings for groups of threads, which divide 32-bit numbers: of base ops alone; without an exp2 of the
+// target's own; with it; and with CUDA's arithmetic of 16-bit floats.
 extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT], scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
 
 void scalar_type(struct style *s, expr e);

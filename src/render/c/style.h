@@ -35,7 +35,8 @@ struct dialect {
 
 #define DIALECT(name) extern const struct dialect dialect_##name;
 #include "render/dialects.def"
-extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[], prelude_bm1690[], prelude_bm1690_host[]; // prelude.c
+// prelude.c
+extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[], prelude_bm1690[], prelude_bm1690_host[];
 
 // reduction.c
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);
@@ -46,7 +47,8 @@ bool program_render(struct style *s, const struct tile_kernel *kernel, const cha
 
 // group.c
 bool group_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-// Whether groups of the unit can have as many threads, and as much shared memory, as the kernel's have. False and an error.
+// Whether groups of the unit can have as many threads, and as much shared memory, as the kernel's have. False
+// and an error.
 bool group_fits(const struct target *target, const struct tile_kernel *kernel);
 
 // statements.c

@@ -21,8 +21,8 @@ enum {
 #define FLOATS  (PASS_FLOAT | PASS_F16)
 #define HALVES  (PASS_F16 | PASS_BF16)
 
-// %m is the mask in front, as wide as the value; %n a shift's constant count; %d the third operand, which the instruction may
-// overwrite.
+// %m is the mask in front, as wide as the value; %n a shift's constant count; %d the third operand, which the
+// instruction may overwrite.
 static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_NEG] = {NUMBERS | HALVES, "vec_neg_%t(%a)"},
     [TILE_ABS] = {PASS_SIGNED | FLOATS | HALVES, "vec_abs_%t(%a)"},
@@ -235,7 +235,7 @@ static void type(struct style *s, expr e) {
         text_add(s->out, "vec_%s", is_complex(e) ? "f32" : type_name(e));
 }
 
-// Pairs are taken apart where they are stored, a single complex number where its parts are used.
+// Pairs are split where they are stored, a single complex number where its parts are used.
 static bool is_inline(const struct plan *plan, expr e) {
     return e->op == TILE_CONST || e->op == TILE_PAIR || (is_complex(e) && plan->of[e->id].is_fixed);
 }
@@ -388,8 +388,8 @@ static void short_end(struct style *s) {
     s->plan = plan;
 }
 
-// Full blocks, then the rest, copied to where a whole block fits, through the same loop. A run that is longer than n says what
-// follows it in memory, to be fetched.
+// Full blocks, then the rest, copied to where a whole block fits, through the same loop. A run that is longer
+// than n says what follows it in memory, to be fetched.
 static void map(struct style *s, const char *symbol) {
     bool has_steps = plan_has_steps(s->plan), is_fetched = fetches(s), is_short = has_short_end(s->plan);
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);

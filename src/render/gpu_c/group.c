@@ -1,9 +1,10 @@
 // group.c - kernels as code of one thread: the dialects `opencl_tiles`, `opencl_cpu_tiles`, `cuda_tiles`,
 // `hip_tiles`.
 //
-// The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the same arguments:
-// parameters (buffers as addresses, scalars and tables as values), memory outside of all groups, sizes, and, if it has assertions, zl_status, where
-// the line of one that does not hold is left. A launch is one row of groups: render_launches says how many of how many threads.
+// The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the
+// same arguments: parameters (buffers as addresses, scalars and tables as values), memory outside of all
+// groups, sizes, and, if it has assertions, zl_status, where the line of one that does not hold is left. A
+// launch is one row of groups: render_launches says how many of how many threads.
 
 #include "render/gpu_c/group.h"
 
@@ -20,7 +21,7 @@ const char *group_space(const struct program *p, const struct tile_buffer *b) {
                                       : words_of(p)->global;
 }
 
-// Simple statements -----------------------------------------------------------------------------------------------------
+// Simple statements -----------------------------------------------------------------------------------------
 
 static void print(struct program *p, const struct tile_stmt *s) {
     struct text *out = p->style.out;
@@ -51,15 +52,15 @@ static void message(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
-// One access ------------------------------------------------------------------------------------------------------------
+// One access ------------------------------------------------------------------------------------------------
 
 static void vector_place(struct program *p, const struct tile_region *r, int bytes, bool is_read) {
     text_add(p->style.out, "(%s%szl_%d *)&", is_read ? "const " : "", group_space(p, r->buffer), bytes);
     program_element(p, r->buffer, r->origin);
 }
 
-// Where a vector is stored. In the memory of the kernel vectors are counted: from the address of an element nvcc does not always see
-// that the words of a vector lie behind each other, and stores them one by one.
+// Where a vector is stored. In the memory of the kernel vectors are counted: from the address of an element
+// nvcc does not always see that the words of a vector are contiguous, and stores them one by one.
 static void vector_target(struct program *p, const struct tile_region *r, int bytes) {
     const struct tile_buffer *b = r->buffer;
     if (b->memory == TILE_REGISTER || b->memory == TILE_SHARED) {
@@ -148,8 +149,8 @@ static bool has_later_product(const struct tile_stmt *s) {
     return false;
 }
 
-// Copies before a product that runs on are begun while it does, if they have the time of another one until they are needed; else
-// before it.
+// Copies before a product that runs on are begun while it does, if they have the time of another one until
+// they are needed; else before it.
 static bool copies_ahead(struct program *p, const struct tile_stmt *s) {
     if (!s->next || !has_later_product(s->next) || s->next->kind != TILE_GEMM ||
         !group_gemm_runs_on(s->next) || !only_copies(s->body) || !only_copies(s->other))
@@ -172,7 +173,7 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
-// Memory and order ------------------------------------------------------------------------------------------------------
+// Memory and order ------------------------------------------------------------------------------------------
 
 // The same memory under another name. Compilers that tell types of memory apart must know that these are one.
 static void declare_view(struct program *p, const struct tile_buffer *b) {
@@ -244,7 +245,7 @@ static bool own(struct program *p, const struct tile_stmt *s) {
     }
 }
 
-// Functions -------------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 static void argument(struct program *p, bool *is_first, const char *format, ...) {
     va_list list;
@@ -357,7 +358,8 @@ static void name_block(struct program *p, const struct tile_name *name, const ch
                tile_type_name(name->type), value);
 }
 
-// The first name is the fastest. Products go in panels of eight rows of blocks, which share their operands in cache.
+// The first name is the fastest. Products go in panels of eight rows of blocks, which share their operands in
+// cache.
 static void name_blocks(struct program *p, const struct tile_stmt *s) {
     int rest = 0;
     style_line(&p->style, "u32 zl_block = (u32)%s;", words_of(p)->block);

@@ -12,10 +12,12 @@ struct group_words {
     const char *global, *shared; // before the types of what is there, with a space behind, or ""
     const char *thread, *block;  // numbers of the thread in its group, of the group
     const char *table;           // before the struct of a table that is passed by value, with a space behind
-    const char *memory;          // declares zl_memory, of which buffers of the group are parts; NULL: each by itself
+    // declares zl_memory, of which buffers of the group are parts; NULL: each by itself
+    const char *memory;
 };
 
-const char *group_space(const struct program *p, const struct tile_buffer *b); // the word before its type, or ""
+// the word before its type, or ""
+const char *group_space(const struct program *p, const struct tile_buffer *b);
 
 // group_gemm.c: a product by matrix instructions.
 void group_gemm(struct program *p, const struct tile_stmt *s);

@@ -1,5 +1,5 @@
-// group_dialects.c - the languages of groups of threads: OpenCL C, for GPUs and for CPUs, CUDA C, and HIP, which is CUDA's spelling
-// with other words before it.
+// group_dialects.c - the languages of groups of threads: OpenCL C, for GPUs and for CPUs, CUDA C, and HIP,
+// which is CUDA's spelling with other words before it.
 
 #include "render/gpu_c/group.h"
 #include "render/c/scalar.h"
@@ -41,7 +41,8 @@ static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
     return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
 }
 
-// A language of groups: its spellings, prelude and words, then members of the target, each with a comma behind.
+// A language of groups: its spellings, prelude and words, then members of the target, each with a comma
+// behind.
 #define GROUP_DIALECT(id, spellings, head, own_words, ...)                                                   \
     const struct dialect dialect_##id = {.target =                                                           \
                                              SCALAR_TARGET(#id, spellings, .is_program = true, __VA_ARGS__), \

@@ -1,8 +1,9 @@
 // group_gemm.c - products of tiles by CUDA's matrix instructions.
 //
-// A subgroup has some rows and columns of the result: in steps of 16 along the depth it loads 16 x 16 of a for each of its rows
-// and 16 x 16 of b for each pair of its columns, and multiplies all with all: m16n8k16 on fragments that ldmatrix reads. Where four
-// subgroups have the same columns and b lies in panels, sm_90a multiplies 64 rows at once (group_warps.c).
+// A subgroup has some rows and columns of the result: in steps of 16 along the depth it loads 16 x 16 of a
+// for each of its rows and 16 x 16 of b for each pair of its columns, and multiplies all with all: m16n8k16
+// on fragments that ldmatrix reads. Where four subgroups have the same columns and b lies in panels, sm_90a
+// multiplies 64 rows at once (group_warps.c).
 
 #include "render/gpu_c/group_gemm.h"
 
@@ -30,9 +31,10 @@ void gemm_matrix(struct program *p, const struct gemm_operand *o) {
         program_text(p, &o->region->origin[i], " + (u32)@ * %" PRId64 "u", program_stride(b, i));
 }
 
-// Loads -----------------------------------------------------------------------------------------------------------------
+// Loads -----------------------------------------------------------------------------------------------------
 
-// In panels the place of a lane is the same in all loads, but for bits that are exchanged and for whole rows and panels.
+// In panels the place of a lane is the same in all loads, but for bits that are exchanged and for whole rows
+// and panels.
 static bool has_lane(const struct gemm_operand *o) {
     return o->region->buffer->memory == TILE_SHARED && program_has_panels(o->region->buffer) &&
            gemm_origin(o, 1) % GEMM_STEP == 0 &&
@@ -107,7 +109,7 @@ void gemm_load(struct program *p, const struct gemm_operand *o, const char *to, 
         load(p, o, to);
 }
 
-// Products --------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 // a as [rows, depth], lanes 0..15 its rows; stored the other way round, lanes are steps of the depth.
 static struct gemm_operand operand_a(const struct tile_stmt *s, int64_t rows) {

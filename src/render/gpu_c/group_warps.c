@@ -1,8 +1,8 @@
 // group_warps.c - products by the instructions of sm_90a: 64 rows of four subgroups at once (wgmma).
 //
-// Operands are read from shared memory by the unit itself: a descriptor says where panels of 128 bytes begin, and how far from each
-// other they are. Rows of a that are not 64 of one group of subgroups, or that registers hold, come from registers. The layout of
-// the sums is that of m16n8k16.
+// Operands are read from shared memory by the unit itself: a descriptor says where panels of 128 bytes begin,
+// and how far from each other they are. Rows of a that are not 64 of one group of subgroups, or that
+// registers hold, come from registers. The layout of the sums is that of m16n8k16.
 
 #include "render/gpu_c/group_gemm.h"
 

@@ -1,4 +1,5 @@
-// spirv.c - the dialect `spirv_tiles`: its record, where the arguments of its functions lie, and the functions.
+// spirv.c - the dialect `spirv_tiles`: its record, where the arguments of its functions lie, and the
+// functions.
 
 #include "render/spirv/spirv_program.h"
 
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-// Arguments -------------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 static int words_of(const struct tile_parameter *p) {
     int64_t elements = p->is_scalar ? 1 : pass_product(p->buffer->ndim, p->buffer->shape);
@@ -50,7 +51,7 @@ struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct 
     return fits ? l : layout_with(kernel, unit, true);
 }
 
-// Functions -------------------------------------------------------------------------------------------------------------
+// Functions -------------------------------------------------------------------------------------------------
 
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what) {
     struct tile_place none = {0};
@@ -253,7 +254,7 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
     return good;
 }
 
-// The dialect -----------------------------------------------------------------------------------------------------------
+// The dialect -----------------------------------------------------------------------------------------------
 
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT)
 static const struct target_group group = {.threads = 128, .flat_threads = 256, .vector_bytes = 16};

@@ -33,10 +33,10 @@ static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int 
     return spirv_matrix(&p->m, component_of(p, type), SIDE, (uint32_t)use);
 }
 
-// Between registers and matrices ------------------------------------------------------------------------------------------
+// Between registers and matrices ----------------------------------------------------------------------------
 
-// Which thread has which element of a matrix is the unit's own affair. A subgroup writes a matrix, in rows of 16, to a part of the
-// group's memory that no other uses, and reads it from there.
+// Which thread has which element of a matrix is the unit's own affair. A subgroup writes a matrix, in rows of
+// 16, to a part of the group's memory that no other uses, and reads it from there.
 
 // Where the subgroup's own part begins, in elements of so many bytes.
 static spirv_id own_part(struct spirv_program *p, int bytes) {
@@ -89,7 +89,7 @@ static void to_registers(struct spirv_program *p, const struct tile_buffer *b, i
     }
 }
 
-// Factors -----------------------------------------------------------------------------------------------------------------
+// Factors ---------------------------------------------------------------------------------------------------
 
 // Whether all rows of a region begin at multiples of 16 bytes, and memory can be read as such.
 static bool lies_in_packs(const struct spirv_program *p, const struct tile_region *r) {
@@ -100,7 +100,8 @@ static bool lies_in_packs(const struct spirv_program *p, const struct tile_regio
     return lies;
 }
 
-// Where a region begins for this subgroup, in packs. Each matrix of it lies a known number of packs behind, which its instructions hold.
+// Where a region begins for this subgroup, in packs. Each matrix of it lies a known number of packs behind,
+// which its instructions hold.
 static spirv_id begin_of(struct spirv_program *p, const struct product *m, int which, uint32_t row,
                          int pack) {
     const struct tile_region *r = &m->s->region[which];
@@ -110,8 +111,8 @@ static spirv_id begin_of(struct spirv_program *p, const struct product *m, int w
     return pack > 1 ? spirv_op_by(p, SPIRV_UDiv, at, (uint32_t)pack) : at;
 }
 
-// Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth. Drivers read packs of 16 bytes at once, and elements one by
-// one.
+// Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth. Drivers read packs of
+// 16 bytes at once, and elements one by one.
 static spirv_id factor(struct spirv_program *p, const struct product *m, int which, int64_t tile, int64_t k) {
     const struct tile_region *r = &m->s->region[which];
     const struct tile_buffer *b = r->buffer;
@@ -128,7 +129,7 @@ static spirv_id factor(struct spirv_program *p, const struct product *m, int whi
                        is_transposed ? COLUMN_MAJOR : ROW_MAJOR, row / pack);
 }
 
-// Sums ------------------------------------------------------------------------------------------------------------------
+// Sums ------------------------------------------------------------------------------------------------------
 
 static spirv_id sum_type(struct spirv_program *p) {
     return matrix_type(p, f32, USE_SUM);
@@ -200,7 +201,7 @@ void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buff
     }
 }
 
-// Products --------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static void multiply(struct spirv_program *p, const struct product *m) {
     const spirv_id *variable = p->memory[m->s->region[2].buffer->id].sum;

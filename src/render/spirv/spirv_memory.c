@@ -1,8 +1,9 @@
 // spirv_memory.c - memory and accesses to it.
 //
-// Storage buffers have one variable for each size of access, on the same binding. Memory of groups and threads has one variable, whose
-// elements are as small as the smallest that the memory or one of its views has; larger accesses are several. Where elements of 8
-// or 16 bits cannot be memory by themselves they are parts of words. In a module of addresses, storage buffers have no variables.
+// Storage buffers have one variable for each size of access, on the same binding. Memory of groups and
+// threads has one variable, whose elements are as small as the smallest that the memory or one of its views
+// has; larger accesses are several. Where elements of 8 or 16 bits cannot be memory by themselves they are
+// parts of words. In a module of addresses, storage buffers have no variables.
 
 #include "render/spirv/spirv_program.h"
 
@@ -42,7 +43,7 @@ bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory
            (m->where == SPIRV_STORAGE && m->is_read && m->is_written && (p->has_barriers || m->has_atomics));
 }
 
-// What the kernel does with memory --------------------------------------------------------------------------------------
+// What the kernel does with memory --------------------------------------------------------------------------
 
 static void note_load(expr e, void *program) {
     struct spirv_program *p = program;
@@ -107,7 +108,7 @@ void spirv_find_memory(struct spirv_program *p) {
         .is_read = true,  .is_written = true, .has_atomics = true};
 }
 
-// Variables -------------------------------------------------------------------------------------------------------------
+// Variables -------------------------------------------------------------------------------------------------
 
 static spirv_id element_type(struct spirv_program *p, int size) {
     return size == SPIRV_WIDE_ATOMIC ? spirv_uint(&p->m, 64)
@@ -209,7 +210,7 @@ void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b) {
         declare(p, b);
 }
 
-// Places ----------------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 static bool has_address(const struct spirv_program *p, const struct spirv_memory *m) {
     return p->layout.has_addresses && m->where == SPIRV_STORAGE;
@@ -271,7 +272,7 @@ spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const
     return part ? spirv_combine(p, TILE_ADD, type, at, spirv_constant_of(p, type, 1)) : at;
 }
 
-// Arguments -------------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
     enum spirv_class where = p->layout.is_in_buffer ? SPIRV_STORAGE : SPIRV_PUSH;
@@ -318,10 +319,10 @@ static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b,
                        : low;
 }
 
-// Accesses --------------------------------------------------------------------------------------------------------------
+// Accesses --------------------------------------------------------------------------------------------------
 
-// An access: to elements of a variable, `count` of `each` bytes from one on. The variable has elements of a size, which may be words of
-// which those are parts.
+// An access: to elements of a variable, `count` of `each` bytes from one on. The variable has elements of a
+// size, which may be words of which those are parts.
 struct access {
     struct spirv_memory *m;
     spirv_id variable, first; // of memory with an address: none, and the address
@@ -409,8 +410,8 @@ static spirv_id part_pointer(struct spirv_program *p, const struct access *a, sp
     return pointer(p, a, word);
 }
 
-// Loads and stores say what Vulkan's memory model wants to know of memory that threads exchange, and how addresses are aligned. Appends
-// that to the operands; how many there are then.
+// Loads and stores say what Vulkan's memory model wants to know of memory that threads exchange, and how
+// addresses are aligned. Appends that to the operands; how many there are then.
 static int add_memory_operands(struct spirv_program *p, const struct access *a, int count,
                                spirv_id *operand) {
     enum { ALIGNED = 0x2, NON_PRIVATE = 0x20 };

@@ -22,7 +22,8 @@ static void put(struct text *out, enum spirv_word word, int count, const uint32_
     put_words(out, count, operand);
 }
 
-// An instruction with a text behind its operands, whose bytes have zeros behind them, at least one, and with `more` words, which follow.
+// An instruction with a text behind its operands, whose bytes have zeros behind them, at least one, and with
+// `more` words, which follow.
 static void put_text(struct text *out, enum spirv_word word, int count, const uint32_t *operand,
                      const char *text, int more) {
     int len = (int)strlen(text);
@@ -122,7 +123,8 @@ spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32
     return SPIRV_TYPE(m, CooperativeMatrixKHR, of, scope, size, size, spirv_number(m, use));
 }
 
-// Arrays and blocks with a layout have types of their own, as decorations belong to types: one for each kind of element.
+// Arrays and blocks with a layout have types of their own, as decorations belong to types: one for each kind
+// of element.
 spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset) {
     uint32_t key[] = {SPIRV_MemberDecorate, element, (uint32_t)count, (uint32_t)offset};
     spirv_id block = find(m, 4, key);

@@ -1,7 +1,8 @@
 // spirv_module.h - one module of SPIR-V while it is written. Between the files of render/spirv only.
 //
-// Types and constants are interned: asked for twice they are one. Capabilities are noted where they are needed. Code goes to the
-// function that is open; functions nest, as those that help are written where they are first called.
+// Types and constants are interned: asked for twice they are one. Capabilities are noted where they are
+// needed. Code goes to the function that is open; functions nest, as those that help are written where they
+// are first called.
 
 #ifndef SPIRV_MODULE_H
 #define SPIRV_MODULE_H
@@ -49,7 +50,8 @@ struct spirv_function {
 struct spirv_module {
     struct text section[SPIRV_SECTIONS]; // words
     struct map interned;
-    struct text interface, shared; // ids of variables outside of functions; of groups' memory, which belongs to one of them
+    // ids of variables outside of functions; of groups' memory, which belongs to one of them
+    struct text interface, shared;
     spirv_id ids, glsl;
     uint32_t version;
     struct spirv_function *function;
@@ -67,12 +69,13 @@ void spirv_extend(struct spirv_module *m, const char *name); // with an extensio
 void spirv_decorate(struct spirv_module *m, spirv_id id, enum spirv_decoration how, int count, uint32_t value);
 void spirv_put(struct spirv_module *m, enum spirv_section where, enum spirv_word word, int count, const uint32_t *operand);
 
-// Types, constants, variables -------------------------------------------------------------------------------------------
+// Types, constants, variables -------------------------------------------------------------------------------
 
 #define SPIRV_COUNT(...) ((int)(sizeof((spirv_id[]){__VA_ARGS__}) / sizeof(spirv_id)))
 #define SPIRV_LIST(...)  SPIRV_COUNT(__VA_ARGS__), ((spirv_id[]){__VA_ARGS__})
 
-// A type or constant by its instruction; the type of a constant stands before its result, a type has none (0).
+// A type or constant by its instruction; the type of a constant stands before its result, a type has none
+// (0).
 spirv_id spirv_intern(struct spirv_module *m, enum spirv_word word, spirv_id type, int count, const uint32_t *operand);
 #define SPIRV_TYPE(m, word, ...) spirv_intern(m, SPIRV_Type##word, 0, SPIRV_LIST(__VA_ARGS__))
 
@@ -88,13 +91,15 @@ spirv_id spirv_local(struct spirv_module *m, spirv_id type); // a variable of th
 
 static inline spirv_id spirv_bool(struct spirv_module *m) { return spirv_intern(m, SPIRV_TypeBool, 0, 0, &m->ids); }
 static inline spirv_id spirv_vector(struct spirv_module *m, spirv_id of, int count) { return SPIRV_TYPE(m, Vector, of, (uint32_t)count); }
-static inline spirv_id spirv_pair(struct spirv_module *m) { return spirv_vector(m, spirv_uint(m, 32), 2); } // two words of 32 bits
+// two words of 32 bits
+static inline spirv_id spirv_pair(struct spirv_module *m) { return spirv_vector(m, spirv_uint(m, 32), 2); }
 static inline spirv_id spirv_struct_of_two(struct spirv_module *m, spirv_id type) { return SPIRV_TYPE(m, Struct, type, type); }
 static inline spirv_id spirv_pointer(struct spirv_module *m, enum spirv_class where, spirv_id to) { return SPIRV_TYPE(m, Pointer, where, to); }
 static inline spirv_id spirv_number(struct spirv_module *m, uint32_t value) { // of 32 bits
     return spirv_constant(m, spirv_uint(m, 32), 32, value);
 }
-static inline spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count) { // without a layout
+// without a layout
+static inline spirv_id spirv_array(struct spirv_module *m, spirv_id element, int64_t count) {
     return SPIRV_TYPE(m, Array, element, spirv_number(m, (uint32_t)count));
 }
 static inline spirv_id spirv_truth(struct spirv_module *m, bool value) {
@@ -104,20 +109,22 @@ static inline spirv_id spirv_composite(struct spirv_module *m, spirv_id type, in
     return spirv_intern(m, SPIRV_ConstantComposite, type, count, part);
 }
 
-// Code ------------------------------------------------------------------------------------------------------------------
+// Code ------------------------------------------------------------------------------------------------------
 
 spirv_id spirv_value_list(struct spirv_module *m, enum spirv_word word, spirv_id type, int count, const spirv_id *operand);
 void spirv_do_list(struct spirv_module *m, enum spirv_word word, int count, const spirv_id *operand);
 // An instruction that gives a value; one that gives none.
 #define spirv_value(m, word, type, ...) spirv_value_list(m, word, type, SPIRV_LIST(__VA_ARGS__))
 #define spirv_do(m, word, ...)          spirv_do_list(m, word, SPIRV_LIST(__VA_ARGS__))
-static inline spirv_id spirv_exact(struct spirv_module *m, spirv_id value) { // that is not contracted with others; itself
+// that is not contracted with others; itself
+static inline spirv_id spirv_exact(struct spirv_module *m, spirv_id value) {
     spirv_decorate(m, value, SPIRV_NO_CONTRACTION, 0, 0);
     return value;
 }
 spirv_id spirv_glsl(struct spirv_module *m, enum spirv_glsl which, spirv_id type, int count, const spirv_id *operand);
 static inline spirv_id spirv_load(struct spirv_module *m, spirv_id type, spirv_id pointer) { return spirv_value(m, SPIRV_Load, type, pointer); }
-void spirv_label(struct spirv_module *m, spirv_id label); // opens a block; the one before branches there unless it has ended
+// opens a block; the one before branches there unless it has ended
+void spirv_label(struct spirv_module *m, spirv_id label);
 void spirv_branch(struct spirv_module *m, spirv_id label);
 void spirv_branch_if(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise);
 // The same where `behind` is where both meet again; its label is to follow.

@@ -1,5 +1,5 @@
-// spirv_numbers.c - one op on values: arithmetic, comparisons, conversions. What the unit does not round once, to the nearest, is computed
-// in f64, or in parts.
+// spirv_numbers.c - one op on values: arithmetic, comparisons, conversions. What the unit does not round
+// once, to the nearest, is computed in f64, or in parts.
 
 #include "render/spirv/spirv_program.h"
 
@@ -146,7 +146,8 @@ static spirv_id extreme(struct spirv_program *p, expr e, struct tile_type type, 
     return spirv_pick(p, type, first, a, b);
 }
 
-// Ops that are one instruction: of floats, of integers with and without a sign, of truths; 0: there is none.
+// Ops that are one instruction: of floats, of integers with and without a sign, of booleans; 0: there is
+// none.
 static const struct words {
     enum spirv_word of_float, of_int, of_uint, of_truth;
 } words[TILE_OP_COUNT] = {
@@ -260,7 +261,8 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
     return tile_type_is_bool(e->type) ? result : spirv_narrow(p, e->type, result);
 }
 
-// By the unit's own 16-bit floats. The other way round NVIDIA's do not round to the nearest, whatever mode is asked for.
+// By the unit's own 16-bit floats. The other way round NVIDIA's do not round to the nearest, whatever mode is
+// asked for.
 static spirv_id from_own_half(struct spirv_program *p, spirv_id x) {
     spirv_need(&p->m, SPIRV_INT16);
     x = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), x);
@@ -298,7 +300,8 @@ spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv
     return spirv_join(p, x, is_signed ? spirv_op_by(p, SPIRV_ShiftRightArithmetic, x, 31) : spirv_u32(p, 0));
 }
 
-// A sign is made by hand: Mesa 22 takes what was converted, and then compared with a constant, for a number without one.
+// A sign is made by hand: Mesa 22 takes what was converted, and then compared with a constant, for a number
+// without one.
 static spirv_id between_integers(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                  spirv_id x) {
     if (to.bits == 64 && from.bits == 64)
@@ -326,7 +329,7 @@ spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile
     return spirv_value(&p->m, how, spirv_type(p, to), x);
 }
 
-// Functions that are written where they are first called ------------------------------------------------------------------
+// Functions that are written where they are first called ----------------------------------------------------
 
 // Signed division that rounds down: by 0 it is 0, by -1 it wraps around.
 static spirv_id divide_down(struct spirv_program *p, struct tile_type t, const spirv_id *x) {

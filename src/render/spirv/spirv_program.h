@@ -1,10 +1,12 @@
 // spirv_program.h - a kernel while it is written as SPIR-V. Between the files of render/spirv only.
 //
-// Values. bool is a bool. Integers of up to 32 bits are words of 32 bits that hold the number, with its sign or zeros before it; 16-bit
-// floats are words that hold their bits. i64 and u64 are words of 64 bits, or pairs of 32 where the unit has none. f32 and f64 are
-// floats. Complex numbers are pairs of expressions (pass_complex).
+// Values. bool is a bool. Integers of up to 32 bits are words of 32 bits that hold the number, with its sign
+// or zeros before it; 16-bit floats are words that hold their bits. i64 and u64 are words of 64 bits, or
+// pairs of 32 where the unit has none. f32 and f64 are floats. Complex numbers are pairs of expressions
+// (pass_complex).
 //
-// Memory holds unsigned integers, whatever its elements are: views, atomics and vectors of it are then accesses of another size.
+// Memory holds unsigned integers, whatever its elements are: views, atomics and vectors of it are then
+// accesses of another size.
 
 #ifndef SPIRV_PROGRAM_H
 #define SPIRV_PROGRAM_H
@@ -74,7 +76,8 @@ struct spirv_program {
     bool failed;
 };
 
-// A number; an op of two words, a comparison or another truth of two values, and both with a number for the second.
+// A number; an op of two words, a comparison or another truth of two values, and both with a number for the
+// second.
 static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) { return spirv_number(&p->m, value); }
 static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) { return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b); }
 static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) { return spirv_value(&p->m, how, spirv_bool(&p->m), a, b); }
@@ -87,9 +90,10 @@ static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_i
 static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) { return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which); }
 static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id value) { return spirv_value(&p->m, SPIRV_Bitcast, type, value); }
 
-bool spirv_fail(struct spirv_program *p, const char *why, const char *what); // false, and an error at the statement
+// false, and an error at the statement
+bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
 
-// spirv_values.c: expressions -----------------------------------------------------------------------------------------------
+// spirv_values.c: expressions -------------------------------------------------------------------------------
 
 spirv_id spirv_type(struct spirv_program *p, struct tile_type type); // of values
 // One of two values, of two numbers.
@@ -112,65 +116,77 @@ spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_typ
 spirv_id spirv_from_bits(struct spirv_program *p, struct tile_type type, spirv_id bits);
 spirv_id spirv_to_bits(struct spirv_program *p, struct tile_type type, spirv_id value);
 
-// spirv_numbers.c: one op -----------------------------------------------------------------------------------------------------
+// spirv_numbers.c: one op -----------------------------------------------------------------------------------
 
 spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint64_t bits);
-spirv_id spirv_real(struct spirv_program *p, struct tile_type type, double value); // a constant of a type of floats
+// a constant of a type of floats
+spirv_id spirv_real(struct spirv_program *p, struct tile_type type, double value);
 spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operand);
 spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
 spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id word); // what fits of a word
-spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id word); // a pair: with its sign, or zeros
+// a pair: with its sign, or zeros
+spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id word);
 
 // Calls a function that helps. It is written where it is first called.
 spirv_id spirv_call(struct spirv_program *p, enum spirv_helper which, const spirv_id *operand);
-typedef spirv_id spirv_body(struct spirv_program *p, struct tile_type type, const spirv_id *x); // what one gives of its parameters
+// what one gives of its parameters
+typedef spirv_id spirv_body(struct spirv_program *p, struct tile_type type, const spirv_id *x);
 
-// spirv_wide.c: integers of 64 bits as pairs ------------------------------------------------------------------------------------
+// spirv_wide.c: integers of 64 bits as pairs ----------------------------------------------------------------
 
 bool spirv_is_pair(const struct spirv_program *p, struct tile_type type);
 spirv_id spirv_wide_operation(struct spirv_program *p, expr e, const spirv_id *operand);
 spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
 spirv_body spirv_pair_divide; // without signs; by 0 it is 0
 
-// spirv_memory.c ----------------------------------------------------------------------------------------------------------------
+// spirv_memory.c --------------------------------------------------------------------------------------------
 
 void spirv_find_memory(struct spirv_program *p); // of the whole kernel
 void spirv_bind_rest(struct spirv_program *p); // declares bindings that no code touched: devices count them
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a thread
 spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m); // of atomics
-bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m); // threads see what others wrote
+// threads see what others wrote
+bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m);
 int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
-// Where an element is, from the first on: modulo 2^32, but in memory that is reached by an address as wide as indices of the kernel are.
+// Where an element is, from the first on: modulo 2^32, but in memory that is reached by an address as wide as
+// indices of the kernel are.
 struct tile_type spirv_place_type(struct spirv_program *p, const struct tile_buffer *b);
 spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part);
-spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask); // bits; mask 0: none
+// bits; mask 0: none
+spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask);
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits);
-// The same of several elements that lie behind each other, as words.
+// The same of several elements that are contiguous, as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, spirv_id *word);
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, const spirv_id *word);
-// To packs of so many elements of memory of the group whose layout is ours, from one on, which is counted in packs.
+// To packs of so many elements of memory of the group whose layout is ours, from one on, which is counted in
+// packs.
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int elements);
 // To an element of `exchange`, of so many bytes.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
 // The word that an element is, or is part of: shift 0 unless it is smaller.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id *shift);
-spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes); // the lowest bytes above a shift
+// the lowest bytes above a shift
+spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes);
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block
-spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at); // at this place of the block
+// at this place of the block
+spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at);
 spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assertions
 
-// spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement. Around a loop, sums that its products alone touch are opened:
-// they become matrices before it and registers behind it. Returns how many of them there are, in buffer.
+// spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement. Around a loop, sums
+// that its products alone touch are opened: they become matrices before it and registers behind it. Returns
+// how many of them there are, in buffer.
 enum { SPIRV_SUMS = 4 };
 void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
-void spirv_meet(struct spirv_program *p, uint32_t scope); // threads of the group or subgroup wait for each other
+// threads of the group or subgroup wait for each other
+void spirv_meet(struct spirv_program *p, uint32_t scope);
 int spirv_open_sums(struct spirv_program *p, const struct tile_stmt *loop, const struct tile_buffer **buffer);
 void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buffer *const *buffer);
 
-// spirv_statements.c --------------------------------------------------------------------------------------------------------------
+// spirv_statements.c ----------------------------------------------------------------------------------------
 
 void spirv_block_of(struct spirv_program *p, const struct tile_stmt *body);
-// A loop: its test stands in a block of its own, then its body, then, behind the label `next`, what leads to the next turn.
+// A loop: its test stands in a block of its own, then its body, then, behind the label `next`, what leads to
+// the next turn.
 struct spirv_loop {
     spirv_id head, test, body, next, behind, outer; // outer: where breaks went before
 };

@@ -38,7 +38,7 @@ static void choose(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_label(&p->m, behind);
 }
 
-// Loops -----------------------------------------------------------------------------------------------------------------
+// Loops -----------------------------------------------------------------------------------------------------
 
 struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled) {
     struct spirv_loop l = {.outer = p->behind_loop};
@@ -76,7 +76,8 @@ static spirv_id is_inside(struct spirv_program *p, const struct tile_stmt *s, sp
     return spirv_test(p, SPIRV_LogicalOr, up, down);
 }
 
-// One name of a loop, from begin to end by step (0: by 1); the body is that of the next name, or the statement's.
+// One name of a loop, from begin to end by step (0: by 1); the body is that of the next name, or the
+// statement's.
 static void count(struct spirv_program *p, const struct tile_stmt *s, int which, spirv_id begin,
                   const spirv_id *end, spirv_id step) {
     const struct tile_name *name = s->name[which];
@@ -180,7 +181,7 @@ static void alloc(struct spirv_program *p, const struct tile_buffer *b) {
         spirv_alloc(p, b);
 }
 
-// Atomics ---------------------------------------------------------------------------------------------------------------
+// Atomics ---------------------------------------------------------------------------------------------------
 
 // The instruction that does it; 0: there is none.
 static enum spirv_word atomic_word(enum tile_op op, struct tile_type type) {
@@ -257,7 +258,8 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     close_if(p, behind);
 }
 
-// A barrier orders accesses to memory that threads exchange, and no others. Drivers wait for all stores to buffers where it orders any.
+// A barrier orders accesses to memory that threads exchange, and no others. Drivers wait for all stores to
+// buffers where it orders any.
 void spirv_meet(struct spirv_program *p, uint32_t scope) {
     enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
     uint32_t of = ACQUIRE_RELEASE | GROUP_MEMORY | (p->is_vulkan ? EXCHANGE : 0);

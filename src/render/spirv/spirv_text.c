@@ -1,4 +1,5 @@
-// spirv_text.c - modules as text: an instruction a line, %n for ids, names of opcodes from the table that the writer has.
+// spirv_text.c - modules as text: an instruction a line, %n for ids, names of opcodes from the table that the
+// writer has.
 
 #include "render/spirv/spirv.h"
 #include "render/spirv/spirv_module.h"

@@ -91,7 +91,8 @@ static void forget(struct spirv_program *p, expr e) {
         forget(p, tile_operand(e, i));
 }
 
-// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs nothing.
+// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs
+// nothing.
 static bool compute_rare(struct spirv_program *p, expr e) {
     expr rare = e->arg[1];
     compute(p, e->arg[0]);

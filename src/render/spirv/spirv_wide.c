@@ -203,7 +203,8 @@ static spirv_id from_word(struct spirv_program *p, struct tile_type to, spirv_id
     return spirv_value(&p->m, SPIRV_ConvertUToF, spirv_type(p, to), word);
 }
 
-// Without a sign, to f32: of more than 32 bits the upper ones, with a last one that says whether others follow, round as all of them.
+// Without a sign, to f32: of more than 32 bits the upper ones, with a last one that says whether others
+// follow, round as all of them.
 static spirv_id to_f32(struct spirv_program *p, spirv_id x) {
     struct pair a = parts(p, x);
     spirv_id type = spirv_type(p, f32), none = spirv_u32(p, 0);

@@ -1,17 +1,20 @@
-// stablehlo.c - renders the value of a kernel that is one map as StableHLO: statements on whole tensors, one for each node.
+// stablehlo.c - renders the value of a kernel that is one map as StableHLO: statements on whole tensors, one
+// for each node.
 //
-// XLA does not round a formula as it is written: it contracts products and sums, and takes (x + c) - c for x. So an op is spelled by
-// the one of StableHLO or CHLO, where there is one, and the passes write out our formulas only for the rest.
+// XLA does not round a formula as it is written: it contracts products and sums, and takes (x + c) - c for x.
+// So an op is spelled by the one of StableHLO or CHLO, where there is one, and the passes write out our
+// formulas only for the rest.
 
 #include "render/render.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-// Spellings -----------------------------------------------------------------------------------------------------------
+// Spellings -------------------------------------------------------------------------------------------------
 
-// A spelling is a list of steps, of which the last is the value. %a %b %c are operands, %1 %2 ... earlier steps, %t %p %r %d the types of
-// tensors: of the last operand, of the first, of the result, of doubles; %s the kind of a shift to the right.
+// A spelling is a list of steps, of which the last is the value. %a %b %c are operands, %1 %2 ... earlier
+// steps, %t %p %r %d the types of tensors: of the last operand, of the first, of the result, of doubles; %s
+// the kind of a shift to the right.
 #define NUMBERS    (PASS_INTEGER | PASS_FLOAT)
 #define HALVES     (PASS_F16 | PASS_BF16)
 #define ONE(op)    "stablehlo." op " %a : %t"
@@ -153,7 +156,7 @@ const char *render_stablehlo_type(zl_dtype dtype) {
     return name[dtype];
 }
 
-// Nodes -----------------------------------------------------------------------------------------------------------------
+// Nodes -----------------------------------------------------------------------------------------------------
 
 struct tensors {
     struct text *out;

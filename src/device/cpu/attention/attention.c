@@ -70,7 +70,7 @@ const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows) {
     return k ? k : plain_kernel(ZL_FLOAT32, rows);
 }
 
-// Inputs -------------------------------------------------------------------------------------------------------------
+// Inputs ----------------------------------------------------------------------------------------------------
 
 void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room,
                          int64_t share) {
@@ -127,7 +127,7 @@ bool cpu_attention_open(struct attend *a, const struct attention *from) {
     return !from->sinks || read_sinks(a, from->sinks);
 }
 
-// Rows ---------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 // Whether rows from `first` on are all as far from each other.
 static bool is_even(const struct attention_input *x, int64_t first, int64_t count) {
@@ -205,7 +205,7 @@ void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, i
     }
 }
 
-// Panels -------------------------------------------------------------------------------------------------------------
+// Panels ----------------------------------------------------------------------------------------------------
 
 static struct gemm_packing packing_of(const struct attend *a, const struct attention_input *x, int factor) {
     const struct gemm_kernel *u = a->kernel;
@@ -214,7 +214,7 @@ static struct gemm_packing packing_of(const struct attend *a, const struct atten
                                  factor == 0 && u->a_unit ? u->a_unit : u->unit, u->step};
 }
 
-// Rows one behind the other.
+// Rows consecutive.
 static void gather_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
                         char *to) {
     const int64_t row = x->cols * x->item;
@@ -267,7 +267,7 @@ void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, in
         u->run(steps, panels, panel, c + i * u->cols, u->cols, add);
 }
 
-// Masks --------------------------------------------------------------------------------------------------------------
+// Masks -----------------------------------------------------------------------------------------------------
 
 void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
                               float hidden, float *scores) {

@@ -1,8 +1,10 @@
-// attention.h - what the forward and the backward pass of attention share: their inputs, and the code that computes.
+// attention.h - what the forward and the backward pass of attention share: their inputs, and the code that
+// computes.
 //
-// Products are those of the micro-kernels of gemm.h. Rows of a (keys, or columns of values) come in panels of `rows`, those
-// of b (queries) in panels of `cols`. Scores of a panel of queries lie by keys, the queries of the panel side by side: so the
-// product of values and weights reads them as they are. Its results have a line for each column of the values.
+// Products are those of the micro-kernels of gemm.h. Rows of a (keys, or columns of values) come in panels of
+// `rows`, those of b (queries) in panels of `cols`. Scores of a panel of queries lie by keys, the queries of
+// the panel side by side: so the product of values and weights reads them as they are. Its results have a
+// line for each column of the values.
 
 #ifndef ATTENTION_H
 #define ATTENTION_H
@@ -35,25 +37,29 @@ struct attention_output {
     row_fn *narrow; // from float32; NULL: it is
 };
 
-// Code for one size of vectors. All is float32. Scores are (keys x cols), of which cols is a multiple of a vector.
+// Code for one size of vectors. All is float32. Scores are (keys x cols), of which cols is a multiple of a
+// vector.
 struct attention_code {
     int lanes; // of a vector
-    // Makes most the largest of what it was and the scores, a number a column. What was computed with the one before must be
-    // multiplied by factor: sum is. Whether any factor is not 1.
+    // Makes most the largest of what it was and the scores, a number a column. What was computed with the one
+    // before must be multiplied by factor: sum is. Whether any factor is not 1.
     bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor);
     // Scores to exp(scale * (score - most)), which are added to sum. room: for as many numbers.
     void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room);
-    // The same as a panel of bfloat16 for a kernel that cpu_attention_kernel returned; scores are lost. NULL: no kernel has such.
+    // The same as a panel of bfloat16 for a kernel that cpu_attention_kernel returned; scores are lost. NULL:
+    // no kernel has such.
     void (*soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale, const float *most, float *sum,
                         float *room, char *to);
-    // Scores to 2^(score - top), which are added to sum. top is whole, no score is further from 0, but for hidden ones, which
-    // are ATTENTION_NONE(top): their weights are 0. So no larger one has to be known before.
+    // Scores to 2^(score - top), which are added to sum. top is whole, no score is further from 0, but for
+    // hidden ones, which are ATTENTION_NONE(top): their weights are 0. So no larger one has to be known
+    // before.
     void (*power)(float *scores, int64_t keys, int64_t cols, float top, float *sum);
     // The largest sum of squares of rows that are `row` apart; NaN if one is.
     float (*longest)(const float *rows, int64_t row, int64_t count, int64_t cols);
     // Both for one row, whose scores are scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
-    // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores; these alone.
+    // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores; these
+    // alone.
     void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most, const float *inverse,
                   const float *less);
     void (*slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less);
@@ -62,11 +68,12 @@ struct attention_code {
     void (*hide)(float *scores, const float *mask, int64_t count);
     void (*scale)(float *x, int64_t count, float factor);
     void (*scale_cols)(float *x, int64_t rows, int64_t cols, const float *factor); // each by its own
-    // Products of one row with each of count others, which are `row` apart; and their sum, each times its weight.
+    // Products of one row with each of count others, which are `row` apart; and their sum, each times its
+    // weight.
     void (*dots)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out);
     void (*add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols, float *y);
-    // The same of FOUR rows at once, which lie one behind the other, as do their sums; their products and weights are `apart`.
-    // Meanwhile as much is fetched from `next` on.
+    // The same of FOUR rows at once, which are contiguous, as do their sums; their products and weights are
+    // `apart`. Meanwhile as much is fetched from `next` on.
     void (*dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out, int64_t apart,
                          const float *next);
     void (*add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t apart, int64_t cols,
@@ -93,7 +100,8 @@ struct attend {
     int64_t dim, width;      // columns of q and k, and of v
     union scalar room[8];
 };
-bool cpu_attention_open(struct attend *a, const struct attention *from); // all but the kernel; false and an error
+// all but the kernel; false and an error
+bool cpu_attention_open(struct attend *a, const struct attention *from);
 // The best kernel for panels of so many queries, of this dtype or of float32.
 const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows);
 void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share);
@@ -110,7 +118,8 @@ static inline float attention_sink(const struct attend *a, int64_t b, int64_t m,
     return a->sinks[b * a->sink_stride + m * a->q.share + row / a->q.lines];
 }
 
-// Keys that query `row` sees if causal: those before it. Where that is none, or less, all count: all scores are as low.
+// Keys that query `row` sees if causal: those before it. Where that is none, or less, all count: all scores
+// are as low.
 static inline int64_t attention_seen(const struct attend *a, int64_t row) {
     return a->causal ? row % a->q.lines + 1 + a->keys - a->q.lines : a->keys;
 }
@@ -127,35 +136,37 @@ static inline struct attention_span attention_span(const struct attend *a, int64
     return span;
 }
 
-// Rows as float32, columns one behind the other: where they are, or in room for count rows; *row: floats between them.
+// Rows as float32, columns consecutive: where they are, or in room for count rows; *row: floats between them.
 const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
                                 float *room, int64_t *row);
 void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share);
-// Puts rows, `first` on: from row i in column i of lines that are `apart` floats from each other. room: for count rows.
+// Puts rows, `first` on: from row i in column i of lines that are `apart` floats from each other. room: for
+// count rows.
 void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, int64_t first, int64_t count,
                        const float *from, int64_t apart, float *room);
 // Bytes of count lines of k elements, as panels of `width` lines.
 static inline int64_t attention_packed(const struct attend *a, int64_t width, int64_t count, int64_t k) {
     return attention_round(count, width) * attention_round(k, a->kernel->step) * (int64_t)zl_dtype_size(a->kernel->dtype);
 }
-// Rows as panels of a factor (0: a, 1: b) of the kernel; and columns as lines along the rows, of a. room: for the rows of a panel,
-// or count.
+// Rows as panels of a factor (0: a, 1: b) of the kernel; and columns as lines along the rows, of a. room: for
+// the rows of a panel, or count.
 void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int factor, int64_t b, int64_t m,
                              int64_t first, int64_t count, char *room, char *to);
 void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m, int64_t first,
                              int64_t count, char *room, char *to);
-// c (lines x cols of the kernel) = panels of lines times one panel of columns, along k; added to what c holds if `add`.
-// `length` is what k was when the lines were packed.
+// c (lines x cols of the kernel) = panels of lines times one panel of columns, along k; added to what c holds
+// if `add`. `length` is what k was when the lines were packed.
 void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length, const char *panels,
                             const char *panel, float *c, bool add);
 
 // Hides what queries of a panel do not see if causal: their scores become `hidden`.
 void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys, float hidden,
                               float *scores);
-// Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 2 * cols rows of scores.
+// Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 2 * cols rows
+// of scores.
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
                         int64_t keys, float *room, float *scores);
-// The same for one query, whose scores lie one behind the other. room: for one row.
+// The same for one query, whose scores are contiguous. room: for one row.
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
                             float *room, float *scores);
 

@@ -1,4 +1,5 @@
-// attention_micro.h - the inner loops of attention, included once a vector size: CODE(name), CODE_BYTES, CODE_TARGET.
+// attention_micro.h - the inner loops of attention, included once a vector size: CODE(name), CODE_BYTES,
+// CODE_TARGET.
 
 typedef float CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(4), may_alias));
@@ -32,10 +33,12 @@ INNER VECTOR CODE(power_of)(VECTOR r) {
     return (high * square + middle) * square + low;
 }
 
-// exp(x) of x that are hardly positive, 0 below -88: 2^n times a polynomial of what is left, within 2 units in the last place.
+// exp(x) of x that are hardly positive, 0 below -88: 2^n times a polynomial of what is left, within 2 units
+// in the last place.
 INNER VECTOR CODE(exp)(VECTOR x) {
     GEMM_CONTRACT
-    const float shift = 12582912 + 127; // the last bits of what is added to it are a whole number, then an exponent
+    // the last bits of what is added to it are a whole number, then an exponent
+    const float shift = 12582912 + 127;
     x = CODE(larger)((VECTOR){0} - 88.03f, x);
     VECTOR n = x * 1.44269504f + shift;
     VECTOR power = (VECTOR)((WHOLE)n << 23);
@@ -278,7 +281,7 @@ OUTER void CODE(scale_cols)(float *x, int64_t rows, int64_t cols, const float *f
     }
 }
 
-// One row ------------------------------------------------------------------------------------------------------------
+// One row ---------------------------------------------------------------------------------------------------
 
 // Sums of the four lanes of four vectors.
 INNER quad CODE(lane_sums)(quad a, quad b, quad c, quad d) {

@@ -1,9 +1,11 @@
-// attention_neon.c - weights of attention of aarch64, as machine code: exp(x) is a chain of a dozen operations, and a compiler
-// leaves too few others between them. Here each operation is done for four keys of twelve queries before the next.
+// attention_neon.c - weights of attention of aarch64, as machine code: exp(x) is a chain of a dozen
+// operations, and a compiler leaves too few others between them. Here each operation is done for four keys of
+// twelve queries before the next.
 //
-// x = score - most becomes 2^n * 2^r, with a whole n: a first pass leaves r in the place of the score and n, which lacks a
-// shift to be an exponent, in `room`; a second computes 2^r by a polynomial. Weights are 0 where x is below -88. Scores that are
-// exponents of 2 already, and cannot be large, take one pass: n only waits in memory until the polynomial has left its registers.
+// x = score - most becomes 2^n * 2^r, with a whole n: a first pass leaves r in the place of the score and n,
+// which lacks a shift to be an exponent, in `room`; a second computes 2^r by a polynomial. Weights are 0
+// where x is below -88. Scores that are exponents of 2 already, and cannot be large, take one pass: n only
+// waits in memory until the polynomial has left its registers.
 
 #include "device/cpu/attention/attention.h"
 
@@ -32,8 +34,8 @@
 #define STORE(a, b, at, by) "stp q" #a ", q" #b ", [%[" #at "], #" #by "]\n"
 #define LOOP(BODY)          ".p2align 6\n1:\n" BODY "subs %[keys], %[keys], #4\nb.gt 1b\n"
 
-// A number in all lanes of registers to which something is added: loads have pipes of their own, a move takes the place of a
-// multiplication. For that numbers lie eight times in memory.
+// A number in all lanes of registers to which something is added: loads have pipes of their own, a move takes
+// the place of a multiplication. For that numbers lie eight times in memory.
 #define CONSTANT(a, b, by)      "ldp q" #a ", q" #b ", [%[numbers], #" #by "]\n"
 #define FOUR_OF(a, b, c, d, by) CONSTANT(a, b, by) CONSTANT(c, d, by)
 #define UPPER_OF(by)            FOUR_OF(12, 13, 14, 15, by) FOUR_OF(16, 17, 18, 19, by) FOUR_OF(20, 21, 22, 23, by)
@@ -129,7 +131,7 @@ void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const f
         soften_some(scores + at * HALF_COLS, MIN_OF(AT_ONCE, keys - at), scale, most, sum, room);
 }
 
-// Four cycles a vector: as many as its operations, of three operands each, take to be read.
+// Four cycles per vector: as many as its operations, of three operands each, take to be read.
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum) {
     const float numbers[][8] = {EIGHT(0.0013276472f), EIGHT(0.00967554133f), EIGHT(0.0555071327f),
                                 EIGHT(0.240221197f),  EIGHT(0.693146967f),   EIGHT(ATTENTION_SHIFT(top))};

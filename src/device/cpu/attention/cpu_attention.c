@@ -1,5 +1,6 @@
-// cpu_attention.c - attention by blocks of queries and keys: a softmax whose largest score and sum are not known before the
-// last block, so that what was added up is corrected when a block has a larger one. No matrix of all scores exists.
+// cpu_attention.c - attention by blocks of queries and keys: a softmax whose largest score and sum are not
+// known before the last block, so that what was added up is corrected when a block has a larger one. No
+// matrix of all scores exists.
 
 #include "device/cpu/attention/attention.h"
 #include "device/cpu/rows/operands.h"
@@ -97,9 +98,10 @@ static void keep_state(const struct forward *f, const struct work *w, float scal
     }
 }
 
-// Scores that are small ----------------------------------------------------------------------------------------------
-// No score is further from 0 than the longest query and the longest key are long. Where that is little, weights need no
-// largest score: scores are exponents of 2, since queries are scaled so, and one number is subtracted from all.
+// Scores that are small -------------------------------------------------------------------------------------
+// No score is further from 0 than the longest query and the longest key are long. Where that is little,
+// weights need no largest score: scores are exponents of 2, since queries are scaled so, and one number is
+// subtracted from all.
 
 static float longest(const struct attend *a, const struct attention_input *x, const struct work *w,
                      int64_t first, int64_t count) {
@@ -117,7 +119,8 @@ static float exponents(const struct attend *a) {
     return a->scale * (float)M_LOG2E;
 }
 
-// 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not then either.
+// 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not
+// then either.
 static float find_top(const struct forward *f, const struct work *w) {
     const struct attend *a = &f->a;
     if (f->invariant || a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 ||
@@ -128,7 +131,7 @@ static float find_top(const struct forward *f, const struct work *w) {
     return top <= TOP_MOST ? top : 0; // not if it is NaN
 }
 
-// Panels -------------------------------------------------------------------------------------------------------------
+// Panels ----------------------------------------------------------------------------------------------------
 
 // Scores of n keys to weights, packed: where these are. Keys that fill up a step have no weight.
 static const char *soften(const struct forward *f, struct work *w, int64_t i, int64_t n) {
@@ -146,7 +149,8 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     return half ? w->weights : (const char *)w->scores;
 }
 
-// One panel of queries, row i of w on, with keys of which so many are packed. All have some of the first keys: y starts with these.
+// One panel of queries, row i of w on, with keys of which so many are packed. All have some of the first
+// keys: y starts with these.
 static void attend_panel(const struct forward *f, struct work *w, int64_t i, int64_t key, int64_t packed) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
@@ -206,7 +210,7 @@ static void attend_panels(const struct forward *f, struct work *w) {
         finish_panel(f, w, i);
 }
 
-// Few rows -----------------------------------------------------------------------------------------------------------
+// Few rows --------------------------------------------------------------------------------------------------
 
 static void finish_row(const struct forward *f, struct work *w, int64_t i) {
     const struct attend *a = &f->a;
@@ -272,7 +276,7 @@ static void attend_few(const struct forward *f, struct work *w) {
         finish_row(f, w, i);
 }
 
-// All of them --------------------------------------------------------------------------------------------------------
+// All of them -----------------------------------------------------------------------------------------------
 
 // The last rows of all matrices come first: causal ones see most, and the shortest are left for the end.
 static void run_range(const void *context, int64_t at, int64_t end) {

@@ -1,6 +1,7 @@
-// cpu_attention_vjp.c - cotangents of q, k and v: scores are computed again, block by block, from the largest and the sum
-// that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is added up by two; where there are
-// fewer of these than threads, some rows of queries, and what they give the keys is added up afterwards.
+// cpu_attention_vjp.c - cotangents of q, k and v: scores are computed again, block by block, from the largest
+// and the sum that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is
+// added up by two; where there are fewer of these than threads, some rows of queries, and what they give the
+// keys is added up afterwards.
 //
 // All results lie as attention.h says of those of the forward pass: a line for each column, panel by panel.
 

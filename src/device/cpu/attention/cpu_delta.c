@@ -1,8 +1,9 @@
-// cpu_delta.c - the delta rule on the CPU: each thread takes heads through all tokens, some columns of the state at a time.
+// cpu_delta.c - the delta rule on the CPU: each thread takes heads through all tokens, some columns of the
+// state at a time.
 //
-// Overrides src/kernel/delta.tile, whose threads have a part of a column each: here columns are the lanes of vectors, and those
-// at work lie in L1 for TILE tokens: 3 us of CPU time for each token of a head of 128 x 128 float32, gated_delta, 4 heads of 512 tokens (Xeon
-// with AVX-512, busy with other work, 2026-11).
+// Overrides src/kernel/delta.tile, whose threads have a part of a column each: here columns are the lanes of
+// vectors, and those at work lie in L1 for TILE tokens: 3 us of CPU time for each token of a head of 128 x
+// 128 float32, gated_delta, 4 heads of 512 tokens (Xeon with AVX-512, busy with other work, 2026-11).
 
 #include <inttypes.h>
 
@@ -12,7 +13,8 @@
 
 enum { TILE = 32, LINE = 64 };
 
-// What TILE tokens of a head have in common for all columns: lines of keys numbers, with the decays already in e and q.
+// What TILE tokens of a head have in common for all columns: lines of keys numbers, with the decays already
+// in e and q.
 struct delta_tokens {
     int64_t tokens, keys;
     bool erases, by_column;
@@ -84,7 +86,7 @@ static const struct delta_code *choose_code(bool is_double) {
     return is_double ? &code_f64_base : &code_f32_base;
 }
 
-// Tokens ------------------------------------------------------------------------------------------------------------
+// Tokens ----------------------------------------------------------------------------------------------------
 
 // Numbers of an input as those that are computed with.
 static void widened(const struct delta *d, void *to, const char *from, int64_t count) {
@@ -119,7 +121,7 @@ static void read_tokens(const struct delta *d, const struct delta_tokens *t, int
     d->code->prepare(t, d->r.scale, d->r.pre);
 }
 
-// Columns ------------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
 static void copy_lines(char *to, int64_t to_line, const char *from, int64_t from_line, int64_t lines,
                        size_t bytes) {
@@ -148,7 +150,8 @@ static void run_block(const struct delta *d, const struct delta_tokens *t, int64
     }
 }
 
-// Scratch of a thread: five lines of keys for each token, decays among them, then the state, block by block of columns.
+// Scratch of a thread: five lines of keys for each token, decays among them, then the state, block by block
+// of columns.
 struct scratch {
     struct delta_tokens t;
     char *block, *x, *y, *memory;
@@ -214,7 +217,8 @@ static void run_units(const void *context, int64_t from, int64_t to) {
     memory_free(s.memory);
 }
 
-// Whether ascending offsets from 0 to the last token are what an op was given: it may have read them from a file.
+// Whether ascending offsets from 0 to the last token are what an op was given: it may have read them from a
+// file.
 static bool offsets_ascend(const int32_t *offset, int64_t sequences, int64_t time) {
     bool ok = offset[0] == 0 && offset[sequences] == time;
     for (int64_t i = 0; i < sequences; i++)

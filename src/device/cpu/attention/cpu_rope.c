@@ -1,7 +1,9 @@
-// cpu_rope.c - rotary positions: cosines and sines of some positions, with which the lines of all heads there are multiplied.
+// cpu_rope.c - rotary positions: cosines and sines of some positions, with which the lines of all heads there
+// are multiplied.
 //
-// A line becomes x * cosines + swapped * sines, where in `swapped` the two of each pair have changed places, and sines of the first ones
-// are negative: the same numbers as a cos - b sin and a sin + b cos, by rows of whole tiles.
+// A line becomes x * cosines + swapped * sines, where in `swapped` the two of each pair have changed places,
+// and sines of the first ones are negative: the same numbers as a cos - b sin and a sin + b cos, by rows of
+// whole tiles.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -93,7 +95,7 @@ static void fill_table(const struct turning *t, struct turning_tile *tile) {
     join(t, tile, tile->sines, t->rope.inverse ? part : negative, t->rope.inverse ? negative : part);
 }
 
-// Copies a line's pairs of a tile from x, or back to y; those of halves lie apart.
+// Copies a line's pairs of a tile from x, or back to y; those of 16-bit floats lie apart.
 static void copy_pairs(const struct turning *t, const struct turning_tile *tile, char *to, int64_t to_apart,
                        const char *from, int64_t from_apart) {
     size_t bytes = (size_t)(tile->pairs * t->item);

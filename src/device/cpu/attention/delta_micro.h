@@ -1,5 +1,5 @@
-// delta_micro.h - tokens of the delta rule over some columns of a state, included once a type and vector size: CODE(name), CODE_TYPE,
-// CODE_BYTES, CODE_TARGET.
+// delta_micro.h - tokens of the delta rule over some columns of a state, included once a type and vector
+// size: CODE(name), CODE_TYPE, CODE_BYTES, CODE_TARGET.
 
 typedef CODE_TYPE CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may_alias));
@@ -9,8 +9,8 @@ typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may
 #define COLS   (2 * LANES)
 #define INNER  GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
 
-// What the rows of the state, times the numbers of e and q, add up to. Even rows and odd ones have sums of their own, so that
-// additions need not wait for each other.
+// What the rows of the state, times the numbers of e and q, add up to. Even rows and odd ones have sums of
+// their own, so that additions need not wait for each other.
 INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE *q, int64_t keys, bool erases,
                       VECTOR *by_e, VECTOR *by_q) {
     GEMM_CONTRACT

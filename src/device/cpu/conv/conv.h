@@ -38,7 +38,8 @@ struct conv_kernel {
     int ndim;
     int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2], size;
 };
-// Memory while a convolution runs: as that of arrays it is kept for the next one, for fresh pages cost as much as a copy.
+// Memory while a convolution runs: as that of arrays it is kept for the next one, for fresh pages cost as
+// much as a copy.
 struct conv_room {
     void *data;
     size_t bytes;
@@ -46,9 +47,11 @@ struct conv_room {
 void *conv_open_room(struct conv_room *room, int64_t bytes); // NULL and an error
 void conv_close_room(struct conv_room *room);                // which may never have been opened
 
-bool conv_run(struct convolution *v, const struct conv_kernel *w); // in whichever way suits; false and an error
+// in whichever way suits; false and an error
+bool conv_run(struct convolution *v, const struct conv_kernel *w);
 
-// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
+// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between
+// elements.
 static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
     const struct conv_axis *a = &v->axis[i];
     int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
@@ -98,21 +101,24 @@ void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
 struct conv_window {
     const struct convolution *v;
     int64_t group, batch, first, second, lines; // where in the output, and how many lines of it
-    int64_t item, width, spot, line, plane;     // bytes of an element; spots of a line; bytes from one spot, line and place of the
-                                                // first axis to the next
+    // bytes of an element; positions of a line; bytes from one position, line and place of the first axis to
+    // the next
+    int64_t item, width, spot, line, plane;
     row_fn *widen;                              // of elements of x; NULL: they are copied
     char *x;
     int64_t filled; // which window it is; -1: none
-    int64_t *tap; // bytes from the first place of x that a spot sees to where each tap meets it
+    int64_t *tap; // bytes from the first place of x that a position sees to where each tap meets it
 };
 bool    conv_has_windows(const struct convolution *v);
-// How many parts there are: a window and some of so many panels of outputs each. item: bytes of an element of a window.
+// How many parts there are: a window and some of so many panels of outputs each. item: bytes of an element of
+// a window.
 int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
-// Behind the last line, so many spots can be read. False: no memory.
+// Behind the last line, so many positions can be read. False: no memory.
 bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
 // Fills the window of a part, unless it is there; which panels the part has.
 void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
-// The element of the output at a spot of its last axis, in one of the window's lines; counted without channels.
+// The element of the output at a position of its last axis, in one of the window's lines; counted without
+// channels.
 static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
     const struct convolution *v = w->v;
     return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;
@@ -135,7 +141,8 @@ void conv_channels(const void *convolution, int64_t from, int64_t to); // rows
 
 // conv_taps.c: the same of a small result of a large kernel, where groups are in the batch.
 bool conv_has_taps(const struct convolution *v);
-bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w); // false and an error
+// false and an error
+bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w);
 
 // conv_lines.c: one channel into one. w has been copied, as wide as sums are.
 bool    conv_has_lines(const struct convolution *v);

@@ -1,7 +1,8 @@
-// conv_amx.c - convolutions of bfloat16 by AMX: 16 neighbours along the last axis, 32 channels of each, are a tile where they lie.
+// conv_amx.c - convolutions of bfloat16 by AMX: 16 neighbours along the last axis, 32 channels of each, are a
+// tile where they lie.
 //
-// The lines of x that a part sees are copied (conv_window.c); then every tap is a tile at another address, and nothing else is packed.
-// The kernels' outputs are packed as those of products (gemm_amx.c).
+// The lines of x that a part sees are copied (conv_window.c); then every tap is a tile at another address,
+// and nothing else is packed. The kernels' outputs are packed as those of products (gemm_amx.c).
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
@@ -17,7 +18,7 @@ enum {
     OUTPUTS = 16,   // of a panel
     TILE = 1024,    // bytes
     TILE_ROW = 64,  // bytes
-    LINE_LEAST = 8, // spots, below which more than half of a tile would be empty
+    LINE_LEAST = 8, // positions, below which more than half of a tile would be empty
 };
 
 static int64_t panels_of(const struct convolution *v) {
@@ -74,8 +75,8 @@ int64_t conv_tile_parts(struct convolution *v) {
 
 #define AMX_TARGET __attribute__((target("amx-tile,amx-bf16")))
 
-// All taps and channels of 32 spots and 32 outputs, or 16 where there is no second panel. Tiles 0 to 3 are sums, 4 and 5 spots, 6 and
-// 7 outputs.
+// All taps and channels of 32 positions and 32 outputs, or 16 where there is no second panel. Tiles 0 to 3
+// are sums, 4 and 5 positions, 6 and 7 outputs.
 AMX_TARGET static void meet(const struct conv_window *w, const char *x, const char *b, const char *right,
                             float *sum) {
     const struct convolution *v = w->v;
@@ -109,7 +110,8 @@ AMX_TARGET static void meet(const struct conv_window *w, const char *x, const ch
     }
 }
 
-// Rounds the first `count` spots of what was summed into their places, from spot `at` of a line on; those between lines have none.
+// Rounds the first `count` positions of what was summed into their places, from position `at` of a line on;
+// those between lines have none.
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void
 put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int64_t count, int64_t output) {
     const struct convolution *v = w->v;
@@ -128,7 +130,7 @@ put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int
     }
 }
 
-// Spots of a line, or of all of them, and two panels of outputs.
+// Positions of a line, or of all of them, and two panels of outputs.
 static void run_line(const struct conv_window *w, int64_t line, int64_t spots, int64_t pair) {
     const struct convolution *v = w->v;
     const int64_t panel = steps_of(v) * TILE;
@@ -142,7 +144,7 @@ static void run_line(const struct conv_window *w, int64_t line, int64_t spots, i
     }
 }
 
-// What two panels hold is read again from L2, for all spots of the part.
+// What two panels hold is read again from L2, for all positions of the part.
 static void run_pair(const struct conv_window *w, int64_t pair) {
     const struct convolution *v = w->v;
     if (is_one_line(v))

@@ -1,8 +1,9 @@
-// conv_channels.c - convolutions in which each channel has a kernel of its own: elements of x are multiplied by elements of w,
-// channel by channel, and added up over the taps.
+// conv_channels.c - convolutions in which each channel has a kernel of its own: elements of x are multiplied
+// by elements of w, channel by channel, and added up over the taps.
 //
-// Sums of some vectors of channels stay in registers for all taps, and where they see the same ones for some neighbours of the
-// output: each vector of w that is read is used for all of these. Half floats are widened, row by row, and added up in memory.
+// Sums of some vectors of channels stay in registers for all taps, and where they see the same ones for some
+// neighbours of the output: each vector of w that is read is used for all of these. 16-bit floats are
+// widened, row by row, and added up in memory.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -18,7 +19,7 @@ enum {
 typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
 
-// In registers -------------------------------------------------------------------------------------------------------
+// In registers ----------------------------------------------------------------------------------------------
 
 struct tap {
     const char *x, *w;
@@ -43,8 +44,8 @@ static int64_t find_taps(const struct convolution *v, const struct spot *s, stru
     return count;
 }
 
-// Sums of all channels for `spots` elements of the output, which lie y_row bytes from each other and see elements of x that are
-// `apart` bytes from each other.
+// Sums of all channels for `positions` elements of the output, which lie y_row bytes from each other and see
+// elements of x that are `apart` bytes from each other.
 #define SUMS(name, type)                                                                                 \
     GEMM_FUSED static inline __attribute__((always_inline)) void strip_##name(                           \
         int spots, int vectors, const struct tap *tap, int64_t taps, int64_t apart, int64_t at, char *y, \
@@ -111,7 +112,7 @@ static int64_t find_taps(const struct convolution *v, const struct spot *s, stru
 SUMS(f32, float)
 SUMS(f64, double)
 
-// Whether SPOTS neighbours see all taps along the last axis.
+// Returns whether a whole vector of neighbours sees all taps along the last axis.
 static bool are_alike(const struct convolution *v, const struct spot *s) {
     const struct conv_axis *a = &v->axis[2];
     const int64_t first = s->at[2] * a->stride - a->low, last = s->at[2] + SPOTS - 1;
@@ -119,8 +120,8 @@ static bool are_alike(const struct convolution *v, const struct spot *s) {
            last * a->stride - a->low + (v->kernel[2] - 1) * a->dilation < v->in[2];
 }
 
-// Whether taps come by three, each of which lies as far behind the one before it as neighbours do: then these share elements
-// of x, which are read once.
+// Whether taps come by three, each of which lies as far behind the one before it as neighbours do: then these
+// share elements of x, which are read once.
 static bool are_threes(const struct tap *tap, int64_t taps, int64_t apart) {
     for (int64_t t = 0; taps % 3 == 0 && t < taps; t += 3)
         if (tap[t + 1].x != tap[t].x + apart || tap[t + 2].x != tap[t].x + 2 * apart)
@@ -150,8 +151,9 @@ static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) 
     }
 }
 
-// Two lines ----------------------------------------------------------------------------------------------------------
-// With a kernel of three by three, two lines of the output read four lines of x: one after the other they would read six.
+// Two lines -------------------------------------------------------------------------------------------------
+// With a kernel of three by three, two lines of the output read four lines of x: one after the other they
+// would read six.
 
 enum { LINES = 2, PLACES = 3, SIDE = 3 };
 
@@ -232,7 +234,7 @@ static void convolve(const struct convolution *v, int64_t row, int64_t to) {
     }
 }
 
-// In memory ----------------------------------------------------------------------------------------------------------
+// In memory -------------------------------------------------------------------------------------------------
 
 #define ADD_PRODUCTS(name, type)                                                                        \
     GEMM_FUSED static void add_products_##name(void *to, const void *from, const void *by, int64_t n) { \
@@ -258,7 +260,8 @@ struct sums {
     bool is_double;
 };
 
-// Adds the products of the taps along the last axis. from: first element of x along it; by: w at the first tap.
+// Adds the products of the taps along the last axis. from: first element of x along it; by: w at the first
+// tap.
 static void add_taps(const struct convolution *v, const struct sums *s, int64_t o, const char *from,
                      const char *by) {
     _Alignas(64) char room[CHANNELS * 4];

@@ -1,7 +1,8 @@
-// conv_lines.c - convolutions of one channel into one: a line of the output is the sum of shifted lines of the input.
+// conv_lines.c - convolutions of one channel into one: a line of the output is the sum of shifted lines of
+// the input.
 //
-// A part is a piece of a line. What it needs of the input is copied with zeros around it, and of every tap as many
-// products are added as fit into registers.
+// A part is a piece of a line. What it needs of the input is copied with zeros around it, and of every tap as
+// many products are added as fit into registers.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -30,7 +31,7 @@ void conv_turn_lines(const struct convolution *v, void *w) {
         }
 }
 
-// Sums ---------------------------------------------------------------------------------------------------------------
+// Sums ------------------------------------------------------------------------------------------------------
 
 typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
@@ -56,7 +57,7 @@ typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias)
 ADD_LINE(f32, float)
 ADD_LINE(f64, double)
 
-// Lines --------------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 // Elements [first, first + count) of a line of x, as wide as sums; 0 where there are none.
 static void fetch(const struct convolution *v, char *to, const char *line, int64_t first, int64_t count) {

@@ -1,8 +1,9 @@
-// conv_panels.c - convolutions by the micro-kernels of products: patches are packed where they lie in x, never as rows.
+// conv_panels.c - convolutions by the micro-kernels of products: patches are packed where they lie in x,
+// never as rows.
 //
-// A panel of the kernels' lines (outputs) meets panels of spots, `cols` elements of the output. Both go along taps and channels,
-// in chunks for L1. Sums lie by outputs, the spots of a panel side by side, until a tile of panels is done. Tiles do not depend
-// on the number of threads, and so do not the results.
+// A panel of the kernels' lines (outputs) meets panels of positions, `cols` elements of the output. Both go
+// along taps and channels, in chunks for L1. Sums lie by outputs, the positions of a panel side by side,
+// until a tile of panels is done. Tiles do not depend on the number of threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
@@ -12,10 +13,10 @@ enum {
     CHANNELS_LEAST = 16, // below which taps are too short to be packed one by one
     PARTS_LEAST = 16,    // and multiples of that, so that all threads have as many
     PANELS_EACH = 4,     // of a part, for which kernels are worth being read,
-    OUTPUTS_EACH = 128,  // and outputs, for which spots are worth being packed
+    OUTPUTS_EACH = 128,  // and outputs, for which positions are worth being packed
 };
 
-// Of spots.
+// Of positions.
 static int64_t panels_of(const struct convolution *v) {
     return (v->rows + v->kernels->cols - 1) / v->kernels->cols;
 }
@@ -41,8 +42,9 @@ bool conv_has_panels(struct convolution *v) {
            v->rows >= u->cols && v->outputs >= OUTPUTS_LEAST && v->channels >= CHANNELS_LEAST;
 }
 
-// Chunks of equal length whose panels take three quarters of L1; tiles of equal size, whose patches and sums take half of L2, or
-// less where there would be too few. Outputs are cut too where tiles would have but a few panels then.
+// Chunks of equal length whose panels take three quarters of L1; tiles of equal size, whose patches and sums
+// take half of L2, or less where there would be too few. Outputs are cut too where tiles would have but a few
+// panels then.
 static void cut(struct convolution *v) {
     const struct gemm_kernel *u = v->kernels;
     int64_t most = cpu_cache_bytes(1) * 3 / 4 / ((u->rows + u->cols) * v->item), length = length_of(v);
@@ -85,13 +87,13 @@ bool conv_pack_kernels(struct convolution *v, struct conv_room *room) {
     return v->packed;
 }
 
-// Packing ------------------------------------------------------------------------------------------------------------
+// Packing ---------------------------------------------------------------------------------------------------
 
-// The spots of a panel.
+// The positions of a panel.
 struct spots {
     int64_t count;
     struct spot at[GEMM_COLS_MOST];
-    bool in_line; // all of them, one behind the other along the last axis
+    bool in_line; // all of them, consecutive along the last axis
 };
 
 static void read_spots(const struct convolution *v, int64_t row, struct spots *s) {
@@ -105,7 +107,7 @@ static void read_spots(const struct convolution *v, int64_t row, struct spots *s
     s->in_line = s->count == cols && s->at[0].at[2] + cols <= v->out[2] && v->axis[2].input_dilation == 1;
 }
 
-// Where tap `tap` of a spot lies in x; NULL: outside.
+// Where tap `tap` of a position lies in x; NULL: outside.
 static const char *patch(const struct convolution *v, const struct spot *s, const int64_t *tap) {
     const char *x = v->x + s->batch * v->batch_step;
     for (int i = 0; i < CONV_AXES; i++) {
@@ -117,7 +119,7 @@ static const char *patch(const struct convolution *v, const struct spot *s, cons
     return x;
 }
 
-// Bytes [from, from + bytes) of the channels of one tap, for all spots; room: for as many.
+// Bytes [from, from + bytes) of the channels of one tap, for all positions; room: for as many.
 static void pack_tap(const struct convolution *v, const struct spots *s, const int64_t *tap, int64_t from,
                      int64_t bytes, char *room, char *to) {
     const struct gemm_kernel *u = v->kernels;
@@ -155,7 +157,7 @@ static void pack_spots(const struct convolution *v, const struct spots *s, int64
     memset(to, 0, (size_t)((round_up(n, v->kernels->step) - n) * cols * v->item));
 }
 
-// Tiles --------------------------------------------------------------------------------------------------------------
+// Tiles -----------------------------------------------------------------------------------------------------
 
 struct tile {
     int64_t group, row, panels, k;
@@ -177,7 +179,7 @@ static void multiply(const struct convolution *v, const struct tile *t, int64_t 
     }
 }
 
-// Lines of outputs to spots of the result.
+// Lines of outputs to positions of the result.
 static void finish(const struct convolution *v, const struct tile *t, int64_t p) {
     const struct gemm_kernel *u = v->kernels;
     const int64_t sum = (int64_t)zl_dtype_size(u->sum), width = v->groups * v->outputs,

@@ -1,13 +1,15 @@
-// conv_phases.c - convolutions of an input that has gaps between its elements, as gradients of strided ones are.
+// conv_phases.c - convolutions of an input that has gaps between its elements, as gradients of strided ones
+// are.
 //
-// Every input_dilation-th element of the output meets the same taps, and these meet every element of x or of its neighbours:
-// so the elements of one phase are a convolution without gaps, by some of the taps. Zeros are never multiplied.
+// Every input_dilation-th element of the output meets the same taps, and these meet every element of x or of
+// its neighbours: so the elements of one phase are a convolution without gaps, by some of the taps. Zeros are
+// never multiplied.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
 
-// Along one axis: where v has input_dilation phases, the one that starts with element `phase` of the output. Taps that meet
-// elements of x are `apart`. false: none does.
+// Along one axis: where v has input_dilation phases, the one that starts with element `phase` of the output.
+// Taps that meet elements of x are `apart`. false: none does.
 static bool set_phase(struct convolution *v, struct conv_kernel *w, int i, int64_t phase) {
     struct conv_axis *a = &v->axis[i];
     const int64_t gap = a->input_dilation, taps = v->kernel[i], at = i - (CONV_AXES - (w->ndim - 2)) + 1;

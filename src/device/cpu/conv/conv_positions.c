@@ -1,7 +1,9 @@
-// conv_positions.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is packed.
+// conv_positions.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is
+// packed.
 //
-// Some spots of the output and a panel of outputs, two vectors or one, are summed in registers over all taps and channels. The
-// lines of x that a part sees are copied with zeros around them (conv_window.c); half floats are widened then.
+// Some positions of the output and a panel of outputs, two vectors or one, are summed in registers over all
+// taps and channels. The lines of x that a part sees are copied with zeros around them (conv_window.c);
+// 16-bit floats are widened then.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -17,9 +19,10 @@ enum {
     ROWS_LEAST = SPOTS_MOST,
 };
 
-// Where a block of spots meets a panel: at each place of x there is a run of elements.
+// Where a block of positions meets a panel: at each place of x there is a run of elements.
 struct meeting {
-    const int64_t *run; // of all runs: bytes from where a spot begins; `apart` entries from one to the next
+    // of all runs: bytes from where a position begins; `apart` entries from one to the next
+    const int64_t *run;
     int64_t runs, apart, length;
     const char *spot[SPOTS_MOST];
     const float *panel;
@@ -128,7 +131,7 @@ int64_t conv_spot_parts(struct convolution *v) {
     return conv_window_parts(v, sizeof(float), panels_of(v));
 }
 
-// What a block of spots has summed with a panel, to where it belongs.
+// What a block of positions has summed with a panel, to where it belongs.
 static void put(const struct conv_window *w, const float *sum, int64_t sum_row, int64_t spot, int64_t count,
                 int64_t output) {
     const struct convolution *v = w->v;
@@ -142,7 +145,7 @@ static void put(const struct conv_window *w, const float *sum, int64_t sum_row, 
             memcpy(y, sum, (size_t)outputs * sizeof(float));
 }
 
-// Where the spots of a block see x; those behind the last are the last again.
+// Where the positions of a block see x; those behind the last are the last again.
 static void find_spots(const struct conv_window *w, struct meeting *m, int64_t first, int64_t spots) {
     const struct convolution *v = w->v;
     for (int64_t i = 0; i < spots; i++) {
@@ -152,7 +155,7 @@ static void find_spots(const struct conv_window *w, struct meeting *m, int64_t f
     }
 }
 
-// A panel of outputs meets all spots of a part: what it holds is read again from L2.
+// A panel of outputs meets all positions of a part: what it holds is read again from L2.
 static void run_panel(const struct conv_window *w, struct meeting *m, int64_t panel) {
     const struct convolution *v = w->v;
     const struct form *form = form_here();

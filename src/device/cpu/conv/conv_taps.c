@@ -1,8 +1,10 @@
-// conv_taps.c - convolutions of each channel by a kernel that is larger than the result, as gradients of depthwise kernels are.
+// conv_taps.c - convolutions of each channel by a kernel that is larger than the result, as gradients of
+// depthwise kernels are.
 //
-// Groups in the batch are channels behind each other where x and w are views of such arrays: both are read as they lie, and what
-// is summed over besides the taps, the batch of the convolution that is differentiated, is the first axis. A part is some lines
-// of taps, whose products are added to all of the result; parts do not depend on the number of threads, and so do not the results.
+// Groups in the batch are channels consecutive where x and w are views of such arrays: both are read as they
+// lie, and what is summed over besides the taps, the batch of the convolution that is differentiated, is the
+// first axis. A part is some lines of taps, whose products are added to all of the result; parts do not
+// depend on the number of threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -18,7 +20,7 @@ enum {
 typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
 
-// An array whose channels are behind each other: bytes between elements along the axes.
+// An array whose channels are contiguous: bytes between elements along the axes.
 struct lines {
     const char *data;
     int64_t step[CONV_AXES];
@@ -40,9 +42,10 @@ bool conv_has_taps(const struct convolution *v) {
     return has && v->in[0] == 1 && v->kernel[0] == 1 && v->out[0] == 1 && v->axis[0].low == 0;
 }
 
-// Sums ---------------------------------------------------------------------------------------------------------------
+// Sums ------------------------------------------------------------------------------------------------------
 
-// Adds products of n taps to the sums of `spots` neighbours. Bytes between: apart, what neighbours see of x; next, what taps see.
+// Adds products of n taps to the sums of `positions` neighbours. Bytes between: apart, what neighbours see of
+// x; next, what taps see.
 struct run {
     const char *x, *w;
     int64_t n, apart, next, w_next;
@@ -103,7 +106,7 @@ ADD(f64, double)
 ADD_PART(f32, float)
 ADD_PART(f64, double)
 
-// A line of the result, of x and of w. Adds what taps [from, to) mean to elements [o, o + spots).
+// A line of the result, of x and of w. Adds what taps [from, to) mean to elements [o, o + positions).
 struct line {
     const char *x, *w;
     char *sum;
@@ -173,9 +176,10 @@ static void add_parts(const void *context, int64_t part, int64_t end) {
     }
 }
 
-// Running ------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
-// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in room with channels behind each other.
+// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in room with
+// channels consecutive.
 static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
                   struct conv_room *room) {
     const int64_t *lies = k->stride;

@@ -1,5 +1,6 @@
-// conv_window.c - what some lines of the output see of x: copied once, with zeros around it, so that every tap of the kernel is
-// the same place moved. Parts of a convolution are such lines; they do not depend on the number of threads.
+// conv_window.c - what some lines of the output see of x: copied once, with zeros around it, so that every
+// tap of the kernel is the same place moved. Parts of a convolution are such lines; they do not depend on the
+// number of threads.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
@@ -33,7 +34,7 @@ int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels) {
     return windows * v->col_tiles;
 }
 
-// Bytes from the first place of x that a spot sees to what a tap meets.
+// Bytes from the first place of x that a position sees to what a tap meets.
 static int64_t tap_of(const struct conv_window *w, int64_t tap) {
     const struct convolution *v = w->v;
     const int64_t *kernel = v->kernel;

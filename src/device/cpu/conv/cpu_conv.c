@@ -1,9 +1,9 @@
-// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix, or as conv_panels.c
-// or conv_amx.c does it.
+// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix,
+// or as conv_panels.c or conv_amx.c does it.
 //
-// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added (conv_channels.c, or
-// conv_taps.c if the kernels are large), or lines if there is one channel (conv_lines.c). Tiles do not depend on the number of
-// threads, and so do not the results.
+// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added
+// (conv_channels.c, or conv_taps.c if the kernels are large), or lines if there is one channel
+// (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -27,7 +27,7 @@ void conv_close_room(struct conv_room *room) {
         allocator_put(room->data, room->bytes);
 }
 
-// Patches ------------------------------------------------------------------------------------------------------------
+// Patches ---------------------------------------------------------------------------------------------------
 
 // The part of a patch along the last axis, where neighbours in the kernel are neighbours in x.
 static void copy_run(const struct convolution *v, char *to, const char *from, int64_t o, int64_t bytes) {
@@ -70,7 +70,7 @@ static void copy_patch(const struct convolution *v, char *to, const char *from, 
         }
 }
 
-// Products -----------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row, int64_t group) {
     const char *from = v->x + group * v->group_step;
@@ -121,7 +121,7 @@ static void cut(struct convolution *v) {
     v->col_tiles = (v->outputs + v->tile_cols - 1) / v->tile_cols;
 }
 
-// Operands -----------------------------------------------------------------------------------------------------------
+// Operands --------------------------------------------------------------------------------------------------
 
 static struct conv_kernel kernel_of(zl_array w, union scalar *value) {
     struct conv_kernel k = {.data = array_data(w, value), .ndim = w->ndim, .size = w->size};
@@ -201,8 +201,8 @@ static void turn_kernel(const struct convolution *v, const struct conv_kernel *w
                  w->data + done * w->stride[0] * v->item, w->stride);
 }
 
-// Returns the distance of neighbouring channels of w if taps and channels of an output lie evenly apart, so that a product can read
-// them where they are; else 0.
+// Returns the distance of neighbouring channels of w if taps and channels of an output lie evenly apart, so
+// that a product can read them where they are; else 0.
 static int64_t even_step(const struct conv_kernel *w) {
     int64_t step = 0, expected = 0;
     for (int i = w->ndim - 1; i > 0; i--) {
@@ -216,8 +216,8 @@ static int64_t even_step(const struct conv_kernel *w) {
     return step ? step : 1;
 }
 
-// w as (groups, outputs, taps, channels), where it lies or as a copy; outputs last where products are so small that they are not
-// packed.
+// w as (groups, outputs, taps, channels), where it lies or as a copy; outputs last where products are so
+// small that they are not packed.
 static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels, step = even_step(w);
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
@@ -255,7 +255,7 @@ static bool set_channel_kernels(struct convolution *v, const struct conv_kernel 
     return true;
 }
 
-// Running --------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 typedef void parts_fn(const void *convolution, int64_t from, int64_t to);
 

@@ -1,5 +1,5 @@
-// cpu_fold.c - images summed from patches, line after line: runs of a patch are added where they belong in the line of a result.
-// 16-bit floats are added in float, in a line beside the result.
+// cpu_fold.c - images summed from patches, line after line: runs of a patch are added where they belong in
+// the line of a result. 16-bit floats are added in float, in a line beside the result.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
@@ -14,7 +14,8 @@ struct folding {
     struct fold fold;
     const char *x;
     char *y,
-        *lines; // lines: one for each part of the work, of the wide dtype; NULL: sums are made where they belong
+        // lines: one for each part of the work, of the wide dtype; NULL: sums are made where they belong
+        *lines;
     int64_t item, wide; // bytes of an element, and as it is added
     int64_t run,
         runs; // elements that are added at once, and how many times for an output along the last axis
@@ -24,8 +25,8 @@ struct folding {
     int64_t offset[BLOCK]; // bytes of a line from the first output to each of a block
 };
 
-// Outputs that have an element at `place` of an axis as one of their taps: from first on, to before end. Those of a dilated window may
-// have it between two taps.
+// Outputs that have an element at `place` of an axis as one of their taps: from first on, to before end.
+// Those of a dilated window may have it between two taps.
 struct outputs {
     int64_t first, end;
 };

@@ -1,7 +1,8 @@
-// cpu_fft.c - Fourier transforms along one axis: lines are gathered, several side by side, transformed, and put in place.
+// cpu_fft.c - Fourier transforms along one axis: lines are gathered, several side by side, transformed, and
+// put in place.
 //
-// Real lines of even length are complex ones of half that length; where all of their transform is wanted, its second half
-// mirrors the first. Each line is computed by itself, in the same order whatever is next to it.
+// Real lines of even length are complex ones of half that length; where all of their transform is wanted, its
+// second half mirrors the first. Each line is computed by itself, in the same order whatever is next to it.
 
 #include "device/cpu/fft/fft_plan.h"
 #include "device/cpu/rows/operands.h"
@@ -24,7 +25,7 @@ struct transform {
     atomic_bool failed;
 };
 
-// Lines in memory ------------------------------------------------------------------------------------------------------
+// Lines in memory -------------------------------------------------------------------------------------------
 
 static void load_complex(const struct transform *t, char *const *line, int64_t lanes, int64_t count,
                          float *re, float *im) {
@@ -36,7 +37,7 @@ static void store_complex(const struct transform *t, char *const *line, int64_t 
     cpu_fft_store(line, lanes, t->step[TO], sizeof(float), count, re, im, t->scale);
 }
 
-// Complex ----------------------------------------------------------------------------------------------------------------
+// Complex ---------------------------------------------------------------------------------------------------
 
 static void run_complex(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     load_complex(t, from, l->lanes, t->n, l->re, l->im);
@@ -44,7 +45,7 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
     store_complex(t, to, l->lanes, t->n, l->re, l->im);
 }
 
-// Real to complex ----------------------------------------------------------------------------------------------------------
+// Real to complex -------------------------------------------------------------------------------------------
 
 // The first half + 1 elements, in the spare lists.
 static void transform_pairs(const struct transform *t, struct fft_lines *l, char *const *from) {
@@ -101,7 +102,7 @@ static void run_whole(const struct transform *t, struct fft_lines *l, char *cons
     store_complex(t, behind, l->lanes, t->half - 1, l->re, l->im);
 }
 
-// Complex to real ------------------------------------------------------------------------------------------------------------
+// Complex to real -------------------------------------------------------------------------------------------
 
 // All n elements of a line from the first n / 2 + 1.
 static void mirror(const struct transform *t, struct fft_lines *l) {
@@ -130,7 +131,7 @@ static void run_hermitian(const struct transform *t, struct fft_lines *l, char *
     cpu_fft_store(to, l->lanes, t->step[TO], 0, t->n, l->re, l->re, t->scale);
 }
 
-// All lines --------------------------------------------------------------------------------------------------------------------
+// All lines -------------------------------------------------------------------------------------------------
 
 static bool open_lines(const struct transform *t, struct fft_lines *l) {
     int64_t each = t->room * t->lanes;
@@ -178,7 +179,7 @@ static void run_lines(struct transform *t) {
     cpu_split(groups, grain < (double)groups ? (int64_t)grain + 1 : groups, run_range, t);
 }
 
-// Long lines -----------------------------------------------------------------------------------------------------------------
+// Long lines ------------------------------------------------------------------------------------------------
 
 enum { PIECE = 4096, COMPLEX = 2 * sizeof(float) }; // elements of a long line that a thread works on
 

@@ -1,4 +1,5 @@
-// fft_kit.c - what Fourier transforms of one length need besides their numbers: made once, and kept for the next of that length.
+// fft_kit.c - what Fourier transforms of one length need besides their numbers: made once, and kept for the
+// next of that length.
 
 #include "device/cpu/fft/fft_plan.h"
 

@@ -1,5 +1,5 @@
-// fft_move.c - lines of complex numbers between memory and lists: four at a time where they are neighbours in memory, one by
-// one elsewhere.
+// fft_move.c - lines of complex numbers between memory and lists: four at a time where they are neighbours in
+// memory, one by one elsewhere.
 
 #include "device/cpu/fft/fft_plan.h"
 
@@ -43,7 +43,7 @@ static bool are_neighbours(char *const *line, int64_t lanes) {
     return true;
 }
 
-// Loading --------------------------------------------------------------------------------------------------------------
+// Loading ---------------------------------------------------------------------------------------------------
 
 static void load_each(const char *from, int64_t step, int64_t apart, int64_t lanes, int64_t count, float *re,
                       float *im) {
@@ -108,7 +108,7 @@ void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart,
         load_each(line[l], step, apart, lanes, count, re + l, im + l);
 }
 
-// Storing --------------------------------------------------------------------------------------------------------------
+// Storing ---------------------------------------------------------------------------------------------------
 
 static void store_each(char *to, int64_t step, int64_t apart, int64_t lanes, int64_t count, const float *re,
                        const float *im, float scale) {

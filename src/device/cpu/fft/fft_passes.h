@@ -1,6 +1,7 @@
-// fft_passes.h - the steps of a Fourier transform, for numbers one by one or vectors of them: NUMBER, and NAME of functions.
+// fft_passes.h - the steps of a Fourier transform, for numbers one by one or vectors of them: NUMBER, and
+// NAME of functions.
 //
-// A pass takes, for each group, elements that are groups * run apart and puts radix of them behind each other: run
+// A pass takes, for each group, elements that are groups * run apart and puts radix of them consecutive: run
 // elements are treated alike. Each has the same operations whichever way it is taken.
 
 #define PASS(name)                                                                                               \
@@ -97,7 +98,7 @@ PASS(pass5) {
     }
 }
 
-// Two of radix 4, of even and of odd parts; the latter turned by eighths.
+// Two of radix 4, of even and of odd parts; the latter rotated by eighths.
 PASS(pass8) {
     enum { radix = 8 };
     const float h = 0.707106781186547524f;
@@ -180,8 +181,8 @@ static void NAME(multiply)(struct fft_lines *l, const float *by, int64_t count) 
     }
 }
 
-// Elements at even places are the real parts of the line that was transformed, those at odd places the imaginary ones:
-// what belongs to each is the even and the odd part of the result.
+// Elements at even places are the real parts of the line that was transformed, those at odd places the
+// imaginary ones: what belongs to each is the even and the odd part of the result.
 static void NAME(unpack)(struct fft_lines *l, int64_t half, const float *roots) {
     int64_t run = l->lanes;
     for (int64_t k = 0; k <= half; k++) {

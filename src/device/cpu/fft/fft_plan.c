@@ -1,8 +1,8 @@
 // fft_plan.c - Fourier transforms of one length.
 //
-// Lengths that are products of small primes take one pass for each factor, from one list into another, so that the
-// result is in order (Stockham). Other lengths are a convolution with a chirp, whose transforms have a length that is
-// such a product (Bluestein). Roots of unity are computed in double and rounded once.
+// Lengths that are products of small primes take one pass for each factor, from one list into another, so
+// that the result is in order (Stockham). Other lengths are a convolution with a chirp, whose transforms have
+// a length that is such a product (Bluestein). Roots of unity are computed in double and rounded once.
 
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ int64_t cpu_fft_size(const struct fft_plan *plan) {
     return plan->inner ? plan->inner->n : plan->n;
 }
 
-// Roots of unity ---------------------------------------------------------------------------------------------------
+// Roots of unity --------------------------------------------------------------------------------------------
 
 // Any of n roots is a coarse one times a fine one: few sines for many roots.
 struct roots {
@@ -80,7 +80,7 @@ bool cpu_fft_roots(int64_t n, int64_t count, float *out) {
     return true;
 }
 
-// Passes -----------------------------------------------------------------------------------------------------------
+// Passes ----------------------------------------------------------------------------------------------------
 
 typedef void pass_fn(const struct fft_pass *pass, int64_t run, const float *restrict re,
                      const float *restrict im, float *restrict to_re, float *restrict to_im);
@@ -117,7 +117,7 @@ static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
     }
 }
 
-// Chirps -----------------------------------------------------------------------------------------------------------
+// Chirps ----------------------------------------------------------------------------------------------------
 
 static void multiply(struct fft_lines *l, const float *by, int64_t count) {
     (l->lanes % FFT_WIDTH ? multiply_one : multiply_vector)(l, by, count);
@@ -151,7 +151,7 @@ void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines) {
     swap_parts(lines);
 }
 
-// Real lines of even length --------------------------------------------------------------------------------------------
+// Real lines of even length ---------------------------------------------------------------------------------
 
 void cpu_fft_unpack(struct fft_lines *lines, int64_t half, const float *roots) {
     (lines->lanes % FFT_WIDTH ? unpack_one : unpack_vector)(lines, half, roots);
@@ -207,7 +207,7 @@ void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from,
     }
 }
 
-// Plans --------------------------------------------------------------------------------------------------------------
+// Plans -----------------------------------------------------------------------------------------------------
 
 // Splits n into radices; false if it is no product of them. 16 is 4 * 4: a pass of radix 2 does too little.
 static bool factor(struct fft_plan *plan) {

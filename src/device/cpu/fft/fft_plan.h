@@ -18,8 +18,8 @@ struct fft_lines {
 enum { FFT_WIDTH = 4 };
 typedef float fft_vector __attribute__((vector_size(4 * FFT_WIDTH), aligned(4), may_alias));
 
-// fft_move.c: count numbers of each line, step bytes apart, between memory and lists: the first of each is in re, the one
-// `apart` bytes behind it in im. What is stored is multiplied by scale.
+// fft_move.c: count numbers of each line, step bytes apart, between memory and lists: the first of each is in
+// re, the one `apart` bytes behind it in im. What is stored is multiplied by scale.
 void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, float *re, float *im);
 void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, const float *re,
                    const float *im, float scale);
@@ -35,14 +35,14 @@ void cpu_fft_run(const struct fft_plan *plan, struct fft_lines *lines);
 // The same with exp(2 pi i j k / n).
 void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines);
 
-// Real lines of 2 * half numbers are transformed as half complex ones: a pair of numbers is one. Elements 0 to half of
-// the real lines, in the spare lists, from the transform of the pairs; and the other way, to be transformed back. roots:
-// half + 1 of the 2 * half roots of unity.
+// Real lines of 2 * half numbers are transformed as half complex ones: a pair of numbers is one. Elements 0
+// to half of the real lines, in the spare lists, from the transform of the pairs; and the other way, to be
+// transformed back. roots: half + 1 of the 2 * half roots of unity.
 void cpu_fft_unpack(struct fft_lines *lines, int64_t half, const float *roots);
 void cpu_fft_pack(struct fft_lines *lines, int64_t half, const float *roots);
 
-// The same for n elements of one long line. from: real and imaginary parts of the elements, then of those that mirror them,
-// from the last to the first. roots: those of the first element on.
+// The same for n elements of one long line. from: real and imaginary parts of the elements, then of those
+// that mirror them, from the last to the first. roots: those of the first element on.
 void cpu_fft_unpack_piece(int64_t n, const float *roots, const float *const *from, float *re, float *im);
 void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from, float *re, float *im);
 

@@ -1,6 +1,6 @@
-// fft_split.c - long Fourier transforms as many short ones, in two rounds, each of which stays in the cache and is shared by
-// threads: n = first * second numbers are a matrix whose columns are transformed, turned by roots of unity, and whose rows
-// are transformed then.
+// fft_split.c - long Fourier transforms as many short ones, in two rounds, each of which stays in the cache
+// and is shared by threads: n = first * second numbers are a matrix whose columns are transformed, rotated by
+// roots of unity, and whose rows are transformed then.
 
 #include "device/cpu/fft/fft_plan.h"
 #include "device/cpu/rows/operands.h"
@@ -11,7 +11,8 @@ enum {
     WORK_LEAST = 1 << 15
 }; // WORK_LEAST: numbers that are worth a thread
 
-// Number k of column j is turned by exp(-2 pi i j k / n): by what the first column of its group is, times what it is more.
+// Number k of column j is rotated by exp(-2 pi i j k / n): by what the first column of its group is, times
+// what it is more.
 struct fft_split {
     int64_t n, first, second;
     struct fft_plan *columns, *rows;
@@ -75,7 +76,7 @@ void cpu_fft_split_free(struct fft_split *s) {
     memory_free(s);
 }
 
-// Running ----------------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 struct round {
     const struct fft_split *s;

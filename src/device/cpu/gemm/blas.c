@@ -1,7 +1,9 @@
-// blas.c - the BLAS libraries of the system: opened at run time where they may be faster than our own kernels.
+// blas.c - the BLAS libraries of the system: opened at run time where they may be faster than our own
+// kernels.
 //
-// All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in reverse order.
-// A product works on one thread: which parts of one run side by side is decided in cpu_matmul.c.
+// All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in
+// reverse order. A product works on one thread: which parts of one run side by side is decided in
+// cpu_matmul.c.
 
 #include "device/cpu/gemm/product.h"
 
@@ -31,7 +33,7 @@ static const char *const set_threads[] = {
 
 static char name[256] = "own kernels";
 
-// Threads --------------------------------------------------------------------------------------------------------
+// Threads ---------------------------------------------------------------------------------------------------
 
 blas_threads *cpu_blas_threads(void *library) {
     blas_threads *set = NULL;
@@ -40,7 +42,8 @@ blas_threads *cpu_blas_threads(void *library) {
     return set;
 }
 
-// A library that is used on one thread, by some, and on all by whoever is alone: its number of threads is for all.
+// A library that is used on one thread, by some, and on all by whoever is alone: its number of threads is for
+// all.
 static pthread_rwlock_t use = PTHREAD_RWLOCK_INITIALIZER;
 
 // Threads that had it are not in the child of a fork.
@@ -67,10 +70,10 @@ void cpu_blas_end(blas_threads *alone) {
     pthread_rwlock_unlock(&use);
 }
 
-// Multiplying ----------------------------------------------------------------------------------------------------
+// Multiplying -----------------------------------------------------------------------------------------------
 
-// How a row-major matrix of rows x cols is given to Fortran: as it is ('N') or turned ('T'), and the distance of its
-// lines. False when neither of its strides is 1.
+// How a row-major matrix of rows x cols is given to Fortran: as it is ('N') or transposed ('T'), and the
+// distance of its lines. False when neither of its strides is 1.
 static bool describe(int64_t rows, int64_t cols, int64_t row, int64_t col, const char **trans, int *lead) {
     int64_t distance;
     if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) {
@@ -105,7 +108,7 @@ static bool multiply(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
-// Choosing -------------------------------------------------------------------------------------------------------
+// Choosing --------------------------------------------------------------------------------------------------
 
 static bool bind(const char *path, struct functions *f) {
     void *library = library_open((const char *const[]){path, NULL});
@@ -129,8 +132,8 @@ static bool bind(const char *path, struct functions *f) {
 
 enum { SIDE = 192, ROUNDS = 3 };
 
-// Nanoseconds of one product of SIDE x SIDE floats: best of a few, the first of which warms up. What is far behind the
-// best so far is given up.
+// Nanoseconds of one product of SIDE x SIDE floats: best of a few, the first of which warms up. What is far
+// behind the best so far is given up.
 static int64_t time_gemm(gemm_fn *gemm, char *room, int64_t to_beat) {
     const int64_t bytes = SIDE * SIDE * 4;
     struct gemm g = {.m = SIDE,
@@ -197,8 +200,8 @@ static gemm_fn *choose_by_time(void) {
 static struct blas blas = {name, cpu_own_gemm};
 
 // Libraries are opened only if asked for: they lose where both sides of the result are long, and opening one
-// takes longer than a small program. One thread of a Neoverse-V1, 2026-11, GFLOP/s (complex64: 2 m n k a second) of ours,
-// BLIS 0.9, OpenBLAS 0.3.21:
+// takes longer than a small program. One thread of a Neoverse-V1, 2026-11, GFLOP/s (complex64: 2 m n k a
+// second) of ours, BLIS 0.9, OpenBLAS 0.3.21:
 //
 //                64          256         512         16 x 2048 x 2048   4 x 4096 x 512   2048 x 16 x 2048
 //  float32       53 34 55    72 60 59    75 68 60    38 27 51           18 13 43         36 30 37
@@ -206,11 +209,12 @@ static struct blas blas = {name, cpu_own_gemm};
 //  float64       28 20 17    37 31 31    36 33 31    21 25 29            8  9 23         23 24 28
 //  complex64     14 11  9    18 17 12    18 17 12     8 10 11            2  3 10         15 13 12
 //
-// That was before gemm_thin.c, which packs neither: the last three columns of float32 became 38, 26 and 46, beside 39, 21 and
-// 32 of OpenBLAS, and the first two of them with b^T 50 and 37, beside 29 and 14 (processor time on a busy machine).
+// That was before gemm_thin.c, which packs neither: the last three columns of float32 became 38, 26 and 46,
+// beside 39, 21 and 32 of OpenBLAS, and the first two of them with b^T 50 and 37, beside 29 and 14 (processor
+// time on a busy machine).
 //
-// One thread of a Xeon with AVX-512 and AMX (2026-11), and all 16 of it: ours, BLIS 0.9, OpenBLAS 0.3.21 (which does not
-// know this CPU):
+// One thread of a Xeon with AVX-512 and AMX (2026-11), and all 16 of it: ours, BLIS 0.9, OpenBLAS 0.3.21
+// (which does not know this CPU):
 //
 //                64          512            2048             16 x 2048 x 2048   4 x 4096 x 512   2048 x 16 x 2048
 //  float32       66 68 18    114 80 30      113 79 32        40 71 27           12 42 17         27 75 23
@@ -220,8 +224,8 @@ static struct blas blas = {name, cpu_own_gemm};
 //  float32, 16   80 53 25    841 619 172   1241 640 218     368 402 167        108 235 99       310 547 157
 //  float64, 16   40 39 12    482 288  92    587 303 116     202 238  84         50 117 53       208 250  89
 //
-// Thin results were where libraries won, which do not pack b; gemm_thin.c does not either. Without AVX2 nothing was measured: there the fastest is found
-// by trying.
+// Thin results were where libraries won, which do not pack b; gemm_thin.c does not either. Without AVX2
+// nothing was measured: there the fastest is found by trying.
 static bool libraries_may_win(void) {
 #if defined(__x86_64__)
     return !cpu_has("avx2");

@@ -1,7 +1,8 @@
 // cpu_csr.c - products of sparse matrices by rows: values, column indices and row pointers.
 //
-// Threads share rows so that each has as many rows and entries as the others. Pointers and indices are checked where they
-// are used, before anything is read through them; a wrong one is looked for again, to say which it is.
+// Threads share rows so that each has as many rows and entries as the others. Pointers and indices are
+// checked where they are used, before anything is read through them; a wrong one is looked for again, to say
+// which it is.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/index/index.h"
@@ -58,7 +59,7 @@ enum {
 #define CSR_TYPE    double
 #include "device/cpu/gemm/csr_values.h"
 
-// Parts ----------------------------------------------------------------------------------------------------------
+// Parts -----------------------------------------------------------------------------------------------------
 
 typedef bool csr_part(const struct csr *c, int64_t from, int64_t to); // of rows; false: the matrix is wrong
 
@@ -113,7 +114,7 @@ static bool refuse(const struct call *call, const struct csr *c) {
     return false;
 }
 
-// Calls ----------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 enum { VECTOR, MATRIX, SAMPLE, KINDS };
 

@@ -18,7 +18,7 @@ enum {
     ADDED_AT_ONCE = 256,       // elements that are added to sums while they are in L1
 };
 
-// Scratch --------------------------------------------------------------------------------------------------------
+// Scratch ---------------------------------------------------------------------------------------------------
 
 // A pointer: what threads have of their own is scarce where many libraries are loaded.
 static _Thread_local struct scratch {
@@ -55,7 +55,7 @@ void *cpu_scratch(int which, size_t bytes) {
     return scratch->data[which];
 }
 
-// One product ----------------------------------------------------------------------------------------------------
+// One product -----------------------------------------------------------------------------------------------
 
 struct product {
     struct layout batch; // operands: output, a, b
@@ -127,7 +127,7 @@ static void add_all(zl_dtype dtype, const struct gemm *g) {
             cpu_gemm_add(dtype, added, sum + i * g->c_row, i * added->row, added->col, g->n);
 }
 
-// A vector of half floats: in float32, then rounded into its place.
+// A vector of 16-bit floats: in float32, then rounded into its place.
 static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     struct gemm h = *g;
     row_fn *narrow = cpu_level()->rows->cast[dtype][ZL_FLOAT32];
@@ -178,7 +178,7 @@ bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
     return multiply_half(dtype, g);
 }
 
-// All of them ------------------------------------------------------------------------------------------------------
+// All of them -----------------------------------------------------------------------------------------------
 
 // Computes a part, and goes on with it.
 static bool multiply_part(const struct product *p, struct gemm *g, struct product_part *part) {
@@ -289,8 +289,8 @@ static double flops_of(const struct gemm *g) {
     return 2.0 * (double)g->m * (double)g->n * (double)g->k;
 }
 
-// All threads share a product, one after the other, where there are few; those of vectors, of which the order of sums depends
-// on it, always.
+// All threads share a product, one after the other, where there are few; those of vectors, of which the order
+// of sums depends on it, always.
 static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
     int64_t few = flops_of(g) < FLOPS_LARGE ? pool_threads() : 4 * pool_threads();
     gemm_fn *best = cpu_choose_gemm(dtype, g);
@@ -302,7 +302,8 @@ static double least_of(const struct gemm *g) {
     return is_vector(g) ? FLOPS_OF_VECTOR : FLOPS_LEAST;
 }
 
-// Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they can be.
+// Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they
+// can be.
 static struct cut cut(const struct gemm *g, int64_t batches) {
     double flops = flops_of(g), most = flops / least_of(g) * 2;
     int64_t threads = flops * (double)batches < least_of(g) ? 1 : pool_threads();

@@ -1,12 +1,12 @@
-// cpu_matmul_fp8.c - products of numbers of eight bits (e4m3) as those of bfloat16, which holds the same numbers: they become wider
-// where factors are packed.
+// cpu_matmul_fp8.c - products of numbers of eight bits (e4m3) as those of bfloat16, which holds the same
+// numbers: they become wider where factors are packed.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
-// What lies below the sign are bits whose exponent is 120 too small; those without one are shifted to where theirs begins. All
-// bits set are NaN.
+// What lies below the sign are bits whose exponent is 120 too small; those without one are shifted to where
+// theirs begins. All bits set are NaN.
 static inline uint16_t widen(uint16_t code) {
     uint16_t low = code & 127, bits = (uint16_t)((low << 4) + (120 << 7));
     bits = low < 8 ? (uint16_t)((low << 5) + (119 << 7)) : bits;

@@ -1,5 +1,5 @@
-// csr_index.h - what sparse matrices need of their indices, included once an index type: CSR_I(name), CSR_INDEX, and
-// CSR_BITS, the same without a sign.
+// csr_index.h - what sparse matrices need of their indices, included once an index type: CSR_I(name),
+// CSR_INDEX, and CSR_BITS, the same without a sign.
 //
 // Checks are arithmetic without branches: what is wrong leaves a sign bit.
 
@@ -47,8 +47,8 @@ static bool CSR_I(are_outside)(const CSR_INDEX *index, int64_t n, int64_t column
     return CSR_I(any_negative)(&wrong);
 }
 
-// How many entries each of these rows has, if all have as many, else NOT_EQUAL; NOT_ROWS: pointers fall, or leave the
-// entries.
+// How many entries each of these rows has, if all have as many, else NOT_EQUAL; NOT_ROWS: pointers fall, or
+// leave the entries.
 static int64_t CSR_I(entries_of_rows)(const CSR_INDEX *pointer, int64_t rows, int64_t entries) {
     enum { LANES = 16 / sizeof(CSR_INDEX) };
     CSR_BITS first = (CSR_BITS)pointer[1] - (CSR_BITS)pointer[0], rest = 0, other = 0;
@@ -105,7 +105,8 @@ static bool CSR_I(rows_part)(const struct csr *c, int64_t from, int64_t to) {
     return true;
 }
 
-// Columns as rows: entries of a column in the order of their rows. t has room for all; false: the matrix is wrong.
+// Columns as rows: entries of a column in the order of their rows. t has room for all; false: the matrix is
+// wrong.
 static bool CSR_I(transpose)(const struct csr *c, struct csr *t) {
     const CSR_INDEX *pointer = c->pointers, *index = c->indices;
     CSR_INDEX *next = (CSR_INDEX *)(uintptr_t)t->pointers + 1, *row_of = (CSR_INDEX *)(uintptr_t)t->indices;

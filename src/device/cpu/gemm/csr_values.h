@@ -1,12 +1,12 @@
-// csr_values.h - products of sparse matrices, included once a type of values and of indices: CSR(name) and CSR_TYPE,
-// CSR_I(name), CSR_INDEX and CSR_BITS as of csr_index.h.
+// csr_values.h - products of sparse matrices, included once a type of values and of indices: CSR(name) and
+// CSR_TYPE, CSR_I(name), CSR_INDEX and CSR_BITS as of csr_index.h.
 //
 // The order in which a row is added follows from the row alone, not from where threads begin.
 
 typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_TYPE)), may_alias));
 
-// Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does, also to 0. Indices are
-// read in pairs: what these rows wait for is reading.
+// Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does,
+// also to 0. Indices are read in pairs: what these rows wait for is reading.
 static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
                              const CSR_TYPE *restrict x, int64_t rows) {
     int64_t i = 0;
@@ -60,8 +60,8 @@ static bool CSR(add_long_row)(const struct csr *c, CSR_INDEX *at, CSR_INDEX end,
     return true;
 }
 
-// Rows of a length that cannot be foreseen: one loop for all but long ones, since to guess its end wrong costs most. The
-// check of an index is always guessed right.
+// Rows of a length that cannot be foreseen: one loop for all but long ones, since to guess its end wrong
+// costs most. The check of an index is always guessed right.
 static bool CSR(rows_times_vector)(const struct csr *c, const CSR_INDEX *pointer, int64_t rows, CSR_TYPE *y) {
     const CSR_TYPE *value = c->values, *x = c->dense;
     const CSR_BITS *index = c->indices, last = CSR_I(last_of)(c->columns);

@@ -5,16 +5,18 @@
 
 #include "device/cpu/gemm/product.h"
 
-// c, a tile of the sums' dtype whose rows are c_row elements apart, is a panel of a times a panel of b, added to what c
-// holds if `add`. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind both panels.
+// c, a tile of the sums' dtype whose rows are c_row elements apart, is a panel of a times a panel of b, added
+// to what c holds if `add`. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind both
+// panels.
 typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
-// The same for some tiles of c, whole and one behind the other, of panels of a that are `apart` bytes from each other. k is at
-// least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
+// The same for some tiles of c, whole and consecutive, of panels of a that are `apart` bytes from each other.
+// k is at least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
 typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles, bool add);
 enum { GEMM_SLACK = 256 };
-// What a kernel fetches while it multiplies: the tile of c, into L1, and pieces as long as a row of that, into L2, one per
-// GEMM_AHEAD_STEPS steps along k: the first is at `from`, the next `apart` bytes behind it. And where a panel of b is packed
-// meanwhile, if `pack`: `b` are rows of a matrix then, b_row bytes from each other, and the kernel's unit and step are 1.
+// What a kernel fetches while it multiplies: the tile of c, into L1, and pieces as long as a row of that,
+// into L2, one per GEMM_AHEAD_STEPS steps along k: the first is at `from`, the next `apart` bytes behind it.
+// And where a panel of b is packed meanwhile, if `pack`: `b` are rows of a matrix then, b_row bytes from each
+// other, and the kernel's unit and step are 1.
 struct gemm_ahead {
     const char *from;
     int64_t apart;
@@ -24,21 +26,23 @@ struct gemm_ahead {
 enum { GEMM_AHEAD_STEPS = 8, GEMM_LINE = 64 };
 typedef void gemm_ahead_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add,
                            const struct gemm_ahead *ahead);
-// What happens to the sums that c holds: they are overwritten, added to, or the sums go on from them, product by product.
+// What happens to the sums that c holds: they are overwritten, added to, or the sums go on from them, product
+// by product.
 enum gemm_sums { GEMM_SET, GEMM_ADD, GEMM_CONTINUE };
-// c (GEMM_LINES rows of the sums' dtype, c_row elements apart) is made of as many lines of k elements, where they lie, times a
-// panel. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind the panel, but nothing behind a line.
+// c (GEMM_LINES rows of the sums' dtype, c_row elements apart) is made of as many lines of k elements, where
+// they lie, times a panel. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind the
+// panel, but nothing behind a line.
 typedef void gemm_lines_fn(int64_t k, const void *const *lines, const void *panel, void *c, int64_t c_row,
                            enum gemm_sums sums);
 enum { GEMM_LINES = 6, GEMM_VECTORS_LEAST = 2, GEMM_VECTORS_MOST = 4 };
-// Tiles of c, `apart` bytes from each other, GEMM_ACROSS rows of GEMM_ACROSS_BYTES each one behind the other, += as many rows, packed
-// as a panel, times lines of b where they lie, b_row bytes from each other; the next tile has the columns behind. May fetch what
-// is behind a line.
+// Tiles of c, `apart` bytes from each other, GEMM_ACROSS rows of GEMM_ACROSS_BYTES each consecutive, += as
+// many rows, packed as a panel, times lines of b where they lie, b_row bytes from each other; the next tile
+// has the columns behind. May fetch what is behind a line.
 typedef void gemm_across_fn(int64_t lines, const void *a, const void *b, int64_t b_row, void *c, int64_t apart, int64_t tiles);
 enum { GEMM_ACROSS = 4, GEMM_ACROSS_BYTES = 64 };
 
-// A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after another, padded
-// with zeros to whole panels and whole steps.
+// A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after
+// another, padded with zeros to whole panels and whole steps.
 struct gemm_kernel {
     const char *name;
     const char *needs; // as of cpu_has; NULL: every CPU of the architecture has it
@@ -48,8 +52,8 @@ struct gemm_kernel {
     int unit, step;    // elements along k: of one line side by side; done at once
     gemm_micro_fn *run;
     int a_unit;             // the unit of a, where it is not that of b; else 0
-    int b_cols;             // columns of the panels that one of b consists of, one behind the other; 0: it is one
-    uint8_t flip;           // bits of every byte of b that are turned over when it is packed
+    int b_cols;             // columns of the panels that one of b consists of, consecutive; 0: it is one
+    uint8_t flip;           // bits of every byte of b that are flipped when it is packed
     int l1_eighths;         // of L1 that two panels may take; 0: half of it
     void (*open)(void);     // what a thread does before it runs the kernel, some times in a row;
     void (*close)(void);    // and afterwards. NULL: nothing
@@ -57,7 +61,8 @@ struct gemm_kernel {
     gemm_tiles_fn *run_tiles; // NULL: it has none
     gemm_ahead_fn *run_ahead; // the same
     gemm_ahead_fn *run_packing; // the same; it packs
-    // Where it has them, NULL else: the same, which with a k of 128 fetches GEMM_AHEAD bytes behind each of the addresses;
+    // Where it has them, NULL else: the same, which with a k of 128 fetches GEMM_AHEAD bytes behind each of
+    // the addresses;
     void (*fetching)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add, const char *const *ahead);
     // and the first four rows of a panel times two panels of b.
     void (*four)(int64_t k, const void *a, const void *b, const void *next, void *c, int64_t c_row, bool add,
@@ -86,11 +91,12 @@ const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
 // The same, or one like it whose panels so many columns fill better.
 const struct gemm_kernel *gemm_kernel_for_columns(zl_dtype dtype, int64_t columns);
 
-// gemm_order.c: the order in which an element of the result is summed. It depends on k, the kernel and the layout of b, but not
-// on the number of rows: a row has the same bits whatever rows and batches are computed with it, and every way to multiply keeps
-// to this order. k is cut into spans of equal length. Element i of a span belongs to chain i % chains. The products of a chain
-// are added in order, starting from zero, with fused multiply-adds (or whatever the kernel's instruction does); then
-// the sums of all chains are added in order.
+// gemm_order.c: the order in which an element of the result is summed. It depends on k, the kernel and the
+// layout of b, but not on the number of rows: a row has the same bits whatever rows and batches are computed
+// with it, and every way to multiply keeps to this order. k is cut into spans of equal length. Element i of a
+// span belongs to chain i % chains. The products of a chain are added in order, starting from zero, with
+// fused multiply-adds (or whatever the kernel's instruction does); then the sums of all chains are added in
+// order.
 struct gemm_order {
     int64_t k, span, spans; // elements; span is a multiple of chains times the kernel's step
     int chains;             // GEMM_CHAINS, one for each lane of a vector, or 1
@@ -99,16 +105,18 @@ struct gemm_order {
 enum { GEMM_CHAINS = 4 };
 // along: products are of lines along k, as gemm_is_along says.
 struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool along);
-// Whether columns of b are lines along k: dot products of vectors are then the fastest way to multiply few rows.
+// Whether columns of b are lines along k: dot products of vectors are then the fastest way to multiply few
+// rows.
 bool gemm_is_along(const struct gemm *g);
 
-// Whether all ways to multiply such matrices keep to this order: if ZL_BATCH_INVARIANT asks for it, or b is so small that it costs
-// nothing. Otherwise those for few rows may sum in an order that reads b faster. It does not depend on the number of rows either.
+// Whether all ways to multiply such matrices keep to this order: if ZL_BATCH_INVARIANT asks for it, or b is
+// so small that it costs nothing. Otherwise those for few rows may sum in an order that reads b faster. It
+// does not depend on the number of rows either.
 bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g);
 bool gemm_ways_agree(void); // else only cpu_own_gemm does
 
-// A chain: elements first, first + apart, ..., count of them. Packed, it is padded to `length` elements, and `at` elements lie
-// before it.
+// A chain: elements first, first + apart, ..., count of them. Packed, it is padded to `length` elements, and
+// `at` elements lie before it.
 struct gemm_chain {
     int64_t first, apart, count, at, length;
 };
@@ -118,8 +126,9 @@ static inline int64_t gemm_span_elements(const struct gemm_order *o, int64_t spa
 }
 int64_t gemm_padded(const struct gemm_order *o); // elements of all chains, packed
 
-// Fetches a cache line. Lines of a matrix that follow each other along k are fetched by hand, as no processor foresees where
-// the next one begins. The address may lie outside of the matrix. Inlined by force: gcc leaves out calls that only fetch.
+// Fetches a cache line. Rows of a matrix that follow each other along k are fetched by hand, as no processor
+// foresees where the next one begins. The address may lie outside of the matrix. Inlined by force: gcc leaves
+// out calls that only fetch.
 static inline __attribute__((always_inline)) void gemm_fetch(const void *from, int64_t bytes) {
     __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)bytes), 0, 2);
 }
@@ -132,8 +141,8 @@ static inline __attribute__((always_inline)) void gemm_fetch_row(const char *ahe
         __builtin_prefetch((const char *)row + at, 1, 3);
 }
 
-// gemm_pack.c: count lines of k elements each, as panels of width lines behind each other. Strides are in bytes. Lines
-// behind the last are there, `spare` of them: they may be read too.
+// gemm_pack.c: count lines of k elements each, as panels of width lines consecutive. Strides are in bytes.
+// Lines behind the last are there, `spare` of them: they may be read too.
 struct gemm_packing {
     int64_t item;      // bytes of a packed element
     int64_t from_item; // and of the matrix's
@@ -159,11 +168,12 @@ struct gemm_work {
     const float *scale; // what sums of float32 are multiplied by before they are rounded; NULL: nothing
 };
 bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
-// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow: if `whole_rows`.
+// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these
+// rows follow: if `whole_rows`.
 bool gemm_has_whole_rows(const struct gemm_work *w);
 
-// The same by this thread alone, of factors (0: a, 1: b) that were packed for a product of the same sizes and dtype: for those
-// that are factors of several products.
+// The same by this thread alone, of factors (0: a, 1: b) that were packed for a product of the same sizes and
+// dtype: for those that are factors of several products.
 size_t gemm_packed_bytes(const struct gemm_work *w, int factor);
 void gemm_pack_factor(const struct gemm_work *w, int factor, char *to);
 bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *b);
@@ -179,12 +189,13 @@ struct gemm_lines {
     char *y;
     int64_t y_row, y_col;
 };
-// gemm_amx.c: of bfloat16 where the CPU has amx_bf16, of int8 where it has amx_int8, if n is at least GEMM_AMX_LINES. False when
-// memory is out.
+// gemm_amx.c: of bfloat16 where the CPU has amx_bf16, of int8 where it has amx_int8, if n is at least
+// GEMM_AMX_LINES. False when memory is out.
 bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l);
 enum { GEMM_AMX_LINES = 64 };
 
-// gemm_dots.c: a product of int8, by all threads, if there is a way for as few rows or columns: *done. False when memory is out.
+// gemm_dots.c: a product of int8, by all threads, if there is a way for as few rows or columns: *done. False
+// when memory is out.
 bool gemm_few_bytes(const struct gemm *g, bool *done);
 
 bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64

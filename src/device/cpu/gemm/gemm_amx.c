@@ -1,7 +1,8 @@
 // gemm_amx.c - micro-kernels of x86_64 with AMX: products of tiles of 16 rows of 64 bytes.
 //
-// Two tiles of rows times two of columns make four of sums: all eight that there are. A tile of a has 64 bytes of each
-// line, so that is the unit of a; one of b has 16 rows of units of four bytes, so two panels of 16 columns are one of b.
+// Two tiles of rows times two of columns make four of sums: all eight that there are. A tile of a has 64
+// bytes of each line, so that is the unit of a; one of b has 16 rows of units of four bytes, so two panels of
+// 16 columns are one of b.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/operands.h"
@@ -49,8 +50,9 @@ static inline __attribute__((always_inline)) void fetch(const char *a, const cha
     }
 }
 
-// Tiles 0..3 are sums, 4 and 5 are a, 6 and 7 are b. Lines are fetched two steps ahead, some behind each load of a tile: where
-// two threads share a core that makes 11100 GFLOP/s of 7000, though all is in L1 (Xeon, 16 threads, 2026-11).
+// Tiles 0..3 are sums, 4 and 5 are a, 6 and 7 are b. Lines are fetched two steps ahead, some behind each load
+// of a tile: where two threads share a core that makes 11100 GFLOP/s of 7000, though all is in L1 (Xeon, 16
+// threads, 2026-11).
 #define AMX_KERNEL(name, item, DOT)                                                                \
     AMX_TARGET static void name(int64_t k, const void *a_panel, const void *b_panel, void *c_tile, \
                                 int64_t c_row, bool add) {                                         \
@@ -94,10 +96,10 @@ AMX_KERNEL(amx_bf16, 2, _tile_dpbf16ps)
 // Blocks of k are as long as L2 allows: adding to sums again costs more than reading panels from there.
 enum { BLOCK_EIGHTHS = 44 };
 
-// Few vectors ---------------------------------------------------------------------------------------------------------------
+// Few vectors -----------------------------------------------------------------------------------------------
 //
-// A tile of a is 64 bytes of 16 lines along k where they lie, one of b has 16 vectors, packed. An element is summed as by the
-// kernels above, so that the bits do not depend on the number of vectors.
+// A tile of a is 64 bytes of 16 lines along k where they lie, one of b has 16 vectors, packed. An element is
+// summed as by the kernels above, so that the bits do not depend on the number of vectors.
 
 enum { LINES = 4 * TILE_ROWS, AHEAD = 8 * TILE_BYTES };
 
@@ -108,7 +110,8 @@ static inline __attribute__((always_inline)) void fetch_lines(const char *a, int
         gemm_fetch(a, i * line + AHEAD);
 }
 
-// Sums of LINES lines with 16 vectors, or of half as many with 32, go on: `steps` of 64 bytes, lines `line` bytes apart.
+// Sums of LINES lines with 16 vectors, or of half as many with 32, go on: `steps` of 64 bytes, lines `line`
+// bytes apart.
 #define AMX_LINES(name, DOT)                                                                      \
     AMX_TARGET static void name##_16(int64_t steps, const char *a, int64_t line, const char *b) { \
         for (; steps > 0; steps--, a += TILE_BYTES, b += TILE) {                                  \

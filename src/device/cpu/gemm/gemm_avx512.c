@@ -49,8 +49,8 @@
 #define MICRO_TARGET         __attribute__((target("avx512f,avx512bw")))
 #include "device/cpu/gemm/gemm_micro_dot.h"
 
-// Blocks of k are longer than L1 has room for: L2 delivers panels of b as fast as they are needed, and sums are read and written
-// less often.
+// Blocks of k are longer than L1 has room for: L2 delivers panels of b as fast as they are needed, and sums
+// are read and written less often.
 enum { BLOCK_EIGHTHS = 32 };
 
 const struct gemm_kernel gemm_kernels_avx512[] = {

@@ -1,6 +1,7 @@
-// gemm_dots.h - lines of a matrix along k times a few vectors, as dot products, included once per dtype and vector size:
-// DOTS(name), DOTS_FROM (an element), DOTS_BYTES (of a register), DOTS_TARGET, DOTS_LOAD(from): as many elements as a register has
-// lanes, as float32, and DOTS_FOLD(a, b): the sums of neighbouring lanes of both.
+// gemm_dots.h - rows of a matrix along k times a few vectors, as dot products, included once per dtype and
+// vector size: DOTS(name), DOTS_FROM (an element), DOTS_BYTES (of a register), DOTS_TARGET, DOTS_LOAD(from):
+// as many elements as a register has lanes, as float32, and DOTS_FOLD(a, b): the sums of neighbouring lanes
+// of both.
 
 typedef float DOTS(vector) __attribute__((vector_size(DOTS_BYTES)));
 typedef DOTS(vector) DOTS(memory) __attribute__((aligned(sizeof(float)), may_alias));
@@ -42,8 +43,8 @@ INNER DOTS(vector) DOTS(fold)(DOTS(vector) sum[SIDE][LINES]) {
     return part[0];
 }
 
-// k elements of some vectors times those of LINES lines. Meanwhile what lies `ahead` bytes behind each line is fetched, `pace` bytes per
-// step.
+// k elements of some vectors times those of LINES lines. Meanwhile what lies `ahead` bytes behind each line
+// is fetched, `pace` bytes per step.
 INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOTS_FROM *const *line, int64_t k,
                               int64_t ahead, int64_t pace) {
     DOTS(vector) sum[SIDE][LINES] = {{{0}}};
@@ -64,7 +65,8 @@ INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOT
     return DOTS(fold)(sum);
 }
 
-// n lines times some vectors: LINES streams, and the lines that are left, where the last one stands for those that are missing.
+// n lines times some vectors: LINES streams, and the lines that are left, where the last one stands for those
+// that are missing.
 INNER void DOTS(block)(int rows, const struct dots *d, const float *x, const char *a, int64_t n, char *y, bool add,
                        const struct ahead *ahead) {
     const int64_t pace = LANES * (int64_t)sizeof(DOTS_FROM) / ahead->slower, each = n / LINES;

@@ -1,5 +1,6 @@
-// gemm_few.c - products of a few dozen rows: b, which is read once, is packed in blocks that stay in L2, and each is multiplied
-// with all of a before the next, which is fetched meanwhile. On one thread; others have other columns.
+// gemm_few.c - products of a few dozen rows: b, which is read once, is packed in blocks that stay in L2, and
+// each is multiplied with all of a before the next, which is fetched meanwhile. On one thread; others have
+// other columns.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -28,7 +29,7 @@ struct few {
     char *a, *b;             // packed: all of it; a block
 };
 
-// What is fetched ahead: lines of the matrix that are `line` bytes apart, `bytes` of each.
+// What is fetched ahead: rows of the matrix that are `line` bytes apart, `bytes` of each.
 struct ahead {
     const char *at;
     int64_t line, lines, bytes;
@@ -50,7 +51,8 @@ static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
     return g->k <= K_SHORT && gemm_kernel_for(dtype)->four ? ROWS_LEAST_SHORT : ROWS_LEAST;
 }
 
-// Rows of b that are packed at once: a span of it, or what is best where the order is free. 0: chains are not for this way.
+// Rows of b that are packed at once: a span of it, or what is best where the order is free. 0: chains are not
+// for this way.
 static int64_t k_most(zl_dtype dtype, const struct gemm *g) {
     const struct gemm_kernel *u = gemm_kernel_for(dtype);
     const struct gemm_order order = gemm_order_of(u, g->k, gemm_is_along(g));
@@ -68,7 +70,7 @@ bool cpu_is_few(zl_dtype dtype, const struct gemm *g) {
            (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(u) && k_most(dtype, g) > 0;
 }
 
-// Rows of a from a place of k on: blocks of k lie behind each other.
+// Rows of a from a place of k on: blocks of k are contiguous.
 static char *packed_a(const struct few *f, int64_t p) {
     return f->a + p * round_up(f->g->m, f->u->rows) * f->item;
 }
@@ -101,7 +103,8 @@ static inline __attribute__((always_inline)) void fetch(struct ahead *a, int64_t
     }
 }
 
-// What a tile is made of: so many rows of a, times a panel of b or, where `four`, two. What multiplies it is inlined by force.
+// What a tile is made of: so many rows of a, times a panel of b or, where `four`, two. What multiplies it is
+// inlined by force.
 struct tile {
     int64_t k;
     const char *a, *b;

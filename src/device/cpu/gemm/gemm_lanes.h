@@ -1,5 +1,6 @@
-// gemm_lanes.h - lines along k times one vector, summed in the order of k, included once per type: LANED(name), LANED_TYPE and
-// LANED_TRANSPOSE(v), which transposes as many vectors as one has lanes. A lane sums the products of one line.
+// gemm_lanes.h - lines along k times one vector, summed in the order of k, included once per type:
+// LANED(name), LANED_TYPE and LANED_TRANSPOSE(v), which transposes as many vectors as one has lanes. A lane
+// sums the products of one line.
 
 typedef LANED_TYPE LANED(vector) __attribute__((vector_size(16)));
 typedef LANED(vector) LANED(memory) __attribute__((aligned(sizeof(LANED_TYPE)), may_alias));

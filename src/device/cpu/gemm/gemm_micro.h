@@ -1,8 +1,8 @@
 // gemm_micro.h - the innermost part of a matrix product, included once a type and vector size.
 //
-// MICRO(k, a, b, c, c_row, add) multiplies a panel of MICRO_ROWS rows, stored column by column, with one of MICRO_VECS
-// vectors of columns, stored row by row. All accumulators stay in registers. Products are added by fused operations:
-// this is no formula of the program, and it would be half as fast without.
+// MICRO(k, a, b, c, c_row, add) multiplies a panel of MICRO_ROWS rows, stored column by column, with one of
+// MICRO_VECS vectors of columns, stored row by row. All accumulators stay in registers. Products are added by
+// fused operations: this is no formula of the program, and it would be half as fast without.
 //
 // With MICRO_AHEAD there is `ahead` too, with MICRO_PACKING `packing`, as of struct gemm_kernel.
 

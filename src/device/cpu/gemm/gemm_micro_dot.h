@@ -1,11 +1,12 @@
-// gemm_micro_dot.h - the innermost part of a product whose instruction sums products of neighbours along k, included once
-// an instruction.
+// gemm_micro_dot.h - the innermost part of a product whose instruction sums products of neighbours along k,
+// included once an instruction.
 //
-// As gemm_micro.h, but a unit of a line has four bytes, which MICRO_DOT(sum, b, a) multiplies lane by lane: b is a vector
-// of units, a is one unit in all lanes. Sums are vectors of MICRO_SUM, all are MICRO_VECTOR for MICRO_DOT.
+// As gemm_micro.h, but a unit of a line has four bytes, which MICRO_DOT(sum, b, a) multiplies lane by lane: b
+// is a vector of units, a is one unit in all lanes. Sums are vectors of MICRO_SUM, all are MICRO_VECTOR for
+// MICRO_DOT.
 //
-// If MICRO_UNSIGNED, b is of unsigned bytes that are 128 too large (struct gemm_kernel's flip), so what 128 times the
-// units of a sum up to is taken away again. A step of a is MICRO_STEP units, whole vectors.
+// If MICRO_UNSIGNED, b is of unsigned bytes that are 128 too large (struct gemm_kernel's flip), so what 128
+// times the units of a sum up to is taken away again. A step of a is MICRO_STEP units, whole vectors.
 
 typedef MICRO_SUM MICRO_NAME(sums) __attribute__((vector_size(MICRO_BYTES)));
 typedef MICRO_NAME(sums) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_SUM)), may_alias));

@@ -1,7 +1,9 @@
-// gemm_neon.c - micro-kernels of aarch64, as machine code: a compiler puts the loads of a step side by side, and then
-// multiplications wait for their turn to be read. Here they alternate, as they can start four and eight a cycle.
+// gemm_neon.c - micro-kernels of aarch64, as machine code: a compiler puts the loads of a step side by side,
+// and then multiplications wait for their turn to be read. Here they alternate, as they can start four and
+// eight a cycle.
 //
-// All have 24 vectors of sums in v8..v31, of 8 x 12 or 8 x 6. v0..v3 hold a, v4..v7 hold b, in turns: three vectors are read ahead.
+// All have 24 vectors of sums in v8..v31, of 8 x 12 or 8 x 6. v0..v3 hold a, v4..v7 hold b, in turns: three
+// vectors are read ahead.
 
 #include "device/cpu/gemm/gemm.h"
 
@@ -47,8 +49,8 @@
     x DO(13, b, lo, 1) DO(16, b, lo, 2) DO(19, b, lo, 3) y DO(22, b, hi, 4) DO(25, b, hi, 5) \
         DO(28, b, hi, 6) DO(31, b, hi, 7)
 
-// A step of 8 words in lo and hi, and of 12 in b0, b1 and b2. The loads of the next one stand where they ran best of some
-// hundreds of places.
+// A step of 8 words in lo and hi, and of 12 in b0, b1 and b2. The loads of the next one stand where they ran
+// best of some hundreds of places.
 #define WORD_STEP(DO, b0, b1, b2, lo, hi, w, x, y, z)                                                   \
     DO(8, b0, lo, 0)                                                                                    \
     DO(11, b0, lo, 1)                                                                                   \
@@ -102,7 +104,7 @@
     DOUBLE_STEP(5, 192, 6, 208, 7, 224, 4, 256, 272, 288, 304) \
     "add %[a], %[a], #256\nadd %[b], %[b], #192\n"
 
-// Four steps of 8 and 12 half floats: a vector of b is one and a half columns of sums, then the other half.
+// Four steps of 8 and 12 16-bit floats: a vector of b is one and a half columns of sums, then the other half.
 #define LOW(c, b, a, lane)  "fmlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define HIGH(c, b, a, lane) "fmlal2 v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define HALF_STEPS                                                      \
@@ -123,8 +125,8 @@
     LOAD_A(0, 0)   \
     LOAD_A(1, 16) LOAD_B(2, 0) LOAD_B(3, 16) LOAD_B(4, 32) LOAD_B(5, 48) LOAD_B(6, 64) LOAD_B(7, 80)
 
-// Sums by squares: a vector is two lines of a or b, and two of them make a square of two by two sums. Two steps of four and
-// six vectors, in the order that ran best of some hundreds.
+// Sums by squares: a vector is two lines of a or b, and two of them make a square of two by two sums. Two
+// steps of four and six vectors, in the order that ran best of some hundreds.
 #define SQUARE_STEPS(DO)                                                                                     \
     DO(8, 0, 4)                                                                                              \
     LOAD_B(7, 48)                                                                                            \
@@ -169,8 +171,8 @@
     "prfm pstl1keep, [%[c], #40]\n" \
     "add %[c], %[c], %[row]\n"
 
-// STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which costs a cycle. FETCH: what
-// is done then, with MORE arguments and registers OF it.
+// STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which
+// costs a cycle. FETCH: what is done then, with MORE arguments and registers OF it.
 #define KERNEL_WITH(name, TARGET, item, step, START, STEPS, STORE, ADD, MORE, OF, FETCH, ...)               \
     TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row,                \
                             bool add MORE) {                                                                \
@@ -208,7 +210,8 @@ KERNEL(fmla_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH
 KERNEL_WITH(fetching_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW),
             AHEAD, STREAMS, FETCH_TWO(x) FETCH_TWO(y) FETCH_TWO(z), , [x] "+r"(x), [y] "+r"(y), [z] "+r"(z))
 
-// Four rows of eight, times two panels, of which a vector is read right before it is used. Sums of a row are in six vectors.
+// Four rows of eight, times two panels, of which a vector is read right before it is used. Sums of a row are
+// in six vectors.
 #define FETCH_HALF(at) "prfm pldl2keep, [%[" #at "]]\nadd %[" #at "], %[" #at "], #32\n"
 #define COLUMN(b, from, c0, c1, c2, c3)                                                        \
     "ldr q" #b ", [%[" #from "]], #16\n" FMLA(c0, b, 0, 0) FMLA(c1, b, 0, 1) FMLA(c2, b, 0, 2) \
@@ -259,7 +262,7 @@ KERNEL(smmla_i8, CPU_WITH("i8mm"), 4, 16, SQUARE_START, SQUARE_STEPS(SMMLA), EAC
 KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_ROW(STORE_ROW),
        EACH_ROW(IADD_ROW))
 
-// Tiles one behind the other. What one has summed is stored, and what the next adds to is read, between the first
+// Tiles consecutive. What one has summed is stored, and what the next adds to is read, between the first
 // multiplications of the next: these have no sums to wait for.
 #define STORE_SUMS(a, b, c, at, next) \
     "stp q" #a ", q" #b ", [%[c], #" #at "]\nstr q" #c ", [%[c], #" #at " + 32]\n"
@@ -321,8 +324,9 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
     (add ? add_tiles : multiply_tiles)(k, a, apart, b, c, tiles);
 }
 
-// Six lines where they lie times a panel of 8, 12 or 16 columns. Sums of a column of vectors are in six registers from v0 on, four
-// elements of each line in v24..v29, vectors of the panel in v30 and v31 in turns: each is read again after it has met all lines.
+// Six lines where they lie times a panel of 8, 12 or 16 columns. Sums of a column of vectors are in six
+// registers from v0 on, four elements of each line in v24..v29, vectors of the panel in v30 and v31 in turns:
+// each is read again after it has met all lines.
 #define MEET(b, lane, c0, c1, c2, c3, c4, c5)                                                         \
     FMLA(c0, b, 24, lane) FMLA(c1, b, 25, lane) FMLA(c2, b, 26, lane) FMLA(c3, b, 27, lane)           \
         FMLA(c4, b, 28, lane) FMLA(c5, b, 29, lane) "ldr q" #b ", [%[b]], #16\n"
@@ -331,7 +335,8 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
 #define MEET_FOUR(x, y, lane)  MEET_THREE(x, y, lane) MEET(y, lane, 18, 19, 20, 21, 22, 23)
 #define EVEN(MEETS)            MEETS(30, 31, 0) MEETS(30, 31, 1) MEETS(30, 31, 2) MEETS(30, 31, 3)
 #define ODD(MEETS)             MEETS(30, 31, 0) MEETS(31, 30, 1) MEETS(30, 31, 2) MEETS(31, 30, 3)
-// Rows of sums from or to memory: `move` is ld or st. Rows that are added to use the registers of lines and vectors.
+// Rows of sums from or to memory: `move` is ld or st. Rows that are added to use the registers of lines and
+// vectors.
 #define MOVE_TWO(move, a, b, c, d)   move "p q" #a ", q" #b ", [%[c]]\n"
 #define MOVE_THREE(move, a, b, c, d) MOVE_TWO(move, a, b, c, d) move "r q" #c ", [%[c], #32]\n"
 #define MOVE_FOUR(move, a, b, c, d)  MOVE_TWO(move, a, b, c, d) move "p q" #c ", q" #d ", [%[c], #32]\n"
@@ -348,7 +353,8 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
 #define EACH_LINE(DO, WIDE)                                                  \
     DO(WIDE, 0, 6, 12, 18) DO(WIDE, 1, 7, 13, 19) DO(WIDE, 2, 8, 14, 20)     \
         DO(WIDE, 3, 9, 15, 21) DO(WIDE, 4, 10, 16, 22) DO(WIDE, 5, 11, 17, 23)
-// Loads move the addresses of lines, or use a common index: that makes the loop of four vectors 2 % faster, the one of two 1 % slower.
+// Loads move the addresses of lines, or use a common index: that makes the loop of four vectors 2 % faster,
+// the one of two 1 % slower.
 #define READ_LINES(READ) READ(24, l0) READ(25, l1) READ(26, l2) READ(27, l3) READ(28, l4) READ(29, l5)
 #define READ_AND_MOVE(to, line) "ldr q" #to ", [%[" #line "]], #16\n"
 #define READ_AT(to, line)       "ldr q" #to ", [%[" #line "], %[at]]\n"

@@ -1,9 +1,10 @@
 // gemm_order.c - the order in which elements of a matrix product are summed.
 //
-// Spans are as long as panels of both factors fit the first cache side by side. Where columns of b are lines along k, and k is
-// long enough, the lanes of a vector sum every fourth element each: so does a dot product of vectors, which is the fastest
-// way to multiply one row, and packing can bring elements into this order for the kernels of many rows. On x86_64, where few rows have
-// an order of their own, that would only cost time: there is one chain.
+// Spans are as long as panels of both factors fit the first cache side by side. Where columns of b are lines
+// along k, and k is long enough, the lanes of a vector sum every fourth element each: so does a dot product
+// of vectors, which is the fastest way to multiply one row, and packing can bring elements into this order
+// for the kernels of many rows. On x86_64, where few rows have an order of their own, that would only cost
+// time: there is one chain.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -21,8 +22,8 @@ bool gemm_is_along(const struct gemm *g) {
     return g->b_row == 1;
 }
 
-// The ways for few rows are compiled for every CPU of the architecture, and x86_64 need not have fused operations, which its
-// kernels use.
+// The ways for few rows are compiled for every CPU of the architecture, and x86_64 need not have fused
+// operations, which its kernels use.
 bool gemm_ways_agree(void) {
 #if defined(__aarch64__)
     return true;

@@ -1,9 +1,10 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads, or by each part if they are few; one thread alone packs each panel when it comes
-// to it, some kernels while they multiply. Then parts of the result, blocks of rows, are
-// taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the
-// chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
+// Columns of b are packed once, for all threads, or by each part if they are few; one thread alone packs each
+// panel when it comes to it, some kernels while they multiply. Then parts of the result, blocks of rows, are
+// taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b.
+// Along k there are the chains of gemm_order.c, one after the other; sums of a narrower result are kept in
+// float32 meanwhile, and rounded once.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -48,7 +49,7 @@ static int64_t divide_up(int64_t count, int64_t by) {
     return (count + by - 1) / by;
 }
 
-// Packing --------------------------------------------------------------------------------------------------------
+// Packing ---------------------------------------------------------------------------------------------------
 
 static size_t packed_bytes(const struct own *o, int64_t columns) {
     if (o->one_panel)
@@ -124,7 +125,8 @@ static void pack_b_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Rows of a, as row `at` on of `height` that are packed beside each other, from `to` on: chains of the span lie one behind the other.
+// Rows of a, as row `at` on of `height` that are packed side by side, from `to` on: chains of the span are
+// contiguous.
 static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t at, int64_t height,
                    int64_t span) {
     const struct gemm *g = o->g;
@@ -138,7 +140,7 @@ static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int
                    g->a_col * item, g->a_row * item, rows, g->m - row - rows);
 }
 
-// Multiplying ----------------------------------------------------------------------------------------------------
+// Multiplying -----------------------------------------------------------------------------------------------
 
 // A part of the result on its way through k.
 struct part {
@@ -168,8 +170,8 @@ static void edge_tile(const struct own *o, int64_t k, const char *a, const char 
     cpu_move((size_t)item, c, place, tile, dense, rows, cols);
 }
 
-// Fetched while a tile is computed: what it is added to, and a slice of the next panel of b. Inlined by force: gcc leaves
-// out calls of a function that does nothing but fetch.
+// Fetched while a tile is computed: what it is added to, and a slice of the next panel of b. Inlined by
+// force: gcc leaves out calls of a function that does nothing but fetch.
 static inline __attribute__((always_inline)) void fetch(const struct own *o, const struct part *t,
                                                         const char *c, const char *b, int64_t bytes) {
     for (int64_t i = 0; c && i < o->u->rows; i++, c += t->sum_row) {
@@ -326,8 +328,8 @@ static bool multiply_rows(const struct own *o, struct part t) {
     return true;
 }
 
-// Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then. Short pieces of rows are
-// better read for several panels at once.
+// Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then.
+// Short pieces of rows are better read for several panels at once.
 static bool packs_late(const struct own *o) {
     return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 && (o->u->run_packing || o->g->b_row == 1);
 }
@@ -357,7 +359,7 @@ static void multiply_part(void *data, int at) {
         atomic_store(o->failed, true);
 }
 
-// Blocks ---------------------------------------------------------------------------------------------------------
+// Blocks ----------------------------------------------------------------------------------------------------
 
 // Columns of b that are packed at once: half of the last cache.
 static int64_t columns_at_once(const struct own *o) {
@@ -371,7 +373,8 @@ static int64_t rows_in_cache(const struct own *o) {
     return cpu_cache_bytes(2) * 3 / 8 / (o->order.span / o->order.chains * o->item);
 }
 
-// Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
+// Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into
+// columns instead.
 static void cut_result(struct own *o) {
     int64_t m = o->g->m, fit = rows_in_cache(o);
     bool few = o->threads < THREADS_MANY && o->columns < 2 * m;
@@ -387,8 +390,9 @@ static void cut_result(struct own *o) {
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
-// Returns whether each part packs the columns of b that it needs by itself, if threads are few: where no other part needs them, or
-// they about fit L1. Packing them twice then takes less time than to wait for each other and to move cache lines between cores.
+// Returns whether each part packs the columns of b that it needs by itself, if threads are few: where no
+// other part needs them, or they about fit L1. Packing them twice then takes less time than to wait for each
+// other and to move cache lines between cores.
 static bool packs_alone(const struct own *o) {
     if (o->threads == 1 || o->threads >= THREADS_MANY || o->row_parts * o->col_parts > o->threads ||
         pool_inside())
@@ -410,10 +414,11 @@ static bool pack_b(struct own *o) {
     return o->b;
 }
 
-// Both factors at once --------------------------------------------------------------------------------------------
-// Many threads: parts of the result that need the same rows would each pack them, and a thread that is late holds up all if
-// each has one part. So all is packed first, and parts are small. Kernels that do many products at once read packed rows faster
-// than other threads can pack them: theirs are packed by each part. Measured with 16 threads of a Xeon: elsewhere nothing changes.
+// Both factors at once --------------------------------------------------------------------------------------
+// Many threads: parts of the result that need the same rows would each pack them, and a thread that is late
+// holds up all if each has one part. So all is packed first, and parts are small. Kernels that do many
+// products at once read packed rows faster than other threads can pack them: theirs are packed by each part.
+// Measured with 16 threads of a Xeon: elsewhere nothing changes.
 
 static int64_t height_of(const struct own *o) {
     return round_up(o->g->m, o->u->rows);
@@ -545,7 +550,7 @@ bool gemm_multiply(const struct gemm_work *w) {
     return ok;
 }
 
-// Factors that are packed before ---------------------------------------------------------------------------------
+// Factors that are packed before ----------------------------------------------------------------------------
 
 // On this thread, in one piece.
 static void open_packed(struct own *o, const struct gemm_work *w) {

@@ -1,7 +1,8 @@
 // gemm_pack.c - panels of matrices as micro-kernels read them, from any strides.
 //
-// Lines whose elements are neighbours are transposed, by units of as many elements as a kernel multiplies at once. Where
-// the lines are neighbours instead, rows of them are copied, or interleaved if a unit has several elements.
+// Lines whose elements are neighbours are transposed, by units of as many elements as a kernel multiplies at
+// once. Where the lines are neighbours instead, rows of them are copied, or interleaved if a unit has several
+// elements.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/lanes.h"
@@ -63,8 +64,8 @@ INLINE void interleave_rows(int item, int unit, bytes16 *row) {
             row[i] = other[i];
 }
 
-// Rows of lines that are neighbours, as panels of so many bytes each. A row is read along all panels before the next:
-// rows are often so far apart that few of them fit the cache side by side.
+// Rows of lines that are neighbours, as panels of so many bytes each. A row is read along all panels before
+// the next: rows are often so far apart that few of them fit the cache side by side.
 struct rows {
     const char *from;
     int64_t row; // bytes from one to the next
@@ -73,7 +74,8 @@ struct rows {
     int64_t panels;
 };
 
-// Units of `unit` rows, of which a panel takes `width` elements; as many bytes are read of each row as fill vectors.
+// Units of `unit` rows, of which a panel takes `width` elements; as many bytes are read of each row as fill
+// vectors.
 INLINE void pack_units(int item, int unit, int width, const struct rows *r, int64_t units) {
     const int lanes = VECTOR / item, each = unit * item;
     for (int64_t g = 0; g < units; g++)
@@ -259,7 +261,8 @@ void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char
                    k, MIN_OF(width, count - done));
 }
 
-// Four lines of words along k, `groups` times: word c of every four goes to chain c, in rows of so many bytes.
+// Four lines of words along k, `groups` times: word c of every four goes to chain c, in rows of so many
+// bytes.
 static void pack_chained_words(char *const *to, int64_t row, const char *from, int64_t line_stride,
                                int64_t groups) {
     for (int64_t i = 0; i < groups; i++) {
@@ -278,7 +281,8 @@ static void pack_chained_words(char *const *to, int64_t row, const char *from, i
     }
 }
 
-// A panel of lines along k, some elements at a time: they are packed in order first, and rows of them go to their chains.
+// A panel of lines along k, some elements at a time: they are packed in order first, and rows of them go to
+// their chains.
 static void pack_chains(const struct gemm_packing *p, units_fn *units, const struct gemm_order *o,
                         int64_t elements, char *const *to, int64_t width, const char *from,
                         int64_t line_stride, int64_t count) {

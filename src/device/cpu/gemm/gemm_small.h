@@ -1,5 +1,5 @@
-// gemm_small.h - products that are not worth packing, included once a type: SMALL(name), SMALL_TYPE. Rows of b and c are
-// contiguous.
+// gemm_small.h - products that are not worth packing, included once a type: SMALL(name), SMALL_TYPE. Rows of
+// b and c are contiguous.
 
 typedef SMALL_TYPE SMALL(vector) __attribute__((vector_size(16)));
 typedef SMALL(vector) SMALL(memory) __attribute__((aligned(sizeof(SMALL_TYPE)), may_alias));

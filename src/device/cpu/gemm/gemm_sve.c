@@ -1,7 +1,9 @@
-// gemm_sve.c - micro-kernels of aarch64 with SVE, for vectors of 32 and 64 bytes: shorter ones are what gemm_neon.c has.
+// gemm_sve.c - micro-kernels of aarch64 with SVE, for vectors of 32 and 64 bytes: shorter ones are what
+// gemm_neon.c has.
 //
-// As there, 24 vectors of sums are in z8..z31, of 8 rows and three vectors of columns, and loads alternate with what uses
-// them. One read of a fills all parts of a vector, so lanes and squares are those of a vector of 16 bytes.
+// As there, 24 vectors of sums are in z8..z31, of 8 rows and three vectors of columns, and loads alternate
+// with what uses them. One read of a fills all parts of a vector, so lanes and squares are those of a vector
+// of 16 bytes.
 
 #include "device/cpu/gemm/gemm.h"
 
@@ -31,7 +33,8 @@
 #define FADD_ROW(a, b, c) ADD_ROW(FADD, a, b, c, 0, 1, 2)
 #define DADD_ROW(a, b, c) ADD_ROW(DADD, a, b, c, 0, 1, 2)
 
-// Sums by lanes: each vector of b meets eight lanes of a. A step of 8 words and three vectors, the next being read.
+// Sums by lanes: each vector of b meets eight lanes of a. A step of 8 words and three vectors, the next being
+// read.
 #define FMLA(c, b, a, lane) "fmla z" #c ".s, z" #b ".s, z" #a ".s[" #lane "]\n"
 #define WORD_COLUMN(b, c0, c1, c2, c3, c4, c5, c6, c7, x, y)                                    \
     FMLA(c0, b, 0, 0)                                                                           \

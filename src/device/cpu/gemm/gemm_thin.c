@@ -1,5 +1,5 @@
-// gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it lies, as packing it
-// would take longer than multiplying. Sums have the order of gemm_order.c.
+// gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it
+// lies, as packing it would take longer than multiplying. Sums have the order of gemm_order.c.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"
@@ -11,21 +11,22 @@
 enum {
     THIN_MOST = 16,  // vectors
     SIDE = 4,        // that are multiplied side by side
-    STREAMS = 4,     // in which lines of the matrix are read (gemm_vector.c)
+    STREAMS = 4,     // in which rows of the matrix are read (gemm_vector.c)
     PANEL_LINES = 8, // that meet a panel of SIDE vectors at once
     PIECE = 1 << 18, // bytes of results that stay in the caches meanwhile
     VECTOR = 16,     // bytes
 };
 
-// Where a kernel takes lines along vectors, which are packed as panels: at least and at most so many, as more columns of a result
-// are better packed once for all threads (gemm_own.c); and elements that are packed at once.
+// Where a kernel takes lines along vectors, which are packed as panels: at least and at most so many, as more
+// columns of a result are better packed once for all threads (gemm_own.c); and elements that are packed at
+// once.
 enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4096 };
 
 // Where it takes lines across them: at most so many vectors, and so many lines at a time.
 enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 4 };
 
-// More than THIN_MOST vectors are worth it with as many elements, or lines at a time. With fewer than SOME_LINES at a time, more than
-// ACROSS_FEW rows are better packed (gemm_few.c).
+// More than THIN_MOST vectors are worth it with as many elements, or lines at a time. With fewer than
+// SOME_LINES at a time, more than ACROSS_FEW rows are better packed (gemm_few.c).
 enum { MORE_K = 256, MORE_LINES = 12, SOME_LINES = 6, ACROSS_FEW = 8 };
 
 #define THIN(name) name##_f32
@@ -57,7 +58,8 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
-// Where the order is free, kernels sum long spans as one chain each, and dot products of float32 as one for each lane.
+// Where the order is free, kernels sum long spans as one chain each, and dot products of float32 as one for
+// each lane.
 static struct thin open_thin(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
     const struct gemm_kernel *u = gemm_kernel_for(dtype);
@@ -77,8 +79,9 @@ static bool is_paneled(zl_dtype dtype, const struct thin *t) {
            gemm_kernel_for(dtype)->lines[0];
 }
 
-// Returns how many lines across vectors a kernel reads side by side. Lines whose pitch is a multiple of a large power of two compete for
-// the same sets of L1: they take three quarters of its ways, or all of them where that would leave too little to do per result.
+// Returns how many lines across vectors a kernel reads side by side. Lines whose pitch is a multiple of a
+// large power of two compete for the same sets of L1: they take three quarters of its ways, or all of them
+// where that would leave too little to do per result.
 static int64_t lines_across(const struct thin *t, int64_t item) {
     const int64_t line = t->along * item, apart = line & -line;
     const int64_t fit = cpu_cache_bytes(1) / MAX_OF(apart, 1) * 3 / 4;
@@ -154,8 +157,8 @@ static bool pack_vectors(struct thin *t, int64_t item) {
     return true;
 }
 
-// All vectors, SIDE at a time, which read the matrix again: blocks of its lines that stay in L2 meanwhile. Lines lie along the
-// vectors, which are packed as panels where there is one chain.
+// All vectors, SIDE at a time, which read the matrix again: blocks of its lines that stay in L2 meanwhile.
+// Lines lie along the vectors, which are packed as panels where there is one chain.
 static void multiply_along(zl_dtype dtype, const struct thin *t, const char *a, int64_t n, char *y) {
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (t->k * item), STREAMS);
@@ -202,9 +205,10 @@ static void multiply_spans(zl_dtype dtype, const struct thin *t, const char *a, 
     }
 }
 
-// Panels ---------------------------------------------------------------------------------------------------------
+// Panels ----------------------------------------------------------------------------------------------------
 //
-// Elements of vectors lie beside each other, so that a kernel keeps sums of all of them with several lines in registers.
+// Elements of vectors are adjacent, so that a kernel keeps sums of all of them with several lines in
+// registers.
 
 struct panels {
     const struct thin *t;
@@ -246,8 +250,8 @@ static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, con
     run(p->u->step, at, packed, sums, row, GEMM_CONTINUE);
 }
 
-// The last span, which ends within a step: k elements of some lines times a panel of `wide` VECTORs. It is summed by itself before
-// it is added.
+// The last span, which ends within a step: k elements of some lines times a panel of `wide` VECTORs. It is
+// summed by itself before it is added.
 static void meet_last(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
                       char *sums, int64_t row, bool add) {
     _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR] = {0};
@@ -266,7 +270,8 @@ static void meet_last(const struct panels *p, int64_t k, int64_t wide, const voi
         }
 }
 
-// A panel times some lines of k elements, whole spans but for the last, each of which is added to those before.
+// A panel times some lines of k elements, whole spans but for the last, each of which is added to those
+// before.
 static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int64_t k, const void **lines,
                        char *sums, int64_t row) {
     const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
@@ -286,8 +291,8 @@ static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int6
     }
 }
 
-// n lines in as many streams as a kernel takes lines; then those that are left, the last of them again instead of others, whose
-// sums no one reads.
+// n lines in as many streams as a kernel takes lines; then those that are left, the last of them again
+// instead of others, whose sums no one reads.
 static void multiply_block(const struct panels *p, int64_t from, int64_t k, const char *a, int64_t n,
                            char *sums) {
     const int64_t each = n / GEMM_LINES, width = p->vectors * p->lanes;
@@ -343,9 +348,9 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
     return true;
 }
 
-// Lines across vectors ----------------------------------------------------------------------------------------------
+// Lines across vectors --------------------------------------------------------------------------------------
 //
-// Some lines at a time are added to all results, which lie as tiles of a few vectors and columns one behind the other.
+// Some lines at a time are added to all results, which lie as tiles of a few vectors and columns consecutive.
 
 enum { TILE_BYTES = GEMM_ACROSS * GEMM_ACROSS_BYTES };
 

@@ -1,6 +1,6 @@
-// gemm_thin.h - a few vectors times a matrix, included once per type: THIN(name), THIN_TYPE, and THIN_DOTS: whether chains are
-// summed side by side. `rows` vectors lie x_row elements apart, lines of the matrix `line`, and results of a vector y_row. Sums
-// have the order of gemm_order.c.
+// gemm_thin.h - a few vectors times a matrix, included once per type: THIN(name), THIN_TYPE, and THIN_DOTS:
+// whether chains are summed side by side. `rows` vectors lie x_row elements apart, rows of the matrix `line`,
+// and results of a vector y_row. Sums have the order of gemm_order.c.
 
 typedef THIN_TYPE THIN(vector) __attribute__((vector_size(16)));
 typedef THIN(vector) THIN(memory) __attribute__((aligned(sizeof(THIN_TYPE)), may_alias));
@@ -26,8 +26,8 @@ INNER void THIN(step)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, co
             sum[r][l] += READ(x + r * x_row) * part[l];
 }
 
-// Each vector times each of some lines along it, `apart` elements from each other, to places `apart_y` from each other. The last
-// elements are padded with zeros.
+// Each vector times each of some lines along it, `apart` elements from each other, to places `apart_y` from
+// each other. The last elements are padded with zeros.
 INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t apart,
                       const struct gemm_order *o, THIN_TYPE *y, int64_t y_row, int64_t apart_y) {
     GEMM_CONTRACT
@@ -82,7 +82,8 @@ GEMM_FUSED static void THIN(few_along)(int64_t rows, const void *vectors, int64_
 
 #endif
 
-// Some lines along k, each times a panel of SIDE vectors, in the order of k: a lane sums the products of one vector.
+// Some lines along k, each times a panel of SIDE vectors, in the order of k: a lane sums the products of one
+// vector.
 INNER void THIN(meet)(const THIN_TYPE *const *line, const THIN_TYPE *panel, const struct gemm_order *o,
                       THIN(vector) total[PANEL_LINES][SIDE / LANES]) {
     GEMM_CONTRACT
@@ -136,8 +137,8 @@ GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64
     }
 }
 
-// y (rows x n) += lines across the vectors, `apart` of them from each other, each times its element of the vectors, in order.
-// Lines that follow them are fetched, unless they are streams (gemm_vector.h).
+// y (rows x n) += lines across the vectors, `apart` of them from each other, each times its element of the
+// vectors, in order. Lines that follow them are fetched, unless they are streams (gemm_vector.h).
 INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line, int64_t apart,
                      bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {
     GEMM_CONTRACT

@@ -1,9 +1,9 @@
 // gemm_vector.c - matrix times vector: the matrix is read once, along its lines, whichever way they lie.
 //
-// Sums have the order of gemm_order.c. Lines along the vector are read in streams, each through memory without a gap: at one of
-// 4096 floats a Neoverse-V1 reads 35 GB/s so, and 25 if neighbouring lines are read side by side. Lines across it are read
-// in their order, and fetched ahead. f16 and bf16 are widened as they are read. Lines whose elements are not contiguous are
-// gathered first.
+// Sums have the order of gemm_order.c. Lines along the vector are read in streams, each through memory
+// without a gap: at one of 4096 floats a Neoverse-V1 reads 35 GB/s so, and 25 if neighbouring lines are read
+// side by side. Lines across it are read in their order, and fetched ahead. f16 and bf16 are widened as they
+// are read. Lines whose elements are not contiguous are gathered first.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"
@@ -273,8 +273,8 @@ static bool multiply_gathered(const struct gemv *v) {
     return true;
 }
 
-// The vector, contiguous, and wide if its reader wants that: where it is, or in scratch. Lines across it are read chain by chain,
-// so elements lie in the order of chains then.
+// The vector, contiguous, and wide if its reader wants that: where it is, or in scratch. Lines across it are
+// read chain by chain, so elements lie in the order of chains then.
 static const char *read_vector(const struct gemv *v, zl_dtype dtype, const char *x, int64_t stride) {
     const bool same = v->x_item == v->item, chained = !v->along && v->order.chains > 1;
     if (same && stride == v->item && !chained)
@@ -360,9 +360,10 @@ bool cpu_gemv(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
-// By all threads -----------------------------------------------------------------------------------------------------
+// By all threads --------------------------------------------------------------------------------------------
 //
-// Threads share out strips of the groups of chains of lines across the vector. Sums of all chains wait until they are added up in order.
+// Threads share out strips of the groups of chains of lines across the vector. Sums of all chains wait until
+// they are added up in order.
 
 enum { SHARED_LEAST = 1 << 18, SHARED_BYTES = 1 << 19, ADDED_LEAST = 1 << 18 };
 

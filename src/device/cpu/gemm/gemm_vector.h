@@ -1,6 +1,7 @@
-// gemm_vector.h - matrix times vector, included once per dtype of the matrix: GEMV(name), GEMV_FROM, GEMV_TYPE (of vectors and
-// sums), GEMV_LOAD(from, low, high), which reads two vectors, GEMV_DOTS: whether chains are summed side by side, and GEMV_TARGET:
-// the CPUs that it is for, nothing for all of them. Sums have the order of gemm_order.c.
+// gemm_vector.h - matrix times vector, included once per dtype of the matrix: GEMV(name), GEMV_FROM,
+// GEMV_TYPE (of vectors and sums), GEMV_LOAD(from, low, high), which reads two vectors, GEMV_DOTS: whether
+// chains are summed side by side, and GEMV_TARGET: the CPUs that it is for, nothing for all of them. Sums
+// have the order of gemm_order.c.
 
 #ifndef GEMV_TARGET
 #define GEMV_TARGET
@@ -81,8 +82,8 @@ GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, c
 
 #endif
 
-// y[i] += the sum of lines, `apart` elements from each other, times elements of x, in order. Lines that follow them are fetched,
-// unless they are streams, whose next elements a processor foresees.
+// y[i] += the sum of lines, `apart` elements from each other, times elements of x, in order. Lines that
+// follow them are fetched, unless they are streams, whose next elements a processor foresees.
 GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a,
                                                                         int64_t apart, const GEMV_TYPE *x,
                                                                         int64_t apart_x, bool streams, int64_t n) {
@@ -134,8 +135,8 @@ GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, 
 
 #if GEMV_DOTS
 
-// y[c], `apart` elements from each other, += CHAIN_LINES lines of each chain c of a group, times their elements of x. The same lines are
-// fetched `ahead` elements further.
+// y[c], `apart` elements from each other, += CHAIN_LINES lines of each chain c of a group, times their
+// elements of x. The same lines are fetched `ahead` elements further.
 GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a,
                                                                                int64_t line, const GEMV_TYPE *const *x,
                                                                                int64_t ahead, int64_t n) {
@@ -172,8 +173,9 @@ GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(ad
                 y[c * apart + i] += by[c][r] * GEMV(one)(a + (r * GEMM_CHAINS + c) * line + i);
 }
 
-// A group of chains of lines across the vector, side by side, so that neighbouring lines are read together. count: lines of each chain,
-// which begin at its element of `vectors`. The sums, of n elements each, are `apart` elements from each other.
+// A group of chains of lines across the vector, side by side, so that neighbouring lines are read together.
+// count: lines of each chain, which begin at its element of `vectors`. The sums, of n elements each, are
+// `apart` elements from each other.
 GEMM_FUSED GEMV_TARGET static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors, const int64_t *count, int64_t n,
                                     void *to, int64_t apart) {
     GEMM_CONTRACT

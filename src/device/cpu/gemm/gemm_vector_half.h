@@ -1,7 +1,7 @@
-// gemm_vector_half.h - matrix times vector of f16 and bf16 on aarch64, by the instructions of the kernels in gemm_neon.c, so that
-// sums have the same bits. Included by gemm_vector.c.
+// gemm_vector_half.h - matrix times vector of f16 and bf16 on aarch64, by the instructions of the kernels in
+// gemm_neon.c, so that sums have the same bits. Included by gemm_vector.c.
 
-// f16 by fmlal, which rounds once, to float32 -------------------------------------------------------------------------------
+// f16 by fmlal, which rounds once, to float32 ---------------------------------------------------------------
 
 #define FMLAL(sum, a, x)  __asm__("fmlal %0.4s, %1.4h, %2.4h" : "+w"(sum) : "w"(a), "w"(x))
 #define FMLAL2(sum, a, x) __asm__("fmlal2 %0.4s, %1.4h, %2.4h" : "+w"(sum) : "w"(a), "w"(x))
@@ -100,7 +100,7 @@ CPU_WITH("fp16fml") static void across_fmlal(const void *from, int64_t line, con
         add_fmlal(1, to, a + i * line, 0, x + i, 0, true, n);
 }
 
-// bf16 by bfmmla, which multiplies two lines of four elements with two others: here with the vector, twice -----------------------
+// bf16 by bfmmla, which multiplies two lines of four elements with two others: here with the vector, twice --
 
 #define BFMMLA(sum, a, x) __asm__("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(x))
 

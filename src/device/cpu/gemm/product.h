@@ -1,23 +1,25 @@
-// product.h - products of matrices as other files ask for them: the ways to compute one, the libraries, and what follows a product.
+// product.h - products of matrices as other files ask for them: the ways to compute one, the libraries, and
+// what follows a product.
 
 #ifndef PRODUCT_H
 #define PRODUCT_H
 
 #include "device/cpu/cpu.h"
 
-// cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c, gemm_vector.c --------------------------------------------------------------
+// cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c, gemm_vector.c ---------------------------------------------
 
-// The scaling of sums of 16-bit floats before they are rounded: alpha times each sum plus beta times the element of `data`, which has the
-// same dtype and strides in elements. alpha 0: nothing is scaled; beta 0: there is no data.
+// The scaling of sums of 16-bit floats before they are rounded: alpha times each sum plus beta times the
+// element of `data`, which has the same dtype and strides in elements. alpha 0: nothing is scaled; beta 0:
+// there is no data.
 struct gemm_added {
     float alpha, beta;
     const char *data;
     int64_t row, col;
 };
 
-// Computes c (m x n) = a (m x k) times b (k x n), plus c's old values if `add`. Strides are in elements and arbitrary. If a and b are 16-bit
-// floats, c is float32, and `added` is applied by the code that rounds it. Runs on one thread. Returns false, with an error, if memory runs
-// out.
+// Computes c (m x n) = a (m x k) times b (k x n), plus c's old values if `add`. Strides are in elements and
+// arbitrary. If a and b are 16-bit floats, c is float32, and `added` is applied by the code that rounds it.
+// Runs on one thread. Returns false, with an error, if memory runs out.
 struct gemm {
     int64_t m, n, k;
     const char *a, *b;
@@ -40,7 +42,8 @@ const struct blas *cpu_blas(void);
 // Sets how many threads a library may use. NULL: the library cannot be told.
 typedef void blas_threads(int count);
 blas_threads *cpu_blas_threads(void *library);
-// Enclose each use of a BLAS or LAPACK library: on one thread while others compute too (NULL), or alone with all threads.
+// Enclose each use of a BLAS or LAPACK library: on one thread while others compute too (NULL), or alone with
+// all threads.
 void cpu_blas_begin(blas_threads *alone);
 void cpu_blas_end(blas_threads *alone);
 
@@ -60,7 +63,8 @@ bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_tiny_gemm; // packing would take longer than multiplying
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_thin_gemm; // a few rows or columns
-bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g); // returns whether that is better than cpu_few_gemm
+// returns whether that is better than cpu_few_gemm
+bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g);
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_few_gemm;  // a few dozen rows
 bool cpu_is_dots(zl_dtype dtype, const struct gemm *g);
@@ -93,7 +97,8 @@ struct product_then {
 bool cpu_matmul_then(const struct call *c, const struct product_then *then);
 
 
-// A function that begins with GEMM_FUSED and contains GEMM_CONTRACT may compute products and sums as fused multiply-adds.
+// A function that begins with GEMM_FUSED and contains GEMM_CONTRACT may compute products and sums as fused
+// multiply-adds.
 #if defined(__clang__)
 #define GEMM_FUSED
 #define GEMM_CONTRACT _Pragma("clang fp contract(fast)")

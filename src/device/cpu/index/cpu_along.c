@@ -90,7 +90,7 @@ static void plan_rows(struct layout *l) {
         l->axis[j].step = 1;
 }
 
-// Whether indices and other elements lie one behind the other in a row.
+// Whether indices and other elements are contiguous in a row.
 static bool is_dense(const struct along *a) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
     return x->stride[INDEX] == a->layout.item[INDEX] && x->stride[OTHER] == a->layout.item[OTHER];

@@ -24,7 +24,7 @@ gather_fn *cpu_gather_elements(size_t item) {
     return OF_SIZE(gather, item);
 }
 
-// Indices that lie one behind the other, read and followed in one go.
+// Indices that are contiguous, read and followed in one go.
 #define INDEXED(index, type)                                                                                \
     static void take_##index##_##type(char *out, const struct indexed *axis, const char *indices,           \
                                       int64_t n) {                                                          \

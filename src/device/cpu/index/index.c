@@ -6,7 +6,7 @@
 
 enum { AHEAD = 12 }; // slices by which the first line of one is fetched before it is copied
 
-// Take ------------------------------------------------------------------------------------------------------------
+// Take ------------------------------------------------------------------------------------------------------
 
 struct taking {
     char *out;
@@ -91,7 +91,7 @@ bool cpu_take(const struct call *c) {
     return ok;
 }
 
-// Places ----------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 // An axis that is indexed.
 struct place {
@@ -129,7 +129,7 @@ static bool open_places(struct places *p, zl_array x, int count, const zl_array 
     return true;
 }
 
-// Gather ----------------------------------------------------------------------------------------------------------
+// Gather ----------------------------------------------------------------------------------------------------
 
 struct gathering {
     char *out;
@@ -176,7 +176,7 @@ bool cpu_gather(const struct call *c) {
     return true;
 }
 
-// Scatter ---------------------------------------------------------------------------------------------------------
+// Scatter ---------------------------------------------------------------------------------------------------
 
 // Updates are applied in order, so that the result does not depend on the threads: each of these has the
 // updates of a range of positions along the first axis that is indexed, and passes over the others.

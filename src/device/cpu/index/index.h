@@ -5,9 +5,10 @@
 
 #include "device/cpu/rows/operands.h"
 
-// positions.c -------------------------------------------------------------------------------------------------
+// positions.c -----------------------------------------------------------------------------------------------
 
-// Indices: integers of any dtype and layout, read as int64 in row-major order. Larger uint64 are read as INT64_MAX.
+// Indices: integers of any dtype and layout, read as int64 in row-major order. Larger uint64 are read as
+// INT64_MAX.
 enum { INDICES_BLOCK = 256 };
 struct indices {
     const char *data;
@@ -28,7 +29,8 @@ static inline void cpu_indices_next(const struct indices *i, int64_t from, int64
 struct indices_axis {
     int64_t dim, last, step;
 };
-// Adds to offset[k] how far index from + k reaches along the axis, in bytes, for k in [0, n). An index out of range is clamped.
+// Adds to offset[k] how far index from + k reaches along the axis, in bytes, for k in [0, n). An index out of
+// range is clamped.
 void cpu_indices_add(const struct indices *i, const struct indices_axis *axis, int64_t from, int64_t n, int64_t *offset);
 
 // Returns an index into `dim` elements, where negative ones count from the end.
@@ -41,28 +43,29 @@ static inline int64_t cpu_position(int64_t index, int64_t dim, int64_t last) {
     return at < 0 ? 0 : at > last ? last : at;
 }
 
-// elements.c --------------------------------------------------------------------------------------------------
+// elements.c ------------------------------------------------------------------------------------------------
 
 // Gathers the elements at from + offset[i] into contiguous memory.
 typedef void gather_fn(char *to, const char *from, const int64_t *offset, int64_t n);
 gather_fn *cpu_gather_elements(size_t item);
-// An axis of which each of several elements chooses a position by its index; these elements are `apart` bytes from each other.
+// An axis of which each of several elements chooses a position by its index; these elements are `apart` bytes
+// from each other.
 struct indexed {
     char *data;
     int64_t dim, step, apart; // elements; bytes
 };
-// Read elements by n contiguous indices of a dtype, or write them. A read clamps indices out of range, a write ignores them. The functions
-// that return them give NULL if there is none for the dtype.
+// Read elements by n contiguous indices of a dtype, or write them. A read clamps indices out of range, a
+// write ignores them. The functions that return them give NULL if there is none for the dtype.
 typedef void take_fn(char *to, const struct indexed *x, const char *indices, int64_t n);
 typedef void put_fn(const char *from, const struct indexed *x, const char *indices, int64_t n);
 take_fn *cpu_take_elements(zl_dtype index, size_t item);
 put_fn *cpu_put_elements(zl_dtype index, size_t item);
-// Writes elements, which are `step` bytes apart, to out + offset[i] in order, or combines them with what is there. Elements with a negative
-// offset are skipped. update is one of enum update.
+// Writes elements, which are `step` bytes apart, to out + offset[i] in order, or combines them with what is
+// there. Elements with a negative offset are skipped. update is one of enum update.
 typedef void scatter_fn(char *out, const int64_t *offset, const char *from, int64_t step, int64_t n);
 scatter_fn *cpu_scatter_elements(int update, zl_dtype dtype);
 
-// slice_move.c ------------------------------------------------------------------------------------------------
+// slice_move.c ----------------------------------------------------------------------------------------------
 
 // Slices of one shape that are copied, or combined with their destination.
 struct slice_move {

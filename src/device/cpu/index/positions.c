@@ -62,7 +62,7 @@ void cpu_indices_read(const char *data, int64_t step, zl_dtype dtype, int64_t n,
     }
 }
 
-// Indices one behind the other, along axes that 32 bits are enough for: vectors multiply those.
+// Indices consecutive, along axes that 32 bits are enough for: vectors multiply those.
 #define ADD_NARROW(name, type, position)                                                                \
     static void name(const char *data, const struct indices_axis *axis, int64_t n,                      \
                      int64_t *restrict offset) {                                                        \

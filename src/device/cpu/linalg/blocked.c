@@ -1,7 +1,7 @@
 // blocked.c - factors and inverses of matrices by halves: most of the work becomes products.
 //
-// Matrices are column-major, of float32 or float64. Small ones are LAPACK's; products are ours, which are quicker than
-// those of the library that LAPACK is in, and run side by side on the threads of the pool.
+// Matrices are column-major, of float32 or float64. Small ones are LAPACK's; products are ours, which are
+// quicker than those of the library that LAPACK is in, and run side by side on the threads of the pool.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/linalg/linalg.h"
@@ -37,7 +37,7 @@ static int half_of(int n, int unit) {
     return (n / 2 + unit - 1) / unit * unit;
 }
 
-// Products -----------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 // A part of a matrix: elements between its rows and between its columns, one of which is 1.
 struct block {
@@ -57,8 +57,8 @@ static void note_failure(const struct factor *f) {
     atomic_store(&((struct factor *)(uintptr_t)f)->info, CPU_FACTOR_NO_MEMORY);
 }
 
-// c (m x n) = a (m x k) times b (k x n), added if so; columns of c are dense. Column-major is row-major turned: the product
-// of the turned matrices in reverse order.
+// c (m x n) = a (m x k) times b (k x n), added if so; columns of c are dense. Column-major is row-major
+// transposed: the product of the transposed matrices in reverse order.
 static void multiply(const struct factor *f, int64_t m, int64_t n, int64_t k, struct block a, struct block b,
                      struct block c, bool add) {
     struct gemm g = {.m = n,
@@ -102,10 +102,10 @@ static int64_t grain_of(double each) {
     return 1 + (int64_t)(FLOPS_LEAST / (2 * each + 1));
 }
 
-// Triangles ----------------------------------------------------------------------------------------------------
+// Triangles -------------------------------------------------------------------------------------------------
 
-// corner (m x k) = -left * corner * right, of which left and right are triangles. Strips of STRIP columns, then of rows,
-// leave out what is zero.
+// corner (m x k) = -left * corner * right, of which left and right are triangles. Strips of STRIP columns,
+// then of rows, leave out what is zero.
 struct corner {
     const struct factor *f;
     bool upper;
@@ -220,7 +220,7 @@ static void solve_right_turned(const struct factor *f, int rows, int n, char *l,
     solve_right_turned(f, rows, n2, at(f, l, lead, n1, n1), at(f, x, lead, 0, n1), lead);
 }
 
-// Cholesky -----------------------------------------------------------------------------------------------------
+// Cholesky --------------------------------------------------------------------------------------------------
 
 // What the factor of the first n1 columns means for the rest.
 struct pillar {
@@ -262,7 +262,7 @@ int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead) {
     return info ? info + p.n1 : 0;
 }
 
-// LU -----------------------------------------------------------------------------------------------------------
+// LU --------------------------------------------------------------------------------------------------------
 
 // What a panel of n1 columns means for the columns behind it.
 struct panel {
@@ -302,7 +302,7 @@ int cpu_blocked_lu(const struct factor *f, int m, int n, char *a, int lead, int 
     return info ? info : more ? more + n1 : 0;
 }
 
-// Inverse ------------------------------------------------------------------------------------------------------
+// Inverse ---------------------------------------------------------------------------------------------------
 
 struct rows_of {
     const struct factor *f;

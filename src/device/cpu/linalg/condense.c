@@ -1,4 +1,5 @@
-// condense.c - matrices to tridiagonal, bidiagonal and Hessenberg ones, which have the same eigenvalues or singular values.
+// condense.c - matrices to tridiagonal, bidiagonal and Hessenberg ones, which have the same eigenvalues or
+// singular values.
 
 #include "device/cpu/linalg/linalg.h"
 

@@ -1,9 +1,9 @@
-// condense_values.h - two-sided reductions by reflections, included once a type of elements: CONDENSE(name), CONDENSE_TYPE,
-// and CONDENSE_NOTHING, a square that is too small to count.
+// condense_values.h - two-sided reductions by reflections, included once a type of elements: CONDENSE(name),
+// CONDENSE_TYPE, and CONDENSE_NOTHING, a square that is too small to count.
 //
-// A reflection H = I - tau v v' is kept as LAPACK keeps it: v begins with 1, what follows lies where it made zeros. What a
-// step does to the rest of the matrix is put off to the next one, which needs all of it anyway: the matrix is read and
-// written once a step. Strips of four columns stay in registers and L1.
+// A reflection H = I - tau v v' is kept as LAPACK keeps it: v begins with 1, what follows lies where it made
+// zeros. What a step does to the rest of the matrix is put off to the next one, which needs all of it anyway:
+// the matrix is read and written once per step. Strips of four columns stay in registers and L1.
 
 typedef CONDENSE_TYPE CONDENSE(lanes) __attribute__((vector_size(16), aligned(sizeof(CONDENSE_TYPE)), may_alias));
 
@@ -19,8 +19,9 @@ static CONDENSE_TYPE CONDENSE(sum)(const CONDENSE(lanes) *v) {
     return sum;
 }
 
-// The reflection that leaves of x (n elements) only the first, *value: x becomes v but for its 1, which is not stored. Returns
-// tau; 0: the rest is nothing, or nothing beside the matrix, whose largest element is not far from 1.
+// The reflection that leaves of x (n elements) only the first, *value: x becomes v but for its 1, which is
+// not stored. Returns tau; 0: the rest is nothing, or nothing beside the matrix, whose largest element is not
+// far from 1.
 static CONDENSE_TYPE CONDENSE(reflect)(CONDENSE_TYPE *x, int64_t n, CONDENSE_TYPE *value) {
     double first = (double)x[0], square = 0;
     for (int64_t i = 1; i < n; i++)
@@ -117,7 +118,7 @@ static void CONDENSE(add_one)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, CONDENSE
         y[i] += a[i] * x;
 }
 
-// Symmetric matrices -----------------------------------------------------------------------------------------------
+// Symmetric matrices ----------------------------------------------------------------------------------------
 
 // The same of a symmetric matrix, where y also gets each column times its element of v.
 GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const struct CONDENSE(rest) *r, int64_t j, int64_t from,
@@ -169,7 +170,8 @@ static void CONDENSE(update_short)(CONDENSE_TYPE *column, const struct CONDENSE(
     y[j] += dot;
 }
 
-// The lower triangle from column `from` on is brought up to date; y = the matrix times v. Strips begin where rows do.
+// The lower triangle from column `from` on is brought up to date; y = the matrix times v. Strips begin where
+// rows do.
 static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) *r,
                                      const CONDENSE_TYPE *v, CONDENSE_TYPE *y) {
     int64_t j = from, strips = MIN_OF((from + 3) / 4 * 4, n);
@@ -189,7 +191,8 @@ static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, 
         CONDENSE(update_short)(a + j * n, r, j, n, v, y);
 }
 
-// The lower triangle of a (n x n) becomes the reflections; d and e are the diagonals of what they leave. room: 4 n.
+// The lower triangle of a (n x n) becomes the reflections; d and e are the diagonals of what they leave.
+// room: 4 n.
 static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e, CONDENSE_TYPE *tau,
                                   CONDENSE_TYPE *room) {
     CONDENSE_TYPE *v = room, *w = room + n, *next_v = room + 2 * n, *next_w = room + 3 * n;
@@ -215,7 +218,7 @@ static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d,
     }
 }
 
-// Square matrices ------------------------------------------------------------------------------------------------------
+// Square matrices -------------------------------------------------------------------------------------------
 
 // Columns from `from` on are brought up to date; z = v times the matrix, y = the matrix times v.
 static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) *r, const CONDENSE_TYPE *v,
@@ -230,7 +233,8 @@ static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, con
     }
 }
 
-// a (n x n) becomes a matrix of the same eigenvalues that is 0 below the diagonal but for the one beside it. room: 6 n.
+// a (n x n) becomes a matrix of the same eigenvalues that is 0 below the diagonal but for the one beside it.
+// room: 6 n.
 static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *room) {
     CONDENSE_TYPE *v = room, *z = room + n, *y = room + 2 * n, *next = room + 3 * n;
     memset(room, 0, sizeof *room * (size_t)(6 * n));
@@ -260,11 +264,11 @@ static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *roo
     }
 }
 
-// Other matrices -----------------------------------------------------------------------------------------------------
+// Other matrices --------------------------------------------------------------------------------------------
 
-// Columns behind `row` and rows from it on are brought up to date; rows before it that share a vector with it have nothing to
-// be updated by. Then z = tau times them times u, and `top`, the
-// first row, less z; y = the rows below times that.
+// Columns behind `row` and rows from it on are brought up to date; rows before it that share a vector with it
+// have nothing to be updated by. Then z = tau times them times u, and `top`, the first row, less z; y = the
+// rows below times that.
 static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row, const struct CONDENSE(rest) *r,
                                    CONDENSE_TYPE tau, const CONDENSE_TYPE *u, CONDENSE_TYPE *z, CONDENSE_TYPE *top,
                                    CONDENSE_TYPE *y) {
@@ -286,8 +290,8 @@ static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64
     }
 }
 
-// The reflection of the row `top`, from column `from` on, into row `row` of a, and v with its 1; y, what the rows below, less
-// u z', are times top, becomes tau times what they are times v.
+// The reflection of the row `top`, from column `from` on, into row `row` of a, and v with its 1; y, what the
+// rows below, less u z', are times top, becomes tau times what they are times v.
 static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row, const CONDENSE_TYPE *u,
                                            const CONDENSE_TYPE *z, CONDENSE_TYPE *top, CONDENSE_TYPE *y, CONDENSE_TYPE *value) {
     int64_t from = row + 1;
@@ -307,8 +311,8 @@ static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t 
     return tau;
 }
 
-// a (m x n, m >= n) becomes the reflections of columns and rows; d and e are the diagonals of what they leave, which is upper
-// bidiagonal. room: 4 (m + n).
+// a (m x n, m >= n) becomes the reflections of columns and rows; d and e are the diagonals of what they
+// leave, which is upper bidiagonal. room: 4 (m + n).
 static void CONDENSE(bidiagonal)(int64_t m, int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e,
                                  CONDENSE_TYPE *tau_column, CONDENSE_TYPE *tau_row, CONDENSE_TYPE *room) {
     CONDENSE_TYPE *u = room, *w = u + m, *next_u = w + m, *next_w = next_u + m;

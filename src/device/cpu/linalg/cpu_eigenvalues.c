@@ -1,7 +1,9 @@
-// cpu_eigenvalues.c - eigenvalues of real matrices that need not be symmetric: balanced by LAPACK, then by our own reflections.
+// cpu_eigenvalues.c - eigenvalues of real matrices that need not be symmetric: balanced by LAPACK, then by
+// our own reflections.
 //
-// As ?geev does, but the reduction to Hessenberg form reads the matrix once a column, and steps of its QR algorithm go by vectors.
-// Neoverse-V1, 2026-11, one thread, 256 x 256 of float32: 2.3 ms and 6.9 ms, LAPACK 3.0 and 11.6.
+// As ?geev does, but the reduction to Hessenberg form reads the matrix once a column, and steps of its QR
+// algorithm go by vectors. Neoverse-V1, 2026-11, one thread, 256 x 256 of float32: 2.3 ms and 6.9 ms, LAPACK
+// 3.0 and 11.6.
 
 #include "device/cpu/linalg/linalg.h"
 

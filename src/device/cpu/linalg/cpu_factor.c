@@ -28,9 +28,9 @@ static bool failed(const struct factor *f, const char *what, int info) {
                        array_text(f->c->in[0]), what, info);
 }
 
-// Cholesky -----------------------------------------------------------------------------------------------------
+// Cholesky --------------------------------------------------------------------------------------------------
 
-// The upper factor is that of the matrix turned.
+// The upper factor is that of the matrix transposed.
 static int cholesky_one(const struct factor *f, int64_t at, char *room) {
     int info = cpu_blocked_cholesky(f, f->n, room, f->n);
     cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
@@ -48,7 +48,7 @@ bool cpu_cholesky(const struct call *c) {
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is not positive definite", info));
 }
 
-// Inverses -----------------------------------------------------------------------------------------------------
+// Inverses --------------------------------------------------------------------------------------------------
 
 // Bytes of a matrix, and of what is beside it while triangles are inverted.
 static size_t matrix_bytes(const struct factor *f) {
@@ -59,7 +59,7 @@ static size_t beside_bytes(const struct factor *f) {
     return cpu_factor_aligned(((size_t)f->n * (size_t)f->n / 4 + (size_t)f->n) * (size_t)f->item);
 }
 
-// Inverses of turned matrices are turned: nothing is moved but to copy it.
+// Inverses of transposed matrices are transposed: nothing is moved but to copy it.
 static int invert_triangle(const struct factor *f, int64_t at, char *room) {
     bool upper = call_args(f->c)[1];
     clear_other_triangle(f, room, upper);
@@ -88,7 +88,7 @@ bool cpu_inverse(const struct call *c) {
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is singular", info));
 }
 
-// LU -----------------------------------------------------------------------------------------------------------
+// LU --------------------------------------------------------------------------------------------------------
 
 // Pivots as LAPACK counts them, from 1, to swaps, and for each row where it went.
 static void note_rows(const struct factor *f, const int *pivot, uint32_t *swaps, uint32_t *rows,
@@ -123,7 +123,7 @@ bool cpu_lu(const struct call *c) {
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "could not be factored", info));
 }
 
-// QR -----------------------------------------------------------------------------------------------------------
+// QR --------------------------------------------------------------------------------------------------------
 
 static int qr_one(const struct factor *f, int64_t at, char *room) {
     int k = MIN_OF(f->m, f->n), info = 0;

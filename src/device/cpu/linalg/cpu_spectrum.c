@@ -49,7 +49,7 @@ bool cpu_spectrum_failed(const struct factor *f, int info) {
                        f->c->op->name, array_text(f->c->in[0]), info);
 }
 
-// Singular values ------------------------------------------------------------------------------------------------
+// Singular values -------------------------------------------------------------------------------------------
 
 struct svd_areas {
     char *s, *u, *vt, *work, *rwork;
@@ -124,7 +124,7 @@ bool cpu_svd(const struct call *c) {
     return cpu_factor_run(&f, &info) && (!info || cpu_spectrum_failed(&f, info));
 }
 
-// Symmetric and Hermitian matrices -----------------------------------------------------------------------------------
+// Symmetric and Hermitian matrices --------------------------------------------------------------------------
 
 struct eigh_areas {
     char *w, *work, *rwork;
@@ -185,7 +185,7 @@ bool cpu_eigh(const struct call *c) {
     return cpu_factor_run(&f, &info) && (!info || cpu_spectrum_failed(&f, info));
 }
 
-// Other matrices -------------------------------------------------------------------------------------------------
+// Other matrices --------------------------------------------------------------------------------------------
 
 struct eig_areas {
     char *re, *im, *vectors, *work, *rwork; // complex: re holds the values
@@ -222,8 +222,8 @@ static float number_at(const struct factor *f, const char *list, int64_t i) {
                                   : ((const float *)(const void *)list)[i];
 }
 
-// Vectors of real matrices: where values come in pairs, two columns are the real and the imaginary part of one vector, and
-// the other is its conjugate.
+// Vectors of real matrices: where values come in pairs, two columns are the real and the imaginary part of
+// one vector, and the other is its conjugate.
 static void join_vectors(const struct factor *f, const struct eig_areas *a, float *out) {
     int64_t n = f->n;
     for (int64_t j = 0; j < n; j++) {

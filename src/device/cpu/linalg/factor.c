@@ -70,7 +70,8 @@ static bool is_finite(const struct factor *f, const char *room) {
     return all_finite_f32(room, f->dtype == ZL_COMPLEX64 ? 2 * count : count);
 }
 
-// A matrix to where its columns, or if turned its rows, lie one behind the other. The last axis of a copy is the dense one.
+// A matrix to where its columns, or if transposed its rows, are contiguous. The last axis of a copy is the
+// dense one.
 static void copy_in(const struct factor *f, char *room, const char *from) {
     int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, turned_dim[] = {f->n, f->m};
     int64_t turned_stride[] = {f->col, f->row};

@@ -1,9 +1,10 @@
-// francis_values.h - eigenvalues of Hessenberg matrices, included once a type of elements: FRANCIS(name), FRANCIS_TYPE,
-// FRANCIS_EPSILON, the distance from 1 to the number after it, and FRANCIS_LEAST, the least normal number.
+// francis_values.h - eigenvalues of Hessenberg matrices, included once a type of elements: FRANCIS(name),
+// FRANCIS_TYPE, FRANCIS_EPSILON, the distance from 1 to the number after it, and FRANCIS_LEAST, the least
+// normal number.
 //
-// Francis' steps with two shifts: a bulge of 3 x 3 is chased down the diagonal by reflections, as LAPACK's lahqr does it. What
-// they do to columns that the bulge has not reached is put off until it comes near: then all reflections so far go down a group
-// of columns side by side, in registers. Matrices are column-major.
+// Francis' steps with two shifts: a bulge of 3 x 3 is chased down the diagonal by reflections, as LAPACK's
+// lahqr does it. What they do to columns that the bulge has not reached is put off until it comes near: then
+// all reflections so far go down a group of columns side by side, in registers. Matrices are column-major.
 
 typedef FRANCIS_TYPE FRANCIS(quad) __attribute__((vector_size(4 * sizeof(FRANCIS_TYPE)), aligned(sizeof(FRANCIS_TYPE)), may_alias));
 
@@ -25,9 +26,10 @@ static FRANCIS_TYPE *FRANCIS(element)(const struct FRANCIS(window) *w, int64_t r
     return w->h + column * w->n + row;
 }
 
-// Reflections ----------------------------------------------------------------------------------------------------------
+// Reflections -----------------------------------------------------------------------------------------------
 
-// The one that leaves of x only the first element, which it returns; x: three numbers, of which the last may be 0.
+// The one that leaves of x only the first element, which it returns; x: three numbers, of which the last may
+// be 0.
 static FRANCIS_TYPE FRANCIS(reflect)(const FRANCIS_TYPE *x, struct FRANCIS(reflection) *p) {
     double a = (double)x[0], b = (double)x[1], c = (double)x[2], rest = b * b + c * c;
     *p = (struct FRANCIS(reflection)){0, 0, 0, 0, 0};
@@ -90,7 +92,8 @@ static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
     x[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
 }
 
-enum { FRANCIS(GROUPS) = 3, FRANCIS(COLUMNS) = 4 * FRANCIS(GROUPS) }; // of columns that are brought near at once: what one waits for, others do
+// of columns that are brought near at once: what one waits for, others do
+enum { FRANCIS(GROUPS) = 3, FRANCIS(COLUMNS) = 4 * FRANCIS(GROUPS) };
 
 // `steps` reflections down COLUMNS columns from `column` on, from row `row`.
 GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) *w, int64_t column, int64_t row, int64_t steps) {
@@ -182,7 +185,7 @@ static void FRANCIS(chase)(struct FRANCIS(window) *w, const FRANCIS_TYPE *x) {
     }
 }
 
-// Shifts ---------------------------------------------------------------------------------------------------------------
+// Shifts ----------------------------------------------------------------------------------------------------
 
 // The eigenvalues of a matrix a b; c d.
 static void FRANCIS(pair)(double a, double b, double c, double d, double *re, double *im) {
@@ -242,8 +245,8 @@ static void FRANCIS(choose)(const struct FRANCIS(window) *w, int steps, double *
     }
 }
 
-// Where the bulge begins, and what with: the first column of (H - s)(H - t) from row w->first on. Two small subdiagonal
-// elements in a row let it begin below them.
+// Where the bulge begins, and what with: the first column of (H - s)(H - t) from row w->first on. Two small
+// subdiagonal elements in a row let it begin below them.
 static void FRANCIS(start)(struct FRANCIS(window) *w, const double *re, const double *im, FRANCIS_TYPE *x) {
     for (w->first = w->high - 2;; w->first--) {
         int64_t k = w->first;

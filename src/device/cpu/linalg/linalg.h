@@ -6,7 +6,7 @@
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/operands.h"
 
-// lapack.c, factor.c, cpu_factor.c, cpu_spectrum.c -------------------------------------------------------------
+// lapack.c, factor.c, cpu_factor.c, cpu_spectrum.c ----------------------------------------------------------
 
 // Returns a function of LAPACK by its Fortran name, such as "sgetrf_", or NULL and ZL_ERROR_LIBRARY.
 void *cpu_lapack(const char *symbol);
@@ -32,10 +32,11 @@ struct factor {
     atomic_int info; // of a matrix that failed
 };
 enum { CPU_FACTOR_NO_MEMORY = INT_MIN, CPU_FACTOR_NOT_FINITE = INT_MAX }; // values that are no info of LAPACK
-// Sets f from the call, and finds functions by their names without the letter of the dtype, as in "getrf trsm". Returns false, with an error,
-// if one is missing.
+// Sets f from the call, and finds functions by their names without the letter of the dtype, as in "getrf
+// trsm". Returns false, with an error, if one is missing.
 bool cpu_factor_open(struct factor *f, const struct call *c, const char *functions);
-// Calls f->one for all matrices. Sets *info to 0, or to the info of one that failed. Returns false, with an error, for failures outside LAPACK.
+// Calls f->one for all matrices. Sets *info to 0, or to the info of one that failed. Returns false, with an
+// error, for failures outside LAPACK.
 bool cpu_factor_run(struct factor *f, int *info);
 // Stores a column-major matrix into output k of matrix `at`; columns are `column` elements apart.
 void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,
@@ -43,7 +44,8 @@ void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *fro
 // Returns the address of output k of matrix `at`.
 char *cpu_factor_output(const struct factor *f, int k, int64_t at);
 
-// blocked.c: recursive algorithms for matrices of n columns, with the functions of FACTOR_BLOCKED. They return LAPACK's info.
+// blocked.c: recursive algorithms for matrices of n columns, with the functions of FACTOR_BLOCKED. They
+// return LAPACK's info.
 #define FACTOR_BLOCKED "trtri getrf trsm laswp potrf"
 enum { FACTOR_TRTRI, FACTOR_GETRF, FACTOR_TRSM, FACTOR_LASWP, FACTOR_POTRF };
 int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead); // works in the lower triangle
@@ -59,16 +61,20 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-// condense.c: reduces real column-major matrices by Householder reflections, which are left in the matrices as LAPACK leaves them.
+// condense.c: reduces real column-major matrices by Householder reflections, which are left in the matrices
+// as LAPACK leaves them.
 struct condensed {
     void *d, *e;          // the diagonal and the one beside it
     void *tau, *tau_row;  // factors of the reflections of columns and, for bidiagonal matrices, of rows
     void *room;           // 4 (m + n) elements
 };
-void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c);       // n x n, symmetric: its lower triangle
+// n x n, symmetric: its lower triangle
+void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c);
 void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c); // m x n, m >= n
-void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room); // n x n, without the reflections; room has 6 n elements
-// Scales by a power of two if squares of elements could overflow or vanish, and returns the exponent, for cpu_scale_back.
+// n x n, without the reflections; room has 6 n elements
+void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room);
+// Scales by a power of two if squares of elements could overflow or vanish, and returns the exponent, for
+// cpu_scale_back.
 int  cpu_normalize(zl_dtype dtype, void *a, int64_t count);
 void cpu_scale_back(zl_dtype dtype, void *values, int64_t count, int exponent);
 

@@ -5,15 +5,16 @@
 
 #include "device/cpu/cpu.h"
 
-// What is compared is kept as extremes are: half floats as float32. What is found is an element.
+// What is compared is kept as extremes are: 16-bit floats as float32. What is found is an element.
 struct element_search {
-    int64_t (*find)(const char *from, int64_t n, const char *value); // the first equal one, or the first NaN; n: none
+    // the first equal one, or the first NaN; n: none
+    int64_t (*find)(const char *from, int64_t n, const char *value);
     bool (*less)(const char *a, const char *b);
     bool (*is_nan)(const char *a);
 };
 struct element_search cpu_element_search(zl_dtype dtype);
 
-// argreduce_columns.c -----------------------------------------------------------------------------------------
+// argreduce_columns.c ---------------------------------------------------------------------------------------
 
 // How extremes of columns are found.
 typedef void better_fn(const char *row, int64_t n, int64_t at, void *values, void *positions);
@@ -25,7 +26,8 @@ struct column_search {
 enum { COLUMNS_MOST = 512 };
 // Returns false if the dtype has none.
 bool cpu_argreduce_columns(zl_dtype dtype, bool is_max, struct column_search *s);
-// Writes the position, as uint32, of the extreme of each of n columns, at most COLUMNS_MOST; rows are `stride` bytes apart.
+// Writes the position, as uint32, of the extreme of each of n columns, at most COLUMNS_MOST; rows are
+// `stride` bytes apart.
 void cpu_argreduce_rows(const struct column_search *s, const char *rows, int64_t stride, int64_t count, int64_t n, char *to);
 
 #endif

@@ -1,7 +1,7 @@
 // cpu_argreduce.c - where the smallest and the largest elements are.
 //
-// Blocks are reduced to their extremes; the best of these is looked for in its block at the end. The first of equal elements
-// counts, and the first NaN before all others.
+// Blocks are reduced to their extremes; the best of these is looked for in its block at the end. The first of
+// equal elements counts, and the first NaN before all others.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/operands.h"
@@ -23,7 +23,7 @@ struct search {
     int64_t length, stride; // of the axis: elements, bytes
     int64_t item;
     bool is_max;
-    row_fn *extreme; // elements to one, of float32 for half floats
+    row_fn *extreme; // elements to one, of float32 for 16-bit floats
     row_fn *narrow;  // that back to an element; NULL: it is one
     struct element_search by;
     struct column_search columns;
@@ -45,7 +45,7 @@ static bool is_better(const struct search *s, const char *value, bool is_nan, co
            (is_nan || (s->is_max ? s->by.less(best->value, value) : s->by.less(value, best->value)));
 }
 
-// Whether n elements one behind the other have a better one, which becomes the best; where it is remains to be found.
+// Whether n elements consecutive have a better one, which becomes the best; where it is remains to be found.
 static bool has_better(const struct search *s, const char *from, int64_t n, struct found *best) {
     _Alignas(8) char value[ITEM_MOST];
     cpu_call_row(s->extreme, value, from, NULL, NULL, n);
@@ -67,7 +67,7 @@ static int64_t find(const struct search *s, const char *from, int64_t n, const s
     return at < n ? at : 0;
 }
 
-// n elements of the axis one behind the other: where they are, or brought to room.
+// n elements of the axis consecutive: where they are, or brought to room.
 static const char *read_block(const struct search *s, const char *from, int64_t n, char *room) {
     if (s->stride == s->item)
         return from;
@@ -105,7 +105,7 @@ static void each_part(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// One search, cut in parts that are looked at side by side. --------------------------------------------------------
+// One search, cut in parts that are looked at side by side. -------------------------------------------------
 
 static void shared_part(const void *context, int64_t from, int64_t to) {
     const struct search *s = context;
@@ -125,7 +125,7 @@ static void search_once(struct search *s) {
     put(s->kept.data[OUT], best.at);
 }
 
-// Kept elements lie closer together than those along the axis: several searches go along side by side. ----------------
+// Kept elements lie closer together than those along the axis: several searches go along side by side. ------
 
 enum { LANES = 64, COLUMNS_LEAST = 16 };
 
@@ -183,7 +183,7 @@ static void search_across(struct search *s) {
     cpu_split(tiles, CPU_SPLIT / 2 / (last->step * s->length * s->item) + 1, across_part, s);
 }
 
-// Setting up -----------------------------------------------------------------------------------------------------
+// Setting up ------------------------------------------------------------------------------------------------
 
 static void set_axes(struct search *s, zl_array x, zl_array out, int axis, const char *data) {
     struct layout *l = &s->kept;

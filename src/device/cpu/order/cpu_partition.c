@@ -1,5 +1,6 @@
-// cpu_partition.c - partition and argpartition: the kth key (sort.h) of a line is found by its digits, from the first on, or by
-// sorting keys of short lines side by side; then elements are put before it, with it and behind it.
+// cpu_partition.c - partition and argpartition: the kth key (sort.h) of a line is found by its digits, from
+// the first on, or by sorting keys of short lines side by side; then elements are put before it, with it and
+// behind it.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
@@ -24,7 +25,7 @@ typedef void find_sorted_fn(const void *keys, int64_t step, int64_t n, int64_t k
 typedef void write_fn(const void *keys, int64_t n, const struct pivot *p, const struct op_window *w,
                       const char *from, char *to);
 
-// Finding -----------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // Of the keys that may be it, those stay whose next digit is the kth one's; room holds them.
 #define FIND(type)                                                                                    \
@@ -94,10 +95,10 @@ typedef void write_fn(const void *keys, int64_t n, const struct pivot *p, const 
 FIND(uint32_t)
 FIND(uint64_t)
 
-// Writing -----------------------------------------------------------------------------------------------------------
+// Writing ---------------------------------------------------------------------------------------------------
 
-// Element i goes behind those of its group that came before it; what lies outside of the window is left out, by writing it to
-// where it does not matter. Where few are wanted, keys of other groups are passed over.
+// Element i goes behind those of its group that came before it; what lies outside of the window is left out,
+// by writing it to where it does not matter. Where few are wanted, keys of other groups are passed over.
 #define WRITE(name, key_type, type, VALUE)                                                                  \
     static void write_##name(const void *keys, int64_t n, const struct pivot *p, const struct op_window *w, \
                              const char *from, char *to) {                                                  \
@@ -137,7 +138,7 @@ static write_fn *writer(bool positions, int64_t item) {
     return item == 1 ? write_1 : item == 2 ? write_2 : item == 4 ? write_4 : write_8;
 }
 
-// Lines -------------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 struct partitioning {
     const struct sort_order *order;

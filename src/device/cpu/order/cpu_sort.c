@@ -1,5 +1,5 @@
-// cpu_sort.c - sort and argsort: lines of keys (sort.h), sorted by their digits or, short ones, side by side. For positions an
-// item holds its key and where it was.
+// cpu_sort.c - sort and argsort: lines of keys (sort.h), sorted by their digits or, short ones, side by side.
+// For positions an item holds its key and where it was.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
@@ -22,7 +22,7 @@ struct sorting {
 static const int64_t sizes[] = {
     [SORT_U32] = sizeof(uint32_t), [SORT_U64] = sizeof(uint64_t), [SORT_KEYED] = sizeof(struct sort_keyed)};
 
-// Items -----------------------------------------------------------------------------------------------------------
+// Items -----------------------------------------------------------------------------------------------------
 
 // Elements of a line and its items.
 struct line {
@@ -77,7 +77,7 @@ static struct line line_at(const struct sorting *s, int64_t line, void *items) {
     return (struct line){s, s->from + line * s->n * s->item, s->to + line * s->n * s->out_item, items};
 }
 
-// Lines -----------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 static bool sort_line(const struct sorting *s, int64_t line, char *room) {
     struct line l = line_at(s, line, room);

@@ -1,7 +1,7 @@
 // sort.h - keys, by which elements are sorted, searched and selected.
 //
-// A key is an unsigned number in the order of the elements: the bits of a dtype, mapped so that NaN is the largest. Those of
-// elements of up to 4 bytes are uint32, others uint64.
+// A key is an unsigned number in the order of the elements: the bits of a dtype, mapped so that NaN is the
+// largest. Those of elements of up to 4 bytes are uint32, others uint64.
 
 #ifndef SORT_H
 #define SORT_H

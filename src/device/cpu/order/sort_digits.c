@@ -1,6 +1,7 @@
-// sort_digits.c - items sorted by the digits of their keys, from the last to the first, each pass keeping the order of the
-// one before. In a pass every part of the items is counted by itself, so that threads know where theirs begin. Digits are made
-// of the bits in which the keys differ: there are fewer of them then, and few items with the same one.
+// sort_digits.c - items sorted by the digits of their keys, from the last to the first, each pass keeping the
+// order of the one before. In a pass every part of the items is counted by itself, so that threads know where
+// theirs begin. Digits are made of the bits in which the keys differ: there are fewer of them then, and few
+// items with the same one.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"

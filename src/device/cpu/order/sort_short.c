@@ -1,6 +1,8 @@
-// sort_short.c - many short lines sorted side by side, by a network of comparisons that is the same for all of them.
+// sort_short.c - many short lines sorted side by side, by a network of comparisons that is the same for all
+// of them.
 //
-// The network is Batcher's merge exchange: Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M.
+// The network is Batcher's merge exchange: Knuth, The Art of Computer Programming, volume 3, algorithm
+// 5.2.2M.
 
 #include "device/cpu/order/sort.h"
 

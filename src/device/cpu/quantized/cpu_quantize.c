@@ -10,7 +10,7 @@
 enum { K_GROUPS_MOST = 16 };                // of a block
 enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
 
-// Numbers ----------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
@@ -48,8 +48,8 @@ CPU_VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8
             out[4 * i + k] = p[i] >> 2 * k & 3;
 }
 
-// Eight codes in as many bytes as they have bits, 3 or 5, twice: halves are moved apart, then halves of these, until each code has
-// a byte.
+// Eight codes in as many bytes as they have bits, 3 or 5, twice: halves are moved apart, then halves of
+// these, until each code has a byte.
 
 // Not copied to memory first: reading what was just written in parts would wait for it.
 static inline __attribute__((always_inline)) uint64_t eight_codes(const uint8_t *p, int bits) {
@@ -204,7 +204,7 @@ void cpu_unpack(const struct unpacking *u, const char *words, const char *scales
     }
 }
 
-// Dequantise -------------------------------------------------------------------------------------------------------
+// Dequantise ------------------------------------------------------------------------------------------------
 
 struct unpack_job {
     struct unpacking u;
@@ -222,7 +222,7 @@ static struct unpacking unpacking_of(const int64_t *arg, zl_dtype scales, zl_dty
                               .factor = 1};
 }
 
-// Rounded after the product and after the sum, as ops on half floats would.
+// Rounded after the product and after the sum, as ops on 16-bit floats would.
 static void unpack_half(const struct unpack_job *j, int64_t at) {
     const struct unpacking *u = &j->u;
     uint8_t code[GROUP_MOST];
@@ -295,7 +295,7 @@ bool cpu_dequantize(const struct call *c) {
     return true;
 }
 
-// Quantise ---------------------------------------------------------------------------------------------------------
+// Quantise --------------------------------------------------------------------------------------------------
 
 struct pack_job {
     int group, bits;

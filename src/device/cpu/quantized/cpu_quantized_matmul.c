@@ -39,7 +39,7 @@ static int64_t *read_indices(zl_array a, int64_t matrices) {
     return list;
 }
 
-// Half floats are multiplied as float32.
+// 16-bit floats are multiplied as float32.
 static bool multiply_wide(const struct quantized *q) {
     if (q->item > 2)
         return cpu_multiply_pieces(q);
@@ -58,7 +58,8 @@ static bool multiply_wide(const struct quantized *q) {
     return ok;
 }
 
-// Integers and f16 are multiplied in different orders for different numbers of rows; products of unpacked numbers are not.
+// Integers and f16 are multiplied in different orders for different numbers of rows; products of unpacked
+// numbers are not.
 static bool multiply(const struct quantized *q) {
     bool done = false;
     if (device_batch_invariant())

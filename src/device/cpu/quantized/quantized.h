@@ -21,7 +21,8 @@ struct quantized {
     const int64_t *first, *second;
 };
 
-// Ways to multiply; false and an error. Pieces are of float32 or float64. The others leave *done as it is where they cannot.
+// Ways to multiply; false and an error. Pieces are of float32 or float64. The others leave *done as it is
+// where they cannot.
 bool cpu_multiply_pieces(const struct quantized *q);
 bool cpu_multiply_ints(const struct quantized *q, bool *done);
 bool cpu_multiply_halves(const struct quantized *q, bool *done);
@@ -34,16 +35,18 @@ static inline const uint8_t *quantized_words(const struct quantized *q, int64_t 
     return (const uint8_t *)q->words + at * q->u.group * q->u.bits / 8;
 }
 
-// Where the scales of groups from `at` on begin: those of mode gguf_k lie in blocks, of which that is the first.
+// Where the scales of groups from `at` on begin: those of mode gguf_k lie in blocks, of which that is the
+// first.
 static inline const char *quantized_scales(const struct quantized *q, int64_t at) {
     if (q->u.mode != QUANT_GGUF_K)
         return q->scales + at * q->scale_item;
     return q->scales + at / op_k_groups(q->u.bits) * op_k_bytes(q->u.bits);
 }
 
-// The whole numbers of a block of mode gguf_k. Bits 4 and 5: f16 d and least, and 12 bytes of as many six bits for eight groups of 32:
-// those of the first four scales and biases, then four bits of each of the other four, whose high bits are above the former. A scale
-// is d times its number, a bias -least times its own. Bits 6: 16 signed bytes, and f16 d; codes are less by 32.
+// The whole numbers of a block of mode gguf_k. Bits 4 and 5: f16 d and least, and 12 bytes of as many six
+// bits for eight groups of 32: those of the first four scales and biases, then four bits of each of the other
+// four, whose high bits are above the former. A scale is d times its number, a bias -least times its own.
+// Bits 6: 16 signed bytes, and f16 d; codes are less by 32.
 static inline void quantized_k_whole(int bits, const uint8_t *block, uint8_t *scale, uint8_t *bias) {
     uint32_t part[3], six[2][2];
     if (bits == 6) {
@@ -64,12 +67,12 @@ static inline void quantized_k_halves(int bits, const uint8_t *block, uint16_t *
     memcpy(least, block + (bits == 6 ? 16 : 2), sizeof *least);
 }
 
-// Whole numbers --------------------------------------------------------------------------------------------------------
+// Whole numbers ---------------------------------------------------------------------------------------------
 //
-// A row of x becomes lines of bytes: two of half floats, three of float32, the highest first. Together they are whole
-// numbers of 16 or 24 bits times a factor; codes are bytes anyway. A few rows, which are multiplied at once, are a set: it
-// lies slice by slice, some bytes of each line, then the next of each. So do a few columns (rows of the matrix), where they
-// are used more than once.
+// A row of x becomes lines of bytes: two of 16-bit floats, three of float32, the highest first. Together they
+// are whole numbers of 16 or 24 bits times a factor; codes are bytes anyway. A few rows, which are multiplied
+// at once, are a set: it lies slice by slice, some bytes of each line, then the next of each. So do a few
+// columns (rows of the matrix), where they are used more than once.
 
 enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4, INT_DOZEN = 12, INT_CODES_MOST = 1024 };
 
@@ -77,7 +80,8 @@ struct int_set {
     const int8_t *code;
     const float *factor; // of each row
     const float *sum;    // of each row those of its groups; of a dozen, of each group those of its rows
-    int parts, rows;     // lines of a row; those of a dozen are of twelve rows, be they there or not, part by part
+    // lines of a row; those of a dozen are of twelve rows, be they there or not, part by part
+    int parts, rows;
     int64_t groups;
 };
 
@@ -86,10 +90,12 @@ struct int_columns {
     const int8_t *zipped;                 // or slice by slice; NULL: not
     const float *scale;                   // of each group those of all columns
     const char *bias[INT_COLUMNS_MOST];   // of each column; NULL: there are none, and codes are signed
-    const int32_t *share;                 // for dozens: scales as parts of a column's unit, of which 2^31 is one; of each block
-                                          // of 32 codes or group, each twice; where codes have eight bits, then 1/16 of them
+    // for dozens: scales as parts of a column's unit, of which 2^31 is one; of each block of 32 codes or
+    // group, each twice; where codes have eight bits, then 1/16 of them
+    const int32_t *share;
     const float *unit;                    // of each column
-    const float *offset;                  // for dozens, whose codes are always signed: biases, in the order of scales
+    // for dozens, whose codes are always signed: biases, in the order of scales
+    const float *offset;
     bool is_offset;                       // some of these are not zero
     zl_dtype dtype;                       // of those: float32 or half of it
     int bits, group;
@@ -105,26 +111,30 @@ struct int_kind {
     bool apart;         // of 16 codes of four bits those at even places come first
     int64_t rows_most;  // with more, floats are faster
     bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
-    // k codes of each column, in the form that they have or one a byte, slice by slice, less a number: zero but for dozens.
+    // k codes of each column, in the form that they have or one a byte, slice by slice, less a number: zero
+    // but for dozens.
     void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less, int8_t *out);
     // Scales of all columns as float32, group by group.
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
     // The set times the columns: out[row][column].
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
-    // Scales as shares of units, such that sums of INT_CODES_MOST codes fit 32 bits: products of codes and whole numbers
-    // are at most `product`. low: there are those of the low parts of rows, too.
+    // Scales as shares of units, such that sums of INT_CODES_MOST codes fit 32 bits: products of codes and
+    // whole numbers are at most `product`. low: there are those of the low parts of rows, too.
     void (*shares)(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share, float *unit);
-    // Adds a dozen times the columns, which are zipped, of some groups, at most INT_CODES_MOST codes: sums of units, in the
-    // kind's order. NULL: it has none. Makes results of all. ahead: bytes to codes that are fetched meanwhile.
+    // Adds a dozen times the columns, which are zipped, of some groups, at most INT_CODES_MOST codes: sums of
+    // units, in the kind's order. NULL: it has none. Makes results of all. ahead: bytes to codes that are
+    // fetched meanwhile.
     void (*dozen)(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to, int64_t ahead, float *sum);
     void (*dozen_results)(const struct int_set *x, const struct int_columns *w, const float *sum, float *out,
                           int64_t out_row);
-    // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those of its
-    // whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it never can.
+    // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those
+    // of its whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it
+    // never can.
     bool (*can_vector)(const struct quantized *q);
     void (*vector)(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
-    // Brings the parts of that row to where its set lies, as `vector` reads them: with zeros up to a multiple of INT_PADDED. Sums of
-    // its groups have zeros behind them, too, up to a multiple of INT_SUMS. NULL: they lie as those of other sets.
+    // Brings the parts of that row to where its set lies, as `vector` reads them: with zeros up to a multiple
+    // of INT_PADDED. Sums of its groups have zeros behind them, too, up to a multiple of INT_SUMS. NULL: they
+    // lie as those of other sets.
     void (*arrange)(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
 };
 

@@ -1,8 +1,8 @@
-// quantized_bf16.c - many rows of bfloat16 times a quantised matrix, whose numbers are rounded to bfloat16 for it, by
-// instructions that multiply 2 x 4 numbers with 4 x 2.
+// quantized_bf16.c - many rows of bfloat16 times a quantised matrix, whose numbers are rounded to bfloat16
+// for it, by instructions that multiply 2 x 4 numbers with 4 x 2.
 //
-// Rows and columns lie in panels of eight: four numbers of each, then the next four. Columns are unpacked some at a time, as
-// much of them as the second-level cache holds, and used for all rows.
+// Rows and columns lie in panels of eight: four numbers of each, then the next four. Columns are unpacked
+// some at a time, as much of them as the second-level cache holds, and used for all rows.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -26,7 +26,7 @@ struct halves {
     atomic_bool failed;
 };
 
-// Rows -----------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 static void pack_row(const uint16_t *from, int64_t k, bool apart, uint16_t *to) {
     for (int64_t i = 0; i < k; i += 32, from += 32)
@@ -52,7 +52,7 @@ static void pack_panels(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Columns --------------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
 INLINE floats4 fused(floats4 a, floats4 b, floats4 c) {
     __asm__("fmla %0.4s, %1.4s, %2.4s" : "+w"(c) : "w"(a), "w"(b));
@@ -199,7 +199,7 @@ static void unpack_pair(const struct halves *h, int64_t w, int64_t row, int64_t 
     (h->apart ? unpack_pair_4 : unpack_pair_8)(&p, q->u.group, groups, to);
 }
 
-// Products -------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 INLINE void put_four(float *to, floats4 x, bool add) {
     if (add)

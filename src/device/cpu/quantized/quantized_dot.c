@@ -1,12 +1,13 @@
-// quantized_dot.c - rows of whole numbers times columns of codes, by instructions that add four products of bytes to a number:
-// for CPUs that have none for matrices. Chooses what is best for this CPU.
+// quantized_dot.c - rows of whole numbers times columns of codes, by instructions that add four products of
+// bytes to a number: for CPUs that have none for matrices. Chooses what is best for this CPU.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/quantized/quantized.h"
 
 enum { SLICE = 4, CODES = 256, ROWS_MOST = 8 }; // CODES are unpacked at once
 
-// What codes are more by where they lie zipped: those without a sign may have to be signed, and the other way round.
+// What codes are more by where they lie zipped: those without a sign may have to be signed, and the other way
+// round.
 static inline int dot_shift(const struct int_columns *w, bool has_sign) {
     if (!w->bias[0])
         return has_sign ? 0 : -12;

@@ -1,8 +1,9 @@
-// quantized_dot.h - rows of whole numbers times columns of codes by dot products of four bytes, included once an instruction set.
+// quantized_dot.h - rows of whole numbers times columns of codes by dot products of four bytes, included once
+// an instruction set.
 //
-// DOT_NAME(part) names what is made, DOT_COLUMNS is how many columns a register holds, DOT_TARGET the attribute of functions
-// that use the instructions, DOT(sum, w, x, wide) adds products of bytes: those of w have no sign or, if DOT_SIGNED, one; wide:
-// they may have eight bits.
+// DOT_NAME(part) names what is made, DOT_COLUMNS is how many columns a register holds, DOT_TARGET the
+// attribute of functions that use the instructions, DOT(sum, w, x, wide) adds products of bytes: those of w
+// have no sign or, if DOT_SIGNED, one; wide: they may have eight bits.
 
 typedef int32_t DOT_NAME(ints) __attribute__((vector_size(4 * DOT_COLUMNS)));
 typedef float DOT_NAME(floats) __attribute__((vector_size(4 * DOT_COLUMNS)));

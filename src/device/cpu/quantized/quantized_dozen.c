@@ -1,13 +1,15 @@
-// quantized_dozen.c - twelve rows of whole numbers times four columns of signed codes, by instructions that multiply 2 x 8 bytes
-// with 8 x 2: a vector of sums is of two columns and two rows.
+// quantized_dozen.c - twelve rows of whole numbers times four columns of signed codes, by instructions that
+// multiply 2 x 8 bytes with 8 x 2: a vector of sums is of two columns and two rows.
 //
-// The parts of the numbers of a row go into the same sums, the highest first: in between, a sum is multiplied by 256. So it has
-// to fit 32 bits. Once a block it is multiplied with the share that the block's scale has in its columns, a whole number too, of
-// which 2^31 is one, and the upper half of that is added to a total: that is one instruction, where a float would take three.
-// Of codes of eight bits the last part has sums of its own, as they would not fit.
+// The parts of the numbers of a row go into the same sums, the highest first: in between, a sum is multiplied
+// by 256. So it has to fit 32 bits. Once a block it is multiplied with the share that the block's scale has
+// in its columns, a whole number too, of which 2^31 is one, and the upper half of that is added to a total:
+// that is one instruction, where a float would take three. Of codes of eight bits the last part has sums of
+// its own, as they would not fit.
 //
-// It is machine code, as in gemm_neon.c: v8..v19 hold totals, v20..v31 sums, v0 and v1 codes of columns, v2 and v3 of rows, which
-// are read right before they are used, v4..v7 shares. Sums of a block are added between the first products of the next one.
+// It is machine code, as in gemm_neon.c: v8..v19 hold totals, v20..v31 sums, v0 and v1 codes of columns, v2
+// and v3 of rows, which are read right before they are used, v4..v7 shares. Sums of a block are added between
+// the first products of the next one.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -31,7 +33,7 @@ typedef ints4 ints_memory __attribute__((aligned(4), may_alias));
 
 #define SHARE_MOST (1 - 0x1p-16) // rounding makes sums a little larger
 
-// Shares -----------------------------------------------------------------------------------------------------------------
+// Shares ----------------------------------------------------------------------------------------------------
 
 // Sizes of the scales of four columns: the largest, and the largest sum of as many as are multiplied at once.
 INLINE void sizes_of(const float *scale, int64_t groups, int64_t step, floats4 *largest, floats4 *most) {
@@ -48,8 +50,8 @@ INLINE void sizes_of(const float *scale, int64_t groups, int64_t step, floats4 *
     }
 }
 
-// What scales are multiplied by: they are less than one then, and so are, in units of 2^31 times `one`, sums of them times
-// products, of which a group has at most `products`.
+// What scales are multiplied by: they are less than one then, and so are, in units of 2^31 times `one`, sums
+// of them times products, of which a group has at most `products`.
 INLINE floats4 times_of(const float *scale, int64_t groups, int64_t step, double products, double one,
                         float *unit) {
     floats4 largest, most, times;
@@ -86,7 +88,7 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
     }
 }
 
-// Totals -----------------------------------------------------------------------------------------------------------------
+// Totals ----------------------------------------------------------------------------------------------------
 
 // Of a part and a slice: the codes of a pair of rows, of two columns.
 #define LOAD_X(reg, part, slice, pair) \
@@ -109,8 +111,8 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
 #define LOW(total, sum, w)     LOW_##w(total, sum)
 #define SHIFTED(total, sum, w) TIMES(sum, 4) TOTAL_##w(total, sum)
 
-// Products of a pair of rows, of which the codes of rows are in x, between what is to be done for another one, and what comes
-// next is read.
+// Products of a pair of rows, of which the codes of rows are in x, between what is to be done for another
+// one, and what comes next is read.
 #define PAIR(x, s0, s1, next, DO, t0, t1, sum0, sum1) \
     DO(t0, sum0, 0) SMMLA(s0, 0, x) next DO(t1, sum1, 1) SMMLA(s1, 1, x)
 #define LAST(s0, s1, part, slice, DO, t0, t1, sum0, sum1) \
@@ -133,7 +135,8 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
     PAIR(2, 28, 29, LOAD_X(3, p, s, 5), NEXT, 8, 9, 20, 21) \
     LAST(30, 31, next_p, next_s, NEXT, 10, 11, 22, 23)
 
-// A part of a block of two slices or four, before another one or, as slice 2 or 4, the next block. READ: shares.
+// A part of a block of two slices or four, before another one or, as slice 2 or 4, the next block. READ:
+// shares.
 #define PART_2(SLICE, DO, READ, p, NEXT, next_p, next_s) \
     SLICE(DO, p, 0, KEEP, p, 1) READ SLICE(KEEP, p, 1, NEXT, next_p, next_s)
 #define PART_4(SLICE, DO, READ, p, NEXT, next_p, next_s) \
@@ -210,7 +213,8 @@ KERNELS(2)
 KERNELS(4)
 KERNELS(6)
 
-// Brings biases and sums of groups, which are read in the end, into the cache while there is something else to do.
+// Brings biases and sums of groups, which are read in the end, into the cache while there is something else
+// to do.
 static void fetch_biases(const struct int_set *x, const struct int_columns *w) {
     for (int64_t i = 0; i < x->groups * COLUMNS; i += 16)
         __builtin_prefetch(w->offset + i);
@@ -235,7 +239,7 @@ void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_
         all[i] += __builtin_convertvector(total[i], floats4);
 }
 
-// Results ----------------------------------------------------------------------------------------------------------------
+// Results ---------------------------------------------------------------------------------------------------
 
 #define ADD_LANE(sum, bias, x, lane) \
     __asm__("fmla %0.4s, %1.4s, %2.s[" #lane "]" : "+w"(sum) : "w"(bias), "w"(x))

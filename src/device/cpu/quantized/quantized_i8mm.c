@@ -1,4 +1,5 @@
-// quantized_i8mm.c - rows of whole numbers times four columns of codes, by instructions that multiply 2 x 8 bytes with 8 x 2.
+// quantized_i8mm.c - rows of whole numbers times four columns of codes, by instructions that multiply 2 x 8
+// bytes with 8 x 2.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -31,7 +32,7 @@ INLINE bytes16 zip_high(bytes16 a, bytes16 b) {
     return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
 }
 
-// Columns --------------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
 // Twice the numbers of four bits.
 INLINE bytes16 fp4_of(bytes16 code) {
@@ -150,7 +151,7 @@ WITH_I8MM static void turn(zl_dtype dtype, const char *const *column, int64_t gr
             dtype_convert(out + g * COLUMNS + i, ZL_FLOAT32, column[i] + g * item, dtype, 1);
 }
 
-// Products -------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 enum form { NIBBLES, BYTES, ZIPPED, SIGNED }; // of columns; the last two are zipped
 

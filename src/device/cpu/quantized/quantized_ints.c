@@ -17,7 +17,8 @@ enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
 struct ints {
     const struct quantized *q;
-    const struct quantized *k; // with its scales as they are in mode gguf_k, where q has none, but is affine; NULL: q has them
+    // with its scales as they are in mode gguf_k, where q has none, but is affine; NULL: q has them
+    const struct quantized *k;
     const struct int_kind *kind;
     int parts, set;   // lines of a row; rows of a set
     int64_t sets;     // of a matrix of x
@@ -53,7 +54,7 @@ static int64_t set_sums(const struct ints *j) {
     return (is_arranged(j) ? (j->q->groups + INT_SUMS - 1) / INT_SUMS * INT_SUMS : j->q->groups) * j->set;
 }
 
-// Rows -----------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 // Loops that GCC makes vectors of only at -O3.
 #if defined(__clang__)
@@ -114,7 +115,8 @@ static void put_eights(const int8_t *from, int64_t k, int64_t step, bool apart, 
     }
 }
 
-// One line of a set, slice by slice. Of every `block` numbers those at places that are multiples of `every` come first.
+// One line of a set, slice by slice. Of every `block` numbers those at places that are multiples of `every`
+// come first.
 static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, int block, int every,
                      int8_t *to) {
     int8_t moved[64];
@@ -249,7 +251,7 @@ static bool make_sets(struct ints *j) {
     return !atomic_load(&j->failed);
 }
 
-// Columns --------------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
 struct column_room {
     float *scale, *bias, *unit;
@@ -259,7 +261,8 @@ struct column_room {
     int8_t *zipped;
 };
 
-// Scales of the columns that are multiplied at once, of groups or of every 32 codes, and room behind those of one.
+// Scales of the columns that are multiplied at once, of groups or of every 32 codes, and room behind those of
+// one.
 static int64_t room_scales(const struct ints *j) {
     return MAX_OF(j->q->groups + 2 * INT_SUMS, j->q->k / SHARED) * j->kind->columns;
 }
@@ -277,7 +280,8 @@ static void place_numbers(const struct ints *j, struct column_room *r) {
     r->unit = r->scale + room_each(j) - j->kind->columns;
 }
 
-// Columns that are read before they are multiplied: zipped ones are many, so that a set stays in the cache meanwhile.
+// Columns that are read before they are multiplied: zipped ones are many, so that a set stays in the cache
+// meanwhile.
 static int64_t room_columns(const struct ints *j) {
     return j->dozens ? j->block : j->zips ? BLOCK : j->kind->columns;
 }
@@ -381,7 +385,7 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     }
 }
 
-// Products -------------------------------------------------------------------------------------------------------------
+// Products --------------------------------------------------------------------------------------------------
 
 static struct int_set set_of(const struct ints *j, int64_t set) {
     return (struct int_set){.code = j->code + set * j->code_set,
@@ -409,7 +413,8 @@ static void multiply_dozen(const struct ints *j, const struct int_set *x, const 
         }
 }
 
-// Columns from one on, as many as there is room for: they are read, then multiplied with one set after the other.
+// Columns from one on, as many as there is room for: they are read, then multiplied with one set after the
+// other.
 static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64_t from, int64_t columns,
                           struct column_room r, float *out) {
     const int64_t each = j->kind->columns;

@@ -1,4 +1,5 @@
-// quantized_line.c - one row of x times columns of a quantised matrix as they lie in memory, on x86: by AVX-512 with VNNI, or AVX2.
+// quantized_line.c - one row of x times columns of a quantised matrix as they lie in memory, on x86: by
+// AVX-512 with VNNI, or AVX2.
 
 #include "device/cpu/quantized/quantized.h"
 
@@ -60,7 +61,7 @@ AVX2_INLINE void line_k_block(int bits, const uint8_t *block, float *scale, floa
     }
 }
 
-// AVX-512 -----------------------------------------------------------------------------------------------------------------
+// AVX-512 ---------------------------------------------------------------------------------------------------
 
 #define VNNI        __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 #define VNNI_INLINE VNNI static inline __attribute__((always_inline))
@@ -112,7 +113,7 @@ VNNI_INLINE __m512 vnni_halves(const char *from) {
 #define LINE_SUM(x)               _mm512_reduce_add_ps((__m512)(x))
 #include "device/cpu/quantized/quantized_line.h"
 
-// AVX2 --------------------------------------------------------------------------------------------------------------------
+// AVX2 ------------------------------------------------------------------------------------------------------
 
 // Sums of two products of bytes fit 16 bits if those of codes with their highest bit are added apart.
 AVX2_INLINE __m256i avx2_dot(__m256i sum, __m256i w, __m256i x, bool wide) {

@@ -1,12 +1,16 @@
-// quantized_line.h - one row of whole numbers times columns of codes as they lie, included once an instruction set of x86.
+// quantized_line.h - one row of whole numbers times columns of codes as they lie, included once an
+// instruction set of x86.
 //
-// LINE_NAME(part) names what is made, LINE_VECTOR and LINE_ARRANGE the functions of struct int_kind, LINE_BYTES is the size of a register, LINE_TARGET the attribute of functions that use the
-// instructions. LINE_DOT(sum, w, x, wide) adds products of bytes, those of w without a sign; wide: they may have eight bits.
-// LINE_SPREAD(at, map) gives four floats at `at`, or as many as fit, lane by lane as `map` says. LINE_HALVES(at) widens f16.
-// LINE_SIXES(at) and LINE_FIVES(at) unpack a register of codes of so many bits, and read no byte behind them.
+// LINE_NAME(part) names what is made, LINE_VECTOR and LINE_ARRANGE the functions of struct int_kind,
+// LINE_BYTES is the size of a register, LINE_TARGET the attribute of functions that use the instructions.
+// LINE_DOT(sum, w, x, wide) adds products of bytes, those of w without a sign; wide: they may have eight
+// bits. LINE_SPREAD(at, map) gives four floats at `at`, or as many as fit, lane by lane as `map` says.
+// LINE_HALVES(at) widens f16. LINE_SIXES(at) and LINE_FIVES(at) unpack a register of codes of so many bits,
+// and read no byte behind them.
 //
-// The row lies in blocks of a register of codes: of codes of four bits, which lie in pairs, those at even places and then the
-// others; each part of the row after the other. Four lanes of sums are of one slot: of 32 codes of four bits, or 16 of more.
+// The row lies in blocks of a register of codes: of codes of four bits, which lie in pairs, those at even
+// places and then the others; each part of the row after the other. Four lanes of sums are of one slot: of 32
+// codes of four bits, or 16 of more.
 
 typedef uint8_t LINE_NAME(codes) __attribute__((vector_size(LINE_BYTES)));
 typedef uint16_t LINE_NAME(pairs) __attribute__((vector_size(LINE_BYTES)));
@@ -27,7 +31,8 @@ INLINE LINE_NAME(floats) LINE_NAME(real)(LINE_NAME(ints) x) {
     return __builtin_convertvector(x, LINE_NAME(floats));
 }
 
-// Sums of a block in whole units, of each lane its own. They fit 32 bits, but for those of codes of eight bits times three parts.
+// Sums of a block in whole units, of each lane its own. They fit 32 bits, but for those of codes of eight
+// bits times three parts.
 INLINE LINE_NAME(floats) LINE_NAME(block)(int parts, int bits, const int8_t *x, const uint8_t *code) {
     LINE_NAME(ints) sum = {0};
     if (bits == 4) {
@@ -57,7 +62,7 @@ INLINE LINE_NAME(floats) LINE_NAME(block)(int parts, int bits, const int8_t *x, 
     return LINE_NAME(real)(sum) * 256 + LINE_NAME(real)(last);
 }
 
-// A column's numbers --------------------------------------------------------------------------------------------------
+// A column's numbers ----------------------------------------------------------------------------------------
 
 INLINE LINE_NAME(floats) LINE_NAME(wide)(zl_dtype dtype, const char *from) {
     typedef uint32_t words __attribute__((vector_size(LINE_BYTES)));
@@ -110,9 +115,10 @@ INLINE void LINE_NAME(numbers)(const struct line *l, int64_t at, float *scale, f
     }
 }
 
-// Columns ---------------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
-// The row times one column, in whole units. Behind the last whole block, codes are copied and followed by zeros.
+// The row times one column, in whole units. Behind the last whole block, codes are copied and followed by
+// zeros.
 INLINE float LINE_NAME(column)(int parts, int bits, const struct line *l, int64_t at, float *scale, float *bias) {
     enum { SLOTS = LINE_BYTES / 16 };
     const struct quantized *q = l->q;

@@ -1,5 +1,5 @@
-// quantized_pieces.c - products with quantised matrices by those of floats: pieces of the matrix are unpacked, then
-// multiplied while they are in the cache. Each is unpacked once, for all rows of x.
+// quantized_pieces.c - products with quantised matrices by those of floats: pieces of the matrix are
+// unpacked, then multiplied while they are in the cache. Each is unpacked once, for all rows of x.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/quantized/quantized.h"
@@ -40,7 +40,8 @@ static bool multiply_rows(const struct pieces *p, struct gemm g, int64_t w, int6
     g.n = rows;
     g.b = room, g.b_row = 1, g.b_col = q->k;
     g.c += from * q->item;
-    // Chosen as for a whole piece: a part of a matrix, on one rank of several, then gives the bits that the whole has there.
+    // Chosen as for a whole piece: a part of a matrix, on one rank of several, then gives the bits that the
+    // whole has there.
     struct gemm whole = g;
     whole.n = rows_most(q);
     return cpu_choose_gemm(q->dtype, &whole)(q->dtype, &g);

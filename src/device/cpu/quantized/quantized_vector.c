@@ -1,8 +1,9 @@
-// quantized_vector.c - one row of whole numbers of 16 or 24 bits times columns of codes as they lie in memory.
+// quantized_vector.c - one row of whole numbers of 16 or 24 bits times columns of codes as they lie in
+// memory.
 //
-// Codes of four and eight bits: four columns at a time, by instructions that multiply 2 x 8 bytes with 8 x 2: two columns
-// with two parts of the row. Codes of six bits in groups of 16: bytes are read in threes, so that the lanes of a vector are
-// four groups of a column, and four products at a time are summed in a lane.
+// Codes of four and eight bits: four columns at a time, by instructions that multiply 2 x 8 bytes with 8 x 2:
+// two columns with two parts of the row. Codes of six bits in groups of 16: bytes are read in threes, so that
+// the lanes of a vector are four groups of a column, and four products at a time are summed in a lane.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -30,7 +31,7 @@ INLINE ints4 dot(ints4 sum, uint8x16_t w, chars16 x) {
     return sum;
 }
 
-// Four numbers as float32. They may lie behind each other, and be less than 16 bytes.
+// Four numbers as float32. They may are contiguous, and be less than 16 bytes.
 INLINE floats4 numbers_at(zl_dtype dtype, const char *from) {
     floats4 r;
     uint64_t four;
@@ -60,14 +61,15 @@ struct columns {
     const char *scale[COLUMNS], *bias[COLUMNS];
 };
 
-// Four and eight bits --------------------------------------------------------------------------------------------------
+// Four and eight bits ---------------------------------------------------------------------------------------
 
-// 32 codes of four columns times as many numbers of the row, as machine code: what a compiler makes of it waits for the sums
-// of a group before it reads the next. Here the sums of one are finished while those of the next are made, and its codes are
-// read before.
+// 32 codes of four columns times as many numbers of the row, as machine code: what a compiler makes of it
+// waits for the sums of a group before it reads the next. Here the sums of one are finished while those of
+// the next are made, and its codes are read before.
 //
-// Codes as they are: v0..v7. Pairs of columns, eight codes each: v20..v27. The row: v16..v19. Sums of two parts of two columns:
-// v28, v29; those of the group before, as they are finished: v30, v31. Its scale: v10. All sums: v8.
+// Codes as they are: v0..v7. Pairs of columns, eight codes each: v20..v27. The row: v16..v19. Sums of two
+// parts of two columns: v28, v29; those of the group before, as they are finished: v30, v31. Its scale: v10.
+// All sums: v8.
 #define READ_NIBBLES          \
     "ldr q0, [%[a], %[at]]\n" \
     "ldr q1, [%[b], %[at]]\n" \
@@ -109,8 +111,8 @@ struct columns {
     MULTIPLY(28, 21, 17) MULTIPLY(29, 25, 17) UNITE MULTIPLY(28, 22, 18) MULTIPLY(29, 26, 18) \
         MULTIPLY(28, 23, 19) MULTIPLY(29, 27, 19)
 
-// Of three, beside a fourth that is nothing: first and second in v16 and v17, the others in v11 and v14. Sums of the third: v12,
-// v13; as they are finished, 256 of them for one of the others: v18.
+// Of three, beside a fourth that is nothing: first and second in v16 and v17, the others in v11 and v14. Sums
+// of the third: v12, v13; as they are finished, 256 of them for one of the others: v18.
 #define THREE_ROW   "ldp q16, q11, [%[x]]\nldp q17, q14, [%[x], #32]\n"
 #define THREE_JOIN  JOIN "uzp1 v18.4s, v12.4s, v13.4s\nmovi v12.4s, #0\nmovi v13.4s, #0\n"
 #define THREE_UNITE UNITE "scvtf v18.4s, v18.4s, #8\nfadd v30.4s, v30.4s, v18.4s\n"
@@ -179,7 +181,7 @@ INLINE floats4 multiply_biases(zl_dtype dtype, const struct columns *c, const fl
     return sums_of(all);
 }
 
-// Six bits -------------------------------------------------------------------------------------------------------------
+// Six bits --------------------------------------------------------------------------------------------------
 
 // 64 codes of a column: vectors of every fourth, from the first, second, third and fourth on.
 INLINE void read_sixes(const uint8_t *from, uint8x16_t *out) {
@@ -191,7 +193,8 @@ INLINE void read_sixes(const uint8_t *from, uint8x16_t *out) {
     out[3] = vshrq_n_u8(c, 2);
 }
 
-// Two columns: sums of groups, scaled, and of biases; four groups at a time, in lanes. A row of three parts has room for four.
+// Two columns: sums of groups, scaled, and of biases; four groups at a time, in lanes. A row of three parts
+// has room for four.
 INLINE void multiply_sixes(int parts, zl_dtype dtype, const struct int_set *x, const struct columns *from,
                            int first, floats4 *sum) {
     const struct columns c = *from;
@@ -234,7 +237,7 @@ INLINE floats4 four_of_sixes(zl_dtype dtype, const struct int_set *x, const stru
     return sums_of(sum);
 }
 
-// Columns --------------------------------------------------------------------------------------------------------------
+// Columns ---------------------------------------------------------------------------------------------------
 
 WITH_I8MM static floats4 biases_of(zl_dtype dtype, const struct columns *c, const float *sum,
                                    int64_t groups) {
@@ -263,7 +266,8 @@ WITH_I8MM static floats4 one_of(const struct quantized *q, const struct int_set 
     return sum + biases_of(q->u.dtype, c, x->sum, q->groups);
 }
 
-// Four columns, the first of which is `first`, and from each to the next `apart`. Behind the last is that one again.
+// Four columns, the first of which is `first`, and from each to the next `apart`. Behind the last is that one
+// again.
 static struct columns columns_at(const struct quantized *q, int64_t at, int64_t first, int64_t apart,
                                  int64_t last) {
     const int64_t codes = q->groups * q->u.group * q->u.bits / 8, numbers = q->groups * q->scale_item;

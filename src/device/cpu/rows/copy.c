@@ -1,7 +1,7 @@
 // copy.c - copies between any two layouts of one shape.
 //
-// Nothing is computed, so strided data goes to its place without a tile in between; only transpositions pass through
-// one, because lines of the result are written whole that way.
+// Nothing is computed, so strided data goes to its place without a tile in between; only transpositions pass
+// through one, because lines of the result are written whole that way.
 
 #include "device/cpu/rows/operands.h"
 
@@ -19,7 +19,7 @@ enum {
     TILE_BYTES = BLOCK_LINE * (BLOCK_RUN + 2 * LINE), // for the smallest elements, which have the most rows
 };
 
-// Pieces of the last axis ------------------------------------------------------------------------------------------
+// Pieces of the last axis -----------------------------------------------------------------------------------
 
 // Rows, or pieces of one. Nothing else is written in between: see run_along in layout.c.
 static void copy_runs(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
@@ -51,10 +51,11 @@ static void copy_boxes(const struct layout *l, struct walk *w, int64_t tiles, co
     }
 }
 
-// Rectangles of which the source's lines lie along row_axis. Rows of the tile are a line longer than they need to be:
-// powers of two would share their places in the cache. Rows of the result whose lines do not begin with a block are
-// written from the line that begins before it, so that each line is written at once; for that a block takes some columns
-// of the one before it too. Measured (Neoverse-V1, 2026-11): 0.40 of memcpy, 0.31 where lines do not fit; 0.26 without.
+// Rectangles of which the source's lines lie along row_axis. Rows of the tile are a line longer than they
+// need to be: powers of two would share their places in the cache. Rows of the result whose lines do not
+// begin with a block are written from the line that begins before it, so that each line is written at once;
+// for that a block takes some columns of the one before it too. Measured (Neoverse-V1, 2026-11): 0.40 of
+// memcpy, 0.31 where lines do not fit; 0.26 without.
 static void copy_block(const struct layout *l, const struct walk *w, char *tile, int64_t before) {
     const struct layout_axis *row = &l->axis[l->row_axis], *col = &l->axis[l->axes - 1];
     const int64_t item = l->item[TO], rows = cpu_walk_extent(l, w, l->row_axis),
@@ -91,7 +92,7 @@ static bool is_out_of_line(const struct layout *l) {
     return bits & (LINE - 1);
 }
 
-// Choosing ---------------------------------------------------------------------------------------------------------
+// Choosing --------------------------------------------------------------------------------------------------
 
 // The axis along which the source is dense, when the result is along the last; -1: none.
 static int transposed_axis(const struct layout *l) {

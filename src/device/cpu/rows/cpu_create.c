@@ -7,7 +7,8 @@
 
 enum { TILE = 512, GRAIN = 16384 };
 
-// Element i is rounded from start + i * step: in 64-bit integers, which wrap around, or in doubles with one rounding.
+// Element i is rounded from start + i * step: in 64-bit integers, which wrap around, or in doubles with one
+// rounding.
 struct count {
     union {
         int64_t i[TILE];

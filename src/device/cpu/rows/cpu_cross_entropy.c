@@ -1,6 +1,8 @@
-// cpu_cross_entropy.c - logarithms of sums of exponentials, and losses, in one pass over each line of logits; and their gradient.
+// cpu_cross_entropy.c - logarithms of sums of exponentials, and losses, in one pass over each line of logits;
+// and their gradient.
 //
-// A tile of the line stays in the cache: its largest element moves the sum so far, if it is larger than all before it.
+// A tile of the line stays in the cache: its largest element moves the sum so far, if it is larger than all
+// before it.
 
 #include <math.h>
 
@@ -105,7 +107,7 @@ bool cpu_cross_entropy(const struct call *c) {
     return ok;
 }
 
-// The gradient -------------------------------------------------------------------------------------------------------
+// The gradient ----------------------------------------------------------------------------------------------
 
 struct slopes {
     zl_dtype dtype, wide;

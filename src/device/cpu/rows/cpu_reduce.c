@@ -1,8 +1,8 @@
 // cpu_reduce.c - reductions over any axes of any layout.
 //
-// By rows where the reduced elements lie closer together, by columns where the kept ones do. Half floats are accumulated
-// in float32. The pieces in which work is cut, and so the order of all operations, follow from shapes and strides alone:
-// the number of threads does not change a bit.
+// By rows where the reduced elements lie closer together, by columns where the kept ones do. 16-bit floats
+// are accumulated in float32. The pieces in which work is cut, and so the order of all operations, follow
+// from shapes and strides alone: the number of threads does not change a bit.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -30,7 +30,7 @@ void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *
         memcpy(elements, accumulators, (size_t)(n * by->item));
 }
 
-// Setting up -----------------------------------------------------------------------------------------------------
+// Setting up ------------------------------------------------------------------------------------------------
 
 static void add_axis(struct layout *l, int64_t dim, int64_t first, int64_t second) {
     struct layout_axis *a = &l->axis[l->axes++];
@@ -71,8 +71,8 @@ static void split_axes(struct reduction *r, const struct call *c, zl_array x) {
     reverse(&r->reduced);
 }
 
-// Elements that are repeated go outside, then by falling stride: the order of the reduced elements is free, and this
-// one finds the longest runs.
+// Elements that are repeated go outside, then by falling stride: the order of the reduced elements is free,
+// and this one finds the longest runs.
 static bool goes_before(const struct layout_axis *a, const struct layout_axis *b) {
     if (a->stride[0] == 0 || b->stride[0] == 0)
         return a->stride[0] == 0 && b->stride[0] != 0;
@@ -93,7 +93,8 @@ static void sort_reduced(struct layout *l) {
     }
 }
 
-// A short line by itself is reduced as it is among others, by columns, so that its bits do not depend on them.
+// A short line by itself is reduced as it is among others, by columns, so that its bits do not depend on
+// them.
 static void keep_short_line(struct reduction *r) {
     const struct layout_axis *line = &r->reduced.axis[0];
     if (r->kept.axes == 0 && r->reduced.axes == 1 && line->dim < REDUCE_LINE_LEAST)

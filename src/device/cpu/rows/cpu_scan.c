@@ -39,9 +39,9 @@ struct scanning {
     zl_dtype logs;          // in which logarithms of sums are scanned strip by strip; ZL_BOOL: they are not
 };
 
-// Reading and writing ---------------------------------------------------------------------------------------------
+// Reading and writing ---------------------------------------------------------------------------------------
 
-// Kept elements: where they are, if that is one behind the other, or brought to room.
+// Kept elements: where they are, if that is consecutive, or brought to room.
 static const char *read_line(const struct scanning *s, const char *from, int64_t n, char *room) {
     char elements[STRIP * 2];
     if (s->step[FROM] == s->item && !s->widen)
@@ -60,7 +60,8 @@ static const char *read_line(const struct scanning *s, const char *from, int64_t
     return room;
 }
 
-// Kept elements, at most STRIP, combined with what came before (NULL: nothing did) and written. Uses up `kept`.
+// Kept elements, at most STRIP, combined with what came before (NULL: nothing did) and written. Uses up
+// `kept`.
 static void write_line(const struct scanning *s, char *to, char *kept, int64_t n, const char *before) {
     bool direct = s->step[TO] == s->item;
     char elements[STRIP * 2], *from = kept;
@@ -77,7 +78,7 @@ static void write_line(const struct scanning *s, char *to, char *kept, int64_t n
                  n);
 }
 
-// Strips ----------------------------------------------------------------------------------------------------------
+// Strips ----------------------------------------------------------------------------------------------------
 
 static int64_t strips_of(int64_t n) {
     return (n + STRIP - 1) / STRIP;
@@ -97,7 +98,8 @@ static const char *last_of(const struct scanning *s, const char *kept, int64_t n
     return kept + (n - 1) * s->wide;
 }
 
-// Elements [at, end) of a line of n; at is a multiple of BLOCK. before: what came before it, if at is not 0; changed.
+// Elements [at, end) of a line of n; at is a multiple of BLOCK. before: what came before it, if at is not 0;
+// changed.
 static void scan_strips(const struct scanning *s, char *to, const char *from, int64_t at, int64_t end,
                         union scalar *before) {
     _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
@@ -180,7 +182,7 @@ static bool scan_shared_line(const struct scanning *s, char *to, const char *fro
     return true;
 }
 
-// Lines -----------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 // Whether lines can be scanned from where they are to where they go.
 static bool is_direct(const struct scanning *s, const char *to, const char *from, const int64_t *apart) {
@@ -268,7 +270,7 @@ static void scan_lines(const struct layout *l, struct walk *w, int64_t tiles, co
     }
 }
 
-// Rows ------------------------------------------------------------------------------------------------------------
+// Rows ------------------------------------------------------------------------------------------------------
 
 // Rows of cols elements, n of them: each is the one before, combined with what is read.
 static void scan_rows_kept(const struct scanning *s, char *to, const char *from, int64_t n, int64_t cols) {
@@ -306,7 +308,7 @@ static void scan_columns(const struct layout *l, struct walk *w, int64_t tiles, 
     }
 }
 
-// Scans -----------------------------------------------------------------------------------------------------------
+// Scans -----------------------------------------------------------------------------------------------------
 
 // What no elements give; of an extreme, the number furthest from it.
 static union scalar start_of(enum scan which, zl_dtype dtype) {

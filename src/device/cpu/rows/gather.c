@@ -1,7 +1,7 @@
 // gather.c - copies between strided places: how operands come into tiles and results out of them.
 //
-// A dtype does not matter here, only the size of its elements. memcpy of a size that the compiler knows is one load
-// and one store, also where the address is not aligned.
+// A dtype does not matter here, only the size of its elements. memcpy of a size that the compiler knows is
+// one load and one store, also where the address is not aligned.
 
 #include "device/cpu/rows/lanes.h"
 #include "device/cpu/rows/operands.h"

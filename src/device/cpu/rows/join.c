@@ -18,8 +18,8 @@ bool cpu_concatenate(const struct call *c) {
     return true;
 }
 
-// Pad: the margin before and after x along each axis, as wide as x along the axes before it and as the result along
-// those after it; together they are the margin, and nothing is written twice.
+// Pad: the margin before and after x along each axis, as wide as x along the axes before it and as the result
+// along those after it; together they are the margin, and nothing is written twice.
 struct margin {
     zl_array x, out;
     const int64_t *before; // then after

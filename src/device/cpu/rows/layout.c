@@ -1,9 +1,10 @@
 // layout.c - brings operands of any layout to row kernels, which know contiguous runs and scalars only.
 //
-// Three ways. Rows: where every operand is contiguous or constant along the last axis and that is long, kernels work in
-// place. Box: else a tile is some of the last axes, as one run; operands that are not contiguous over it are gathered
-// into L1, those that repeat from tile to tile once; of a column each element serves for a run. Block: an operand whose lines lie along another axis is transposed
-// in blocks, so that no line is fetched for one element.
+// Three ways. Rows: where every operand is contiguous or constant along the last axis and that is long,
+// kernels work in place. Box: else a tile is some of the last axes, as one run; operands that are not
+// contiguous over it are gathered into L1, those that repeat from tile to tile once; of a column each element
+// serves for a run. Block: an operand whose lines lie along another axis is transposed in blocks, so that no
+// line is fetched for one element.
 
 #include "device/cpu/rows/operands.h"
 
@@ -23,7 +24,7 @@ enum {
     LINE = LAYOUT_LINE,
 };
 
-// Planning -------------------------------------------------------------------------------------------------------
+// Planning --------------------------------------------------------------------------------------------------
 
 static bool may_be_scalar(const struct layout *l, int k, unsigned vectors) {
     return k >= l->outputs && !(vectors >> k & 1);
@@ -65,7 +66,8 @@ static bool is_whole(const struct layout *l, int64_t run) {
     return run % MAX_OF(bytes / least, 4 * bytes / most) == 0;
 }
 
-// How many elements of the axes from first on, as one run, each element of operand k serves for; 0: it is no column.
+// How many elements of the axes from first on, as one run, each element of operand k serves for; 0: it is no
+// column.
 static int64_t column_run(const struct layout *l, int k, int first, unsigned vectors) {
     int64_t run = 1, expected = l->item[k];
     int j = l->axes - 1;
@@ -81,8 +83,8 @@ static int64_t column_run(const struct layout *l, int k, int first, unsigned vec
     return run;
 }
 
-// Every operand goes on from row to row, is the same in all or one element for each: what a box must gather it
-// gathers once.
+// Every operand goes on from row to row, is the same in all or one element for each: what a box must gather
+// it gathers once.
 static bool repeats(const struct layout *l, unsigned vectors) {
     const struct layout_axis *outer = &l->axis[l->axes - 2], *inner = &l->axis[l->axes - 1];
     for (int k = 0; k < l->operands; k++)
@@ -142,7 +144,8 @@ static int line_axis(const struct layout *l, int k) {
     return found;
 }
 
-// An input before input k that lies in the same places, as in isnan(x) = (x != x): what is gathered for it serves both. Else k.
+// An input before input k that lies in the same places, as in isnan(x) = (x != x): what is gathered for it
+// serves both. Else k.
 static int first_like(const struct layout *l, int k) {
     for (int i = l->outputs; i < k; i++) {
         bool same = l->data[i] == l->data[k] && l->item[i] == l->item[k];
@@ -233,7 +236,7 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
         plan_box(l, vectors, most);
 }
 
-// Lines ----------------------------------------------------------------------------------------------------------
+// Lines -----------------------------------------------------------------------------------------------------
 
 // How operand k is reached in a tile of some lines, the axis before the last one outermost.
 static enum layout_access access_lines(const struct layout *l, int k, unsigned vectors, bool single) {
@@ -267,12 +270,14 @@ bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most) {
     return bytes <= BLOCK_ROOM;
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 struct work {
     layout_body *body;
     const void *context;
-    int sequence; // an input that shows how far the walk is, where all are read from memory one element after the other; else -1
+    // an input that shows how far the walk is, where all are read from memory one element after the other;
+    // else -1
+    int sequence;
     int64_t ahead; // elements
 };
 
@@ -282,8 +287,9 @@ static int64_t count_ahead(const struct layout *l, const struct work *work, char
     return k < 0 ? 0 : MIN_OF(l->size - (p[k] - l->data[k]) / l->item[k] - n, work->ahead);
 }
 
-// Calls the body on tiles that lie next apart. Nothing is written in between but pointers: other stores would make the CPU
-// read the lines of the result before it writes them (Neoverse-V1, 2026-11: 0.6 of the bandwidth instead of 0.9).
+// Calls the body on tiles that lie next apart. Nothing is written in between but pointers: other stores would
+// make the CPU read the lines of the result before it writes them (Neoverse-V1, 2026-11: 0.6 of the bandwidth
+// instead of 0.9).
 static void run_along(const struct layout *l, const struct work *work, char **p, const int64_t *next,
                       int64_t tiles, int64_t n) {
     for (;;) {
@@ -344,7 +350,8 @@ static void choose_places(const struct layout *l, const struct walk *w, const st
         place[k / 2] = (data[k / 2] & direct[k / 2]) | tile[k / 2];
 }
 
-// Between a strided box of operand k and its tile, from axis j on, whose extent is count. Returns the tile's end.
+// Between a strided box of operand k and its tile, from axis j on, whose extent is count. Returns the tile's
+// end.
 static char *move_box(const struct layout *l, int k, int j, int64_t count, char *tile, char *data,
                       bool gather) {
     int64_t item = l->item[k], stride = l->axis[j].stride[k];

@@ -1,14 +1,14 @@
 // operands.h - operands of any layout for row kernels, which know contiguous runs and scalars only.
 //
-// A struct layout describes operands over one shape. It is cut into tiles on which row kernels can work, and a walk goes along the tiles, on
-// one thread or several. Copies between layouts are here too.
+// A struct layout describes operands over one shape. It is cut into tiles on which row kernels can work, and
+// a walk goes along the tiles, on one thread or several. Copies between layouts are here too.
 
 #ifndef OPERANDS_H
 #define OPERANDS_H
 
 #include "device/cpu/cpu.h"
 
-// tiling.c ----------------------------------------------------------------------------------------------------
+// tiling.c --------------------------------------------------------------------------------------------------
 
 enum {
     LAYOUT_AXES = 60,        // an array has less than 2^60 elements, so at most 60 axes are longer than 1
@@ -16,9 +16,10 @@ enum {
     LAYOUT_ROOM = 32768,     // bytes of all tiles of a thread: they stay in L1
     LAYOUT_GATHERED = 73728, // bytes of the tiles of blocks and rows, some of which are in L2
     LAYOUT_LINE = 64,        // bytes of a cache line
-    CPU_SPLIT = 262144,      // bytes of traffic below which one thread is faster than two (Neoverse-V1, 2026-11)
-    // How many bytes ahead of the computation data is prefetched. Without prefetching, one stream of reads reaches 55 GB/s per core
-    // instead of 73; 4 KB and 8 KB are worse (Neoverse-V1, 2026-11).
+    // bytes of traffic below which one thread is faster than two (Neoverse-V1, 2026-11)
+    CPU_SPLIT = 262144,
+    // How many bytes ahead of the computation data is prefetched. Without prefetching, one stream of reads
+    // reaches 55 GB/s per core instead of 73; 4 KB and 8 KB are worse (Neoverse-V1, 2026-11).
     CPU_AHEAD = 16384,
 };
 
@@ -29,8 +30,9 @@ enum {
 #define CPU_VECTORS __attribute__((optimize("O3")))
 #endif
 
-// A row kernel reads its pointers in pairs, just after they were written. A pair that was not written as one 16-byte store is delayed by
-// 10 ns or more, because the store cannot be forwarded (Neoverse-V1, 2026-11). So lists of pointers are aligned and updated in pairs.
+// A row kernel reads its pointers in pairs, just after they were written. A pair that was not written as one
+// 16-byte store is delayed by 10 ns or more, because the store cannot be forwarded (Neoverse-V1, 2026-11). So
+// lists of pointers are aligned and updated in pairs.
 typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
 #define POINTERS(name, count) _Alignas(64) char *name[count]
 
@@ -52,7 +54,8 @@ struct layout_axis {
 };
 
 enum layout_mode {
-    LAYOUT_ROWS,  // a tile is a piece of the last axis, which is long; every operand is contiguous or constant along it
+    // a tile is a piece of the last axis, which is long; every operand is contiguous or constant along it
+    LAYOUT_ROWS,
     LAYOUT_BOX,   // a tile is a box of the last axes, treated as one run
     LAYOUT_BLOCK, // a tile is a rectangle of row_axis and the last axis, because some operand is transposed
 };
@@ -64,7 +67,8 @@ enum layout_access {
     ACCESS_TILE,   // is gathered into a tile before, or scattered from one after
 };
 
-// Operands over one shape. Use cpu_layout_start, then cpu_layout_add for each operand, then cpu_layout_plan. Owns no memory.
+// Operands over one shape. Use cpu_layout_start, then cpu_layout_add for each operand, then cpu_layout_plan.
+// Owns no memory.
 struct layout {
     int axes, operands, outputs;
     int loops;    // the number of leading axes along which the walk steps
@@ -87,10 +91,12 @@ void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, c
                     const int64_t *stride);
 // Sorts axes by the strides of the first operand, the innermost last.
 void cpu_layout_order(struct layout *l);
-// Merge adjacent axes that are one axis in all operands; the second function does so among the leading axes only.
+// Merge adjacent axes that are one axis in all operands; the second function does so among the leading axes
+// only.
 void cpu_layout_merge(struct layout *l);
 void cpu_layout_merge_first(struct layout *l, int axes);
-// Restricts the layout to a rectangle of the last two axes, which are longer than 1, at one position of the axes before them.
+// Restricts the layout to a rectangle of the last two axes, which are longer than 1, at one position of the
+// axes before them.
 void cpu_layout_crop(struct layout *l, int64_t before, const int64_t from[2], const int64_t size[2]);
 // Excludes trailing axes that a tile covers completely from the walk.
 void cpu_layout_trim(struct layout *l);
@@ -130,31 +136,34 @@ static inline int64_t cpu_walk_extent(const struct layout *l, const struct walk 
     return MIN_OF(step, left);
 }
 
-// Calls part() for all tiles, split over threads if the traffic, in bytes, is worth it. part() processes `tiles` tiles from w on, and calls
-// cpu_walk_next in between.
+// Calls part() for all tiles, split over threads if the traffic, in bytes, is worth it. part() processes
+// `tiles` tiles from w on, and calls cpu_walk_next in between.
 typedef void walk_part(const struct layout *l, struct walk *w, int64_t tiles, const void *context);
 void cpu_walk(const struct layout *l, double traffic, walk_part *part, const void *context);
 
-// Calls fn(context, from, to) on pieces of [0, count) of at least `grain`, on several threads; on this thread if there is one piece.
+// Calls fn(context, from, to) on pieces of [0, count) of at least `grain`, on several threads; on this thread
+// if there is one piece.
 void cpu_split(int64_t count, int64_t grain, void (*fn)(const void *context, int64_t from, int64_t to),
                const void *context);
 
-// layout.c ----------------------------------------------------------------------------------------------------
+// layout.c --------------------------------------------------------------------------------------------------
 
-// Decides how tiles are cut and how operands are accessed. `vectors` are operands that must not be scalars; `most` is how many elements a
-// body accepts at once (0: any number).
+// Decides how tiles are cut and how operands are accessed. `vectors` are operands that must not be scalars;
+// `most` is how many elements a body accepts at once (0: any number).
 void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
 
-// Does the same for a body that takes whole rows of the last axis, at most `most` elements or one row. Operands with one element per row
-// are ACCESS_RUNS, outputs too. Returns false if tiles of such rows do not fit.
+// Does the same for a body that takes whole rows of the last axis, at most `most` elements or one row.
+// Operands with one element per row are ACCESS_RUNS, outputs too. Returns false if tiles of such rows do not
+// fit.
 bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most);
 
-// Computes n elements. p[k] is operand k, contiguous, or a single element if bit k of the plan's `scalar` is set; p has at least four
-// entries, of which unused ones are NULL. `more` elements follow in all inputs, and should be prefetched.
+// Computes n elements. p[k] is operand k, contiguous, or a single element if bit k of the plan's `scalar` is
+// set; p has at least four entries, of which unused ones are NULL. `more` elements follow in all inputs, and
+// should be prefetched.
 typedef void layout_body(const void *context, char *const *p, int64_t n, int64_t more);
 void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context);
 
-// gather.c, transpose.c ---------------------------------------------------------------------------------------
+// gather.c, transpose.c -------------------------------------------------------------------------------------
 
 // Copies rows x cols elements of `item` bytes (1, 2, 4 or 8); strides are in bytes.
 struct stride2 { int64_t row, col; };
@@ -166,14 +175,14 @@ void cpu_transpose(size_t item, char *to, int64_t to_row, const char *from, int6
 // Fills `count` elements with one value.
 void cpu_fill(size_t item, char *to, const char *value, int64_t count);
 
-// copy.c ------------------------------------------------------------------------------------------------------
+// copy.c ----------------------------------------------------------------------------------------------------
 
 // Copies between any two layouts of one shape; strides are in elements.
 void cpu_copy(size_t item, int ndim, const int64_t *dim, void *to, const int64_t *to_stride, const void *from,
               const int64_t *from_stride);
 
-// Copies the first input of an op that changes a part of it into the output, unless the output took over its memory. Returns the address of the
-// output's element 0.
+// Copies the first input of an op that changes a part of it into the output, unless the output took over its
+// memory. Returns the address of the output's element 0.
 static inline char *cpu_copy_input(const struct call *c) {
     zl_array x = c->in[0], out = call_first(c);
     union scalar room;

@@ -5,7 +5,7 @@
 
 #include "device/cpu/rows/operands.h"
 
-// cpu_reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------
+// cpu_reduce.c, reduce_rows.c, reduce_columns.c -------------------------------------------------------------
 
 enum { REDUCE_OUT, REDUCE_IN, REDUCE_WIDEST = 8 };
 
@@ -23,9 +23,9 @@ bool cpu_reduce_choose(struct reduce_rows *rows, enum tile_op op, zl_dtype dtype
 void cpu_reduce_load(const struct reduce_rows *by, char *accumulators, const char *elements, int64_t n);
 void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *accumulators, int64_t n);
 
-// Contiguous rows of REDUCE_LINE_LEAST to REDUCE_LINE_MOST elements, without gaps between rows, are reduced one by one by cpu_reduce_line,
-// however many there are. `more` elements that follow the row in memory will be read next and are prefetched; 0 if they are not in memory, or
-// are in a cache already.
+// Contiguous rows of REDUCE_LINE_LEAST to REDUCE_LINE_MOST elements, without gaps between rows, are reduced
+// one by one by cpu_reduce_line, however many there are. `more` elements that follow the row in memory will
+// be read next and are prefetched; 0 if they are not in memory, or are in a cache already.
 enum { REDUCE_LINE_LEAST = 32, REDUCE_LINE_MOST = 65536 };
 enum { REDUCE_RUN_MOST = 4096 }; // the most elements that one row kernel reduces: longer runs lose accuracy
 void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more, char *accumulator);

@@ -1,10 +1,11 @@
-// reduce_columns.c - reductions whose kept elements lie close together: rows of accumulators are combined with rows of
-// elements.
+// reduce_columns.c - reductions whose kept elements lie close together: rows of accumulators are combined
+// with rows of elements.
 //
-// After some hundred rows the accumulators go into a second set, which keeps sums accurate. A few short columns are seen
-// as many: rows that lie one behind the other are combined as one long row, which is folded at the end. Rows whose
-// elements lie apart while the reduced ones do not, as of many short lines, are brought together several at a time. Where
-// few elements are kept, rows are cut in segments for threads to share; where the cuts are follows from the shape alone.
+// After some hundred rows the accumulators go into a second set, which keeps sums accurate. A few short
+// columns are seen as many: rows that are contiguous are combined as one long row, which is folded at the
+// end. Rows whose elements lie apart while the reduced ones do not, as of many short lines, are brought
+// together several at a time. Where few elements are kept, rows are cut in segments for threads to share;
+// where the cuts are follows from the shape alone.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -25,7 +26,7 @@ struct columns {
     _Alignas(64) char sum[COLUMN_BYTES];   // of all rows so far
     _Alignas(64) char block[COLUMN_BYTES]; // of the last ROWS
     _Alignas(64) char tile[COLUMN_BYTES];  // elements of a row that is not contiguous
-    _Alignas(64) char wide[COLUMN_BYTES];  // a row of half floats as floats
+    _Alignas(64) char wide[COLUMN_BYTES];  // a row of 16-bit floats as floats
     int64_t rows;                          // in block
     bool has_sum;
 };
@@ -44,7 +45,7 @@ static void fold_block(const struct reduction *r, struct columns *c, int64_t wid
     c->rows = 0;
 }
 
-// One row of elements one behind the other, the first width of a block's.
+// One row of elements consecutive, the first width of a block's.
 static void add_dense_row(const struct reduction *r, struct columns *c, const char *from, int64_t width) {
     if (c->rows++ == 0) {
         cpu_reduce_load(&r->by, c->block, from, width);
@@ -110,7 +111,8 @@ static void add_rows(const struct reduction *r, struct columns *c, const char *f
         add_rest(r, c, from + i * row_stride, count, end - i);
 }
 
-// Reduces positions [at, end) of the reduced space for count kept elements from base on: the result is in c->sum.
+// Reduces positions [at, end) of the reduced space for count kept elements from base on: the result is in
+// c->sum.
 static void reduce_columns(const struct reduction *r, struct columns *c, const char *base, int64_t count,
                            int64_t at, int64_t end) {
     const struct layout *l = &r->reduced;
@@ -183,7 +185,7 @@ static int choose_column(const struct layout *kept, int64_t fold) {
     return best;
 }
 
-// Rows that are combined as one: those of a short kept axis that lie one behind the other.
+// Rows that are combined as one: those of a short kept axis that are contiguous.
 static int64_t choose_fold(const struct reduction *r) {
     const struct layout_axis *kept = &r->kept.axis[r->kept.axes - 1], *reduced = &r->reduced.axis[0];
     if (r->reduced.axes > 1 || kept->stride[REDUCE_IN] != r->by.item ||

@@ -11,7 +11,7 @@ enum {
     PRODUCT_INNER = 16,  // sums of fewer products: the rest is the longer work, and is split by itself
 };
 
-// Building -------------------------------------------------------------------------------------------------------
+// Building --------------------------------------------------------------------------------------------------
 
 bool cpu_group_steps(struct program *p, const struct segment *s) {
     if (!fuse_link_steps(&p->steps, s->call, s->needed))
@@ -24,7 +24,7 @@ bool cpu_group_steps(struct program *p, const struct segment *s) {
     return true;
 }
 
-// Joining --------------------------------------------------------------------------------------------------------
+// Joining ---------------------------------------------------------------------------------------------------
 
 // An operand that differs along a line.
 static bool is_wide(const struct fuse_group *g, int index, int k) {
@@ -57,7 +57,7 @@ static bool has_lines(const struct fuse_group *g, int index) {
     return some && g->line;
 }
 
-// Lines that lie behind each other.
+// Lines that are contiguous.
 static bool is_reduction(struct group *g, int index) {
     const struct call *c = g->f.call[index];
     zl_array x = c->in[0];
@@ -113,10 +113,10 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .joins = joins,
                                           .fits = fits};
 
-// Temporaries ----------------------------------------------------------------------------------------------------
+// Temporaries -----------------------------------------------------------------------------------------------
 
-// A temporary that nothing reads any more, for the result of a call. One is only used again for elements of the same
-// size: a kernel of several rows may write some of them before it has read all.
+// A temporary that nothing reads any more, for the result of a call. One is only used again for elements of
+// the same size: a kernel of several rows may write some of them before it has read all.
 static int take_temp(struct group *g, int index) {
     const struct fuse_row *r = fuse_row(&g->f, index);
     int *used = r->of_lines ? &g->line_temps : &g->temps, first = r->of_lines ? GROUP_TEMPS : 0, at = 0;
@@ -133,7 +133,8 @@ static int take_temp(struct group *g, int index) {
     return first + at;
 }
 
-// Outputs come first among the operands: they are numbered before any input is, and before the product, which rows only read.
+// Outputs come first among the operands: they are numbered before any input is, and before the product, which
+// rows only read.
 static bool place_outputs(struct group *g) {
     int stored = 0;
     g->temps = g->line_temps = g->temp_item = 0;
@@ -149,7 +150,7 @@ static bool place_outputs(struct group *g) {
     return true;
 }
 
-// Finding --------------------------------------------------------------------------------------------------------
+// Finding ---------------------------------------------------------------------------------------------------
 
 // Whether it is worth it: some result needs no memory.
 static bool is_useful(const struct group *g) {

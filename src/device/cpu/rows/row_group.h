@@ -1,8 +1,9 @@
-// row_group.h - calls that run as one pass over memory: what is known of them while they are found, bound and run.
+// row_group.h - calls that run as one pass over memory: what is known of them while they are found, bound and
+// run.
 //
-// The calls of a group compute elements of one shape. Once one of them reduces the last axis, the group works on lines:
-// some calls compute one element for each line, which later ones read again for all its elements. A matrix product may come
-// first: the others then run on each part of it, on the thread that made it.
+// The calls of a group compute elements of one shape. Once one of them reduces the last axis, the group works
+// on lines: some calls compute one element for each line, which later ones read again for all its elements. A
+// matrix product may come first: the others then run on each part of it, on the thread that made it.
 
 #ifndef ROW_GROUP_H
 #define ROW_GROUP_H
@@ -13,13 +14,15 @@
 
 enum {
     GROUP_LEAST = 8192, // elements from which it pays
-    GROUP_TEMPS = 16,   // results at once that nothing but the group reads; as many again with one element a line
+    // results at once that nothing but the group reads; as many again with one element a line
+    GROUP_TEMPS = 16,
     ROW_OPERANDS = 4,   // output and inputs
 };
 
 struct row {
     bool has_runs; // an operand has one element for a run of the others
-    // Where it finds its operands: operand of the layout, or temporary -1 - at; those of lines are the later ones.
+    // Where it finds its operands: operand of the layout, or temporary -1 - at; those of lines are the later
+    // ones.
     int8_t at[ROW_OPERANDS];
     row_fn *fn;
     struct reduce_rows by; // ROW_REDUCE
@@ -73,28 +76,28 @@ static inline int group_compiled(const struct group *g) {
     return calls;
 }
 
-// row_group.c -------------------------------------------------------------------------------------------------
+// row_group.c -----------------------------------------------------------------------------------------------
 
 // Readies a group that begins at a call of a program.
 void group_begin(struct group *g, const struct program *p, struct binding *b, int index);
-// Finds its end, rows, what is stored and where temporaries lie. False: no group is worth it. Adds to why, where it is given,
-// what ended or prevented it.
+// Finds its end, rows, what is stored and where temporaries lie. False: no group is worth it. Adds to why,
+// where it is given, what ended or prevented it.
 bool group_find(struct group *g, struct text *why);
 
-// row_program.c -----------------------------------------------------------------------------------------------
+// row_program.c ---------------------------------------------------------------------------------------------
 
 // How a bound group runs, and what computes a tile of it.
 layout_body *group_plan(struct group *g);
 
-// row_product.c -----------------------------------------------------------------------------------------------
+// row_product.c ---------------------------------------------------------------------------------------------
 
 // Runs a bound group that has a product. False: memory is out.
 bool group_run_product(struct group *g, double weight);
 
-// row_kernel.c ------------------------------------------------------------------------------------------------
+// row_kernel.c ----------------------------------------------------------------------------------------------
 
-// Finds the stretches of a bound and planned group for which there is a compiled kernel, and has those compiled that
-// have run often enough. True: one of them is the whole group.
+// Finds the stretches of a bound and planned group for which there is a compiled kernel, and has those
+// compiled that have run often enough. True: one of them is the whole group.
 bool group_find_kernels(struct group *g);
 
 #endif

@@ -1,7 +1,8 @@
 // row_kernel.c - stretches of a row program as compiled kernels.
 //
-// The recipe of a stretch is the key under which its kernel is kept, and all that the kernel is built from. Kernels are compiled by a thread that lives while there are some to compile; until then, and where there is no
-// compiler, the rows run one by one, with the same bits.
+// The recipe of a stretch is the key under which its kernel is kept, and all that the kernel is built from.
+// Kernels are compiled by a thread that lives while there are some to compile; until then, and where there is
+// no compiler, the rows run one by one, with the same bits.
 
 #include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"
@@ -15,7 +16,7 @@
 
 enum { KERNELS_MOST = 4096 };
 
-// Recipes --------------------------------------------------------------------------------------------------------
+// Recipes ---------------------------------------------------------------------------------------------------
 
 struct writer {
     struct fuse_writer w;
@@ -105,7 +106,7 @@ static row_fn *compile(const struct fuse_recipe *r) {
     return fn;
 }
 
-// Keeping --------------------------------------------------------------------------------------------------------
+// Keeping ---------------------------------------------------------------------------------------------------
 
 struct row_kernel {
     struct row_kernel *next; // to be compiled
@@ -228,7 +229,7 @@ static row_fn *use(const struct fuse_recipe *r, int hot) {
     return k ? atomic_load_explicit(&k->fn, memory_order_acquire) : NULL;
 }
 
-// Stretches ------------------------------------------------------------------------------------------------------
+// Stretches -------------------------------------------------------------------------------------------------
 
 // Where the stretch ends that begins here: before the next row of another kind, and not on a view.
 static int stretch_end(struct group *g, int begin) {
@@ -250,8 +251,9 @@ static int rows_of(struct group *g, int begin, int end) {
     return rows;
 }
 
-// Whether a kernel can reduce what it computes: the values of rows [begin, index) are as wide as the accumulator, but for 16-bit
-// floats that are cast to float32 when they are read; and a line is one run of the reduction.
+// Whether a kernel can reduce what it computes: the values of rows [begin, index) are as wide as the
+// accumulator, but for 16-bit floats that are cast to float32 when they are read; and a line is one run of
+// the reduction.
 static bool takes_reduction(struct group *g, int begin, int index) {
     const struct reduce_rows *by = &group_row(g, index)->by;
     if (index >= g->f.end || fuse_row(&g->f, index)->kind != ROW_REDUCE ||

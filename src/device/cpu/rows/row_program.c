@@ -1,7 +1,9 @@
-// row_program.c - runs of calls as one pass over memory: their row kernels, one after the other, on each tile.
+// row_program.c - runs of calls as one pass over memory: their row kernels, one after the other, on each
+// tile.
 //
-// What only calls of the group read stays in tiles in the nearest caches and never gets memory of its own. The rows are
-// those that the calls would have run by themselves, on the same elements in the same order: not a bit differs.
+// What only calls of the group read stays in tiles in the nearest caches and never gets memory of its own.
+// The rows are those that the calls would have run by themselves, on the same elements in the same order: not
+// a bit differs.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -18,10 +20,10 @@ enum {
     LINES_MOST = 64,    // lines at once
 };
 
-// Binding --------------------------------------------------------------------------------------------------------
+// Binding ---------------------------------------------------------------------------------------------------
 
-// Whether lines of x jump from one line of the cache to the next, while another axis goes along them: single steps
-// transpose such an array in blocks, which is faster than to gather it line by line.
+// Whether lines of x jump from one line of the cache to the next, while another axis goes along them: single
+// steps transpose such an array in blocks, which is faster than to gather it line by line.
 static bool lies_across(zl_array x, int64_t item) {
     bool along = false;
     for (int i = 0; i + 1 < x->ndim; i++)
@@ -116,7 +118,7 @@ static void bind_operands(struct group *g) {
     }
 }
 
-// Planning -------------------------------------------------------------------------------------------------------
+// Planning --------------------------------------------------------------------------------------------------
 
 // Operands of a row: which of them are scalars, and which of those go on from run to run.
 struct scalars {
@@ -178,7 +180,8 @@ static void plan_elements(struct group *g) {
     }
 }
 
-// Operands with all the elements of a line, though some be the same: those that are views say so by their shape.
+// Operands with all the elements of a line, though some be the same: those that are views say so by their
+// shape.
 static unsigned wide_operands(const struct group *g) {
     unsigned found = 0;
     for (int k = g->l.outputs; k < g->l.operands; k++) {
@@ -188,8 +191,8 @@ static unsigned wide_operands(const struct group *g) {
     return found;
 }
 
-// Line by line what is the same for a line is a scalar like any other. Every row has a form for that, if one of its
-// operands is a vector.
+// Line by line what is the same for a line is a scalar like any other. Every row has a form for that, if one
+// of its operands is a vector.
 static bool plan_lines(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
     int64_t most = MIN_OF(MIN_OF(TEMP_ROOM / bytes, 2 * TILE_MOST), LINES_MOST * g->f.line);
@@ -206,7 +209,7 @@ static bool plan_lines(struct group *g) {
     return fits;
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static void call_row(const struct row *r, const char *const *at, int64_t n, int64_t run) {
     POINTERS(p, ROW_OPERANDS);
@@ -330,7 +333,7 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
     return fuse_run_group(&g.f, b, run);
 }
 
-// Explaining -----------------------------------------------------------------------------------------------------
+// Explaining ------------------------------------------------------------------------------------------------
 
 int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why) {
     (void)unit;

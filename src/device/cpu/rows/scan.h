@@ -11,7 +11,7 @@ enum {
     SCAN_STRIP = 512, // elements of a long line that are scanned at once
 };
 
-// Chains that begin `apart` elements from each other, each of n elements one behind the other.
+// Chains that begin `apart` elements from each other, each of n elements consecutive.
 struct chains {
     char *to;
     const char *from; // may be `to`
@@ -27,7 +27,8 @@ scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype); // NULL: there
 typedef void scan_total_fn(const char *from, int64_t n, void *total);
 scan_total_fn *cpu_scan_total(enum scan which, zl_dtype dtype); // NULL: there is none
 
-// scan_logs.c: at most SCAN_STRIP elements of a line of float32 or float64 after those that were seen; to may be x.
+// scan_logs.c: at most SCAN_STRIP elements of a line of float32 or float64 after those that were seen; to may
+// be x.
 struct scan_logs {
     double max, sum; // of what was seen; sum: of exp(x - max)
 };

@@ -1,7 +1,8 @@
-// scan_chains.c - scans of elements one behind the other, for every dtype but 16-bit floats, which are scanned as float32.
+// scan_chains.c - scans of elements consecutive, for every dtype but 16-bit floats, which are scanned as
+// float32.
 //
-// A vector is scanned by itself, in steps that double what each lane has seen, then combined with the last lane of the one
-// before. Lanes in front of the first hold the identity.
+// A vector is scanned by itself, in steps that double what each lane has seen, then combined with the last
+// lane of the one before. Lanes in front of the first hold the identity.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"
@@ -12,7 +13,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Vectors -----------------------------------------------------------------------------------------------------------
+// Vectors ---------------------------------------------------------------------------------------------------
 
 #define VECTOR(type, unsigned_type, signed_type)                        \
     typedef type vec_##type __attribute__((vector_size(16)));           \
@@ -66,7 +67,7 @@ INLINE bool any_lane(vec_uint64_t mask) {
     return (mask[0] | mask[1]) != 0;
 }
 
-// Chains ------------------------------------------------------------------------------------------------------------
+// Chains ----------------------------------------------------------------------------------------------------
 
 #define DOUBLE(type, bytes, combine) \
     if (sizeof(type) <= (bytes))     \
@@ -103,8 +104,8 @@ INLINE bool any_lane(vec_uint64_t mask) {
         }                                                                                                    \
     }
 
-// The last element of a chain of groups of four vectors, in the order in which SCAN() comes to it; where order does not
-// matter, there are four chains, and lanes are combined at the end.
+// The last element of a chain of groups of four vectors, in the order in which SCAN() comes to it; where
+// order does not matter, there are four chains, and lanes are combined at the end.
 #define TOTAL_STEP(k, combine, ordered, type) \
     memcpy(&v, from + at + 16 * (k), 16);     \
     if (ordered) {                            \
@@ -203,8 +204,8 @@ SCAN_COMPLEX(c64_prod, complex_prod)
 SCAN_COMPLEX(c64_max, complex_max)
 SCAN_COMPLEX(c64_min, complex_min)
 
-// Logarithms of sums take a row kernel, which is quick with many elements. So a chain is cut in pieces, which are chains
-// themselves; then each is combined with the last element of the one before.
+// Logarithms of sums take a row kernel, which is quick with many elements. So a chain is cut in pieces, which
+// are chains themselves; then each is combined with the last element of the one before.
 enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; elements of a chain that is cut
 
 #define SCAN_LOGS(name, type)                                                                            \

@@ -1,6 +1,8 @@
-// scan_logs.c - logarithms of running sums of exponentials, as the largest number so far and the sum relative to it.
+// scan_logs.c - logarithms of running sums of exponentials, as the largest number so far and the sum relative
+// to it.
 //
-// So an element takes one exponential and one logarithm, of whole strips at once. The sum is at least 1 and never overflows.
+// So an element takes one exponential and one logarithm, of whole strips at once. The sum is at least 1 and
+// never overflows.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"

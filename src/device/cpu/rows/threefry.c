@@ -1,7 +1,8 @@
 // threefry.c - random bits: words of the counter-based generator in op/threefry.h.
 //
-// Each key has its own part of the result, seen as 32-bit words. Counter i gives word i and, behind all of those, word
-// pairs + i. So every word depends on its position alone, and any number of threads gives the same bits.
+// Each key has its own part of the result, seen as 32-bit words. Counter i gives word i and, behind all of
+// those, word pairs + i. So every word depends on its position alone, and any number of threads gives the
+// same bits.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"

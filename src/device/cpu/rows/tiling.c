@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// Collecting -----------------------------------------------------------------------------------------------------
+// Collecting ------------------------------------------------------------------------------------------------
 
 void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int outputs) {
     l->axes = 0;
@@ -98,7 +98,7 @@ void cpu_layout_trim(struct layout *l) {
         l->loops--;
 }
 
-// Walking --------------------------------------------------------------------------------------------------------
+// Walking ---------------------------------------------------------------------------------------------------
 
 // As integers: an operand without elements has no memory, and a walk may begin at NULL to find distances.
 static void move_along(const struct layout *l, struct walk *w, int j, int64_t elements) {
@@ -164,7 +164,7 @@ void cpu_walk(const struct layout *l, double traffic, walk_part *part, const voi
     cpu_split(tiles, grain < (double)tiles ? (int64_t)grain + 1 : tiles, walk_range, &job);
 }
 
-// Splitting ------------------------------------------------------------------------------------------------------
+// Splitting -------------------------------------------------------------------------------------------------
 
 enum { PIECES = 4 }; // a thread, so that one that is held up leaves work to the others
 

@@ -1,7 +1,8 @@
 // transpose.c - small transpositions through registers.
 //
-// A square of as many vectors of 16 bytes as a vector has elements is transposed by log2 rounds of interleaving. Blocks
-// go along the source's lines: every line that is fetched is used to its end, whatever the distance between lines.
+// A square of as many vectors of 16 bytes as a vector has elements is transposed by log2 rounds of
+// interleaving. Blocks go along the source's lines: every line that is fetched is used to its end, whatever
+// the distance between lines.
 
 #include "device/cpu/rows/operands.h"
 

@@ -29,7 +29,7 @@ static bool cut_words(struct command *c) {
     return c->words > 0 || error_false(ZL_ERROR_COMPILE, "ZL_CC names no compiler");
 }
 
-// Running --------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 static bool cannot_start(const char *program, int reason) {
     return error_false(
@@ -45,9 +45,10 @@ static bool run(struct command *c, struct text *output) {
     return end == PROCESS_NOT_STARTED ? cannot_start(c->word[0], reason) : end == PROCESS_DONE;
 }
 
-// What we ask of it ------------------------------------------------------------------------------------------------
+// What we ask of it -----------------------------------------------------------------------------------------
 
-// Those of the built-in rows (cmake/flags.cmake): the same text gives the same bits. Pages of 4 KiB keep files small.
+// Those of the built-in rows (cmake/flags.cmake): the same text gives the same bits. Pages of 4 KiB keep
+// files small.
 void cpu_compiler_flags(struct text *out) {
     const struct cpu_level *level = cpu_level();
     text_add(out,
@@ -93,7 +94,8 @@ static bool find_program(const char *name, int len, char *out, struct stat *info
     return false;
 }
 
-// A compiler is known by its file: asking for its version takes as long as opening all that was compiled before.
+// A compiler is known by its file: asking for its version takes as long as opening all that was compiled
+// before.
 bool cpu_compiler_name(struct text *out) {
     const char *words = setting_text(SETTING_CC);
     int space = (int)strspn(words, " "), len = (int)strcspn(words + space, " ");

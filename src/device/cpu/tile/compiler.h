@@ -9,8 +9,9 @@
 
 extern const char cpu_vec_text[]; // the vector layer, for the compiler
 
-// Compiles C text, after the vector layer, and returns the address of one of its functions, which stays loaded for ever. Text that was
-// compiled before, even by another process, is loaded from the cache. Returns NULL and ZL_ERROR_COMPILE if that fails.
+// Compiles C text, after the vector layer, and returns the address of one of its functions, which stays
+// loaded for ever. Text that was compiled before, even by another process, is loaded from the cache. Returns
+// NULL and ZL_ERROR_COMPILE if that fails.
 void *cpu_jit(const char *source, const char *symbol);
 // Does the same without the vector layer, with additional flags.
 void *cpu_jit_alone(const char *source, const char *flags, const char *symbol);

@@ -1,7 +1,7 @@
 // cpu_source_kernel.c - runs kernels that programs bring as C source.
 //
-// Their text is compiled at its first evaluation. What a position of the grid costs nobody knows before: pieces that
-// double in size are timed, until it is known how many make a piece worth another thread.
+// Their text is compiled at its first evaluation. What a position of the grid costs nobody knows before:
+// pieces that double in size are timed, until it is known how many make a piece worth another thread.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/tile/compiler.h"
@@ -17,7 +17,7 @@ enum {
 
 typedef void kernel_fn(const struct op_kernel_call *c, int64_t from, int64_t to);
 
-// Compiling --------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
 // Functions by their texts.
 static struct {
@@ -82,7 +82,7 @@ static kernel_fn *function_of(zl_array text) {
     return kept ? (kernel_fn *)function : NULL;
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 struct job {
     kernel_fn *function;

@@ -1,4 +1,5 @@
-// op_tiles.c - ops that the CPU runs by their kernels in src/kernel/: compiled once, or interpreted where nothing compiles them.
+// op_tiles.c - ops that the CPU runs by their kernels in src/kernel/: compiled once, or interpreted where
+// nothing compiles them.
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/tile/tile_kernel.h"

@@ -1,4 +1,5 @@
-// tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, blocks over the thread pool.
+// tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, blocks over the
+// thread pool.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/tile/compiler.h"
@@ -19,9 +20,10 @@ struct compiled {
     char name[]; // of the kernel, for messages
 };
 
-// Compiling ---------------------------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
-// Loops that look at every index become no vectors: more than -Og takes twice to six times as long to compile and gains little.
+// Loops that look at every index become no vectors: more than -Og takes twice to six times as long to compile
+// and gains little.
 static const char *flags(void) {
     return setting_flag(SETTING_CHECK) ? "-Og -w -fno-strict-aliasing"
                                        : "-O3 -funroll-loops -w -fno-strict-aliasing";
@@ -55,7 +57,7 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     return NULL;
 }
 
-// Running -----------------------------------------------------------------------------------------------------------
+// Running ---------------------------------------------------------------------------------------------------
 
 struct launch {
     struct tile_run run;

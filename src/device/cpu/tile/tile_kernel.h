@@ -25,7 +25,7 @@ struct tile_gemm {
 struct tile_run {
     char *const *address; // of parameters
     const int64_t *symbol;
-    char *const *room; // memory outside of all blocks
+    char *const *room; // memory that all blocks share
     void (*gemm)(const struct tile_run *run, const struct tile_gemm *g);
     void (*reduce)(int op, int dtype, void *to, const void *from, int64_t n); // a line, as enum tile_op
     void (*fail)(const struct tile_run *run, int line, const char *message);
@@ -41,11 +41,13 @@ extern const struct kernel_driver kernel_driver_c;
 void cpu_tile_reduce(int op, int dtype, void *to, const void *from, int64_t n);
 void cpu_tile_gemm(const struct tile_run *run, const struct tile_gemm *g);
 
-// tile_panels.c: factors of products that are inputs of the kernel are packed once a thread, as long as there is room.
+// tile_panels.c: factors of products that are inputs of the kernel are packed once a thread, as long as there
+// is room.
 
 struct gemm_work;
 
-// Packs both factors of a product, or finds those that are packed. False: they are too large, or memory is out.
+// Packs both factors of a product, or finds those that are packed. False: they are too large, or memory is
+// out.
 bool cpu_tile_panels(const struct tile_run *run, const struct tile_gemm *t, const struct gemm_work *w,
                      const char **a, const char **b);
 

@@ -1,7 +1,8 @@
-// tile_panels.c - packed factors of products in tile kernels, kept for a run of the kernel: blocks of a grid multiply the same
-// rows and columns again and again.
+// tile_panels.c - packed factors of products in tile kernels, kept for a run of the kernel: blocks of a grid
+// multiply the same rows and columns again and again.
 //
-// A thread has room for some of them. When it is full all are forgotten: what a block needs comes back at once.
+// A thread has room for some of them. When it is full all are forgotten: what a block needs comes back at
+// once.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/tile/tile_kernel.h"
@@ -18,7 +19,8 @@ struct panels {
     char *data;
 };
 
-// A multiple of a line of the cache: panels come behind it, and a vector that lies in two lines is read twice.
+// A multiple of a line of the cache: panels come behind it, and a vector that lies in two lines is read
+// twice.
 struct shelf {
     _Alignas(64) uint64_t run; // whose panels these are
     size_t used;               // bytes

@@ -53,8 +53,8 @@ NEON_FLOAT(f64, "2d")
 #define vec_fma_f32   neon_fma_f32
 #define vec_fma_f64   neon_fma_f64
 
-// fmla overwrites what it adds to. A constant there is read from memory each time: a copy between registers would take part of
-// what computes.
+// fmla overwrites what it adds to. A constant there is read from memory each time: a copy between registers
+// would take part of what computes.
 #define NEON_ADDEND(T, ...)                                                     \
     (__extension__({                                                            \
         static const vec_##T neon_constant = {__VA_ARGS__};                     \

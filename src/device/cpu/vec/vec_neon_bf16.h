@@ -15,8 +15,8 @@ VEC_FN vec_f32 neon_rounded_bf16(vec_f32 x) {
 }
 #define vec_rounded_bf16 neon_rounded_bf16
 
-// a + x * 1, rounded once: a conversion less, of which a Neoverse-V1 makes one a cycle (sum f16: 0.67 of read bandwidth
-// with them, 2026-11).
+// a + x * 1, rounded once: a conversion less, of which a Neoverse-V1 makes one a cycle (sum f16: 0.67 of read
+// bandwidth with them, 2026-11).
 VEC_FN vec_f32 neon_add_f32_f16(vec_f32 a, vec_f16 x, int part) {
     vec_u16 one = vec_splat_u16(0x3c00);
     if (part == 0)

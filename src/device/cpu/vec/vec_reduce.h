@@ -26,7 +26,8 @@
 #define VEC_FOLD_128(M) M(0, 1)
 #define VEC_GROUPS(M)   M(0)
 #endif
-// M(first) for groups of registers, four at most, of 128 bytes; VEC_EACH_OF_GROUP(M): M(r) for each of a group.
+// M(first) for groups of registers, four at most, of 128 bytes; VEC_EACH_OF_GROUP(M): M(r) for each of a
+// group.
 #if VEC_BYTES == 64
 #define VEC_EACH_OF_GROUP(M) M(0) M(1)
 #else

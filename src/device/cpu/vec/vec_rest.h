@@ -3,8 +3,8 @@
 #ifndef VEC_REST_H
 #define VEC_REST_H
 
-// Fetches as many bytes, so far ahead of an address; nothing where that is 0: the bytes are in a cache then, and would be looked
-// for once more.
+// Fetches as many bytes, so far ahead of an address; nothing where that is 0: the bytes are in a cache then,
+// and would be looked for once more.
 VEC_FN void vec_fetch(const char *from, int64_t ahead, int bytes) {
     if (ahead == 0)
         return;
