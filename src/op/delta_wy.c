@@ -62,6 +62,8 @@ static void fill(const struct delta_rule *r, struct op_kernel *k, const char *fi
                   t.size, (int)r->x->dim[3], t.part, t.chunk, unit_of(r), t.threads, t.stages,
                   shares(r, r->q), shares(r, r->w), shares(r, r->e), r->pre,
                   !r->e ? 0 : r->e == r->w ? 2 : 1, r->beta != NULL, r->offsets != NULL, more);
+    if (t.stages > 1)
+        memcpy(k->smaller, "STAGES=1", sizeof "STAGES=1");
     int64_t slots = r->offsets ? tokens / t.chunk + sequences : sequences * ((steps + t.chunk - 1) / t.chunk);
     const int64_t sizes[] = {steps,     r->x->dim[2], r->q->dim[2], r->w->dim[2], r->e ? r->e->dim[2] : 1,
                              sequences, tokens,       slots};

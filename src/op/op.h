@@ -46,6 +46,9 @@ struct op_kernel_value {
 struct op_kernel {
     char file[32];     // "cross_entropy" for cross_entropy.tile
     char clauses[256]; // values of the file's other clauses: "ITEM=f32,LANES=8"
+    // Clauses that replace others on units whose workgroups have too little shared memory for the kernel; "":
+    // there are none.
+    char smaller[32];
     int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
     struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters

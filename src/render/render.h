@@ -57,6 +57,10 @@ int render_launches(const struct tile_kernel *kernel, struct render_launch *out,
 // receives the line of a failed assertion. Kernels without assertions do not.
 bool render_has_status(const struct tile_kernel *kernel);
 
+// Returns whether workgroups of a unit can have the threads and the shared memory that a kernel needs, after
+// its passes; if not, the error says what it needs.
+bool render_fits(const struct target *target, const struct tile_kernel *kernel);
+
 // Returns the number of statements of the kernel's function, an estimate of what it costs to compile.
 int render_cost(const struct tile_kernel *kernel);
 

@@ -4,6 +4,7 @@
 #include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels.h"
 #include "pass/pass.h"
+#include "render/render.h"
 
 #include <string.h>
 
@@ -128,7 +129,8 @@ bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p)
     bool fits = true;
     for (int i = 0; i < batch->count && fits; i++) {
         struct tile_kernel *kernel = batch->wanted[i].tiles;
-        fits = pass_run(kernel, p->record, NULL) && target_has_needs(p->record, kernel);
+        fits = pass_run(kernel, p->record, NULL) && target_has_needs(p->record, kernel) &&
+               render_fits(p->record, kernel);
     }
     batch_free(batch);
     return fits;

@@ -329,7 +329,8 @@ bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
     struct kernel_call k;
     op_launch_open(&l, c);
     kernel_begin_call(&k);
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &l.key, sizeof l.key, op_launch_kernel, &l.key);
+    const struct op_choice choice = {&l.key, p->record};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &l.key, sizeof l.key, op_choice_kernel, &choice);
     bool good = kernel;
     for (int i = 0; i < l.inputs && good; i++)
         good = kernel_add_array(p, &k, l.in[i]);

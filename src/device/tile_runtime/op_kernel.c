@@ -3,6 +3,7 @@
 #include "device/tile_runtime/op_kernel.h"
 
 #include "kernel/kernel.h"
+#include "render/render.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -33,6 +34,7 @@ void op_launch_open(struct op_launch *l, const struct call *c) {
     *l = (struct op_launch){.key.bits = is_wide(c, &k) ? 64 : 32, .inputs = k.inputs, .values = k.values};
     memcpy(l->key.file, k.file, sizeof k.file);
     memcpy(l->key.clauses, k.clauses, sizeof k.clauses);
+    memcpy(l->key.smaller, k.smaller, sizeof k.smaller);
     memcpy(l->in, k.in, sizeof k.in);
     memcpy(l->value, k.value, sizeof k.value);
     for (int i = 0; i < k.sizes; i++)
@@ -43,7 +45,30 @@ void op_launch_open(struct op_launch *l, const struct call *c) {
         l->symbol[l->symbols++] = kernel_elements(k.in[i]);
 }
 
+static struct tile_kernel *built(const struct op_key *k, const char *more) {
+    return kernel_built_in(k->file, "%s%s%s%sBITS=%" PRId64, k->clauses, *k->clauses ? "," : "", more, *more ? "," : "",
+                           k->bits);
+}
+
 struct tile_kernel *op_launch_kernel(const void *key) {
-    const struct op_key *k = key;
-    return kernel_built_in(k->file, "%s%sBITS=%" PRId64, k->clauses, *k->clauses ? "," : "", k->bits);
+    return built(key, "");
+}
+
+static bool fits(const struct tile_kernel *kernel, const struct target *target) {
+    struct tile_kernel *lowered = kernel_copy(kernel);
+    bool good = lowered && pass_run(lowered, target, NULL) && render_fits(target, lowered);
+    tile_free(lowered);
+    return good;
+}
+
+struct tile_kernel *op_choice_kernel(const void *choice) {
+    const struct op_choice *o = choice;
+    struct tile_kernel *kernel = op_launch_kernel(o->key);
+    bool had_error = zl_error();
+    if (!kernel || !*o->key->smaller || fits(kernel, o->target))
+        return kernel;
+    if (!had_error)
+        zl_clear_error();
+    tile_free(kernel);
+    return built(o->key, o->key->smaller);
 }

@@ -4,10 +4,11 @@
 #define OP_KERNEL_H
 
 #include "op/op.h"
+#include "pass/pass.h"
 
 struct op_launch {
     struct op_key { // what the kernel depends on; padded with zeros
-        char file[32], clauses[256];
+        char file[32], clauses[256], smaller[32];
         int64_t bits; // of indices
     } key;
     int inputs, values;
@@ -19,6 +20,15 @@ struct op_launch {
 void op_launch_open(struct op_launch *l, const struct call *c);
 // The kernel of a key (struct op_key). The caller owns it; NULL and an error.
 struct tile_kernel *op_launch_kernel(const void *key);
+
+// A kernel for workgroups: its key, and the record of the unit that it is for.
+struct op_choice {
+    const struct op_key *key;
+    const struct target *target;
+};
+// Returns the kernel of a struct op_choice, with the smaller clauses if it does not fit the unit otherwise,
+// or NULL and an error. The caller owns it.
+struct tile_kernel *op_choice_kernel(const void *choice);
 
 // Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
 enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };

@@ -106,7 +106,7 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
 bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target) {
     const struct dialect *d = target ? require(target->name) : NULL;
     if (!d || !pass_run(kernel, target, NULL) || !target_has_needs(target, kernel) ||
-        !group_fits(target, kernel))
+        !render_fits(target, kernel))
         return false;
     if (d->prelude)
         text_add(out, "%s\n", d->prelude);

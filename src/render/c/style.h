@@ -47,9 +47,6 @@ bool program_render(struct style *s, const struct tile_kernel *kernel, const cha
 
 // group.c
 bool group_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-// Whether groups of the unit can have as many threads, and as much shared memory, as the kernel's have. False
-// and an error.
-bool group_fits(const struct target *target, const struct tile_kernel *kernel);
 
 // statements.c
 void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -450,7 +450,7 @@ int render_launches(const struct tile_kernel *kernel, struct render_launch *out,
     return count;
 }
 
-bool group_fits(const struct target *target, const struct tile_kernel *kernel) {
+bool render_fits(const struct target *target, const struct tile_kernel *kernel) {
     const struct target_group *g = target->group;
     for (const struct tile_stmt *s = g && g->most_threads ? kernel->body : NULL; s; s = s->next) {
         struct render_launch l = s->kind == TILE_GRID ? launch_of(s) : (struct render_launch){0};
