@@ -1,5 +1,5 @@
-// work_view.c - what views cost that copy nothing: making a transposed one, and asking how an array lies, in
-// calls a second. Ops: transpose, is_contiguous, is_transposed.
+// work_view.c - the cost of views, which copy nothing: taking a transposed view, and asking for an array's layout.
+// Items are calls. Ops: transpose, is_contiguous, is_transposed.
 
 #include "bench.h"
 

@@ -57,11 +57,12 @@ static void fill(const struct delta_rule *r, struct op_kernel *k, const char *fi
     int64_t sequences = r->state->dim[0], tokens = r->x->dim[0] * r->x->dim[1], steps = r->x->dim[1];
     op_kernel_set(k, file,
                   "ITEM=%s,PLACE=%s,KEYS=%d,SIZE=%d,VALUES=%d,PART=%d,CHUNK=%d,UNIT=%d,THREADS=%d,STAGES=%d,"
-                  "Q_SHARES=%d,W_SHARES=%d,E_SHARES=%d,PRE=%d,ERASES=%d,BETA=%d,PACKED=%d%s",
+                  "Q_SHARES=%d,W_SHARES=%d,E_SHARES=%d,PRE=%d,ERASES=%d,BETA=%d,PACKED=%d,RAGGED=%d%s",
                   op_kernel_type(r->x), op_kernel_type(r->offsets ? r->offsets : r->g), (int)r->q->dim[3],
                   t.size, (int)r->x->dim[3], t.part, t.chunk, unit_of(r), t.threads, t.stages,
                   shares(r, r->q), shares(r, r->w), shares(r, r->e), r->pre,
-                  !r->e ? 0 : r->e == r->w ? 2 : 1, r->beta != NULL, r->offsets != NULL, more);
+                  !r->e ? 0 : r->e == r->w ? 2 : 1, r->beta != NULL, r->offsets != NULL,
+                  r->offsets || steps % t.chunk, more);
     if (t.stages > 1)
         memcpy(k->smaller, "STAGES=1", sizeof "STAGES=1");
     int64_t slots = r->offsets ? tokens / t.chunk + sequences : sequences * ((steps + t.chunk - 1) / t.chunk);

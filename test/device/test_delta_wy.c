@@ -62,12 +62,13 @@ static bool compute(const struct chunks *c, zl_dtype dtype, zl_dtype wide, zl_ar
     if (c->packed)
         offsets = zl_from_i32((int32_t[]){0, 5, 5, 38, (int32_t)c->time}, ZL_SHAPE(5));
     if (!zl_fast_delta_rule(c->rule, in[Q], in[K], in[V], in[GATE], has_beta ? in[BETA] : NULL,
-                            has_a ? zl_astype(in[Q], dtype) : NULL, NULL, in[STATE], NULL, offsets, NULL, NULL,
-                            0.3, false, false, out))
+                            has_a ? zl_astype(in[Q], dtype) : NULL, NULL, in[STATE], NULL, offsets, NULL,
+                            NULL, 0.3, false, false, out))
         return false;
     zl_array slope = rounded(numbers((zl_shape){out[0]->dim, 4}, 7), c->dtype);
-    zl_array loss = zl_add(zl_sum(zl_multiply(zl_astype(out[0], wide), zl_astype(slope, wide))),
-                           zl_sum(zl_multiply(out[1], zl_astype(numbers((zl_shape){out[1]->dim, 4}, 8), wide))));
+    zl_array loss =
+        zl_add(zl_sum(zl_multiply(zl_astype(out[0], wide), zl_astype(slope, wide))),
+               zl_sum(zl_multiply(out[1], zl_astype(numbers((zl_shape){out[1]->dim, 4}, 8), wide))));
     zl_array wrt[INPUTS] = {in[Q], in[K], in[V], in[GATE], in[STATE], in[BETA]};
     if (!zl_grad(loss, INPUTS - !has_beta, wrt, grad))
         return false;
@@ -81,7 +82,8 @@ static bool compute(const struct chunks *c, zl_dtype dtype, zl_dtype wide, zl_ar
     return true;
 }
 
-static bool compute_on(zl_stream stream, const struct chunks *c, zl_dtype dtype, zl_dtype wide, zl_array *found) {
+static bool compute_on(zl_stream stream, const struct chunks *c, zl_dtype dtype, zl_dtype wide,
+                       zl_array *found) {
     zl_scope scope = stream ? zl_scope_begin_on(stream) : zl_scope_begin();
     bool ok = compute(c, dtype, wide, found);
     zl_scope_end(scope);
@@ -110,7 +112,8 @@ static void check_case(const struct chunks *c) {
     zl_array want[FOUND] = {0}, got[FOUND] = {0}, again[FOUND] = {0};
     int64_t fallbacks = zl_counter("fallbacks");
     bool ok = compute_on(zl_new_stream("cpu"), c, ZL_FLOAT64, ZL_FLOAT64, want) &&
-              compute_on(NULL, c, c->dtype, ZL_FLOAT32, got) && compute_on(NULL, c, c->dtype, ZL_FLOAT32, again);
+              compute_on(NULL, c, c->dtype, ZL_FLOAT32, got) &&
+              compute_on(NULL, c, c->dtype, ZL_FLOAT32, again);
     CHECK(ok);
     for (int i = 0; ok && i < FOUND; i++) {
         if (!want[i])
@@ -142,4 +145,32 @@ static void check_chunks(void) {
 
 TEST(the_delta_rule_by_chunks) {
     on_devices(check_chunks);
+}
+
+static bool all_finite(zl_array x) {
+    return zl_item_int(zl_astype(zl_all(zl_isfinite(x)), ZL_INT32)) == 1;
+}
+
+// Keys and queries of the last of several packed sequences are NaN, which nothing of the others may see.
+static void check_apart(void) {
+    enum { BEGIN = 38, TIME = 75 };
+    const struct chunks c = {"gated_delta", 1, TIME, 1, 2, 20, 24, ZL_FLOAT32, true};
+    zl_array in[INPUTS], out[RESULTS], grad[V + 1], first = zl_arange(0, BEGIN, 1, ZL_INT32);
+    inputs_of(&c, in);
+    zl_array late = zl_greater_equal(zl_reshape(zl_arange(0, TIME, 1, ZL_INT32), ZL_SHAPE(1, TIME, 1, 1)),
+                                     zl_scalar_int(BEGIN));
+    for (int i = Q; i <= K; i++)
+        in[i] = zl_where(late, zl_scalar(NAN), in[i]);
+    zl_array offsets = zl_from_i32((int32_t[]){0, 5, 5, BEGIN, TIME}, ZL_SHAPE(5));
+    CHECK(zl_fast_delta_rule(c.rule, in[Q], in[K], in[V], in[GATE], in[BETA], NULL, NULL, in[STATE], NULL,
+                             offsets, NULL, NULL, 0.3, false, false, out));
+    zl_array y = zl_take(out[0], first, 1), next = zl_take(out[1], zl_arange(0, 3, 1, ZL_INT32), 0);
+    REQUIRE(zl_grad(zl_add(zl_sum(zl_square(y)), zl_sum(zl_square(next))), V + 1, in, grad));
+    CHECK(all_finite(y) && all_finite(next));
+    for (int i = Q; i <= V; i++)
+        CHECK(all_finite(zl_take(grad[i], first, 1)));
+}
+
+TEST(packed_sequences_keep_their_nan_by_chunks) {
+    on_devices(check_apart);
 }
