@@ -40,7 +40,7 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
         WORK_SIZES(&w, offset);
         w.wide |= offset + size > KERNEL_NARROW;
     }
-    WORK_SIZES(&w, m->words->offset + m->words->size);
+    WORK_SIZES(&w, m->words->offset + m->words->size, m->scales->offset + m->scales->size);
     work_memory(&w, to);
     w.wide |= size > KERNEL_NARROW / arg[CODE_BITS];
     return WORK_FILE(

@@ -69,6 +69,7 @@ bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c)
     kernel_quantized_inputs(c, list);
     work_open(&w, p, c->op->name);
     work_sizes(&w, COUNT(sizes), sizes);
+    WORK_SIZES(&w, s.scales + list[QMM_SCALES]->size);
     for (int i = 0; i < QMM_LISTED; i++)
         work_place(&w, list[i]);
     work_place(&w, call_first(c));
