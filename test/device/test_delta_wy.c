@@ -137,7 +137,7 @@ static void check_chunks(void) {
                                           {"simple_gla", 1, 40, 2, 1, 16, 16, ZL_FLOAT32, false},
                                           {"gated_delta", 1, 63, 1, 2, 60, 72, ZL_BFLOAT16, false},
                                           {"comba", 2, 33, 1, 2, 32, 17, ZL_FLOAT32, false},
-                                          {"delta", 1, 150, 2, 2, 128, 128, ZL_BFLOAT16, true},
+                                          {"gated_delta", 1, 150, 2, 2, 128, 128, ZL_BFLOAT16, true},
                                           {"gated_delta", 2, 200, 1, 2, 100, 128, ZL_FLOAT16, false}};
     for (size_t i = 0; i < (test_long() ? COUNT(cases) : test_quick() ? 1 : 2); i++)
         check_case(&cases[i]);
