@@ -20,8 +20,11 @@ SIZES = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=9, num_att
              attention_bias=False, eos_token_id=[38, 39])
 EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, decoder_sparse_step=1, mlp_only_layers=[2],
                norm_topk_prob=True)
-DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32,
-             linear_conv_kernel_dim=4, full_attention_interval=3, partial_rotary_factor=0.5, shared_expert_intermediate_size=64)
+# Hybrids: every third layer attends.
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
+             full_attention_interval=3)
+ROPE = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[4, 2, 2]))
+SHARED = dict(EXPERTS, mlp_only_layers=[], shared_expert_intermediate_size=64)
 # model_type, dtype, fields besides, and the options of both.
 CASES = [
     ("qwen3", "bfloat16", dict(tie_word_embeddings=True), dict(bits=4)),
@@ -33,37 +36,74 @@ CASES = [
     ("qwen3", "bfloat16", dict(tie_word_embeddings=True), dict(mode="nvfp4")),
     ("qwen3", "bfloat16", dict(tie_word_embeddings=False), dict(mixed="mixed_3_6", group=64)),
     ("qwen3", "float16", dict(tie_word_embeddings=False), dict(mixed="mixed_2_6", group=32)),
-    ("qwen3_next", "bfloat16", dict(tie_word_embeddings=False, **EXPERTS, **DELTA), dict(bits=4)),
-    ("qwen3_5", "bfloat16", dict(tie_word_embeddings=True, **DELTA), dict(bits=4, group=32)),
-    ("qwen3_5_moe", "bfloat16", dict(tie_word_embeddings=False, **EXPERTS, **DELTA), dict(bits=4)),
+    ("qwen3_next", "bfloat16", dict(tie_word_embeddings=False, partial_rotary_factor=0.5, **SHARED, **DELTA), dict(bits=4)),
+    ("qwen3_5", "bfloat16", dict(tie_word_embeddings=True, **DELTA, **ROPE), dict(bits=4, group=32)),
+    ("qwen3_5_moe", "bfloat16", dict(tie_word_embeddings=False, **SHARED, **DELTA, **ROPE), dict(bits=4)),
 ]
+
+
+def delta_shapes(config, layer):
+    """The tensors of a layer of linear attention."""
+    h, heads = config["hidden_size"], config["linear_num_value_heads"]
+    keys, values = config["linear_num_key_heads"] * config["linear_key_head_dim"], heads * config["linear_value_head_dim"]
+    fused = dict(in_proj_qkvz=2 * keys + 2 * values, in_proj_ba=2 * heads)
+    parted = dict(in_proj_qkv=2 * keys + values, in_proj_z=values, in_proj_b=heads, in_proj_a=heads)
+    out = {f"{n}.weight": (rows, h) for n, rows in (fused if config["model_type"] == "qwen3_next" else parted).items()}
+    out |= {"conv1d.weight": (2 * keys + values, 1, config["linear_conv_kernel_dim"]), "A_log": (heads,), "dt_bias": (heads,),
+            "norm.weight": (config["linear_value_head_dim"],), "out_proj.weight": (h, values)}
+    return {f"{layer}.linear_attn.{n}": shape for n, shape in out.items()}
+
+
+def mlp_shapes(config, layer, i):
+    """The tensors of dense and sparse MLPs; experts are stacked in the newest family."""
+    h, sparse = config["hidden_size"], "num_experts" in config and i not in config["mlp_only_layers"]
+    stacked = sparse and config["model_type"] == "qwen3_5_moe"
+    ffn = config["moe_intermediate_size"] if sparse else config["intermediate_size"]
+    mlps = {f"mlp.experts.{e}": ffn for e in range(config["num_experts"])} if sparse and not stacked else {} if sparse else {"mlp": ffn}
+    out = {"mlp.gate.weight": (config["num_experts"], h)} if sparse else {}
+    if stacked:
+        out |= {"mlp.experts.gate_up_proj": (config["num_experts"], 2 * ffn, h), "mlp.experts.down_proj": (config["num_experts"], h, ffn)}
+    if sparse and "shared_expert_intermediate_size" in config:
+        mlps["mlp.shared_expert"] = config["shared_expert_intermediate_size"]
+        out["mlp.shared_expert_gate.weight"] = (1, h)
+    for mlp, rows in mlps.items():
+        out |= {f"{mlp}.{n}_proj.weight": s for n, s in dict(gate=(rows, h), up=(rows, h), down=(h, rows)).items()}
+    return {f"{layer}.{n}": shape for n, shape in out.items()}
 
 
 def shapes_of(config):
     """The tensors of a checkpoint of the hub."""
     h, q, kv = config["hidden_size"], config["num_attention_heads"] * config["head_dim"], config["num_key_value_heads"] * config["head_dim"]
-    out = {"model.embed_tokens.weight": (config["vocab_size"], h), "model.norm.weight": (h,)}
+    hybrid, text = "linear_num_key_heads" in config, "model.language_model" if config["model_type"].startswith("qwen3_5") else "model"
+    out = {f"{text}.embed_tokens.weight": (config["vocab_size"], h), f"{text}.norm.weight": (h,)}
     if not config["tie_word_embeddings"]:
         out["lm_head.weight"] = (config["vocab_size"], h)
     for i in range(config["num_hidden_layers"]):
-        layer = f"model.layers.{i}"
+        layer = f"{text}.layers.{i}"
         out |= {f"{layer}.{n}.weight": (h,) for n in ("input_layernorm", "post_attention_layernorm")}
-        out |= {f"{layer}.self_attn.{n}_proj.weight": s for n, s in dict(q=(q, h), k=(kv, h), v=(kv, h), o=(h, q)).items()}
+        out |= mlp_shapes(config, layer, i)
+        if hybrid and (i + 1) % config["full_attention_interval"]:
+            out |= delta_shapes(config, layer)
+            continue
+        rows = dict(q=(2 * q if hybrid else q, h), k=(kv, h), v=(kv, h), o=(h, q))  # a hybrid's q has its gate
+        out |= {f"{layer}.self_attn.{n}_proj.weight": s for n, s in rows.items()}
         if config["model_type"].startswith("qwen3"):
             out |= {f"{layer}.self_attn.{n}_norm.weight": (config["head_dim"],) for n in "qk"}
-        sparse = "num_experts" in config and i not in config["mlp_only_layers"]
-        mlps = [f"mlp.experts.{e}" for e in range(config["num_experts"])] if sparse else ["mlp"]
-        ffn = config["moe_intermediate_size"] if sparse else config["intermediate_size"]
-        if sparse:
-            out[f"{layer}.mlp.gate.weight"] = (config["num_experts"], h)
-        for mlp in mlps:
-            out |= {f"{layer}.{mlp}.{n}_proj.weight": s for n, s in dict(gate=(ffn, h), up=(ffn, h), down=(h, ffn)).items()}
     return out
+
+
+def file_of(config):
+    """config.json: newer families have the text model's inside."""
+    if not config["model_type"].startswith("qwen3_5"):
+        return config
+    outer = {k: config[k] for k in ("model_type", "torch_dtype", "tie_word_embeddings")}
+    inner = {k: v for k, v in config.items() if k not in ("torch_dtype", "rope_theta")}
+    return {**outer, "text_config": {**inner, "model_type": config["model_type"] + "_text"}}
 
 
 def write_checkpoint(folder, config):
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(file_of(config)))
     dtype = getattr(mx, config["torch_dtype"])
     weights = {name: mx.random.normal(shape).astype(dtype) for name, shape in shapes_of(config).items()}
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "pt"})
@@ -73,7 +113,8 @@ def by_mlx(folder, options):
     """What mlx_lm.convert does between loading and saving."""
     model, config = load_model(folder, lazy=True)
     dtype = getattr(mx, config["torch_dtype"])
-    model.update(tree_map_with_path(lambda k, v: v.astype(dtype) if mx.issubdtype(v.dtype, mx.floating) else v, model.parameters()))
+    casts = getattr(model, "cast_predicate", lambda k: True)
+    model.update(tree_map_with_path(lambda k, v: v.astype(dtype) if casts(k) and mx.issubdtype(v.dtype, mx.floating) else v, model.parameters()))
     mixed = options.get("mixed")
     rule = mixed_quant_predicate_builder(mixed, model, options["group"]) if mixed else None
     model, config = quantize_model(model, config, options.get("group"), options.get("bits"), mode=options.get("mode", "affine"),
