@@ -93,7 +93,7 @@ check "kernel show --stage all of a kernel of blocks" says "^// hip_tiles" "$zel
     --stage all
 check "kernel show --stages" says "^tile$" "$zellige" kernel show --stages
 passes() { # those of the page on passes are those that there are
-    diff <(sed -n 's/^| `\([a-z]*\)` | .*/\1/p' doc/add-a-pass.md) <("$zellige" kernel show --stages | sed -n '2,/^vectorise$/p')
+    diff <(sed -n 's/^| `\([a-z_]*\)` | .*/\1/p' doc/add-a-pass.md) <("$zellige" kernel show --stages | sed -n '2,/^vectorise$/p')
 }
 check "doc/add-a-pass.md has every pass" passes
 check "kernel show --json" json_has "d[0]['stage'] == 'tile' and d[0]['text']" "$zellige" kernel show --op add --json
