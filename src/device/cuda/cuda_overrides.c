@@ -94,7 +94,8 @@ static enum kernel_taken take(const struct row *r, const struct kernel_place *p,
 // The same, of which a profile has a record; a call that was written down has its own.
 static enum kernel_taken take_recorded(const struct row *r, const struct kernel_place *p,
                                        const struct call *c) {
-    struct profile_record record = cuda_profile_record(p->unit, p->lane, overrides[r->override].name);
+    struct profile_record record;
+    cuda_profile_record(p->unit, p->lane, overrides[r->override].name, &record);
     struct profile_work before = profile_open_launch(&record, false);
     struct cuda_command command = {.work = profile_work};
     struct cuda_timing timing = {.event = -1};

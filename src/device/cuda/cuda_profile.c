@@ -228,13 +228,13 @@ static void begin_once(void) {
 
 // Giving ----------------------------------------------------------------------------------------------------
 
-struct profile_record cuda_profile_record(int unit, int lane, const char *name) {
+void cuda_profile_record(int unit, int lane, const char *name, struct profile_record *r) {
     extern const struct device device_cuda;
-    return (struct profile_record){.kind = PROFILE_LAUNCH,
-                                   .unit = (uint8_t)unit,
-                                   .lane = (uint8_t)lane,
-                                   .device = &device_cuda,
-                                   .name = name};
+    *r = (struct profile_record){.kind = PROFILE_LAUNCH,
+                                 .unit = (uint8_t)unit,
+                                 .lane = (uint8_t)lane,
+                                 .device = &device_cuda,
+                                 .name = name};
 }
 
 bool cuda_profile_uses_events(void) {

@@ -297,7 +297,8 @@ static bool ask_for_work(int unit, int lane, const struct cuda_asked *asked) {
 bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked) {
     if (!profile_is_on())
         return ask_for_work(unit, lane, asked);
-    struct profile_record r = cuda_profile_record(unit, lane, asked->name);
+    struct profile_record r;
+    cuda_profile_record(unit, lane, asked->name, &r);
     for (int i = 0; i < asked->ranges; i++)
         *(asked->range[i].is_written ? &r.written : &r.read) +=
             (float)(asked->range[i].end - asked->range[i].begin);

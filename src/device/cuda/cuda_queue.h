@@ -80,8 +80,8 @@ struct cuda_timing {
     bool is_linked; // CUPTI links kernels to them
     int event;      // their place among events; -1: none
 };
-// of a launch, to be filled in
-struct profile_record cuda_profile_record(int unit, int lane, const char *name);
+// Starts the record of a launch in *r; the caller adds what the launch reads, writes and computes.
+void cuda_profile_record(int unit, int lane, const char *name, struct profile_record *r);
 struct cuda_timing cuda_profile_open(int unit, int lane, int count, const struct cuda_command *command);
 void cuda_profile_close(int unit, int lane, struct cuda_timing timing);
 bool cuda_profile_uses_events(void); // a profile is recorded, and commands have to be given one by one for it
