@@ -272,8 +272,10 @@ def summary(target, found, names):
     """A line about the runs for a target."""
     rows = [found["rows"][n] for n in names if n in found["rows"]]
     count = collections.Counter(row["state"] for row in rows)
-    return (f"- `{target}`: {found['date']}, {found['machine']}, {found['sizes']} sizes; {len(rows)} programs: {count['passes']} pass their "
-            f"checks, {count['no check']} end well but compare nothing, {count['fails']} fail")
+    builds = sorted({row["build"] for row in rows if "build" in row})
+    return (f"- `{target}`: {found['date']}, {found['machine']}, {found['sizes']} sizes{', build ' * bool(builds)}{' and '.join(builds)}; "
+            f"{len(rows)} programs: {count['passes']} pass their checks, {count['no check']} end well but compare nothing, "
+            f"{count['fails']} fail")
 
 
 def remarks(name, rows):
@@ -316,6 +318,13 @@ def stored(build):
     return {target: json.loads(file.read_text()) for target, file in files.items() if file.exists()}
 
 
+def build_of():
+    """The commit of ours that runs: each row keeps it, so that a page of several builds says so."""
+    got = subprocess.run(["git", "-C", str(HERE.parent), "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"],
+                         capture_output=True, text=True)
+    return got.stdout.strip() or "unknown"
+
+
 def machine():
     """What a target's kernels ran on, as the library calls it."""
     import zellige.core as mx
@@ -337,13 +346,13 @@ def main():
     found = stored(build).get(TARGET) or {"rows": {}}
     found.update(date=str(datetime.date.today()), machine=machine(), sizes="own" if HAS_OWN_SIZES else "small")
     results, store = found["rows"], store_of(build, TARGET)
-    names = programs(examples)
+    names, build_name = programs(examples), build_of()
     todo = [] if chosen == ["--page"] else [n for n in names if any(c in n for c in chosen)] if chosen else names
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         started = {pool.submit(run_program, examples, build, n): n for n in todo}
         for done in concurrent.futures.as_completed(started):
             name, row = started[done], done.result()
-            results[name] = row
+            results[name] = {**row, "build": build_name}
             print(f"{name}: {row['state']}, {row['seconds']} s {row['why'] or ', '.join(row['checks'])}", flush=True)
             store.write_text(json.dumps(found, indent=1))
     count = collections.Counter(results[n]["state"] for n in names if n in results)
