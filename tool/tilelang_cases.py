@@ -174,7 +174,6 @@ TILE_IN_PARTS = ("its tiles are more than the 227 KiB of shared memory that a bl
                  "is not held in registers")
 UNWRITTEN = "it reads elements of a tile that it has not written, which the emulator refuses: {}"
 REASONS = {  # of a program, or of a program on one target
-    "dsa_sparse_finetune/indexer_bwd.py:tpu": "the control program reads the place of each row that is gathered or added to, 6.3 % of all elements at these sizes",
     "dsa_sparse_finetune/sparse_mla_bwd.py:tpu": "it looks at a tile under another shape, whose rows are not those that lie across the lanes",
     "flash_decoding/example_gqa_decode_varlen_logits.py:tpu": UNWRITTEN.format("the maxima of blocks that a short sequence does not have"),
     "gdn/example_chunk_delta_h.py:tpu": UNWRITTEN.format("the state before the first chunk, where there is no initial one"),

@@ -172,7 +172,8 @@ enum { LANE_VALUES = 8192 };
 struct lane_work {
     struct lanes *l;
     const struct lane_points *p;
-    int values; // of the statement, computed so far
+    const struct tile_stmt *map; // its body; NULL outside of maps
+    int values;                  // of the statement, computed so far
     expr node[LANE_VALUES];
     struct lane_operand value[LANE_VALUES];
     struct lane_operand variable[LANE_VARIABLES]; // of the names that each point has

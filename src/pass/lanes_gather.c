@@ -25,14 +25,19 @@ static int dims_in(int names, const struct tile_name *const *name, const int *di
     return found;
 }
 
-static bool is_local_name(expr e, const void *data) {
-    (void)data;
-    return e->op == TILE_LOCAL;
+static bool assigns(const struct tile_stmt *s, const void *name) {
+    return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
+}
+
+// A variable that the points of a map assign. Others are the control program's, the same at all points.
+static bool is_of_points(expr e, const void *body) {
+    return e->op == TILE_LOCAL && pass_find(body, assigns, e->name);
 }
 
 // A variable of 64 bits, which tiles have none of.
 static bool is_wide_name(expr e, const void *data) {
-    return is_local_name(e, data) && e->type.bits == 64;
+    (void)data;
+    return e->op == TILE_LOCAL && e->type.bits == 64;
 }
 
 // Of a tile, columns alone: its last axis.
@@ -58,7 +63,7 @@ bool lanes_can_gather(const struct tile_stmt *map, int lane, expr load, int axis
         others |= i == axis ? 0 : dims_in(map->indices, map->name, dim, load->index[i]);
     }
     bool by_element = (dims_in(map->indices, map->name, dim, load->index[axis]) & 1 << LANE_W) ||
-                      pass_any(load->index[axis], is_local_name, NULL);
+                      pass_any(load->index[axis], is_of_points, map->body);
     if (is_local)
         return !lines && !(others & ~(1 << LANE_C));
     return by_element ? !lines && !(others & 1 << LANE_W) : !(others & 1 << LANE_H);
@@ -173,11 +178,15 @@ static expr clip(const struct lane_part *in, struct gather *g) {
     return some;
 }
 
+static bool is_variable(expr e, const void *work) {
+    return e->op == TILE_LOCAL && lanes_variable(work, e->name) >= 0;
+}
+
 static bool gather_far(struct lane_work *w, expr load, int axis, bool clips, struct lane_operand *out) {
     const struct lane_points *p = w->p;
     const struct tile_buffer *b = load->buffer;
     int own = dims_in(p->names, p->name, p->dim, load->index[axis]), others = 0;
-    struct gather g = {.by_element = (own & 1 << LANE_W) || pass_any(load->index[axis], is_local_name, NULL)};
+    struct gather g = {.by_element = (own & 1 << LANE_W) || pass_any(load->index[axis], is_variable, w)};
     bool of_index[LANE_DIMS] = {false, true, own & 1 << LANE_H, g.by_element}, along[LANE_DIMS];
     expr index[TILE_DIMS];
     struct lane_part in = {.test = NULL};

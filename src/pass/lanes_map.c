@@ -6,6 +6,62 @@
 
 static const struct tile_type u8 = {TILE_UINT, 8, 1};
 
+// Variables of a map ----------------------------------------------------------------------------------------
+
+static bool assigns(const struct tile_stmt *s, const void *name) {
+    return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
+}
+
+static const struct tile_buffer *memory_of(const struct tile_buffer *b) {
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
+static bool writes(const struct tile_stmt *s, const void *memory) {
+    return (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && memory_of(s->buffer) == memory;
+}
+
+static bool may_change(expr e, const void *body) {
+    return (e->op == TILE_LOCAL && pass_find(body, assigns, e->name)) ||
+           (e->op == TILE_LOAD && pass_find(body, writes, memory_of(e->buffer)));
+}
+
+static bool is_named(expr e, const void *name) {
+    return e->op == TILE_LOCAL && e->name == name;
+}
+
+// A store's place, and how often a loop goes around, are asked of the control program in any case.
+static bool steers_by(const struct tile_stmt *s, const void *name) {
+    bool found = false, is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
+    expr list[TILE_STMT_EXPRS];
+    int count = is_loop ? tile_stmt_exprs(s, list) : 0;
+    for (int i = 0; i < count; i++)
+        found |= pass_any(list[i], is_named, name);
+    for (int i = 0; (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && i < s->indices; i++)
+        found |= pass_any(s->index[i], is_named, name);
+    return found;
+}
+
+static int count_assignments(const struct tile_stmt *body, const struct tile_name *name) {
+    int count = 0;
+    for (const struct tile_stmt *s = body; s; s = s->next)
+        count += assigns(s, name) + count_assignments(s->body, name) + count_assignments(s->other, name);
+    return count;
+}
+
+// A variable by which a map finds the place of a store, or counts a loop, and which it assigns once, at all
+// points, from what it does not write: the control program has it, and loops over the variables that its value
+// depends on. Returns that value, or NULL for another variable.
+static expr steering_value(const struct tile_stmt *body, const struct tile_name *name) {
+    const struct tile_stmt *s = body;
+    while (s && !assigns(s, name))
+        s = s->next;
+    bool is_steering = s && s->kind == TILE_ASSIGN && tile_type_is_integer(name->type) &&
+                       count_assignments(body, name) == 1 && pass_find(body, steers_by, name);
+    return is_steering && !pass_any(s->value, may_change, body) ? s->value : NULL;
+}
+
 // Statements ------------------------------------------------------------------------------------------------
 
 static bool run_block(struct lane_work *w, const struct tile_stmt *body);
@@ -99,7 +155,8 @@ static bool store(struct lane_work *w, const struct tile_stmt *s) {
 static bool assign(struct lane_work *w, const struct tile_stmt *s) {
     int at = lanes_variable(w, s->name[0]);
     bool is_whole = tile_type_is_integer(s->name[0]->type) || tile_type_is_bool(s->name[0]->type);
-    if (at < 0 && !w->p->names && !w->mask && is_whole &&
+    bool is_of_control = !w->p->names || (w->map && steering_value(w->map, s->name[0]));
+    if (at < 0 && is_of_control && !w->mask && is_whole &&
         lanes_is_uniform(w->l, w->p, s->value)) { // a place, which the control program has
         tile_assign(s->name[0], lanes_control(w->l, s->value));
         return true;
@@ -310,19 +367,17 @@ struct odd {
     int lane;                     // of its variables
 };
 
-static bool assigns(const struct tile_stmt *s, const void *name) {
-    return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
-}
-
 static void mark(const struct odd *o, expr e, bool is_odd) {
     bool is_sum = e->op == TILE_ADD || e->op == TILE_SUB, is_cast = e->op == TILE_CAST;
     bool is_scaled = e->op == TILE_MUL && (pass_number(e->arg[0]) >= 0 || pass_number(e->arg[1]) >= 0);
     for (int i = 0; e->op == TILE_INDEX && i < o->map->indices; i++)
         if (o->map->name[i] == e->name)
             o->is_odd[i] |= is_odd;
-    bool is_own =
-        e->op == TILE_LOCAL && pass_find(o->map->body, assigns, e->name); // it may be any at each point
-    for (int i = 0; is_own && i < o->map->indices; i++)
+    bool is_own = e->op == TILE_LOCAL && pass_find(o->map->body, assigns, e->name);
+    expr steering = is_own ? steering_value(o->map->body, e->name) : NULL;
+    if (steering)
+        mark(o, steering, true);
+    for (int i = 0; is_own && !steering && i < o->map->indices; i++) // it may be any at each point
         o->is_odd[i] = true;
     for (int i = 0; i < tile_operands(e); i++)
         mark(o, tile_operand(e, i),
@@ -469,6 +524,7 @@ static bool map_points(struct lanes *l, const struct tile_stmt *s) {
     struct pass_swap swap = {.names = s->indices, .name = s->name, .value = space.value};
     w->l = l;
     w->p = &space.points;
+    w->map = s->body;
     int variables = l->variables;
     bool good = pass_swap_in(&swap, s->body) && run_block(w, s->body);
     l->variables = variables;
@@ -513,44 +569,6 @@ struct named {
     const struct tile_name *name[TILE_DIMS];
     expr value[TILE_DIMS];
 };
-
-static const struct tile_buffer *memory_of(const struct tile_buffer *b) {
-    while (b->base)
-        b = b->base;
-    return b;
-}
-
-static bool writes(const struct tile_stmt *s, const void *memory) {
-    return (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && memory_of(s->buffer) == memory;
-}
-
-static bool may_change(expr e, const void *body) {
-    return (e->op == TILE_LOCAL && pass_find(body, assigns, e->name)) ||
-           (e->op == TILE_LOAD && pass_find(body, writes, memory_of(e->buffer)));
-}
-
-static bool is_named(expr e, const void *name) {
-    return e->op == TILE_LOCAL && e->name == name;
-}
-
-// A store's place, and how often a loop goes around, are asked of the control program in any case.
-static bool steers_by(const struct tile_stmt *s, const void *name) {
-    bool found = false, is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
-    expr list[TILE_STMT_EXPRS];
-    int count = is_loop ? tile_stmt_exprs(s, list) : 0;
-    for (int i = 0; i < count; i++)
-        found |= pass_any(list[i], is_named, name);
-    for (int i = 0; (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && i < s->indices; i++)
-        found |= pass_any(s->index[i], is_named, name);
-    return found;
-}
-
-static int count_assignments(const struct tile_stmt *body, const struct tile_name *name) {
-    int count = 0;
-    for (const struct tile_stmt *s = body; s; s = s->next)
-        count += assigns(s, name) + count_assignments(s->body, name) + count_assignments(s->other, name);
-    return count;
-}
 
 static bool is_any_named(expr e, const void *data) {
     const struct named *n = data;

@@ -39,7 +39,8 @@ static const struct sample {
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
     // Sums of 64 bits carry into the upper words; products of complex matrices, of parts of tiles, by a
     // transposed factor; reductions by formulas.
-    {"kernel sums(a: i64[n], z: c64[n], t: c64[20, 24], u: f64[6, 7], s: f32[n, 40]) -> (y: i64[4], w: c64[4], p: c64[16, 16], q: "
+    {"kernel sums(a: i64[n], z: c64[n], t: c64[20, 24], u: f64[6, 7], s: f32[n, 40]) -> (y: i64[4], w: "
+     "c64[4], p: c64[16, 16], q: "
      "f64[6], r: f32[n]) {\n"
      "  fill y = 0\n"
      "  fill w = 0\n"
@@ -303,6 +304,47 @@ TEST(gathers_are_commands) {
         CHECK(k && !strstr(zl_kernel_source_text(k), "_mem_addr"));
         zl_kernel_release(k);
     }
+}
+
+// Rows that are added where a tile says: the control program reads the place of each row once, and not for each
+// of its elements. Rows that are taken from such places, counted from a number that it has read, are a gather.
+TEST(places_are_read_once_in_a_row) {
+    const char *text =
+        "kernel rows(x: f32[m, 48], at: i32[64], from: i32[1]) -> (y: f32[m, 48], z: f32[64, 48]) {\n"
+        "  fill y = 1\n"
+        "  grid b in 2 {\n"
+        "    shared id: i32[32]\n"
+        "    shared t: f32[32, 48]\n"
+        "    first: i32 = from[0] % 9\n"
+        "    copy at[b * 32] -> id\n"
+        "    map i in 32, j in 48 {\n"
+        "      to: i32 = id[i] % 40 - 3\n"
+        "      t[i, j] = load(x[first + to, j], to > -1 & first + to < i32(m), 7)\n"
+        "    }\n"
+        "    copy t -> z[b * 32, 0]\n"
+        "    map i in 32, j in 48 {\n"
+        "      to: i32 = id[i] % 40 - 3\n"
+        "      if to > -1 & first + to < i32(m) { atomic add y[first + to, j], t[i, j] + f32(to) }\n"
+        "    }\n"
+        "  }\n"
+        "}";
+    enum { M = 40, BLOCKS = 2 };
+    static float x[M * 48], y[M * 48], z[64 * 48];
+    static int32_t at[64], from[1];
+    int64_t sizes[1] = {M}, rows[2] = {M, 48}, taken[2] = {64, 48}, places = 64, one = 1;
+    zl_kernel_buffer buffer[] = {{x, ZL_FLOAT32, 2, rows, NULL},
+                                 {at, ZL_INT32, 1, &places, NULL},
+                                 {from, ZL_INT32, 1, &one, NULL},
+                                 {y, ZL_FLOAT32, 2, rows, NULL},
+                                 {z, ZL_FLOAT32, 2, taken, NULL}};
+    zl_device_c_report report = {0};
+    tile_trial(text, "bm1690", sizes, 1e-5);
+    zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+    if (!CHECK(k && zl_kernel_report(k, COUNT(buffer), buffer, &report) && report.scalars == 64 + BLOCKS &&
+               strstr(zl_kernel_source_text(k), "tpu_gdma_h_gather_S2L")))
+        test_note("%lld are read one at a time: %s", (long long)report.scalars,
+                  k ? zl_kernel_source_text(k) : zl_error());
+    zl_kernel_release(k);
 }
 
 // A table of lengths: the control program reads the one that is asked for once, however often a statement
