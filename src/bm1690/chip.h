@@ -169,7 +169,7 @@ uint8_t *chip_nowhere(struct core *core);
 bool chip_is_l2(uint64_t address);
 bool chip_wait_for_cores(struct core *core); // tpu_sync_all; false after an error
 // Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is
-// much to do.
+// much to do: those of one lane in their order, by one thread, as operands may overlap in it.
 void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data);
 enum { L2_BYTES = 128 << 20 };
 #define L2_START     UINT64_C(0x1e6980000000) // with the tag that the model gives it
@@ -208,6 +208,11 @@ void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm
 // lane_arithmetic.c: y = operation(a, b), as one command; b NULL: the scalar.
 void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
                 float scalar);
+
+// constants.c: the constants of an enum bm1690_series, how many of them a lane holds, and whether all lanes do.
+const float *constants_of(int of);
+int constants_count(int of, enum bm1690_dtype dtype);
+bool constants_are_there(const struct view *v, int of);
 
 // model.c: adds a command's cycles to its core.
 void model_count(struct command *command);

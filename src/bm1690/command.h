@@ -112,11 +112,13 @@ enum bm1690_layout {
     BM1690_ONE_LANE,     // shape, stride, dtype: the tensor of that shape with one channel
     BM1690_LINE_ALIGNED, // shape, dtype: the tensor with each row rounded up to 64 bytes
     BM1690_COLUMN,       // shape, dtype: one element per channel, compact {1, C, 1, 1}
-    // dtype: constants of a series in each lane, `least` of them in f32 and `most` in 16 bits
-    BM1690_COEFFICIENTS,
+    BM1690_COEFFICIENTS, // dtype: constants of a series, an enum bm1690_series, in each lane
     BM1690_LINE,         // count, dtype: that many elements of device memory
     BM1690_BY_CALL,      // resolved by the command's own function
 };
+
+// Series of the functions that are sequences of commands.
+enum bm1690_series { BM1690_EXP, BM1690_LOG, BM1690_ERF, BM1690_SIN, BM1690_COS };
 
 enum { BM1690_READ = 1, BM1690_WRITE = 2, BM1690_SCRATCH = 4, BM1690_OF = 4, BM1690_PARAMETERS = 20 };
 
@@ -127,7 +129,7 @@ struct bm1690_parameter {
     enum bm1690_layout layout;
     const char *of[BM1690_OF]; // parameters that the layout reads; NULL: none
     uint32_t dtypes;           // that are allowed, of a dtype
-    int least, most;           // of integers; both 0: any. Of coefficients, see there
+    int least, most;           // of integers; both 0: any. Of coefficients: which series
 };
 
 // A row: TIU commands take `passes` passes of 64 bytes per lane and cycle over their largest operand.
@@ -146,10 +148,10 @@ struct bm1690_command {
             __VA_ARGS__                                                                                 \
         }                                                                                               \
     }
-#define BM1690_CONSTANTS(NAME, ACCESS, DTYPE, F32, HALF)                                           \
+#define BM1690_CONSTANTS(NAME, ACCESS, DTYPE, SERIES)                                              \
     {                                                                                              \
         .name = #NAME, .kind = BM1690_KIND_LOCAL, .access = ACCESS, .layout = BM1690_COEFFICIENTS, \
-        .of = {DTYPE}, .least = F32, .most = HALF                                                  \
+        .of = {DTYPE}, .least = BM1690_##SERIES                                                    \
     }
 #define BM1690_PARAMETER(KIND, NAME, DTYPES, LEAST, MOST) \
     { .name = #NAME, .kind = BM1690_KIND_##KIND, .dtypes = (uint32_t)(DTYPES), .least = LEAST, .most = MOST }

@@ -51,8 +51,6 @@ static float square_root(float x, enum bm1690_dtype dtype) {
 }
 
 // 2^n times the series of e^r, r being what n logarithms of 2 leave of x; every step is rounded to the dtype.
-static const float factor[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
-                               1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
 enum { TERMS_F32 = 10, TERMS_HALF = 7 };
 
 // y 2^n, rounded once: |n| is at most 252, and each of the two factors a normal number.
@@ -67,6 +65,7 @@ static inline float limit(float n) {
 }
 
 static void exponential_f32(float *y, const float *x, int count) {
+    const float *factor = constants_of(BM1690_EXP);
     for (int i = 0; i < count; i++) {
         float n = limit(floorf(x[i] * 1.44269504f)), r = x[i] - n * 0.693147181f, sum = factor[TERMS_F32 - 1];
         for (int k = TERMS_F32 - 2; k >= 0; k--)
@@ -78,6 +77,7 @@ static void exponential_f32(float *y, const float *x, int count) {
 }
 
 static float exponential_half(float x, enum bm1690_dtype dtype) {
+    const float *factor = constants_of(BM1690_EXP);
     float inverse = element_step(dtype, 1.44269504f), ln2 = element_step(dtype, 0.693147181f);
     float n = limit(floorf(element_step(dtype, x * inverse)));
     float r = element_step(dtype, x - element_step(dtype, n * ln2)),

@@ -133,9 +133,6 @@ bool run_tanh(struct command *command) {
 // 1.5 x. From 2^127 / 1.5 on 2^-e is no normal number, but zero. What is below the smallest normal number is
 // taken for it, +0 apart.
 static float log_of(float x) {
-    static const float series[] = {0,          1.0f,      -1.0f / 2,  1.0f / 3, -1.0f / 4,  1.0f / 5,
-                                   -1.0f / 6,  1.0f / 7,  -1.0f / 8,  1.0f / 9, -1.0f / 10, 1.0f / 11,
-                                   -1.0f / 12, 1.0f / 13, -1.0f / 14, 1.0f / 15};
     float above = 1.5f * x;
     if (bits_of_float(x) == 0 || (isinf(above) && !isinf(x) && x > 0))
         return -INFINITY;
@@ -147,7 +144,7 @@ static float log_of(float x) {
     }
     int e = (int)(bits_of_float(above) >> 23) - 127;
     float scale = e == 127 ? 0 : float_of_bits((uint32_t)(127 - e) << 23);
-    return (float)e * 0.693147181f + horner(series, (int)COUNT(series), x * scale - 1);
+    return (float)e * 0.693147181f + horner(constants_of(BM1690_LOG), 16, x * scale - 1);
 }
 
 static void log_steps(struct function *f) {
@@ -160,40 +157,22 @@ bool run_log(struct command *command) {
 
 // Sine and cosine -------------------------------------------------------------------------------------------
 
-// What whole turns leave of x, in turns; then the series in turns. Terms beyond these change no bit.
+enum { TURN_TERMS = 16 }; // of 32 of the series: those beyond change no bit
+
+// What whole turns leave of x, in turns; then the series in turns.
 static float turns_of(float x) {
     float turns = element_flush(element_flush(x) * 0.159154937f);
     return turns - rintf(turns);
 }
 
 static float sine_of(float x) {
-    static const float series[] = {6.2831855e+00f, -4.1341702e+01f, 8.1605247e+01f, -7.6705856e+01f,
-                                   4.2058693e+01f, -1.5094643e+01f, 3.8199525e+00f, -7.1812230e-01f,
-                                   1.0422916e-01f, -1.2031586e-02f, 1.1309237e-03f, -8.8235334e-05f,
-                                   5.8056526e-06f, -3.2649282e-07f, 1.5873670e-08f, -6.7383593e-10f};
     float r = turns_of(x);
-    return r * horner(series, (int)COUNT(series), r * r);
+    return r * horner(constants_of(BM1690_SIN), TURN_TERMS, r * r);
 }
 
 static float cosine_of(float x) {
-    static const float series[] = {1.0f,
-                                   -1.97392082e+01f,
-                                   6.49393921e+01f,
-                                   -8.54568176e+01f,
-                                   6.02446404e+01f,
-                                   -2.64262562e+01f,
-                                   7.90353632e+00f,
-                                   -1.71439075e+00f,
-                                   2.82005966e-01f,
-                                   -3.63828428e-02f,
-                                   3.77983414e-03f,
-                                   -3.22991080e-04f,
-                                   2.30999576e-05f,
-                                   -1.40299960e-06f,
-                                   7.32648218e-08f,
-                                   -3.32457373e-09f};
     float r = turns_of(x);
-    return horner(series, (int)COUNT(series), r * r);
+    return horner(constants_of(BM1690_COS), TURN_TERMS, r * r);
 }
 
 static void sine_steps(struct function *f) {
@@ -215,9 +194,7 @@ bool run_cosine(struct command *command) {
 // Error function --------------------------------------------------------------------------------------------
 
 static float erf_series(float t) {
-    static const float series[] = {-1.26551223f, 1.00002368f,  0.37409196f, 0.09678418f,  -0.18628806f,
-                                   0.27886807f,  -1.13520398f, 1.48851587f, -0.82215223f, 0.17087277f};
-    return horner(series, (int)COUNT(series), t);
+    return horner(constants_of(BM1690_ERF), 10, t);
 }
 
 // The sign by its bit, but of +0 zero, and of subnormal numbers and of what is no number negative.

@@ -128,7 +128,7 @@ static void check_group(const char *group) {
     GROUP(integer) GROUP(bitwise) GROUP(compare) GROUP(select) GROUP(cast) GROUP(unary) GROUP(move)   \
     GROUP(gather) GROUP(reduce_l2) GROUP(sort) GROUP(matrix8) GROUP(pool8) GROUP(function)            \
     GROUP(matrix16) GROUP(pool) GROUP(copies) GROUP(scalars) GROUP(composed) GROUP(bias)              \
-    GROUP(places) GROUP(matrix32)
+    GROUP(places) GROUP(matrix32) GROUP(constants)
 // clang-format on
 #define GROUP(NAME)         \
     TEST(commands_##NAME) { \

@@ -200,6 +200,13 @@ TEST(parameters_follow_the_table) {
          "tpu_bdc_fp_max_pool2d(0x4000, 0, &shape, &kernel, &none, &one, &one, DT_FP16, "
          "(scalar_t){.u32 = 0});",
          "tpu_bdc_fp_max_pool2d", "stride is {16,1}; each is to be within 1 to 15"},
+        {"tpu_bdc_load_fp_exp_coeff(0x8000, DT_FP16);\n"
+         "tpu_bdc_fp_add(0x8000, 0, 0, &shape, NULL, NULL, NULL, DT_FP16);\n"
+         "tpu_bdc_fp_exp(0x4000, 0, 0xc000, 0x10000, 0x8000, &shape, DT_FP16);",
+         "tpu_bdc_fp_exp", "coeff_addr holds other bytes"},
+        {"tpu_bdc_load_fp_log_coeff(0x8000, DT_FP16);\n"
+         "tpu_bdc_fp_exp(0x4000, 0, 0xc000, 0x10000, 0x8000, &shape, DT_FP16);",
+         "tpu_bdc_fp_exp", "those of another function"},
         {"TPUKERNEL_ASSERT(a.x == 0);", "tpu_kernel_assertion", "a.x == 0"},
     };
     check_faults(faults, (int)COUNT(faults));

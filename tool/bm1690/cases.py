@@ -519,6 +519,24 @@ def function(g):
             c.store(z)
 
 
+def constants(g):
+    """The constants that functions read, which a command puts into every lane: 32-bit ones, 16-bit ones; and a table, which stays as it is."""
+    for series, wide, half in (("exp", 10, 7), ("log", 16, 8), ("erf", 10, 10), ("sin", 32, 16), ("cos", 32, 16)):
+        for dtype in FLOATS:
+            c = g.case(f"constants of {series} {dtype}")
+            x = c.room((1, LANES, 1, wide if dtype == "f32" else half), dtype)
+            c.call(f"tpu_bdc_load_fp_{series}_coeff", x, code(dtype))
+            c.store(x)
+        c = g.case(f"constants of {series}")
+        x = c.room((1, LANES, 1, wide), "f32")
+        c.call(f"tpu_bdc_load_fp32_{series}_coeff", x)
+        c.store(x)
+    c = g.case("table of exp")
+    x = c.drawn((1, LANES, 1, 192), "f32")
+    c.call("tpu_bdc_load_fp32_exp_table", x)
+    c.store(x)
+
+
 def matrix16(g):
     for dtype in ("f16", "bf16"):
         for form in ("", "_R_trans", "_all_trans"):
@@ -798,7 +816,7 @@ def places(g):
 
 
 GROUPS = {f.__name__: f for f in (integer, bitwise, compare, select, cast, unary, move, gather, reduce_l2, sort, matrix8, pool8, function, matrix16, pool,
-                                  copies, scalars, composed, bias, places, matrix32)}
+                                  copies, scalars, composed, bias, places, matrix32, constants)}
 
 
 def make(name, seed):

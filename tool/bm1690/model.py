@@ -116,7 +116,7 @@ def older(text):
 class Model:
     """A running model of `cores` cores with `memory` bytes of device memory, which begins at address 0."""
 
-    def __init__(self, build, cores=1, memory=1 << 28):
+    def __init__(self, build, cores=1, memory=1 << 30):
         self.folder = unpack(build)
         runner, source = self.folder / "runner", Path(__file__).with_name("runner.c")
         if not runner.exists() or runner.stat().st_mtime < source.stat().st_mtime:
