@@ -194,13 +194,27 @@ void bm1690_module_close(struct bm1690_module *module) {
 
 // Work of a command -----------------------------------------------------------------------------------------
 
+struct spread {
+    const struct view *view;
+    void (*fn)(void *data, int part);
+    void *data;
+};
+
+static void run_lane(void *context, int lane) {
+    const struct spread *s = context;
+    for (int n = 0; n < s->view->dim.n; n++)
+        for (int c = lane; c < s->view->dim.c; c += BM1690_LANE_COUNT)
+            s->fn(s->data, n * s->view->dim.c + c);
+}
+
 void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data) {
-    int parts = view->dim.n * view->dim.c;
-    if ((int64_t)parts * view->dim.h * view->dim.w >= 1 << 16) {
-        pool_run(parts, fn, data);
+    struct spread s = {view, fn, data};
+    int lanes = MIN_OF(view->dim.c, BM1690_LANE_COUNT);
+    if ((int64_t)view->dim.n * view->dim.c * view->dim.h * view->dim.w >= 1 << 16) {
+        pool_run(lanes, run_lane, &s);
         return;
     }
-    for (int i = 0; i < parts; i++)
+    for (int i = 0; i < view->dim.n * view->dim.c; i++)
         fn(data, i);
 }
 

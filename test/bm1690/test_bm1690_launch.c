@@ -3,8 +3,11 @@
 
 #include "on_chip.h"
 
+#include "bm1690/chip.h"
+
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 struct matmul {
     uint64_t c, a, b;
@@ -102,4 +105,29 @@ TEST(memory_of_the_host_runs_out) {
     }
     CHECK(good);
     on_chip_close(&t);
+}
+
+// Channels of one lane wait for those before them, which may read what they write: a table of 512 rows that
+// fills the lanes is reduced to the place where it begins.
+struct order {
+    atomic_int next[BM1690_LANE_COUNT]; // the channel that is awaited in each lane
+    atomic_bool is_wrong;
+};
+
+static void take_turn(void *context, int channel) {
+    struct order *o = context;
+    int lane = channel % BM1690_LANE_COUNT;
+    if (channel == lane) // others come to their second channel meanwhile, if they do not wait
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    if (atomic_fetch_add(&o->next[lane], BM1690_LANE_COUNT) != channel - lane)
+        atomic_store(&o->is_wrong, true);
+}
+
+TEST(channels_of_a_lane_are_in_order) {
+    struct order o = {.is_wrong = false};
+    struct view view = {.dim = {1, 512, 256, 32}};
+    chip_spread(&view, take_turn, &o);
+    CHECK(!atomic_load(&o.is_wrong));
+    for (int i = 0; i < BM1690_LANE_COUNT; i++)
+        CHECK_EQ_INT(atomic_load(&o.next[i]), 512);
 }
