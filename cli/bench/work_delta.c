@@ -9,8 +9,8 @@
 
 enum pass { FORWARD, BACKWARD, DECODE };
 enum gate { NONE, HEAD, CHANNEL };
-enum more { NOTHING, GATES, WEIGHTS, KEY, LOW_RANK }; // what the inputs a and b of a rule are
-enum { Q, K, V, INPUTS = 8, TOKENS = 64 };            // TOKENS: most that are verified
+enum more { NOTHING, GATES, WEIGHTS, KEY, LOW_RANK, MOMENTUM }; // what the inputs a and b of a rule are
+enum { Q, K, V, INPUTS = 8, TOKENS = 64 };                      // TOKENS: most that are verified
 
 // What a rule takes beside q, k and v, and how many updates of the state it has for each token.
 static const struct rule {
@@ -37,6 +37,7 @@ static const struct rule {
     {"iplr", NONE, false, LOW_RANK, 2},
     {"gated_delta_product", HEAD, true, NOTHING, 2},
     {"gated_oja", CHANNEL, true, NOTHING, 2},
+    {"momentum_delta", HEAD, true, MOMENTUM, 2},
 };
 
 // w->data: the rule, and where the inputs are that not every rule has; 0: there is none.
@@ -75,6 +76,11 @@ static zl_array unit(zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(sum, zl_scalar(1e-6))));
 }
 
+// The logarithm of what slows a momentum, and the rate of writing, of each head.
+static zl_array rates(const struct bench_work *w, zl_shape heads) {
+    return zl_stack((zl_array[]){decays(normal(w, heads)), zl_sigmoid(normal(w, heads))}, 2, -1);
+}
+
 static bool hold_more(struct bench_work *w, struct delta *d, zl_shape heads, zl_shape channels) {
     zl_array x;
     switch (d->rule->more) {
@@ -89,6 +95,7 @@ static bool hold_more(struct bench_work *w, struct delta *d, zl_shape heads, zl_
         x = unit(normal(w, channels));
         return zl_eval(x) && (d->a = hold(w, zl_negative(x))) &&
                (d->b = hold(w, zl_multiply(x, zl_scalar(0.5))));
+    case MOMENTUM: return (d->a = hold(w, normal(w, channels))) && (d->b = hold(w, rates(w, heads)));
     }
     return false;
 }
@@ -100,6 +107,7 @@ static bool hold_rule(struct bench_work *w, struct delta *d) {
     zl_shape token = ZL_SHAPE(dim[0], time, dim[2], dim[3]),
              key = ZL_SHAPE(dim[0], time * updates, dim[2], dim[3]);
     zl_shape heads = ZL_SHAPE(dim[0], time, dim[2]), betas = ZL_SHAPE(dim[0], time * updates, dim[2]);
+    int64_t rows = r->more == MOMENTUM ? 2 * dim[3] : dim[3];
     bool is_positive = !strcmp(r->name, "linear_normalized"); // else what it divides by may be 0
     zl_array q = normal(w, token), k = normal(w, key);
     if (!bench_hold(w, zl_astype(is_positive ? zl_abs(q) : q, bench_dtype_of_arrays(w->config->dtype))) ||
@@ -110,10 +118,10 @@ static bool hold_rule(struct bench_work *w, struct delta *d) {
     if (r->beta && !(d->beta = hold(w, normal(w, betas))))
         return false;
     return hold_more(w, d, heads, token) &&
-           (d->state = bench_hold(w, zl_multiply(normal(w, ZL_SHAPE(dim[0], dim[2], dim[3], dim[3])),
-                                                 zl_scalar(0.1)))
-                           ? w->inputs - 1
-                           : 0);
+           (d->state =
+                bench_hold(w, zl_multiply(normal(w, ZL_SHAPE(dim[0], dim[2], rows, dim[3])), zl_scalar(0.1)))
+                    ? w->inputs - 1
+                    : 0);
 }
 
 static bool hold_attention(struct bench_work *w, enum pass pass) {

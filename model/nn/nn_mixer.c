@@ -137,7 +137,7 @@ static void make_gate(const struct mixer *m, struct inputs *in) {
 }
 
 // Gates that erase and write each channel; the key that erases; the factors of a low rank; the
-// preconditioner's gate and weight.
+// preconditioner's gate and weight; the decay and the rate of a momentum.
 static void make_a_and_b(const struct mixer *m, struct inputs *in) {
     if (takes(m->rule, "A_KEY", "B_V", "B_V")) {
         in->a = heads_of(m, zl_sigmoid(linear(m, "erase", m->heads * m->key)), m->heads, m->key);
@@ -152,6 +152,11 @@ static void make_a_and_b(const struct mixer *m, struct inputs *in) {
         in->q = unit_length(in->q), in->k = unit_length(in->k), in->l2_norm = false;
         in->a = zl_negative(in->k);
         in->k = in->b = zl_multiply(in->k, rate);
+    }
+    if (takes(m->rule, "RATE_KEY", "RATE_KEY", "RATE_KEY")) {
+        zl_array stay = zl_negative(linear(m, "momentum", m->heads)), rate = linear(m, "rate", m->heads);
+        in->a = in->k;
+        in->b = zl_stack((zl_array[]){zl_negative(zl_logaddexp(stay, zl_scalar(0))), zl_sigmoid(rate)}, 2, 3);
     }
     if (takes(m->rule, "SCALED", "SCALED", "SCALED")) {
         zl_array gathered = linear(m, "gather", m->shared);
@@ -176,7 +181,7 @@ static zl_array delta(const struct mixer *m) {
                         .l2_norm = true};
     zl_array out[2] = {NULL};
     make_gate(m, &in);
-    if (takes(m->rule, "BETA_KEY", "BETA_V", "BETA_A"))
+    if (takes(m->rule, "BETA_KEY", "BETA_V", "BETA_A") || !strcmp(m->rule->way, "MOMENTUM"))
         in.beta = zl_flatten(zl_unflatten(linear(m, "beta", m->updates * m->heads), -1,
                                           ZL_SHAPE(m->updates, m->heads / m->parts)),
                              1, 2);

@@ -6,7 +6,8 @@
 // where P and Q depend on the chunk alone, so the states between chunks come from a tree of such pairs, whose
 // depth is the logarithm of their number: the graph has as many calls for a thousand chunks as for five
 // hundred and a few more. Every decay that is formed is the product of decays between two tokens; none is
-// divided by another.
+// divided by another. With momentum a state has twice as many rows, and what a token adds reaches later ones
+// by sums of such products.
 
 #include "op/ops.h"
 
@@ -26,6 +27,10 @@ static zl_array turned(zl_array x) {
 
 static zl_array number(const struct chunks *c, double value) {
     return op_number(c->wide, value);
+}
+
+static zl_array column_of(zl_array x) {
+    return zl_expand_dims(x, ZL_AXES(-1));
 }
 
 static zl_array whole(int64_t value) {
@@ -263,6 +268,68 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
     zl_array state = states_of(&c, p, state_out);
     zl_array delta = erased ? zl_subtract(fixed, zl_matmul(erased, state)) : x;
     zl_array y = zl_add(zl_matmul(zl_multiply(q, so_far), state), zl_matmul(scores(&c, q, w, decay), delta));
+    *y_out = zl_astype(unpack(&c, y), (zl_dtype)r->x->dtype);
+    return *state_out && *y_out;
+}
+
+// Momentum --------------------------------------------------------------------------------------------------
+
+// One row later; the first becomes 0.
+static zl_array delayed(zl_array x) {
+    zl_array less = x ? op_slice_axis(x, 3, 0, x->dim[3] - 1) : NULL;
+    return zl_concatenate((zl_array[]){op_zeros_of(op_slice_axis(x, 3, 0, 1)), less}, 2, 3);
+}
+
+// How a chunk's end depends on its beginning, of states S above M: keep S - mixed M, and slowed M.
+struct held {
+    zl_array keep, mixed, slowed; // (..., 1, 1)
+};
+
+static zl_array hold(const struct chunks *c, struct held h, zl_array both) {
+    zl_array s = op_slice_axis(both, 3, 0, c->keys), m = op_slice_axis(both, 3, c->keys, 2 * c->keys);
+    zl_array top = zl_subtract(zl_multiply(h.keep, s), zl_multiply(h.mixed, m));
+    return zl_concatenate((zl_array[]){top, zl_multiply(h.slowed, m)}, 2, 3);
+}
+
+// Vectors that meet S times `s` and M times `m`.
+static zl_array on_both(zl_array x, zl_array s, zl_array m) {
+    return zl_concatenate((zl_array[]){zl_multiply(x, s), zl_multiply(x, m)}, 2, 4);
+}
+
+static zl_array last_row(const struct chunks *c, zl_array x) {
+    return op_slice_axis(x, 3, c->chunk - 1, c->chunk);
+}
+
+// What token i writes is in S after token t with the weight of all ways there: from i to some j by mu, by
+// beta_j into S, and on to t by exp(g). A sum of these is a product of triangles.
+bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state_out, zl_array *y_out) {
+    struct chunks c;
+    sizes_of(&c, r);
+    if (r->offsets && !pack_sequences(&c))
+        return false;
+    zl_array q = zl_multiply(pack(&c, r->q, 0), number(&c, r->scale)), w = pack(&c, r->w, 0),
+             x = pack(&c, r->x, 0), e = pack(&c, r->e, 0), beta = pack(&c, column_of(r->beta), 0);
+    zl_array g = pack(&c, column_of(r->g), 0), slow = pack(&c, column_of(mu), 0);
+    zl_array decay = zl_squeeze(between(&c, g, false, false), ZL_AXES(-1));
+    zl_array slowing = zl_squeeze(between(&c, slow, false, false), ZL_AXES(-1));
+    zl_array ways = zl_matmul(decay, zl_multiply(beta, slowing));
+    zl_array kept = run(&c, g, 3, false), slowed = run(&c, slow, 3, false);
+    zl_array mixed = zl_matmul(decay, zl_multiply(beta, slowed)), minus = zl_negative(mixed);
+    zl_array inverse = unit_inverse(zl_multiply(zl_matmul(e, turned(w)), delayed(ways)), c.chunk);
+    zl_array read = on_both(e, run(&c, g, 3, true), delayed(minus));
+    zl_array fixed = zl_matmul(inverse, x), erased = zl_matmul(inverse, read);
+    zl_array late =
+        turned(on_both(w, turned(last_row(&c, ways)), zl_negative(turned(last_row(&c, slowing)))));
+    struct held h = {last_row(&c, kept), last_row(&c, mixed), last_row(&c, slowed)};
+    zl_array whole_chunk =
+        hold(&c, h, zl_expand_dims(zl_eye(2 * c.keys, 2 * c.keys, 0, c.wide), ZL_AXES(0, 1, 2)));
+    struct pair p = {zl_subtract(whole_chunk, zl_matmul(late, erased)), zl_matmul(late, fixed)};
+    zl_array state = states_of(&c, p, state_out);
+    zl_array delta = zl_subtract(fixed, zl_matmul(erased, state));
+    if (c.count == 1 && !c.token) // without the product of all pairs of keys
+        *state_out = zl_squeeze(zl_add(hold(&c, h, state), zl_matmul(late, delta)), ZL_AXES(2));
+    zl_array y = zl_add(zl_matmul(on_both(q, kept, minus), state),
+                        zl_matmul(zl_multiply(zl_matmul(q, turned(w)), ways), delta));
     *y_out = zl_astype(unpack(&c, y), (zl_dtype)r->x->dtype);
     return *state_out && *y_out;
 }

@@ -10,8 +10,23 @@
 static const char *const function = "zl_fast_delta_rule";
 
 enum gate { NONE, HEAD, CHANNEL, VALUE_CHANNEL, RETENTION };
-enum factor { NOTHING, ZERO, KEY, VALUE, BETA_KEY, BETA_V, A_KEY, B_V, BETA_A, MINUS_A, OF_B, SCALED };
-enum way { AFTER, BEFORE, NORMALIZED, LOW_RANK, PRODUCT, OJA };
+enum factor {
+    NOTHING,
+    ZERO,
+    KEY,
+    VALUE,
+    BETA_KEY,
+    BETA_V,
+    A_KEY,
+    B_V,
+    BETA_A,
+    MINUS_A,
+    OF_A,
+    OF_B,
+    SCALED,
+    RATE_KEY
+};
+enum way { AFTER, BEFORE, NORMALIZED, LOW_RANK, PRODUCT, OJA, MOMENTUM };
 
 static const struct rule {
     const char *name;
@@ -35,6 +50,7 @@ struct given {
     double scale;
     zl_dtype wide, result;
     int64_t batch, time, heads, keys, values, sequences, updates; // updates of a token: 1 but of products
+    int64_t rows; // of a state: as many as keys, twice as many with momentum
 };
 
 // Numbers ---------------------------------------------------------------------------------------------------
@@ -61,6 +77,12 @@ static zl_array times(zl_array x, zl_array y) {
 
 static zl_array column(zl_array x) {
     return zl_expand_dims(x, ZL_AXES(-1));
+}
+
+// One of the numbers that b has for each head of a rule with momentum: the logarithm of what slows it, and the
+// rate of writing.
+static zl_array of_momentum(const struct given *d, int which) {
+    return zl_squeeze(op_slice_axis(d->b, 3, which, which + 1), ZL_AXES(3));
 }
 
 // x where tokens are not masked, else `fill`.
@@ -114,7 +136,9 @@ static zl_array factor(const struct given *d, enum factor which) {
     case B_V: return times(d->b, d->v);
     case BETA_A: return d->a;
     case MINUS_A: return zl_negative(d->a);
+    case OF_A: return d->a;
     case OF_B: return d->b;
+    case RATE_KEY: return times(column(of_momentum(d, 1)), d->k);
     case SCALED: return preconditioned(d);
     }
     return NULL;
@@ -229,6 +253,13 @@ static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) 
     return out[0] && (out[1] = zl_swapaxes(found[1], -1, -2));
 }
 
+// Of a token that is masked nothing is written, nothing decays, and S takes nothing from M.
+static bool run_momentum(const struct given *d, struct delta_rule *r, zl_array *out) {
+    zl_array mu = seen(d, of_momentum(d, 0), 0);
+    r->beta = seen(d, d->beta, 0);
+    return mu && r->beta && r->x && op_delta_momentum(r, mu, &out[1], &out[0]);
+}
+
 // Rules that are one recurrence of what is given, whose vectors have the dtype of the result. The others are
 // computed in wide numbers.
 static bool is_plain(const struct rule *r) {
@@ -260,6 +291,7 @@ static bool run_rule(const struct given *d, zl_array *out) {
     case LOW_RANK: return run_low_rank(d, &r, out);
     case NORMALIZED: return run_normalized(d, &r, out);
     case OJA: return run_oja(d, &r, out);
+    case MOMENTUM: return run_momentum(d, &r, out);
     default: return run_updates(d, &r, 1, out);
     }
 }
@@ -301,12 +333,12 @@ static bool uses(const struct rule *r, enum factor a, enum factor b, enum factor
 
 static bool check_inputs(const struct given *d) {
     const struct rule *r = d->rule;
-    bool by_beta = uses(r, BETA_KEY, BETA_V, BETA_A), scaled = r->w == SCALED;
+    bool by_beta = r->way == MOMENTUM || uses(r, BETA_KEY, BETA_V, BETA_A), scaled = r->w == SCALED;
     int64_t updates = d->time * d->updates;
     if (!check_given("g", d->g, r->gate != NONE && r->gate != RETENTION) ||
         !check_given("beta", d->beta, by_beta) ||
-        !check_given("a", d->a, scaled || uses(r, A_KEY, BETA_A, MINUS_A)) ||
-        !check_given("b", d->b, scaled || uses(r, B_V, OF_B, OF_B)))
+        !check_given("a", d->a, scaled || uses(r, A_KEY, BETA_A, MINUS_A) || r->e == OF_A) ||
+        !check_given("b", d->b, scaled || uses(r, B_V, OF_B, RATE_KEY)))
         return false;
     if (d->g &&
         (d->g->ndim != (r->gate == HEAD ? 3 : 4) || d->g->dim[0] != d->batch || d->g->dim[1] != d->time ||
@@ -326,9 +358,13 @@ static bool check_inputs(const struct given *d) {
                (d->a->dim[2] == d->b->dim[2] && d->a->dim[2] == d->k->dim[2]
                     ? true
                     : bad_shape("a", d->a, "the heads of k"));
+    if (r->w == RATE_KEY && !(d->b->ndim == 4 && d->b->dim[0] == d->batch && d->b->dim[1] == d->time &&
+                              d->b->dim[2] == d->heads && d->b->dim[3] == 2))
+        return bad_shape("b", d->b, "(B, T, N, 2)");
     return (!d->a || check_heads(d, "a", d->a, d->time, d->keys, "(B, T, H, K)")) &&
-           (!d->b || check_heads(d, "b", d->b, d->time, r->x == B_V ? d->values : d->keys,
-                                 r->x == B_V ? "(B, T, N, V)" : "(B, T, H, K)"));
+           (!d->b || r->w == RATE_KEY ||
+            check_heads(d, "b", d->b, d->time, r->x == B_V ? d->values : d->keys,
+                        r->x == B_V ? "(B, T, N, V)" : "(B, T, H, K)"));
 }
 
 static bool check_sequences(const struct given *d) {
@@ -338,9 +374,11 @@ static bool check_sequences(const struct given *d) {
         return false;
     if (d->mask && !(d->mask->ndim == 2 && d->mask->dim[0] == d->batch && d->mask->dim[1] == d->time))
         return bad_shape("mask", d->mask, "(B, T)");
-    const int64_t state[] = {d->sequences, d->heads, d->keys, d->values};
+    const int64_t state[] = {d->sequences, d->heads, d->rows, d->values};
     return !d->state || shape_equal(4, state, d->state->ndim, d->state->dim) ||
-           bad_shape("initial_state", d->state, "(B, N, K, V), one for each sequence,");
+           bad_shape("initial_state", d->state,
+                     d->rows == d->keys ? "(B, N, K, V), one for each sequence,"
+                                        : "(B, N, 2 K, V), one for each sequence,");
 }
 
 static bool read_sizes(struct given *d) {
@@ -360,11 +398,12 @@ static bool read_sizes(struct given *d) {
             product ? "; k and v may have several tokens for each of q" : "");
     d->batch = v->dim[0], d->time = time, d->heads = v->dim[2], d->keys = q->dim[3], d->values = v->dim[3];
     d->updates = time ? k->dim[1] / time : 1;
+    d->rows = d->rule->way == MOMENTUM ? 2 * d->keys : d->keys;
     d->sequences = d->offsets && d->offsets->ndim == 1 ? d->offsets->dim[0] - 1 : d->batch;
     if (time * d->updates > INT32_MAX / 4)
         return error_false(ZL_ERROR_SHAPE, "%s: %" PRId64 " tokens are too many", function, time);
     return check_inputs(d) && check_sequences(d) &&
-           op_check_size(function, 4, (int64_t[]){d->sequences, d->heads, d->keys, d->values});
+           op_check_size(function, 4, (int64_t[]){d->sequences, d->heads, d->rows, d->values});
 }
 
 // Preparation -----------------------------------------------------------------------------------------------
@@ -386,7 +425,7 @@ static bool cast_all(struct given *d) {
             return false;
     }
     if (!d->state)
-        d->state = zl_zeros(ZL_SHAPE(d->sequences, d->heads, d->keys, d->values), d->wide);
+        d->state = zl_zeros(ZL_SHAPE(d->sequences, d->heads, d->rows, d->values), d->wide);
     return d->state && (!d->mask || (d->mask = zl_astype(d->mask, ZL_BOOL)));
 }
 
@@ -433,7 +472,7 @@ static bool run(struct given *d, zl_array A_log, zl_array dt_bias, bool l2_norm,
     if (l2_norm) {
         d->q = unit_length(d, d->q);
         d->k = unit_length(d, d->k);
-        if (d->rule->e == BETA_A)
+        if (d->rule->e == BETA_A || d->rule->e == OF_A)
             d->a = unit_length(d, d->a);
     }
     if (d->time == 0) { // no token
@@ -469,31 +508,35 @@ bool zl_fast_delta_rule(const char *rule, zl_array q, zl_array k, zl_array v, zl
     d.scale = isnan(scale) && q->ndim == 4 && q->dim[3] > 0 ? 1 / sqrt((double)q->dim[3]) : scale;
     return d.rule && run(&d, A_log, dt_bias, l2_norm, sigmoid, out);
 }
-OP_SIGNATURE_BOOL(zl_fast_delta_rule, "fast",
-                  "Linear attention with a state, of the delta rule and its relatives. Each of N heads has a "
-                  "state S of K rows and V columns. At "
-                  "every token S becomes Diag(exp(g)) S, then S + w (x - S^T e) where w, x and e are made of "
-                  "k, v, beta, a and b as `rule` "
-                  "says, and out[0] is scale * S^T q. Rules: linear, linear_normalized, retention, "
-                  "simple_gla, gla, delta, gated_delta, kda, gdn2, "
-                  "precond_gated_delta, precond_kda, comba, dplr, iplr, gated_delta_product, gated_oja. q "
-                  "and k are (B, T, H, K), v is (B, T, N, V), "
-                  "N / H heads share one of q and k; g, logarithms of the decay, is (B, T, N), or (B, T, N, "
-                  "K) of gla, kda, gdn2 and dplr, (B, T, N, "
-                  "V) of gated_oja; beta is (B, T, N). a and b: of gdn2 the gates that erase (B, T, N, K) "
-                  "and write (B, T, N, V); of comba a is "
-                  "the key that erases; of dplr and iplr they are the vectors of the low rank; of precond "
-                  "rules the gate and weight of the "
-                  "preconditioner, (B, T, H). k, v and beta of gated_delta_product have some updates for "
-                  "each token of q. initial_state, zeros if "
-                  "there is none, is (B, N, K, V); out[1] is that after the last token, float32, or float64 "
-                  "if the inputs are. A token whose mask "
-                  "(B, T) is false changes nothing and gives 0. With offsets, S + 1 numbers from 0 to T, a "
-                  "batch of 1 holds S sequences after each "
-                  "other, each with a state. With A_log (N) or dt_bias, g is -exp(A_log) * softplus(g + "
-                  "dt_bias); l2_norm divides q and k by "
-                  "their lengths, and sigmoid takes that of beta. scale is 1 / sqrt(K) if it is not given.",
-                  P_STRING(rule, NULL), P_ARRAY(q), P_ARRAY(k), P_ARRAY(v), P_OPTIONAL(g), P_OPTIONAL(beta),
-                  P_OPTIONAL(a), P_OPTIONAL(b), P_OPTIONAL(initial_state), P_OPTIONAL(mask),
-                  P_OPTIONAL(offsets), P_OPTIONAL(A_log), P_OPTIONAL(dt_bias), P_DOUBLE(scale, "None"),
-                  P_BOOL(l2_norm, "False"), P_BOOL(sigmoid, "False"), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_fast_delta_rule, "fast",
+    "Linear attention with a state, of the delta rule and its relatives. Each of N heads has a "
+    "state S of K rows and V columns. At "
+    "every token S becomes Diag(exp(g)) S, then S + w (x - S^T e) where w, x and e are made of "
+    "k, v, beta, a and b as `rule` "
+    "says, and out[0] is scale * S^T q. Rules: linear, linear_normalized, retention, "
+    "simple_gla, gla, delta, gated_delta, kda, gdn2, "
+    "precond_gated_delta, precond_kda, comba, dplr, iplr, gated_delta_product, gated_oja, momentum_delta. q "
+    "and k are (B, T, H, K), v is (B, T, N, V), "
+    "N / H heads share one of q and k; g, logarithms of the decay, is (B, T, N), or (B, T, N, "
+    "K) of gla, kda, gdn2 and dplr, (B, T, N, "
+    "V) of gated_oja; beta is (B, T, N). a and b: of gdn2 the gates that erase (B, T, N, K) "
+    "and write (B, T, N, V); of comba a is "
+    "the key that erases; of dplr and iplr they are the vectors of the low rank; of precond "
+    "rules the gate and weight of the "
+    "preconditioner, (B, T, H); of momentum_delta a, (B, T, H, K), is the key that erases and b, (B, T, N, "
+    "2), has the logarithm of mu and the rate eta: M becomes mu M - eta k (v - S^T a)^T, then S "
+    "becomes exp(g) S - beta M, and a state is S above M, (2 K, V). k, v and beta of gated_delta_product "
+    "have some updates for "
+    "each token of q. initial_state, zeros if "
+    "there is none, is (B, N, K, V); out[1] is that after the last token, float32, or float64 "
+    "if the inputs are. A token whose mask "
+    "(B, T) is false changes nothing and gives 0. With offsets, S + 1 numbers from 0 to T, a "
+    "batch of 1 holds S sequences after each "
+    "other, each with a state. With A_log (N) or dt_bias, g is -exp(A_log) * softplus(g + "
+    "dt_bias); l2_norm divides q and k by "
+    "their lengths, and sigmoid takes that of beta. scale is 1 / sqrt(K) if it is not given.",
+    P_STRING(rule, NULL), P_ARRAY(q), P_ARRAY(k), P_ARRAY(v), P_OPTIONAL(g), P_OPTIONAL(beta), P_OPTIONAL(a),
+    P_OPTIONAL(b), P_OPTIONAL(initial_state), P_OPTIONAL(mask), P_OPTIONAL(offsets), P_OPTIONAL(A_log),
+    P_OPTIONAL(dt_bias), P_DOUBLE(scale, "None"), P_BOOL(l2_norm, "False"), P_BOOL(sigmoid, "False"),
+    P_OUTPUTS(out, "2"));

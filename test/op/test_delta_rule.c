@@ -50,6 +50,23 @@ RULES_IN(delta_packed, ZL_SHAPE(58), 0.1, 0.7, of_line(x, "kda", true, true))
 RULES_IN(delta_before, ZL_SHAPE(52), 0.1, 0.7, of_line(x, "comba", false, true))
 RULES_IN(delta_of_values, ZL_SHAPE(50), 0.1, 0.7, of_line(x, "gated_oja", true, false))
 
+// The rule with momentum, whose state has twice the rows.
+static zl_array with_momentum(zl_array x, bool packed) {
+    int64_t at = 0;
+    zl_array q = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2)), k = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2)), out[2];
+    zl_array v = part_of(x, &at, ZL_SHAPE(1, 3, 2, 2)), a = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2));
+    zl_array b = part_of(x, &at, ZL_SHAPE(1, 3, 2, 2)), beta = part_of(x, &at, ZL_SHAPE(1, 3, 2));
+    zl_array g = part_of(x, &at, ZL_SHAPE(1, 3, 2)),
+             state = part_of(x, &at, ZL_SHAPE(packed ? 2 : 1, 2, 4, 2));
+    zl_array offsets = packed ? zl_from_i32((int32_t[]){0, 1, 3}, ZL_SHAPE(3)) : NULL;
+    if (!zl_fast_delta_rule("momentum_delta", q, k, v, zl_negative(g), beta, a, zl_negative(b), state, NULL,
+                            offsets, NULL, NULL, 0.5, false, false, out))
+        return NULL;
+    return zl_concatenate((zl_array[]){zl_flatten(out[0], 0, -1), zl_flatten(out[1], 0, -1)}, 2, 0);
+}
+RULES_IN(delta_with_momentum, ZL_SHAPE(70), 0.1, 0.7, with_momentum(x, false))
+RULES_IN(delta_with_momentum_packed, ZL_SHAPE(86), 0.1, 0.7, with_momentum(x, true))
+
 TEST(delta_rules_have_names) {
     zl_array out[2], x = zl_zeros(ZL_SHAPE(1, 2, 1, 3), ZL_FLOAT32);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_fast_delta_rule("hebb", x, x, x, NULL, NULL, NULL, NULL, NULL, NULL, NULL,

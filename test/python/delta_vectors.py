@@ -32,7 +32,7 @@ def functions(root):
     fla = {name: load(root, path) for name, path in {
         "linear": "linear_attn", "delta": "delta_rule", "gated": "gated_delta_rule", "kda": "kda", "gdn2": "gdn2", "comba": "comba",
         "product": "gated_delta_product", "dplr": "generalized_delta_rule/dplr", "simple": "simple_gla", "gla": "gla",
-        "precond": "precond_gated_delta_rule", "precond_kda": "precond_kda"}.items()}
+        "momentum": "momentum_delta_rule", "precond": "precond_gated_delta_rule", "precond_kda": "precond_kda"}.items()}
     turn = lambda x: x.transpose(1, 2)  # noqa: E731
     back = lambda pair: (turn(pair[0]), pair[1])  # noqa: E731
     s = K ** -0.5
@@ -52,7 +52,15 @@ def functions(root):
             x["q"], x["k"], x["v"], x["g"], x["beta"], s, None, x["h"], True, UPDATES),
         "precond_gated_delta": lambda x: fla["precond"].naive_recurrent_precond_gated_delta_rule(
             x["q"], x["k"], x["v"], x["a"], x["g"], x["b"], x["beta"], s, x["h"], None, True, log_atk_scale=-0.2),
+        "momentum_delta": lambda x: momentum(fla["momentum"].recurrent_momentum_delta_rule_ref, x, s),
     }
+
+
+def momentum(reference, x, s):
+    """Both states as one, S above M."""
+    first, second = x["h"].split(K, 2)
+    o, states = reference(x["q"], x["k"], x["v"], x["g"], x["b"][..., 0], x["a"], x["beta"], x["b"][..., 1], s, first, second, True)
+    return o, torch.cat([states[0], states[1]], 2)
 
 
 def inputs(rule):
@@ -61,6 +69,10 @@ def inputs(rule):
     length = lambda *shape: F.normalize(normal(*shape), dim=-1)  # noqa: E731
     long = T * UPDATES if rule == "gated_delta_product" else T
     x = {"q": length(B, T, H, K), "k": length(B, long, H, K), "v": normal(B, long, N, V), "h": normal(B, N, K, V) / 2}
+    if rule == "momentum_delta":
+        x["h"] = normal(B, N, 2 * K, V) / 2
+        x["a"] = length(B, T, H, K)
+        x["b"] = torch.stack([F.logsigmoid(normal(B, T, N)), torch.rand(B, T, N, generator=random)], -1)
     if rule in ("gla", "kda", "gdn2", "dplr"):
         x["g"] = F.logsigmoid(normal(B, T, N, K))
     elif rule not in ("linear", "delta"):
@@ -84,6 +96,7 @@ def main(root):
     for rule, function in functions(root).items():
         x = {name: a.requires_grad_() for name, a in inputs(rule).items()}
         own = {"v", "h", "g", "beta"} | ({"a", "b"} if rule in ("gdn2", "precond_gated_delta") else set())
+        own |= {"b"} if rule == "momentum_delta" else set()
         own |= {"q", "k"} if rule == "precond_gated_delta" else set()
         o, state = function({name: a if name in own else a.repeat_interleave(N // H, 2) for name, a in x.items()})[:2]
         random = torch.Generator().manual_seed(7)

@@ -86,6 +86,13 @@ def oja(s, t):
     return s + outer(t.k - (s * t.v[..., None, :]).sum(-1), t.beta * t.v)
 
 
+def momentum(s, t):  # S above M
+    keys = s.shape[-2] // 2
+    top, low = s[..., :keys, :], s[..., keys:, :]
+    low = decayed(low, t.b[..., :1]) - outer(t.k * t.b[..., 1:], t.v - read(top, t.a))
+    return mx.concatenate([decayed(top, t.g) - t.beta[..., None] * low, low], -2)
+
+
 # rule: its formula, and what it takes beside q, k and v: shapes of H and N heads.
 RULES = {
     "linear": (linear, ""), "linear_normalized": (linear, ""), "retention": (with_decay, ""), "simple_gla": (with_decay, "gN"),
@@ -93,6 +100,7 @@ RULES = {
     "gdn2": (gdn2, "gNK aNK bNV"), "precond_gated_delta": (precond, "gN betaN aH bH"), "precond_kda": (precond, "gNK betaN aHK bH"),
     "comba": (comba, "gN betaN aHK"), "dplr": (dplr, "gNK aHK bHK"), "iplr": (iplr, "aHK bHK"),
     "gated_delta_product": (product, "gN betaN"), "gated_oja": (oja, "gNV betaN"),
+    "momentum_delta": (momentum, "gN betaN aHK bN2"),
 }
 
 
@@ -107,7 +115,7 @@ def reference(rule, x, updates=1, scale=None):
     every = {name: full(a) if name not in ("initial_state", "mask") else a for name, a in x.items()}
     s, t, out = x["initial_state"], Token(), []
     t.gathered = 0
-    normal = mx.zeros_like(s[..., 0])
+    normal = mx.zeros_like(s[..., :x["q"].shape[-1], 0])
     for i in range(x["q"].shape[1]):
         for name, a in every.items():
             if name not in ("initial_state", "mask"):
@@ -126,7 +134,7 @@ def reference(rule, x, updates=1, scale=None):
         before = s, t.gathered, normal
         s = RULES[rule][0](s, t)
         normal = normal + t.k
-        y = read(s, t.q) * scale
+        y = read(s[..., :t.q.shape[-1], :], t.q) * scale
         if rule == "linear_normalized":
             y = y / ((t.q * normal).sum(-1, keepdims=True) * scale + 1e-10)
         if "mask" in x:
@@ -140,15 +148,16 @@ def reference(rule, x, updates=1, scale=None):
 
 def case(rule, seed, B=2, T=9, H=2, N=4, K=8, V=6, gates=1.0, updates=1, mask=False, dtype="float32"):
     random = np.random.default_rng(seed)
-    size = {"H": (H,), "N": (N,), "NK": (N, K), "NV": (N, V), "HK": (H, K)}
+    rows = 2 * K if rule == "momentum_delta" else K
+    size = {"N2": (N, 2), "H": (H,), "N": (N,), "NK": (N, K), "NV": (N, V), "HK": (H, K)}
     normal = lambda *shape: random.standard_normal(shape)  # noqa: E731
     length = lambda a: a / np.sqrt((a * a).sum(-1, keepdims=True))  # noqa: E731
     x = {"q": length(normal(B, T, H, K)), "k": length(normal(B, T * updates, H, K)), "v": normal(B, T * updates, N, V),
-         "initial_state": normal(B, N, K, V) / 2}
+         "initial_state": normal(B, N, rows, V) / 2}
     if rule == "linear_normalized":
         x["q"], x["k"] = np.abs(x["q"]), np.abs(x["k"])
     for word in RULES[rule][1].split():
-        name = word.rstrip("HNKV")
+        name = word.rstrip("HNKV2")
         shape = (B, T * (updates if name == "beta" else 1)) + size[word[len(name):]]
         if name == "g" or (name == "a" and rule.startswith("precond")):
             x[name] = -gates * np.log1p(np.exp(-normal(*shape)))
@@ -160,6 +169,8 @@ def case(rule, seed, B=2, T=9, H=2, N=4, K=8, V=6, gates=1.0, updates=1, mask=Fa
         x["b"] = -x["a"] * random.uniform(size=x["b"].shape)
     if rule == "gated_oja":
         x["v"] = length(x["v"])
+    if rule == "momentum_delta":
+        x["b"] = np.stack([-gates * np.log1p(np.exp(-normal(B, T, N))), random.uniform(0.1, 0.9, (B, T, N))], -1)
     x = {name: mx.array(a.astype("float64")).astype(getattr(mx, dtype)) for name, a in x.items()}
     if mask:
         x["mask"] = mx.array(random.uniform(size=(B, T)) < 0.7)
@@ -227,7 +238,7 @@ class Delta(unittest.TestCase):
 
     def test_chunks_of_long_lines(self):
         # Derivatives are those of chunks: of a loss that is the sum of the outputs, the tangent along x is their difference.
-        for rule in ("gated_delta", "kda", "dplr", "gla"):
+        for rule in ("gated_delta", "kda", "dplr", "gla", "momentum_delta"):
             x = case(rule, 3, B=1, T=150, H=1, N=2, K=16, V=8, dtype="float64")
             names = sorted(x)
             f = lambda *a, rule=rule, names=names: sum(y.sum() for y in mx.fast.delta_rule(rule, **dict(zip(names, a))))  # noqa: E731
@@ -256,13 +267,16 @@ class Delta(unittest.TestCase):
             whole = lambda d, f=f: f({**d, "offsets": offsets})  # noqa: E731
             weights = [mx.array(np.random.default_rng(7).standard_normal(a.shape)) for a in whole(x)]
             for a, b in zip(whole(x), parts(x)):
-                self.assertTrue(mx.array_equal(a, b).item(), rule)
+                if rule == "momentum_delta":  # is taken by chunks, which are shorter in short sequences
+                    self.assertLess(error(a, b), TOKEN)
+                else:
+                    self.assertTrue(mx.array_equal(a, b).item(), rule)
             grads = [mx.grad(lambda d, f=f: loss(f(d), weights))(x) for f in (whole, parts)]
             for name in x:
                 self.assertLess(error(grads[0][name], grads[1][name]), CHUNK, f"{rule} d{name}")
 
     def test_batches(self):
-        for rule in ("gated_delta", "kda", "dplr"):
+        for rule in ("gated_delta", "kda", "dplr", "momentum_delta"):
             x = [case(rule, seed) for seed in (1, 2, 3)]
             stacked = {name: mx.stack([a[name] for a in x]) for name in x[0]}
             got = mx.vmap(lambda d, rule=rule: mx.fast.delta_rule(rule, **d))(stacked)
@@ -306,6 +320,18 @@ class Delta(unittest.TestCase):
                 self.assertEqual((got[0].dtype, got[1].dtype), (dtype, mx.float32))
                 self.assertLess(error(got[0], want[0]), bound, rule)
                 self.assertLess(error(got[1], want[1]), TOKEN, rule)
+
+    def test_momentum_of_one_token_keeps_what_many_do(self):
+        x = case("momentum_delta", 4, T=20)
+        want, state = mx.fast.delta_rule("momentum_delta", **x), x.pop("initial_state")
+        for i in range(20):
+            y, state = mx.fast.delta_rule("momentum_delta", **{n: a[:, i:i + 1] for n, a in x.items()}, initial_state=state)
+            self.assertLess(error(y, want[0][:, i:i + 1]), TOKEN)
+        self.assertLess(error(state, want[1]), TOKEN)
+        with self.assertRaisesRegex(ValueError, r"initial_state of shape \(2, 4, 8, 6\): \(B, N, 2 K, V\)"):
+            mx.fast.delta_rule("momentum_delta", **x, initial_state=state[:, :, :8])
+        with self.assertRaisesRegex(ValueError, r"b of shape \(2, 20, 4\): \(B, T, N, 2\)"):
+            mx.fast.delta_rule("momentum_delta", **{**x, "b": x["beta"]})
 
     def test_what_does_not_fit(self):
         x = case("kda", 1)
