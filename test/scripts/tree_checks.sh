@@ -112,6 +112,17 @@ finds_in_sources() { # whether a retired word is found in a comment and in a mes
     [ "$(cut -d: -f1,2 <<<"$text")" = "$(printf 'src/a.c:1\nsrc/a.c:3')" ] || { echo "reported as: $text"; return 1; }
 }
 
+finds_name() { # COMMENT [NAME]: whether a comment is reported for a name that the tree does not have, or, without one, accepted
+    rm -rf "$tmp/tree"
+    mkdir -p "$tmp/tree"/{tool,src}
+    touch "$tmp/tree/src/row_group.c"
+    echo 'vec_x # of elsewhere' >"$tmp/tree/tool/foreign_names.txt"
+    printf 'void run_it(void);\n#define SUM(T) sum_##T\nconst char *s = "// not_me"; // vec_x\n// %s\n' "$1" >"$tmp/tree/src/a.c"
+    local text
+    text=$(python3 tool/check_names.py "$tmp/tree") && { [ $# = 1 ]; return; }
+    [ $# = 2 ] && [ "$text" = "src/a.c:4: nothing is called $2" ] || { echo "reported as: $text"; return 1; }
+}
+
 check "layers" tool/layers.sh . "$build"
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
@@ -150,6 +161,14 @@ if command -v python3 >/dev/null; then
     check "documents finds a page that is not there" finds_in_navigation 2 'no such page: doc/one_.md' s/one.md/one_.md/
     check "documents finds a page without a place" finds_in_navigation 1 'nav has no line .* doc/two.md' 3d
     check "documents finds retired words in sources" finds_in_sources
+    check "names in comments" python3 tool/check_names.py
+    check "names in comments accepts what is there" finds_name 'run_it() of row_group.c calls run_it; see row_group, run_x and NAME_it'
+    check "names in comments finds a function that is gone" finds_name 'run_it calls run_that' run_that
+    check "names in comments finds a call that is gone" finds_name 'as go() does' 'go()'
+    check "names in comments finds a file that is gone" finds_name 'row_group.c and rows.c' rows.c
+    check "names in comments finds a list's name that no comment needs" says 'no comment needs unused' sh -c \
+        "cp -r tool '$tmp/names' && echo unused >>'$tmp/names/foreign_names.txt' && mkdir '$tmp/names.tree' &&
+        mv '$tmp/names' '$tmp/names.tree/tool' && python3 tool/check_names.py '$tmp/names.tree'"
 else
     skip "documents" "no python3"
 fi
