@@ -241,7 +241,7 @@ bool fork_spares(const char *device, unsigned era);
 #define ZL_AT_LOAD __attribute__((constructor)) static void at_load(void)
 
 // A thread's end: calls fn(data) when this thread exits, latest first.
-bool thread_at_exit(void (*fn)(void *data), void *data);
+bool base_thread_at_exit(void (*fn)(void *data), void *data);
 
 // library.c -------------------------------------------------------------------------------------------------
 
