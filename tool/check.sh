@@ -21,6 +21,7 @@ step() { # NAME COMMAND...
 }
 
 step "layers" tool/layers.sh . "$build"
+step "prefixes of functions" tool/prefixes.sh . "$build"
 step "exported names" tool/check_symbols.sh "$build/libzellige.so"
 step "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h model/zellige_nn.h
 step "generated files" tool/generate.sh "$build" --check

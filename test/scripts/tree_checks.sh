@@ -46,6 +46,18 @@ accepts_call() { # CALLER CALLEE [FUNCTION [gone]]
     tool/layers.sh "$tmp/tree" "$tmp/tree/build"
 }
 
+finds_prefix() { # FILE FUNCTION RULES REPORT: whether a function there is reported so, or, without a report, accepted
+    built "$1" src/op/b.c "$2"
+    echo "void $2(void); void $2(void) {}" >"$tmp/tree/$1"
+    cc -c -o "$tmp/tree/build/CMakeFiles/objects.dir/$1.o" "$tmp/tree/$1" || return
+    echo 'void op_b(void); void op_b(void) {}' >"$tmp/tree/src/op/b.c"
+    cc -c -o "$tmp/tree/build/CMakeFiles/objects.dir/src/op/b.c.o" "$tmp/tree/src/op/b.c" || return
+    printf '%b' "$3" >"$tmp/tree/tool/prefixes.txt"
+    local text
+    text=$(tool/prefixes.sh "$tmp/tree" "$tmp/tree/build") && { [ $# = 3 ]; return; }
+    [ $# = 4 ] && grep -qF -- "$4" <<<"$text" || { echo "reported as: $text"; return 1; }
+}
+
 extra_symbol() { # a library that shows one name more than the headers promise
     echo 'int surprise(void); int surprise(void) { return 0; }' >"$tmp/extra.c"
     cc -shared -fPIC -o "$tmp/extra.so" "$tmp/extra.c" -Wl,--whole-archive "$build/libzellige.a" \
@@ -137,6 +149,14 @@ check "layers accepts a call that one file may make" accepts_call src/op/op_help
 check "layers accepts objects whose source is gone" accepts_call src/base/a.c src/graph/b.c graph_b gone
 check "layers finds a build without objects" says 'build it first' tool/layers.sh . "$tmp"
 check "layers accepts a folder's own header" accepts cli/f.c cli.h
+check "prefixes of functions" tool/prefixes.sh . "$build"
+check "prefixes accepts a folder's name" finds_prefix src/base/a.c base_a ''
+check "prefixes accepts one that is given" finds_prefix src/base/a.c text_a 'src/base: text\n'
+check "prefixes finds a name without one" finds_prefix src/base/a.c text_a '' 'src/base/a.c: text_a has none'
+check "prefixes finds one of another folder" finds_prefix src/base/a.c op_a '' 'src/base/a.c: op_a has none'
+check "prefixes finds one that is given twice" finds_prefix src/base/a.c text_a 'src/base: text\nsrc/op: text\n' 'both have text_'
+check "prefixes finds the name of another folder given" finds_prefix src/base/a.c op_a 'src/base: op\n' 'the name of src/op'
+check "prefixes finds one that nothing has" finds_prefix src/base/a.c base_a 'src/base: text\n' 'begins with text_'
 check "exported names" tool/check_symbols.sh "$build/libzellige.so"
 check "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h model/zellige_nn.h
 check "exported names finds one more" extra_symbol
