@@ -21,6 +21,7 @@ step() { # NAME COMMAND...
 }
 
 step "layers" tool/layers.sh . "$build"
+step "prefixes of functions" tool/prefixes.sh . "$build"
 step "exported names" tool/check_symbols.sh "$build/libzellige.so"
 step "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h model/zellige_nn.h
 step "generated files" tool/generate.sh "$build" --check
@@ -31,6 +32,7 @@ else
 fi
 if command -v python3 >/dev/null; then
     step "documents" python3 tool/check_docs.py . src cli model include python tool bench
+    step "names in comments" python3 tool/check_names.py
     step "pictures of results" python3 bench/pictures.py --check
 else
     say "documents" "skipped: no python3"

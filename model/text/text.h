@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// text_json_value.c: the one reader of JSON outside src/ ----------------------------------------------------
+// text_json.c: the one reader of JSON outside src/ ----------------------------------------------------
 
 // a value; NULL: nothing there, and every function takes that
 typedef const struct text_json_ *text_json_value;

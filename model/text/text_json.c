@@ -1,4 +1,4 @@
-// text_json_value.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document
+// text_json.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document
 // itself, unescaped in place.
 //
 // Strict: RFC 8259 in UTF-8, nothing after the value, at most MOST_DEPTH levels. A tokenizer of 7 MB is

@@ -241,7 +241,7 @@ bool fork_spares(const char *device, unsigned era);
 #define ZL_AT_LOAD __attribute__((constructor)) static void at_load(void)
 
 // A thread's end: calls fn(data) when this thread exits, latest first.
-bool thread_at_exit(void (*fn)(void *data), void *data);
+bool base_thread_at_exit(void (*fn)(void *data), void *data);
 
 // library.c -------------------------------------------------------------------------------------------------
 
@@ -256,8 +256,8 @@ bool library_bind(void *library, const struct library_symbol *symbols, int count
 // process.c -------------------------------------------------------------------------------------------------
 
 // Runs a program found by its name, with the words of a NULL-terminated list, and adds what it says to
-// output. One that takes more than 60 s is ended. FAILED has an error with its message; NOT_STARTED has none,
-// but the reason, an errno.
+// output. One that takes more than 60 s is ended. PROCESS_FAILED has an error with its message;
+// PROCESS_NOT_STARTED has none, but sets *reason to an errno.
 enum process_end { PROCESS_DONE, PROCESS_FAILED, PROCESS_NOT_STARTED };
 enum process_end process_run(char *const *word, struct text *output, int *reason);
 // Writes a source to a file of a new folder, has `run` compile it to another, and appends what that holds to

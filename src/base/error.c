@@ -40,7 +40,7 @@ static void forget(void *data) {
 
 // Fails quietly: the cut message in first.text then has to do.
 static void keep_longer(int len, const char *format, va_list list) {
-    if (!first.freed_at_exit && !(first.freed_at_exit = thread_at_exit(forget, NULL)))
+    if (!first.freed_at_exit && !(first.freed_at_exit = base_thread_at_exit(forget, NULL)))
         return;
     first.longer = memory_alloc((size_t)len + 1);
     if (first.longer)

@@ -321,7 +321,7 @@ static struct cache *cache_enter(void) {
     struct cache *cache = take_idle();
     if (!cache && !(cache = cache_new()))
         return NULL;
-    if (!thread_at_exit(cache_leave, cache)) {
+    if (!base_thread_at_exit(cache_leave, cache)) {
         set_idle(cache);
         return NULL;
     }

@@ -38,7 +38,7 @@ static void make_key(void) {
     have_key = pthread_key_create(&farewells, say_all) == 0 && atexit(say_all_at_exit) == 0;
 }
 
-bool thread_at_exit(void (*fn)(void *data), void *data) {
+bool base_thread_at_exit(void (*fn)(void *data), void *data) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
     if (!have_key)

@@ -276,7 +276,7 @@ void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t off
 // elements are there. Returns its rank, at most ndim + 1, for which `out` has room. The shape covers
 // everything that the view reaches.
 int  shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements, int64_t *out);
-// Scratch for rank-sized lists: a stack array up to rank 16, else memory. Use: SHAPE_ROOM(name, count).
+// The rank up to which lists of sizes or axes lie on the stack; longer ones are allocated.
 #define SHAPE_INLINE 16
 
 // storage.c -------------------------------------------------------------------------------------------------

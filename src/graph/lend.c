@@ -15,7 +15,7 @@ static void end_thread(void *data) {
 
 bool graph_grow_lent(void) {
     if (!recorder.watched) {
-        if (!thread_at_exit(end_thread, NULL))
+        if (!base_thread_at_exit(end_thread, NULL))
             return false;
         recorder.watched = true;
     }

@@ -99,7 +99,7 @@ static void free_texts(void *data) {
 static char *next_text(void) {
     if (!texts) {
         texts = memory_zero(sizeof *texts);
-        if (texts && !thread_at_exit(free_texts, NULL))
+        if (texts && !base_thread_at_exit(free_texts, NULL))
             free_texts(NULL);
     }
     return texts ? texts->text[texts->turn++ % 8] : NULL;

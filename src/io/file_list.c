@@ -37,7 +37,7 @@ static const char *keep(zl_file *file, const void *data, size_t bytes) {
     return copy;
 }
 
-const char *file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes) {
+const char *io_file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes) {
     if (bytes > INT_MAX || memchr(data, 0, bytes))
         return blob_fail(b, "a name has a NUL inside, or is too long: %zu bytes", bytes);
     return keep(file, data, bytes);
@@ -72,7 +72,7 @@ bool zl_file_add(zl_file *file, const char *name, zl_array a) {
     return add(file, name, a);
 }
 
-bool file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a) {
+bool io_file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a) {
     if (find(&file->index, name))
         return error_false(ZL_ERROR_VALUE, "%s: %s: there are two arrays named '%.200s'", b->function,
                            b->label, name);
@@ -146,7 +146,7 @@ bool zl_file_add_metadata(zl_file *file, const zl_metadata *value) {
     return check_note(file, value) && add_note(file, value);
 }
 
-bool file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value) {
+bool io_file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value) {
     if (find(&file->notes_index, value->name))
         return error_false(ZL_ERROR_VALUE, "%s: %s: its metadata has '%.200s' twice", b->function, b->label,
                            value->name);

@@ -63,7 +63,7 @@ static bool read_string(struct reader *r, zl_text *out) {
 
 static const char *read_name(struct reader *r, zl_file *out) {
     zl_text name;
-    return read_string(r, &name) ? file_list_name(out, r->blob, name.data, name.bytes) : NULL;
+    return read_string(r, &name) ? io_file_list_name(out, r->blob, name.data, name.bytes) : NULL;
 }
 
 static bool add_strings(struct reader *r, zl_file *out, const char *name, uint64_t count, bool is_list) {
@@ -74,9 +74,9 @@ static bool add_strings(struct reader *r, zl_file *out, const char *name, uint64
     bool ok = list != NULL;
     for (uint64_t i = 0; ok && i < count; i++)
         ok = read_string(r, &list[i]);
-    ok = ok &&
-         file_list_note(out, r->blob,
-                        &(zl_metadata){.name = name, .text = list, .texts = (int)count, .is_list = is_list});
+    ok = ok && io_file_list_note(
+                   out, r->blob,
+                   &(zl_metadata){.name = name, .text = list, .texts = (int)count, .is_list = is_list});
     memory_free(list);
     return ok;
 }
@@ -95,7 +95,7 @@ static bool add_numbers(struct reader *r, zl_file *out, const char *name, uint32
                           (unsigned long long)count);
     zl_array a = blob_array(r->blob, (size_t)at, dtype, shape);
     a = dtype == ZL_FLOAT64 ? zl_astype(a, ZL_FLOAT32) : a;
-    return a && zl_eval(a) && file_list_note(out, r->blob, &(zl_metadata){.name = name, .array = a});
+    return a && zl_eval(a) && io_file_list_note(out, r->blob, &(zl_metadata){.name = name, .array = a});
 }
 
 static bool add_list(struct reader *r, zl_file *out, const char *name) {
@@ -184,7 +184,7 @@ static bool add_tensor(struct blob *b, zl_file *out, const struct tensor *t, siz
     const struct gguf_blocks *blocks = gguf_blocks(t->type);
     if (blocks)
         return gguf_add_blocks(b, out, t->name, blocks, shape, start + (size_t)t->offset);
-    return file_list_add(
+    return io_file_list_add(
         out, b, t->name,
         blob_array(b, bytes ? start + (size_t)t->offset : 0, gguf_tensor_dtype(t->type), shape));
 }

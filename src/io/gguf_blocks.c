@@ -109,7 +109,7 @@ static bool add_part(const struct blob *b, zl_file *out, const char *name, const
     if (bytes >= tail && !strcmp(name + bytes - tail, ".weight"))
         bytes -= tail;
     text_add(&part, "%.*s%s", (int)bytes, name, end);
-    bool ok = !part.failed && file_list_add(out, b, part.data, a);
+    bool ok = !part.failed && io_file_list_add(out, b, part.data, a);
     text_free(&part);
     return ok;
 }
@@ -144,7 +144,8 @@ static void unpack_piece(void *data, int piece) {
                  to = p->blocks * ((size_t)piece + 1) / pieces;
     size_t next = from; // that no page is given back of
     for (size_t i = from; i < to; i++) {
-        p->type->unpack(p->blob->data + block_at(p, i), part_at(p, WORDS, i), part_at(p, SCALES, i), part_at(p, BIASES, i));
+        p->type->unpack(p->blob->data + block_at(p, i), part_at(p, WORDS, i), part_at(p, SCALES, i),
+                        part_at(p, BIASES, i));
         if (block_at(p, i + 1) - block_at(p, next) < LEAVE_EACH && i + 1 < to)
             continue;
         blob_leave(p->blob, block_at(p, next), block_at(p, i + 1));
@@ -173,7 +174,8 @@ static zl_array part_array(struct parts *p, int part, zl_shape shape, zl_dtype d
         return NULL;
     for (int i = 0; i < shape.ndim; i++)
         dim[i] = shape.dim[i];
-    dim[shape.ndim - 1] = dim[shape.ndim - 1] / p->type->numbers * (int64_t)(p->bytes[part] / zl_dtype_size(dtype));
+    dim[shape.ndim - 1] =
+        dim[shape.ndim - 1] / p->type->numbers * (int64_t)(p->bytes[part] / zl_dtype_size(dtype));
     p->to[part] = NULL;
     return graph_leaf(&(struct array_spec){.dtype = dtype, .ndim = shape.ndim, .dim = dim}, to);
 }
@@ -182,7 +184,7 @@ static bool add_all(const struct blob *b, zl_file *out, const char *name, struct
     zl_dtype dtype = p->type->dtype;
     zl_array words = part_array(p, WORDS, shape, ZL_UINT32), scales = part_array(p, SCALES, shape, dtype);
     zl_array biases = p->bytes[BIASES] ? part_array(p, BIASES, shape, dtype) : NULL;
-    return file_list_add(out, b, name, words) && add_part(b, out, name, ".scales", scales) &&
+    return io_file_list_add(out, b, name, words) && add_part(b, out, name, ".scales", scales) &&
            (!p->bytes[BIASES] || add_part(b, out, name, ".biases", biases));
 }
 
@@ -204,12 +206,13 @@ bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struc
     size_t count, scales = (size_t)t->scales * zl_dtype_size(t->dtype);
     if (!blob_size(b, ZL_UINT8, shape, &count))
         return false;
-    struct parts p = {.type = t,
-                      .blob = b,
-                      .from = offset,
-                      .blocks = count / (size_t)t->numbers,
-                      .pieces = pool_threads(),
-                      .bytes = {(size_t)t->numbers * (size_t)t->bits / 8, scales, t->dtype == ZL_UINT8 ? 0 : scales}};
+    struct parts p = {
+        .type = t,
+        .blob = b,
+        .from = offset,
+        .blocks = count / (size_t)t->numbers,
+        .pieces = pool_threads(),
+        .bytes = {(size_t)t->numbers * (size_t)t->bits / 8, scales, t->dtype == ZL_UINT8 ? 0 : scales}};
     bool ok = open_parts(&p);
     if (ok)
         pool_run(p.pieces, unpack_piece, &p);

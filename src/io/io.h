@@ -121,10 +121,10 @@ struct zl_file_ {
 };
 // As zl_file_add and zl_file_add_metadata, for what a blob holds: a name that comes twice is the blob's
 // error.
-bool file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a);
-bool file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value);
+bool io_file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a);
+bool io_file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value);
 // A text in the file's arena; NULL and an error when it has a NUL inside, or memory is out.
-const char *file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes);
+const char *io_file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes);
 
 // Formats ---------------------------------------------------------------------------------------------------
 

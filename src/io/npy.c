@@ -221,7 +221,7 @@ zl_array npy_array(struct blob *b, bool late) {
 }
 
 bool npy_load(struct blob *b, zl_file *out) {
-    return file_list_add(out, b, "", npy_array(b, !b->in_memory));
+    return io_file_list_add(out, b, "", npy_array(b, !b->in_memory));
 }
 
 // Saving ----------------------------------------------------------------------------------------------------

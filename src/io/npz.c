@@ -202,12 +202,12 @@ static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
     uint64_t bytes = m->name_bytes;
     if (bytes >= 4 && !memcmp(m->name + bytes - 4, ".npy", 4))
         bytes -= 4;
-    const char *name = file_list_name(out, b, m->name, (size_t)bytes);
+    const char *name = io_file_list_name(out, b, m->name, (size_t)bytes);
     struct blob *part = name ? open_member(b, m, name) : NULL;
     zl_array a = part && check_stored(part, m) ? npy_array(part, false) : NULL;
     // Nothing is evaluated of an array without elements.
-    bool ok =
-        a && (!part->packed || a->size || deflate_unpack(part, 0, NULL, 0)) && file_list_add(out, b, name, a);
+    bool ok = a && (!part->packed || a->size || deflate_unpack(part, 0, NULL, 0)) &&
+              io_file_list_add(out, b, name, a);
     blob_release(part);
     return ok;
 }

@@ -98,24 +98,25 @@ static bool add_tensor(struct json *j, const char *name, struct header *h) {
     struct tensor t = {.dtype = ZL_DTYPE_COUNT, .ndim = -1};
     return json_object(j, read_property, &t) && check_place(h, name, &t) &&
            spans_add(&h->spans, name, strlen(name), t.from, t.to) &&
-           file_list_add(h->out, h->blob, name,
-                         blob_array(h->blob, h->data + (size_t)t.from, t.dtype, (zl_shape){t.dim, t.ndim}));
+           io_file_list_add(
+               h->out, h->blob, name,
+               blob_array(h->blob, h->data + (size_t)t.from, t.dtype, (zl_shape){t.dim, t.ndim}));
 }
 
 static bool read_note(struct json *j, const char *name, int len, void *context) {
     const struct header *h = context;
     struct text text = {0};
-    const char *key = file_list_name(h->out, h->blob, name, (size_t)len);
+    const char *key = io_file_list_name(h->out, h->blob, name, (size_t)len);
     bool ok = key && json_text(j, &text);
     zl_text value = {text.data, (size_t)text.len};
-    ok = ok && file_list_note(h->out, h->blob, &(zl_metadata){.name = key, .text = &value, .texts = 1});
+    ok = ok && io_file_list_note(h->out, h->blob, &(zl_metadata){.name = key, .text = &value, .texts = 1});
     text_free(&text);
     return ok;
 }
 
 static bool read_entry(struct json *j, const char *name, int len, void *context) {
     struct header *h = context;
-    const char *key = file_list_name(h->out, h->blob, name, (size_t)len);
+    const char *key = io_file_list_name(h->out, h->blob, name, (size_t)len);
     if (!key)
         return false;
     if (strcmp(key, "__metadata__"))

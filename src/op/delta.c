@@ -2,7 +2,7 @@
 // and is read.
 //
 // For each token the state S (keys, values) becomes Diag(decay) S, then S + w (x - e^T S)^T, and the result
-// is scale * q^T S. The members of the family that rules.def names are made of it (delta_rules.c). Devices
+// is scale * q^T S. The members of the family that delta.def names are made of it (delta_rules.c). Devices
 // run the tokens in order (src/kernel/delta.tile); derivatives are those of the chunks of delta_chunks.c.
 
 #include "op/ops.h"

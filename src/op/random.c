@@ -121,7 +121,7 @@ static void end_thread(void *data) {
 }
 
 static bool hold(zl_array key) {
-    if (!state.watched && !(state.watched = thread_at_exit(end_thread, NULL)))
+    if (!state.watched && !(state.watched = base_thread_at_exit(end_thread, NULL)))
         return false;
     zl_retain(key);
     zl_release(state.key);
@@ -438,8 +438,9 @@ OP_SIGNATURE(zl_random_laplace, "random", "Numbers of the Laplace distribution a
 
 // That many positions can be put in order.
 static bool check_places(const char *function, int64_t count) {
-    return count <= UINT32_MAX || error_false(ZL_ERROR_OVERFLOW, "%s: %lld elements: at most %u can be permuted", function,
-                                              (long long)count, UINT32_MAX);
+    return count <= UINT32_MAX ||
+           error_false(ZL_ERROR_OVERFLOW, "%s: %lld elements: at most %u can be permuted", function,
+                       (long long)count, UINT32_MAX);
 }
 
 zl_array zl_random_permutation_int(int64_t x, zl_array key) {
@@ -449,8 +450,9 @@ zl_array zl_random_permutation_int(int64_t x, zl_array key) {
     zl_array order = bits("zl_random_permutation_int", ZL_SHAPE(x), ZL_UINT32, key);
     return zl_scope_leave(s, order ? zl_argsort(order, -1) : NULL);
 }
-OP_SIGNATURE(zl_random_permutation_int, "random", "The numbers from 0 to before x in a random order, as uint32.",
-             P_INT64(x, NULL), P_OPTIONAL(key));
+OP_SIGNATURE(zl_random_permutation_int, "random",
+             "The numbers from 0 to before x in a random order, as uint32.", P_INT64(x, NULL),
+             P_OPTIONAL(key));
 
 static bool again_random_permutation(const union op_value *v, zl_array *out) {
     return (out[0] = zl_random_permutation(v[0].array, v[1].number, v[2].array));
@@ -474,12 +476,15 @@ OP_SIGNATURE(zl_random_permutation, "random", "x with what lies along an axis in
 
 static bool check_moments(const char *function, zl_array mean, zl_array cov, zl_dtype dtype) {
     if (dtype != ZL_FLOAT32)
-        return error_false(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; float32 is", function, zl_dtype_name(dtype));
+        return error_false(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; float32 is", function,
+                           zl_dtype_name(dtype));
     int n = mean->ndim - 1, k = cov->ndim - 1;
     bool fits = n >= 0 && k >= 1 && cov->dim[k] == cov->dim[k - 1] && mean->dim[n] == cov->dim[k];
-    return fits || error_false(ZL_ERROR_SHAPE,
-                               "%s: a mean of shape %s and a covariance of shape %s: (..., n) and (..., n, n) are needed",
-                               function, array_text(mean), array_text(cov));
+    return fits ||
+           error_false(
+               ZL_ERROR_SHAPE,
+               "%s: a mean of shape %s and a covariance of shape %s: (..., n) and (..., n, n) are needed",
+               function, array_text(mean), array_text(cov));
 }
 
 // The root of a covariance: u sqrt(s) v, of its singular values.
@@ -497,18 +502,20 @@ static int moments_shape(const char *function, zl_array mean, zl_array cov, zl_s
     int ndim = shape_broadcast(shape.ndim, dim, mean->ndim - 1, mean->dim, dim);
     ndim = ndim < 0 ? -1 : shape_broadcast(ndim, dim, cov->ndim - 2, cov->dim, dim);
     if (ndim < 0) {
-        error_set(ZL_ERROR_SHAPE, "%s: a mean of shape %s and a covariance of shape %s do not stretch to %s", function,
-                  array_text(mean), array_text(cov), shape_text(shape.ndim, shape.dim));
+        error_set(ZL_ERROR_SHAPE, "%s: a mean of shape %s and a covariance of shape %s do not stretch to %s",
+                  function, array_text(mean), array_text(cov), shape_text(shape.ndim, shape.dim));
         return -1;
     }
     dim[ndim] = mean->dim[mean->ndim - 1];
     return ndim + 1;
 }
 
-static zl_array multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype, zl_array key) {
+static zl_array multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype,
+                                    zl_array key) {
     const char *function = "zl_random_multivariate_normal";
-    if (!mean || !cov || !op_check_optional(key) || (key && !check_key(function, key)) || !op_check_dtype(function, dtype) ||
-        !check_moments(function, mean, cov, dtype) || !op_check_shape(function, shape))
+    if (!mean || !cov || !op_check_optional(key) || (key && !check_key(function, key)) ||
+        !op_check_dtype(function, dtype) || !check_moments(function, mean, cov, dtype) ||
+        !op_check_shape(function, shape))
         return NULL;
     OP_ROOM(int64_t, dim, (int64_t)MAX_OF(MAX_OF(mean->ndim, cov->ndim), shape.ndim) + 1);
     int ndim = dim ? moments_shape(function, mean, cov, shape, dim) : -1;
@@ -520,14 +527,17 @@ static zl_array multivariate_normal(zl_array mean, zl_array cov, zl_shape shape,
     return x ? zl_add(mean, x) : NULL;
 }
 
-zl_array zl_random_multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype, zl_array key) {
+zl_array zl_random_multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype,
+                                       zl_array key) {
     zl_scope s = zl_scope_begin();
     return zl_scope_leave(s, multivariate_normal(mean, cov, shape, op_dtype_or(dtype, ZL_FLOAT32), key));
 }
 OP_SIGNATURE(zl_random_multivariate_normal, "random",
-             "Vectors (..., n) that are normally distributed with a mean, (..., n), and a covariance, (..., n, n); their "
+             "Vectors (..., n) that are normally distributed with a mean, (..., n), and a covariance, (..., "
+             "n, n); their "
              "batch axes stretch to shape. float32 only.",
-             P_ARRAY(mean), P_ARRAY(cov), P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"), P_OPTIONAL(key));
+             P_ARRAY(mean), P_ARRAY(cov), P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"),
+             P_OPTIONAL(key));
 
 // Categories ------------------------------------------------------------------------------------------------
 

@@ -95,11 +95,11 @@ static void run_piece(struct evaluation *e, int piece) {
     for (int i = 0; i < plan->segments; i++) {
         const struct plan_segment *s = &plan->segment[i];
         int first = piece * PLAN_LARGEST + s->begin;
-        run_now(&(struct run){.binding = {.calls = s->end - s->begin, .call = e->tape->call + first},
-                              .stream = e->stream,
-                              .segment = s,
-                              .dies = e->tape->dies + first,
-                              .waits = e->tape->waits});
+        schedule_run_now(&(struct run){.binding = {.calls = s->end - s->begin, .call = e->tape->call + first},
+                                       .stream = e->stream,
+                                       .segment = s,
+                                       .dies = e->tape->dies + first,
+                                       .waits = e->tape->waits});
     }
 }
 
@@ -157,7 +157,7 @@ static void fail_segment(struct evaluation *e, int first, int calls) {
     struct failure *f = failure_new(kind, message ? message : "evaluation: memory is out");
     memory_free(message);
     for (int i = first; i < first + calls; i++)
-        run_fail(e->tape->call[i], f);
+        schedule_run_fail(e->tape->call[i], f);
     failure_release(f);
 }
 
@@ -170,7 +170,7 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
                 continue;
             fail_segment(e, i * PLAN_LARGEST + s->begin, s->end - s->begin);
             if (run)
-                run_free(run);
+                schedule_run_free(run);
         }
 }
 
@@ -195,7 +195,7 @@ static bool walk(struct tape *tape, int count, const zl_array *arrays) {
 
 static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     if (!scratch.watched) {
-        if (!thread_at_exit(free_scratch, NULL))
+        if (!base_thread_at_exit(free_scratch, NULL))
             return false;
         scratch.watched = true;
     }
@@ -219,7 +219,9 @@ static bool lock_and_plan(struct evaluation *e, int count, const zl_array *array
     return is_chosen && plan_all(e, count, arrays);
 }
 
-bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data), void *data) {
+bool eval_look(zl_array a,
+               void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
+               void *data) {
     struct evaluation e = {.looks = true};
     bool ok = lock_and_plan(&e, 1, &a);
     for (int i = 0; ok && i < e.pieces; i++)
@@ -275,10 +277,11 @@ static bool report(const char *function, zl_array a) {
         stream_told(a);
         return false;
     case ARRAY_CONSUMED:
-        return error_false(ZL_ERROR_STATE, "%s: this array of shape %s was consumed by an evaluation: retain it, or pass "
-                           "it to the same eval", function, array_text(a));
-    default:
-        return true;
+        return error_false(ZL_ERROR_STATE,
+                           "%s: this array of shape %s was consumed by an evaluation: retain it, or pass "
+                           "it to the same eval",
+                           function, array_text(a));
+    default: return true;
     }
 }
 
@@ -296,8 +299,10 @@ static bool has_null(const char *function, int count, const zl_array *arrays) {
 static bool check_tracers(const char *function, int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++)
         if (array_is_tracer(arrays[i]))
-            return error_false(ZL_ERROR_VALUE, "%s: array %d depends on the inputs of a transform that is running: use "
-                               "zl_eval there", function, i);
+            return error_false(ZL_ERROR_VALUE,
+                               "%s: array %d depends on the inputs of a transform that is running: use "
+                               "zl_eval there",
+                               function, i);
     return true;
 }
 
@@ -342,7 +347,10 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
         return evaluate(function, count, arrays, wait);
     int64_t begin = clock_ticks();
     bool ok = evaluate(function, count, arrays, wait);
-    profile_add(&(struct profile_record){.kind = PROFILE_EVAL, .name = function, .begin = begin, .end = clock_ticks()}, NULL);
+    profile_add(
+        &(struct profile_record){
+            .kind = PROFILE_EVAL, .name = function, .begin = begin, .end = clock_ticks()},
+        NULL);
     return ok;
 }
 

@@ -204,10 +204,10 @@ static void run_segment(struct zl_loop_ *l, int first, const struct plan_segment
                     .dies = l->dies + first + s->begin,
                     .loop = l};
     if (profile_is_on())
-        run_profile_begin(&r, &profile);
+        schedule_run_profile_begin(&r, &profile);
     s->device->run(s->unit, s->program, &r.binding);
     if (UNLIKELY(r.profile != NULL))
-        run_profile_end(&r);
+        schedule_run_profile_end(&r);
 }
 
 // Memory that changes ---------------------------------------------------------------------------------------

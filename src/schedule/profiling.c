@@ -118,7 +118,7 @@ static void on_fail(struct binding *b, int index) {
     p->fail(b, index);
 }
 
-void run_profile_begin(struct run *r, struct run_profile *p) {
+void schedule_run_profile_begin(struct run *r, struct run_profile *p) {
     struct binding *b = &r->binding;
     p->prepare = b->prepare;
     p->finish = b->finish;
@@ -130,7 +130,7 @@ void run_profile_begin(struct run *r, struct run_profile *p) {
     r->profile = p;
 }
 
-void run_profile_end(struct run *r) {
+void schedule_run_profile_end(struct run *r) {
     close_step(r, clock_ticks());
 }
 

@@ -28,7 +28,7 @@ static void let_go(struct call *c) {
 }
 
 // The state is set last: who sees it may take the call apart.
-void run_fail(struct call *c, struct failure *f) {
+void schedule_run_fail(struct call *c, struct failure *f) {
     failure_retain(f); // an input that is let go may be all that holds it
     let_go(c);
     for (int i = 0; i < c->outputs; i++)
@@ -36,7 +36,7 @@ void run_fail(struct call *c, struct failure *f) {
     failure_release(f);
 }
 
-void run_lose(struct call *c) {
+void schedule_run_lose(struct call *c) {
     struct failure *f = failure_new(
         ZL_ERROR_STATE,
         "evaluation: an array was being computed by another thread when the process forked, and that thread "
@@ -78,7 +78,7 @@ static void on_fail(struct binding *b, int index) {
     char *message = error_take(&kind);
     struct failure *f = failure_new(kind, message ? message : "evaluation failed");
     memory_free(message);
-    run_fail(c, f);
+    schedule_run_fail(c, f);
     failure_release(f);
 }
 
@@ -92,7 +92,7 @@ static bool inputs_ready(struct binding *b, int index) {
             state == ARRAY_CLAIMED) // claimed: computed inside the same program
             continue;
         if (state == ARRAY_FAILED) {
-            run_fail(c, x->failure);
+            schedule_run_fail(c, x->failure);
         } else {
             error_set(ZL_ERROR_STATE,
                       "%s: its input of shape %s was consumed by an earlier evaluation: retain it, or "
@@ -146,7 +146,8 @@ static bool is_given_twice(const struct call *c, zl_array x) {
 // Its memory is written anew where the run is: what lies elsewhere would be old.
 static bool claim(const struct run *r, struct storage *s) {
     const struct device *d = r->segment->device;
-    return LIKELY(!device_is_apart(d) && !device_has_memory()) || device_claim(d, r->segment->unit, r->binding.lane, s);
+    return LIKELY(!device_is_apart(d) && !device_has_memory()) ||
+           device_claim(d, r->segment->unit, r->binding.lane, s);
 }
 
 static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place) {
@@ -241,8 +242,9 @@ static void on_take(struct binding *b, int begin, int index) {
 // Nothing is computed of empty arrays: they never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
-    return LIKELY(!device_is_apart(s->device)) || !bytes ? storage_new(bytes)
-                                               : device_storage(s->device, s->unit, r->binding.lane, bytes);
+    return LIKELY(!device_is_apart(s->device)) || !bytes
+               ? storage_new(bytes)
+               : device_storage(s->device, s->unit, r->binding.lane, bytes);
 }
 
 static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
@@ -355,7 +357,7 @@ static void fail_all(struct run *run) {
     struct failure *f = failure_new(kind, message ? message : "evaluation failed");
     memory_free(message);
     for (int i = 0; i < run->binding.calls; i++)
-        run_fail(run->binding.call[i], f);
+        schedule_run_fail(run->binding.call[i], f);
     failure_release(f);
 }
 
@@ -366,7 +368,7 @@ static void mark(const struct plan_segment *s, int lane) {
         zl_clear_error();
 }
 
-void run_now(struct run *run) {
+void schedule_run_now(struct run *run) {
     if (run->waits)
         wait_for_inputs(run);
     if (!device_check(run->segment->device)) {
@@ -389,17 +391,17 @@ void run_now(struct run *run) {
     run->binding.lane = s->device == run->stream->device ? run->stream->lane : 0;
     struct run_profile profile;
     if (profile_is_on())
-        run_profile_begin(run, &profile);
+        schedule_run_profile_begin(run, &profile);
     s->device->run(s->unit, s->program, &run->binding);
     if (run->donations)
         counter_add(COUNTER_DONATIONS, run->donations);
     if (UNLIKELY(run->profile != NULL))
-        run_profile_end(run);
+        schedule_run_profile_end(run);
     if (UNLIKELY(s->device->record != NULL))
         mark(s, run->binding.lane);
 }
 
-void run_free(struct run *run) {
+void schedule_run_free(struct run *run) {
     for (int i = 0; i < run->kept; i++)
         zl_release(run->keep[i]);
     plan_release(run->plan);

@@ -190,13 +190,13 @@ struct run {
     // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
     struct zl_loop_ *loop;
 };
-void run_now(struct run *run);
-void run_free(struct run *run);
+void schedule_run_now(struct run *run);
+void schedule_run_free(struct run *run);
 // Marks the outputs of a call as failed.
-void run_fail(struct call *c, struct failure *f);
+void schedule_run_fail(struct call *c, struct failure *f);
 // Does the same for a call that a thread was running when the process forked. Its inputs stay as they are,
 // since that thread may have released some of them.
-void run_lose(struct call *c);
+void schedule_run_lose(struct call *c);
 
 // profiling.c -----------------------------------------------------------------------------------------------
 
@@ -214,9 +214,9 @@ struct run_profile {
     uintptr_t op[64];        // of the first calls, const struct op *
     zl_array input[16];      // the first that were read
 };
-// Begins to record the steps of a run; run_profile_end records the last one.
-void run_profile_begin(struct run *r, struct run_profile *p);
-void run_profile_end(struct run *r);
+// Begins to record the steps of a run; schedule_run_profile_end records the last one.
+void schedule_run_profile_begin(struct run *r, struct run_profile *p);
+void schedule_run_profile_end(struct run *r);
 
 // eval.c ----------------------------------------------------------------------------------------------------
 

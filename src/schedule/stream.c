@@ -7,9 +7,9 @@
 
 #include "schedule/schedule.h"
 
-static struct lock lock;  // guards spare and last
-static zl_stream spare;   // streams of threads that ended
-static zl_stream last;    // the newest of all; before it older ones
+static struct lock lock; // guards spare and last
+static zl_stream spare;  // streams of threads that ended
+static zl_stream last;   // the newest of all; before it older ones
 
 // In zl_stream_.work: one word, so that who ends a run learns by the same operation whether somebody waits.
 #define RUNNING     1ul
@@ -17,7 +17,7 @@ static zl_stream last;    // the newest of all; before it older ones
 #define ONE_QUEUED  (1ul << 32)
 
 static _Thread_local struct {
-    zl_stream first;   // all of this thread
+    zl_stream first;    // all of this thread
     zl_stream standard; // its default
     bool watched;
 } mine;
@@ -114,7 +114,7 @@ static const struct device *find_standard(int *unit) {
 
 static zl_stream make_watched(const struct device *d, int unit) {
     if (!mine.watched) {
-        if (!thread_at_exit(give_back, NULL))
+        if (!base_thread_at_exit(give_back, NULL))
             return NULL;
         mine.watched = true;
     }
@@ -175,7 +175,9 @@ bool zl_set_default_stream(zl_stream stream) {
     if (!stream)
         return error_false(ZL_ERROR_VALUE, "zl_set_default_stream: the stream is NULL");
     if (!pthread_equal(stream->owner, pthread_self()))
-        return error_false(ZL_ERROR_STATE, "zl_set_default_stream: the stream belongs to another thread; make one here with zl_new_stream");
+        return error_false(
+            ZL_ERROR_STATE,
+            "zl_set_default_stream: the stream belongs to another thread; make one here with zl_new_stream");
     recorder.stream = stream;
     return true;
 }
@@ -297,10 +299,10 @@ static void *work(void *data) {
         if (run->loop) { // which owns it
             loop_run(run->loop);
         } else {
-            run_now(run);
+            schedule_run_now(run);
             if (run->alone)
                 stream_keep_failure(s, run->kept, run->keep);
-            run_free(run);
+            schedule_run_free(run);
         }
         atomic_fetch_sub(&s->work, ONE_QUEUED);
         stream_end(s);
@@ -367,7 +369,9 @@ bool zl_stream_synchronize(zl_stream stream) {
         error_put(stream->failure->kind, stream->failure->message);
     drop_failure(stream);
     pthread_mutex_unlock(&stream->lock);
-    return device_wait(stream->device, stream->unit, device_point(stream->device, stream->unit, stream->lane)) && ok;
+    return device_wait(stream->device, stream->unit,
+                       device_point(stream->device, stream->unit, stream->lane)) &&
+           ok;
 }
 
 bool zl_synchronize(void) {

@@ -37,7 +37,7 @@ static bool is_under_way(zl_array x) {
         return false;
     if (LIKELY(!forked) || (int32_t)(x->call->epoch - forked) > 0)
         return true;
-    run_lose(x->call);
+    schedule_run_lose(x->call);
     return false;
 }
 
@@ -166,8 +166,8 @@ struct tape_root {
 // own.
 static bool is_gathered(const struct tape *t, const struct call *c) {
     zl_stream s = c->stream ? c->stream : t->standard;
-    return c->op->kind == OP_REDUCE && device_is_apart(s->device) && c->args > 0 && c->args < c->in[0]->ndim &&
-           call_args(c)[0] == 0;
+    return c->op->kind == OP_REDUCE && device_is_apart(s->device) && c->args > 0 &&
+           c->args < c->in[0]->ndim && call_args(c)[0] == 0;
 }
 
 static bool reduces_alike(const struct call *a, const struct call *b) {

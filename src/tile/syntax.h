@@ -17,8 +17,8 @@ enum { LEVEL_LOOSEST = 1, LEVEL_COMPARE = 4, LEVEL_UNARY = 8 };
 const struct tile_infix *tile_infix_of(enum tile_op op);        // NULL if it is written as a call
 const struct tile_infix *tile_infix_find(const char *text);
 
-// What the reader expects of an operand: SAME is the type that operands share, and the result too if
-// gives_same.
+// What the reader expects of an operand: EXPECT_SAME is the type that operands share, and the result
+// too if tile_op_gives_same.
 enum tile_expectation { EXPECT_NOTHING, EXPECT_SAME, EXPECT_BOOL, EXPECT_F32, EXPECT_C64 };
 enum tile_expectation tile_expectation(enum tile_op op, int at);
 const struct tile_type *tile_expected_type(enum tile_expectation expectation); // NULL for NOTHING and SAME

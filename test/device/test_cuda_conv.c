@@ -43,7 +43,7 @@ static int64_t walk(int64_t channels, const int64_t *out, bool flip, float *imag
 
 static bool run(const struct kernel_place *p, const struct conv_patches *z, float *from, float *to) {
     const struct kernel_tiles *kernel =
-        kernel_find_tiles(p, &z->key, sizeof z->key, conv_patches_make, &z->key);
+        kernel_find_tiles(p, &z->key, sizeof z->key, cuda_conv_patches_make, &z->key);
     struct kernel_call k;
     kernel_begin_call(&k);
     kernel_add_memory(&k, from);
@@ -70,7 +70,7 @@ static void check(const struct kernel_place *p, int64_t channels, bool flip) {
     int64_t inputs = BATCH * channels * sizes[0] * sizes[1];
     for (int i = 0; i < MOST; i++)
         image[i] = (float)(test_random() % 1000);
-    struct conv_patches unfolds = conv_patches_of(&s, false), folds = conv_patches_of(&s, true);
+    struct conv_patches unfolds = cuda_conv_patches_of(&s, false), folds = cuda_conv_patches_of(&s, true);
     int64_t count = walk(channels, out, flip, image, want, false);
     REQUIRE(count <= MOST && run(p, &unfolds, image, patches));
     CHECK(!memcmp(patches, want, sizeof(float) * (size_t)count));
@@ -110,7 +110,7 @@ TEST(patches_compile_for_cuda) {
     }
     for (int i = 0; i < (test_long() ? 12 : 4); i++) {
         struct conv_patches_key key = {"patches", i & 1, i & 2 ? 4 : 1};
-        struct tile_kernel *kernel = conv_patches_make(&key);
+        struct tile_kernel *kernel = cuda_conv_patches_make(&key);
         char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
         struct text code = {0};
         CHECK(source && cuda_compile(source, architectures[i % 3], NULL, &code));

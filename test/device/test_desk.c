@@ -315,7 +315,7 @@ static void make_patches(void) {
     struct kernel_place p = desk_place("interpreter");
     struct conv_patches_key keys[] = {{"desk", 0, 4}, {"desk", 1, 1}}; // not made by other tests
     for (size_t i = 0; i < COUNT(keys); i++)
-        CHECK(kernel_find_tiles(&p, &keys[i], sizeof keys[i], conv_patches_make, &keys[i]));
+        CHECK(kernel_find_tiles(&p, &keys[i], sizeof keys[i], cuda_conv_patches_make, &keys[i]));
 }
 
 // Something asks for every file.

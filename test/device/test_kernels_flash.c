@@ -39,12 +39,12 @@ TEST(flash_has_the_shared_memory_it_asks_for) {
             struct tile_kernel *kernel = flash_make(&f);
             char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
             int64_t most = 0;
-            if (CHECK(source && group_kernel_open(&g, kernel)))
+            if (CHECK(source && device_group_kernel_open(&g, kernel)))
                 for (int k = 0; k < g.launches; k++)
                     most = MAX_OF(most, g.launch[k].shared);
             if (!CHECK(most == flash_shared(&f, render_target("cuda_tiles"))))
                 test_note("size %d, form %d: %lld bytes", size, i, (long long)most);
-            group_kernel_close(&g);
+            device_group_kernel_close(&g);
             memory_free(source);
             tile_free(kernel);
         }

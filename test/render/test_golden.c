@@ -1,7 +1,7 @@
 // test_golden.c - kernels as text in every dialect: as the golden files have it, and such that compilers take
 // it.
 //
-// golden/name.tile is the kernel, golden/name.<dialect> what it becomes, without the prelude. What a test
+// golden/NAME.tile is the kernel, golden/NAME.<dialect> what it becomes, without the prelude. What a test
 // gets instead is left in <build>/golden: look at the difference, and copy it if it is meant.
 
 #include "trial.h"

@@ -46,6 +46,18 @@ accepts_call() { # CALLER CALLEE [FUNCTION [gone]]
     tool/layers.sh "$tmp/tree" "$tmp/tree/build"
 }
 
+finds_prefix() { # FILE FUNCTION RULES REPORT: whether a function there is reported so, or, without a report, accepted
+    built "$1" src/op/b.c "$2"
+    echo "void $2(void); void $2(void) {}" >"$tmp/tree/$1"
+    cc -c -o "$tmp/tree/build/CMakeFiles/objects.dir/$1.o" "$tmp/tree/$1" || return
+    echo 'void op_b(void); void op_b(void) {}' >"$tmp/tree/src/op/b.c"
+    cc -c -o "$tmp/tree/build/CMakeFiles/objects.dir/src/op/b.c.o" "$tmp/tree/src/op/b.c" || return
+    printf '%b' "$3" >"$tmp/tree/tool/prefixes.txt"
+    local text
+    text=$(tool/prefixes.sh "$tmp/tree" "$tmp/tree/build") && { [ $# = 3 ]; return; }
+    [ $# = 4 ] && grep -qF -- "$4" <<<"$text" || { echo "reported as: $text"; return 1; }
+}
+
 extra_symbol() { # a library that shows one name more than the headers promise
     echo 'int surprise(void); int surprise(void) { return 0; }' >"$tmp/extra.c"
     cc -shared -fPIC -o "$tmp/extra.so" "$tmp/extra.c" -Wl,--whole-archive "$build/libzellige.a" \
@@ -112,6 +124,17 @@ finds_in_sources() { # whether a retired word is found in a comment and in a mes
     [ "$(cut -d: -f1,2 <<<"$text")" = "$(printf 'src/a.c:1\nsrc/a.c:3')" ] || { echo "reported as: $text"; return 1; }
 }
 
+finds_name() { # COMMENT [NAME]: whether a comment is reported for a name that the tree does not have, or, without one, accepted
+    rm -rf "$tmp/tree"
+    mkdir -p "$tmp/tree"/{tool,src}
+    touch "$tmp/tree/src/row_group.c"
+    echo 'vec_x # of elsewhere' >"$tmp/tree/tool/foreign_names.txt"
+    printf 'void run_it(void);\n#define SUM(T) sum_##T\nconst char *s = "// not_me"; // vec_x\n// %s\n' "$1" >"$tmp/tree/src/a.c"
+    local text
+    text=$(python3 tool/check_names.py "$tmp/tree") && { [ $# = 1 ]; return; }
+    [ $# = 2 ] && [ "$text" = "src/a.c:4: nothing is called $2" ] || { echo "reported as: $text"; return 1; }
+}
+
 check "layers" tool/layers.sh . "$build"
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
@@ -126,6 +149,14 @@ check "layers accepts a call that one file may make" accepts_call src/op/op_help
 check "layers accepts objects whose source is gone" accepts_call src/base/a.c src/graph/b.c graph_b gone
 check "layers finds a build without objects" says 'build it first' tool/layers.sh . "$tmp"
 check "layers accepts a folder's own header" accepts cli/f.c cli.h
+check "prefixes of functions" tool/prefixes.sh . "$build"
+check "prefixes accepts a folder's name" finds_prefix src/base/a.c base_a ''
+check "prefixes accepts one that is given" finds_prefix src/base/a.c text_a 'src/base: text\n'
+check "prefixes finds a name without one" finds_prefix src/base/a.c text_a '' 'src/base/a.c: text_a has none'
+check "prefixes finds one of another folder" finds_prefix src/base/a.c op_a '' 'src/base/a.c: op_a has none'
+check "prefixes finds one that is given twice" finds_prefix src/base/a.c text_a 'src/base: text\nsrc/op: text\n' 'both have text_'
+check "prefixes finds the name of another folder given" finds_prefix src/base/a.c op_a 'src/base: op\n' 'the name of src/op'
+check "prefixes finds one that nothing has" finds_prefix src/base/a.c base_a 'src/base: text\n' 'begins with text_'
 check "exported names" tool/check_symbols.sh "$build/libzellige.so"
 check "exported names of models" tool/check_symbols.sh "$build/libzellige_model.so" model/zellige_model.h model/zellige_nn.h
 check "exported names finds one more" extra_symbol
@@ -150,6 +181,14 @@ if command -v python3 >/dev/null; then
     check "documents finds a page that is not there" finds_in_navigation 2 'no such page: doc/one_.md' s/one.md/one_.md/
     check "documents finds a page without a place" finds_in_navigation 1 'nav has no line .* doc/two.md' 3d
     check "documents finds retired words in sources" finds_in_sources
+    check "names in comments" python3 tool/check_names.py
+    check "names in comments accepts what is there" finds_name 'run_it() of row_group.c calls run_it; see row_group, run_x and NAME_it'
+    check "names in comments finds a function that is gone" finds_name 'run_it calls run_that' run_that
+    check "names in comments finds a call that is gone" finds_name 'as go() does' 'go()'
+    check "names in comments finds a file that is gone" finds_name 'row_group.c and rows.c' rows.c
+    check "names in comments finds a list's name that no comment needs" says 'no comment needs unused' sh -c \
+        "cp -r tool '$tmp/names' && echo unused >>'$tmp/names/foreign_names.txt' && mkdir '$tmp/names.tree' &&
+        mv '$tmp/names' '$tmp/names.tree/tool' && python3 tool/check_names.py '$tmp/names.tree'"
 else
     skip "documents" "no python3"
 fi

@@ -824,13 +824,13 @@ static void note_farewell(void *data) {
     farewell_order[farewell_count++ % 4] = *(int *)data;
     if (*(int *)data == 2) { // one more, asked for by a farewell
         static int last = 9;
-        thread_at_exit(note_farewell, &last);
+        base_thread_at_exit(note_farewell, &last);
     }
 }
 
 static void *say_farewells(void *data) {
     for (int i = 0; i < 3; i++)
-        CHECK(thread_at_exit(note_farewell, (int *)data + i));
+        CHECK(base_thread_at_exit(note_farewell, (int *)data + i));
     return NULL;
 }
 
@@ -843,7 +843,7 @@ TEST(thread_at_exit_runs_latest_first) {
     for (int i = 0; i < 4; i++)
         CHECK_EQ_INT(farewell_order[i], expected[i]);
     memory_fail_at(1);
-    CHECK_ERROR(ZL_ERROR_MEMORY, thread_at_exit(note_farewell, number));
+    CHECK_ERROR(ZL_ERROR_MEMORY, base_thread_at_exit(note_farewell, number));
     memory_fail_at(0);
 }
 
@@ -859,7 +859,7 @@ TEST(thread_at_exit_runs_for_the_main_thread) {
     }; // or 127, a shell says: this is the program of another architecture, in an emulator
     if (getenv("ZL_TEST_EXIT")) {
         static int code = 42;
-        thread_at_exit(exit_with, &code);
+        base_thread_at_exit(exit_with, &code);
         exit(1);
     }
     int status =

@@ -28,7 +28,7 @@ static void free_compiled(void *compiled) {
         return;
     bm1690_module_close(c->module);
     bm1690_chip_unload(c->code);
-    group_kernel_close(&c->group);
+    device_group_kernel_close(&c->group);
     memory_free(c);
 }
 
@@ -44,8 +44,8 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
         return NULL;
     snprintf(c->name, sizeof c->name, "%.200s", kernel->name);
     snprintf(c->entry, sizeof c->entry, "%s%s", c->name, render_bm1690_ending(c->name));
-    if (render_kernel(source, kernel, render_target("bm1690")) && group_kernel_open(&c->group, kernel) &&
-        load(c, source))
+    if (render_kernel(source, kernel, render_target("bm1690")) &&
+        device_group_kernel_open(&c->group, kernel) && load(c, source))
         return c;
     free_compiled(c);
     return NULL;
@@ -101,7 +101,7 @@ static uint64_t *list_arguments(const struct group_call *k, size_t *bytes) {
     int count = 0, total = kernel->parameters + k->group->rooms + kernel->symbols;
     uint64_t *list = memory_zero(sizeof *list * (size_t)(total + 1));
     for (int i = 0; list && i < kernel->parameters; i++, count++)
-        if (group_call_is_value(k, i))
+        if (device_group_call_is_value(k, i))
             memcpy(&list[count], k->address[i], (size_t)k->sizes.bytes[i]);
         else
             list[count] = (uint64_t)(uintptr_t)k->memory[i];
@@ -178,15 +178,15 @@ static bool call(const struct compiled *c, void *const *address, const int64_t *
                            .address = address,
                            .symbol = symbol};
     size_t bytes;
-    bool is_open = c->code || chip, good = is_open && group_call_open(&k);
+    bool is_open = c->code || chip, good = is_open && device_group_call_open(&k);
     uint64_t *arguments = good ? list_arguments(&k, &bytes) : NULL;
     good = arguments &&
            (c->code ? run_on_chip(c, arguments, bytes, w.repeats, w.seconds)
                     : emulate(c, &k, arguments, bytes, w.report)) &&
-           (w.seconds || w.report || group_call_read(&k));
+           (w.seconds || w.report || device_group_call_read(&k));
     memory_free(arguments);
     if (is_open)
-        group_call_close(&k, true);
+        device_group_call_close(&k, true);
     bm1690_close(chip);
     return good;
 }

@@ -19,7 +19,8 @@ static struct map plans;
 
 // The graph -------------------------------------------------------------------------------------------------
 
-int attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k, int scores) {
+int cuda_attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                        int scores) {
     int row = dnn_like(g, scores, DNN_INT32), col = dnn_like(g, scores, DNN_INT32);
     dnn_index(g, scores, 2, row);
     dnn_index(g, scores, 3, col);
@@ -72,11 +73,11 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
     dnn_matmul(g, (int)a->tensor[ATTENTION_Q], (int)a->tensor[ATTENTION_K], product);
     dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_SCALE], -1, scores);
     if (k->causal)
-        scores = attention_hide(g, a, k, scores);
+        scores = cuda_attention_hide(g, a, k, scores);
     dnn_matmul(g, softmax(g, a, k, scores), (int)a->tensor[ATTENTION_V], (int)a->tensor[ATTENTION_O]);
 }
 
-struct attention_plan *attention_find(const struct attention_key *k, attention_describe *describe_it) {
+struct attention_plan *cuda_attention_find(const struct attention_key *k, attention_describe *describe_it) {
     lock_take(&lock);
     struct attention_plan *a = map_get(&plans, k, sizeof *k);
     if (!a && (a = memory_zero(sizeof *a))) {
@@ -118,29 +119,29 @@ static void *bring(const struct kernel_place *p, zl_array x, bool lies, struct k
     return lies ? cuda_element(p, x) : kernel_copy_out(p, x, copy);
 }
 
-void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
+void *cuda_attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
     return bring(p, x, lies_well(x), copy);
 }
 
-void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
+void *cuda_attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy) {
     return bring(p, x, lies_row_major(x), copy);
 }
 
-bool attention_fits(const struct attention *a) {
+bool cuda_attention_fits(const struct attention *a) {
     bool is_half = a->q->dtype == ZL_FLOAT16 || a->q->dtype == ZL_BFLOAT16;
     return is_half && !a->mask && !a->sinks && a->q->dim[D] % 8 == 0 && a->v->dim[D] % 8 == 0 &&
            a->q->dim[D] <= 256 && a->v->dim[D] <= 256 && a->q->dim[T] > 1 && a->k->dim[T] > 1 &&
            !(a->causal && a->q->dim[T] > a->k->dim[T]);
 }
 
-void attention_strides(zl_array x, int64_t *stride) {
+void cuda_attention_strides(zl_array x, int64_t *stride) {
     if (lies_well(x))
         memcpy(stride, array_stride(x), sizeof *stride * AXES);
     else
         shape_row_major(AXES, x->dim, stride);
 }
 
-struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a) {
+struct attention_key cuda_attention_key_of(const struct kernel_place *p, const struct attention *a) {
     struct attention_key k = {.dtype = a->q->dtype, .causal = a->causal, .unit = p->unit, .lane = p->lane};
     const struct {
         zl_array x;
@@ -148,13 +149,13 @@ struct attention_key attention_key_of(const struct kernel_place *p, const struct
     } list[] = {{a->q, k.q, k.q_stride}, {a->k, k.k, k.k_stride}, {a->v, k.v, k.v_stride}};
     for (size_t i = 0; i < COUNT(list); i++) {
         memcpy(list[i].dim, list[i].x->dim, sizeof k.q);
-        attention_strides(list[i].x, list[i].stride);
+        cuda_attention_strides(list[i].x, list[i].stride);
     }
     return k;
 }
 
-bool attention_run(const struct kernel_place *p, const struct attention_plan *plan, const struct attention *a,
-                   void *const *memory) {
+bool cuda_attention_run(const struct kernel_place *p, const struct attention_plan *plan,
+                        const struct attention *a, void *const *memory) {
     float scale = (float)a->scale, hidden = -INFINITY, one = 1;
     int32_t keys = (int32_t)a->k->dim[T], queries = (int32_t)a->q->dim[T];
     void *const numbers[ATTENTION_TENSORS] = {[ATTENTION_SCALE] = &scale,
@@ -179,31 +180,31 @@ bool attention_run(const struct kernel_place *p, const struct attention_plan *pl
 // cuDNN cuts keys by the number of queries.
 bool cuda_attend_can(const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
-    return !device_batch_invariant() && attention_fits(&a) && dnn_is_there();
+    return !device_batch_invariant() && cuda_attention_fits(&a) && dnn_is_there();
 }
 
 enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     zl_array y = call_first(c), state = call_output(c, 1);
     bool keeps = !array_is_forgotten(state);
-    if (attention_few_fits(p->record, &a))
+    if (kernel_attention_few_fits(p->record, &a))
         return KERNEL_NOT_TAKEN; // each number of keys would be another plan
-    struct attention_key k = attention_key_of(p, &a);
+    struct attention_key k = cuda_attention_key_of(p, &a);
     k.keeps = keeps;
     memcpy(k.o_stride, array_stride(y), sizeof k.o_stride);
-    struct attention_plan *plan = attention_find(&k, describe);
+    struct attention_plan *plan = cuda_attention_find(&k, describe);
     if (!plan || !plan->plan.plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
     struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}};
     size_t line = (size_t)state->size / 2 * sizeof(float);
     void *memory[ATTENTION_TENSORS] = {
-        [ATTENTION_Q] = attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
-        [ATTENTION_K] = attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
-        [ATTENTION_V] = attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
+        [ATTENTION_Q] = cuda_attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
+        [ATTENTION_K] = cuda_attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
+        [ATTENTION_V] = cuda_attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
         [ATTENTION_O] = kernel_reach(p, y),
         [ATTENTION_KEPT] = keeps ? kernel_scratch_open(p, &copy[ATTENTION_KEPT], line) : NULL,
     };
-    bool done = attention_run(p, plan, &a, memory) &&
+    bool done = cuda_attention_run(p, plan, &a, memory) &&
                 (!keeps || cuda_pair_up(p, ZL_FLOAT32, state->size / 2, memory[ATTENTION_KEPT], 1,
                                         kernel_reach(p, state)));
     for (int i = 0; i < ATTENTION_TENSORS; i++)

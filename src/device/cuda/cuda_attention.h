@@ -45,25 +45,26 @@ struct attention_plan {
     int64_t tensor[ATTENTION_TENSORS]; // -1: not in the graph
 };
 
-bool attention_fits(const struct attention *a); // it is worth asking cuDNN; however its inputs lie
-struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a);
+bool cuda_attention_fits(const struct attention *a); // it is worth asking cuDNN; however its inputs lie
+struct attention_key cuda_attention_key_of(const struct kernel_place *p, const struct attention *a);
 
 // The strides of an input where cuDNN reads it: those of x, or of a row-major copy where it cannot read x as
 // it lies.
-void attention_strides(zl_array x, int64_t *stride);
+void cuda_attention_strides(zl_array x, int64_t *stride);
 // An input where cuDNN can read it: as it lies, which the key says, or as a copy. NULL and an error.
-void *attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
+void *cuda_attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
 // the same, of rows without gaps
-void *attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
+void *cuda_attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
 
 typedef void attention_describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k);
 // Scores that queries do not see, replaced: the last query sees the last key.
-int attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k, int scores);
+int cuda_attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                        int scores);
 
 // The plan of a key, described once; its plan may be none. NULL and an error when memory is out.
-struct attention_plan *attention_find(const struct attention_key *k, attention_describe *describe);
+struct attention_plan *cuda_attention_find(const struct attention_key *k, attention_describe *describe);
 // Memory: of tensors other than numbers. False and an error.
-bool attention_run(const struct kernel_place *p, const struct attention_plan *plan, const struct attention *a,
-                   void *const *memory);
+bool cuda_attention_run(const struct kernel_place *p, const struct attention_plan *plan,
+                        const struct attention *a, void *const *memory);
 
 #endif

@@ -71,7 +71,7 @@ static int add_weights(struct dnn_graph *g, struct attention_plan *a, const stru
     dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_SCALE], -1, scores);
     dnn_map(g, DNN_SUB, DNN_FLOAT32, scores, (int)a->tensor[ATTENTION_KEPT], -1, less);
     if (k->causal)
-        less = attention_hide(g, a, k, less);
+        less = cuda_attention_hide(g, a, k, less);
     dnn_map(g, DNN_EXP, DNN_FLOAT32, less, -1, -1, weights);
     return weights;
 }
@@ -137,34 +137,35 @@ static bool read_kept(const struct kernel_place *p, void *kept, void *state, int
 
 bool cuda_attend_vjp_can(const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
-    return attention_fits(&a) && a.q->dim[D] >= SIZE_LEAST && a.v->dim[D] >= SIZE_LEAST && dnn_is_there();
+    return cuda_attention_fits(&a) && a.q->dim[D] >= SIZE_LEAST && a.v->dim[D] >= SIZE_LEAST &&
+           dnn_is_there();
 }
 
 enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
-    struct attention_key k = attention_key_of(p, &a);
+    struct attention_key k = cuda_attention_key_of(p, &a);
     bool any_strides = dnn_version() >= STRIDES_SINCE;
     k.backward = true;
     for (int i = 0; i < 3; i++)
         memcpy(k.of_stride[i], array_stride(call_output(c, i)), sizeof k.of_stride[i]);
     if (any_strides) {
-        attention_strides(a.y, k.o_stride);
-        attention_strides(a.g, k.g_stride);
+        cuda_attention_strides(a.y, k.o_stride);
+        cuda_attention_strides(a.g, k.g_stride);
     } else {
         shape_row_major(AXES, a.y->dim, k.o_stride);
         shape_row_major(AXES, a.g->dim, k.g_stride);
     }
-    struct attention_plan *plan = attention_find(&k, describe);
+    struct attention_plan *plan = cuda_attention_find(&k, describe);
     if (!plan || !plan->plan.plan || plan->plan.workspace > SLOPES_MOST)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
     void *(*bring)(const struct kernel_place *, zl_array, struct kernel_scratch *) =
-        any_strides ? attention_as_it_lies : attention_row_major;
+        any_strides ? cuda_attention_as_it_lies : cuda_attention_row_major;
     struct kernel_scratch copy[ATTENTION_TENSORS] = {{0}}, of_state = {0};
     size_t line = (size_t)a.state->size / 2 * sizeof(float);
     void *memory[ATTENTION_TENSORS] = {
-        [ATTENTION_Q] = attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
-        [ATTENTION_K] = attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
-        [ATTENTION_V] = attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
+        [ATTENTION_Q] = cuda_attention_as_it_lies(p, a.q, &copy[ATTENTION_Q]),
+        [ATTENTION_K] = cuda_attention_as_it_lies(p, a.k, &copy[ATTENTION_K]),
+        [ATTENTION_V] = cuda_attention_as_it_lies(p, a.v, &copy[ATTENTION_V]),
         [ATTENTION_O] = bring(p, a.y, &copy[ATTENTION_O]),
         [ATTENTION_G] = bring(p, a.g, &copy[ATTENTION_G]),
         [ATTENTION_KEPT] = kernel_scratch_open(p, &copy[ATTENTION_KEPT], line),
@@ -173,9 +174,9 @@ enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct cal
         [ATTENTION_OF_K] = kernel_reach(p, call_output(c, 1)),
         [ATTENTION_OF_V] = kernel_reach(p, call_output(c, 2)),
     };
-    void *state = attention_row_major(p, a.state, &of_state);
-    bool done =
-        read_kept(p, memory[ATTENTION_KEPT], state, a.state->size / 2) && attention_run(p, plan, &a, memory);
+    void *state = cuda_attention_row_major(p, a.state, &of_state);
+    bool done = read_kept(p, memory[ATTENTION_KEPT], state, a.state->size / 2) &&
+                cuda_attention_run(p, plan, &a, memory);
     kernel_scratch_close(p, &of_state);
     for (int i = 0; i < ATTENTION_TENSORS; i++)
         kernel_scratch_close(p, &copy[i]);

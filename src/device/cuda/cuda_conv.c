@@ -380,8 +380,8 @@ static void choose_best(const struct kernel_place *p, const struct key *k, struc
     struct conv_sizes sizes = sizes_of(k);
     float ms;
     int best = find_best(p, k, plan, memory, &ms);
-    plan->multiplies = k->exact && is_worth_timing(k) && conv_has_product(&sizes) &&
-                       conv_time_product(p, &sizes, memory) < ms;
+    plan->multiplies = k->exact && is_worth_timing(k) && cuda_conv_has_product(&sizes) &&
+                       cuda_conv_time_product(p, &sizes, memory) < ms;
     dnn_keep(plan->plans, plan->plan, best);
     plan->chosen = best;
 }
@@ -405,7 +405,7 @@ static enum kernel_taken compute(const struct kernel_place *p, const struct key 
                                  const struct planned *plan, void *const *memory) {
     struct conv_sizes sizes = sizes_of(k);
     bool had_error = zl_error();
-    if (plan->multiplies && conv_by_product(p, &sizes, memory))
+    if (plan->multiplies && cuda_conv_by_product(p, &sizes, memory))
         return KERNEL_DONE;
     if (plan->multiplies && !had_error)
         zl_clear_error();

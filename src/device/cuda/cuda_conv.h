@@ -17,12 +17,12 @@ struct conv_sizes {
 };
 
 // cuda_conv_product.c: whether it can be done, in memory that is not too much.
-bool conv_has_product(const struct conv_sizes *s);
+bool cuda_conv_has_product(const struct conv_sizes *s);
 // Of float32, in memory of x, w and y, of which the kind says what is written; channels are contiguous. False
 // and an error.
-bool conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
+bool cuda_conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
 // ms; INFINITY: it fails
-float conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
+float cuda_conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
 
 // The launch that makes patches of an input (unfold.tile), or folds such into one (fold.tile): its key,
 // symbols and table.
@@ -35,7 +35,7 @@ struct conv_patches {
     int64_t symbol[16];
     int32_t table[5][CONV_AXES];
 };
-struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds);
-struct tile_kernel *conv_patches_make(const void *key); // as of kernel_maker
+struct conv_patches cuda_conv_patches_of(const struct conv_sizes *s, bool folds);
+struct tile_kernel *cuda_conv_patches_make(const void *key); // as of kernel_maker
 
 #endif

@@ -44,7 +44,7 @@ static bool is_short(const struct conv_sizes *s, int i) {
            s->low[i] <= PLACES_MOST;
 }
 
-bool conv_has_product(const struct conv_sizes *s) {
+bool cuda_conv_has_product(const struct conv_sizes *s) {
     bool has = s->x[1] == s->w[1] && lt_is_there() && inputs_of(s) <= PLACES_MOST; // no groups
     for (int i = 0; i < s->axes; i++)
         has = has && is_short(s, i);
@@ -140,11 +140,11 @@ static struct conv_patches fold_of(const struct conv_sizes *s) {
     return z;
 }
 
-struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds) {
+struct conv_patches cuda_conv_patches_of(const struct conv_sizes *s, bool folds) {
     return folds ? fold_of(s) : unfold_of(s);
 }
 
-struct tile_kernel *conv_patches_make(const void *data) {
+struct tile_kernel *cuda_conv_patches_make(const void *data) {
     const struct conv_patches_key *r = data;
     return kernel_built_in(r->folds ? "fold" : "unfold", "UNIT=%d", r->unit);
 }
@@ -153,8 +153,9 @@ struct tile_kernel *conv_patches_make(const void *data) {
 
 // Patches from the input, or the input from what belongs to patches.
 static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool folds, void *to, void *from) {
-    struct conv_patches z = conv_patches_of(s, folds);
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &z.key, sizeof z.key, conv_patches_make, &z.key);
+    struct conv_patches z = cuda_conv_patches_of(s, folds);
+    const struct kernel_tiles *kernel =
+        kernel_find_tiles(p, &z.key, sizeof z.key, cuda_conv_patches_make, &z.key);
     struct kernel_call k;
     kernel_begin_call(&k);
     kernel_add_memory(&k, from);
@@ -202,7 +203,7 @@ static bool run(const struct kernel_place *p, const struct conv_sizes *s, void *
     return false;
 }
 
-bool conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
+bool cuda_conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
     struct kernel_scratch patches = {0};
     bool done = kernel_scratch_open(p, &patches, sizeof(float) * (size_t)(rows_of(s) * columns_of(s))) &&
                 run(p, s, memory, patches.memory);
@@ -220,10 +221,10 @@ struct trial {
 
 static bool try_product(const void *data) {
     const struct trial *t = data;
-    return conv_by_product(t->place, t->sizes, t->memory);
+    return cuda_conv_by_product(t->place, t->sizes, t->memory);
 }
 
-float conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
+float cuda_conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
     struct trial t = {p, s, memory};
     bool had_error = zl_error();
     // At the last of the first runs cuBLASLt has found its best.

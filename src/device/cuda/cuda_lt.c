@@ -24,7 +24,7 @@ enum {
 // cuBLASLt in 4.4 to 12.
 bool cuda_lt_can(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
-    return lt_is_there() && !matmul_few_fits(c) &&
+    return lt_is_there() && !kernel_matmul_few_fits(c) &&
            (c->op == &op_matmul_int8 || c->op == &op_matmul_fp8 || dtype_is_inexact(dtype));
 }
 
@@ -94,9 +94,9 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     shape_row_major(b->ndim, b->dim, dense_b);
     const int64_t *a_stride = o->a_copy.memory ? dense_a : array_stride(a);
     const int64_t *b_stride = o->b_copy.memory ? dense_b : array_stride(b);
-    layout_begin(&o->batch, 2);
+    kernel_layout_begin(&o->batch, 2);
     for (int i = 0; i < a->ndim - 2; i++)
-        layout_push(&o->batch, a->dim[i], (const int64_t[]){a_stride[i], b_stride[i]});
+        kernel_layout_push(&o->batch, a->dim[i], (const int64_t[]){a_stride[i], b_stride[i]});
     return true;
 }
 
@@ -368,5 +368,5 @@ int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, st
     if (!program->fuses || !cuda_uses_libraries() || !lt_is_there() || !fuse_is_ready(&f.g.f, index) ||
         call_first(b->call[index])->size == 0 || !find_fused(&f) || !has_algorithm(p, &f))
         return 0;
-    return group_run(&f.g, b, run_fused, p);
+    return kernel_group_run(&f.g, b, run_fused, p);
 }

@@ -199,22 +199,22 @@ struct kernel_layout {
 static inline int64_t layout_inner(const struct kernel_layout *l) {
     return MAX_OF(l->axes - 1, 0);
 }
-void layout_begin(struct kernel_layout *l, int operands);
+void kernel_layout_begin(struct kernel_layout *l, int operands);
 // Appends an axis with the operands' strides.
-void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
+void kernel_layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
 // Writes the axes of more than one element, the outermost in memory first, to `axis`, which has room for 64.
 // Returns how many there are.
-int layout_order(zl_array like, int *axis);
+int kernel_layout_order(zl_array like, int *axis);
 // Sets the layout to all axes of `like`, which has no gaps, in the order of its memory. Operands are
 // broadcast to its shape.
-void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
+void kernel_layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
 // Returns the stride of x along an axis after broadcasting to ndim axes.
-int64_t layout_stride(zl_array x, int ndim, int axis);
+int64_t kernel_layout_stride(zl_array x, int ndim, int axis);
 // Returns whether positions need more than 31 bits.
-bool layout_is_wide(const struct kernel_layout *l);
+bool kernel_layout_is_wide(const struct kernel_layout *l);
 // Returns how many elements of memory an operand reaches, whose first element is at `at`, if the size of the
 // memory is unknown.
-int64_t layout_reach(const struct kernel_layout *l, int operand, int64_t at);
+int64_t kernel_layout_reach(const struct kernel_layout *l, int operand, int64_t at);
 // Returns whether a kernel can have that many axes; if not, sets an error that begins with `what`.
 bool kernel_check_axes(const struct kernel_layout *l, const char *what);
 // Appends the table of a tile kernel, INDEX[operands + 1, 8]: sizes of the axes, innermost first, then
@@ -328,11 +328,11 @@ typedef bool kernel_function(const struct kernel_place *p, const struct call *c)
 kernel_question kernel_inputs_lie; // returns whether all inputs are in memory: none is an inline scalar
 kernel_function kernel_run_op;     // kernels_tiles.c: runs the op's own kernel
 // kernels_matmul_few.c: for products of few rows whose inputs have a layout that the kernel reads.
-kernel_question matmul_few_fits;
+kernel_question kernel_matmul_few_fits;
 kernel_function kernel_matmul_few;
 // kernels_product.c: for large products on units with matrix instructions, whose inputs have a layout that
 // the kernel reads.
-bool product_fits(const struct kernel_place *p, const struct call *c);
+bool kernel_product_fits(const struct kernel_place *p, const struct call *c);
 kernel_function kernel_product;
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;

@@ -95,10 +95,10 @@ bool kernel_argreduce(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0];
     int axis = (int)call_args(c)[1];
     struct search s = {.place = p, .call = c, .step = array_stride(x)[axis]};
-    layout_begin(&s.lines, 1);
+    kernel_layout_begin(&s.lines, 1);
     for (int i = 0; i < x->ndim; i++)
         if (i != axis)
-            layout_push(&s.lines, x->dim[i], &array_stride(x)[i]);
+            kernel_layout_push(&s.lines, x->dim[i], &array_stride(x)[i]);
     struct search_launch k = cut(&s, x->dim[axis]);
     return k.parts > 1 ? launch_parts(&s, &k) : launch(&s, &k);
 }

@@ -59,8 +59,8 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
 bool kernel_attention(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     // Matrix instructions cut keys by the number of queries.
-    if (!device_batch_invariant() && attention_few_fits(p->record, &a))
-        return attention_few(p, c, &a);
+    if (!device_batch_invariant() && kernel_attention_few_fits(p->record, &a))
+        return kernel_attention_few(p, c, &a);
     if (!device_batch_invariant() && flash_fits(p, &a, false))
         return flash_attend(p, c, &a);
     return launch(p, &a, FORWARD, call_first(c), call_output(c, 1));

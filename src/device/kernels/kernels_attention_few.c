@@ -38,7 +38,7 @@ static bool is_taken(const struct target *unit, zl_dtype dtype) {
     return unit->multiplies && (is_half ? unit->multiplies(dtype, dtype, ZL_FLOAT32) : dtype == ZL_FLOAT32);
 }
 
-bool attention_few_fits(const struct target *unit, const struct attention *a) {
+bool kernel_attention_few_fits(const struct target *unit, const struct attention *a) {
     int64_t size = a->q->dim[D], width = a->v->dim[D];
     int64_t most = MAX_OF(kernel_elements(a->q), MAX_OF(kernel_elements(a->k), kernel_elements(a->v)));
     bool has_sinks = !a->sinks || a->sinks->dim[0] == 1;
@@ -106,7 +106,7 @@ static bool launch(struct kernel_work *w, const struct call *c, const struct att
                           a->causal && q[T] > 1, a->mask ? 2 - is_truth : 0, a->sinks != NULL, lines_of(a)});
 }
 
-bool attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a) {
+bool kernel_attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a) {
     struct operand o[INPUTS] = {{{0}}};
     struct kernel_work w;
     work_open(&w, p, "attention");

@@ -44,7 +44,7 @@ static enum fuse_end write_rows(struct fuse_group *g) {
     for (int i = g->begin; i < g->end; i++)
         if (fuse_is_output(g, i) && !array_is(fuse_output(g, i), ARRAY_CONTIGUOUS))
             return FUSE_END_ORDER;
-    return group_write(&m->g, &m->r.f, NULL) ? FUSE_END_NONE : FUSE_END_OPERANDS;
+    return kernel_group_write(&m->g, &m->r.f, NULL) ? FUSE_END_NONE : FUSE_END_OPERANDS;
 }
 
 static const struct fuse_limits limits = {.calls = FUSE_CALLS,
@@ -79,12 +79,12 @@ static bool find(struct columns *m, const struct program *program, struct call *
 
 static void push_axes(const struct columns *m, struct kernel_layout *l, int begin, int end) {
     const struct kernel_group *g = &m->g;
-    layout_begin(l, g->inputs);
+    kernel_layout_begin(l, g->inputs);
     for (int i = begin; i < end; i++) {
         int64_t stride[KERNEL_OPERANDS];
         for (int k = 0; k < g->inputs; k++)
-            stride[k] = layout_stride(g->input[k], g->f.ndim, i);
-        layout_push(l, g->f.dim[i], stride);
+            stride[k] = kernel_layout_stride(g->input[k], g->f.ndim, i);
+        kernel_layout_push(l, g->f.dim[i], stride);
     }
 }
 
@@ -159,7 +159,7 @@ static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, cons
     bool ok = true;
     for (int i = 0; ok && i < m->g.inputs; i++) {
         if (column_reads(&m->r, i))
-            ok = group_add_input(p, k, &m->g, i);
+            ok = kernel_group_add_input(p, k, &m->g, i);
         if (fuse_form(&m->r.f, i) != FUSE_SCALAR)
             first[i] = in_packs(m, i, m->g.input[i]->offset);
         for (int axis = 0; axis < rows.axes; axis++)
@@ -223,8 +223,8 @@ static bool launch_parts(const struct kernel_place *p, struct columns *m) {
 }
 
 static bool is_wide(const struct columns *m) {
-    bool wide =
-        layout_is_wide(&m->rows) || m->kept.size * MAX_OF(m->rows.size, m->split.parts) > KERNEL_NARROW;
+    bool wide = kernel_layout_is_wide(&m->rows) ||
+                m->kept.size * MAX_OF(m->rows.size, m->split.parts) > KERNEL_NARROW;
     for (int k = 0; k < m->g.inputs; k++)
         wide |= kernel_elements(m->g.input[k]) > KERNEL_NARROW;
     return wide;
@@ -242,7 +242,7 @@ static bool run(struct fuse_group *f) {
 int kernel_run_columns(const struct kernel_place *p, const struct program *program, struct binding *b,
                        int index) {
     struct columns m;
-    return find(&m, program, b->call, index) && lay_out(&m) ? group_run(&m.g, b, run, p) : 0;
+    return find(&m, program, b->call, index) && lay_out(&m) ? kernel_group_run(&m.g, b, run, p) : 0;
 }
 
 int kernel_count_columns(const struct program *program, struct call *const *call, int index) {

@@ -31,7 +31,7 @@ bool flash_attend_vjp(const struct kernel_place *p, const struct call *c, const 
 // kernels_attention_few.c: whether a unit's matrix instructions compute the call split over keys: 16 lines at
 // most, of all queries of heads that share keys, or 64 of f16 or bf16 that are of 16 queries at most. False
 // and an error.
-bool attention_few_fits(const struct target *unit, const struct attention *a);
-bool attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a);
+bool kernel_attention_few_fits(const struct target *unit, const struct attention *a);
+bool kernel_attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a);
 
 #endif

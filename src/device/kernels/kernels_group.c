@@ -27,8 +27,8 @@ static int input_of(struct fuse_writer *w, int index, int k, int op) {
     return find_input(g, c->in[k], (zl_dtype)dtype[k + 1], is_inverse ? dtype[2] : GROUP_ITSELF);
 }
 
-bool group_write(struct kernel_group *g, struct fuse_recipe *r,
-                 int (*divide)(const struct fuse_writer *w, int index)) {
+bool kernel_group_write(struct kernel_group *g, struct fuse_recipe *r,
+                        int (*divide)(const struct fuse_writer *w, int index)) {
     g->inputs = 0;
     return fuse_write(&(struct fuse_writer){.g = &g->f,
                                             .begin = g->f.begin,
@@ -41,7 +41,8 @@ bool group_write(struct kernel_group *g, struct fuse_recipe *r,
 
 // Running ---------------------------------------------------------------------------------------------------
 
-bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g) {
+bool kernel_group_add_outputs(const struct kernel_place *p, struct kernel_call *k,
+                              const struct kernel_group *g) {
     bool ok = true;
     for (int i = g->f.begin; ok && i < g->f.end; i++)
         if (fuse_is_output(&g->f, i))
@@ -49,8 +50,8 @@ bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, cons
     return ok;
 }
 
-bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
-                     int at) {
+bool kernel_group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
+                            int at) {
     zl_array x = g->input[at];
     if (array_is(x, ARRAY_INLINE)) {
         union scalar room;
@@ -65,7 +66,8 @@ bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const 
     return kernel_add_array(p, k, x);
 }
 
-int group_run(struct kernel_group *g, struct binding *b, fuse_body *body, const struct kernel_place *p) {
+int kernel_group_run(struct kernel_group *g, struct binding *b, fuse_body *body,
+                     const struct kernel_place *p) {
     int calls = g->f.end - g->f.begin;
     g->place = p;
     if (p->batch)

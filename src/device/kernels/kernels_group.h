@@ -23,13 +23,17 @@ enum { GROUP_LINE_LEAST = 128, GROUP_LINES_LEAST = 32, GROUP_LINE_SHORT = 1 << 1
 
 // The recipe of the group, and its inputs; divide: see struct fuse_writer. False: there are too many
 // operands.
-bool group_write(struct kernel_group *g, struct fuse_recipe *r, int (*divide)(const struct fuse_writer *w, int index));
+bool kernel_group_write(struct kernel_group *g, struct fuse_recipe *r,
+                        int (*divide)(const struct fuse_writer *w, int index));
 
-bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g);
+bool kernel_group_add_outputs(const struct kernel_place *p, struct kernel_call *k,
+                              const struct kernel_group *g);
 // Adds the memory of an input, or its value. False and an error.
-bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at);
+bool kernel_group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
+                            int at);
 
 // Runs the group, or, for a batch, only looks for its kernels. Returns how many calls there were.
-int group_run(struct kernel_group *g, struct binding *b, fuse_body *body, const struct kernel_place *p);
+int kernel_group_run(struct kernel_group *g, struct binding *b, fuse_body *body,
+                     const struct kernel_place *p);
 
 #endif

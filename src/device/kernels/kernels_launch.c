@@ -97,7 +97,7 @@ void kernel_scratch_close(const struct kernel_place *p, struct kernel_scratch *s
 
 // Axes ------------------------------------------------------------------------------------------------------
 
-void layout_begin(struct kernel_layout *l, int operands) {
+void kernel_layout_begin(struct kernel_layout *l, int operands) {
     l->operands = operands;
     l->axes = 0;
     l->size = 1;
@@ -111,7 +111,7 @@ static bool joins(const struct kernel_layout *l, int64_t dim, const int64_t *str
     return l->axes > 0;
 }
 
-void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride) {
+void kernel_layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride) {
     l->size *= dim;
     if (dim == 1)
         return;
@@ -123,7 +123,7 @@ void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride) {
 }
 
 // There are fewer than 64, or no memory would hold them.
-int layout_order(zl_array like, int *axis) {
+int kernel_layout_order(zl_array like, int *axis) {
     int count = 0;
     for (int i = 0; i < like->ndim; i++) {
         if (like->dim[i] == 1)
@@ -136,24 +136,24 @@ int layout_order(zl_array like, int *axis) {
     return count;
 }
 
-int64_t layout_stride(zl_array x, int ndim, int axis) {
+int64_t kernel_layout_stride(zl_array x, int ndim, int axis) {
     int at = axis - (ndim - x->ndim);
     return at < 0 || x->dim[at] == 1 ? 0 : array_stride(x)[at];
 }
 
-void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand) {
-    int axis[64], axes = like->size ? layout_order(like, axis) : 0;
-    layout_begin(l, operands);
+void kernel_layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand) {
+    int axis[64], axes = like->size ? kernel_layout_order(like, axis) : 0;
+    kernel_layout_begin(l, operands);
     for (int i = 0; i < axes; i++) {
         int64_t stride[KERNEL_OPERANDS];
         for (int k = 0; k < operands; k++)
-            stride[k] = layout_stride(operand[k], like->ndim, axis[i]);
-        layout_push(l, like->dim[axis[i]], stride);
+            stride[k] = kernel_layout_stride(operand[k], like->ndim, axis[i]);
+        kernel_layout_push(l, like->dim[axis[i]], stride);
     }
     l->size = like->size;
 }
 
-bool layout_is_wide(const struct kernel_layout *l) {
+bool kernel_layout_is_wide(const struct kernel_layout *l) {
     int64_t most = l->size;
     for (int k = 0; k < l->operands; k++) {
         int64_t reach = 0;
@@ -164,7 +164,7 @@ bool layout_is_wide(const struct kernel_layout *l) {
     return most > KERNEL_NARROW;
 }
 
-int64_t layout_reach(const struct kernel_layout *l, int operand, int64_t at) {
+int64_t kernel_layout_reach(const struct kernel_layout *l, int operand, int64_t at) {
     for (int i = 0; i < l->axes; i++)
         at += (l->dim[i] - 1) * MAX_OF(l->stride[operand][i], 0);
     return at + 1;

@@ -46,7 +46,7 @@ static bool write_rows(struct lines *m) {
     for (int i = g->begin; i < g->end; i++)
         if (fuse_is_output(g, i) && !array_is(fuse_output(g, i), ARRAY_CONTIGUOUS))
             return false;
-    if (!group_write(&m->g, &m->r.f, NULL))
+    if (!kernel_group_write(&m->g, &m->r.f, NULL))
         return false;
     for (int row = 0; row < m->r.f.rows; row++)
         if (m->r.f.row[row].kind == ROW_REDUCE)
@@ -87,19 +87,19 @@ static bool lay_out(struct lines *m) {
     const struct kernel_group *g = &m->g;
     int ndim = g->f.ndim;
     int64_t line = g->f.dim[ndim - 1];
-    layout_begin(&m->l, g->inputs);
+    kernel_layout_begin(&m->l, g->inputs);
     for (int i = 0; i < ndim - 1; i++) {
         int64_t stride[KERNEL_OPERANDS];
         for (int k = 0; k < g->inputs; k++)
-            stride[k] = layout_stride(g->input[k], ndim, i);
-        layout_push(&m->l, g->f.dim[i], stride);
+            stride[k] = kernel_layout_stride(g->input[k], ndim, i);
+        kernel_layout_push(&m->l, g->f.dim[i], stride);
     }
     for (int k = 0; k < g->inputs; k++) {
-        m->step[k] = layout_stride(g->input[k], ndim, ndim - 1);
+        m->step[k] = kernel_layout_stride(g->input[k], ndim, ndim - 1);
         fuse_set_input(&m->r.f, k, (int)form_of(g->input[k], m->step[k]), g->dtype[k]);
         m->r.wide |= kernel_elements(g->input[k]) > KERNEL_NARROW || llabs(m->step[k]) * line > INT32_MAX / 2;
     }
-    m->r.wide |= layout_is_wide(&m->l) || m->l.size * line > INT32_MAX / 2;
+    m->r.wide |= kernel_layout_is_wide(&m->l) || m->l.size * line > INT32_MAX / 2;
     return m->l.axes <= KERNEL_AXES;
 }
 
@@ -207,7 +207,7 @@ static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, stru
     struct kernel_layout *l = &m->l;
     bool ok = true;
     for (int i = 0; ok && i < g->inputs; i++) {
-        ok = group_add_input(p, k, g, i);
+        ok = kernel_group_add_input(p, k, g, i);
         if (fuse_form(&m->r.f, i) == LINE_VALUE)
             continue;
         of[0][i] = in_packs(m, i, g->input[i]->offset);
@@ -236,14 +236,14 @@ static bool run(struct fuse_group *f) {
     for (int i = 0; i < g->inputs; i++)
         if (fuse_form(&m->r.f, i) != LINE_VALUE)
             size[sizes++] = kernel_elements(g->input[i]);
-    return kernel && add_inputs(p, &k, m) && group_add_outputs(p, &k, g) &&
+    return kernel && add_inputs(p, &k, m) && kernel_group_add_outputs(p, &k, g) &&
            kernel_launch_tiles(p, kernel, &k, sizes, size);
 }
 
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,
                      int index) {
     struct lines m;
-    return find(&m, program, b->call, index) && lay_out(&m) ? group_run(&m.g, b, run, p) : 0;
+    return find(&m, program, b->call, index) && lay_out(&m) ? kernel_group_run(&m.g, b, run, p) : 0;
 }
 
 int kernel_count_lines(const struct program *program, struct call *const *call, int index) {

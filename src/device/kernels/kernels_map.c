@@ -57,7 +57,7 @@ static enum fuse_end write_rows(struct fuse_group *g) {
     struct map_group *m = (struct map_group *)g;
     if (!outputs_lie_alike(m))
         return FUSE_END_ORDER;
-    return group_write(&m->g, &m->r.f, divide) ? FUSE_END_NONE : FUSE_END_OPERANDS;
+    return kernel_group_write(&m->g, &m->r.f, divide) ? FUSE_END_NONE : FUSE_END_OPERANDS;
 }
 
 static const struct fuse_limits limits = {.calls = FUSE_CALLS,
@@ -162,12 +162,12 @@ static int width_of(const struct map_group *m) {
 static void lay_out(struct map_group *m) {
     const struct kernel_group *g = &m->g;
     struct fuse_recipe *r = &m->r.f;
-    layout_of(&m->l, m->first, g->inputs, g->input);
+    kernel_layout_of(&m->l, m->first, g->inputs, g->input);
     int64_t most = m->l.size;
     for (int i = 0; i < g->inputs; i++) {
         fuse_set_input(r, i, form_of(m, i), g->dtype[i]);
         if (fuse_form(r, i) != FUSE_SCALAR)
-            most = MAX_OF(most, layout_reach(&m->l, i, g->input[i]->offset));
+            most = MAX_OF(most, kernel_layout_reach(&m->l, i, g->input[i]->offset));
     }
     m->r.wide = most > KERNEL_NARROW;
     m->r.width = (int16_t)width_of(m);
@@ -203,7 +203,7 @@ static bool launch(const struct kernel_place *p, const struct kernel_tiles *kern
     bool ok = true;
     kernel_begin_call(&k);
     for (int i = 0; ok && i < m->g.inputs; i++) {
-        ok = group_add_input(p, &k, &m->g, i);
+        ok = kernel_group_add_input(p, &k, &m->g, i);
         if (fuse_form(&m->r.f, i) != FUSE_SCALAR)
             size[sizes++] = m->g.input[i]->offset + offset[i];
     }
@@ -213,9 +213,9 @@ static bool launch(const struct kernel_place *p, const struct kernel_tiles *kern
         size[sizes++] = from;
         for (int i = 0; i < m->g.inputs; i++)
             if (fuse_is_strided(fuse_form(&m->r.f, i)))
-                size[sizes++] = layout_reach(l, i, m->g.input[i]->offset + offset[i]);
+                size[sizes++] = kernel_layout_reach(l, i, m->g.input[i]->offset + offset[i]);
     }
-    return ok && group_add_outputs(p, &k, &m->g) && kernel_launch_tiles(p, kernel, &k, sizes, size);
+    return ok && kernel_group_add_outputs(p, &k, &m->g) && kernel_launch_tiles(p, kernel, &k, sizes, size);
 }
 
 static void drop_first(struct kernel_layout *l) {
@@ -256,10 +256,10 @@ static bool is_transpose(const struct map_group *m, struct kernel_layout *out) {
     int64_t dense = m->l.size;
     if (!is_copy(m))
         return false;
-    layout_begin(out, 2);
+    kernel_layout_begin(out, 2);
     for (int i = 0; i < m->l.axes; i++) {
         dense /= m->l.dim[i];
-        layout_push(out, m->l.dim[i], (const int64_t[]){dense, m->l.stride[0][i]});
+        kernel_layout_push(out, m->l.dim[i], (const int64_t[]){dense, m->l.stride[0][i]});
     }
     return kernel_is_transpose(out);
 }
@@ -287,5 +287,5 @@ int kernel_run_maps(const struct kernel_place *p, const struct program *program,
                     int index) {
     struct map_group m;
     find(&m, program, b->call, index);
-    return group_run(&m.g, b, run, p);
+    return kernel_group_run(&m.g, b, run, p);
 }

@@ -26,7 +26,7 @@ struct product {
 static struct product product_of(const struct call *c, enum kind kind, zl_array first, zl_array second) {
     struct product f = {
         .kind = kind, .a = c->in[0], .b = c->in[1], .y = call_first(c), .first = first, .second = second};
-    layout_begin(&f.batch, 2);
+    kernel_layout_begin(&f.batch, 2);
     return f;
 }
 
@@ -34,7 +34,7 @@ static struct product product_of(const struct call *c, enum kind kind, zl_array 
 static bool is_wide(const struct product *f, int64_t inner) {
     int64_t most = MAX_OF(MAX_OF(kernel_elements(f->a), kernel_elements(f->b)), MAX_OF(f->y->size, inner));
     most = MAX_OF(most, MAX_OF(kernel_elements(f->first), kernel_elements(f->second)));
-    return layout_is_wide(&f->batch) || most > KERNEL_NARROW;
+    return kernel_layout_is_wide(&f->batch) || most > KERNEL_NARROW;
 }
 
 static bool multiply(const struct kernel_place *p, const struct call *c, const struct product *f) {
@@ -84,14 +84,15 @@ static bool bring_added(const struct kernel_place *p, const struct call *c) {
 }
 
 bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
-    if (matmul_few_fits(c))
+    if (kernel_matmul_few_fits(c))
         return kernel_matmul_few(p, c);
     struct product f = product_of(c, BATCH, c->in[0], c->in[1]);
     for (int i = 0; i < f.a->ndim - 2; i++)
-        layout_push(&f.batch, f.a->dim[i], (const int64_t[]){array_stride(f.a)[i], array_stride(f.b)[i]});
+        kernel_layout_push(&f.batch, f.a->dim[i],
+                           (const int64_t[]){array_stride(f.a)[i], array_stride(f.b)[i]});
     if (c->op == &op_addmm && !bring_added(p, c))
         return false;
-    return product_fits(p, c) ? kernel_product(p, c) : multiply(p, c, &f);
+    return kernel_product_fits(p, c) ? kernel_product(p, c) : multiply(p, c, &f);
 }
 
 // Chosen ----------------------------------------------------------------------------------------------------
@@ -104,8 +105,8 @@ bool kernel_gather_mm(const struct kernel_place *p, const struct call *c) {
     f.a_count = f.a->dim[0];
     f.b_count = f.b->dim[0];
     for (int i = 0; i < first->ndim; i++)
-        layout_push(&f.batch, first->dim[i],
-                    (const int64_t[]){array_stride(first)[i], array_stride(second)[i]});
+        kernel_layout_push(&f.batch, first->dim[i],
+                           (const int64_t[]){array_stride(first)[i], array_stride(second)[i]});
     return multiply(p, c, &f);
 }
 
@@ -114,6 +115,6 @@ bool kernel_segmented_mm(const struct kernel_place *p, const struct call *c) {
     struct product f = product_of(c, PARTS, parts, parts);
     f.a_step = array_stride(parts)[parts->ndim - 1];
     for (int i = 0; i < parts->ndim - 1; i++)
-        layout_push(&f.batch, parts->dim[i], (const int64_t[]){array_stride(parts)[i], 0});
+        kernel_layout_push(&f.batch, parts->dim[i], (const int64_t[]){array_stride(parts)[i], 0});
     return multiply(p, c, &f);
 }

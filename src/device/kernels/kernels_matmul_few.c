@@ -51,7 +51,7 @@ static bool find(const struct call *c, struct few *f) {
     return is_few && lies && f->a_step >= 0 && f->b_step >= 0 && together % f->pack == 0;
 }
 
-bool matmul_few_fits(const struct call *c) {
+bool kernel_matmul_few_fits(const struct call *c) {
     struct few f;
     return kernel_inputs_lie(c) && find(c, &f);
 }
@@ -68,8 +68,8 @@ bool kernel_matmul_few(const struct kernel_place *p, const struct call *c) {
     find(c, &f);
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, f.m, f.n, f.k, a->offset, f.a_step, kernel_elements(a), b->offset, f.b_step,
-               kernel_elements(b), added->offset, layout_stride(added, y->ndim, f.row),
-               layout_stride(added, y->ndim, y->ndim - 1), kernel_elements(added));
+               kernel_elements(b), added->offset, kernel_layout_stride(added, y->ndim, f.row),
+               kernel_layout_stride(added, y->ndim, y->ndim - 1), kernel_elements(added));
     work_place(&w, a);
     work_place(&w, b);
     work_place(&w, added);

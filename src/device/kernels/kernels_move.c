@@ -99,7 +99,7 @@ static bool combine_number(const struct kernel_place *p, struct recipe r, struct
     struct kernel_scratch room = {0};
     size_t bytes = zl_dtype_size((zl_dtype)r.item);
     struct side from = {.memory = kernel_scratch_open(p, &room, bytes), .elements = 1};
-    layout_begin(&one, 1);
+    kernel_layout_begin(&one, 1);
     bool done =
         from.memory && fill(p, bytes, &one, from, number) && combine(p, r, l, (struct side[]){to, from});
     kernel_scratch_close(p, &room);
@@ -111,9 +111,9 @@ static bool change(const struct kernel_place *p, struct recipe r, int ndim, cons
     bool sets = r.update == UPDATE_SET, fills = from.number && sets;
     size_t bytes = zl_dtype_size((zl_dtype)r.item);
     struct kernel_layout l;
-    layout_begin(&l, fills ? 1 : 2);
+    kernel_layout_begin(&l, fills ? 1 : 2);
     for (int i = 0; i < ndim; i++)
-        layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
+        kernel_layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
     if (l.size == 0)
         return true;
     if (sets && !from.number && r.item == r.from && kernel_is_transpose(&l))
@@ -121,12 +121,12 @@ static bool change(const struct kernel_place *p, struct recipe r, int ndim, cons
                                 (struct kernel_end){from.memory, from.at});
     if (UNLIKELY(l.axes > KERNEL_AXES)) // the text takes longer than the launch
         return kernel_check_axes(&l, shape_text(ndim, dim));
-    to.elements = to.elements ? to.elements : layout_reach(&l, 0, to.at);
+    to.elements = to.elements ? to.elements : kernel_layout_reach(&l, 0, to.at);
     if (fills)
         return fill(p, bytes, &l, to, from.number);
     if (from.number)
         return combine_number(p, r, &l, to, from.number);
-    from.elements = from.elements ? from.elements : layout_reach(&l, 1, from.at);
+    from.elements = from.elements ? from.elements : kernel_layout_reach(&l, 1, from.at);
     return combine(p, r, &l, (struct side[]){to, from});
 }
 

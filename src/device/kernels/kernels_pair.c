@@ -12,9 +12,9 @@ bool kernel_divmod(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), a = c->in[0], b = c->in[1];
     struct kernel_layout l;
     struct kernel_work w;
-    layout_begin(&l, 2);
+    kernel_layout_begin(&l, 2);
     for (int i = 0; i < y->ndim; i++)
-        layout_push(&l, y->dim[i], (const int64_t[]){array_stride(a)[i], array_stride(b)[i]});
+        kernel_layout_push(&l, y->dim[i], (const int64_t[]){array_stride(a)[i], array_stride(b)[i]});
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, y->size, layout_inner(&l));
     work_array(&w, a);

@@ -83,7 +83,7 @@ struct tile_kernel *kernel_make_places(const void *data) {
 }
 
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list) {
-    bool wide = layout_is_wide(l);
+    bool wide = kernel_layout_is_wide(l);
     for (int i = 0; i < list->count; i++)
         wide |= list->of[INDEX_DIM][i] > KERNEL_NARROW || kernel_elements(list->index[i]) > KERNEL_NARROW;
     return wide;
@@ -119,14 +119,14 @@ void kernel_list_index(struct index_list *list, zl_array x, int64_t axis, int64_
 struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes,
                                       const int64_t *size, struct kernel_layout *l) {
     struct index_list list = {0};
-    layout_begin(l, 1 + count);
+    kernel_layout_begin(l, 1 + count);
     for (int i = 0; i < count; i++)
         kernel_list_index(&list, x, axes[i], size[axes[i]], index[i], index[i]->offset);
     for (int axis = 0; count && axis < index[0]->ndim; axis++) {
         int64_t stride[1 + KERNEL_INDICES] = {0};
         for (int i = 0; i < count; i++)
             stride[1 + i] = array_stride(index[i])[axis];
-        layout_push(l, index[0]->dim[axis], stride);
+        kernel_layout_push(l, index[0]->dim[axis], stride);
     }
     return list;
 }
@@ -149,13 +149,14 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     return work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
-bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x, const struct index_list *list) {
+bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x,
+                      const struct index_list *list) {
     zl_array y = call_first(c);
     struct kernel_layout l;
-    layout_begin(&l, 1 + list->count);
+    kernel_layout_begin(&l, 1 + list->count);
     for (int axis = 0; axis < x->ndim; axis++) {
         int64_t stride[1 + KERNEL_INDICES] = {array_stride(y)[axis]};
-        layout_push(&l, x->dim[axis], stride);
+        kernel_layout_push(&l, x->dim[axis], stride);
     }
     struct kernel_work w;
     work_open(&w, p, c->op->name);
@@ -174,7 +175,7 @@ bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_arr
 static void push_slice(struct kernel_layout *l, zl_array x, const int64_t *size) {
     for (int axis = 0; axis < x->ndim; axis++) {
         int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
-        layout_push(l, size[axis], stride);
+        kernel_layout_push(l, size[axis], stride);
     }
 }
 
@@ -209,7 +210,7 @@ bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     struct index_list list = kernel_list_starts(x, c->in[1], call_args(c) + 1, y->dim);
     struct kernel_layout l;
-    layout_begin(&l, 1 + list.count);
+    kernel_layout_begin(&l, 1 + list.count);
     push_slice(&l, x, y->dim);
     return gather(p, c, &l, &list);
 }
@@ -226,22 +227,22 @@ static bool take(const struct kernel_place *p, const struct call *c, const struc
 bool kernel_take(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], indices = c->in[1];
     struct kernel_layout l;
-    layout_begin(&l, 2);
+    kernel_layout_begin(&l, 2);
     for (int i = 0; i < x->ndim; i++)
         if (i != call_args(c)[0])
-            layout_push(&l, x->dim[i], (const int64_t[]){array_stride(x)[i], 0});
+            kernel_layout_push(&l, x->dim[i], (const int64_t[]){array_stride(x)[i], 0});
         else
             for (int k = 0; k < indices->ndim; k++)
-                layout_push(&l, indices->dim[k], (const int64_t[]){0, array_stride(indices)[k]});
+                kernel_layout_push(&l, indices->dim[k], (const int64_t[]){0, array_stride(indices)[k]});
     return take(p, c, &l);
 }
 
 bool kernel_take_along(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], indices = c->in[1];
     struct kernel_layout l;
-    layout_begin(&l, 2);
+    kernel_layout_begin(&l, 2);
     for (int i = 0; i < x->ndim; i++)
-        layout_push(
+        kernel_layout_push(
             &l, indices->dim[i],
             (const int64_t[]){i == call_args(c)[0] ? 0 : array_stride(x)[i], array_stride(indices)[i]});
     return take(p, c, &l);

@@ -54,7 +54,7 @@ static bool is_fast(const struct target *unit, zl_dtype dtype) {
            (is_half ? unit->multiplies && unit->multiplies(dtype, dtype, ZL_FLOAT32) : dtype == ZL_FLOAT32);
 }
 
-bool product_fits(const struct kernel_place *p, const struct call *c) {
+bool kernel_product_fits(const struct kernel_place *p, const struct call *c) {
     zl_array a = c->in[0], b = c->in[1], y = call_first(c);
     const int64_t *dim = &y->dim[y->ndim - 2];
     struct factor f;

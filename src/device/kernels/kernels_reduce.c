@@ -49,7 +49,7 @@ static void push_sorted(struct kernel_layout *l, int axes, int64_t *dim, int64_t
         for (int i = 1; i < left; i++)
             if (llabs(stride[i]) > llabs(stride[largest]))
                 largest = i;
-        layout_push(l, dim[largest], &stride[largest]);
+        kernel_layout_push(l, dim[largest], &stride[largest]);
         dim[largest] = dim[left - 1];
         stride[largest] = stride[left - 1];
     }
@@ -65,11 +65,11 @@ static bool is_reduced(const struct call *c, int axis) {
 static void split_axes(struct reduction *r, const struct call *c, zl_array x) {
     int64_t dim[64], stride[64];
     int axes = 0;
-    layout_begin(&r->kept, 1);
-    layout_begin(&r->reduced, 1);
+    kernel_layout_begin(&r->kept, 1);
+    kernel_layout_begin(&r->reduced, 1);
     for (int i = 0; i < x->ndim; i++)
         if (!is_reduced(c, i))
-            layout_push(&r->kept, x->dim[i], &array_stride(x)[i]);
+            kernel_layout_push(&r->kept, x->dim[i], &array_stride(x)[i]);
         else if (x->dim[i] != 1) {
             dim[axes] = x->dim[i];
             stride[axes++] = array_stride(x)[i];
@@ -200,10 +200,10 @@ static bool launch_parts(struct reduction *r, void *to, void *from) {
         1, r->split.parts};
     join.at = 0;
     r->to = join.from = wide;
-    layout_begin(&join.kept, 1);
-    layout_begin(&join.reduced, 1);
-    layout_push(&join.kept, lines, &(int64_t){r->rows ? r->split.parts : 1});
-    layout_push(&join.reduced, r->split.parts, &(int64_t){r->rows ? 1 : lines});
+    kernel_layout_begin(&join.kept, 1);
+    kernel_layout_begin(&join.reduced, 1);
+    kernel_layout_push(&join.kept, lines, &(int64_t){r->rows ? r->split.parts : 1});
+    kernel_layout_push(&join.reduced, r->split.parts, &(int64_t){r->rows ? 1 : lines});
     bool done =
         kernel_scratch_open(r->place, &room, (size_t)(join.elements * join.width) * zl_dtype_size(wide)) &&
         launch(r, room.memory, from) && launch(&join, to, room.memory);

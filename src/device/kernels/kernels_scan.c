@@ -131,12 +131,12 @@ static void choose(struct scanning *s) {
 
 // The axes that are not scanned, in the order of the result's memory: that of x, if it lies without gaps.
 static void push_lines(struct kernel_layout *l, zl_array y, zl_array x, int axis) {
-    int order[64], axes = layout_order(y, order);
-    layout_begin(l, 2);
+    int order[64], axes = kernel_layout_order(y, order);
+    kernel_layout_begin(l, 2);
     for (int i = 0; i < axes; i++)
         if (order[i] != axis)
-            layout_push(l, x->dim[order[i]],
-                        (const int64_t[]){array_stride(y)[order[i]], array_stride(x)[order[i]]});
+            kernel_layout_push(l, x->dim[order[i]],
+                               (const int64_t[]){array_stride(y)[order[i]], array_stride(x)[order[i]]});
 }
 
 bool kernel_scan(const struct kernel_place *p, const struct call *c) {

@@ -99,8 +99,8 @@ static bool scatter(struct scattering *s, zl_array x) {
         return false;
     if (!count || !s->slice.size)
         return true;
-    s->wide = kernel_indices_are_wide(&s->at, &s->list) || layout_is_wide(&s->slice) ||
-              layout_is_wide(&s->entry) || count * s->slice.size > KERNEL_NARROW ||
+    s->wide = kernel_indices_are_wide(&s->at, &s->list) || kernel_layout_is_wide(&s->slice) ||
+              kernel_layout_is_wide(&s->entry) || count * s->slice.size > KERNEL_NARROW ||
               MAX_OF(kernel_elements(x), kernel_elements(y)) > KERNEL_NARROW;
     int rooms = s->line > 1 ? 2 : 1;
     bool done = true;
@@ -120,15 +120,15 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     const int64_t *axes = call_args(c) + 1, *size = x->dim + outer;
     struct scattering s = {.place = p, .call = c, .update = (enum update)call_args(c)[0]};
     s.list = kernel_list_indices(y, count, c->in + 1, axes, size, &s.at);
-    layout_begin(&s.entry, 1);
-    layout_begin(&s.slice, 2);
+    kernel_layout_begin(&s.entry, 1);
+    kernel_layout_begin(&s.slice, 2);
     for (int i = 0; i < count; i++)
         s.overlaps |= size[axes[i]] > 1;
     for (int axis = 0; axis < outer; axis++)
-        layout_push(&s.entry, x->dim[axis], &array_stride(x)[axis]);
+        kernel_layout_push(&s.entry, x->dim[axis], &array_stride(x)[axis]);
     for (int axis = 0; axis < y->ndim; axis++)
-        layout_push(&s.slice, size[axis],
-                    (const int64_t[]){array_stride(y)[axis], array_stride(x)[outer + axis]});
+        kernel_layout_push(&s.slice, size[axis],
+                           (const int64_t[]){array_stride(y)[axis], array_stride(x)[outer + axis]});
     s.line = s.overlaps ? 1 : s.at.size;
     return scatter(&s, x);
 }
@@ -138,17 +138,18 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
     int axis = (int)call_args(c)[0];
     struct scattering s = {.place = p, .call = c, .update = (enum update)call_args(c)[1]};
     kernel_list_index(&s.list, y, axis, 1, indices, indices->offset);
-    layout_begin(&s.at, 2);
-    layout_begin(&s.entry, 1);
-    layout_begin(&s.slice, 2);
+    kernel_layout_begin(&s.at, 2);
+    kernel_layout_begin(&s.entry, 1);
+    kernel_layout_begin(&s.slice, 2);
     // Along the axis as the innermost one: only entries that differ there have the same place.
     for (int i = 0; i <= indices->ndim; i++) {
         int at = i == indices->ndim ? axis : i;
         if (i == axis)
             continue;
-        layout_push(&s.at, indices->dim[at],
-                    (const int64_t[]){at == axis ? 0 : array_stride(y)[at], array_stride(indices)[at]});
-        layout_push(&s.entry, indices->dim[at], &array_stride(x)[at]);
+        kernel_layout_push(
+            &s.at, indices->dim[at],
+            (const int64_t[]){at == axis ? 0 : array_stride(y)[at], array_stride(indices)[at]});
+        kernel_layout_push(&s.entry, indices->dim[at], &array_stride(x)[at]);
     }
     s.line = indices->dim[axis];
     return scatter(&s, x);
@@ -165,10 +166,11 @@ bool kernel_dynamic_slice_update(const struct kernel_place *p, const struct call
     s.list = kernel_list_starts(y, c->in[2], call_args(c), x->dim);
     if (array_is(x, ARRAY_CONTIGUOUS) && !array_is(x, ARRAY_INLINE) && s.list.count)
         return kernel_copy_input(p, c) && kernel_put_slice(p, c, x, &s.list);
-    layout_begin(&s.at, 1 + s.list.count);
-    layout_begin(&s.entry, 1);
-    layout_begin(&s.slice, 2);
+    kernel_layout_begin(&s.at, 1 + s.list.count);
+    kernel_layout_begin(&s.entry, 1);
+    kernel_layout_begin(&s.slice, 2);
     for (int axis = 0; axis < y->ndim; axis++)
-        layout_push(&s.slice, x->dim[axis], (const int64_t[]){array_stride(y)[axis], array_stride(x)[axis]});
+        kernel_layout_push(&s.slice, x->dim[axis],
+                           (const int64_t[]){array_stride(y)[axis], array_stride(x)[axis]});
     return scatter(&s, x);
 }

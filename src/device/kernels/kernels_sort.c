@@ -206,9 +206,9 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
     int table = MIN_OF(TABLE_MOST, TABLE_BYTES / (int)array_item(line));
     if (p->record->group->is_serial)
         table = 1; // a processor's cache has no lines that threads share
-    layout_begin(&l, 1);
+    kernel_layout_begin(&l, 1);
     for (int i = 0; i < x->ndim; i++)
-        layout_push(&l, x->dim[i], &array_stride(x)[i]);
+        kernel_layout_push(&l, x->dim[i], &array_stride(x)[i]);
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, l.size, layout_inner(&l));
     work_array(&w, x);

@@ -154,9 +154,9 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
         return keep_kernel(p, kernel);
     struct text source = {0};
     char *text = profile_is_on() || p->record->far ? print_quietly(kernel) : NULL;
-    bool good = render_kernel(&source, kernel, p->record) && group_kernel_open(&g, kernel) && check(p, &g) &&
-                (t = keep_launches(&g)) && load(p, t, kernel->name, &source);
-    group_kernel_close(&g);
+    bool good = render_kernel(&source, kernel, p->record) && device_group_kernel_open(&g, kernel) &&
+                check(p, &g) && (t = keep_launches(&g)) && load(p, t, kernel->name, &source);
+    device_group_kernel_close(&g);
     text_free(&source);
     if (good) {
         t->text = text;
@@ -283,7 +283,7 @@ static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const 
     if (is_known)
         return true;
     if (!tile_tape_sizes(t->bytes, symbol, bytes))
-        return group_sizes_fail(t->name);
+        return device_group_sizes_fail(t->name);
     for (int i = 0; i < t->parameters; i++)
         if (k->argument[i].reach == KERNEL_ANY)
             k->argument[i].reach = (size_t)bytes[i];
@@ -304,7 +304,7 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
     if (UNLIKELY(t->kept != NULL))
         return run_kept(p, t, k, symbol);
     if (UNLIKELY(!tile_tape_sizes(t->sizes, symbol, size)))
-        return group_sizes_fail(t->name);
+        return device_group_sizes_fail(t->name);
     if (UNLIKELY(!describe(t, k, symbol)))
         return false;
     if (UNLIKELY(p->record->far && is_far(p, t, k, size) && !(t = find_far(p, t))))
@@ -327,10 +327,11 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
 bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
     struct op_launch l;
     struct kernel_call k;
-    op_launch_open(&l, c);
+    device_op_launch_open(&l, c);
     kernel_begin_call(&k);
     const struct op_choice choice = {&l.key, p->record};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &l.key, sizeof l.key, op_choice_kernel, &choice);
+    const struct kernel_tiles *kernel =
+        kernel_find_tiles(p, &l.key, sizeof l.key, device_op_choice_kernel, &choice);
     bool good = kernel;
     for (int i = 0; i < l.inputs && good; i++)
         good = kernel_add_array(p, &k, l.in[i]);

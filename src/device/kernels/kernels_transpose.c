@@ -39,14 +39,14 @@ static int width_of(const struct kernel_layout *l, int row, int col, size_t byte
 bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l,
                       struct kernel_end to, struct kernel_end from) {
     int row = neighbours(l, FROM), col = neighbours(l, TO), width = width_of(l, row, col, bytes, &to, &from);
-    int64_t ends[] = {layout_reach(l, TO, to.at), layout_reach(l, FROM, from.at)};
+    int64_t ends[] = {kernel_layout_reach(l, TO, to.at), kernel_layout_reach(l, FROM, from.at)};
     struct kernel_layout batch;
     struct kernel_work w;
-    layout_begin(&batch, 2);
+    kernel_layout_begin(&batch, 2);
     for (int i = 0; i < l->axes; i++)
         if (i != row && i != col)
-            layout_push(&batch, l->dim[i],
-                        (const int64_t[]){l->stride[TO][i] / width, l->stride[FROM][i] / width});
+            kernel_layout_push(&batch, l->dim[i],
+                               (const int64_t[]){l->stride[TO][i] / width, l->stride[FROM][i] / width});
     work_open(&w, p, "transpose");
     WORK_SIZES(&w, l->dim[row] / width, l->dim[col] / width, batch.size, layout_inner(&batch),
                (ends[TO] + width - 1) / width, to.at / width, (ends[FROM] + width - 1) / width,

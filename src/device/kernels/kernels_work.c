@@ -52,7 +52,7 @@ void work_array(struct kernel_work *w, zl_array x) {
 
 void work_table(struct kernel_work *w, const struct kernel_layout *l) {
     w->failed |= !kernel_check_axes(l, w->what);
-    w->wide |= layout_is_wide(l);
+    w->wide |= kernel_layout_is_wide(l);
     kernel_add_table(&w->k, l, true);
     mark_numbers(w);
 }

@@ -23,7 +23,7 @@ static void release(void *compiled) {
             opencl_api()->clReleaseKernel(c->function[i]);
     opencl_drop(c->program);
     memory_free(c->function);
-    group_kernel_close(&c->group);
+    device_group_kernel_close(&c->group);
     memory_free(c);
 }
 
@@ -63,7 +63,7 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     if (!c)
         return NULL;
     bool good = (c->device = opencl_device(0)) && render_kernel(source, kernel, &c->device->unit.target) &&
-                group_kernel_open(&c->group, kernel) && build(c, source) && find_functions(c);
+                device_group_kernel_open(&c->group, kernel) && build(c, source) && find_functions(c);
     if (good)
         return c;
     release(c);
@@ -100,8 +100,8 @@ static bool set_arguments(const struct group_call *k, cl_function f) {
     uint32_t at = 0;
     bool good = true;
     for (int i = 0; i < g->parameters && good; i++)
-        good = group_call_is_value(k, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
-                                         : set(f, &at, sizeof k->memory[i], &k->memory[i]);
+        good = device_group_call_is_value(k, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
+                                                : set(f, &at, sizeof k->memory[i], &k->memory[i]);
     for (int i = 0; i < g->rooms && good; i++)
         good = set(f, &at, sizeof *k->memory, &k->memory[g->parameters + i]);
     for (int i = 0; i < g->kernel->symbols && good; i++) {
@@ -127,14 +127,15 @@ static bool launch_all(const struct compiled *c, const struct group_call *k) {
 static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     struct compiled *c = compiled;
     struct group_call k = {&c->group, &memory_calls, c->device, address, symbol};
-    bool good = group_call_open(&k);
+    bool good = device_group_call_open(&k);
     if (good) {
         lock_take(&c->lock);
         good = launch_all(c, &k);
         lock_give(&c->lock);
     }
-    good = good && opencl_check(opencl_api()->clFinish(c->device->queue), "clFinish") && group_call_read(&k);
-    group_call_close(&k, true);
+    good = good && opencl_check(opencl_api()->clFinish(c->device->queue), "clFinish") &&
+           device_group_call_read(&k);
+    device_group_call_close(&k, true);
     return good;
 }
 

@@ -14,8 +14,8 @@ enum {
     // than the records in them.
     FIRST = 64 << 10,
     LARGEST = 2 << 20,
-    IDS = 256,         // that a thread takes at once
-    LISTS = 256,       // of words that a thread knows again
+    IDS = 256,   // that a thread takes at once
+    LISTS = 256, // of words that a thread knows again
     SAID = COUNT(((struct profile *)0)->said),
 };
 
@@ -102,7 +102,7 @@ static struct thread *new_thread(void) {
     if (!t)
         return NULL;
     *t = (struct thread){.next = threads};
-    if (!thread_at_exit(leave, t)) {
+    if (!base_thread_at_exit(leave, t)) {
         if (!had_error)
             zl_clear_error();
         memory_free(t);

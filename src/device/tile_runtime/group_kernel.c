@@ -78,7 +78,7 @@ static struct tile_tape *make_tape(const struct group_kernel *g, int count,
     return NULL;
 }
 
-bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel) {
+bool device_group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel) {
     *g = (struct group_kernel){
         .kernel = kernel, .parameters = kernel->parameters, .has_status = render_has_status(kernel)};
     for (const struct tile_stmt *s = kernel->body; s; s = s->next) {
@@ -109,7 +109,7 @@ bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel)
            (g->sizes = make_tape(g, g->rooms + g->launches, list_launches));
 }
 
-void group_kernel_close(struct group_kernel *g) {
+void device_group_kernel_close(struct group_kernel *g) {
     tile_tape_free(g->bytes);
     tile_tape_free(g->sizes);
     memory_free(g->launch);
@@ -118,7 +118,7 @@ void group_kernel_close(struct group_kernel *g) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-bool group_sizes_fail(const char *kernel) {
+bool device_group_sizes_fail(const char *kernel) {
     return error_false(ZL_ERROR_SHAPE,
                        "kernel %s: the size of a buffer or grid is negative, or does not fit into 64 bits",
                        kernel);
@@ -143,8 +143,8 @@ static int64_t *list_given(const struct group_kernel *g, const int64_t *symbol, 
     return given;
 }
 
-bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
-                      void *const *address) {
+bool device_group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
+                             void *const *address) {
     int64_t *given = g->reads_scalars ? list_given(g, symbol, address) : NULL;
     s->bytes = memory_zero(sizeof *s->bytes * (size_t)(g->parameters + g->rooms + g->launches + 1));
     bool good = s->bytes && (given || !g->reads_scalars);
@@ -153,17 +153,17 @@ bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const
         s->groups = s->room + g->rooms;
         good = (tile_tape_sizes(g->bytes, symbol, s->bytes) &&
                 tile_tape_sizes(g->sizes, given ? given : symbol, s->room)) ||
-               group_sizes_fail(g->kernel->name);
+               device_group_sizes_fail(g->kernel->name);
     }
     memory_free(given);
     return good;
 }
 
-void group_sizes_close(struct group_sizes *s) {
+void device_group_sizes_close(struct group_sizes *s) {
     memory_free(s->bytes);
 }
 
-int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel *g) {
+int64_t device_group_sizes_most(const struct group_sizes *s, const struct group_kernel *g) {
     int64_t most = 0;
     for (int i = 0; i < g->parameters; i++)
         most = MAX_OF(most, s->bytes[i]);
@@ -183,7 +183,7 @@ static const char *find_message(const struct tile_stmt *s, int line) {
     return NULL;
 }
 
-bool group_kernel_fail(const struct group_kernel *g, int line) {
+bool device_group_kernel_fail(const struct group_kernel *g, int line) {
     const char *message = find_message(g->kernel->body, line);
     return error_false(ZL_ERROR_VALUE, "kernel %s, line %d: %s", g->kernel->name, line,
                        message ? message : "an assertion does not hold");
@@ -191,7 +191,7 @@ bool group_kernel_fail(const struct group_kernel *g, int line) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-bool group_call_is_value(const struct group_call *k, int parameter) {
+bool device_group_call_is_value(const struct group_call *k, int parameter) {
     return tile_is_by_value(&k->group->kernel->parameter[parameter]);
 }
 
@@ -199,7 +199,7 @@ static bool make_memory(struct group_call *k) {
     const struct group_kernel *g = k->group;
     int32_t status = 0;
     for (int i = 0; i < g->parameters; i++)
-        if (!group_call_is_value(k, i) &&
+        if (!device_group_call_is_value(k, i) &&
             (!(k->memory[i] = k->use->alloc(k->device, (size_t)k->sizes.bytes[i])) ||
              !k->use->write(k->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
             return false;
@@ -211,28 +211,28 @@ static bool make_memory(struct group_call *k) {
                               k->use->write(k->device, *last, &status, sizeof status));
 }
 
-bool group_call_open(struct group_call *k) {
+bool device_group_call_open(struct group_call *k) {
     k->memory = memory_zero(sizeof *k->memory * (size_t)(k->group->parameters + k->group->rooms + 1));
-    return k->memory && group_sizes_open(&k->sizes, k->group, k->symbol, k->address) && make_memory(k);
+    return k->memory && device_group_sizes_open(&k->sizes, k->group, k->symbol, k->address) && make_memory(k);
 }
 
-bool group_call_read(const struct group_call *k) {
+bool device_group_call_read(const struct group_call *k) {
     const struct group_kernel *g = k->group;
     int32_t status = 0;
     for (int i = 0; i < g->parameters; i++)
-        if (!group_call_is_value(k, i) && g->kernel->parameter[i].buffer->is_output &&
+        if (!device_group_call_is_value(k, i) && g->kernel->parameter[i].buffer->is_output &&
             !k->use->read(k->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i]))
             return false;
     if (g->has_status &&
         !k->use->read(k->device, &status, k->memory[g->parameters + g->rooms], sizeof status))
         return false;
-    return !status || group_kernel_fail(g, status);
+    return !status || device_group_kernel_fail(g, status);
 }
 
-void group_call_close(struct group_call *k, bool is_done) {
+void device_group_call_close(struct group_call *k, bool is_done) {
     for (int i = 0; k->memory && is_done && i <= k->group->parameters + k->group->rooms; i++)
         if (k->memory[i])
             k->use->free(k->device, k->memory[i]);
     memory_free(k->memory);
-    group_sizes_close(&k->sizes);
+    device_group_sizes_close(&k->sizes);
 }

@@ -27,17 +27,17 @@ struct group_sizes {
 };
 
 // Returns false, with an error, if memory runs out; call close anyway.
-bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel);
-void group_kernel_close(struct group_kernel *g);
+bool device_group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel);
+void device_group_kernel_close(struct group_kernel *g);
 // Computes the sizes of a call. `address` has an entry for each parameter, of its buffer or its value.
 // Returns false, with an error, if a size is impossible or memory runs out; call close anyway.
-bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
-                      void *const *address);
-void group_sizes_close(struct group_sizes *s);
+bool device_group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
+                             void *const *address);
+void device_group_sizes_close(struct group_sizes *s);
 // Returns the bytes of the largest buffer.
-int64_t group_sizes_most(const struct group_sizes *s, const struct group_kernel *g);
+int64_t device_group_sizes_most(const struct group_sizes *s, const struct group_kernel *g);
 // Sets the error for impossible sizes; returns false.
-bool group_sizes_fail(const char *kernel);
+bool device_group_sizes_fail(const char *kernel);
 
 // How a device with memory of its own, to which all arguments of a call are copied, does that. alloc returns
 // NULL, and the others false, with an error if they fail. alloc accepts 0 bytes; free does not wait.
@@ -57,14 +57,14 @@ struct group_call {
     // of parameters that are not passed by value, then of rooms, then of the status if there is one
     void **memory;
 };
-bool group_call_is_value(const struct group_call *k, int parameter);
+bool device_group_call_is_value(const struct group_call *k, int parameter);
 // Allocates memory and copies arguments to it, after the first five fields are set. Returns false, with an
 // error, if that fails; call close anyway.
-bool group_call_open(struct group_call *k);
+bool device_group_call_open(struct group_call *k);
 // Copies the outputs back. Returns false, with an error, if that fails or an assertion of the kernel failed.
-bool group_call_read(const struct group_call *k);
+bool device_group_call_read(const struct group_call *k);
 // Frees the memory; if the call is not done, the device may still use it, and it is left to the device.
-void group_call_close(struct group_call *k, bool is_done);
+void device_group_call_close(struct group_call *k, bool is_done);
 
 // kernel_code.c: compiled code that is kept on disk, under a key of its source and identity.
 struct kernel_code {
@@ -92,6 +92,6 @@ struct kernel_trial {
 bool kernel_try_rounding(struct kernel_trial *k);
 
 // Sets the error of the assertion on a line; returns false.
-bool group_kernel_fail(const struct group_kernel *g, int line);
+bool device_group_kernel_fail(const struct group_kernel *g, int line);
 
 #endif

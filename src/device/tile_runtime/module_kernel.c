@@ -36,7 +36,7 @@ void module_free(void *compiled) {
     if (c->module && c->target->open())
         c->target->calls->unload(c->module);
     memory_free(c->function);
-    group_kernel_close(&c->group);
+    device_group_kernel_close(&c->group);
     memory_free(c);
 }
 
@@ -81,7 +81,7 @@ void *module_compile(const struct module_target *target, struct tile_kernel *ker
     if (!c)
         return NULL;
     c->target = target;
-    bool good = render_kernel(source, kernel, unit) && group_kernel_open(&c->group, kernel) &&
+    bool good = render_kernel(source, kernel, unit) && device_group_kernel_open(&c->group, kernel) &&
                 build(c, unit, source) && find_functions(c);
     if (good)
         return c;
@@ -193,7 +193,7 @@ static bool call_open(struct call *k) {
     k->argument = memory_zero(sizeof *k->argument * (memories + symbols));
     k->narrow = memory_zero(sizeof *k->narrow * (symbols + 1));
     if (!k->memory || !k->is_ours || !k->value || !k->copy || !k->argument || !k->narrow ||
-        !k->target->open() || !group_sizes_open(&k->sizes, &k->c->group, k->symbol, k->address) ||
+        !k->target->open() || !device_group_sizes_open(&k->sizes, &k->c->group, k->symbol, k->address) ||
         !make_memory(k))
         return false;
     list_arguments(k);
@@ -207,7 +207,7 @@ static void call_close(struct call *k) {
             k->target->calls->free(k->memory[i]);
     for (int i = 0; k->copy && i < g->parameters; i++)
         memory_free(k->copy[i]);
-    group_sizes_close(&k->sizes);
+    device_group_sizes_close(&k->sizes);
     memory_free(k->value);
     memory_free(k->copy);
     memory_free(k->memory);
@@ -244,7 +244,7 @@ static bool read_results(struct call *k) {
         return false;
     if (!CALL(k->target, wait, NULL))
         return false;
-    return !line || group_kernel_fail(g, line);
+    return !line || device_group_kernel_fail(g, line);
 }
 
 static struct call call_of(struct compiled *c, void *const *address, const int64_t *symbol) {

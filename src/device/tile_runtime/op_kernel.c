@@ -25,7 +25,7 @@ static bool is_wide(const struct call *c, const struct op_kernel *k) {
     return wide;
 }
 
-void op_launch_open(struct op_launch *l, const struct call *c) {
+void device_op_launch_open(struct op_launch *l, const struct call *c) {
     struct op_kernel k = {.inputs = c->inputs};
     assert(c->inputs <= OP_KERNEL_INPUTS && c->outputs <= OP_KERNEL_OUTPUTS);
     for (int i = 0; i < c->inputs; i++)
@@ -46,11 +46,11 @@ void op_launch_open(struct op_launch *l, const struct call *c) {
 }
 
 static struct tile_kernel *built(const struct op_key *k, const char *more) {
-    return kernel_built_in(k->file, "%s%s%s%sBITS=%" PRId64, k->clauses, *k->clauses ? "," : "", more, *more ? "," : "",
-                           k->bits);
+    return kernel_built_in(k->file, "%s%s%s%sBITS=%" PRId64, k->clauses, *k->clauses ? "," : "", more,
+                           *more ? "," : "", k->bits);
 }
 
-struct tile_kernel *op_launch_kernel(const void *key) {
+struct tile_kernel *device_op_launch_kernel(const void *key) {
     return built(key, "");
 }
 
@@ -61,9 +61,9 @@ static bool fits(const struct tile_kernel *kernel, const struct target *target) 
     return good;
 }
 
-struct tile_kernel *op_choice_kernel(const void *choice) {
+struct tile_kernel *device_op_choice_kernel(const void *choice) {
     const struct op_choice *o = choice;
-    struct tile_kernel *kernel = op_launch_kernel(o->key);
+    struct tile_kernel *kernel = device_op_launch_kernel(o->key);
     bool had_error = zl_error();
     if (!kernel || !*o->key->smaller || fits(kernel, o->target))
         return kernel;

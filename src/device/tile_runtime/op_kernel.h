@@ -17,9 +17,9 @@ struct op_launch {
     int symbols;
     int64_t symbol[OP_KERNEL_SIZES + 2 * OP_KERNEL_INPUTS];
 };
-void op_launch_open(struct op_launch *l, const struct call *c);
+void device_op_launch_open(struct op_launch *l, const struct call *c);
 // The kernel of a key (struct op_key). The caller owns it; NULL and an error.
-struct tile_kernel *op_launch_kernel(const void *key);
+struct tile_kernel *device_op_launch_kernel(const void *key);
 
 // A kernel for workgroups: its key, and the record of the unit that it is for.
 struct op_choice {
@@ -28,7 +28,7 @@ struct op_choice {
 };
 // Returns the kernel of a struct op_choice, with the smaller clauses if it does not fit the unit otherwise,
 // or NULL and an error. The caller owns it.
-struct tile_kernel *op_choice_kernel(const void *choice);
+struct tile_kernel *device_op_choice_kernel(const void *choice);
 
 // Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
 enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };

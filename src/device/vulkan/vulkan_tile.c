@@ -23,7 +23,7 @@ static void release(void *compiled) {
     if (c->function)
         vulkan_unload(c->device, c->group.launches, c->function[0]);
     memory_free(c->function);
-    group_kernel_close(&c->group);
+    device_group_kernel_close(&c->group);
     memory_free(c);
 }
 
@@ -51,7 +51,7 @@ static struct compiled *compile_for(struct vulkan_device *d, bool is_far, struct
     const struct target *target = is_far ? &d->far.target : &d->unit.target;
     c->device = d;
     if ((!target->far || (c->kernel = kernel_copy(kernel))) && render_kernel(source, kernel, target) &&
-        group_kernel_open(&c->group, kernel) && build(c, source))
+        device_group_kernel_open(&c->group, kernel) && build(c, source))
         return c;
     release(c);
     return NULL;
@@ -66,7 +66,7 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
 static struct compiled *fitting(struct compiled *c, const struct group_sizes *sizes) {
     static struct lock lock;
     struct text source = {0};
-    if (!c->kernel || (uint64_t)group_sizes_most(sizes, &c->group) <= c->device->unit.target.reach)
+    if (!c->kernel || (uint64_t)device_group_sizes_most(sizes, &c->group) <= c->device->unit.target.reach)
         return c;
     lock_take(&lock);
     if (!c->far)
@@ -106,7 +106,7 @@ struct call {
 static void list_arguments(const struct group_call *k, struct vulkan_launch *l) {
     const struct group_kernel *g = k->group;
     for (int i = 0; i < g->parameters; i++)
-        if (!group_call_is_value(k, i))
+        if (!device_group_call_is_value(k, i))
             vulkan_launch_buffer(l, k->memory[i], (uint64_t)k->sizes.bytes[i],
                                  g->kernel->parameter[i].buffer->is_output);
     for (int i = 0; i < g->rooms; i++)
@@ -115,7 +115,7 @@ static void list_arguments(const struct group_call *k, struct vulkan_launch *l) 
         vulkan_launch_buffer(l, k->memory[g->parameters + g->rooms], sizeof(int32_t), true);
     vulkan_launch_block(l, k->device);
     for (int i = 0; i < g->parameters; i++)
-        if (group_call_is_value(k, i))
+        if (device_group_call_is_value(k, i))
             vulkan_launch_value(l, k->address[i], (size_t)k->sizes.bytes[i]);
     for (int i = 0; i < g->kernel->symbols; i++) {
         int32_t narrow = (int32_t)k->symbol[i];
@@ -147,17 +147,17 @@ static bool run_timed(struct compiled *c, void *const *address, const int64_t *s
     double ns = 0;
     if (!d)
         return false;
-    bool good = group_call_open(&k.group) && (k.c = fitting(c, &k.group.sizes)) && launch_all(&k);
+    bool good = device_group_call_open(&k.group) && (k.c = fitting(c, &k.group.sizes)) && launch_all(&k);
     k.repeats = repeats;
     if (good && seconds) {
         good = vulkan_time(d, launch_all, &k, &ns);
         *seconds = ns / 1e9 / MAX_OF(repeats, 1);
     }
-    good = good && group_call_read(&k.group);
+    good = good && device_group_call_read(&k.group);
     bool had_error = zl_error(), is_done = vulkan_wait(d, vulkan_point(d));
     if (!had_error && !is_done)
         zl_clear_error();
-    group_call_close(&k.group, is_done);
+    device_group_call_close(&k.group, is_done);
     return good;
 }
 

@@ -123,23 +123,23 @@ static void measure(struct plan *plan) {
     }
 }
 
-int plan_registers(const struct plan *plan, expr e) {
+int render_plan_registers(const struct plan *plan, expr e) {
     const struct node_plan *p = &plan->of[e->id];
     return p->is_fixed ? 1 : MAX_OF(1, p->bytes / plan->narrow * plan->unroll);
 }
 
 // Parameters ------------------------------------------------------------------------------------------------
 
-const struct tile_buffer *plan_buffer(const struct tile_kernel *kernel, int at) {
+const struct tile_buffer *render_plan_buffer(const struct tile_kernel *kernel, int at) {
     return kernel->parameter[at].is_scalar ? NULL : kernel->parameter[at].buffer;
 }
 
 static bool is_output(const struct tile_kernel *kernel, int at) {
-    const struct tile_buffer *buffer = plan_buffer(kernel, at);
+    const struct tile_buffer *buffer = render_plan_buffer(kernel, at);
     return buffer && buffer->is_output;
 }
 
-int plan_argument(const struct tile_kernel *kernel, int at) {
+int render_plan_argument(const struct tile_kernel *kernel, int at) {
     int outputs = 0, before = 0;
     for (int i = 0; i < kernel->parameters; i++) {
         outputs += is_output(kernel, i);
@@ -148,24 +148,24 @@ int plan_argument(const struct tile_kernel *kernel, int at) {
     return is_output(kernel, at) ? before : outputs + before;
 }
 
-struct tile_type plan_type(const struct tile_kernel *kernel, int at) {
-    const struct tile_buffer *buffer = plan_buffer(kernel, at);
+struct tile_type render_plan_type(const struct tile_kernel *kernel, int at) {
+    const struct tile_buffer *buffer = render_plan_buffer(kernel, at);
     return buffer ? buffer->type : kernel->parameter[at].scalar->type;
 }
 
-bool plan_steps(const struct plan *plan, int at) {
-    return plan_buffer(plan->kernel, at) && !plan_is_row(plan, at);
+bool render_plan_steps(const struct plan *plan, int at) {
+    return render_plan_buffer(plan->kernel, at) && !render_plan_is_row(plan, at);
 }
 
-bool plan_has_steps(const struct plan *plan) {
+bool render_plan_has_steps(const struct plan *plan) {
     for (int i = 0; i < plan->kernel->parameters; i++)
-        if (plan_steps(plan, i))
+        if (render_plan_steps(plan, i))
             return true;
     return false;
 }
 
-bool plan_is_row(const struct plan *plan, int at) {
-    const struct tile_buffer *buffer = plan_buffer(plan->kernel, at);
+bool render_plan_is_row(const struct plan *plan, int at) {
+    const struct tile_buffer *buffer = render_plan_buffer(plan->kernel, at);
     if (!buffer)
         return false;
     for (int i = 0; i < plan->count; i++)
@@ -208,7 +208,7 @@ bool render_find_rows(const struct tile_kernel *kernel, bool *is_rows) {
     return count >= 0;
 }
 
-bool plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map) {
+bool render_plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map) {
     *plan = (struct plan){.kernel = kernel, .map = map};
     plan->count = pass_nodes(kernel, map->kind == TILE_MAP ? map->body : NULL, &plan->node);
     if (plan->count < 0)
@@ -225,7 +225,7 @@ bool plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct
     return true;
 }
 
-void plan_free(struct plan *plan) {
+void render_plan_free(struct plan *plan) {
     memory_free(plan->node);
     memory_free(plan->of);
     memory_free(plan->outer);

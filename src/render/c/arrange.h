@@ -27,21 +27,21 @@ struct plan {
     int unroll; // registers of the narrowest element in one turn of the loop; 0: one element a turn
 };
 
-// False and an error if the map is not one over rows. plan_free also after a failure.
-bool plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map);
-void plan_free(struct plan *plan);
+// False and an error if the map is not one over rows. render_plan_free also after a failure.
+bool render_plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map);
+void render_plan_free(struct plan *plan);
 
-int plan_registers(const struct plan *plan, expr e); // how many hold e in one turn of the loop
+int render_plan_registers(const struct plan *plan, expr e); // how many hold e in one turn of the loop
 
 // Where parameter `at` of the kernel is among the arguments: outputs come first.
-int plan_argument(const struct tile_kernel *kernel, int at);
-const struct tile_buffer *plan_buffer(const struct tile_kernel *kernel, int at); // NULL: a scalar
-struct tile_type plan_type(const struct tile_kernel *kernel, int at);
+int render_plan_argument(const struct tile_kernel *kernel, int at);
+const struct tile_buffer *render_plan_buffer(const struct tile_kernel *kernel, int at); // NULL: a scalar
+struct tile_type render_plan_type(const struct tile_kernel *kernel, int at);
 
 // Whether the parameter is a row of the map, not one element for all.
-bool plan_is_row(const struct plan *plan, int at);
+bool render_plan_is_row(const struct plan *plan, int at);
 // Whether it is a buffer of which each element serves for a run; a scalar serves for all.
-bool plan_steps(const struct plan *plan, int at);
-bool plan_has_steps(const struct plan *plan); // some parameter does
+bool render_plan_steps(const struct plan *plan, int at);
+bool render_plan_has_steps(const struct plan *plan); // some parameter does
 
 #endif

@@ -43,13 +43,13 @@ const char *render_prelude(const char *dialect) {
 static bool render_map(struct style *s, const struct tile_kernel *kernel, const char *symbol,
                        void (*map)(struct style *s, const char *symbol)) {
     struct plan plan;
-    bool good = plan_make(&plan, kernel, kernel->body);
+    bool good = render_plan_make(&plan, kernel, kernel->body);
     s->plan = &plan;
     if (!s->dialect->target.is_vector)
         plan.unroll = 0;
     if (good)
         map(s, symbol);
-    plan_free(&plan);
+    render_plan_free(&plan);
     return good;
 }
 
@@ -116,10 +116,10 @@ bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct ta
 int render_cost(const struct tile_kernel *kernel) {
     struct plan plan;
     int cost = 0;
-    if (kernel->body->kind == TILE_MAP && plan_make(&plan, kernel, kernel->body))
+    if (kernel->body->kind == TILE_MAP && render_plan_make(&plan, kernel, kernel->body))
         for (int i = 0; i < plan.count; i++)
-            cost += plan.node[i]->op == TILE_CONST ? 0 : plan_registers(&plan, plan.node[i]);
+            cost += plan.node[i]->op == TILE_CONST ? 0 : render_plan_registers(&plan, plan.node[i]);
     if (kernel->body->kind == TILE_MAP)
-        plan_free(&plan);
+        render_plan_free(&plan);
     return cost;
 }

@@ -354,7 +354,7 @@ void program_atomic(struct program *p, const struct tile_stmt *s) {
     if (p->own) {
         text_add(out, "ZL_ATOMIC_%d(", type.bits);
         text_add(out, s->old ? "x%d =, " : "(void), ", s->old ? s->old->id : 0);
-        text_add(out, "%s, %s, &", group_space(p, s->buffer), name);
+        text_add(out, "%s, %s, &", render_group_space(p, s->buffer), name);
     } else {
         if (s->old)
             text_add(out, "x%d = ", s->old->id);

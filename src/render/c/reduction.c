@@ -75,7 +75,8 @@ bool reduction_step(struct style *s, const struct reduction *r) {
     struct tile_kernel *kernel = tile_row_kernel(r->combine, r->lane, "vv");
     struct dialect inside = *s->dialect;
     struct plan plan = {0};
-    bool good = kernel && pass_run(kernel, &inside.target, NULL) && plan_make(&plan, kernel, kernel->body);
+    bool good =
+        kernel && pass_run(kernel, &inside.target, NULL) && render_plan_make(&plan, kernel, kernel->body);
     inside.is_inline = is_inline;
     struct style body = {.out = s->out, .plan = &plan, .dialect = &inside, .indent = 1};
     if (good) {
@@ -84,7 +85,7 @@ bool reduction_step(struct style *s, const struct reduction *r) {
         style_block(&body, 0);
         result(&body, r, kernel->body->body->value);
     }
-    plan_free(&plan);
+    render_plan_free(&plan);
     tile_free(kernel);
     return good;
 }
@@ -289,8 +290,8 @@ static bool is_row(const struct tile_kernel *kernel) {
 }
 
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
-    if (row_reduction_is(kernel))
-        return row_reduction(s, kernel, symbol);
+    if (render_row_reduction_is(kernel))
+        return render_row_reduction(s, kernel, symbol);
     struct reduction r = reduction_of(&reduction_vectors, kernel->body, kernel->name, symbol);
     if (!is_row(kernel) || !reduction_step(s, &r))
         return false;

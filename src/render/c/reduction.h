@@ -40,7 +40,7 @@ void reduction_finish(struct style *s, const struct reduction *r, int argument);
 
 // The reduction of one of the things that a map stores, in the same loop; whether the kernel is one:
 // [memory,] a map of stores, the reduction.
-bool row_reduction_is(const struct tile_kernel *kernel);
-bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+bool render_row_reduction_is(const struct tile_kernel *kernel);
+bool render_row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 
 #endif

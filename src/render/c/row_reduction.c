@@ -34,7 +34,7 @@ static const struct tile_stmt *reduced_store(const struct tile_stmt *map) {
     return found;
 }
 
-bool row_reduction_is(const struct tile_kernel *kernel) {
+bool render_row_reduction_is(const struct tile_kernel *kernel) {
     const struct tile_stmt *map = map_of(kernel);
     return map && map->kind == TILE_MAP && map->next && map->next->kind == TILE_REDUCE && reduced_store(map);
 }
@@ -156,10 +156,10 @@ static void define_group(struct text *out, const char *name, const char *step, i
 static void declare(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++) {
-        const struct tile_buffer *b = plan_buffer(kernel, i);
+        const struct tile_buffer *b = render_plan_buffer(kernel, i);
         bool is_output = b && b->is_output;
         style_line(s, "%schar *%c%d = p[%d];", is_output ? "" : "const ", is_output ? 'y' : 'x', i,
-                   plan_argument(kernel, i));
+                   render_plan_argument(kernel, i));
     }
 }
 
@@ -168,8 +168,8 @@ static void for_rows(struct style *s, const struct tile_stmt *map,
                      void (*emit)(struct style *s, int at, bool is_output, int bytes)) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++) {
-        const struct tile_buffer *b = plan_buffer(kernel, i);
-        if (b && (b->is_output ? b != map->next->region[1].buffer : plan_is_row(s->plan, i)))
+        const struct tile_buffer *b = render_plan_buffer(kernel, i);
+        if (b && (b->is_output ? b != map->next->region[1].buffer : render_plan_is_row(s->plan, i)))
             emit(s, i, b->is_output, tile_type_bytes(b->type));
     }
 }
@@ -215,13 +215,13 @@ static void function(struct style *s, const struct reduction *r, const struct ti
     for_rows(s, map, put_back);
     style_close(s);
     style_line(s, "VEC_EACH_128(TAKE)");
-    reduction_finish(s, r, plan_argument(s->plan->kernel, map->next->region[1].buffer->parameter));
+    reduction_finish(s, r, render_plan_argument(s->plan->kernel, map->next->region[1].buffer->parameter));
     text_add(s->out, "#undef GROUP\n#undef GROUP_LAST\n#undef KEEP\n#undef TAKE\n");
     for (int i = 0; i < statements; i++)
         text_add(s->out, "#undef S%d\n", i);
 }
 
-bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
+bool render_row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
     const struct tile_stmt *map = map_of(kernel);
     struct plan plan = {0};
     struct reduction r = reduction_of(&reduction_vectors, map->next, symbol, symbol);
@@ -229,7 +229,7 @@ bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char
     inside.value = value;
     inside.is_inline = is_inline;
     struct style body = {.out = s->out, .plan = &plan, .dialect = &inside, .lane = "##R"};
-    bool good = plan_make(&plan, kernel, map);
+    bool good = render_plan_make(&plan, kernel, map);
     if (good && (!is_plain(map->next) || !is_even(&plan, &r)))
         good = error_false(ZL_ERROR_COMPILE, "render: values of kernel '%s' differ in width", kernel->name);
     if (good && (good = reduction_step(s, &r))) {
@@ -239,6 +239,6 @@ bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char
         reduction_define_end(s->out, &r);
         function(&body, &r, map);
     }
-    plan_free(&plan);
+    render_plan_free(&plan);
     return good;
 }

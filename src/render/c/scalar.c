@@ -82,7 +82,7 @@ static void constant(struct style *s, expr e) {
         text_add(s->out, "(%s)0x%" PRIx64 "u", type, e->bits);
 }
 
-void scalar_operand(struct style *s, expr e, int j) {
+void render_scalar_operand(struct style *s, expr e, int j) {
     (void)j;
     if (e->op == TILE_CONST)
         constant(s, e);
@@ -136,7 +136,7 @@ static void reinterpret(struct style *s, expr e) {
         text_add(s->out, "(%s)zl_%s_bits(", type_name(e), type_name(x));
     else
         text_add(s->out, "(%s)(", type_name(e));
-    scalar_operand(s, x, 0);
+    render_scalar_operand(s, x, 0);
     text_add(s->out, ")");
 }
 
@@ -148,7 +148,7 @@ static void convert(struct style *s, expr e) {
         text_add(s->out, "zl_%s_of_%s(", type_name(e), type_name(x));
     else
         text_add(s->out, "(%s)(", type_name(e));
-    scalar_operand(s, x, 0);
+    render_scalar_operand(s, x, 0);
     text_add(s->out, ")");
 }
 
@@ -168,7 +168,7 @@ static const char *spelling_of(const struct style *s, expr e) {
     return word->integer && tile_type_is_integer(e->arg[e->args - 1]->type) ? word->integer : word->text;
 }
 
-void scalar_value(struct style *s, expr e, int j) {
+void render_scalar_value(struct style *s, expr e, int j) {
     bool is_part = e->op == TILE_RE || e->op == TILE_IM;
     if (e->op == TILE_LOAD || e->op == TILE_SCALAR || is_part) {
         expr load = is_part ? e->arg[0] : e;
@@ -183,17 +183,17 @@ void scalar_value(struct style *s, expr e, int j) {
         style_expand(s, spelling_of(s, e), e, j, more);
 }
 
-void scalar_type(struct style *s, expr e) {
+void render_scalar_type(struct style *s, expr e) {
     text_add(s->out, "%s", type_name(e));
 }
 
-bool scalar_is_inline(const struct plan *plan, expr e) {
+bool render_scalar_is_inline(const struct plan *plan, expr e) {
     (void)plan;
     return e->op == TILE_CONST || e->op == TILE_PAIR || is_complex(e);
 }
 
-void scalar_any(struct style *s, expr mask) {
-    scalar_operand(s, mask, 0);
+void render_scalar_any(struct style *s, expr mask) {
+    render_scalar_operand(s, mask, 0);
 }
 
 // The function ----------------------------------------------------------------------------------------------
@@ -209,9 +209,9 @@ static void store_part(struct style *s, const struct tile_stmt *stmt, int part) 
     element(s, 'y', stmt->buffer->parameter, false, part);
     text_add(s->out, " = ");
     if (part < 0)
-        scalar_operand(s, e, 0);
+        render_scalar_operand(s, e, 0);
     else if (e->op == TILE_PAIR)
-        scalar_operand(s, e->arg[part], 0);
+        render_scalar_operand(s, e->arg[part], 0);
     else
         element(s, 'x', parameter_of(s, e), s->plan->of[e->id].is_fixed, part);
     text_add(s->out, ";\n");
@@ -230,9 +230,9 @@ static void each_argument(struct style *s, void (*emit)(struct style *s, int at,
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int place = 0; place < kernel->parameters; place++)
         for (int at = 0; at < kernel->parameters; at++) {
-            const struct tile_buffer *buffer = plan_buffer(kernel, at);
-            if (plan_argument(kernel, at) == place)
-                emit(s, at, place, memory_name(plan_type(kernel, at)), buffer && buffer->is_output);
+            const struct tile_buffer *buffer = render_plan_buffer(kernel, at);
+            if (render_plan_argument(kernel, at) == place)
+                emit(s, at, place, memory_name(render_plan_type(kernel, at)), buffer && buffer->is_output);
         }
 }
 
@@ -244,25 +244,25 @@ static void declare(struct style *s, int at, int place, const char *of, bool is_
 
 static void step(struct style *s, int at, int place, const char *of, bool is_output) {
     (void)place, (void)of;
-    if (!is_output && plan_steps(s->plan, at))
-        style_line(s, "x%d += %d;", at, plan_type(s->plan->kernel, at).kind == TILE_COMPLEX ? 2 : 1);
+    if (!is_output && render_plan_steps(s->plan, at))
+        style_line(s, "x%d += %d;", at, render_plan_type(s->plan->kernel, at).kind == TILE_COMPLEX ? 2 : 1);
 }
 
 static void map_loop(struct style *s, const char *symbol) {
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     each_argument(s, declare);
-    if (!plan_has_steps(s->plan))
+    if (!render_plan_has_steps(s->plan))
         style_line(s, "(void)run;");
     else
         style_open(s, "for (int64_t from = 0; from < n; from += run)");
     style_fixed(s);
-    if (!plan_has_steps(s->plan))
+    if (!render_plan_has_steps(s->plan))
         style_open(s, "for (int64_t i = 0; i < n; i++)");
     else
         style_open(s, "for (int64_t i = from; i < n && i < from + run; i++)");
     body(s);
     style_close(s);
-    if (plan_has_steps(s->plan)) {
+    if (render_plan_has_steps(s->plan)) {
         each_argument(s, step);
         style_close(s);
     }

@@ -10,14 +10,15 @@
 // target's own; with it; and with CUDA's arithmetic of 16-bit floats.
 extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT], scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
 
-void scalar_type(struct style *s, expr e);
-void scalar_value(struct style *s, expr e, int j);
-void scalar_operand(struct style *s, expr e, int j);
-void scalar_any(struct style *s, expr mask);
-bool scalar_is_inline(const struct plan *plan, expr e);
+void render_scalar_type(struct style *s, expr e);
+void render_scalar_value(struct style *s, expr e, int j);
+void render_scalar_operand(struct style *s, expr e, int j);
+void render_scalar_any(struct style *s, expr mask);
+bool render_scalar_is_inline(const struct plan *plan, expr e);
 
-#define SCALAR_DIALECT \
-    .type = scalar_type, .value = scalar_value, .operand = scalar_operand, .any = scalar_any, .is_inline = scalar_is_inline
+#define SCALAR_DIALECT                                                                          \
+    .type = render_scalar_type, .value = render_scalar_value, .operand = render_scalar_operand, \
+    .any = render_scalar_any, .is_inline = render_scalar_is_inline
 
 // The record of a target: its name, its spellings, then other members, each with a comma behind.
 #define SCALAR_WIDE   PASS_INTEGER | PASS_FLOAT

@@ -56,7 +56,7 @@ void style_expand(struct style *s, const char *spelling, expr e, int j,
 
 // [type] name = value; for all registers of e. other: whose registers are the values; NULL: what e computes.
 static void assign(struct style *s, expr e, bool declares, expr other) {
-    for (int j = 0; j < plan_registers(s->plan, e); j++) {
+    for (int j = 0; j < render_plan_registers(s->plan, e); j++) {
         begin_line(s);
         if (declares) {
             s->dialect->type(s, e);

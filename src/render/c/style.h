@@ -46,7 +46,7 @@ bool reduction_scalar(struct style *s, const struct tile_kernel *kernel, const c
 bool program_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 
 // group.c
-bool group_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+bool render_group(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 
 // statements.c
 void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

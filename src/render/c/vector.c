@@ -12,7 +12,7 @@
 
 enum {
     FETCH_NODES = 16, // values of a kernel that waits for memory: more take longer than their input
-    SHORT_NODES = 8, // of one whose end is computed by single registers: sooner than it is copied
+    SHORT_NODES = 8,  // of one whose end is computed by single registers: sooner than it is copied
 };
 
 // Spellings -------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ static bool is_inline(const struct plan *plan, expr e) {
 }
 
 static void any(struct style *s, expr e) {
-    int bytes = MAX_OF(1, s->plan->of[e->id].bytes), count = plan_registers(s->plan, e);
+    int bytes = MAX_OF(1, s->plan->of[e->id].bytes), count = render_plan_registers(s->plan, e);
     text_add(s->out, "vec_any((vec_u64)(");
     for (int j = 0; j < count; j++) {
         text_add(s->out, j ? " | " : "");
@@ -297,13 +297,13 @@ static char letter(const struct tile_buffer *buffer) {
 static void declare_rows(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++) {
-        const struct tile_buffer *buffer = plan_buffer(kernel, i);
+        const struct tile_buffer *buffer = render_plan_buffer(kernel, i);
         bool is_output = buffer && buffer->is_output;
         style_line(s, "%schar *%c%d = p[%d];", is_output ? "" : "const ", letter(buffer), i,
-                   plan_argument(kernel, i));
-        if (plan_is_row(s->plan, i))
+                   render_plan_argument(kernel, i));
+        if (render_plan_is_row(s->plan, i))
             style_line(s, "_Alignas(64) char rest%d[BLOCK * %d];", i, tile_type_bytes(buffer->type));
-        if (is_output || (plan_is_row(s->plan, i) && plan_has_steps(s->plan)))
+        if (is_output || (render_plan_is_row(s->plan, i) && render_plan_has_steps(s->plan)))
             style_line(s, "%schar *end%d = %c%d;", is_output ? "" : "const ", i, letter(buffer), i);
     }
 }
@@ -312,8 +312,8 @@ static void for_rows(struct style *s,
                      void (*emit)(struct style *s, int at, char name, int bytes, bool is_output)) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++)
-        if (plan_is_row(s->plan, i)) {
-            const struct tile_buffer *buffer = plan_buffer(kernel, i);
+        if (render_plan_is_row(s->plan, i)) {
+            const struct tile_buffer *buffer = render_plan_buffer(kernel, i);
             emit(s, i, letter(buffer), tile_type_bytes(buffer->type), buffer->is_output);
         }
 }
@@ -338,12 +338,12 @@ static bool fetches(const struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     int inputs = 0;
     for (int i = 0; i < kernel->parameters; i++)
-        inputs += plan_is_row(s->plan, i) && !plan_buffer(kernel, i)->is_output;
+        inputs += render_plan_is_row(s->plan, i) && !render_plan_buffer(kernel, i)->is_output;
     return inputs == 1 && s->plan->count <= FETCH_NODES;
 }
 
 static void redirect(struct style *s, int at, char name, int bytes, bool is_output) {
-    if (is_output || plan_has_steps(s->plan))
+    if (is_output || render_plan_has_steps(s->plan))
         style_line(s, "end%d = %c%d;", at, name, at);
     if (!is_output)
         style_line(s, "vec_rest(rest%d, %c%d, rest * %d, BLOCK * %d);", at, name, at, bytes, bytes);
@@ -353,7 +353,7 @@ static void redirect(struct style *s, int at, char name, int bytes, bool is_outp
 static void finish(struct style *s, int at, char name, int bytes, bool is_output) {
     if (is_output)
         style_line(s, "vec_copy(end%d, rest%d, rest * %d);", at, at, bytes);
-    if (plan_has_steps(s->plan))
+    if (render_plan_has_steps(s->plan))
         style_line(s, "%c%d = end%d + rest * %d;", name, at, at, bytes);
 }
 
@@ -361,8 +361,8 @@ static void finish(struct style *s, int at, char name, int bytes, bool is_output
 static void advance_scalars(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++)
-        if (plan_steps(s->plan, i))
-            style_line(s, "x%d += %d;", i, tile_type_bytes(plan_type(kernel, i)));
+        if (render_plan_steps(s->plan, i))
+            style_line(s, "x%d += %d;", i, tile_type_bytes(render_plan_type(kernel, i)));
 }
 
 static void body(struct style *s) {
@@ -391,7 +391,8 @@ static void short_end(struct style *s) {
 // Full blocks, then the rest, copied to where a whole block fits, through the same loop. A run that is longer
 // than n says what follows it in memory, to be fetched.
 static void map(struct style *s, const char *symbol) {
-    bool has_steps = plan_has_steps(s->plan), is_fetched = fetches(s), is_short = has_short_end(s->plan);
+    bool has_steps = render_plan_has_steps(s->plan), is_fetched = fetches(s),
+         is_short = has_short_end(s->plan);
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     style_line(s, "enum { BLOCK = %d * VEC_BYTES / %d };", s->plan->unroll, s->plan->narrow);
     if (is_short)

@@ -15,7 +15,7 @@ static const struct group_words *words_of(const struct program *p) {
     return p->style.dialect->words;
 }
 
-const char *group_space(const struct program *p, const struct tile_buffer *b) {
+const char *render_group_space(const struct program *p, const struct tile_buffer *b) {
     return b->memory == TILE_REGISTER ? ""
            : b->memory == TILE_SHARED ? words_of(p)->shared
                                       : words_of(p)->global;
@@ -55,7 +55,8 @@ static void message(struct program *p, const struct tile_stmt *s) {
 // One access ------------------------------------------------------------------------------------------------
 
 static void vector_place(struct program *p, const struct tile_region *r, int bytes, bool is_read) {
-    text_add(p->style.out, "(%s%szl_%d *)&", is_read ? "const " : "", group_space(p, r->buffer), bytes);
+    text_add(p->style.out, "(%s%szl_%d *)&", is_read ? "const " : "", render_group_space(p, r->buffer),
+             bytes);
     program_element(p, r->buffer, r->origin);
 }
 
@@ -69,7 +70,7 @@ static void vector_target(struct program *p, const struct tile_region *r, int by
         return;
     }
     int last = b->ndim - 1;
-    text_add(p->style.out, "((%szl_%d *)(b%d + ", group_space(p, b), bytes, b->id);
+    text_add(p->style.out, "((%szl_%d *)(b%d + ", render_group_space(p, b), bytes, b->id);
     program_offset(p, b, r->origin, 0, last);
     text_add(p->style.out, "))[(u64)(");
     program_offset(p, b, r->origin, last, last + 1);
@@ -153,7 +154,7 @@ static bool has_later_product(const struct tile_stmt *s) {
 // they are needed; else before it.
 static bool copies_ahead(struct program *p, const struct tile_stmt *s) {
     if (!s->next || !has_later_product(s->next) || s->next->kind != TILE_GEMM ||
-        !group_gemm_runs_on(s->next) || !only_copies(s->body) || !only_copies(s->other))
+        !render_group_gemm_runs_on(s->next) || !only_copies(s->body) || !only_copies(s->other))
         return false;
     struct tile_stmt alone = *s;
     alone.next = NULL;
@@ -180,8 +181,8 @@ static void declare_view(struct program *p, const struct tile_buffer *b) {
     const struct tile_buffer *memory = tile_memory_of(b);
     const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
     style_line(&p->style, "typedef %s view%d __attribute__((may_alias));", program_memory(b->type), b->id);
-    style_line(&p->style, "%s%sview%d *const b%d = (%s%sview%d *)b%d;", group_space(p, memory), constant,
-               b->id, b->id, group_space(p, memory), constant, b->id, memory->id);
+    style_line(&p->style, "%s%sview%d *const b%d = (%s%sview%d *)b%d;", render_group_space(p, memory),
+               constant, b->id, b->id, render_group_space(p, memory), constant, b->id, memory->id);
     program_strides(p, b);
 }
 
@@ -240,7 +241,7 @@ static bool own(struct program *p, const struct tile_stmt *s) {
         return true;
     case TILE_WAIT: wait(p, s); return true;
     case TILE_SHUFFLE: shuffle(p, s); return true;
-    case TILE_GEMM: group_gemm(p, s); return true;
+    case TILE_GEMM: render_group_gemm(p, s); return true;
     default: return false;
     }
 }
@@ -428,7 +429,7 @@ static void functions(struct program *p) {
             function(p, s, at++);
 }
 
-bool group_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
+bool render_group(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
     struct program p = {.kernel = kernel, .own = own, .symbol = symbol};
     return program_write(&p, style, functions);
 }

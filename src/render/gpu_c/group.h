@@ -17,10 +17,10 @@ struct group_words {
 };
 
 // the word before its type, or ""
-const char *group_space(const struct program *p, const struct tile_buffer *b);
+const char *render_group_space(const struct program *p, const struct tile_buffer *b);
 
 // group_gemm.c: a product by matrix instructions.
-void group_gemm(struct program *p, const struct tile_stmt *s);
-bool group_gemm_runs_on(const struct tile_stmt *s); // on some targets: threads go on while it does
+void render_group_gemm(struct program *p, const struct tile_stmt *s);
+bool render_group_gemm_runs_on(const struct tile_stmt *s); // on some targets: threads go on while it does
 
 #endif

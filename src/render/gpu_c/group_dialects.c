@@ -47,7 +47,7 @@ static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
     const struct dialect dialect_##id = {.target =                                                           \
                                              SCALAR_TARGET(#id, spellings, .is_program = true, __VA_ARGS__), \
                                          .prelude = head,                                                    \
-                                         .program = group_render,                                            \
+                                         .program = render_group,                                            \
                                          .words = &own_words,                                                \
                                          SCALAR_DIALECT}
 

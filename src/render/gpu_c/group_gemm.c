@@ -9,22 +9,22 @@
 
 #include <inttypes.h>
 
-int64_t gemm_origin(const struct gemm_operand *o, int axis) {
+int64_t render_gemm_origin(const struct gemm_operand *o, int axis) {
     const struct tile_region *r = o->region;
     return r->origin ? pass_number(r->origin[r->buffer->ndim - 2 + axis]) : 0;
 }
 
-int64_t gemm_size(const struct gemm_operand *o, int axis) {
+int64_t render_gemm_size(const struct gemm_operand *o, int axis) {
     const struct tile_buffer *b = o->region->buffer;
     return pass_number(b->shape[b->ndim - 2 + axis]);
 }
 
-void gemm_loop(struct program *p, const char *name, int64_t from, int64_t to) {
+void render_gemm_loop(struct program *p, const char *name, int64_t from, int64_t to) {
     style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 %s = %" PRId64 "; %s < %" PRId64 "; %s++)", name, from, name, to, name);
 }
 
-void gemm_matrix(struct program *p, const struct gemm_operand *o) {
+void render_gemm_matrix(struct program *p, const struct gemm_operand *o) {
     const struct tile_buffer *b = o->region->buffer;
     text_add(p->style.out, "b%d", b->id);
     for (int i = 0; o->region->origin && i < b->ndim - 2; i++)
@@ -37,7 +37,7 @@ void gemm_matrix(struct program *p, const struct gemm_operand *o) {
 // and panels.
 static bool has_lane(const struct gemm_operand *o) {
     return o->region->buffer->memory == TILE_SHARED && program_has_panels(o->region->buffer) &&
-           gemm_origin(o, 1) % GEMM_STEP == 0 &&
+           render_gemm_origin(o, 1) % GEMM_STEP == 0 &&
            (!o->first_is_column || o->steps * GEMM_STEP % GEMM_PANEL == 0);
 }
 
@@ -47,22 +47,23 @@ static void lane_place(struct program *p, const struct gemm_operand *o) {
     text_add(p->style.out,
              "%*sconst u32 zl_at_%c = (%s) * %du + ((%s) ^ zl_lane %% 8 * 8) + %s * %" PRId64 "u;\n",
              4 * p->style.indent, "", o->name, o->lane[0], GEMM_PANEL, o->lane[1], o->first,
-             o->first_is_column ? gemm_size(o, 0) : GEMM_PANEL);
+             o->first_is_column ? render_gemm_size(o, 0) : GEMM_PANEL);
 }
 
 // Row or column of the region at which this lane reads eight elements.
 static void lane_index(struct program *p, const struct gemm_operand *o, int axis) {
     text_add(p->style.out, "%s%s%s + %s + %" PRId64 "u", o->first_is_column == axis ? o->first : "",
-             o->first_is_column == axis ? " + " : "", o->step[axis], o->lane[axis], gemm_origin(o, axis));
+             o->first_is_column == axis ? " + " : "", o->step[axis], o->lane[axis],
+             render_gemm_origin(o, axis));
 }
 
 static void lane_address(struct program *p, const struct gemm_operand *o) {
     const struct tile_buffer *b = o->region->buffer;
     struct text *out = p->style.out;
-    int64_t rows = gemm_size(o, 0), width = gemm_size(o, 1);
-    gemm_matrix(p, o);
+    int64_t rows = render_gemm_size(o, 0), width = render_gemm_size(o, 1);
+    render_gemm_matrix(p, o);
     if (has_lane(o)) {
-        int64_t row = gemm_origin(o, 0), column = gemm_origin(o, 1);
+        int64_t row = render_gemm_origin(o, 0), column = render_gemm_origin(o, 1);
         text_add(out, " + (%s + %" PRId64 "u) * %du + (%s + %" PRId64 "u) / %d * %" PRId64 "u", o->step[0],
                  row, GEMM_PANEL, o->step[1], column, GEMM_PANEL, rows * GEMM_PANEL);
         text_add(out, " + (zl_at_%c ^ (%s + %" PRId64 "u) %% %d)", o->name, o->step[1], column, GEMM_PANEL);
@@ -94,15 +95,15 @@ static void load(struct program *p, const struct gemm_operand *o, const char *to
 // A tile in registers is laid out as the instruction wants it: pairs of neighbours are words.
 static void pack(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     int id = o->region->buffer->id;
-    gemm_loop(p, "zl_i", 0, o->steps);
-    gemm_loop(p, "zl_j", 0, 4);
+    render_gemm_loop(p, "zl_i", 0, o->steps);
+    render_gemm_loop(p, "zl_j", 0, 4);
     style_line(&p->style, "const u32 zl_at = zl_i * %" PRId64 "u + zl_k * 8 + zl_j * 2;", depth / 2);
     style_line(&p->style, "%s[zl_i][zl_j] = (u32)b%d[zl_at] | (u32)b%d[zl_at + 1] << 16;", to, id, id);
     style_close(&p->style);
     style_close(&p->style);
 }
 
-void gemm_load(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
+void render_gemm_load(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     if (o->region->buffer->memory == TILE_REGISTER)
         pack(p, o, to, depth);
     else
@@ -142,8 +143,8 @@ static struct gemm_operand operand_b(const struct tile_stmt *s, int64_t columns)
 
 static void multiply(struct program *p, const struct gemm_product *m) {
     int64_t pairs = m->b.steps;
-    gemm_loop(p, "zl_i", 0, m->a.steps);
-    gemm_loop(p, "zl_j", 0, 2 * pairs);
+    render_gemm_loop(p, "zl_i", 0, m->a.steps);
+    render_gemm_loop(p, "zl_j", 0, 2 * pairs);
     style_line(&p->style,
                "zl_multiply_%s(b%d + (zl_i * %" PRId64
                " + zl_j) * 4, zl_a[zl_i], zl_b[zl_j / 2] + zl_j %% 2 * 2);",
@@ -159,10 +160,10 @@ static void by_subgroups(struct program *p, const struct gemm_product *m) {
         style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->rows * m->columns / 32);
         style_line(&p->style, "    b%d[zl_i] = 0;", m->sum);
     }
-    gemm_loop(p, "zl_k", 0, m->depth / GEMM_STEP);
+    render_gemm_loop(p, "zl_k", 0, m->depth / GEMM_STEP);
     style_line(&p->style, "u32 zl_a[%" PRId64 "][4], zl_b[%" PRId64 "][4];", m->a.steps, m->b.steps);
-    gemm_load(p, &m->a, "zl_a", m->depth);
-    gemm_load(p, &m->b, "zl_b", m->depth);
+    render_gemm_load(p, &m->a, "zl_a", m->depth);
+    render_gemm_load(p, &m->b, "zl_b", m->depth);
     multiply(p, m);
     style_close(&p->style);
 }
@@ -180,12 +181,12 @@ static struct gemm_product product_of(const struct tile_stmt *s) {
     return m;
 }
 
-bool group_gemm_runs_on(const struct tile_stmt *s) {
+bool render_group_gemm_runs_on(const struct tile_stmt *s) {
     struct gemm_product m = product_of(s);
-    return gemm_has_warps(&m);
+    return render_gemm_has_warps(&m);
 }
 
-void group_gemm(struct program *p, const struct tile_stmt *s) {
+void render_group_gemm(struct program *p, const struct tile_stmt *s) {
     struct gemm_product m = product_of(s);
     program_open(p, s, 0, NULL);
     style_line(&p->style,
@@ -193,13 +194,13 @@ void group_gemm(struct program *p, const struct tile_stmt *s) {
                "zl_column = threadIdx.x / %d * %" PRId64 "u;",
                m.down, m.rows, 32 * m.down, m.columns);
     lane_place(p, &m.a);
-    if (gemm_has_warps(&m)) {
+    if (render_gemm_has_warps(&m)) {
         text_add(p->style.out, "#ifdef ZL_WARPS\n");
-        gemm_by_warps(p, &m);
+        render_gemm_by_warps(p, &m);
         text_add(p->style.out, "#else\n");
     }
     by_subgroups(p, &m);
-    if (gemm_has_warps(&m))
+    if (render_gemm_has_warps(&m))
         text_add(p->style.out, "#endif\n");
     style_close(&p->style);
 }

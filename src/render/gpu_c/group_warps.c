@@ -18,23 +18,23 @@ static bool is_described(const struct gemm_operand *o) {
     const struct tile_buffer *b = o->region->buffer;
     if (b->memory != TILE_SHARED || !program_has_panels(b))
         return false;
-    return gemm_origin(o, 1) % (depth_is_column(o) ? GEMM_STEP : GEMM_PANEL) == 0;
+    return render_gemm_origin(o, 1) % (depth_is_column(o) ? GEMM_STEP : GEMM_PANEL) == 0;
 }
 
 static bool a_is_described(const struct gemm_product *m) {
     return is_described(&m->a) && m->a.steps == 1;
 }
 
-bool gemm_has_warps(const struct gemm_product *m) {
+bool render_gemm_has_warps(const struct gemm_product *m) {
     return m->down % WARPS == 0 && m->columns <= MOST_COLUMNS && is_described(&m->b) &&
            (depth_is_column(&m->b) || m->columns % GEMM_PANEL == 0);
 }
 
 // Units of a descriptor are 16 bytes: eight elements.
 static void descriptor(struct program *p, const struct gemm_operand *o) {
-    int64_t rows = gemm_size(o, 0), row = gemm_origin(o, 0), column = gemm_origin(o, 1);
+    int64_t rows = render_gemm_size(o, 0), row = render_gemm_origin(o, 0), column = render_gemm_origin(o, 1);
     text_add(p->style.out, "%*sconst u64 zl_from_%c = zl_descriptor(", 4 * p->style.indent, "", o->name);
-    gemm_matrix(p, o);
+    render_gemm_matrix(p, o);
     if (depth_is_column(o))
         text_add(p->style.out, " + (zl_first_%c + %" PRId64 "u) * %du, 16);\n", o->name, row, GEMM_PANEL);
     else
@@ -48,7 +48,8 @@ static void add_step(struct program *p, const struct gemm_operand *o) {
         text_add(p->style.out,
                  "zl_from_%c + ((zl_k * 16 + %" PRId64 "u) / %d * %" PRId64 "u + (zl_k * 16 + %" PRId64
                  "u) %% %d / 8)",
-                 o->name, gemm_origin(o, 1), GEMM_PANEL, gemm_size(o, 0) * 8, gemm_origin(o, 1), GEMM_PANEL);
+                 o->name, render_gemm_origin(o, 1), GEMM_PANEL, render_gemm_size(o, 0) * 8,
+                 render_gemm_origin(o, 1), GEMM_PANEL);
     else
         text_add(p->style.out, "zl_from_%c + zl_k * %d", o->name, GEMM_STEP * 8);
 }
@@ -87,8 +88,8 @@ static void multiply(struct program *p, const struct gemm_product *m, bool is_fi
 }
 
 static void open_steps(struct program *p, const struct gemm_product *m, int from, int64_t to) {
-    gemm_loop(p, "zl_k", from, to);
-    gemm_loop(p, "zl_i", 0, m->a.steps);
+    render_gemm_loop(p, "zl_k", from, to);
+    render_gemm_loop(p, "zl_i", 0, m->a.steps);
 }
 
 static void close_steps(struct program *p) {
@@ -112,7 +113,7 @@ static void begin_copies(struct program *p) {
     p->ahead = NULL;
 }
 
-void gemm_by_warps(struct program *p, const struct gemm_product *m) {
+void render_gemm_by_warps(struct program *p, const struct gemm_product *m) {
     int64_t steps = m->depth / GEMM_STEP;
     int groups = m->down / WARPS;
     style_line(&p->style, "const u32 zl_group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);");
@@ -122,8 +123,8 @@ void gemm_by_warps(struct program *p, const struct gemm_product *m) {
         descriptor(p, &m->a);
     } else {
         style_line(&p->style, "u32 zl_a[%" PRId64 "][%" PRId64 "][4];", steps, m->a.steps);
-        gemm_loop(p, "zl_k", 0, steps);
-        gemm_load(p, &m->a, "zl_a[zl_k]", m->depth);
+        render_gemm_loop(p, "zl_k", 0, steps);
+        render_gemm_load(p, &m->a, "zl_a[zl_k]", m->depth);
         style_close(&p->style);
     }
     style_line(&p->style, "const u32 zl_first_b = zl_group / %d * %" PRId64 "u;", groups, m->columns);

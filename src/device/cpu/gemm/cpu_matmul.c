@@ -36,7 +36,7 @@ static void free_scratch(void *data) {
 
 static bool open_scratch(void) {
     scratch = memory_zero(sizeof *scratch);
-    if (scratch && thread_at_exit(free_scratch, NULL))
+    if (scratch && base_thread_at_exit(free_scratch, NULL))
         return true;
     memory_free(scratch);
     scratch = NULL;

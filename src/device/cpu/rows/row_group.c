@@ -178,7 +178,7 @@ static void explain(const struct group *g, struct text *why) {
         fuse_explain(&g->f, why);
 }
 
-void group_begin(struct group *g, const struct program *p, struct binding *b, int index) {
+void row_group_begin(struct group *g, const struct program *p, struct binding *b, int index) {
     g->p = p;
     g->b = b;
     g->f.steps = &p->steps;
@@ -188,7 +188,7 @@ void group_begin(struct group *g, const struct program *p, struct binding *b, in
     g->f.columns = 0;
 }
 
-bool group_find(struct group *g, struct text *why) {
+bool row_group_find(struct group *g, struct text *why) {
     if (!fuse_find(&g->f))
         return false;
     if (why)

@@ -79,25 +79,25 @@ static inline int group_compiled(const struct group *g) {
 // row_group.c -----------------------------------------------------------------------------------------------
 
 // Readies a group that begins at a call of a program.
-void group_begin(struct group *g, const struct program *p, struct binding *b, int index);
+void row_group_begin(struct group *g, const struct program *p, struct binding *b, int index);
 // Finds its end, rows, what is stored and where temporaries lie. False: no group is worth it. Adds to why,
 // where it is given, what ended or prevented it.
-bool group_find(struct group *g, struct text *why);
+bool row_group_find(struct group *g, struct text *why);
 
 // row_program.c ---------------------------------------------------------------------------------------------
 
 // How a bound group runs, and what computes a tile of it.
-layout_body *group_plan(struct group *g);
+layout_body *row_group_plan(struct group *g);
 
 // row_product.c ---------------------------------------------------------------------------------------------
 
 // Runs a bound group that has a product. False: memory is out.
-bool group_run_product(struct group *g, double weight);
+bool row_group_run_product(struct group *g, double weight);
 
 // row_kernel.c ----------------------------------------------------------------------------------------------
 
 // Finds the stretches of a bound and planned group for which there is a compiled kernel, and has those
 // compiled that have run often enough. True: one of them is the whole group.
-bool group_find_kernels(struct group *g);
+bool row_group_find_kernels(struct group *g);
 
 #endif

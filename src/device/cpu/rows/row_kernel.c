@@ -277,7 +277,7 @@ static int wanted_runs(const struct group *g) {
     return runs > 0 && g->b->call[g->f.begin]->compiled ? 1 : (int)MIN_OF(runs, INT_MAX);
 }
 
-bool group_find_kernels(struct group *g) {
+bool row_group_find_kernels(struct group *g) {
     int hot = wanted_runs(g);
     g->stretches = 0;
     for (int i = g->f.begin, end; hot > 0 && i < g->f.end; i = MAX_OF(end, i + 1)) {

@@ -24,11 +24,11 @@ static void run_part(void *context, const struct product_part *part) {
         g.l.axis[1].stride[e->product] = g.l.item[e->product];
     }
     g.stretches = 0;
-    cpu_layout_run(&g.l, e->weight, group_plan(&g), &g);
+    cpu_layout_run(&g.l, e->weight, row_group_plan(&g), &g);
     atomic_store_explicit(&e->compiled, group_compiled(&g), memory_order_relaxed);
 }
 
-bool group_run_product(struct group *g, double weight) {
+bool row_group_run_product(struct group *g, double weight) {
     bool is_stored = g->f.row[0].stored;
     struct epilogue e = {.g = g, .weight = weight, .product = is_stored ? -1 : g->row[0].at[0]};
     atomic_init(&e.compiled, 0);

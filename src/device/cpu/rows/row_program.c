@@ -167,7 +167,7 @@ static unsigned choose_forms(struct group *g) {
 // A kernel that is the whole group needs no room for temporaries, and takes scalars of all kinds.
 static bool plan_kernel(struct group *g) {
     cpu_layout_plan(&g->l, 0, 0);
-    return group_find_kernels(g);
+    return row_group_find_kernels(g);
 }
 
 static void plan_elements(struct group *g) {
@@ -289,10 +289,10 @@ static void run_rows(const void *context, char *const *p, int64_t n, int64_t mor
     }
 }
 
-layout_body *group_plan(struct group *g) {
+layout_body *row_group_plan(struct group *g) {
     if (g->f.line) {
         plan_lines(g);
-        group_find_kernels(g);
+        row_group_find_kernels(g);
         return run_rows;
     }
     if (plan_kernel(g))
@@ -311,8 +311,8 @@ static bool run(struct fuse_group *f) {
         weight += g->p->step[i].weight;
     weight = weight / 2 + 1;
     if (group_has_product(g))
-        return group_run_product(g, weight);
-    cpu_layout_run(&g->l, weight, group_plan(g), g);
+        return row_group_run_product(g, weight);
+    cpu_layout_run(&g->l, weight, row_group_plan(g), g);
     counter_add(COUNTER_COMPILED, group_compiled(g));
     return true;
 }
@@ -326,8 +326,8 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
     if (LIKELY(size_of(b->call[index]) < GROUP_LEAST))
         return 0;
     struct group g;
-    group_begin(&g, p, b, index);
-    if (!group_find(&g, NULL) || (g.f.line && !fits(&g)))
+    row_group_begin(&g, p, b, index);
+    if (!row_group_find(&g, NULL) || (g.f.line && !fits(&g)))
         return 0;
     counter_add(COUNTER_FUSED, g.f.end - index);
     return fuse_run_group(&g.f, b, run);
@@ -345,6 +345,6 @@ int cpu_fuses(int unit, const struct program *p, const struct segment *s, int in
         text_add(why, "fewer than %d elements: they stay in the cache", GROUP_LEAST);
         return 1;
     }
-    group_begin(&g, p, &b, index);
-    return group_find(&g, why) ? g.f.end - g.f.begin : 1;
+    row_group_begin(&g, p, &b, index);
+    return row_group_find(&g, why) ? g.f.end - g.f.begin : 1;
 }

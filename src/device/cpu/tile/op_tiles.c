@@ -25,7 +25,8 @@ static void known_free(struct known *k) {
 
 static struct known *compile(const struct op_key *key) {
     struct known *k = memory_zero(sizeof *k);
-    struct tile_kernel *lowered = k && (k->kernel = op_launch_kernel(key)) ? kernel_copy(k->kernel) : NULL;
+    struct tile_kernel *lowered =
+        k && (k->kernel = device_op_launch_kernel(key)) ? kernel_copy(k->kernel) : NULL;
     struct text source = {0};
     if (!lowered) {
         known_free(k);
@@ -65,7 +66,7 @@ bool cpu_op_tiles(const struct call *c) {
     struct op_launch l;
     union scalar room[OP_KERNEL_INPUTS];
     void *address[OP_KERNEL_INPUTS + OP_KERNEL_VALUES + OP_KERNEL_OUTPUTS];
-    op_launch_open(&l, c);
+    device_op_launch_open(&l, c);
     const struct known *k = find(&l.key);
     for (int i = 0; i < l.inputs; i++)
         address[i] = memory_of(l.in[i], &room[i]);

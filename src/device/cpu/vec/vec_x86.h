@@ -1,6 +1,5 @@
 // vec_x86.h - what the levels of x86 share. A level says before it includes this how its instructions are
-// written: X86_V is "" or "v", X86_REG the constraint of a register, and X86_UNARY, X86_BINARY make one
-// instruction a function.
+// written: X86_V is "" or "v", and X86_UNARY and X86_BINARY define a function of one instruction.
 
 #ifndef VEC_X86_H
 #define VEC_X86_H
