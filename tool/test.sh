@@ -8,9 +8,11 @@
 #   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
 #   long      test and matrix, with the largest sizes and a new seed
 #
-# `test` takes samples of what does not depend on who built the library, and leaves the whole to `matrix`: tests of kernels that other
-# compilers make at run time (PoCL, XLA, the system's for the BM1690's emulator), and scripts that build the tree again or run the tests of
-# ops on another device. What took most processor time is told at the end: other programs do not lengthen it.
+# `test` is what a newcomer runs, in 12 minutes on two cores; where that takes samples, `matrix` runs the whole:
+# - tests of kernels that compilers make at run time (PoCL, XLA, the system's), whoever built the library: in clang's build;
+# - tests of the CPU's kernels, and fuzzers: in both builds;
+# - scripts that build the tree again or run the tests of ops on another device: once.
+# What took most processor time is told at the end: other programs do not lengthen it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -23,7 +25,8 @@ if command -v ccache >/dev/null; then
 fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
-made_at_run_time=(device/test_kernels device/test_bm1690 fuzz/test_fuzz_values)
+made_at_run_time=(device/test_{bm1690,delta_wy,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan}) # words of tests
+built_in=(device/test_cpu fuzz/)
 of_matrix=(cpu_models.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
 failures=()
@@ -164,8 +167,9 @@ matrix() { # TEST-OPTION...
     else
         skipped=$((skipped + 1))
         echo "skipped the clang build: clang is not installed"
-        part "the whole of what \`make test\` takes samples of" build/test "${jobs[@]}" "$@" "${made_at_run_time[@]}"
+        part "kernels made at run time" build/test "${jobs[@]}" "$@" "${made_at_run_time[@]}"
     fi
+    part "kernels of the CPU, fuzzers" build/test "${jobs[@]}" "$@" "${built_in[@]}"
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
         part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 # LLVM, in PoCL, replaces that stack
@@ -188,9 +192,9 @@ quick)
     part "tests" build/test --quick
     ;;
 test)
-    export SAMPLE=${SAMPLE:-48:1} LEAST=${LEAST:-150} # of the programs of pjrt_ops.sh
+    export SAMPLE=${SAMPLE:-150:1} LEAST=${LEAST:-45} # of the programs of pjrt_ops.sh
     samples=()
-    for word in "${made_at_run_time[@]}"; do samples+=(--sample "$word"); done
+    for word in "${made_at_run_time[@]}" "${built_in[@]}"; do samples+=(--sample "$word"); done
     tests 1500 "${samples[@]}"
     ;;
 matrix) matrix ;;

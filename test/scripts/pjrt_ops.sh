@@ -25,6 +25,7 @@ fi
 check "its devices have a kind" says '^cpu$' "$build/zellige" bench kinds "$ZL_PJRT"
 
 jobs=(--jobs "$(nproc)")
+[ -z "${SAMPLE:-}" ] || jobs+=(--sample device/test_pjrt)
 add "$build/test" "${jobs[@]}" device/test_pjrt:
 
 # Some 1,700 programs, each of which compiles for some 100 ms on one core.
