@@ -144,10 +144,9 @@ bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
 static float *read_vectors(zl_dtype dtype, const struct gemm_lines *l, int64_t padded) {
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     row_fn *widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
-    char *wide = cpu_scratch(SCRATCH_PACK, (size_t)(l->count * padded * 4 + l->k * item)),
-         *narrow = wide + l->count * padded * 4;
+    char *wide = cpu_scratch(SCRATCH_PACK, (size_t)(l->count * padded * 4 + l->k * item));
     for (int64_t r = 0; wide && r < l->count; r++) {
-        char *to = wide + r * padded * 4;
+        char *narrow = wide + l->count * padded * 4, *to = wide + r * padded * 4;
         cpu_move((size_t)item, widen ? narrow : to, (struct stride2){0, item}, l->x + r * l->x_row * item,
                  (struct stride2){0, l->x_col * item}, 1, l->k);
         if (widen)

@@ -233,9 +233,10 @@ static int64_t strip_of(const struct gemv *v) {
 
 static bool multiply_across(const struct gemv *v) {
     const int64_t strip = strip_of(v), bytes = strip * v->wide;
-    char *total = cpu_scratch(SCRATCH_LINES, (size_t)(2 * v->group * bytes)), *sum = total + v->group * bytes;
+    char *total = cpu_scratch(SCRATCH_LINES, (size_t)(2 * v->group * bytes));
     if (!total)
         return false;
+    char *sum = total + v->group * bytes;
     for (int64_t i = 0, n; i < v->rows; i += n) {
         n = MIN_OF(strip, v->rows - i);
         for (int64_t g = 0; g < v->chains / v->group; g++) {
