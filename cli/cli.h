@@ -93,12 +93,41 @@ void cli_remark_cpu(const char *device, const char *indent);
 // cannot be read.
 char *cli_read_all(const char *path);
 
+// bench/pull_command.c --------------------------------------------------------------------------------------
+
+// Copies the runs of a folder, or of HOST:FOLDER, to the folder `out` and adds them to the history there. Returns
+// an exit code, after a message.
+int cli_pull_runs(const struct invocation *call, const char *source, const char *out);
+
+// cloud/clusters.c ------------------------------------------------------------------------------------------
+
+enum { CLI_CLUSTER_NAME = 128 };
+// Copies the name of the cluster that .cluster_name has, into CLI_CLUSTER_NAME letters. Returns false without a
+// message if there is none, or it is no name.
+bool cli_kept_cluster(char *out);
+
 // interrupt.c -----------------------------------------------------------------------------------------------
 
 // From now on the first Ctrl-C, or SIGTERM, gives up evaluations and is what cli_interrupted says; a second
 // one ends the program.
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
+
+// program.c -------------------------------------------------------------------------------------------------
+
+// Runs a program and waits until it ends. Returns its exit code, 128 and the number of the signal that ended
+// it, or CLI_NOT_FOUND if it cannot be run. What it prints, errors included, becomes *output, which the
+// caller frees (NULL: no memory); where output is NULL it goes where ours goes. Ctrl-C is for the program:
+// it does not end this one.
+enum { CLI_NOT_FOUND = 127 };
+int cli_run_program(const char *const *argv, char **output);
+// Writes a word in single quotes, as shells take it for one word.
+void cli_put_quoted(FILE *out, const char *word);
+
+enum { CLI_TOKEN_DIGITS = 32 };
+// Writes a random token of CLI_TOKEN_DIGITS digits and a NUL. Returns false where the system has none to
+// give.
+bool cli_make_token(char *out);
 
 // output.c --------------------------------------------------------------------------------------------------
 
@@ -112,6 +141,9 @@ const char *cli_bold(void);
 const char *cli_green(void);
 const char *cli_dim(void);
 const char *cli_plain(void);
+
+// Writes text in double quotes with escapes, as JSON and YAML read it.
+void cli_put_string(FILE *out, const char *text);
 
 // JSON, two spaces a level. key is NULL inside arrays and at the top.
 void cli_json_to(FILE *out, bool one_line); // where it goes from now on; NULL: standard output, as at first

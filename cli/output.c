@@ -103,19 +103,23 @@ static void put(int letter) {
     putc(letter, json_file());
 }
 
-static void write_string(const char *value) {
-    put('"');
-    for (const unsigned char *at = (const unsigned char *)value; *at; at++) {
+void cli_put_string(FILE *out, const char *text) {
+    putc('"', out);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
         if (*at == '"' || *at == '\\')
-            print("\\%c", *at);
+            fprintf(out, "\\%c", *at);
         else if (*at == '\n')
-            print("\\n");
+            fputs("\\n", out);
         else if (*at < ' ' || *at == 127)
-            print("\\u%04x", *at);
+            fprintf(out, "\\u%04x", *at);
         else
-            put(*at);
+            putc(*at, out);
     }
-    put('"');
+    putc('"', out);
+}
+
+static void write_string(const char *value) {
+    cli_put_string(json_file(), value);
 }
 
 static void new_line(void) {

@@ -1,8 +1,9 @@
-# lib.sh - what the scripts for TPUs share: texts of a user are checked before they reach YAML or a shell.
+# lib.sh - what the scripts for TPUs share: the program that does the work, and how a wrong text is refused.
 # shellcheck shell=bash
 
 LC_ALL=C # ranges of letters are those of ASCII
 script=$(basename "$0")
+zellige=${ZELLIGE:-build/zellige}
 
 refuse() {
     printf '%s: %s\n' "$script" "$*" | tr -c '[:print:]\n' '?' >&2
@@ -14,9 +15,4 @@ expect() {
     [[ $2 =~ ^($3)$ ]] || refuse "$1 '$2': $4"
 }
 
-# The name that launch_tpu.sh kept.
-kept_cluster() {
-    [ -s .cluster_name ] || refuse "no .cluster_name: scripts/launch_tpu.sh writes it"
-    cluster=$(<.cluster_name)
-    expect .cluster_name "$cluster" 'zl-[a-z0-9_-]+' "it is not a name that scripts/launch_tpu.sh gives"
-}
+[ -x "$zellige" ] || zellige=$(command -v zellige) || refuse "no program zellige: make build"

@@ -4,7 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=lib.sh
 . scripts/lib.sh
-kept_cluster
-command -v sky >/dev/null || refuse "no sky: pip install 'skypilot[gcp]==0.14.1'"
-sky status "$cluster" 2>/dev/null | grep -q "^$cluster .*UP" || refuse "$cluster is not up: sky status"
-sky exec "$cluster" --workdir . -- true
+exec "$zellige" cloud sync

@@ -5,18 +5,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=lib.sh
 . scripts/lib.sh
-kept_cluster
-command -v sky >/dev/null || refuse "no sky: pip install 'skypilot[gcp]==0.14.1'"
 suite=${ZL_SKY_SUITE:-tpu_simple}
 expect ZL_SKY_SUITE "$suite" '[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*' "a suite, or a file of this tree"
 [ $# -gt 0 ] || set -- op/
 for word in "$@"; do
     expect WORD "$word" '[A-Za-z0-9_/:]+' "a word of names of tests"
 done
-sky status "$cluster" 2>/dev/null | grep -q "^$cluster .*UP" || refuse "$cluster is not up: sky status"
 # Words and the suite have letters that no shell reads.
-sky exec "$cluster" --workdir . -- ". .venv/bin/activate &&
+"$zellige" cloud exec -- bash -c ". .venv/bin/activate &&
     make build OPTIONS=-DZL_DEV=ON >/dev/null &&
     ZL_DEVICE=pjrt build/test --brief $* &&
-    ZL_DEVICE=pjrt zellige bench run $suite --notes 'test-tpu on $cluster'"
-"${ZELLIGE:-build/zellige}" bench pull
+    ZL_DEVICE=pjrt zellige bench run $suite --notes 'test-tpu on $(cat .cluster_name)'"
+"$zellige" cloud pull

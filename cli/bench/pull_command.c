@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -21,16 +20,11 @@ static const struct option options[] = {
 // files only: no links, devices or owners of the other machine.
 static int copy_runs(const char *source, const char *out) {
     char from[608], to[600];
-    int status = 0;
     snprintf(from, sizeof from, "%s/", source);
     snprintf(to, sizeof to, "%s/", out);
-    pid_t child = fork();
-    if (child == 0) {
-        execlp("rsync", "rsync", "-rt", "--ignore-existing", "--exclude=index.jsonl", "--", from, to,
-               (char *)NULL);
-        _exit(127);
-    }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return cli_run_program(
+        (const char *[]){"rsync", "-rt", "--ignore-existing", "--exclude=index.jsonl", "--", from, to, NULL},
+        NULL);
 }
 
 static bool is_listed(const char *index, const char *name) {
@@ -62,38 +56,32 @@ static int list_runs(const char *out) {
     return added;
 }
 
-// The runs of the cluster that scripts/launch_tpu.sh made; false: there is none.
-static bool find_cluster(char *source, size_t bytes) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
-    char name[128] = "";
-    FILE *file = fopen(".cluster_name", "r");
-    bool found = file && fscanf(file, "%127s", name) == 1;
-    if (file)
-        fclose(file);
-    snprintf(source, bytes, "%s:sky_workdir/runs", name);
-    return found && name[0] != '-' && !name[strspn(name, letters)];
-}
-
-static int run(const struct invocation *call) {
-    const char *out = cli_option(call, "out");
-    char source[600];
-    out = out ? out : "runs";
-    if (call->operand_count > 0)
-        snprintf(source, sizeof source, "%.500s", call->operands[0]);
-    else if (!find_cluster(source, sizeof source))
-        return cli_usage(call, "needs a source, a folder or HOST:FOLDER, or a file .cluster_name here, as "
-                               "scripts/launch_tpu.sh writes it");
-    if (source[0] == '-')
-        return cli_usage(call, "the source '%s' looks like an option: write ./%s", source, source);
+int cli_pull_runs(const struct invocation *call, const char *source, const char *out) {
     mkdir(out, 0777);
     int code = copy_runs(source, out);
     if (code != 0)
-        return cli_fail(call, "%s %s", code == 127 ? "needs rsync to bring" : "rsync could not bring",
-                        source);
+        return cli_fail(call, "%s %s",
+                        code == CLI_NOT_FOUND ? "needs rsync to bring" : "rsync could not bring", source);
     int added = list_runs(out);
     if (!call->json)
         printf("%d new runs in %s\n", added, out);
     return CLI_OK;
+}
+
+static int run(const struct invocation *call) {
+    const char *out = cli_option(call, "out");
+    char source[600], name[CLI_CLUSTER_NAME];
+    out = out ? out : "runs";
+    if (call->operand_count > 0)
+        snprintf(source, sizeof source, "%.500s", call->operands[0]);
+    else if (cli_kept_cluster(name))
+        snprintf(source, sizeof source, "%s:sky_workdir/runs", name);
+    else
+        return cli_usage(call, "needs a source, a folder or HOST:FOLDER, or a file .cluster_name here, as "
+                               "`zellige cloud launch` writes it");
+    if (source[0] == '-')
+        return cli_usage(call, "the source '%s' looks like an option: write ./%s", source, source);
+    return cli_pull_runs(call, source, out);
 }
 
 const struct command cli_bench_pull = {
@@ -102,7 +90,7 @@ const struct command cli_bench_pull = {
     .summary = "Bring run folders from another machine into the local history",
     .details =
         "SOURCE is a folder of runs, or HOST:FOLDER, by rsync; without one, the runs of the cluster in\n"
-        ".cluster_name, which scripts/launch_tpu.sh writes.",
+        ".cluster_name, which `zellige cloud launch` writes.",
     .operands_most = 1,
     .options = options,
     .run = run,

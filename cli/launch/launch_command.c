@@ -12,12 +12,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "zellige.h"
 
-enum { FIRST_PORT = 32323, PORT_LAST = 65535, TOKEN_BYTES = 16, PAIRS_MOST = 64, WORDS = 64 };
+enum { FIRST_PORT = 32323, PORT_LAST = 65535, PAIRS_MOST = 64, WORDS = 64 };
 
 static const struct option options[] = {
     {"n", 'n', "COUNT", NULL, "ranks on each host (default 1); --repeat-hosts is the same"},
@@ -41,21 +40,12 @@ struct job {
     const struct invocation *call;
     struct launch_hosts hosts;
     int64_t times, port, links;
-    char token[2 * TOKEN_BYTES + 1];
+    char token[CLI_TOKEN_DIGITS + 1];
     char file[64], *pair[PAIRS_MOST + 1];
     int pairs;
     char *ring; // the file of hosts of the ring, as JSON
     bool nccl;  // ranks meet at the first one, and have a GPU each
 };
-
-static bool make_token(struct job *j) {
-    unsigned char random[TOKEN_BYTES];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return false;
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(j->token + 2 * i, 3, "%02x", random[i]);
-    return true;
-}
 
 static char *format(const char *form, ...) __attribute__((format(printf, 1, 2)));
 static char *format(const char *form, ...) {
@@ -128,17 +118,6 @@ static bool write_file(struct job *j) {
     return ok || (cli_fail(j->call, "the file of hosts cannot be written: %s", strerror(errno)), false);
 }
 
-// A word for a shell.
-static void quote(FILE *f, const char *word) {
-    fputc('\'', f);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", f);
-        else
-            fputc(*word, f);
-    fputc('\'', f);
-}
-
 // What a shell on the other machine reads. It ends the program when its input ends: with the launcher,
 // however that ends. Of the ranks of one machine, which this is; *all: how many they are.
 static int place_on_machine(const struct job *j, int rank, int *all) {
@@ -172,7 +151,7 @@ static void own_pairs(const struct job *j, int rank, char **out) {
 static void export_pair(FILE *f, const char *pair) {
     size_t name = strcspn(pair, "=");
     fprintf(f, "export %.*s=", (int)name, pair);
-    quote(f, pair + name + 1);
+    cli_put_quoted(f, pair + name + 1);
     fputc('\n', f);
 }
 
@@ -199,12 +178,12 @@ static char *script(const struct job *j, int rank) {
         export_pair(f, j->pair[i]);
     if (folder) {
         fputs("cd ", f);
-        quote(f, folder);
+        cli_put_quoted(f, folder);
         fputs(" || exit 1\n", f);
     }
     fputs("set -m\n", f);
     for (int i = 0; i < j->call->operand_count; i++) {
-        quote(f, j->call->operands[i]);
+        cli_put_quoted(f, j->call->operands[i]);
         fputc(' ', f);
     }
     fputs("</dev/null 3<&- &\nprogram=$!\n(cat <&3 >/dev/null; kill -TERM -$program; sleep 5; kill -KILL "
@@ -248,7 +227,7 @@ static void free_words(char *const *words) {
 
 static int run_ranks(struct job *j) {
     struct launch_process *p = calloc((size_t)j->hosts.count, sizeof *p);
-    bool ok = p && make_token(j) && write_ring(j);
+    bool ok = p && cli_make_token(j->token) && write_ring(j);
     if (!ok)
         return free(p),
                cli_fail(j->call, "the ring cannot be prepared: ports from %lld on", (long long)j->port);
@@ -325,7 +304,7 @@ static int hand_over(struct job *j, bool srun) {
             add(&w, strndup(j->pair[i], strcspn(j->pair[i], "=")));
         }
     }
-    if (srun && make_token(j))
+    if (srun && cli_make_token(j->token))
         setenv("ZL_GROUP_TOKEN", j->token, 1);
     add_list(&w, cli_option(j->call, "mpi-arg"));
     for (int i = 0; i < j->call->operand_count; i++)

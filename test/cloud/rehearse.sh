@@ -7,6 +7,7 @@
 . "$(dirname "$0")/../scripts/lib.sh"
 
 zellige=$build/zellige
+export ZELLIGE=$zellige
 own_venv=$build/venv-sky
 venv=${ZL_SKY_VENV:-$own_venv}
 folder=$tmp/cloud
@@ -59,7 +60,7 @@ start_server() { # on a busy machine it comes up after `sky api start` has given
 }
 check "SkyPilot's server starts" start_server
 check "it can use the Slurm" says 'zelligelocal.*enabled' timeout 200 sky check slurm
-check "syncing to no cluster is refused" says 'no .cluster_name' in_tree scripts/sync_code.sh
+check "syncing to no cluster is refused" says 'a file .cluster_name' in_tree scripts/sync_code.sh
 check "v7 is refused" says 'does not know TPU v7' in_tree scripts/launch_tpu.sh tpu-v7-8 gemm
 check "launch: Zellige is built there, and measures" says 'bandwidth/f32/1048576 .*GB/s' in_tree scripts/launch_tpu.sh tpu-v6e-8 rehearsal
 check "the cluster's name is kept" grep -qx zl-v6e-8-rehearsal "$tree/.cluster_name"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # cloud_render.sh BUILD - scripts/launch_tpu.sh renders what test/cloud/ has and refuses what SkyPilot does not know; `zellige
-# bench pull` brings runs home. No network, no SkyPilot: a stand-in says what it was asked.
+# bench pull` brings runs home. No network, no SkyPilot: test/cloud/sky says what it was asked.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 zellige=$build/zellige
+export ZELLIGE=$zellige
 launch=scripts/launch_tpu.sh
 renders() { # FILE ACCELERATOR EXPERIMENT
     $launch --render "$2" "$3" | diff "test/cloud/$1" -
@@ -20,7 +21,7 @@ check "v5e has another name there" says 'tpu-v5litepod-8' $launch --render tpu-v
 check "three chips of v6e" says '1, 4, 8, 16' $launch --render tpu-v6e-3 gemm
 check "nine cores of v5p" says '8, 16, 32 and 64 cores, and multiples of 128' $launch --render tpu-v5p-9 gemm
 check "100 cores of v4" says 'multiples of 128' $launch --render tpu-v4-100 gemm
-check "a count of v3 that there is not" says '8, 32, 128' $launch --render tpu-v3-16 gemm
+check "a count of v3 that there is not" says '8, 32, 64, 128' $launch --render tpu-v3-16 gemm
 for text in tpu-v6e-16 tpu-v5p-256 tpu-v4-16 tpu-v2-32; do
     check "$text has several hosts" says "several hosts.*${text%-*}-8 is the largest" $launch --render $text gemm
 done
@@ -50,27 +51,24 @@ options='-DZL_LEVELS=scalar -DCMAKE_C_FLAGS=-O1'
 check "two options" says "ZL_OPTIONS: \"$options\"\$" env ZL_SKY_OPTIONS="$options" $launch --render tpu-v4-8 gemm
 check "a region and a zone" says 'accelerators: "tpu-v4-8"' env ZL_SKY_INFRA=gcp/us-central2/us-central2-b $launch --render tpu-v4-8 gemm
 
-# A stand-in for sky: it writes down what it is asked, and says that a cluster is up when $tmp/up is there.
-mkdir "$tmp/bin"
-cat >"$tmp/bin/sky" <<END
-#!/bin/sh
-echo "\$@" >>"$tmp/asked"
-case \$1 in launch) case "\$*" in *zl-v4-8-*) exit 1 ;; esac ;; status) shift; [ "\$1" = --refresh ] && shift; [ -e "$tmp/up" ] && echo "\$1 1x UP" || true ;; esac
-END
-chmod +x "$tmp/bin/sky"
-mkdir -p "$tmp/tree" && cp -r scripts "$tmp/tree/"
-with_sky() { PATH=$tmp/bin:$PATH "$@"; }
-asked() { tail -n 1 "$tmp/asked" | grep -qE "$1" || { cat "$tmp/asked"; return 1; }; }
+# test/cloud/sky writes down what it is asked.
+export SKY_FAKE=$tmp/fake
+mkdir -p "$tmp/tree" "$SKY_FAKE" && cp -r scripts "$tmp/tree/"
+with_sky() { PATH=$PWD/test/cloud:$PATH "$@"; }
+asked() { tail -n 1 "$SKY_FAKE/asked" | grep -qE "$1" || { cat "$SKY_FAKE/asked"; return 1; }; }
+touch "$SKY_FAKE/fails"
 check "a launch that fails" exits 1 with_sky "$tmp/tree/$launch" tpu-v4-8 gemm
-check "says what may cost money" says 'sky down zl-v4-8-gemm removes it' with_sky "$tmp/tree/$launch" tpu-v4-8 gemm
+check "says what may cost money" says 'sky down zl-v4-8-gemm. removes it' with_sky "$tmp/tree/$launch" tpu-v4-8 gemm
 check "may leave a cluster, whose name is kept" grep -qx zl-v4-8-gemm "$tmp/tree/.cluster_name"
+rm "$SKY_FAKE/fails"
 check "a launch" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
 check "asks SkyPilot for a cluster" asked '^launch -y -i 30 --down -c zl-v6e-8-gemm .*yaml$'
-check "a launch that stays" env ZL_SKY_IDLE=0 PATH="$tmp/bin:$PATH" "$tmp/tree/$launch" tpu-v6e-8 gemm
-check "asks for no end" asked '^launch -y -c zl-v6e-8-gemm .*yaml$'
-check "and keeps its name" grep -qx zl-v6e-8-gemm "$tmp/tree/.cluster_name"
+check "a launch that stays" with_sky env ZL_SKY_IDLE=0 "$tmp/tree/$launch" tpu-v6e-8 stays
+check "asks for no end" asked '^launch -y -c zl-v6e-8-stays .*yaml$'
+rm "$SKY_FAKE/clusters.json"
 check "syncing to what is not up fails" exits 1 with_sky "$tmp/tree/scripts/sync_code.sh"
-touch "$tmp/up"
+check "another launch" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
+check "keeps its name" grep -qx zl-v6e-8-gemm "$tmp/tree/.cluster_name"
 check "a second launch runs on the cluster that is up" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
 check "by sky exec" asked '^exec zl-v6e-8-gemm '
 check "syncing" with_sky "$tmp/tree/scripts/sync_code.sh"
@@ -78,7 +76,7 @@ check "is an exec of nothing" asked '^exec zl-v6e-8-gemm --workdir . -- true$'
 mkdir -p "$tmp/forged" && cp -r scripts "$tmp/forged/"
 for text in '-eid' '$(id)' 'zl-x;id' $'zl-x\nid' 'x'; do
     printf '%s\n' "$text" >"$tmp/forged/.cluster_name"
-    check "a forged .cluster_name ${text@Q}" refused env PATH="$tmp/bin:$PATH" "$tmp/forged/scripts/sync_code.sh"
+    check "a forged .cluster_name ${text@Q}" refused with_sky "$tmp/forged/scripts/sync_code.sh"
 done
 
 # Pulling.
@@ -90,7 +88,7 @@ if "$zellige" bench devices >/dev/null 2>&1 && command -v rsync >/dev/null; then
     check "the index has both" sh -c "[ \$(wc -l <'$tmp/home/index.jsonl') = 2 ]"
     in_folder() { (cd "$1" && "${@:2}"); }
     check "pull from nowhere" exits 2 in_folder "$tmp/home" "$zellige" bench pull
-    mkdir "$tmp/bin/away" && printf '#!/bin/sh\necho "$@" >%s/rsynced\n' "$tmp" >"$tmp/bin/away/rsync" && chmod +x "$tmp/bin/away/rsync"
+    mkdir -p "$tmp/bin/away" && printf '#!/bin/sh\necho "$@" >%s/rsynced\n' "$tmp" >"$tmp/bin/away/rsync" && chmod +x "$tmp/bin/away/rsync"
     check "pull from the cluster" env PATH="$tmp/bin/away:$PATH" sh -c "cd '$tmp/tree' && '$zellige' bench pull"
     check "is a copy of its runs" grep -q 'zl-v6e-8-gemm:sky_workdir/runs/ runs/$' "$tmp/rsynced"
     check "pull of nothing" exits 1 "$zellige" bench pull "$tmp/none" --out "$tmp/home"

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path((sys.argv[1:] or ["build"])[0]).resolve()
 COUNT, SEED = int((sys.argv[2:] or [120])[0]), int((sys.argv[3:] or [1])[0])
 GOOD = {"accelerator": "tpu-v6e-8", "experiment": "gemm", "ZL_SKY_INFRA": "gcp/us-east5", "ZL_SKY_OPTIONS": "-DZL_LEVELS=scalar",
         "ZL_SKY_SUITE": "test/cloud/tiny.json", "ZL_SKY_WAIT": "100", "ZL_SKY_SPOT": "yes",
@@ -33,7 +34,7 @@ def hostile(good):
 
 
 def render(values):
-    env = dict(os.environ, **{name: value for name, value in values.items() if name.startswith("ZL_")})
+    env = dict(os.environ, ZELLIGE=str(BUILD / "zellige"), **{name: value for name, value in values.items() if name.startswith("ZL_")})
     return subprocess.run([ROOT / "scripts" / "launch_tpu.sh", "--render", values["accelerator"], values["experiment"]], env=env, capture_output=True, timeout=60)
 
 
