@@ -54,7 +54,9 @@ static inline bool bench_read_options(int argc, char **argv, struct bench_option
         else if (!strcmp(argv[i], "--only") && i + 1 < argc)
             o->only = argv[++i];
         else {
-            fprintf(stderr, "usage: %s [--quick] [--json] [--bars] [--check BASELINE.json] [--only WORD] [--demo]\n", argv[0]);
+            fprintf(stderr,
+                    "usage: %s [--quick] [--json] [--bars] [--check BASELINE.json] [--only WORD] [--demo]\n",
+                    argv[0]);
             return false;
         }
     }
@@ -179,8 +181,8 @@ static inline void bench_print_json(const struct bench_case *c, int count, const
     printf("  \"copy_gb_s\": %.2f,\n  \"read_gb_s\": %.2f,\n  \"fma_gflop_s\": %.2f,\n  \"results\": [\n",
            r->rate[BENCH_COPY] * 1e-9, r->rate[BENCH_READ] * 1e-9, r->rate[BENCH_FMA] * 1e-9);
     for (int i = 0; i < count; i++)
-        printf("    {\"name\": \"%s\", \"ratio\": %.4f, \"bar\": %.2f}%s\n", c[i].name, bench_ratio(&c[i], r), c[i].bar,
-               i + 1 < count ? "," : "");
+        printf("    {\"name\": \"%s\", \"ratio\": %.4f, \"bar\": %.2f}%s\n", c[i].name, bench_ratio(&c[i], r),
+               c[i].bar, i + 1 < count ? "," : "");
     printf("  ]\n}\n");
 }
 
@@ -190,7 +192,8 @@ static inline void bench_print_row(const struct bench_case *c, const struct benc
     if (c->limit == BENCH_BUDGET)
         snprintf(measured, sizeof measured, "%8.1f ns", rate > 0 ? 1e9 / rate : 0);
     else
-        snprintf(measured, sizeof measured, "%8.1f %s", rate * 1e-9, c->limit == BENCH_FMA ? "GFLOP/s" : "GB/s");
+        snprintf(measured, sizeof measured, "%8.1f %s", rate * 1e-9,
+                 c->limit == BENCH_FMA ? "GFLOP/s" : "GB/s");
     printf("%-34s %-18s %5.2f", c->name, measured, ratio);
     if (c->bar > 0)
         printf("  %s %.2f", ratio >= c->bar ? "ok " : "LOW", c->bar);

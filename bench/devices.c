@@ -89,7 +89,8 @@ static void run_products(int size, double bar) {
     enum { COUNT = 200 };
     double best = 1e9;
     zl_array kept[COUNT];
-    a = zl_retain(zl_astype(zl_random_normal(ZL_SHAPE(size, size), ZL_FLOAT32, NULL, NULL, NULL), ZL_BFLOAT16));
+    a = zl_retain(
+        zl_astype(zl_random_normal(ZL_SHAPE(size, size), ZL_FLOAT32, NULL, NULL, NULL), ZL_BFLOAT16));
     zl_eval(a);
     for (int round = 0; round < ROUNDS; round++) {
         zl_synchronize();
@@ -119,7 +120,8 @@ static zl_array loss_of(const zl_array *in) {
     zl_array x = in[PARAMETERS], label = in[PARAMETERS + 1];
     zl_array hidden = zl_maximum(zl_add(zl_matmul(x, in[0]), in[1]), zl_scalar(0));
     zl_array logits = zl_add(zl_matmul(hidden, in[2]), in[3]);
-    zl_array one_hot = zl_equal(zl_expand_dims(label, (zl_axes){(const int[]){1}, 1}), zl_arange(0, CLASSES, 1, ZL_INT32));
+    zl_array one_hot =
+        zl_equal(zl_expand_dims(label, (zl_axes){(const int[]){1}, 1}), zl_arange(0, CLASSES, 1, ZL_INT32));
     zl_array chosen = zl_sum_axis(zl_multiply(zl_astype(one_hot, ZL_FLOAT32), logits), -1, false);
     return zl_mean(zl_subtract(zl_logsumexp_axis(logits, -1, false), chosen));
 }
@@ -176,9 +178,11 @@ static void run_network(int rows) {
         state[i] = zl_retain(zl_multiply(w, zl_scalar(i % 2 ? 0 : 0.05)));
         state[PARAMETERS + i] = zl_retain(zl_zeros(shapes[i], ZL_FLOAT32));
     }
-    zl_array x = zl_retain(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(rows, PIXELS), ZL_FLOAT32, NULL));
+    zl_array x =
+        zl_retain(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(rows, PIXELS), ZL_FLOAT32, NULL));
     zl_array label = zl_retain(zl_astype(
-        zl_multiply(zl_slice(x, ZL_SHAPE(0, 0), ZL_SHAPE(rows, 1), ZL_SHAPE(1, 1)), zl_scalar(CLASSES)), ZL_INT32));
+        zl_multiply(zl_slice(x, ZL_SHAPE(0, 0), ZL_SHAPE(rows, 1), ZL_SHAPE(1, 1)), zl_scalar(CLASSES)),
+        ZL_INT32));
     label = zl_retain(zl_reshape(label, ZL_SHAPE(rows)));
     zl_eval_all(2 * PARAMETERS, state);
     zl_eval_all(2, (zl_array[]){x, label});
@@ -208,7 +212,9 @@ static void run_network(int rows) {
 
 int main(int argc, char **argv) {
     if (argc < 2 || !zl_use_device(argv[1]))
-        return fprintf(stderr, "usage: %s DEVICE [--quick|--host]\n%s\n", argv[0], zl_error() ? zl_error() : ""), 1;
+        return fprintf(stderr, "usage: %s DEVICE [--quick|--host]\n%s\n", argv[0],
+                       zl_error() ? zl_error() : ""),
+               1;
     bool quick = argc > 2 && !strcmp(argv[2], "--quick"), host = argc > 2 && !strcmp(argv[2], "--host");
     if (!host) {
         run_matmul(ZL_FLOAT32, quick ? 256 : 4096);

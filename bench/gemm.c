@@ -162,8 +162,8 @@ static double run_kind(int kind, struct peak *peak, const struct shape *shapes, 
                 nanosleep(&(struct timespec){.tv_nsec = 20000000},
                           NULL); // threads of libraries wait for more first
         }
-    printf("%s: %s %.1f GFLOP/s\n     m      n      k   GFLOP/s  ratio", zl_dtype_name(dtype), peak->instruction->name,
-           peak_rate(peak) * 1e-9);
+    printf("%s: %s %.1f GFLOP/s\n     m      n      k   GFLOP/s  ratio", zl_dtype_name(dtype),
+           peak->instruction->name, peak_rate(peak) * 1e-9);
     for (int l = 0; dtype == ZL_FLOAT32 && l < LIBRARIES; l++)
         printf("  %s", libraries[l].name);
     printf("\n");

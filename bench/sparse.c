@@ -18,13 +18,15 @@ struct matrix {
 
 static struct matrix matrix_of(const int32_t *index, const int32_t *pointer, zl_dtype dtype) {
     int64_t entries = pointer[ROWS];
-    return (struct matrix){kept(zl_ones(ZL_SHAPE(entries), dtype)), kept(zl_from_i32(index, ZL_SHAPE(entries))),
+    return (struct matrix){kept(zl_ones(ZL_SHAPE(entries), dtype)),
+                           kept(zl_from_i32(index, ZL_SHAPE(entries))),
                            kept(zl_from_i32(pointer, ZL_SHAPE(ROWS + 1)))};
 }
 
 // The graph of a cycle: each row has the next one, or the one before it and the next one.
 static struct matrix cycle(int each, zl_dtype dtype) {
-    int32_t *index = malloc(sizeof *index * ROWS * (size_t)each), *pointer = malloc(sizeof *pointer * (ROWS + 1));
+    int32_t *index = malloc(sizeof *index * ROWS * (size_t)each),
+            *pointer = malloc(sizeof *pointer * (ROWS + 1));
     need(index && pointer);
     for (int i = 0; i < ROWS; i++) {
         index[i * each] = (i + ROWS - 1) % ROWS;

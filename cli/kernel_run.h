@@ -10,11 +10,17 @@
 
 enum { CLI_DIMS = 8, CLI_PARAMETERS = 64, CLI_SIZES = 64 };
 
-#define CLI_TARGET_OPTION \
-    {"target", 0, "NAME", "auto c opencl vulkan cuda hip bm1690", "what it is compiled for (default auto: for the default device)"}
+#define CLI_TARGET_OPTION                                                    \
+    {                                                                        \
+        "target", 0, "NAME", "auto c opencl vulkan cuda hip bm1690",         \
+            "what it is compiled for (default auto: for the default device)" \
+    }
 
-#define CLI_PARAM_OPTION \
-    {"param", 0, "NAME=VALUE,...", NULL, "values of its params, types and ops: BM=64,ITEM=f16,COMBINE=maximum"}
+#define CLI_PARAM_OPTION                                                          \
+    {                                                                             \
+        "param", 0, "NAME=VALUE,...", NULL,                                       \
+            "values of its params, types and ops: BM=64,ITEM=f16,COMBINE=maximum" \
+    }
 
 // A compiled kernel with arguments: random numbers, the same at each run.
 struct run {

@@ -13,7 +13,8 @@ static const char backward[] = "int64_t i = thread_position_in_grid.x;\n"
                                "dx[i] = g[i] * (s + x[i] * s * (1 - s));\n";
 
 // One of the two, for each element of its first input.
-static bool run(const char *name, const char *source, int count, const zl_array *in, const char *result, zl_outputs *out) {
+static bool run(const char *name, const char *source, int count, const zl_array *in, const char *result,
+                zl_outputs *out) {
     zl_shape shape = zl_shape_of(in[0]);
     zl_cpu_kernel_source k = {.name = name,
                               .source = source,

@@ -30,7 +30,8 @@ int main(void) {
         zl_array weighted = zl_multiply(position, zl_expand_dims(mass, ZL_AXES(1)));
         zl_array centre = zl_divide(zl_sum_axis(weighted, 0, false), zl_sum(mass));
         char *text = zl_print(centre), *ids = zl_print(id);
-        printf("centre of mass %s\nids %s, every %lld elements\n", text, ids, (long long)zl_strides_of(id).dim[0]);
+        printf("centre of mass %s\nids %s, every %lld elements\n", text, ids,
+               (long long)zl_strides_of(id).dim[0]);
         zl_free(text);
         zl_free(ids);
     }

@@ -11,7 +11,8 @@
 //
 // Ownership. A function that returns a zl_array lends it to you until the innermost open scope ends.
 // zl_retain()
-//            makes it yours until zl_release(). What an evaluation computed on its way and nobody retained is gone.
+//            makes it yours until zl_release(). What an evaluation computed on its way and nobody retained is
+//            gone.
 //
 // Errors.    An op that fails returns NULL; an op given NULL returns NULL. So write the whole expression,
 // then check
@@ -102,8 +103,9 @@ typedef struct {
 #define ZL_NO_SHAPE   (zl_shape{nullptr, -1})
 #define ZL_ALL        (zl_axes{nullptr, -1})
 #else
-#define ZL_SHAPE(...) \
-    ((zl_shape){(const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
+#define ZL_SHAPE(...)                           \
+    ((zl_shape){(const int64_t[]){__VA_ARGS__}, \
+                (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
 #define ZL_AXES(...) \
     ((zl_axes){(const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))})
 #define ZL_SCALAR   ((zl_shape){NULL, 0})
@@ -156,8 +158,9 @@ ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result);
 
 // Runs the following block in a scope of its own. (The loop ends by a pointer whose first value the compiler
 // knows, so that it sees that the block always runs.)
-#define ZL_SCOPE \
-    for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; zl_scope_end(zl_s_), zl_open_ = NULL)
+#define ZL_SCOPE                                                          \
+    for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; \
+         zl_scope_end(zl_s_), zl_open_ = NULL)
 
 // Makes an array yours until zl_release. Returns it; NULL gives NULL.
 ZL_API zl_array zl_retain(zl_array a);
@@ -192,7 +195,8 @@ typedef struct {
 } zl_foreign_options;
 // Returns an array over memory of the program, which is neither copied nor written. If it returns NULL, with
 // an error, release has been called. NULL options stand for none.
-ZL_API zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const zl_foreign_options *options);
+ZL_API zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype,
+                                const zl_foreign_options *options);
 
 // Return a view of an array of C structs, without copying: zl_from_records views the structs as records of
 // record_bytes, and zl_field views one field by its offset. `inner` is the shape of the field: ZL_SCALAR, or
@@ -304,8 +308,8 @@ ZL_API bool zl_value_and_grad(zl_fn f, int count, const zl_array *in, int argnum
 // Applies f to each element along an axis of the inputs (-1: the same input for all). out_axis says where the
 // results have that axis, counted from the last if negative; NULL: first. f runs once, and cannot read the
 // arrays that it maps over.
-ZL_API bool zl_vmap(zl_fn f, int count, const zl_array *in, const int *in_axis, int results, const int *out_axis,
-                    zl_outputs *out);
+ZL_API bool zl_vmap(zl_fn f, int count, const zl_array *in, const int *in_axis, int results,
+                    const int *out_axis, zl_outputs *out);
 // Calls f such that gradients recompute its intermediate arrays instead of keeping them.
 ZL_API bool zl_checkpoint(zl_fn f, int count, const zl_array *in, zl_outputs *out);
 
@@ -370,10 +374,12 @@ typedef struct zl_exporter_ zl_exporter;
 ZL_API zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options *options);
 // Traces f, which may not read its inputs, and replaces the file as a whole, so that it can always be read.
 // The last `named` of the inputs have names, which differ.
-ZL_API bool         zl_exporter_trace(zl_exporter *e, int count, const zl_array *in, int named, const char *const *name);
+ZL_API bool zl_exporter_trace(zl_exporter *e, int count, const zl_array *in, int named,
+                              const char *const *name);
 ZL_API void         zl_exporter_free(zl_exporter *e);
 // Exports a single trace, without names.
-ZL_API bool zl_export(const char *path, zl_fn f, int count, const zl_array *in, const zl_export_options *options);
+ZL_API bool zl_export(const char *path, zl_fn f, int count, const zl_array *in,
+                      const zl_export_options *options);
 
 // A kernel in a language that no device here runs, such as Metal's.
 typedef struct {
@@ -424,7 +430,8 @@ ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const 
 // The same for a kernel in CUDA C++ on the device cuda, like MLX's cuda_kernel. The grid is counted in
 // threads, and a group is a thread block; shared_memory is the bytes per block beyond what the body declares.
 // No other device runs it. It can be exported.
-ZL_API bool  zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count, const zl_array *in, zl_array *out);
+ZL_API bool zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count,
+                           const zl_array *in, zl_array *out);
 ZL_API char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
 // A trace of a function step by step, for writers of other formats, as MLX passes it to callbacks. Arrays
@@ -453,15 +460,16 @@ typedef struct {
 } zl_step;
 typedef struct {
     // Called first, with the inputs, outputs and constants of the function.
-    bool (*begin)(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output, int constants,
-                  const zl_array *constant);
+    bool (*begin)(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output,
+                  int constants, const zl_array *constant);
     // Called for each step, after the steps that compute its inputs.
     bool (*step)(void *data, const zl_step *step);
     void *data;
 } zl_listener;
 // Traces f and calls the listener, whose arguments are valid until it returns. Stops when the listener
 // returns false.
-ZL_API bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless, const zl_listener *listener);
+ZL_API bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless,
+                            const zl_listener *listener);
 
 typedef struct zl_imported_ zl_imported;
 // Returns the function in a file, or NULL and an error. The contents are checked: a file that is damaged, or
@@ -800,16 +808,17 @@ static inline zl_axes zl_axes_list(std::initializer_list<int> list) {
 // NULL is a number in C++, of a type of its own choice; it stays what it is.
 template <class...> struct zl_any_number_ : std::false_type {};
 template <class T, class... Rest>
-struct zl_any_number_<T, Rest...>
-    : std::integral_constant<bool, (std::is_arithmetic<T>::value && !std::is_same<T, decltype(NULL)>::value) ||
-                                       zl_any_number_<Rest...>::value> {};
+struct zl_any_number_<T, Rest...> : std::integral_constant<bool, (std::is_arithmetic<T>::value &&
+                                                                  !std::is_same<T, decltype(NULL)>::value) ||
+                                                                     zl_any_number_<Rest...>::value> {};
 template <class Result, class... T>
 using zl_if_number_ = typename std::enable_if<zl_any_number_<T...>::value, Result>::type;
 #else
 // Each gives the pointer that it is given. &* needs a pointer to an array, and reads nothing.
 #define ZL_NOT_A_NUMBER_(array) (&*(array)) // for a number write zl_scalar(number)
 #if __STDC_VERSION__ >= 202311L
-#define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array), typeof(nullptr): (array))
+#define ZL_NULL_OR_ARRAY_(array) \
+    _Generic((array), zl_array : (array), void * : (array), typeof(nullptr) : (array))
 #else
 // for a number write zl_scalar(number)
 #define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array))

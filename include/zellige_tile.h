@@ -49,7 +49,8 @@ ZL_API const char *zl_kernel_stage(int index);
 // if none before did. Mistakes that only a target finds are then told by the run.
 ZL_API zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target);
 // Does the same with other values, as zl_kernel_parse_with takes them.
-ZL_API zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params);
+ZL_API zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target,
+                                        const char *params);
 // Compiles a kernel that follows its arguments for a target before it first runs there. False and an error;
 // of a kernel that was compiled for another target too.
 ZL_API bool zl_kernel_prepare(zl_kernel kernel, const char *target);
@@ -95,7 +96,8 @@ ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *b
 
 // The same that many times in a row; *seconds: of one of them, without copies of arguments, by the device's
 // clock if it has one.
-ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds);
+ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats,
+                           double *seconds);
 // Whether times of a target come from a model of its chip, the same in every run, and not from a clock.
 ZL_API bool zl_kernel_is_modelled(const char *target);
 // What runs the kernels of a target and why, where that is no device of arrays: "emulator: ..." or "chip:
@@ -139,12 +141,13 @@ typedef struct {
 } zl_device_c_report;
 // What a run of a compiled kernel would take on a chip that is modelled, as zl_device_c_report has it,
 // without computing. It is an error where times are measured (zl_kernel_is_modelled).
-ZL_API bool zl_kernel_report(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, zl_device_c_report *report);
+ZL_API bool zl_kernel_report(zl_kernel kernel, int count, const zl_kernel_buffer *buffer,
+                             zl_device_c_report *report);
 
 // Compiles the text with the system's C compiler, as it is, and runs it on the chip's emulator, which ends it
 // with an error at the first command that breaks a rule. report may be NULL.
-ZL_API bool zl_device_c_run(const char *text, const char *target, const zl_device_c_options *options, int count,
-                            const zl_device_c_argument *argument, zl_device_c_report *report);
+ZL_API bool zl_device_c_run(const char *text, const char *target, const zl_device_c_options *options,
+                            int count, const zl_device_c_argument *argument, zl_device_c_report *report);
 
 // Overrides. ------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,8 @@ ZL_API zl_model_info zl_model_about(zl_model model); // valid as long as the mod
 ZL_API zl_array zl_model_logits(zl_model model, zl_array ids);
 // The same with keys and values as codes of kv_bits bits, as those of a sequence may be: how much that
 // changes.
-ZL_API zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error, size_t error_bytes);
+ZL_API zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error,
+                                        size_t error_bytes);
 // What goes into layer `layer` from such ids, (batch, T, hidden): 0 gives the embeddings, the number of
 // layers what the last norm takes.
 ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
@@ -78,8 +79,8 @@ typedef struct {
 // Quantises the matrices of a folder into a folder of its own, as mlx-lm converts them: config.json says how,
 // and the files of the tokenizer are copied. `out` must not be there, or be empty; it gets its name when it
 // is complete. False after an error.
-ZL_API bool zl_model_quantize(const char *folder, const char *out, const zl_quantize_options *options, char *error,
-                              size_t error_bytes);
+ZL_API bool zl_model_quantize(const char *folder, const char *out, const zl_quantize_options *options,
+                              char *error, size_t error_bytes);
 
 // How ids are drawn. Of a zero structure: the most likely id each time.
 typedef struct {
@@ -108,8 +109,8 @@ typedef struct {
     // keys and values are kept as codes of 4 or 8 bits, in groups of 64 or 32; 0: as they were computed
     int kv_bits;
 } zl_sequence_options;
-ZL_API zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count, const zl_sequence_options *options,
-                                     char *error, size_t error_bytes);
+ZL_API zl_sequence zl_sequence_start(zl_model model, const int32_t *ids, int64_t count,
+                                     const zl_sequence_options *options, char *error, size_t error_bytes);
 ZL_API void        zl_sequence_close(zl_sequence sequence);
 
 // Computes the next chunk of the prompt and sets *done to how many of its ids are computed: all but the last
@@ -126,7 +127,8 @@ typedef struct {
 ZL_API bool zl_sequence_next(zl_sequence sequence, zl_token *token, char *error, size_t error_bytes);
 // Appends ids that follow what was drawn, such as the next question of a talk. The id that was drawn ahead is
 // forgotten.
-ZL_API bool zl_sequence_append(zl_sequence sequence, const int32_t *ids, int64_t count, char *error, size_t error_bytes);
+ZL_API bool zl_sequence_append(zl_sequence sequence, const int32_t *ids, int64_t count, char *error,
+                               size_t error_bytes);
 // Forgets the ids from `length`, which is at least 1, on. What the model computed of those before stays,
 // unless it has layers of linear attention, whose states do not say what they were: those go back to the last
 // of a few that were kept, where ids were appended and where prompts ended, and the ids behind it are
@@ -163,20 +165,21 @@ ZL_API void         zl_tokenizer_close(zl_tokenizer tokenizer); // after its rea
 ZL_API int          zl_tokenizer_count(zl_tokenizer tokenizer); // ids are below it
 // Returns the ids of a text; special: with those that the tokenizer puts around one, such as
 // <|begin_of_text|>. NULL after an error.
-ZL_API int32_t *zl_tokenizer_encode(zl_tokenizer tokenizer, const char *text, size_t bytes, bool special, int64_t *count,
-                                    char *error, size_t error_bytes);
+ZL_API int32_t *zl_tokenizer_encode(zl_tokenizer tokenizer, const char *text, size_t bytes, bool special,
+                                    int64_t *count, char *error, size_t error_bytes);
 // Returns a conversation as the model's chat template writes it. json: an object with "messages", a list of
 // objects with "role" and "content", and other variables of the template such as "tools" or
 // "enable_thinking". NULL after an error.
-ZL_API char *zl_tokenizer_chat(zl_tokenizer tokenizer, const char *json, size_t json_bytes, size_t *bytes, char *error,
-                               size_t error_bytes);
+ZL_API char *zl_tokenizer_chat(zl_tokenizer tokenizer, const char *json, size_t json_bytes, size_t *bytes,
+                               char *error, size_t error_bytes);
 
 // Reads ids one by one as text, whole characters at a time; special: special tokens too. NULL: out of memory.
 ZL_API zl_reader   zl_reader_new(zl_tokenizer tokenizer, bool special);
 ZL_API void        zl_reader_free(zl_reader reader);
 // Returns what is complete with this id, and, at the end, what is left: "" for nothing yet. It is valid until
 // the next call.
-ZL_API const char *zl_reader_read(zl_reader reader, int32_t id, size_t *bytes, char *error, size_t error_bytes);
+ZL_API const char *zl_reader_read(zl_reader reader, int32_t id, size_t *bytes, char *error,
+                                  size_t error_bytes);
 ZL_API const char *zl_reader_end(zl_reader reader, size_t *bytes, char *error, size_t error_bytes);
 
 #ifdef __cplusplus

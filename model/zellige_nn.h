@@ -11,7 +11,8 @@
 //     }
 //
 //     zl_nn nn = zl_nn_new(seed);
-//     zl_trainer trainer = zl_trainer_new(nn, loss, NULL, &(zl_train_options){.optimizer = "adamw", .rate = 0.003});
+//     zl_train_options options = {.optimizer = "adamw", .rate = 0.003};
+//     zl_trainer trainer = zl_trainer_new(nn, loss, NULL, &options);
 //     while (zl_trainer_step(trainer, 2, (zl_array[]){ids, targets}, &report) && report.step < 1000)
 //         …
 //
@@ -93,7 +94,8 @@ typedef struct {
 // bucket_bytes (0: 1 MiB), during the backward pass. A mesh of one rank changes nothing. A mesh with several
 // axes above 1 splits the group, which the engine ring cannot. The rows and the names in them must outlive
 // the table. False and an error: the mesh does not fit the group.
-ZL_API bool zl_nn_distribute(zl_nn nn, zl_group group, const char *mesh, int rows, const zl_nn_shard *row, int64_t bucket_bytes);
+ZL_API bool zl_nn_distribute(zl_nn nn, zl_group group, const char *mesh, int rows, const zl_nn_shard *row,
+                             int64_t bucket_bytes);
 ZL_API int  zl_nn_rank(zl_nn nn);  // of the group; 0 where nothing is distributed
 ZL_API int  zl_nn_ranks(zl_nn nn); // in the group
 
@@ -127,7 +129,8 @@ ZL_API zl_array zl_nn_layer_norm(zl_nn nn, const char *name, zl_array x);
 
 // A convolution of x (batch, sizes, channels) over one to three axes: kernel has a size for each. The weight
 // is (outputs, kernel, channels / groups); stride and padding hold for all axes.
-ZL_API zl_array zl_nn_conv(zl_nn nn, const char *name, zl_array x, int outputs, zl_shape kernel, int stride, int padding, int groups);
+ZL_API zl_array zl_nn_conv(zl_nn nn, const char *name, zl_array x, int outputs, zl_shape kernel, int stride,
+                           int padding, int groups);
 // Every channel's own convolution over the last `width` steps of x (batch, time, channels): y_t = sum_j w_j
 // x_(t - width + 1 + j).
 ZL_API zl_array zl_nn_causal_conv(zl_nn nn, const char *name, zl_array x, int width);
@@ -143,7 +146,8 @@ ZL_API zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden)
 typedef struct {
     int experts, used, hidden;
 } zl_nn_moe_options;
-ZL_API zl_array zl_nn_moe(zl_nn nn, const char *name, zl_array x, const zl_nn_moe_options *options, zl_array *balance);
+ZL_API zl_array zl_nn_moe(zl_nn nn, const char *name, zl_array x, const zl_nn_moe_options *options,
+                          zl_array *balance);
 
 // What lets tokens see those before them: softmax attention, or a rule of zl_fast_delta_rule with its layer.
 // That is linear q, k and v, a causal convolution and SiLU; whatever gates the rule needs; an RMS norm for

@@ -363,7 +363,8 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static void print_slowest(const char *what, void (*name)(const struct test *, char *, size_t), int *index, int total) {
+static void print_slowest(const char *what, void (*name)(const struct test *, char *, size_t), int *index,
+                          int total) {
     double sum = 0;
     qsort(index, (size_t)total, sizeof *index, by_time);
     for (int i = 0; i < total; i++)

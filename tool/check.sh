@@ -33,6 +33,7 @@ fi
 if command -v python3 >/dev/null; then
     step "documents" python3 tool/check_docs.py . src cli model include python tool bench
     step "names in comments" python3 tool/check_names.py
+    step "lines of 110 columns" python3 tool/check_lines.py
     step "pictures of results" python3 bench/pictures.py --check
 else
     say "documents" "skipped: no python3"

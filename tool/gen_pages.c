@@ -30,7 +30,8 @@ static int title_length(const char *line) {
 }
 
 static bool is_machinery(const char *line) {
-    return starts(line, "#if") || starts(line, "#e") || starts(line, "#include") || starts(line, "extern \"C\"") ||
+    return starts(line, "#if") || starts(line, "#e") || starts(line, "#include") ||
+           starts(line, "extern \"C\"") ||
            (starts(line, "#define ZELLIGE") || starts(line, "#define ZL_API"));
 }
 
@@ -98,7 +99,8 @@ static bool settings_page(const char *folder) {
     struct text out = {0};
     int count;
     const struct setting_row *row = setting_rows(&count);
-    text_add(&out, "# Environment variables\n\nEvery variable that the library reads. Made from `src/base/settings.def` by `make "
+    text_add(&out, "# Environment variables\n\nEvery variable that the library reads. Made from "
+                   "`src/base/settings.def` by `make "
                    "generate`; do not edit.\n\n| variable | default | what it does |\n| --- | --- | --- |\n");
     for (int i = 0; i < count; i++)
         text_add(&out, "| `%s` | %s%s%s | %s |\n", row[i].name, *row[i].fallback ? "`" : "", row[i].fallback,

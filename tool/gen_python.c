@@ -56,7 +56,8 @@ static int stem_length(const zl_op_info *op) {
     int length = (int)strlen(op->name);
     for (size_t i = 0; i < COUNT(suffixes); i++) {
         int stem = length - (int)strlen(suffixes[i]);
-        const zl_op_info *base = stem > 0 && !strcmp(op->name + stem, suffixes[i]) ? find_op(op->name, stem) : NULL;
+        const zl_op_info *base =
+            stem > 0 && !strcmp(op->name + stem, suffixes[i]) ? find_op(op->name, stem) : NULL;
         if (base && (is_part(base, op) || is_part(op, base)))
             return stem;
     }
@@ -179,8 +180,8 @@ static void add_c_argument(struct text *out, const zl_param *p, int at) {
 
 static void add_thunk(struct text *out, const zl_op_info *op) {
     bool several = op->returns_bool;
-    text_add(out, "static %s call_%s(const union ext_argument *a%s) {\n", several ? "bool" : "zl_array", op->name,
-             several ? ", zl_array *out" : "");
+    text_add(out, "static %s call_%s(const union ext_argument *a%s) {\n", several ? "bool" : "zl_array",
+             op->name, several ? ", zl_array *out" : "");
     if (op->params == 0)
         text_add(out, "    (void)a;\n");
     text_add(out, "    return %s(", op->name);
@@ -196,7 +197,8 @@ static void add_thunk(struct text *out, const zl_op_info *op) {
 static void add_list(struct text *out, const char *field, const char *type, const char *value) {
     char items[64];
     int count = 0, length = 0;
-    for (const char *at = value && strcmp(value, "None") ? value : ""; *at && length < (int)sizeof items - 1; at++)
+    for (const char *at = value && strcmp(value, "None") ? value : ""; *at && length < (int)sizeof items - 1;
+         at++)
         if (!strchr("[]()", *at))
             items[length++] = *at;
     items[length] = 0;
@@ -223,7 +225,9 @@ static void add_fallback(struct text *out, const zl_param *p) {
     case ZL_PARAM_INT: text_add(out, "{.integer = %s}", none ? "INT_MIN" : value); break;
     case ZL_PARAM_INT64: text_add(out, "{.integer = %s}", none ? "INT64_MIN" : value); break;
     case ZL_PARAM_DOUBLE: text_add(out, "{.number = %s}", none ? "NAN" : value); break;
-    case ZL_PARAM_BOOL: text_add(out, "{.truth = %s}", value && !strcmp(value, "True") ? "true" : "false"); break;
+    case ZL_PARAM_BOOL:
+        text_add(out, "{.truth = %s}", value && !strcmp(value, "True") ? "true" : "false");
+        break;
     case ZL_PARAM_DTYPE:
         text_add(out, "{.dtype = (zl_dtype)%d}", none ? ZL_DTYPE_COUNT : zl_dtype_find(value));
         break;
@@ -246,8 +250,8 @@ static void add_params(struct text *out, const zl_op_info *op) {
         const zl_param *p = &op->param[i];
         if (p->type == ZL_PARAM_OUTPUT)
             continue;
-        text_add(out, "    {.name = \"%s\", .type = (zl_param_type)%d, .required = %s, .fallback = ", p->name, p->type,
-                 p->fallback ? "false" : "true");
+        text_add(out, "    {.name = \"%s\", .type = (zl_param_type)%d, .required = %s, .fallback = ", p->name,
+                 p->type, p->fallback ? "false" : "true");
         add_fallback(out, p);
         text_add(out, "},\n");
     }
@@ -269,8 +273,10 @@ static void add_variants(struct text *out, const struct function *f) {
     text_add(out, "static const struct ext_variant variant_%s_%s[] = {\n", f->module, f->name);
     for (int v = 0; v < f->variants; v++) {
         const zl_op_info *op = f->variant[v];
-        text_add(out, "    {.name = \"%s\", .param = param_%s, .params = %d, .%s = call_%s, .outputs = %d},\n", op->name,
-                 op->name, python_params(op), op->returns_bool ? "call_all" : "call", op->name, output_count(op));
+        text_add(out,
+                 "    {.name = \"%s\", .param = param_%s, .params = %d, .%s = call_%s, .outputs = %d},\n",
+                 op->name, op->name, python_params(op), op->returns_bool ? "call_all" : "call", op->name,
+                 output_count(op));
     }
     text_add(out, "};\n");
 }
@@ -318,7 +324,9 @@ static void add_signature(struct text *out, const struct function *f, bool is_st
         bool quoted = p->type == ZL_PARAM_STRING && fallback && strcmp(fallback, "None") && *fallback != '\'';
         text_add(out, "%s%s", p->name, is_stub ? ": " : "");
         if (is_stub)
-            text_add(out, "%s%s", types[p->type], fallback && !strcmp(fallback, "None") && !strstr(types[p->type], "None") ? " | None" : "");
+            text_add(out, "%s%s", types[p->type],
+                     fallback && !strcmp(fallback, "None") && !strstr(types[p->type], "None") ? " | None"
+                                                                                              : "");
         if (fallback)
             text_add(out, "%s%s%s%s", is_stub ? " = " : "=", quoted ? "'" : "", fallback, quoted ? "'" : "");
         text_add(out, ", ");
@@ -366,12 +374,14 @@ static void add_quoted(struct text *out, const char *words) {
 
 static void add_function(struct text *out, const struct function *f, int index) {
     text_add(out,
-             "static PyObject *function_%s_%s(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n"
+             "static PyObject *function_%s_%s(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject "
+             "*names) {\n"
              "    (void)m;\n    return ext_call(&ext_functions[%d], NULL, args, n, names);\n}\n",
              f->module, f->name, index);
     if (is_method(f))
         text_add(out,
-                 "static PyObject *method_%s(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n"
+                 "static PyObject *method_%s(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject "
+                 "*names) {\n"
                  "    return ext_call(&ext_functions[%d], self, args, n, names);\n}\n",
                  f->name, index);
 }
@@ -390,8 +400,9 @@ static bool has_dtype_default(const struct function *f) {
 static void add_method_row(struct text *out, const struct function *f, bool of_array) {
     struct text signature = {0};
     add_signature(&signature, f, false);
-    text_add(out, "    {\"%s\", (PyCFunction)(void (*)(void))%s_%s%s%s, METH_FASTCALL | METH_KEYWORDS,\n     \"", f->name,
-             of_array ? "method" : "function", of_array ? "" : f->module, of_array ? "" : "_", f->name);
+    text_add(
+        out, "    {\"%s\", (PyCFunction)(void (*)(void))%s_%s%s%s, METH_FASTCALL | METH_KEYWORDS,\n     \"",
+        f->name, of_array ? "method" : "function", of_array ? "" : f->module, of_array ? "" : "_", f->name);
     if (!of_array) {
         add_quoted(out, signature.data ? signature.data : "");
         text_add(out, has_dtype_default(f) ? "\\n\\n" : "\\n--\\n\\n");
@@ -405,13 +416,15 @@ static void add_method_row(struct text *out, const struct function *f, bool of_a
 
 static bool write_bindings(const char *path) {
     struct text out = {0};
-    text_add(&out, "// bindings.c - ops as Python functions. Made from src/op by zellige-gen.\n\n#include <limits.h>\n#include <math.h>\n\n#include \"ext.h\"\n\n");
+    text_add(&out, "// bindings.c - ops as Python functions. Made from src/op by zellige-gen.\n\n#include "
+                   "<limits.h>\n#include <math.h>\n\n#include \"ext.h\"\n\n");
     for (int i = 0; i < functions.count; i++)
         add_variants(&out, &functions.item[i]);
     text_add(&out, "const struct ext_function ext_functions[] = {\n");
     for (int i = 0; i < functions.count; i++) {
         const struct function *f = &functions.item[i];
-        text_add(&out, "    {\"%s\", \"%s\", variant_%s_%s, %d},\n", f->module, f->name, f->module, f->name, f->variants);
+        text_add(&out, "    {\"%s\", \"%s\", variant_%s_%s, %d},\n", f->module, f->name, f->module, f->name,
+                 f->variants);
     }
     text_add(&out, "    {0},\n};\n");
     for (int i = 0; i < functions.count; i++)
@@ -452,8 +465,8 @@ static void add_method_stub(struct text *out, const struct function *f) {
     add_signature(&signature, f, true);
     const char *open = strchr(signature.data, '('), *rest = strchr(signature.data, ',');
     struct text doc = python_doc(f);
-    text_add(out, "    def %.*sself%s:\n        \"\"\"%s\"\"\"\n", (int)(open + 1 - signature.data), signature.data, rest,
-             doc.data ? doc.data : "");
+    text_add(out, "    def %.*sself%s:\n        \"\"\"%s\"\"\"\n", (int)(open + 1 - signature.data),
+             signature.data, rest, doc.data ? doc.data : "");
     text_free(&doc);
     text_free(&signature);
 }

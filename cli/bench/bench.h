@@ -74,7 +74,8 @@ struct bench_peak {
     char source[96];
     double clock_mhz; // that the figure assumes; NaN: not said
 };
-struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip, enum bench_dtype dtype);
+struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip,
+                                  enum bench_dtype dtype);
 double bench_spec_bandwidth(text_json_value chip); // bytes per second of one device; NaN: unknown
 
 // detect.c and detect_*.c -----------------------------------------------------------------------------------
@@ -118,9 +119,11 @@ void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *
 void bench_detect_nvidia(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_apple(struct bench_machine *machine, const struct bench_specs *specs);
 
-struct bench_chip *bench_add_chip(struct bench_machine *machine, text_json_value spec, const char *name, const char *kind);
+struct bench_chip *bench_add_chip(struct bench_machine *machine, text_json_value spec, const char *name,
+                                  const char *kind);
 struct bench_chip *bench_machine_chip(struct bench_machine *machine, const char *id); // NULL: none
-void bench_add_evidence(char evidence[BENCH_EVIDENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bench_add_evidence(char evidence[BENCH_EVIDENCE], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 // First line of a file below the sysroot, without its end; false: not there.
 bool bench_read_line(const struct bench_machine *machine, char *out, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -153,8 +156,8 @@ void bench_statistics(const double *sample, int count, struct bench_stats *out);
 double bench_quantile(const double *sorted, int count, double q);
 void bench_median_interval(const double *sample, int count, double *low, double *high);
 // Of the quantile q after, divided by that before.
-void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count, double q,
-                          double *low, double *high);
+void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count,
+                          double q, double *low, double *high);
 
 // cpu_peaks.c -----------------------------------------------------------------------------------------------
 
@@ -345,9 +348,10 @@ struct bench_subject {
     bool is_measured;        // peaks are this machine's own
     bool is_modelled;        // there is no chip: times are a model's
 };
-void bench_subject_of_cpu(struct bench_subject *s, const struct bench_machine *machine, const struct bench_specs *specs,
-                          const struct bench_cpu_peaks *peaks);
-void bench_subject_of_chip(struct bench_subject *s, const struct bench_chip *chip, const struct bench_specs *specs);
+void bench_subject_of_cpu(struct bench_subject *s, const struct bench_machine *machine,
+                          const struct bench_specs *specs, const struct bench_cpu_peaks *peaks);
+void bench_subject_of_chip(struct bench_subject *s, const struct bench_chip *chip,
+                           const struct bench_specs *specs);
 
 // Fills rate, peak, utilisation and limit from the statistics, and marks what cannot be.
 void bench_judge(struct bench_row *row, const struct bench_subject *subject);
@@ -374,8 +378,8 @@ int bench_run_unstable(const struct bench_run *run);     // how many such rows
 void bench_run_free(struct bench_run *run);
 
 // Measures one configuration; row->status says how it went.
-void bench_measure_row(struct bench_row *row, const struct bench_config *config, const struct bench_subject *subject,
-                       const struct bench_timing *timing);
+void bench_measure_row(struct bench_row *row, const struct bench_config *config,
+                       const struct bench_subject *subject, const struct bench_timing *timing);
 
 // run_json.c ------------------------------------------------------------------------------------------------
 
@@ -406,7 +410,8 @@ void bench_markdown_code(FILE *out, const char *text); // as code
 
 // A new folder below `root`, by the time; run->folder and run->started are set.
 bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes);
-bool bench_folder_write(const struct bench_run *run, const char *name, void (*write)(FILE *out, const struct bench_run *run));
+bool bench_folder_write(const struct bench_run *run, const char *name,
+                        void (*write)(FILE *out, const struct bench_run *run));
 FILE *bench_append(const char *path); // for one more line; NULL: cannot be written
 // A line of log.txt, with the time: what happened when.
 void bench_log(const struct bench_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -448,8 +453,10 @@ struct bench_comparison {
 struct bench_comparison bench_compare_samples(const double *before, int before_count, const double *after,
                                               int after_count, double threshold, bool in_turns);
 // Why two runs cannot be compared at all; "": they can.
-void bench_compare_runs(const struct bench_run *before, const struct bench_run *after, char *why, size_t bytes);
-struct bench_comparison bench_compare_rows(const struct bench_row *before, const struct bench_row *after, double threshold);
+void bench_compare_runs(const struct bench_run *before, const struct bench_run *after, char *why,
+                        size_t bytes);
+struct bench_comparison bench_compare_rows(const struct bench_row *before, const struct bench_row *after,
+                                           double threshold);
 
 // A list of comparisons, and what it comes to.
 struct bench_comparisons {
@@ -460,15 +467,17 @@ struct bench_comparisons {
 void bench_comparison_free(struct bench_comparison *c);
 // false: out of memory, c is not taken
 bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c);
-void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before, const struct bench_run *after, double threshold);
+void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before,
+                       const struct bench_run *after, double threshold);
 void bench_comparisons_free(struct bench_comparisons *list);
 
 // interleave.c ----------------------------------------------------------------------------------------------
 
 // Measures the suite with this program and another `zellige` in turns. False after an error; one that
 // is interrupted has what it has.
-bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device, const char *program,
-                      const char *only, double threshold, char *error, size_t error_bytes);
+bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device,
+                      const char *program, const char *only, double threshold, char *error,
+                      size_t error_bytes);
 
 // record.c --------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,8 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
     snprintf(path, sizeof path, "%s/index.jsonl", root);
     char *text = rest = access(path, R_OK) ? NULL : cli_read_all(path);
     while (text && (line = strsep(&rest, "\n"))) {
-        text_json_value object = line[0] ? text_json_parse(line, strlen(line), path, error, sizeof error) : NULL;
+        text_json_value object =
+            line[0] ? text_json_parse(line, strlen(line), path, error, sizeof error) : NULL;
         snprintf(path, sizeof path, "%.300s/%.200s", root, text_json_text_of(object, "folder"));
         bool wanted = object && is_folder_name(text_json_text_of(object, "folder")) &&
                       is_same_kind(run, object) && strcmp(path, run->folder) != 0;

@@ -141,7 +141,8 @@ int bench_journal_read(struct bench_run *run) {
     if (!text)
         return -1;
     while ((line = strsep(&rest, "\n"))) {
-        text_json_value object = line[0] ? text_json_parse(line, strlen(line), path, error, sizeof error) : NULL;
+        text_json_value object =
+            line[0] ? text_json_parse(line, strlen(line), path, error, sizeof error) : NULL;
         struct bench_row row;
         if (object && bench_read_row(&row, object)) {
             struct bench_row *kept = bench_run_add(run);

@@ -12,16 +12,16 @@ enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes beside CL
 // that are built in
 #define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full tile llm"
 
-#define BENCH_SESSION_OPTIONS                                                                                          \
-    {"device", 0, "NAME", NULL, "device to measure (default: the accelerator that is there, else cpu)"},               \
-        {"out", 0, "FOLDER", NULL, "where run folders go (default runs)"},                                             \
-        {"specs", 0, "FILE", NULL, "table of chips instead of the one that is built in"},                              \
-        {"peak", 0, "LIST", NULL, "peaks instead of the table's, in TFLOPS: bf16=918,f32=459"},                        \
-        {"seconds", 0, "N", NULL, "time for the samples of a configuration"},                                          \
-        {"samples", 0, "N", NULL, "samples of a configuration at most"},                                               \
-        {"threads", 0, "N", NULL, "threads of the CPU"},                                                               \
-        {"wipe-cache", 0, NULL, NULL, "empty the caches before each sample"},                                          \
-        {"zeros", 0, NULL, NULL, "data of zeros instead of random numbers"},                                           \
+#define BENCH_SESSION_OPTIONS                                                                            \
+    {"device", 0, "NAME", NULL, "device to measure (default: the accelerator that is there, else cpu)"}, \
+        {"out", 0, "FOLDER", NULL, "where run folders go (default runs)"},                               \
+        {"specs", 0, "FILE", NULL, "table of chips instead of the one that is built in"},                \
+        {"peak", 0, "LIST", NULL, "peaks instead of the table's, in TFLOPS: bf16=918,f32=459"},          \
+        {"seconds", 0, "N", NULL, "time for the samples of a configuration"},                            \
+        {"samples", 0, "N", NULL, "samples of a configuration at most"},                                 \
+        {"threads", 0, "N", NULL, "threads of the CPU"},                                                 \
+        {"wipe-cache", 0, NULL, NULL, "empty the caches before each sample"},                            \
+        {"zeros", 0, NULL, NULL, "data of zeros instead of random numbers"},                             \
         {"notes", 0, "TEXT", NULL, "kept with the run"}
 
 struct bench_session {

@@ -56,7 +56,8 @@ bool bench_specs_open(struct bench_specs *specs, const char *path, char *error, 
     snprintf(specs->source, sizeof specs->source, "%s", path ? path : "built in");
     specs->root =
         path ? text_json_load(path, error, error_bytes)
-             : text_json_parse(bench_file_find("hw_specs.json"), strlen(bench_file_find("hw_specs.json")), "hw_specs.json", error, error_bytes);
+             : text_json_parse(bench_file_find("hw_specs.json"), strlen(bench_file_find("hw_specs.json")),
+                               "hw_specs.json", error, error_bytes);
     if (specs->root && !text_json_is_list(text_json_get(specs->root, "chips"))) {
         snprintf(error, error_bytes, "%s: has no list `chips`", specs->source);
         bench_specs_close(specs);
@@ -158,7 +159,8 @@ static void choose_path(struct bench_peak *peak, text_json_value chip, enum benc
     }
 }
 
-struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip, enum bench_dtype dtype) {
+struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_value chip,
+                                  enum bench_dtype dtype) {
     struct bench_peak peak = {.rate = table_peak(chip, dtype),
                               .clock_mhz = text_json_number_of(chip, "clock_mhz")};
     const char *own = text_json_text_of(chip, "peak_source"); // of figures that nobody published

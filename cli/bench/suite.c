@@ -2,7 +2,8 @@
 // combination.
 //
 //     {"name": "simple", "seconds": 0.3, "items": [
-//       {"work": "gemm", "dtypes": ["f32", "bf16"], "sizes": [512, [4096, 512, 512], {"from": 1024, "to": 8192, "times": 2}]},
+//       {"work": "gemm", "dtypes": ["f32", "bf16"],
+//        "sizes": [512, [4096, 512, 512], {"from": 1024, "to": 8192, "times": 2}]},
 //       {"work": "elementwise", "ops": ["add", "exp"], "dtypes": ["f32"], "sizes": ["16M"]}]}
 
 #include "bench.h"

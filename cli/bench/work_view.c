@@ -1,5 +1,5 @@
-// work_view.c - the cost of views, which copy nothing: taking a transposed view, and asking for an array's layout.
-// Items are calls. Ops: transpose, is_contiguous, is_transposed.
+// work_view.c - the cost of views, which copy nothing: taking a transposed view, and asking for an array's
+// layout. Items are calls. Ops: transpose, is_contiguous, is_transposed.
 
 #include "bench.h"
 

@@ -22,7 +22,8 @@ struct launch_hosts {
 };
 // From --hosts "a,b" with each so many times, or a file of hosts as mlx.launch's: [{"ssh": "name", "ips":
 // ["10.0.0.1"]}, ...]. False after a message. Both NULL: this machine. launch_free_hosts in any case.
-bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times, struct launch_hosts *out);
+bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times,
+                       struct launch_hosts *out);
 void launch_free_hosts(struct launch_hosts *h);
 bool launch_is_local(const struct launch_rank *r);
 

@@ -33,11 +33,12 @@ int  language_open(struct language *l, const struct invocation *call);
 void language_close(struct language *l);
 bool language_is_end(const struct language *l, int32_t id);
 // Appends the ids of a text. False after a message in l->error.
-bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document, struct text_ids *ids);
+bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document,
+                     struct text_ids *ids);
 
 // Rows of options that the commands share.
-#define LANGUAGE_OPTIONS                                                                                                         \
-    {"model", 'm', "FOLDER", NULL, "the checkpoint: a folder, or a GGUF file"},                             \
+#define LANGUAGE_OPTIONS                                                        \
+    {"model", 'm', "FOLDER", NULL, "the checkpoint: a folder, or a GGUF file"}, \
     {"device", 0, "NAME", NULL, "device to run on"}
 
 #define LANGUAGE_SAMPLING                                                                                                        \
@@ -54,10 +55,10 @@ bool language_encode(struct language *l, const char *text, size_t bytes, bool is
     {"logit-bias", 0, "LIST", NULL, "add to logits: ID+X or ID-X, with commas between"},                                       \
     {"seed", 's', "N", NULL, "the same seed draws the same tokens (default: from the clock)"}
 
-#define LANGUAGE_STOP                                                                                                            \
+#define LANGUAGE_STOP \
     {"stop", 'r', "TEXT", NULL, "end before this text; may be given several times", "reverse-prompt"}
 
-#define LANGUAGE_KV_BITS                                                                                                         \
+#define LANGUAGE_KV_BITS \
     {"kv-bits", 0, "N", NULL, "keep keys and values in 4 or 8 bits (default: as they are computed)"}
 
 enum { LANGUAGE_BIASES_MOST = 256, LANGUAGE_STOPS_MOST = 64 };
@@ -72,8 +73,8 @@ bool language_sampling(const struct invocation *call, struct language_sampling *
 // Fills stop with the texts that end an answer and returns how many; -1 after a message of wrong usage.
 int language_stops(const struct invocation *call, const char *stop[static LANGUAGE_STOPS_MOST]);
 
-#define LANGUAGE_TEMPLATE                                                                                                        \
-    {"chat-template-file", 0, "FILE", "*", "use this chat template, not that of the model"},                                   \
+#define LANGUAGE_TEMPLATE                                                                    \
+    {"chat-template-file", 0, "FILE", "*", "use this chat template, not that of the model"}, \
     {"chat-template-kwargs", 0, "JSON", NULL, "variables for the template: {\"enable_thinking\": false}"}
 
 // language_talk.c: a conversation, as a chat template writes it ---------------------------------------------

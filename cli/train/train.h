@@ -21,17 +21,18 @@ struct train_dataset {
     unsigned char *label; // (count); owned
 };
 // kind: "train" or "t10k". The four files of the dataset are in folder, plain or compressed by gzip.
-bool train_read_dataset(struct train_dataset *out, const char *folder, const char *kind, char *error, size_t error_bytes);
+bool train_read_dataset(struct train_dataset *out, const char *folder, const char *kind, char *error,
+                        size_t error_bytes);
 void train_free_dataset(struct train_dataset *dataset);
 zl_array train_images(const unsigned char *image, int count); // (count, TRAIN_PIXELS), 0 to 1
 zl_array train_labels(const unsigned char *label, int count); // int32
 
 // train_run.c -----------------------------------------------------------------------------------------------
 
-#define TRAIN_CHECKPOINT_OPTIONS                                                                          \
-    {"seed", 0, "N", NULL, "of the first parameters and of the order of the data (default 1)"},           \
-    {"checkpoint", 0, "FILE", NULL, "written whenever the model is tested: safetensors"},                 \
-    {"resume", 0, NULL, NULL, "go on from the checkpoint, if it is there"},                                               \
+#define TRAIN_CHECKPOINT_OPTIONS                                                                \
+    {"seed", 0, "N", NULL, "of the first parameters and of the order of the data (default 1)"}, \
+    {"checkpoint", 0, "FILE", NULL, "written whenever the model is tested: safetensors"},       \
+    {"resume", 0, NULL, NULL, "go on from the checkpoint, if it is there"},                     \
     {"device", 0, "NAME", NULL, "device to train on"}
 
 #define TRAIN_MESH_OPTIONS                                                                                \
@@ -70,7 +71,8 @@ enum { TRAIN_STOPPED = 75 }; // exit code: the job is to be started again (EX_TE
 int  train_begin(struct train_run *run, const struct invocation *call);
 // Makes the table and the trainer, and loads the checkpoint if --resume is given, which must be about the
 // same. Returns an exit code. rows: of the table by which --mesh divides the model.
-int  train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows, const zl_nn_shard *row);
+int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows,
+               const zl_nn_shard *row);
 // Has SIGTERM and SIGUSR1 end the training behind a step, with a checkpoint, and Ctrl-C end it at once.
 void train_catch_signals(void);
 // One batch: a step of the trainer. Sets *stops when the training is to end behind it. False after an error
@@ -95,7 +97,8 @@ struct train_task {
     void *data;
     int inputs;
     // Fills in[0..inputs) with rows [first, first + count) of the index-th batch.
-    void (*batch)(const struct train_task *task, int64_t seed, int64_t index, int64_t first, int64_t count, zl_array *in);
+    void (*batch)(const struct train_task *task, int64_t seed, int64_t index, int64_t first, int64_t count,
+                  zl_array *in);
     // Measures the model on what it is not trained on. Returns false after an error or Ctrl-C; *accuracy
     // stays NaN where there is none.
     bool (*test)(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy);
@@ -130,8 +133,8 @@ struct train_model {
 bool     train_read_model(const struct invocation *call, struct train_model *model);
 // Sets what the training is about: what the format says, the model, and those options of its steps that a
 // resumed training must share.
-void     train_describe(struct train_run *run, const struct train_task *task, const struct train_model *model, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void train_describe(struct train_run *run, const struct train_task *task, const struct train_model *model,
+                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 extern const zl_nn_shard train_shards[]; // how that model is divided
 extern const int train_shard_rows;
 zl_array train_logits(zl_nn nn, const struct train_model *model, zl_array ids); // (batch, time, vocabulary)

@@ -115,7 +115,8 @@ int64_t  lm_weights_columns(const struct lm_weights *weights, const char *name, 
 bool     lm_weights_is(const struct lm_weights *weights, const char *name, const char *part, zl_dtype dtype);
 // Returns a tensor and marks it as used; NULL and an error if it is not there or has another shape, in which
 // -1 fits all.
-zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape, struct lm_error *error);
+zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape,
+                         struct lm_error *error);
 // Fails if a tensor was not taken that no architecture leaves out: the model would not be what its file says.
 bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
 // in the list of those taken; retains it
@@ -129,7 +130,8 @@ size_t   lm_weights_bytes(const struct lm_weights *weights); // of the tensors t
 bool lm_is_gguf(const char *path); // whether it is a file that begins as one
 // Reads configuration and tensors of a file. False after an error, with what is in *config and *weights to be
 // freed.
-bool lm_gguf_open(const char *path, struct lm_config *config, struct lm_weights **weights, struct lm_error *error);
+bool lm_gguf_open(const char *path, struct lm_config *config, struct lm_weights **weights,
+                  struct lm_error *error);
 
 // lm_linear.c -----------------------------------------------------------------------------------------------
 
@@ -143,21 +145,24 @@ struct lm_linear {
 };
 
 // Loads name.weight, and what quantisation added; experts 0: a matrix, else a stack of so many.
-bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config, const char *name,
-                    int experts, int outputs, int inputs, bool bias, struct lm_error *error);
+bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
+                    const char *name, int experts, int outputs, int inputs, bool bias,
+                    struct lm_error *error);
 // Loads `part` of all experts of an MLP as one stack, which MLX's files have; those of the hub have them one
 // by one.
-bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
-                            const char *mlp, const char *part, int outputs, int inputs, struct lm_error *error);
+bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights,
+                            const struct lm_config *config, const char *mlp, const char *part, int outputs,
+                            int inputs, struct lm_error *error);
 // Joins mlp.experts.E.part.weight of all experts, retained; outputs and inputs -1: of any size.
-zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts, int outputs, int inputs,
-                         struct lm_error *error);
+zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts,
+                         int outputs, int inputs, struct lm_error *error);
 void lm_linear_free(struct lm_linear *linear);
 enum { LM_JOIN_MOST = 3 };
 // Makes one matrix of `count` that multiply the same, if they lie alike: the rows of the first come first,
 // and each becomes a view of its rows, also among the weights. They are joined when they are first used.
 // False after an error; *all is empty where they cannot be joined.
-bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count, struct lm_weights *weights);
+bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count,
+                    struct lm_weights *weights);
 zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x);
 // x (N, 1, 1, inputs) times the matrices that `chosen` (N, k) names: (N, k, 1, outputs).
 zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_array chosen);
@@ -238,13 +243,14 @@ struct lm_delta {
     zl_array rate, bias;     // A_log and dt_bias: how fast the state decays
 };
 // Loads the tensors of "LAYER.linear_attn".
-bool lm_delta_load(struct lm_delta *delta, struct lm_weights *weights, const struct lm_config *config, const char *layer,
-                   struct lm_error *error);
+bool lm_delta_load(struct lm_delta *delta, struct lm_weights *weights, const struct lm_config *config,
+                   const char *layer, struct lm_error *error);
 void lm_delta_free(struct lm_delta *delta);
 // x (batch, T, hidden). state is what the layer kept of the tokens before, and becomes what it keeps now: the
 // last inputs of its convolution (batch, width - 1, channels) and the state of the rule (batch, value_heads,
 // key_dim, value_dim); NULL at the start.
-zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *config, zl_array x, zl_array state[2]);
+zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *config, zl_array x,
+                        zl_array state[2]);
 
 // lm_network.c ----------------------------------------------------------------------------------------------
 
@@ -315,7 +321,8 @@ struct lm_sampler {
     zl_array history;
     zl_array bias;    // float32 (vocabulary); NULL: none
 };
-bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary, struct lm_error *error);
+bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary,
+                    struct lm_error *error);
 void lm_sampler_free(struct lm_sampler *sampler);
 void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from);
 void lm_sampler_forget(struct lm_sampler *sampler);            // all ids that it saw
@@ -348,11 +355,13 @@ struct lm_decode {
 };
 // Draws from logits (count, vocabulary): int32 (count), lent; *log_probability (count), retained. NULL after
 // an error.
-zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array logits, zl_array *log_probability);
+zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array logits,
+                        zl_array *log_probability);
 // Starts a step. *next and *probability are what was drawn, (count), or NULL while a loop runs. *id and
 // *log_probability, which are then the caller's, become what was drawn before this step. False after an
 // error.
-bool lm_decode_step(struct lm_decode *decode, zl_array *next, zl_array *probability, zl_array *id, zl_array *log_probability);
+bool lm_decode_step(struct lm_decode *decode, zl_array *next, zl_array *probability, zl_array *id,
+                    zl_array *log_probability);
 // Ends the loop, if one runs: the cache and the samplers have their arrays again, *next and *probability are
 // what was drawn.
 bool lm_decode_end(struct lm_decode *decode, zl_array *next, zl_array *probability);

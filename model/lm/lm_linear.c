@@ -36,7 +36,9 @@ static bool find_quantization(struct lm_linear *linear, struct lm_weights *weigh
             groups = lm_weights_columns(weights, name, "scales");
     linear->bits = (int)(words * 32 / inputs);
     linear->mode = lm_weights_is(weights, name, "scales", ZL_UINT8) ? gguf_k : modes[0];
-    linear->group_size = linear->mode == gguf_k ? linear->bits == 6 ? 16 : 32 : groups ? (int)(inputs / groups) : 0;
+    linear->group_size = linear->mode == gguf_k ? linear->bits == 6 ? 16 : 32
+                         : groups               ? (int)(inputs / groups)
+                                                : 0;
     if (linear->bits < 2 || linear->bits > 8 || linear->group_size < 1)
         return lm_fail(error,
                        "'%.128s' has rows of %lld words and %lld scales, which are no quantised rows of %d",

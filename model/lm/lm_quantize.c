@@ -224,8 +224,8 @@ static const char *name_in_mlx(const struct job *j, const char *name, char room[
 // A tensor that is no matrix, as MLX has it: (channels, width, 1) of a convolution, and norms that are not
 // less 1.
 static zl_array as_in_mlx(const struct job *j, const char *name, zl_array a) {
-    static const char *const norms[] = {".input_layernorm.weight", ".post_attention_layernorm.weight", ".q_norm.weight",
-                                        ".k_norm.weight", "model.norm.weight"};
+    static const char *const norms[] = {".input_layernorm.weight", ".post_attention_layernorm.weight",
+                                        ".q_norm.weight", ".k_norm.weight", "model.norm.weight"};
     zl_shape shape = zl_shape_of(a);
     if (shape.ndim == 3 && ends_with(name, "conv1d.weight") && shape.dim[2] != 1)
         return zl_swapaxes(a, 1, 2);

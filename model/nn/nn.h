@@ -176,7 +176,8 @@ bool nn_add_fields(zl_trainer t, zl_file *file, const char *about);
 const char *nn_field_of(const zl_file *file, const char *name);     // NULL: it has no such text
 // Calls visit with a parameter and with each array that belongs to it, by their names in checkpoints, until
 // it returns false.
-bool nn_each_array(zl_trainer t, int index, bool (*visit)(void *data, const char *name, zl_array a), void *data);
+bool nn_each_array(zl_trainer t, int index, bool (*visit)(void *data, const char *name, zl_array a),
+                   void *data);
 
 // nn_shards.c -----------------------------------------------------------------------------------------------
 

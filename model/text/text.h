@@ -20,7 +20,8 @@ typedef const struct text_json_ *text_json_value;
 
 // Reads a strict document of UTF-8; `name` is what errors begin with. NULL and an error. Free it with
 // text_json_free.
-text_json_value text_json_parse(const char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
+text_json_value text_json_parse(const char *text, size_t bytes, const char *name, char *error,
+                                size_t error_bytes);
 text_json_value text_json_load(const char *path, char *error, size_t error_bytes);
 void      text_json_free(text_json_value root); // of what parse or load gave; the values inside go with it
 
@@ -62,7 +63,8 @@ struct text_open_options {
 // Opens a tokenizer.json, a GGUF file, a rank file (tiktoken), or a folder that holds a tokenizer.json; next
 // to a tokenizer.json, tokenizer_config.json and chat_template.jinja are read too. NULL and an error. What
 // would change the ids and is not known is refused.
-text_tokenizer text_tokenizer_open(const char *path, const struct text_open_options *options, char *error, size_t error_bytes);
+text_tokenizer text_tokenizer_open(const char *path, const struct text_open_options *options, char *error,
+                                   size_t error_bytes);
 void        text_tokenizer_close(text_tokenizer t);
 int         text_token_count(text_tokenizer t);            // ids are below it
 int         text_token_id(text_tokenizer t, const char *text); // of the token that decodes to it; -1: none
@@ -94,8 +96,9 @@ struct text_encode_options {
     void *context;
 };
 // Appends the ids of the text, which may have NULs inside. Bytes that are not UTF-8 are encoded as they are.
-bool text_encode(struct text_encoder *e, const char *text, size_t bytes, const struct text_encode_options *options,
-                 struct text_ids *out, char *error, size_t error_bytes);
+bool text_encode(struct text_encoder *e, const char *text, size_t bytes,
+                 const struct text_encode_options *options, struct text_ids *out, char *error,
+                 size_t error_bytes);
 
 // text_decode.c ---------------------------------------------------------------------------------------------
 
@@ -107,15 +110,18 @@ struct text_decoder {
     int held_bytes;
 };
 // Appends what is complete with this token. What is no UTF-8 becomes U+FFFD.
-bool text_decode(struct text_decoder *d, int id, char **out, size_t *out_bytes, size_t *out_cap, char *error, size_t error_bytes);
-bool text_decode_end(struct text_decoder *d, char **out, size_t *out_bytes, size_t *out_cap, char *error, size_t error_bytes);
+bool text_decode(struct text_decoder *d, int id, char **out, size_t *out_bytes, size_t *out_cap, char *error,
+                 size_t error_bytes);
+bool text_decode_end(struct text_decoder *d, char **out, size_t *out_bytes, size_t *out_cap, char *error,
+                     size_t error_bytes);
 
 // text_template.c: chat templates ---------------------------------------------------------------------------
 
 // A template in the part of Jinja that chat templates use, with the settings of transformers (doc/text.md
 // lists it). NULL and an error, which has NAME:LINE:COLUMN.
 struct text_template;
-struct text_template *text_template_new(const char *source, size_t bytes, const char *name, char *error, size_t error_bytes);
+struct text_template *text_template_new(const char *source, size_t bytes, const char *name, char *error,
+                                        size_t error_bytes);
 void text_template_free(struct text_template *t);
 
 struct text_render_options {
@@ -123,6 +129,7 @@ struct text_render_options {
     int64_t most_steps;     // 0: ten million
 };
 // Returns the text, to be freed. Several threads may render with one template. NULL and an error.
-char *text_render(const struct text_template *t, const struct text_render_options *options, size_t *bytes, char *error, size_t error_bytes);
+char *text_render(const struct text_template *t, const struct text_render_options *options, size_t *bytes,
+                  char *error, size_t error_bytes);
 
 #endif

@@ -8,8 +8,19 @@
 
 // text_chat_lex.c -------------------------------------------------------------------------------------------
 
-enum token_kind { TOKEN_DATA, TOKEN_OUTPUT, TOKEN_OUTPUT_END, TOKEN_BLOCK, TOKEN_BLOCK_END, TOKEN_NAME, TOKEN_TEXT, TOKEN_INTEGER,
-                  TOKEN_REAL, TOKEN_OPERATOR, TOKEN_END };
+enum token_kind {
+    TOKEN_DATA,
+    TOKEN_OUTPUT,
+    TOKEN_OUTPUT_END,
+    TOKEN_BLOCK,
+    TOKEN_BLOCK_END,
+    TOKEN_NAME,
+    TOKEN_TEXT,
+    TOKEN_INTEGER,
+    TOKEN_REAL,
+    TOKEN_OPERATOR,
+    TOKEN_END
+};
 struct token {
     enum token_kind kind;
     const char *text; // of data, names and texts; of an operator its characters, NUL-terminated
@@ -33,17 +44,50 @@ struct text_template {
     size_t error_bytes;
 };
 // Records what is wrong at an offset of the source, as NAME:LINE:COLUMN. False, NULL.
-bool text_chat_fail(const struct text_template *t, size_t at, char *error, size_t error_bytes, const char *format, va_list list);
+bool text_chat_fail(const struct text_template *t, size_t at, char *error, size_t error_bytes,
+                    const char *format, va_list list);
 bool text_chat_lex(struct text_template *t);
-bool text_chat_wrong(struct text_template *t, size_t at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool text_chat_wrong(struct text_template *t, size_t at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // text_chat_parse.c -----------------------------------------------------------------------------------------
 
 enum node_kind {
-    NODE_BODY, NODE_DATA, NODE_OUTPUT, NODE_IF, NODE_FOR, NODE_SET, NODE_SET_BODY, NODE_MACRO, NODE_BREAK, NODE_CONTINUE,
-    NODE_NAME, NODE_TEXT, NODE_INTEGER, NODE_REAL, NODE_TRUE, NODE_FALSE, NODE_NONE, NODE_LIST, NODE_TUPLE, NODE_DICT,
-    NODE_ATTRIBUTE, NODE_ITEM, NODE_SLICE, NODE_CALL, NODE_FILTER, NODE_TEST, NODE_NOT, NODE_NEGATIVE, NODE_POSITIVE, NODE_AND,
-    NODE_OR, NODE_CONDITION, NODE_COMPARE, NODE_BINARY, NODE_NAMED, // NAMED: name=value of a call
+    NODE_BODY,
+    NODE_DATA,
+    NODE_OUTPUT,
+    NODE_IF,
+    NODE_FOR,
+    NODE_SET,
+    NODE_SET_BODY,
+    NODE_MACRO,
+    NODE_BREAK,
+    NODE_CONTINUE,
+    NODE_NAME,
+    NODE_TEXT,
+    NODE_INTEGER,
+    NODE_REAL,
+    NODE_TRUE,
+    NODE_FALSE,
+    NODE_NONE,
+    NODE_LIST,
+    NODE_TUPLE,
+    NODE_DICT,
+    NODE_ATTRIBUTE,
+    NODE_ITEM,
+    NODE_SLICE,
+    NODE_CALL,
+    NODE_FILTER,
+    NODE_TEST,
+    NODE_NOT,
+    NODE_NEGATIVE,
+    NODE_POSITIVE,
+    NODE_AND,
+    NODE_OR,
+    NODE_CONDITION,
+    NODE_COMPARE,
+    NODE_BINARY,
+    NODE_NAMED,    // NAMED: name=value of a call
     NODE_CAPTURED, // what filters behind {% set name | ... %} get
 };
 struct node {
@@ -62,8 +106,22 @@ bool text_chat_parse(struct text_template *t);
 
 // text_chat_value.c -----------------------------------------------------------------------------------------
 
-enum value_kind { VALUE_UNDEFINED, VALUE_NONE, VALUE_BOOL, VALUE_INTEGER, VALUE_REAL, VALUE_TEXT, VALUE_LIST, VALUE_TUPLE, VALUE_DICT,
-                  VALUE_NAMESPACE, VALUE_LOOP, VALUE_MACRO, VALUE_FUNCTION, VALUE_METHOD };
+enum value_kind {
+    VALUE_UNDEFINED,
+    VALUE_NONE,
+    VALUE_BOOL,
+    VALUE_INTEGER,
+    VALUE_REAL,
+    VALUE_TEXT,
+    VALUE_LIST,
+    VALUE_TUPLE,
+    VALUE_DICT,
+    VALUE_NAMESPACE,
+    VALUE_LOOP,
+    VALUE_MACRO,
+    VALUE_FUNCTION,
+    VALUE_METHOD
+};
 struct value {
     enum value_kind kind;
     union {
@@ -153,15 +211,22 @@ struct value text_value_of_json(struct run *r, text_json_value json);
 struct value text_value_items(struct run *r, struct value v); // a list of what a loop over it sees
 const char *text_value_kind(struct value v);
 size_t text_utf8_count(const char *data, size_t bytes);
-struct value text_value_slice(struct run *r, struct value v, struct value from, struct value to, struct value step);
+struct value text_value_slice(struct run *r, struct value v, struct value from, struct value to,
+                              struct value step);
 struct value text_value_index(struct run *r, struct value v, struct value index); // undefined: not there
-static inline struct value text_value_integer(int64_t i) { return (struct value){VALUE_INTEGER, .as.integer = i}; }
+static inline struct value text_value_integer(int64_t i) {
+    return (struct value){VALUE_INTEGER, .as.integer = i};
+}
 static inline struct value text_value_bool(bool b) { return (struct value){VALUE_BOOL, .as.truth = b}; }
-static inline bool text_value_is_number(struct value v) { return v.kind >= VALUE_BOOL && v.kind <= VALUE_REAL; }
+static inline bool text_value_is_number(struct value v) {
+    return v.kind >= VALUE_BOOL && v.kind <= VALUE_REAL;
+}
 static inline double text_value_real(struct value v) {
     return v.kind == VALUE_REAL ? v.as.real : v.kind == VALUE_BOOL ? v.as.truth : (double)v.as.integer;
 }
-static inline int64_t text_value_whole(struct value v) { return v.kind == VALUE_BOOL ? v.as.truth : v.as.integer; }
+static inline int64_t text_value_whole(struct value v) {
+    return v.kind == VALUE_BOOL ? v.as.truth : v.as.integer;
+}
 
 // text_chat_filter.c, text_chat_method.c --------------------------------------------------------------------
 
@@ -174,7 +239,8 @@ bool text_is_test(const char *name);
 bool text_is_method(struct value self, const char *name);
 struct value text_method(struct run *r, struct value self, const char *name, const struct arguments *args);
 // NULL: spaces
-struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left, bool right);
+struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left,
+                        bool right);
 
 // text_chat_run.c -------------------------------------------------------------------------------------------
 

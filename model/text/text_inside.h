@@ -31,7 +31,8 @@ bool text_buffer_text(struct text_buffer *b, const char *text);
 bool text_buffer_room(struct text_buffer *b, size_t bytes); // for so many more
 
 // Writes the message; false, NULL.
-bool text_fail(char *error, size_t error_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool text_fail(char *error, size_t error_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // A table from byte strings to numbers. Keys are not copied.
 struct text_map {
@@ -101,7 +102,8 @@ uint32_t text_in_case(uint32_t code, bool upper);
 enum text_form { TEXT_AS_IS, TEXT_NFC, TEXT_NFD, TEXT_NFKC, TEXT_NFKD };
 // Appends the text in that form, by utf8proc where characters may change. False and an error without the
 // library.
-bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error, size_t error_bytes);
+bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error,
+                    size_t error_bytes);
 // Whether text_normalize would leave it as it is, without looking closely: false for some texts that are.
 bool text_is_normal(enum text_form form, const char *data, size_t bytes);
 
@@ -112,8 +114,8 @@ struct text_regex *text_regex_new(const char *pattern, char *error, size_t error
 void text_regex_free(struct text_regex *r);
 // Finds the first match from `from` on. 1: found; 0: none; -1 and an error. *memory is of one thread, NULL at
 // first.
-int  text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from, size_t *start,
-                     size_t *end, char *error, size_t error_bytes);
+int text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from,
+                    size_t *start, size_t *end, char *error, size_t error_bytes);
 void text_regex_free_memory(void *memory);
 
 // text_split.c: texts into the pieces that merges stay within -----------------------------------------------
@@ -126,7 +128,13 @@ struct text_pattern {
 // The hand-coded pattern with that regular expression, or of that name; NULL: none.
 const struct text_pattern *text_pattern_find(const char *regex, const char *name);
 
-enum text_behavior { TEXT_ISOLATED, TEXT_REMOVED, TEXT_MERGED_WITH_PREVIOUS, TEXT_MERGED_WITH_NEXT, TEXT_CONTIGUOUS };
+enum text_behavior {
+    TEXT_ISOLATED,
+    TEXT_REMOVED,
+    TEXT_MERGED_WITH_PREVIOUS,
+    TEXT_MERGED_WITH_NEXT,
+    TEXT_CONTIGUOUS
+};
 struct text_stage {
     text_scan scan;           // every piece that it finds; else
     struct text_regex *regex; // matches and what is between them; else
@@ -199,7 +207,8 @@ struct text_bpe_memory;
 struct text_bpe_memory *text_bpe_memory_new(void);
 void text_bpe_memory_free(struct text_bpe_memory *m);
 bool text_ids_room(struct text_ids *ids, size_t count);
-bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece, size_t bytes,
+bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece,
+              size_t bytes,
               struct text_ids *out); // false: out of memory
 
 // text_added.c ----------------------------------------------------------------------------------------------
@@ -213,7 +222,8 @@ struct text_added_visitor {
     void *context;
     bool keep_special; // special tokens are text
 };
-bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes, const struct text_added_visitor *v);
+bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes,
+                      const struct text_added_visitor *v);
 
 // text_open.c, text_open_*.c --------------------------------------------------------------------------------
 
@@ -221,12 +231,14 @@ bool text_added_split(const struct text_added_list *list, const char *data, size
 text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
 bool text_open_json(struct text_tokenizer *t, text_json_value root, char *error, size_t error_bytes);
 bool text_open_gguf(struct text_tokenizer *t, const char *path, char *error, size_t error_bytes);
-bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern, char *error,
-                     size_t error_bytes);
-bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error, size_t error_bytes);
+bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern,
+                     char *error, size_t error_bytes);
+bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error,
+                    size_t error_bytes);
 // Adds a stage for a pattern: a hand-coded one, else PCRE2.
 bool text_add_pattern(struct text_tokenizer *t, const char *regex, char *error, size_t error_bytes);
-bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error, size_t error_bytes);
+bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error,
+                    size_t error_bytes);
 // The bytes of a token written in the alphabet of byte-level tokenizers; false: it has other characters.
 bool text_bytes_of_alphabet(const char *text, size_t bytes, char *out, size_t *out_bytes);
 

@@ -41,9 +41,12 @@ static PyObject *no_info(PyObject *module, PyObject *unused) {
 #define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 static PyMethodDef metal_functions[] = {
     {"is_available", no, METH_NOARGS, PyDoc_STR("is_available()\n--\n\nFalse: there is no Metal here.")},
-    {"start_capture", KEYWORDS(start_capture), PyDoc_STR("start_capture(path)\n--\n\nBegins a profile, whose timeline for Perfetto is left at path.")},
-    {"stop_capture", stop_capture, METH_NOARGS, PyDoc_STR("stop_capture()\n--\n\nEnds the profile that start_capture began.")},
-    {"device_info", no_info, METH_NOARGS, PyDoc_STR("device_info()\n--\n\nAn empty dict: there is no Metal here.")},
+    {"start_capture", KEYWORDS(start_capture),
+     PyDoc_STR("start_capture(path)\n--\n\nBegins a profile, whose timeline for Perfetto is left at path.")},
+    {"stop_capture", stop_capture, METH_NOARGS,
+     PyDoc_STR("stop_capture()\n--\n\nEnds the profile that start_capture began.")},
+    {"device_info", no_info, METH_NOARGS,
+     PyDoc_STR("device_info()\n--\n\nAn empty dict: there is no Metal here.")},
     {0},
 };
 
@@ -57,7 +60,8 @@ static PyObject *has_cuda(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef cuda_functions[] = {
-    {"is_available", has_cuda, METH_NOARGS, PyDoc_STR("is_available()\n--\n\nWhether there is an NVIDIA GPU here.")},
+    {"is_available", has_cuda, METH_NOARGS,
+     PyDoc_STR("is_available()\n--\n\nWhether there is an NVIDIA GPU here.")},
     {0},
 };
 

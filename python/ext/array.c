@@ -188,7 +188,8 @@ static zl_array operand(PyObject *o, PyObject *beside) {
     if (LIKELY(ext_is_array(o)))
         return ext_value(o);
     if (PyList_Check(o) || PyTuple_Check(o) || PyUnicode_Check(o) || o == Py_None) {
-        PyErr_Format(PyExc_ValueError, "an array and a %s have no common operation: make an array of it first",
+        PyErr_Format(PyExc_ValueError,
+                     "an array and a %s have no common operation: make an array of it first",
                      Py_TYPE(o)->tp_name);
         return NULL;
     }
@@ -198,10 +199,11 @@ static zl_array operand(PyObject *o, PyObject *beside) {
 // The exception of operand(), or NotImplemented where the other object may know better.
 static PyObject *not_ours(PyObject *left, PyObject *right) {
     PyObject *other = ext_is_array(left) ? right : left;
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError) &&
+        !PyErr_ExceptionMatches(PyExc_ValueError))
         return NULL;
-    bool ours = PyList_Check(other) || PyTuple_Check(other) || PyUnicode_Check(other) || PyLong_Check(other) ||
-                other == Py_None;
+    bool ours = PyList_Check(other) || PyTuple_Check(other) || PyUnicode_Check(other) ||
+                PyLong_Check(other) || other == Py_None;
     if (ours && PyErr_Occurred())
         return NULL;
     PyErr_Clear();
@@ -233,16 +235,22 @@ static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
 static PyObject *apply_in_place(binary_op *op, PyObject *self, PyObject *other) {
     zl_scope scope = ext_begin();
     zl_array b = operand(other, self);
-    PyObject *result = !b ? not_ours(self, other) : ext_assign(self, op(ext_value(self), b)) ? Py_NewRef(self) : NULL;
+    PyObject *result = !b                                         ? not_ours(self, other)
+                       : ext_assign(self, op(ext_value(self), b)) ? Py_NewRef(self)
+                                                                  : NULL;
     zl_scope_end(scope);
     return result;
 }
 
 #define UNARY(slot, op) \
     static PyObject *slot(PyObject *self) { return apply_unary(op, self); }
-#define BINARY(slot, op)                                                                               \
-    static PyObject *slot(PyObject *left, PyObject *right) { return apply_binary(op, left, right); }   \
-    static PyObject *in_place_##slot(PyObject *self, PyObject *other) { return apply_in_place(op, self, other); }
+#define BINARY(slot, op)                                                \
+    static PyObject *slot(PyObject *left, PyObject *right) {            \
+        return apply_binary(op, left, right);                           \
+    }                                                                   \
+    static PyObject *in_place_##slot(PyObject *self, PyObject *other) { \
+        return apply_in_place(op, self, other);                         \
+    }
 
 static zl_array both(zl_array a, zl_array b) {
     return zl_bitwise_and(a, b);
@@ -274,7 +282,8 @@ static PyObject *true_divide(PyObject *left, PyObject *right) {
 static PyObject *in_place_true_divide(PyObject *self, PyObject *other) {
     if (zl_dtype_of(ext_value(self)) >= ZL_FLOAT16)
         return apply_in_place(zl_divide, self, other);
-    PyErr_Format(PyExc_ValueError, "/= on an array of %s: its elements cannot hold quotients; use a = a / b, or //=",
+    PyErr_Format(PyExc_ValueError,
+                 "/= on an array of %s: its elements cannot hold quotients; use a = a / b, or //=",
                  zl_dtype_name(zl_dtype_of(ext_value(self))));
     return NULL;
 }
@@ -301,8 +310,9 @@ static PyObject *divide_with_rest(PyObject *left, PyObject *right) {
 }
 
 static PyObject *compare(PyObject *left, PyObject *right, int how) {
-    static binary_op *const ops[] = {[Py_LT] = zl_less,      [Py_LE] = zl_less_equal, [Py_EQ] = zl_equal,
-                                     [Py_NE] = zl_not_equal, [Py_GT] = zl_greater,    [Py_GE] = zl_greater_equal};
+    static binary_op *const ops[] = {
+        [Py_LT] = zl_less,      [Py_LE] = zl_less_equal, [Py_EQ] = zl_equal,
+        [Py_NE] = zl_not_equal, [Py_GT] = zl_greater,    [Py_GE] = zl_greater_equal};
     bool plain = PyList_Check(right) || PyTuple_Check(right) || PyUnicode_Check(right) || right == Py_None;
     if (plain && (how == Py_EQ || how == Py_NE)) // never equal to what cannot be an element
         return PyBool_FromLong(how == Py_NE);
@@ -335,7 +345,8 @@ static PyObject *to_float(PyObject *self) {
 static PyObject *to_index(PyObject *self) {
     zl_dtype dtype = zl_dtype_of(ext_value(self));
     if (dtype > ZL_INT64) {
-        PyErr_Format(PyExc_TypeError, "an array of %s cannot be an index: integers are needed", zl_dtype_name(dtype));
+        PyErr_Format(PyExc_TypeError, "an array of %s cannot be an index: integers are needed",
+                     zl_dtype_name(dtype));
         return NULL;
     }
     return convert_with(self, PyNumber_Index);
@@ -416,7 +427,8 @@ static PyGetSetDef properties[] = {
     {"mT", get_view, NULL, "The last two axes swapped, as a view.", &matrix_transposed},
     {"real", get_view, NULL, "The real part.", &real_part},
     {"imag", get_view, NULL, "The imaginary part.", &imaginary_part},
-    {"at", ext_at, NULL, "at[index].add(values) and the like: updates that do not overwrite each other.", NULL},
+    {"at", ext_at, NULL, "at[index].add(values) and the like: updates that do not overwrite each other.",
+     NULL},
     {0},
 };
 
@@ -542,7 +554,8 @@ static bool is_property(const char *name) {
 
 // One list of methods, of which the first of a name counts. Properties come before them.
 static PyMethodDef *gather_methods(void) {
-    PyMethodDef *const lists[] = {small_methods, ext_interchange_methods, ext_shaped_array_methods, ext_op_array_methods};
+    PyMethodDef *const lists[] = {small_methods, ext_interchange_methods, ext_shaped_array_methods,
+                                  ext_op_array_methods};
     int total = 0, at = 0;
     for (int i = 0; i < COUNT(lists); i++)
         total += count_methods(lists[i]);
@@ -559,5 +572,6 @@ bool ext_add_arrays(PyObject *core) {
     if (!ext_array_type.tp_methods && !(ext_array_type.tp_methods = gather_methods()))
         return false;
     zl_set_interrupt(was_interrupted, NULL);
-    return PyType_Ready(&ext_array_type) == 0 && ext_add(core, "array", Py_NewRef((PyObject *)&ext_array_type));
+    return PyType_Ready(&ext_array_type) == 0 &&
+           ext_add(core, "array", Py_NewRef((PyObject *)&ext_array_type));
 }

@@ -58,8 +58,9 @@ static PyMethodDef methods[] = {
 
 static PyTypeObject array_like_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.ArrayLike",
-    .tp_doc = PyDoc_STR("ArrayLike(arg, /)\n--\n\nAn object that stands for an array: one with a method __mlx_array__, or "
-                        "another that ops take. Meant for annotations."),
+    .tp_doc = PyDoc_STR(
+        "ArrayLike(arg, /)\n--\n\nAn object that stands for an array: one with a method __mlx_array__, or "
+        "another that ops take. Meant for annotations."),
     .tp_basicsize = sizeof(struct array_like),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_new = make,

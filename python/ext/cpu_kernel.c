@@ -176,8 +176,10 @@ static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
                               .outputs = (int)PyList_GET_SIZE(k->outputs)};
     zl_scope scope;
     if (k->is_cuda && is_on_cpu(stream_of(kwargs)))
-        return PyErr_Format(PyExc_ValueError, "[cuda_kernel] Only supports the GPU. On the CPU fast.cpu_kernel runs kernels in C: "
-                                              "doc/custom-kernels.md explains both.");
+        return PyErr_Format(
+            PyExc_ValueError,
+            "[cuda_kernel] Only supports the GPU. On the CPU fast.cpu_kernel runs kernels in C: "
+            "doc/custom-kernels.md explains both.");
     if (!ext_scope(stream_of(kwargs), &scope))
         return NULL;
     PyObject *y = kernel_launch_read(&l, args, kwargs, k->is_cuda) ? call_with(k, &l) : NULL;

@@ -39,9 +39,10 @@ static void raise_absent(const char *function, struct device d) {
     zl_device_info info;
     for (int i = 0; !find((struct device){d.type, 0}, &info) && zl_device(i, &info); i++)
         if (!info.available && used < (int)sizeof why)
-            used += snprintf(why + used, sizeof why - (size_t)used, "%s%s: %s", used ? "; " : "", info.device, info.reason);
-    PyErr_Format(PyExc_ValueError, "%s: there is no Device(%s, %d) here%s%s%s", function, type_name[d.type], d.unit,
-                 used ? " (" : "", why, used ? ")" : "");
+            used += snprintf(why + used, sizeof why - (size_t)used, "%s%s: %s", used ? "; " : "", info.device,
+                             info.reason);
+    PyErr_Format(PyExc_ValueError, "%s: there is no Device(%s, %d) here%s%s%s", function, type_name[d.type],
+                 d.unit, used ? " (" : "", why, used ? ")" : "");
 }
 
 const char *device_name(const char *function, struct device d, char text[static DEVICE_NAME]) {
@@ -312,8 +313,9 @@ static PyObject *describe(const zl_device_info *info) {
     const char *machine = uname(&system) == 0 ? system.machine : "unknown";
     const char *model = info->model && *info->model ? info->model : machine;
     const char *architecture = type_of(info) == DEVICE_CPU ? machine : info->detail;
-    return Py_BuildValue("{sNsNsn}", "architecture", ext_text(architecture, strlen(architecture)), "device_name",
-                         ext_text(model, strlen(model)), "memory_size", (Py_ssize_t)info->memory);
+    return Py_BuildValue("{sNsNsn}", "architecture", ext_text(architecture, strlen(architecture)),
+                         "device_name", ext_text(model, strlen(model)), "memory_size",
+                         (Py_ssize_t)info->memory);
 }
 
 // As in MLX, of a device that is not here there is nothing to tell.
@@ -338,7 +340,8 @@ static PyMethodDef functions[] = {
     ROW(set_default_device, "set_default_device(device)\n--\n\nOps run there unless told otherwise."),
     ROW(is_available, "is_available(device)\n--\n\nWhether the device is here."),
     ROW(device_count, "device_count(device_type)\n--\n\nHow many devices of a type are here."),
-    ROW(device_info, "device_info(d=None)\n--\n\nArchitecture, name and bytes of memory of a device, as a dict."),
+    ROW(device_info,
+        "device_info(d=None)\n--\n\nArchitecture, name and bytes of memory of a device, as a dict."),
     {0},
 };
 

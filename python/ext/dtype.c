@@ -476,7 +476,8 @@ static PyMethodDef functions[] = {
     {"issubdtype", issubdtype, METH_VARARGS,
      "issubdtype(arg1, arg2, /)\n--\n\nWhether the first dtype or category is the second, or under it."},
     {"isdtype", (PyCFunction)(void (*)(void))isdtype, METH_VARARGS | METH_KEYWORDS,
-     "isdtype(dtype, kind)\n--\n\nWhether a dtype is another, or of a kind of the array API such as \"integral\", or any of a tuple of "
+     "isdtype(dtype, kind)\n--\n\nWhether a dtype is another, or of a kind of the array API such as "
+     "\"integral\", or any of a tuple of "
      "these."},
     {"result_type", (PyCFunction)(void (*)(void))result_type, METH_FASTCALL,
      "result_type(*arrays_and_dtypes)\n--\n\nThe dtype of an op on these arrays and dtypes."},

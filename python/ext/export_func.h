@@ -28,6 +28,7 @@ bool export_call(void *data, int count, const zl_array *in, zl_outputs *out);
 
 // export_callback.c -----------------------------------------------------------------------------------------
 
-PyObject *export_to_callback(PyObject *callback, PyObject *fun, bool shapeless, PyObject *args, PyObject *kwargs);
+PyObject *export_to_callback(PyObject *callback, PyObject *fun, bool shapeless, PyObject *args,
+                             PyObject *kwargs);
 
 #endif

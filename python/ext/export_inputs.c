@@ -27,8 +27,8 @@ static bool add_list(struct export_inputs *in, PyObject *list) {
 static bool add_dict(struct export_inputs *in, PyObject *dict) {
     PyObject *key, *item;
     for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &item);) {
-        if (!PyUnicode_Check(key) || !ext_is_array(item) || !(in->value[in->count++] = ext_array_held(item)) ||
-            !(in->name[in->named++] = ext_utf8(key)))
+        if (!PyUnicode_Check(key) || !ext_is_array(item) ||
+            !(in->value[in->count++] = ext_array_held(item)) || !(in->name[in->named++] = ext_utf8(key)))
             return false;
     }
     return true;

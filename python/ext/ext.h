@@ -31,7 +31,8 @@
 typedef bool ext_adder(PyObject *core);
 ext_adder ext_add_errors, ext_add_dtypes, ext_add_devices, ext_add_arrays, ext_add_indexing, ext_add_format,
     ext_add_interchange, ext_add_trees, ext_add_transforms, ext_add_memory, ext_add_constants, ext_add_ops,
-    ext_add_shaped, ext_add_aliases, ext_add_random, ext_add_export, ext_add_absent, ext_add_distributed, ext_add_files, ext_add_tile, ext_add_profile, ext_add_language;
+    ext_add_shaped, ext_add_aliases, ext_add_random, ext_add_export, ext_add_absent, ext_add_distributed,
+    ext_add_files, ext_add_tile, ext_add_profile, ext_add_language;
 
 // A submodule such as zellige.core.random, made if need be; borrowed.
 PyObject *ext_submodule(PyObject *core, const char *name, const char *doc);

@@ -22,8 +22,8 @@ static bool open_place(struct place *p, PyObject *o, const char *function, const
         return (p->path = ext_path(o, function)) != NULL;
     if (PyObject_HasAttrString(o, method))
         return true;
-    PyErr_Format(PyExc_ValueError, "%s(): a path or a file opened in binary mode is needed, not %.100s", function,
-                 Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_ValueError, "%s(): a path or a file opened in binary mode is needed, not %.100s",
+                 function, Py_TYPE(o)->tp_name);
     return false;
 }
 
@@ -47,7 +47,8 @@ static int find_format(PyObject *name) {
     for (int i = 0; i < COUNT(formats); i++)
         if (PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, formats[i].name))
             return i;
-    PyErr_Format(PyExc_ValueError, "load(): format %R: 'npy', 'npz', 'safetensors' or 'gguf' is needed", name);
+    PyErr_Format(PyExc_ValueError, "load(): format %R: 'npy', 'npz', 'safetensors' or 'gguf' is needed",
+                 name);
     return -1;
 }
 
@@ -56,7 +57,8 @@ static int choose_format(PyObject *file, PyObject *format) {
     if (format != Py_None)
         return find_format(format);
     if (!is_path(file) && !PyObject_HasAttrString(file, "name")) {
-        PyErr_Format(PyExc_ValueError, "load(): a %.100s has no name that would say its format: format= is needed",
+        PyErr_Format(PyExc_ValueError,
+                     "load(): a %.100s has no name that would say its format: format= is needed",
                      Py_TYPE(file)->tp_name);
         return -1;
     }
@@ -159,7 +161,8 @@ static PyObject *contents(const zl_file *file, bool is_array, bool with_metadata
 }
 
 static PyObject *load_place(const struct place *p, int which, bool with_metadata, bool map) {
-    zl_file *file = p->path ? load_path(which, PyBytes_AS_STRING(p->path), map) : load_object(which, p->object);
+    zl_file *file =
+        p->path ? load_path(which, PyBytes_AS_STRING(p->path), map) : load_object(which, p->object);
     PyObject *result = file ? contents(file, formats[which].is_array, with_metadata) : NULL;
     zl_file_free(file);
     return result;
@@ -172,8 +175,8 @@ static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
     struct place place;
     zl_scope scope;
     (void)m;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op$pO:load", names, &file, &format, &with_metadata, &map,
-                                     &stream) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op$pO:load", names, &file, &format, &with_metadata,
+                                     &map, &stream) ||
         !open_place(&place, file, "load", "read"))
         return NULL;
     PyObject *result = NULL;
@@ -214,8 +217,8 @@ static bool read_text(PyObject *o, const char *name, const char *function, zl_te
     if (out->data || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)))
         return out->data != NULL;
     PyErr_Clear();
-    PyErr_Format(PyExc_ValueError, "%s(): metadata '%s' has %A: a str that can be written as UTF-8 is needed", function,
-                 name, o);
+    PyErr_Format(PyExc_ValueError, "%s(): metadata '%s' has %A: a str that can be written as UTF-8 is needed",
+                 function, name, o);
     return false;
 }
 
@@ -229,16 +232,19 @@ static bool add_texts(zl_file *file, const char *name, PyObject *list, const cha
     bool ok = text != NULL;
     for (Py_ssize_t i = 0; ok && i < count; i++)
         ok = read_text(PySequence_Fast_GET_ITEM(list, i), name, function, &text[i]);
-    ok = ok && add_metadata(file, &(zl_metadata){.name = name, .text = text, .texts = (int)count, .is_list = true});
+    ok = ok &&
+         add_metadata(file, &(zl_metadata){.name = name, .text = text, .texts = (int)count, .is_list = true});
     PyMem_Free(text);
     return ok;
 }
 
 // A text; where texts_only does not hold also an array or a list of texts.
-static bool add_note(zl_file *file, const char *name, PyObject *value, bool texts_only, const char *function) {
+static bool add_note(zl_file *file, const char *name, PyObject *value, bool texts_only,
+                     const char *function) {
     zl_text text;
     if (PyUnicode_Check(value))
-        return read_text(value, name, function, &text) && add_metadata(file, &(zl_metadata){.name = name, .text = &text, .texts = 1});
+        return read_text(value, name, function, &text) &&
+               add_metadata(file, &(zl_metadata){.name = name, .text = &text, .texts = 1});
     if (!texts_only && ext_is_array(value))
         return add_metadata(file, &(zl_metadata){.name = name, .array = ext_value(value)});
     if (!texts_only && (PyList_Check(value) || PyTuple_Check(value)))
@@ -376,7 +382,8 @@ static bool write_file(PyObject *to, const zl_file *file, const struct writer *w
 }
 
 // What is written: arrays and metadata, each a dict or None.
-static PyObject *save_dicts(PyObject *to, PyObject *arrays, PyObject *metadata, bool texts_only, const struct writer *w) {
+static PyObject *save_dicts(PyObject *to, PyObject *arrays, PyObject *metadata, bool texts_only,
+                            const struct writer *w) {
     zl_scope scope = ext_begin();
     zl_file *file = zl_file_new();
     PyObject *copy = PyDict_Copy(arrays); // which no __mlx_array__ can change
@@ -401,7 +408,8 @@ static PyObject *save(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:save", names, &to, &a))
         return NULL;
-    PyObject *dict = Py_BuildValue("{s:O}", "", a), *done = dict ? save_dicts(to, dict, Py_None, true, &w) : NULL;
+    PyObject *dict = Py_BuildValue("{s:O}", "", a),
+             *done = dict ? save_dicts(to, dict, Py_None, true, &w) : NULL;
     Py_XDECREF(dict);
     return done;
 }
@@ -412,7 +420,9 @@ static PyObject *name_arrays(PyObject *args, PyObject *kwargs, const char *funct
     for (Py_ssize_t i = 1; dict && i < PyTuple_GET_SIZE(args); i++) {
         PyObject *name = PyUnicode_FromFormat("arr_%zd", i - 1);
         if (name && PyDict_Contains(dict, name) == 1)
-            PyErr_Format(PyExc_ValueError, "%s(): an array without a name would be %U, but another is named so", function, name);
+            PyErr_Format(PyExc_ValueError,
+                         "%s(): an array without a name would be %U, but another is named so", function,
+                         name);
         if (!name || PyErr_Occurred() || PyDict_SetItem(dict, name, PyTuple_GET_ITEM(args, i)))
             Py_CLEAR(dict);
         Py_XDECREF(name);
@@ -436,10 +446,12 @@ static PyObject *savez(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 static PyObject *savez_compressed(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
-    return save_zip(args, kwargs, &(struct writer){"savez_compressed", "npz_compressed", zl_savez_compressed});
+    return save_zip(args, kwargs,
+                    &(struct writer){"savez_compressed", "npz_compressed", zl_savez_compressed});
 }
 
-static PyObject *save_named(PyObject *args, PyObject *kwargs, const char *form, bool texts_only, const struct writer *w) {
+static PyObject *save_named(PyObject *args, PyObject *kwargs, const char *form, bool texts_only,
+                            const struct writer *w) {
     static char *names[] = {"file", "arrays", "metadata", NULL};
     PyObject *to, *arrays, *metadata = Py_None;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, form, names, &to, &PyDict_Type, &arrays, &metadata))
@@ -458,21 +470,28 @@ static PyObject *save_safetensors(PyObject *m, PyObject *args, PyObject *kwargs)
 
 static PyObject *save_gguf(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
-    return save_named(args, kwargs, "OO!|O:save_gguf", false, &(struct writer){"save_gguf", "gguf", zl_save_gguf});
+    return save_named(args, kwargs, "OO!|O:save_gguf", false,
+                      &(struct writer){"save_gguf", "gguf", zl_save_gguf});
 }
 
-#define ROW(name, doc) {#name, (PyCFunction)(void (*)(void))name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc)}
+#define ROW(name, doc) \
+    { #name, (PyCFunction)(void (*)(void))name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc) }
 
 static PyMethodDef functions[] = {
     ROW(load, "load(file, /, format=None, return_metadata=False, *, mmap=True, stream=None)\n--\n\n"
-              "The array of an npy file, or the arrays of an npz, safetensors or gguf file in a dict; with the metadata, "
-              "which the last two have, a pair of dicts. Files of 1 MiB and more are mapped: as long as an array of one lives, "
-              "nobody may change or shorten it in place, or reading the array ends the process with SIGBUS. mmap=False reads "
+              "The array of an npy file, or the arrays of an npz, safetensors or gguf file in a dict; with "
+              "the metadata, "
+              "which the last two have, a pair of dicts. Files of 1 MiB and more are mapped: as long as an "
+              "array of one lives, "
+              "nobody may change or shorten it in place, or reading the array ends the process with SIGBUS. "
+              "mmap=False reads "
               "the file instead. Saving over it with zellige is safe."),
     ROW(save, "save(file, arr)\n--\n\nWrites an array as an npy file."),
-    ROW(savez, "savez(file, *args, **kwargs)\n--\n\nWrites arrays as an npz file, by their names; others are arr_0, ..."),
+    ROW(savez, "savez(file, *args, **kwargs)\n--\n\nWrites arrays as an npz file, by their names; others are "
+               "arr_0, ..."),
     ROW(savez_compressed, "savez_compressed(file, *args, **kwargs)\n--\n\nThe same, deflated."),
-    ROW(save_safetensors, "save_safetensors(file, arrays, metadata=None)\n--\n\nWrites a dict of arrays and one of texts."),
+    ROW(save_safetensors,
+        "save_safetensors(file, arrays, metadata=None)\n--\n\nWrites a dict of arrays and one of texts."),
     ROW(save_gguf, "save_gguf(file, arrays, metadata=None)\n--\n\n"
                    "Writes a dict of arrays and one of texts, lists of texts and arrays."),
     {0},

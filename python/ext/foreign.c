@@ -540,7 +540,8 @@ static PyMethodDef functions[] = {
      "An array of what array() takes. copy=None shares read-only memory, True copies, False raises where it "
      "would copy."},
     {"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "from_dlpack(x, /, *, copy=None)\n--\n\nAn array of an object with __dlpack__ or a buffer. copy as in asarray()."},
+     "from_dlpack(x, /, *, copy=None)\n--\n\nAn array of an object with __dlpack__ or a buffer. copy as in "
+     "asarray()."},
     {0},
 };
 

@@ -70,15 +70,17 @@ static PyObject *model_about(PyObject *o, void *unused) {
     PyObject *eos = PyTuple_New(i.eos_count);
     for (int k = 0; eos && k < i.eos_count; k++)
         PyTuple_SET_ITEM(eos, k, PyLong_FromLong(i.eos[k]));
-    return eos ? Py_BuildValue("{s:s,s:i,s:i,s:i,s:L,s:L,s:n,s:i,s:N}", "type", i.type, "layers", i.layers, "hidden", i.hidden,
-                               "vocabulary", i.vocabulary, "positions", (long long)i.positions, "parameters",
-                               (long long)i.parameters, "bytes", (Py_ssize_t)i.bytes, "bos", i.bos, "eos", eos)
+    return eos ? Py_BuildValue("{s:s,s:i,s:i,s:i,s:L,s:L,s:n,s:i,s:N}", "type", i.type, "layers", i.layers,
+                               "hidden", i.hidden, "vocabulary", i.vocabulary, "positions",
+                               (long long)i.positions, "parameters", (long long)i.parameters, "bytes",
+                               (Py_ssize_t)i.bytes, "bos", i.bos, "eos", eos)
                : NULL;
 }
 
 static PyObject *model_logits(PyObject *o, PyObject *ids) {
     zl_scope scope = zl_scope_begin();
-    zl_array a = ext_array_from(ids, ZL_INT32), rows = a && zl_ndim(a) == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a;
+    zl_array a = ext_array_from(ids, ZL_INT32),
+             rows = a && zl_ndim(a) == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a;
     PyObject *result = NULL;
     if (a && zl_ndim(a) != 1 && zl_ndim(a) != 2)
         PyErr_Format(PyExc_ValueError, "logits(): ids have %d axes: one or two are needed", zl_ndim(a));
@@ -135,7 +137,8 @@ static int32_t *read_ids(PyObject *o, int64_t *count) {
         int64_t id;
         bool read = ext_to_int64(PySequence_Fast_GET_ITEM(list, i), &id);
         if (read && (id < 0 || id > INT32_MAX)) {
-            PyErr_Format(PyExc_ValueError, "id %lld at position %zd: ids are not negative, and of 32 bits", (long long)id, i);
+            PyErr_Format(PyExc_ValueError, "id %lld at position %zd: ids are not negative, and of 32 bits",
+                         (long long)id, i);
             read = false;
         }
         if (!read) {
@@ -157,7 +160,8 @@ static bool read_bias(PyObject *o, zl_sampling *s, int **ids, double **values) {
     if (o == Py_None)
         return true;
     if (!PyDict_Check(o)) {
-        PyErr_Format(PyExc_TypeError, "start(): logit_bias must be a dict of ids, not %.100s", Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError, "start(): logit_bias must be a dict of ids, not %.100s",
+                     Py_TYPE(o)->tp_name);
         return false;
     }
     size_t count = (size_t)PyDict_GET_SIZE(o);
@@ -172,7 +176,8 @@ static bool read_bias(PyObject *o, zl_sampling *s, int **ids, double **values) {
         int64_t id;
         read = ext_to_int64(key, &id) && ext_to_double(value, &(*values)[s->biases]);
         if (read && (id < INT32_MIN || id > INT32_MAX)) {
-            PyErr_Format(PyExc_ValueError, "start(): logit_bias: id %lld is of more than 32 bits", (long long)id);
+            PyErr_Format(PyExc_ValueError, "start(): logit_bias: id %lld is of more than 32 bits",
+                         (long long)id);
             read = false;
         }
         if (read)
@@ -202,16 +207,29 @@ static PyObject *start(PyObject *o, const zl_sequence_options *how, PyObject *id
 }
 
 static PyObject *model_start(PyObject *o, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"ids", "temperature", "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold",
-                            "repetition_penalty", "presence_penalty", "frequency_penalty", "penalty_window", "logit_bias",
-                            "seed", "chunk", NULL};
+    static char *names[] = {"ids",
+                            "temperature",
+                            "top_k",
+                            "top_p",
+                            "min_p",
+                            "xtc_probability",
+                            "xtc_threshold",
+                            "repetition_penalty",
+                            "presence_penalty",
+                            "frequency_penalty",
+                            "penalty_window",
+                            "logit_bias",
+                            "seed",
+                            "chunk",
+                            NULL};
     zl_sampling s = {.xtc_threshold = 0.1, .seed = -1};
     PyObject *ids, *bias = Py_None, *seed = Py_None, *result = NULL;
     int chunk = 0, *bias_ids = NULL;
     double *bias_values = NULL;
-    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|$didddddddiOOi:start", names, &ids, &s.temperature, &s.top_k, &s.top_p, &s.min_p,
-                                    &s.xtc_probability, &s.xtc_threshold, &s.repetition_penalty, &s.presence_penalty,
-                                    &s.frequency_penalty, &s.penalty_window, &bias, &seed, &chunk) &&
+    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|$didddddddiOOi:start", names, &ids, &s.temperature,
+                                    &s.top_k, &s.top_p, &s.min_p, &s.xtc_probability, &s.xtc_threshold,
+                                    &s.repetition_penalty, &s.presence_penalty, &s.frequency_penalty,
+                                    &s.penalty_window, &bias, &seed, &chunk) &&
         (seed == Py_None || ext_to_int64(seed, &s.seed)) && read_bias(bias, &s, &bias_ids, &bias_values))
         result = start(o, &(zl_sequence_options){.sampling = &s, .chunk = chunk}, ids);
     PyMem_Free(bias_ids);
@@ -325,7 +343,8 @@ static PyObject *tokenizer_encode(PyObject *o, PyObject *args, PyObject *kwargs)
     int64_t count;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s#|p:encode", names, &text, &bytes, &special))
         return NULL;
-    int32_t *ids = zl_tokenizer_encode(tokenizer_of(o), text, (size_t)bytes, special, &count, error, sizeof error);
+    int32_t *ids =
+        zl_tokenizer_encode(tokenizer_of(o), text, (size_t)bytes, special, &count, error, sizeof error);
     if (!ids)
         return raise(error);
     PyObject *list = PyList_New((Py_ssize_t)count);
@@ -340,7 +359,9 @@ static PyObject *tokenizer_render(PyObject *o, PyObject *json) {
     size_t bytes;
     Py_ssize_t json_bytes;
     const char *data = PyUnicode_AsUTF8AndSize(json, &json_bytes);
-    char *text = data ? zl_tokenizer_chat(tokenizer_of(o), data, (size_t)json_bytes, &bytes, error, sizeof error) : NULL;
+    char *text =
+        data ? zl_tokenizer_chat(tokenizer_of(o), data, (size_t)json_bytes, &bytes, error, sizeof error)
+             : NULL;
     if (!text)
         return data ? raise(error) : NULL;
     PyObject *result = PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace");
@@ -389,7 +410,8 @@ static PyObject *reader_read(PyObject *o, PyObject *number) {
     if (!ext_to_int64(number, &id))
         return NULL;
     if (id < 0 || id > INT32_MAX)
-        return PyErr_Format(PyExc_ValueError, "read(): id %lld: ids are not negative, and of 32 bits", (long long)id);
+        return PyErr_Format(PyExc_ValueError, "read(): id %lld: ids are not negative, and of 32 bits",
+                            (long long)id);
     const char *text = zl_reader_read(((struct reader *)o)->reader, (int32_t)id, &bytes, error, sizeof error);
     return as_text(text, bytes, error);
 }
@@ -409,25 +431,29 @@ static PyObject *reader_end(PyObject *o, PyObject *unused) {
 
 static PyMethodDef model_methods[] = {
     {"logits", model_logits, METH_O,
-     PyDoc_STR("logits(ids)\n--\n\nThe logits behind each of the ids, (..., T, vocabulary), of ids (T) or (batch, T).")},
+     PyDoc_STR("logits(ids)\n--\n\nThe logits behind each of the ids, (..., T, vocabulary), of ids (T) or "
+               "(batch, T).")},
     {"parameters", model_parameters, METH_NOARGS,
      PyDoc_STR("parameters()\n--\n\nThe tensors of the model, by their names in the checkpoint.")},
     WORDS("start", model_start,
-          "start(ids, *, temperature=0, top_k=0, top_p=0, min_p=0, xtc_probability=0, xtc_threshold=0.1, repetition_penalty=0, "
-          "presence_penalty=0, frequency_penalty=0, penalty_window=0, logit_bias=None, seed=None, chunk=0)\n--\n\n"
+          "start(ids, *, temperature=0, top_k=0, top_p=0, min_p=0, xtc_probability=0, xtc_threshold=0.1, "
+          "repetition_penalty=0, "
+          "presence_penalty=0, frequency_penalty=0, penalty_window=0, logit_bias=None, seed=None, "
+          "chunk=0)\n--\n\n"
           "A Sequence behind a prompt of at least one id. Without options the most likely ids are drawn."),
     {0},
 };
 static PyGetSetDef model_members[] = {
-    {"about", model_about, NULL, PyDoc_STR("type, sizes, and the ids that begin and end a text, in a dict."), NULL},
+    {"about", model_about, NULL, PyDoc_STR("type, sizes, and the ids that begin and end a text, in a dict."),
+     NULL},
     {0},
 };
 static PyTypeObject model_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "zellige.model.Model",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.model.Model",
     .tp_basicsize = sizeof(struct model),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = PyDoc_STR("Model(path)\n--\n\nA language model: a folder with config.json and safetensors, or a GGUF file."),
+    .tp_doc = PyDoc_STR(
+        "Model(path)\n--\n\nA language model: a folder with config.json and safetensors, or a GGUF file."),
     .tp_new = model_new,
     .tp_dealloc = model_free,
     .tp_methods = model_methods,
@@ -436,19 +462,22 @@ static PyTypeObject model_type = {
 
 static PyMethodDef sequence_methods[] = {
     {"prefill", sequence_prefill, METH_NOARGS,
-     PyDoc_STR("prefill()\n--\n\nComputes the next chunk of the prompt and returns how many of its ids are computed; None: all are.")},
-    {"append", sequence_append, METH_O, PyDoc_STR("append(ids)\n--\n\nAppends ids to what was drawn, such as the next question.")},
+     PyDoc_STR("prefill()\n--\n\nComputes the next chunk of the prompt and returns how many of its ids are "
+               "computed; None: all are.")},
+    {"append", sequence_append, METH_O,
+     PyDoc_STR("append(ids)\n--\n\nAppends ids to what was drawn, such as the next question.")},
     {"trim", sequence_trim, METH_O, PyDoc_STR("trim(length)\n--\n\nForgets the ids from this position on.")},
     {0},
 };
 static PySequenceMethods sequence_protocol = {.sq_length = sequence_length};
 static PyTypeObject sequence_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "zellige.model.Sequence",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.model.Sequence",
     .tp_basicsize = sizeof(struct sequence),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = PyDoc_STR("Ids that are drawn one after the other: an iterator of pairs of an id and its log-probability. It does "
-                        "not end by itself; len() counts the ids of the prompt and those drawn. It belongs to one thread."),
+    .tp_doc = PyDoc_STR(
+        "Ids that are drawn one after the other: an iterator of pairs of an id and its log-probability. It "
+        "does "
+        "not end by itself; len() counts the ids of the prompt and those drawn. It belongs to one thread."),
     .tp_dealloc = sequence_free,
     .tp_iter = PyObject_SelfIter,
     .tp_iternext = sequence_next,
@@ -458,10 +487,13 @@ static PyTypeObject sequence_type = {
 
 static PyMethodDef tokenizer_methods[] = {
     WORDS("encode", tokenizer_encode,
-          "encode(text, special=True)\n--\n\nThe ids of a text; special: with those that the tokenizer puts around one."),
+          "encode(text, special=True)\n--\n\nThe ids of a text; special: with those that the tokenizer puts "
+          "around one."),
     {"render", tokenizer_render, METH_O,
-     PyDoc_STR("render(json)\n--\n\nA conversation as the chat template writes it, of a JSON object with its variables.")},
-    WORDS("reader", tokenizer_reader, "reader(special=False)\n--\n\nA Reader, which gives special tokens too if special."),
+     PyDoc_STR("render(json)\n--\n\nA conversation as the chat template writes it, of a JSON object with its "
+               "variables.")},
+    WORDS("reader", tokenizer_reader,
+          "reader(special=False)\n--\n\nA Reader, which gives special tokens too if special."),
     {0},
 };
 static PySequenceMethods tokenizer_protocol = {.sq_length = tokenizer_length};
@@ -478,8 +510,10 @@ static PyTypeObject tokenizer_type = {
 };
 
 static PyMethodDef reader_methods[] = {
-    {"read", reader_read, METH_O, PyDoc_STR("read(id)\n--\n\nThe text that is complete with this id, of whole characters.")},
-    {"end", reader_end, METH_NOARGS, PyDoc_STR("end()\n--\n\nWhat is left of a character that is not complete.")},
+    {"read", reader_read, METH_O,
+     PyDoc_STR("read(id)\n--\n\nThe text that is complete with this id, of whole characters.")},
+    {"end", reader_end, METH_NOARGS,
+     PyDoc_STR("end()\n--\n\nWhat is left of a character that is not complete.")},
     {0},
 };
 static PyTypeObject reader_type = {
@@ -499,8 +533,9 @@ static PyObject *quantize(PyObject *m, PyObject *args, PyObject *kwargs) {
     PyObject *from, *to;
     bool done = false;
     (void)m;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$ziiz:quantize", names, &from, &to, &how.mode, &how.bits, &how.group_size,
-                                     &how.mixed) || !(from = ext_path(from, "quantize")))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$ziiz:quantize", names, &from, &to, &how.mode,
+                                     &how.bits, &how.group_size, &how.mixed) ||
+        !(from = ext_path(from, "quantize")))
         return NULL;
     if ((to = ext_path(to, "quantize"))) {
         const char *in = PyBytes_AS_STRING(from), *out = PyBytes_AS_STRING(to);
@@ -518,7 +553,8 @@ static PyObject *quantize(PyObject *m, PyObject *args, PyObject *kwargs) {
 static PyMethodDef functions[] = {
     WORDS("quantize", quantize,
           "quantize(path, out, *, mode=None, bits=0, group_size=0, mixed=None)\n--\n\n"
-          "Writes a model's folder with fewer bits for each weight, in MLX's format: modes affine, mxfp4, mxfp8 and nvfp4; 0 is "
+          "Writes a model's folder with fewer bits for each weight, in MLX's format: modes affine, mxfp4, "
+          "mxfp8 and nvfp4; 0 is "
           "what the mode has. mixed: mixed_2_6, mixed_3_4, mixed_3_6 or mixed_4_6."),
     {0},
 };

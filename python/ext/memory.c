@@ -115,15 +115,21 @@ static PyObject *get_array_buffer_size(PyObject *core, PyObject *args) {
 #define WITH_LIMIT(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 
 static PyMethodDef functions[] = {
-    {"get_active_memory", get_active_memory, METH_NOARGS, "get_active_memory()\n--\n\nBytes of array data in use."},
-    {"get_peak_memory", get_peak_memory, METH_NOARGS, "get_peak_memory()\n--\n\nMost bytes in use since reset_peak_memory()."},
-    {"get_cache_memory", get_cache_memory, METH_NOARGS, "get_cache_memory()\n--\n\nBytes that are kept for reuse."},
+    {"get_active_memory", get_active_memory, METH_NOARGS,
+     "get_active_memory()\n--\n\nBytes of array data in use."},
+    {"get_peak_memory", get_peak_memory, METH_NOARGS,
+     "get_peak_memory()\n--\n\nMost bytes in use since reset_peak_memory()."},
+    {"get_cache_memory", get_cache_memory, METH_NOARGS,
+     "get_cache_memory()\n--\n\nBytes that are kept for reuse."},
     {"get_memory_limit", get_memory_limit, METH_NOARGS,
      "get_memory_limit()\n--\n\nBytes over which nothing is kept for reuse and async_eval waits."},
-    {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "reset_peak_memory()\n--\n\nCounts the peak from now on."},
-    {"clear_cache", clear_cache, METH_NOARGS, "clear_cache()\n--\n\nGives memory that is kept for reuse back to the system."},
+    {"reset_peak_memory", reset_peak_memory, METH_NOARGS,
+     "reset_peak_memory()\n--\n\nCounts the peak from now on."},
+    {"clear_cache", clear_cache, METH_NOARGS,
+     "clear_cache()\n--\n\nGives memory that is kept for reuse back to the system."},
     {"set_memory_limit", WITH_LIMIT(set_memory_limit),
-     "set_memory_limit(limit)\n--\n\nSets the bytes over which nothing is kept for reuse and async_eval waits; the old limit."},
+     "set_memory_limit(limit)\n--\n\nSets the bytes over which nothing is kept for reuse and async_eval "
+     "waits; the old limit."},
     {"set_cache_limit", WITH_LIMIT(set_cache_limit),
      "set_cache_limit(limit)\n--\n\nSets how many bytes are kept for reuse; the old limit."},
     {"set_wired_limit", WITH_LIMIT(set_wired_limit),

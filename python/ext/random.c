@@ -101,7 +101,8 @@ static PyMethodDef functions[] = {
 
 bool ext_add_random(PyObject *core) {
     PyObject *module = ext_submodule(core, "random", "Random numbers from keys.");
-    return module && PyModule_AddFunctions(module, functions) == 0 && PyType_Ready(&ext_random_state_type) == 0 &&
+    return module && PyModule_AddFunctions(module, functions) == 0 &&
+           PyType_Ready(&ext_random_state_type) == 0 &&
            ext_add(module, "_RandomState", Py_NewRef((PyObject *)&ext_random_state_type)) &&
            ext_add(module, "state", PyObject_New(PyObject, &ext_random_state_type));
 }

@@ -55,15 +55,19 @@ static PyObject *broadcast_arrays(PyObject *m, PyObject *const *args, Py_ssize_t
 
 typedef zl_array one_op(zl_array);
 
-static PyObject *at_least(const char *function, one_op *op, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+static PyObject *at_least(const char *function, one_op *op, PyObject *const *args, Py_ssize_t n,
+                          PyObject *names) {
     struct shaped_call c;
     zl_scope scope;
-    if (!shaped_read(&c, function, (const char *const[]){NULL}, 0, true, args, n, names) || !ext_scope(c.stream, &scope))
+    if (!shaped_read(&c, function, (const char *const[]){NULL}, 0, true, args, n, names) ||
+        !ext_scope(c.stream, &scope))
         return NULL;
     zl_array *list = shaped_arrays(c.rest, c.rests);
     for (Py_ssize_t i = 0; list && i < c.rests; i++)
         list[i] = op(list[i]);
-    PyObject *result = !list ? NULL : c.rests == 1 ? ext_wrap(list[0]) : ext_wrap_all((int)c.rests, list, false);
+    PyObject *result = !list          ? NULL
+                       : c.rests == 1 ? ext_wrap(list[0])
+                                      : ext_wrap_all((int)c.rests, list, false);
     PyMem_Free(list);
     zl_scope_end(scope);
     return result;
@@ -202,7 +206,8 @@ static PyObject *split(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 
 static PyObject *split_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     struct shaped_call c;
-    if (!shaped_read(&c, "split", split_names + 1, 2, false, args, n, names) || !shaped_need(&c, 0, "indices_or_sections"))
+    if (!shaped_read(&c, "split", split_names + 1, 2, false, args, n, names) ||
+        !shaped_need(&c, 0, "indices_or_sections"))
         return NULL;
     c.named[2] = c.named[1];
     c.named[1] = c.named[0];
@@ -255,15 +260,16 @@ static PyObject *slice_update_work(const struct shaped_call *c) {
     struct shaped_axes axes = {NULL, 0};
     zl_array a = ext_array_held(c->named[0]), update = a ? ext_array_held(c->named[1]) : NULL,
              start = update ? ext_array_from(c->named[2], ZL_DTYPE_COUNT) : NULL;
-    PyObject *result = start && shaped_axes_read(c->named[3], &axes)
-                           ? ext_wrap(zl_dynamic_slice_update(a, update, start, (zl_axes){axes.axis, axes.count}))
-                           : NULL;
+    PyObject *result =
+        start && shaped_axes_read(c->named[3], &axes)
+            ? ext_wrap(zl_dynamic_slice_update(a, update, start, (zl_axes){axes.axis, axes.count}))
+            : NULL;
     shaped_axes_free(&axes);
     return result;
 }
 
-static PyObject *sliced(const char *function, const char *const *known, shaped_work *body, PyObject *const *args,
-                        Py_ssize_t n, PyObject *names) {
+static PyObject *sliced(const char *function, const char *const *known, shaped_work *body,
+                        PyObject *const *args, Py_ssize_t n, PyObject *names) {
     struct shaped_call c;
     if (!shaped_read(&c, function, known, 4, false, args, n, names))
         return NULL;
@@ -302,11 +308,14 @@ static PyObject *whole_range(PyObject *start, PyObject *stop, PyObject *step, zl
         return NULL;
     bool wide = !fits_int32(from) || !fits_int32(by) || !fits_int32(to);
     if (((double)to - (double)from) / (double)by > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "arange(): from %lld to %lld there are more than %d numbers", (long long)from,
-                     (long long)to, INT32_MAX);
+        PyErr_Format(PyExc_ValueError, "arange(): from %lld to %lld there are more than %d numbers",
+                     (long long)from, (long long)to, INT32_MAX);
         return NULL;
     }
-    return ext_wrap(zl_arange_int(from, to, by, dtype != ZL_DTYPE_COUNT ? dtype : wide ? ZL_INT64 : ZL_INT32));
+    return ext_wrap(zl_arange_int(from, to, by,
+                                  dtype != ZL_DTYPE_COUNT ? dtype
+                                  : wide                  ? ZL_INT64
+                                                          : ZL_INT32));
 }
 
 static PyObject *real_range(PyObject *start, PyObject *stop, PyObject *step, zl_dtype dtype) {
@@ -362,7 +371,8 @@ static PyObject *quantize_work(const struct shaped_call *c) {
     zl_array out[3], w = ext_array_held(c->named[0]);
     zl_array global = w && shaped_given(c->named[4]) ? ext_array_held(c->named[4]) : NULL;
     const char *mode = !shaped_given(c->named[3]) ? NULL : ext_utf8(c->named[3]);
-    if (PyErr_Occurred() || !shaped_int(c->named[1], INT_MIN, &group) || !shaped_int(c->named[2], INT_MIN, &bits))
+    if (PyErr_Occurred() || !shaped_int(c->named[1], INT_MIN, &group) ||
+        !shaped_int(c->named[2], INT_MIN, &bits))
         return NULL;
     if (!zl_quantize(w, group, bits, mode, global, out))
         return ext_raise();
@@ -373,7 +383,9 @@ static PyObject *quantize(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
     (void)m;
     struct shaped_call c;
     static const char *const known[] = {"w", "group_size", "bits", "mode", "global_scale", NULL};
-    return shaped_read(&c, "quantize", known, 4, false, args, n, names) && shaped_need(&c, 0, "w") ? shaped_run(&c, quantize_work) : NULL;
+    return shaped_read(&c, "quantize", known, 4, false, args, n, names) && shaped_need(&c, 0, "w")
+               ? shaped_run(&c, quantize_work)
+               : NULL;
 }
 
 // Padding ---------------------------------------------------------------------------------------------------
@@ -411,7 +423,8 @@ static bool is_pair_list(PyObject *o) {
 static bool read_widths(PyObject *o, struct widths *w) {
     bool nested = is_pair_list(o);
     if (nested && PySequence_Size(o) != w->ndim && PySequence_Size(o) != 1) {
-        PyErr_Format(PyExc_ValueError, "pad(): %zd pairs of widths for an array with %d axes", PySequence_Size(o), w->ndim);
+        PyErr_Format(PyExc_ValueError, "pad(): %zd pairs of widths for an array with %d axes",
+                     PySequence_Size(o), w->ndim);
         return false;
     }
     for (int i = 0; i < w->ndim; i++) {
@@ -436,7 +449,8 @@ static bool read_mode(PyObject *o, enum pad_mode *out) {
             *out = (enum pad_mode)i;
             return true;
         }
-    PyErr_Format(PyExc_ValueError, "pad(): mode %R: 'constant', 'edge', 'reflect' or 'symmetric' is needed", o);
+    PyErr_Format(PyExc_ValueError, "pad(): mode %R: 'constant', 'edge', 'reflect' or 'symmetric' is needed",
+                 o);
     return false;
 }
 
@@ -453,8 +467,8 @@ static int64_t mirrored(int64_t i, int64_t n, enum pad_mode mode) {
 static zl_array pad_axis(zl_array a, int axis, int64_t low, int64_t high, enum pad_mode mode) {
     int64_t n = zl_dim(a, axis), size = n + low + high;
     if (low < 0 || high < 0 || n == 0 || size > INT_MAX) {
-        PyErr_Format(PyExc_ValueError, "pad(): %lld before and %lld behind an axis of %lld elements", (long long)low,
-                     (long long)high, (long long)n);
+        PyErr_Format(PyExc_ValueError, "pad(): %lld before and %lld behind an axis of %lld elements",
+                     (long long)low, (long long)high, (long long)n);
         return NULL;
     }
     int32_t *index = PyMem_Malloc(sizeof *index * (size_t)size);
@@ -470,7 +484,8 @@ static zl_array pad_axis(zl_array a, int axis, int64_t low, int64_t high, enum p
 static zl_array pad_with(zl_array a, const struct widths *w, enum pad_mode mode, PyObject *value) {
     if (mode == PAD_CONSTANT) {
         zl_array filler = shaped_given(value) ? ext_array_held(value) : zl_scalar_int(0);
-        zl_array padded = filler ? zl_pad(a, (zl_shape){w->low, w->ndim}, (zl_shape){w->high, w->ndim}, filler) : NULL;
+        zl_array padded =
+            filler ? zl_pad(a, (zl_shape){w->low, w->ndim}, (zl_shape){w->high, w->ndim}, filler) : NULL;
         return padded || PyErr_Occurred() ? padded : ext_raise();
     }
     for (int i = 0; a && i < w->ndim; i++)
@@ -496,7 +511,8 @@ static PyObject *pad(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject 
     (void)m;
     struct shaped_call c;
     static const char *const known[] = {"a", "pad_width", "mode", "constant_values", NULL};
-    return shaped_read(&c, "pad", known, 4, false, args, n, names) && shaped_need(&c, 0, "a") && shaped_need(&c, 1, "pad_width")
+    return shaped_read(&c, "pad", known, 4, false, args, n, names) && shaped_need(&c, 0, "a") &&
+                   shaped_need(&c, 1, "pad_width")
                ? shaped_run(&c, pad_work)
                : NULL;
 }
@@ -530,8 +546,8 @@ static bool read_conv_list(const struct shaped_call *c, int which, struct ext_li
 static int join_padding(const struct ext_list *low, const struct ext_list *high, int axes, int64_t *out) {
     bool fits = (low->count == 1 || low->count == axes) && (high->count == 1 || high->count == axes);
     if (!fits || axes < 1 || axes > CONV_AXES) {
-        PyErr_Format(PyExc_ValueError, "conv_general(): %d and %d numbers as padding for %d spatial axes", low->count,
-                     high->count, axes);
+        PyErr_Format(PyExc_ValueError, "conv_general(): %d and %d numbers as padding for %d spatial axes",
+                     low->count, high->count, axes);
         return -1;
     }
     for (int i = 0; i < axes; i++) {
@@ -550,9 +566,10 @@ static PyObject *convolve(const struct shaped_call *c, const struct ext_list *li
     int count = join_padding(&list[LOW], &list[HIGH], zl_ndim(x) - 2, padding);
     if (count < 0)
         return NULL;
-    return ext_wrap(zl_conv_general(x, w, (zl_shape){list[STRIDE].item, list[STRIDE].count}, (zl_shape){padding, count},
-                                    (zl_shape){list[KERNEL_DILATION].item, list[KERNEL_DILATION].count},
-                                    (zl_shape){list[INPUT_DILATION].item, list[INPUT_DILATION].count}, groups, flip));
+    return ext_wrap(
+        zl_conv_general(x, w, (zl_shape){list[STRIDE].item, list[STRIDE].count}, (zl_shape){padding, count},
+                        (zl_shape){list[KERNEL_DILATION].item, list[KERNEL_DILATION].count},
+                        (zl_shape){list[INPUT_DILATION].item, list[INPUT_DILATION].count}, groups, flip));
 }
 
 static PyObject *conv_general_work(const struct shaped_call *c) {
@@ -651,7 +668,8 @@ static PyObject *transpose_method(PyObject *self, PyObject *const *args, Py_ssiz
     bool all = c.rests == 0 || (c.rests == 1 && c.rest[0] == Py_None);
     if ((!all && !read_rest_list(&c, &axes)) || !ext_scope(c.stream, &scope))
         return NULL;
-    PyObject *result = all ? ext_wrap(zl_transpose(ext_value(self), ZL_ALL)) : transpose_by(ext_value(self), &axes);
+    PyObject *result =
+        all ? ext_wrap(zl_transpose(ext_value(self), ZL_ALL)) : transpose_by(ext_value(self), &axes);
     if (!all)
         ext_list_free(&axes);
     zl_scope_end(scope);
@@ -662,7 +680,8 @@ static PyObject *transpose_method(PyObject *self, PyObject *const *args, Py_ssiz
 static bool broadcast_into(struct ext_list *sum, const struct ext_list *one) {
     int ndim = sum->count > one->count ? sum->count : one->count;
     if (ndim > COUNT(sum->room)) {
-        PyErr_Format(PyExc_ValueError, "broadcast_shapes(): %d axes: at most %d are handled", ndim, COUNT(sum->room));
+        PyErr_Format(PyExc_ValueError, "broadcast_shapes(): %d axes: at most %d are handled", ndim,
+                     COUNT(sum->room));
         return false;
     }
     memmove(sum->item + ndim - sum->count, sum->item, sizeof(int64_t) * (size_t)sum->count);
@@ -672,7 +691,8 @@ static bool broadcast_into(struct ext_list *sum, const struct ext_list *one) {
     for (int i = 0; i < one->count; i++) {
         int64_t *a = &sum->item[ndim - one->count + i], b = one->item[i];
         if (*a != b && *a != 1 && b != 1) {
-            PyErr_Format(PyExc_ValueError, "broadcast_shapes(): sizes %lld and %lld differ", (long long)*a, (long long)b);
+            PyErr_Format(PyExc_ValueError, "broadcast_shapes(): sizes %lld and %lld differ", (long long)*a,
+                         (long long)b);
             return false;
         }
         *a = *a == 1 ? b : *a;
@@ -707,7 +727,8 @@ static PyObject *unique_work(const struct shaped_call *c) {
     zl_array a = ext_array_held(c->named[0]), fill, out[4];
     int64_t size = INT64_MIN;
     bool wanted[3];
-    if (!a || (shaped_given(c->named[1]) && !ext_to_int64(c->named[1], &size)) || !shaped_array(c->named[5], &fill))
+    if (!a || (shaped_given(c->named[1]) && !ext_to_int64(c->named[1], &size)) ||
+        !shaped_array(c->named[5], &fill))
         return NULL;
     for (int i = 0; i < 3; i++)
         if (!shaped_truth(c->named[2 + i], false, &wanted[i]))
@@ -721,64 +742,89 @@ static PyObject *unique_work(const struct shaped_call *c) {
 static PyObject *unique(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
     struct shaped_call c;
-    static const char *const known[] = {"a",          "size", "return_index", "return_inverse", "return_counts",
-                                        "fill_value", NULL};
+    static const char *const known[] = {
+        "a", "size", "return_index", "return_inverse", "return_counts", "fill_value", NULL};
     return shaped_read(&c, "unique", known, 6, false, args, n, names) && shaped_need(&c, 0, "a")
                ? shaped_run(&c, unique_work)
                : NULL;
 }
 
 static PyMethodDef functions[] = {
-    SHAPED_ROW("arange", arange, "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
-                          "start, start + step and so on before stop; arange(stop) starts at 0."),
-    SHAPED_ROW("atleast_1d", atleast_1d, "atleast_1d(*arrays, stream=None)\n--\n\nArrays with at least one axis: one for one, else a list."),
-    SHAPED_ROW("atleast_2d", atleast_2d, "atleast_2d(*arrays, stream=None)\n--\n\nArrays with at least two axes: one for one, else a list."),
-    SHAPED_ROW("atleast_3d", atleast_3d, "atleast_3d(*arrays, stream=None)\n--\n\nArrays with at least three axes: one for one, else a list."),
-    SHAPED_ROW("broadcast_arrays", broadcast_arrays, "broadcast_arrays(*arrays, stream=None)\n--\n\nThe arrays as views of one shape."),
+    SHAPED_ROW("arange", arange,
+               "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
+               "start, start + step and so on before stop; arange(stop) starts at 0."),
+    SHAPED_ROW(
+        "atleast_1d", atleast_1d,
+        "atleast_1d(*arrays, stream=None)\n--\n\nArrays with at least one axis: one for one, else a list."),
+    SHAPED_ROW(
+        "atleast_2d", atleast_2d,
+        "atleast_2d(*arrays, stream=None)\n--\n\nArrays with at least two axes: one for one, else a list."),
+    SHAPED_ROW(
+        "atleast_3d", atleast_3d,
+        "atleast_3d(*arrays, stream=None)\n--\n\nArrays with at least three axes: one for one, else a list."),
+    SHAPED_ROW("broadcast_arrays", broadcast_arrays,
+               "broadcast_arrays(*arrays, stream=None)\n--\n\nThe arrays as views of one shape."),
     {"broadcast_shapes", (PyCFunction)(void (*)(void))broadcast_shapes, METH_FASTCALL,
      "broadcast_shapes(*shapes)\n--\n\nThe shape that arrays of these shapes broadcast to."},
-    SHAPED_ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
-                                    "The arrays joined along an axis; flattened if that is None."),
+    SHAPED_ROW("concatenate", concatenate,
+               "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
+               "The arrays joined along an axis; flattened if that is None."),
     SHAPED_ROW("conv_general", conv_general,
-        "conv_general(input, weight, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, "
-        "stream=None)\n--\n\n"
-        "The input, (N, sizes, C), convolved with the weight, (O, sizes, C / groups), over one to three axes. Padding is "
-        "a number, one an axis, or two lists: what comes before, and what comes behind."),
-    SHAPED_ROW("meshgrid", meshgrid, "meshgrid(*arrays, sparse=False, indexing='xy', stream=None)\n--\n\n"
-                                     "The coordinates of a grid: a tuple of one array for each that is given."),
-    SHAPED_ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
-                    "a with more elements around it: a constant, the edge, or a mirror image."),
-    SHAPED_ROW("quantize", quantize, "quantize(w, group_size=None, bits=None, mode='affine', *, global_scale=None, stream=None)\n--\n\n"
-                              "w in few bits per number: packed words, scales and, in mode affine, biases."),
-    SHAPED_ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
-                        "a cut along an axis into equal sections, or at positions: a list of views."),
-    SHAPED_ROW("slice", slice, "slice(a, start_indices, axes, slice_size, *, stream=None)\n--\n\n"
-                               "The slice of a that begins where start_indices says along the given axes."),
-    SHAPED_ROW("slice_update", slice_update, "slice_update(a, update, start_indices, axes, *, stream=None)\n--\n\n"
-                                             "a with update written over the slice that begins at start_indices."),
-    SHAPED_ROW("unique", unique,
-               "unique(a, size=None, return_index=False, return_inverse=False, return_counts=False, fill_value=None, *, "
+               "conv_general(input, weight, stride=1, padding=0, kernel_dilation=1, input_dilation=1, "
+               "groups=1, flip=False, *, "
                "stream=None)\n--\n\n"
-               "The different elements of a in order; where each was first, which each element of a is, and how often each "
+               "The input, (N, sizes, C), convolved with the weight, (O, sizes, C / groups), over one to "
+               "three axes. Padding is "
+               "a number, one an axis, or two lists: what comes before, and what comes behind."),
+    SHAPED_ROW("meshgrid", meshgrid,
+               "meshgrid(*arrays, sparse=False, indexing='xy', stream=None)\n--\n\n"
+               "The coordinates of a grid: a tuple of one array for each that is given."),
+    SHAPED_ROW("pad", pad,
+               "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
+               "a with more elements around it: a constant, the edge, or a mirror image."),
+    SHAPED_ROW(
+        "quantize", quantize,
+        "quantize(w, group_size=None, bits=None, mode='affine', *, global_scale=None, stream=None)\n--\n\n"
+        "w in few bits per number: packed words, scales and, in mode affine, biases."),
+    SHAPED_ROW("split", split,
+               "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
+               "a cut along an axis into equal sections, or at positions: a list of views."),
+    SHAPED_ROW("slice", slice,
+               "slice(a, start_indices, axes, slice_size, *, stream=None)\n--\n\n"
+               "The slice of a that begins where start_indices says along the given axes."),
+    SHAPED_ROW("slice_update", slice_update,
+               "slice_update(a, update, start_indices, axes, *, stream=None)\n--\n\n"
+               "a with update written over the slice that begins at start_indices."),
+    SHAPED_ROW("unique", unique,
+               "unique(a, size=None, return_index=False, return_inverse=False, return_counts=False, "
+               "fill_value=None, *, "
+               "stream=None)\n--\n\n"
+               "The different elements of a in order; where each was first, which each element of a is, and "
+               "how often each "
                "is there, if asked for. Without a size a is evaluated to find how many they are."),
-    SHAPED_ROW("unstack", unstack, "unstack(x, *, axis=0, stream=None)\n--\n\n"
-                                   "x split along an axis: a tuple of views without it."),
+    SHAPED_ROW("unstack", unstack,
+               "unstack(x, *, axis=0, stream=None)\n--\n\n"
+               "x split along an axis: a tuple of views without it."),
     {0},
 };
 
 PyMethodDef ext_shaped_array_methods[] = {
     SHAPED_ROW("conj", conj_method, "The complex conjugate."),
-    SHAPED_ROW("reshape", reshape_method, "The same elements in another shape: a.reshape(2, 3) or a.reshape((2, 3))."),
-    SHAPED_ROW("split", split_method, "Cut along an axis into equal sections, or at positions: a list of views."),
-    SHAPED_ROW("transpose", transpose_method, "The axes in another order, as a view; reversed if none is given."),
+    SHAPED_ROW("reshape", reshape_method,
+               "The same elements in another shape: a.reshape(2, 3) or a.reshape((2, 3))."),
+    SHAPED_ROW("split", split_method,
+               "Cut along an axis into equal sections, or at positions: a list of views."),
+    SHAPED_ROW("transpose", transpose_method,
+               "The axes in another order, as a view; reversed if none is given."),
     {0},
 };
 
 bool ext_add_shaped(PyObject *core) {
     PyObject *fast = ext_submodule(core, "fast", "Operations that take several steps at once.");
     PyObject *linalg = ext_submodule(core, "linalg", "Factors, inverses and norms of matrices.");
-    return fast && linalg && ext_submodule(core, "fft", "Discrete Fourier transforms.") && !PyType_Ready(&metal_kernel_type) &&
-           !PyType_Ready(&cpu_kernel_type) && shaped_add(core, functions) && shaped_add(core, shaped_products) &&
+    return fast && linalg && ext_submodule(core, "fft", "Discrete Fourier transforms.") &&
+           !PyType_Ready(&metal_kernel_type) && !PyType_Ready(&cpu_kernel_type) &&
+           shaped_add(core, functions) && shaped_add(core, shaped_products) &&
            shaped_add(fast, shaped_fast) && shaped_add(linalg, shaped_linalg) &&
            ext_add(core, "matrix_norm", PyObject_GetAttrString(linalg, "norm"));
 }

@@ -21,8 +21,8 @@ struct shaped_call {
 
 // known: names, NULL at the end. The first `positions` of them may be positional; what comes behind is the
 // rest if has_rest, else a mistake.
-bool shaped_read(struct shaped_call *c, const char *function, const char *const *known, int positions, bool has_rest,
-                 PyObject *const *args, Py_ssize_t count, PyObject *names);
+bool shaped_read(struct shaped_call *c, const char *function, const char *const *known, int positions,
+                 bool has_rest, PyObject *const *args, Py_ssize_t count, PyObject *names);
 bool shaped_need(const struct shaped_call *c, int at, const char *name); // it was given; else an exception
 
 // A function's work, in a scope for its stream.

@@ -18,8 +18,8 @@ static bool find_keyword(struct shaped_call *c, const char *const *known, PyObje
     return false;
 }
 
-bool shaped_read(struct shaped_call *c, const char *function, const char *const *known, int positions, bool has_rest,
-                 PyObject *const *args, Py_ssize_t count, PyObject *names) {
+bool shaped_read(struct shaped_call *c, const char *function, const char *const *known, int positions,
+                 bool has_rest, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     *c = (struct shaped_call){.function = function};
     int at = 0;
     for (; at < count && at < positions; at++)

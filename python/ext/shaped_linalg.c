@@ -32,7 +32,8 @@ static PyObject *norm_of(zl_array a, PyObject *order, PyObject *axis, bool keepd
 static PyObject *norm_work(const struct shaped_call *c) {
     zl_array a = ext_array_held(c->named[0]);
     bool keepdims;
-    return a && shaped_truth(c->named[3], false, &keepdims) ? norm_of(a, c->named[1], c->named[2], keepdims) : NULL;
+    return a && shaped_truth(c->named[3], false, &keepdims) ? norm_of(a, c->named[1], c->named[2], keepdims)
+                                                            : NULL;
 }
 
 static PyObject *norm(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {

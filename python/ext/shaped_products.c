@@ -28,7 +28,8 @@ static PyObject *einsum_work(const struct shaped_call *c) {
 static PyObject *einsum(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
     struct shaped_call c;
-    return shaped_read(&c, "einsum", einsum_names, 1, true, args, n, names) && shaped_need(&c, 0, "subscripts")
+    return shaped_read(&c, "einsum", einsum_names, 1, true, args, n, names) &&
+                   shaped_need(&c, 0, "subscripts")
                ? shaped_run(&c, einsum_work)
                : NULL;
 }
@@ -77,7 +78,8 @@ static PyObject *einsum_path_work(const struct shaped_call *c) {
 static PyObject *einsum_path(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
     struct shaped_call c;
-    return shaped_read(&c, "einsum_path", einsum_names, 1, true, args, n, names) && shaped_need(&c, 0, "subscripts")
+    return shaped_read(&c, "einsum_path", einsum_names, 1, true, args, n, names) &&
+                   shaped_need(&c, 0, "subscripts")
                ? shaped_run(&c, einsum_path_work)
                : NULL;
 }
@@ -89,7 +91,8 @@ static PyObject *tensordot_lists(zl_array a, zl_array b, PyObject *axes) {
     struct shaped_axes list[2] = {{NULL, 0}, {NULL, 0}};
     PyObject *result = NULL;
     if (pair && PyTuple_GET_SIZE(pair) != 2)
-        PyErr_Format(PyExc_ValueError, "tensordot(): %zd lists of axes: two are needed", PyTuple_GET_SIZE(pair));
+        PyErr_Format(PyExc_ValueError, "tensordot(): %zd lists of axes: two are needed",
+                     PyTuple_GET_SIZE(pair));
     else if (pair && shaped_axes_read(PyTuple_GET_ITEM(pair, 0), &list[0]) &&
              shaped_axes_read(PyTuple_GET_ITEM(pair, 1), &list[1]))
         result = ext_wrap(zl_tensordot_axes(a, b, (zl_axes){list[0].axis, list[0].count},
@@ -121,8 +124,9 @@ static PyObject *tensordot(PyObject *m, PyObject *const *args, Py_ssize_t n, PyO
 }
 
 PyMethodDef shaped_products[] = {
-    SHAPED_ROW("einsum", einsum,
-               "einsum(subscripts, *operands, stream=None)\n--\n\nThe sum of products that subscripts describe."),
+    SHAPED_ROW(
+        "einsum", einsum,
+        "einsum(subscripts, *operands, stream=None)\n--\n\nThe sum of products that subscripts describe."),
     SHAPED_ROW("einsum_path", einsum_path,
                "einsum_path(subscripts, *operands)\n--\n\n"
                "The order in which einsum joins its operands, and a text about it."),

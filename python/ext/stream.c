@@ -140,7 +140,8 @@ bool ext_stream_read(PyObject *o, zl_stream *out) {
         return true;
     if (!check_target(o))
         return false;
-    if (device_is(o) && device_default_number() && device_read("stream", o, &d) && same_device(d, device_default()))
+    if (device_is(o) && device_default_number() && device_read("stream", o, &d) &&
+        same_device(d, device_default()))
         return true;
     struct stream *s = resolve("stream", o);
     if (s)
@@ -330,7 +331,8 @@ static PyObject *new_stream(PyObject *module, PyObject *args, PyObject *kwargs) 
     struct device d;
     char text[DEVICE_NAME];
     (void)module;
-    const char *name = read_argument(args, kwargs, "O:new_stream", &d) ? device_name("new_stream", d, text) : NULL;
+    const char *name =
+        read_argument(args, kwargs, "O:new_stream", &d) ? device_name("new_stream", d, text) : NULL;
     return name ? (PyObject *)make_own(d, zl_new_stream(name)) : NULL;
 }
 
@@ -395,8 +397,10 @@ static PyMethodDef functions[] = {
     ROW("new_thread_local_stream", new_thread_local_stream,
         "new_thread_local_stream(device)\n--\n\nStands for a stream of its own on every thread."),
     ROW("stream", stream_context, "stream(s)\n--\n\nA context in which ops run on a stream or device."),
-    ROW("synchronize", synchronize, "synchronize(stream=None)\n--\n\nWaits for what was started on a stream."),
-    {"clear_streams", clear_streams, METH_NOARGS, PyDoc_STR("clear_streams()\n--\n\nEnds the use of all streams of this thread.")},
+    ROW("synchronize", synchronize,
+        "synchronize(stream=None)\n--\n\nWaits for what was started on a stream."),
+    {"clear_streams", clear_streams, METH_NOARGS,
+     PyDoc_STR("clear_streams()\n--\n\nEnds the use of all streams of this thread.")},
     {0},
 };
 

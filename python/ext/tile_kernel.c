@@ -64,12 +64,14 @@ static PyObject *cost(PyObject *self, PyObject *sizes) {
     for (int i = 0; zl_kernel_size_name(k, i); i++) {
         PyObject *one = PyDict_GetItemString(sizes, zl_kernel_size_name(k, i));
         if (!one || i >= 64)
-            return PyErr_Format(PyExc_KeyError, "kernel.cost: the size '%s' is missing", zl_kernel_size_name(k, i));
+            return PyErr_Format(PyExc_KeyError, "kernel.cost: the size '%s' is missing",
+                                zl_kernel_size_name(k, i));
         value[i] = PyLong_AsLongLong(one);
         if (PyErr_Occurred())
             return NULL;
     }
-    return zl_kernel_cost_of(k, value, &found) ? Py_BuildValue("(dd)", found.flops, found.bytes) : ext_raise();
+    return zl_kernel_cost_of(k, value, &found) ? Py_BuildValue("(dd)", found.flops, found.bytes)
+                                               : ext_raise();
 }
 
 // Running ---------------------------------------------------------------------------------------------------
@@ -151,8 +153,8 @@ static bool read_all(zl_kernel k, PyObject *list, int count, struct argument *a,
 static PyObject *report_of(const zl_device_c_report *r) {
     double all = r->seconds > 0 ? r->seconds : 1;
     return Py_BuildValue("{s:d,s:d,s:d,s:d,s:L,s:L,s:L,s:L}", "milliseconds", r->seconds * 1e3, "compute",
-                         r->compute_seconds / all, "copies", r->copy_seconds / all, "lanes", r->lanes, "commands",
-                         (long long)r->commands, "bytes", (long long)r->bytes, "bank_conflicts",
+                         r->compute_seconds / all, "copies", r->copy_seconds / all, "lanes", r->lanes,
+                         "commands", (long long)r->commands, "bytes", (long long)r->bytes, "bank_conflicts",
                          (long long)r->bank_conflicts, "scalars", (long long)r->scalars);
 }
 
@@ -200,7 +202,8 @@ static PyObject *time_runs(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Oi", &arguments, &repeats))
         return NULL;
     if (repeats < 1)
-        return PyErr_Format(PyExc_ValueError, "kernel.time: repeats is %d, and at least 1 is needed", repeats);
+        return PyErr_Format(PyExc_ValueError, "kernel.time: repeats is %d, and at least 1 is needed",
+                            repeats);
     return run_on(((struct kernel *)self)->value, arguments, repeats);
 }
 
@@ -216,7 +219,8 @@ static PyObject *call(PyObject *self, PyObject *arguments) {
     int count = list ? (int)PyTuple_GET_SIZE(list) : 0, outputs = zl_kernel_parameters(k) - count;
     zl_array in[ARRAYS_MOST], out[ARRAYS_MOST];
     if (list && (outputs < 0 || zl_kernel_parameters(k) > ARRAYS_MOST))
-        PyErr_Format(PyExc_ValueError, "kernel.call: %d arguments for %d parameters", count, zl_kernel_parameters(k));
+        PyErr_Format(PyExc_ValueError, "kernel.call: %d arguments for %d parameters", count,
+                     zl_kernel_parameters(k));
     if (!list || PyErr_Occurred())
         return Py_XDECREF(list), NULL;
     zl_scope scope = ext_begin();
@@ -248,8 +252,8 @@ static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
     const char *text, *name = NULL, *target = "auto";
     PyObject *named = Py_None;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO&", names, ext_utf8_read, &text, &named, ext_utf8_read,
-                                     &target) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO&", names, ext_utf8_read, &text, &named,
+                                     ext_utf8_read, &target) ||
         (named != Py_None && !(name = ext_utf8(named))))
         return NULL;
     struct kernel *k = (struct kernel *)kernel_type.tp_alloc(&kernel_type, 0);
@@ -297,11 +301,14 @@ static PyObject *is_modelled(PyObject *module, PyObject *target) {
 static PyMethodDef methods[] = {
     {"run", run, METH_O,
      "run(arguments): (address, dtype, shape, strides) for each parameter, or a number for a scalar."},
-    {"call", call, METH_O, "call(arrays): runs it on arrays of zellige.core, where they are; a tuple of its outputs."},
-    {"prepare", prepare, METH_O, "prepare(target): compiles a kernel that follows its arguments for a target."},
+    {"call", call, METH_O,
+     "call(arrays): runs it on arrays of zellige.core, where they are; a tuple of its outputs."},
+    {"prepare", prepare, METH_O,
+     "prepare(target): compiles a kernel that follows its arguments for a target."},
     {"time", time_runs, METH_VARARGS,
      "time(arguments, repeats): seconds of one of so many runs, by the device's clock if it has one."},
-    {"report", report, METH_O, "report(arguments): what the engines of a modelled chip do in a run, by name."},
+    {"report", report, METH_O,
+     "report(arguments): what the engines of a modelled chip do in a run, by name."},
     {"cost", cost, METH_O, "cost(sizes): (operations, bytes of parameters) of a run, for sizes by name."},
     {"show", show, METH_O, "show(stage): the kernel as it is after a stage, \"tile\" being the first."},
     {0},
@@ -346,8 +353,10 @@ static PyMethodDef functions[] = {
     {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
      "compile(text, name=None, target=\"auto\"): a kernel in the tile language, compiled."},
     {"targets", targets, METH_NOARGS, "Names of the targets that compile() has."},
-    {"counter", counter, METH_O, "counter(name): what zl_counter() counted since the process began; -1: no such name."},
-    {"is_modelled", is_modelled, METH_O, "is_modelled(target): whether its times come from a model of the chip."},
+    {"counter", counter, METH_O,
+     "counter(name): what zl_counter() counted since the process began; -1: no such name."},
+    {"is_modelled", is_modelled, METH_O,
+     "is_modelled(target): whether its times come from a model of the chip."},
     {"write_file", write_file, METH_VARARGS,
      "write_file(path, data): replaces a file, so that other processes see the old one or the new one."},
     {0},

@@ -140,7 +140,8 @@ static PyObject *push_forward(const struct flat_call *c, zl_fn f, zl_outputs *va
 static PyObject *run_flat(const struct flat_call *c, flat_work *work) {
     zl_outputs *values = zl_outputs_new();
     zl_scope scope = ext_begin();
-    PyObject *others = values ? work(c, (zl_fn){.call = call_flat, .data = c->fun}, values) : PyErr_NoMemory();
+    PyObject *others =
+        values ? work(c, (zl_fn){.call = call_flat, .data = c->fun}, values) : PyErr_NoMemory();
     PyObject *result = others ? pair_of(wrap_outputs(values), others) : NULL;
     zl_scope_end(scope);
     zl_outputs_free(values);
@@ -364,7 +365,8 @@ static PyMethodDef functions[] = {
      "checkpoint(fun)\n--\n\nA function like fun that is computed again for its gradient instead of kept."},
     {"compile", WITH_KEYWORDS(compile),
      "compile(fun, inputs=None, outputs=None, shapeless=False)\n--\n\n"
-     "A function that gives what fun does, which runs once for each kind of arguments. inputs and outputs are trees of "
+     "A function that gives what fun does, which runs once for each kind of arguments. inputs and outputs "
+     "are trees of "
      "arrays that fun uses and changes."},
     {"disable_compile", disable_compile, METH_NOARGS,
      "disable_compile()\n--\n\nCompiled functions are called as they are."},

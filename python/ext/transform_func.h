@@ -23,8 +23,8 @@ struct wrapper {
     PyObject *weak;
 };
 // Takes no references over. NULL and a TypeError unless fun can be called.
-PyObject *wrapper_new(const char *tag, PyObject *(*call)(struct wrapper *, PyObject *, PyObject *), PyObject *fun,
-                      PyObject *first, PyObject *second);
+PyObject *wrapper_new(const char *tag, PyObject *(*call)(struct wrapper *, PyObject *, PyObject *),
+                      PyObject *fun, PyObject *first, PyObject *second);
 
 // Gives all arrays of a tree.
 bool give_all(const struct tree_arrays *a, zl_outputs *out);

@@ -11,8 +11,8 @@
 PyObject *tree_update(PyObject *tree, PyObject *(*replace)(PyObject *array, void *context), void *context);
 
 // Visits every leaf of a tree together with what stands at its place in a prefix of that tree.
-bool tree_visit_pair(PyObject *tree, PyObject *prefix, bool (*visit)(PyObject *leaf, PyObject *other, void *context),
-                     void *context);
+bool tree_visit_pair(PyObject *tree, PyObject *prefix,
+                     bool (*visit)(PyObject *leaf, PyObject *other, void *context), void *context);
 
 // Arrays of a tree. Both the cells and the values that they had are kept.
 struct tree_arrays {

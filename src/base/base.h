@@ -203,7 +203,8 @@ enum { LOCK_TAKEN = 1, LOCK_WANTED = 2, LOCK_BITS = 2 };
 extern atomic_uint fork_era; // how many forks made this process; fork.c
 void lock_wait(struct lock *lock);
 static inline bool lock_try(struct lock *lock) {
-    unsigned open = 0, taken = atomic_load_explicit(&fork_era, memory_order_relaxed) << LOCK_BITS | LOCK_TAKEN;
+    unsigned open = 0,
+             taken = atomic_load_explicit(&fork_era, memory_order_relaxed) << LOCK_BITS | LOCK_TAKEN;
     return atomic_compare_exchange_strong_explicit(&lock->word, &open, taken, memory_order_acquire,
                                                    memory_order_relaxed);
 }

@@ -25,8 +25,8 @@ const char *setting_text(enum setting which) {
 void setting_refuse(enum setting which, const char *expected) {
     static atomic_bool said[SETTING_COUNT];
     if (!atomic_exchange(&said[which], true))
-        log_line(ZL_LOG_WARN, "%s=%s: %s is expected; as if it were not set", rows[which].name, setting_text(which),
-                 expected);
+        log_line(ZL_LOG_WARN, "%s=%s: %s is expected; as if it were not set", rows[which].name,
+                 setting_text(which), expected);
 }
 
 static bool is_set(enum setting which) {

@@ -95,7 +95,8 @@ static void *not_found(const char *name) {
 const struct device *device_find(const char *name, int *units) {
     for (int i = 0; name && i < device_count(); i++) {
         const char *reason;
-        if (strcmp(devices[i]->name, name) != 0 && (!devices[i]->alias || strcmp(devices[i]->alias, name) != 0))
+        if (strcmp(devices[i]->name, name) != 0 &&
+            (!devices[i]->alias || strcmp(devices[i]->alias, name) != 0))
             continue;
         int found = device_units(i, &reason);
         if (!found)

@@ -533,7 +533,8 @@ static struct replica *new_buffer(const struct device *d, int unit, int lane, co
                                   void *buffer) {
     struct unit *u = find(d, unit);
     struct replica *r = slab_alloc(sizeof *r);
-    struct buffer_form *own = r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->room) : NULL;
+    struct buffer_form *own =
+        r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->room) : NULL;
     size_t bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype);
     if (u && own && allocator_count((int64_t)buffer_form_bytes(form), !u->is_host)) {
         *r = (struct replica){.device = d,
@@ -714,7 +715,8 @@ static struct replica *replica_of_form(const struct device *d, int unit, const s
 // is none.
 static const struct replica *replica_beside(const struct device *d, const struct storage *s,
                                             const struct buffer_form *form) {
-    const struct replica *r = d->carry && !host_of(s) ? atomic_load_explicit(&s->replica, memory_order_acquire) : NULL;
+    const struct replica *r =
+        d->carry && !host_of(s) ? atomic_load_explicit(&s->replica, memory_order_acquire) : NULL;
     while (r && (r->device != d || !r->form || !buffer_form_is_equal(r->form, form)))
         r = r->next;
     return r && replica_is_sound(r) ? r : NULL;
@@ -761,16 +763,19 @@ static const struct replica *replica_reaching(const struct device *d, int unit, 
     const struct replica *found = NULL;
     for (const struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire); r; r = r->next)
         if (r->device == d && r->unit == unit && r->form && (int64_t)r->bytes >= bytes &&
-            (r->form->room.axis < 0 || r->form->ndim <= axes) && (r->form->dtype == dtype || (!found && !host_of(s))))
+            (r->form->room.axis < 0 || r->form->ndim <= axes) &&
+            (r->form->dtype == dtype || (!found && !host_of(s))))
             found = r;
     return found;
 }
 
-int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim, struct form_room *room) {
+int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim,
+                struct form_room *room) {
     const struct storage *s = x->storage;
     int64_t item = (int64_t)array_item(x), first, last, elements = (int64_t)s->bytes / item;
     shape_span(x->ndim, x->dim, array_stride(x), x->offset, &first, &last);
-    const struct replica *r = replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item, x->ndim + 1);
+    const struct replica *r =
+        replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item, x->ndim + 1);
     *room = r ? r->form->room : (struct form_room){.axis = -1};
     *dtype = r ? (zl_dtype)r->form->dtype : (zl_dtype)x->dtype;
     if (r && r->form->ndim <= x->ndim + 1) {

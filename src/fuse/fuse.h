@@ -307,7 +307,8 @@ expr fuse_read(const struct fuse_operand *o, expr at);
 void fuse_put(const struct fuse_operand *o, expr at, expr value);
 // Copies `count` adjacent elements in an unrolled loop, which passes turn into vector accesses where
 // positions are multiples of the vector's length.
-void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at, int count);
+void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at,
+               int count);
 // Declares a table of integers that a launch passes by value; fuse_entry returns one of its entries.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
@@ -315,7 +316,8 @@ expr fuse_entry(const struct tile_buffer *table, int row, expr column);
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
 // Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[].
 // With `keeps`, each value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
-void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
+void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps,
+               expr *rare);
 
 // map.c: kernels of elements --------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@
 #define ONE_LEND (1ul << 32) // in zl_array_.count
 
 static size_t array_bytes(int ndim, uint8_t flags) {
-    return sizeof(struct zl_array_) + 2 * sizeof(int64_t) * (size_t)ndim + (flags & ARRAY_INLINE ? sizeof(union scalar) : 0);
+    return sizeof(struct zl_array_) + 2 * sizeof(int64_t) * (size_t)ndim +
+           (flags & ARRAY_INLINE ? sizeof(union scalar) : 0);
 }
 
 static zl_array next_output(zl_array a) {
@@ -137,22 +138,29 @@ static void start(zl_array a, struct call *call, int index) {
     a->trace = 0;
 }
 
-static __attribute__((noinline)) bool check_limits(int inputs, int args, int outputs, const struct array_spec *spec) {
+static __attribute__((noinline)) bool check_limits(int inputs, int args, int outputs,
+                                                   const struct array_spec *spec) {
     for (int i = 0; i < outputs; i++)
         if (spec[i].ndim > UINT16_MAX)
-            return error_false(ZL_ERROR_SHAPE, "an array of %d axes: at most %d are possible", spec[i].ndim, UINT16_MAX);
+            return error_false(ZL_ERROR_SHAPE, "an array of %d axes: at most %d are possible", spec[i].ndim,
+                               UINT16_MAX);
     if (inputs > UINT16_MAX || args > UINT16_MAX || outputs > UINT16_MAX)
-        return error_false(ZL_ERROR_VALUE, "an op on %d arrays with %d arguments: at most %d are possible", inputs, args,
-                           UINT16_MAX);
+        return error_false(ZL_ERROR_VALUE, "an op on %d arrays with %d arguments: at most %d are possible",
+                           inputs, args, UINT16_MAX);
     return true;
 }
 
 // A call without its outputs. bytes is the size of the block that it will fill with them.
-static struct call *new_call(const struct op *op, int inputs, int args, const int64_t *arg, int outputs, size_t bytes) {
+static struct call *new_call(const struct op *op, int inputs, int args, const int64_t *arg, int outputs,
+                             size_t bytes) {
     struct call *c = slab_alloc(bytes);
     if (!c)
         return NULL;
-    *c = (struct call){.op = op, .stream = recorder.stream, .compiled = recorder.compiled, .inputs = (uint16_t)inputs, .args = (uint16_t)args,
+    *c = (struct call){.op = op,
+                       .stream = recorder.stream,
+                       .compiled = recorder.compiled,
+                       .inputs = (uint16_t)inputs,
+                       .args = (uint16_t)args,
                        .outputs = (uint16_t)outputs};
     atomic_init(&c->alive, (uint16_t)outputs);
     int64_t *to = (int64_t *)(void *)(c->in + inputs); // what was just written is not read back
@@ -199,8 +207,9 @@ static uint8_t trace_of(int inputs, const zl_array *in) {
     return UNLIKELY(recorder.trace_depth) ? outermost_trace(inputs, in) : 0;
 }
 
-static __attribute__((noinline)) zl_array call_many(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
-                          const struct array_spec *spec) {
+static __attribute__((noinline)) zl_array call_many(const struct op *op, int inputs, const zl_array *in,
+                                                    int args, const int64_t *arg, int outputs,
+                                                    const struct array_spec *spec) {
     size_t bytes = block_bytes(inputs, args);
     for (int i = 0; i < outputs; i++)
         bytes += array_bytes(spec[i].ndim, spec[i].flags);
@@ -221,8 +230,8 @@ static __attribute__((noinline)) zl_array call_many(const struct op *op, int inp
     return lend_outputs(c);
 }
 
-HOT zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
-                    const struct array_spec *spec) {
+HOT zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                        int outputs, const struct array_spec *spec) {
     if (UNLIKELY((inputs | args | outputs | spec->ndim) > 255) && !check_limits(inputs, args, outputs, spec))
         return NULL;
     if (outputs != 1)
@@ -315,7 +324,8 @@ static void drop_source(zl_array a) {
 
 // Counts an output out; true when it was the last of its call.
 static bool is_last(zl_array a) {
-    return !array_is(a, ARRAY_SIBLING) || atomic_fetch_sub_explicit(&a->call->alive, 1, memory_order_acq_rel) == 1;
+    return !array_is(a, ARRAY_SIBLING) ||
+           atomic_fetch_sub_explicit(&a->call->alive, 1, memory_order_acq_rel) == 1;
 }
 
 bool array_is_forgotten(zl_array a) {

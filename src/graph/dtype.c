@@ -31,7 +31,8 @@ zl_dtype zl_dtype_find(const char *name) {
     for (int d = 0; name && d < ZL_DTYPE_COUNT; d++)
         if (!strcmp(name, dtypes[d].name) || !strcmp(name, dtypes[d].brief))
             return (zl_dtype)d;
-    error_set(ZL_ERROR_DTYPE, "zl_dtype_find: there is no dtype '%s'; float32 or f32 is one", name ? name : "NULL");
+    error_set(ZL_ERROR_DTYPE, "zl_dtype_find: there is no dtype '%s'; float32 or f32 is one",
+              name ? name : "NULL");
     return ZL_DTYPE_COUNT;
 }
 
@@ -85,7 +86,8 @@ static zl_dtype promote(zl_dtype a, zl_dtype b) {
 
 zl_dtype zl_result_type(zl_dtype a, zl_dtype b) {
     if ((unsigned)a >= ZL_DTYPE_COUNT || (unsigned)b >= ZL_DTYPE_COUNT) {
-        error_set(ZL_ERROR_DTYPE, "zl_result_type: %d and %d: a dtype is 0 to %d", (int)a, (int)b, ZL_DTYPE_COUNT - 1);
+        error_set(ZL_ERROR_DTYPE, "zl_result_type: %d and %d: a dtype is 0 to %d", (int)a, (int)b,
+                  ZL_DTYPE_COUNT - 1);
         return ZL_FLOAT32;
     }
     return promote(a, b);
@@ -194,7 +196,9 @@ static void store(void *to, zl_dtype d, struct wide w) {
         if (d == ZL_FLOAT64)
             memcpy(&raw, &f, 8);
         else
-            raw = d == ZL_FLOAT32 ? bits_of_float(c[0]) : d == ZL_FLOAT16 ? half_from_float(c[0]) : bfloat_from_float(c[0]);
+            raw = d == ZL_FLOAT32   ? bits_of_float(c[0])
+                  : d == ZL_FLOAT16 ? half_from_float(c[0])
+                                    : bfloat_from_float(c[0]);
     }
     memcpy(to, &raw, dtypes[d].size);
 }

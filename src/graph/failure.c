@@ -5,7 +5,8 @@
 #include "graph/graph.h"
 
 // Out of memory while keeping a message: all share this one, which is never freed.
-static struct failure no_memory = {.refs = 1, .kind = ZL_ERROR_MEMORY, .message = "evaluation failed: memory is out"};
+static struct failure no_memory = {
+    .refs = 1, .kind = ZL_ERROR_MEMORY, .message = "evaluation failed: memory is out"};
 
 struct failure *failure_new(zl_error_kind kind, const char *message) {
     size_t bytes = strlen(message) + 1;

@@ -93,7 +93,9 @@ struct call {
     zl_array in[];          // inputs; then int64_t args[]; then the outputs
 };
 
-static inline int64_t *call_args(const struct call *c) { return (int64_t *)(void *)(uintptr_t)&c->in[c->inputs]; }
+static inline int64_t *call_args(const struct call *c) {
+    return (int64_t *)(void *)(uintptr_t)&c->in[c->inputs];
+}
 static inline zl_array call_first(const struct call *c) { return (zl_array)(void *)(call_args(c) + c->args); }
 // Returns an output after the first.
 zl_array call_later(const struct call *c, int index);
@@ -132,8 +134,8 @@ struct array_spec {
 // Records a call: retains its inputs, copies its arguments, lends its outputs to the current scope. Returns
 // the first output, or NULL and an error. The caller has checked everything except sizes that are too large,
 // which are refused here.
-zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
-                    const struct array_spec *spec);
+zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                    int outputs, const struct array_spec *spec);
 
 // Returns a leaf over storage, which it takes over; lent.
 zl_array graph_leaf(const struct array_spec *spec, struct storage *storage);
@@ -141,7 +143,8 @@ zl_array graph_leaf(const struct array_spec *spec, struct storage *storage);
 zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags);
 // Returns the inline scalar that op computes from x; lent. Its value is known at once. Like that of a view,
 // its history is kept for gradients until it is evaluated.
-zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value, uint8_t flags);
+zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value,
+                           uint8_t flags);
 
 // Releases foreign memory that could not become an array; returns NULL.
 void *graph_refuse_foreign(const zl_foreign_options *options);
@@ -271,11 +274,13 @@ int  shape_axis(const char *function, int axis, int ndim);
 bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
                 int64_t *new_stride);
 // Writes the positions of the first and the last element that a view reaches. The view must not be empty.
-void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first, int64_t *last);
+void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first,
+                int64_t *last);
 // Guesses, by its strides, the shape of the contiguous array that a view was taken of, given how many
 // elements are there. Returns its rank, at most ndim + 1, for which `out` has room. The shape covers
 // everything that the view reaches.
-int  shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements, int64_t *out);
+int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
+               int64_t *out);
 // The rank up to which lists of sizes or axes lie on the stack; longer ones are allocated.
 #define SHAPE_INLINE 16
 

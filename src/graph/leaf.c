@@ -2,9 +2,11 @@
 
 #include "graph/graph.h"
 
-static bool check_data(const char *function, const void *data, zl_shape shape, zl_dtype dtype, int64_t *size) {
+static bool check_data(const char *function, const void *data, zl_shape shape, zl_dtype dtype,
+                       int64_t *size) {
     if ((unsigned)dtype >= ZL_DTYPE_COUNT)
-        return error_false(ZL_ERROR_DTYPE, "%s: dtype %d: a dtype is 0 to %d", function, (int)dtype, ZL_DTYPE_COUNT - 1);
+        return error_false(ZL_ERROR_DTYPE, "%s: dtype %d: a dtype is 0 to %d", function, (int)dtype,
+                           ZL_DTYPE_COUNT - 1);
     if (shape.ndim < 0 || (shape.ndim > 0 && !shape.dim))
         return error_false(ZL_ERROR_SHAPE, "%s: a shape of %d axes without sizes", function, shape.ndim);
     for (int i = 0; i < shape.ndim; i++)
@@ -96,11 +98,13 @@ static bool check_alignment(const void *data, zl_dtype dtype) {
     size_t align = dtype == ZL_COMPLEX64 ? 4 : zl_dtype_size(dtype);
     if ((uintptr_t)data % align == 0)
         return true;
-    return error_false(ZL_ERROR_VALUE, "zl_from_foreign: data at %p is not aligned for %s: %zu bytes are needed", data,
+    return error_false(ZL_ERROR_VALUE,
+                       "zl_from_foreign: data at %p is not aligned for %s: %zu bytes are needed", data,
                        zl_dtype_name(dtype), align);
 }
 
-zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const zl_foreign_options *options) {
+zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype,
+                         const zl_foreign_options *options) {
     int64_t size, before = 0, after;
     const int64_t *stride = options ? options->strides : NULL;
     if (!check_data("zl_from_foreign", data, shape, dtype, &size) || !check_alignment(data, dtype))
@@ -113,12 +117,14 @@ zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const
     }
     int64_t item = (int64_t)zl_dtype_size(dtype);
     size_t bytes = size ? (size_t)((after - before + 1) * item) : 0;
-    struct storage *s = storage_foreign((const char *)data + before * item, bytes, options ? options->release : NULL,
-                                        options ? options->context : NULL);
+    struct storage *s = storage_foreign((const char *)data + before * item, bytes,
+                                        options ? options->release : NULL, options ? options->context : NULL);
     if (!s)
         return graph_refuse_foreign(options);
-    return graph_leaf(&(struct array_spec){.dtype = dtype, .ndim = shape.ndim, .dim = shape.dim, .stride = stride,
-                                           .offset = -before}, s);
+    return graph_leaf(
+        &(struct array_spec){
+            .dtype = dtype, .ndim = shape.ndim, .dim = shape.dim, .stride = stride, .offset = -before},
+        s);
 }
 
 // Looking ---------------------------------------------------------------------------------------------------

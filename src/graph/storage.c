@@ -37,7 +37,8 @@ struct storage *storage_foreign(const void *data, size_t bytes, void (*release)(
     struct storage *s = slab_alloc(sizeof *s);
     if (!s)
         return NULL;
-    *s = (struct storage){.bytes = bytes, .data = (void *)(uintptr_t)data, .release = release, .context = context};
+    *s = (struct storage){
+        .bytes = bytes, .data = (void *)(uintptr_t)data, .release = release, .context = context};
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     return s;
 }
@@ -115,7 +116,8 @@ void storage_release(struct storage *s) {
 // read both at once.
 bool storage_is_held(struct storage *s, int refs) {
     return atomic_load_explicit(&s->refs, memory_order_acquire) == refs &&
-           (s->owned || s->is_inline || (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed)));
+           (s->owned || s->is_inline ||
+            (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed)));
 }
 
 bool storage_is_unique(struct storage *s) {

@@ -136,6 +136,7 @@ struct flow_watch {
     const int *socket; // two, of which some may be -1
     int64_t pause_ns; // the longest time between two calls of idle
 };
-enum flow_end flow_run(struct flow *f, int count, const struct op_transfer *t, const struct flow_watch *watch, int *which);
+enum flow_end flow_run(struct flow *f, int count, const struct op_transfer *t, const struct flow_watch *watch,
+                       int *which);
 
 #endif

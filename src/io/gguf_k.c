@@ -49,7 +49,8 @@ static void read_quarter(const unsigned char *low, const unsigned char *high, in
 static void pack_sixes(const unsigned char *code, unsigned char *packed) {
     uint64_t x;
     memcpy(&x, code, sizeof x);
-    x = (x & 0x3f0000003f) | (x >> 2 & 0xfc000000fc0) | (x >> 4 & 0x3f0000003f000) | (x >> 6 & 0xfc000000fc0000);
+    x = (x & 0x3f0000003f) | (x >> 2 & 0xfc000000fc0) | (x >> 4 & 0x3f0000003f000) |
+        (x >> 6 & 0xfc000000fc0000);
     x = (x & 0xffffff) | x >> 32 << 24;
     for (int n = 0; n < 6; n++)
         packed[n] = (unsigned char)(x >> 8 * n);

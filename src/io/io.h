@@ -39,8 +39,8 @@ struct blob *blob_new(const char *function, const char *label, size_t bytes, cha
 struct blob *blob_part(struct blob *whole, const char *name, size_t offset, size_t bytes);
 // A part of so many bytes that is unpacked from from_bytes at an offset of whole. Its first `there` bytes are
 // to be filled by the caller, at *data.
-struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, size_t from_bytes, size_t bytes, uint32_t crc,
-                         size_t there, char **data);
+struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, size_t from_bytes, size_t bytes,
+                         uint32_t crc, size_t there, char **data);
 void blob_release(struct blob *b);
 
 // Records that the blob is not what it should be. False, NULL.

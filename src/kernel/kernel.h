@@ -63,7 +63,8 @@ extern const struct kernel_text kernel_texts[]; // the last has no name
 
 // Returns the kernel of a file ("arange") with these values of its clauses ("ITEM=%s,BITS=32"; "": the file's
 // own), owned by the caller, or NULL and an error.
-struct tile_kernel *kernel_built_in(const char *name, const char *params, ...) __attribute__((format(printf, 2, 3)));
+struct tile_kernel *kernel_built_in(const char *name, const char *params, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // Returns a copy of a kernel for passes, which work in place.
 struct tile_kernel *kernel_copy(const struct tile_kernel *kernel);

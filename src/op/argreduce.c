@@ -16,7 +16,8 @@ static zl_array locate(zl_array x, bool is_max, int axis) {
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     int axis = (int)call_args(c)[1];
     if (in[0]->dim[axis] == 0)
-        return error_false(ZL_ERROR_SHAPE, "%s: axis %d of shape %s is empty", c->op->name, axis, array_text(in[0]));
+        return error_false(ZL_ERROR_SHAPE, "%s: axis %d of shape %s is empty", c->op->name, axis,
+                           array_text(in[0]));
     return (out[0] = locate(in[0], call_args(c)[0], axis));
 }
 
@@ -78,11 +79,11 @@ OP_SIGNATURE(zl_argmin, "reduce", "The position of the first smallest element of
 zl_array zl_argmin_axis(zl_array a, int axis, bool keepdims) {
     return argreduce_any("zl_argmin_axis", a, false, axis, keepdims);
 }
-OP_SIGNATURE(
-    zl_argmin_axis, "reduce",
-    "The positions of the first smallest elements along one axis, or of all if none is given; axes stay with size 1 if "
-    "keepdims.",
-    P_ARRAY(a), P_INT(axis, "None"), P_BOOL(keepdims, "False"));
+OP_SIGNATURE(zl_argmin_axis, "reduce",
+             "The positions of the first smallest elements along one axis, or of all if none is given; axes "
+             "stay with size 1 if "
+             "keepdims.",
+             P_ARRAY(a), P_INT(axis, "None"), P_BOOL(keepdims, "False"));
 
 zl_array zl_argmax(zl_array a) {
     return argreduce("zl_argmax", zl_flatten(a, 0, -1), true, 0, false);
@@ -93,8 +94,8 @@ OP_SIGNATURE(zl_argmax, "reduce", "The position of the first largest element of 
 zl_array zl_argmax_axis(zl_array a, int axis, bool keepdims) {
     return argreduce_any("zl_argmax_axis", a, true, axis, keepdims);
 }
-OP_SIGNATURE(
-    zl_argmax_axis, "reduce",
-    "The positions of the first largest elements along one axis, or of all if none is given; axes stay with size 1 if "
-    "keepdims.",
-    P_ARRAY(a), P_INT(axis, "None"), P_BOOL(keepdims, "False"));
+OP_SIGNATURE(zl_argmax_axis, "reduce",
+             "The positions of the first largest elements along one axis, or of all if none is given; axes "
+             "stay with size 1 if "
+             "keepdims.",
+             P_ARRAY(a), P_INT(axis, "None"), P_BOOL(keepdims, "False"));

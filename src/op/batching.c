@@ -17,7 +17,8 @@ zl_array op_unbroadcast(zl_array x, zl_array like) {
     if (x->ndim >= like->ndim) { // else it is a number that stands for an array of equal elements
         OP_ROOM(int, axes, x->ndim);
         int lead = x->ndim - like->ndim, count = axes ? stretched(x, like->ndim, like->dim, axes) : -1;
-        x = count < 0 ? NULL : zl_squeeze(zl_sum_axes(x, (zl_axes){axes, count}, true), (zl_axes){axes, lead});
+        x = count < 0 ? NULL
+                      : zl_squeeze(zl_sum_axes(x, (zl_axes){axes, count}, true), (zl_axes){axes, lead});
     }
     if (!x || shape_equal(x->ndim, x->dim, like->ndim, like->dim))
         return x;
@@ -44,7 +45,8 @@ static zl_array batch_first(zl_array x, int axis, int rank) {
     return x;
 }
 
-bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                         int *out_axis) {
     zl_array moved[3];
     int rank = 0;
     for (int i = 0; i < c->inputs; i++)

@@ -29,15 +29,17 @@ const struct op op_cast = {.name = "astype",
                            .jvp = jvp_cast,
                            .vmap = op_vmap_elementwise};
 
-OP_SIGNATURE(zl_astype, "elementwise",
-             "a in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers "
-             "wrap around; of complex numbers the real part is kept.",
-             P_ARRAY(a), P_DTYPE(dtype, NULL));
+OP_SIGNATURE(
+    zl_astype, "elementwise",
+    "a in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers "
+    "wrap around; of complex numbers the real part is kept.",
+    P_ARRAY(a), P_DTYPE(dtype, NULL));
 zl_array zl_astype(zl_array a, zl_dtype dtype) {
     if (!a)
         return NULL;
     if ((unsigned)dtype >= ZL_DTYPE_COUNT)
-        return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype, ZL_DTYPE_COUNT - 1);
+        return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype,
+                         ZL_DTYPE_COUNT - 1);
     if (array_is(a, ARRAY_WEAK)) // a number: the result is one too
         return graph_inline_from(&op_cast, a, dtype, scalar_as(a, dtype), 0);
     if (a->dtype == dtype)

@@ -69,7 +69,8 @@ const struct op op_cholesky = {
 zl_array zl_linalg_cholesky(zl_array a, bool upper) {
     return a && op_check_matrix("zl_linalg_cholesky", a, true, false) ? factor(a, upper) : NULL;
 }
-OP_SIGNATURE(zl_linalg_cholesky, "linalg",
-             "The lower triangular matrix of which a, symmetric and positive definite, is the product with its "
-             "transpose; the upper one if upper.",
-             P_ARRAY(a), P_BOOL(upper, "False"));
+OP_SIGNATURE(
+    zl_linalg_cholesky, "linalg",
+    "The lower triangular matrix of which a, symmetric and positive definite, is the product with its "
+    "transpose; the upper one if upper.",
+    P_ARRAY(a), P_BOOL(upper, "False"));

@@ -66,14 +66,15 @@ OP_SIGNATURE(
 
 static zl_array number_like(const char *function, zl_array a, zl_dtype dtype, double value) {
     dtype = a ? op_dtype_or(dtype, (zl_dtype)a->dtype) : dtype;
-    return a && op_check_dtype(function, dtype) ? filled_like(function, a, op_number(dtype, value), dtype) : NULL;
+    return a && op_check_dtype(function, dtype) ? filled_like(function, a, op_number(dtype, value), dtype)
+                                                : NULL;
 }
 
 zl_array zl_zeros_like(zl_array a, zl_dtype dtype) {
     return number_like("zl_zeros_like", a, dtype, 0);
 }
-OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape of a, and of its dtype if none is given.", P_ARRAY(a),
-             P_DTYPE(dtype, "None"));
+OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape of a, and of its dtype if none is given.",
+             P_ARRAY(a), P_DTYPE(dtype, "None"));
 
 zl_array zl_ones_like(zl_array a, zl_dtype dtype) {
     return number_like("zl_ones_like", a, dtype, 1);
@@ -269,7 +270,9 @@ static zl_array triangle(const char *function, int64_t n, int64_t m, int64_t k) 
 
 zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype) {
     dtype = op_dtype_or(dtype, ZL_FLOAT32);
-    return op_check_dtype("zl_tri", dtype) ? zl_astype(triangle("zl_tri", MAX_OF(n, 0), MAX_OF(columns(n, m), 0), k), dtype) : NULL;
+    return op_check_dtype("zl_tri", dtype)
+               ? zl_astype(triangle("zl_tri", MAX_OF(n, 0), MAX_OF(columns(n, m), 0), k), dtype)
+               : NULL;
 }
 OP_SIGNATURE(
     zl_tri, "create",

@@ -5,8 +5,8 @@
 #include "op/ops.h"
 
 // Values alone, or values and vectors.
-static bool factor(const struct op *op, zl_array a, zl_dtype values, zl_dtype vectors, int args, const int64_t *arg,
-                   zl_array *out) {
+static bool factor(const struct op *op, zl_array a, zl_dtype values, zl_dtype vectors, int args,
+                   const int64_t *arg, zl_array *out) {
     int64_t n = a->dim[a->ndim - 1];
     const struct factor_output f[] = {{values, 1, 1, n}, {vectors, 2, n, n}};
     bool both = arg[args - 1];
@@ -79,10 +79,11 @@ bool zl_linalg_eigh(zl_array a, const char *UPLO, zl_array *out) {
     return op_check_out("zl_linalg_eigh", 2, out) && a && op_check_matrix("zl_linalg_eigh", a, true, true) &&
            read_triangle("zl_linalg_eigh", UPLO, &upper) && factor_eigh(a, upper, true, out);
 }
-OP_SIGNATURE_BOOL(zl_linalg_eigh, "linalg",
-                  "The eigenvalues of symmetric or Hermitian a from the smallest on in out[0], and in the columns of "
-                  "out[1] vectors of length 1. The lower triangle of a is read if UPLO is 'L', the upper one if 'U'.",
-                  P_ARRAY(a), P_STRING(UPLO, "'L'"), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_linalg_eigh, "linalg",
+    "The eigenvalues of symmetric or Hermitian a from the smallest on in out[0], and in the columns of "
+    "out[1] vectors of length 1. The lower triangle of a is read if UPLO is 'L', the upper one if 'U'.",
+    P_ARRAY(a), P_STRING(UPLO, "'L'"), P_OUTPUTS(out, "2"));
 
 zl_array zl_linalg_eigvalsh(zl_array a, const char *UPLO) {
     bool upper;
@@ -93,7 +94,8 @@ zl_array zl_linalg_eigvalsh(zl_array a, const char *UPLO) {
     return factor_eigh(a, upper, false, &y) ? y : NULL;
 }
 OP_SIGNATURE(zl_linalg_eigvalsh, "linalg",
-             "The eigenvalues of symmetric or Hermitian a from the smallest on. The lower triangle of a is read if UPLO is "
+             "The eigenvalues of symmetric or Hermitian a from the smallest on. The lower triangle of a is "
+             "read if UPLO is "
              "'L', the upper one if 'U'.",
              P_ARRAY(a), P_STRING(UPLO, "'L'"));
 
@@ -101,9 +103,10 @@ bool zl_linalg_eig(zl_array a, zl_array *out) {
     return op_check_out("zl_linalg_eig", 2, out) && a && op_check_matrix("zl_linalg_eig", a, true, true) &&
            factor_eig(a, true, out);
 }
-OP_SIGNATURE_BOOL(zl_linalg_eig, "linalg",
-                  "The eigenvalues of a in out[0], and in the columns of out[1] vectors of length 1; both complex64.",
-                  P_ARRAY(a), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_linalg_eig, "linalg",
+    "The eigenvalues of a in out[0], and in the columns of out[1] vectors of length 1; both complex64.",
+    P_ARRAY(a), P_OUTPUTS(out, "2"));
 
 zl_array zl_linalg_eigvals(zl_array a) {
     zl_array y;

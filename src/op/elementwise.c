@@ -64,18 +64,21 @@ static __attribute__((noinline)) bool convert(int count, zl_array *in, zl_dtype 
     return strong || (in[0] = zl_astype(in[0], dtype));
 }
 
-static zl_array dense(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int ndim, const int64_t *dim) {
+static zl_array dense(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int ndim,
+                      const int64_t *dim) {
     return graph_call(&op_elementwise[row], count, in, 0, NULL, 1,
                       &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim,
                                            .stride = op_common_stride(count, in, ndim, dim)});
 }
 
-static __attribute__((noinline)) zl_array broadcast_all(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int64_t *dim) {
+static __attribute__((noinline)) zl_array broadcast_all(enum tile_op row, int count, const zl_array *in,
+                                                        zl_dtype dtype, int64_t *dim) {
     int ndim = 0;
     for (int i = 0; i < count; i++) {
         int next = shape_broadcast(ndim, dim, in[i]->ndim, in[i]->dim, dim);
         if (next < 0)
-            return error_set(ZL_ERROR_SHAPE, "%s: shapes %s and %s do not broadcast: sizes must be equal or 1",
+            return error_set(ZL_ERROR_SHAPE,
+                             "%s: shapes %s and %s do not broadcast: sizes must be equal or 1",
                              rows[row].function, shape_text(ndim, dim), array_text(in[i]));
         ndim = next;
     }
@@ -84,7 +87,8 @@ static __attribute__((noinline)) zl_array broadcast_all(enum tile_op row, int co
     return dense(row, count, in, dtype, ndim, dim);
 }
 
-static __attribute__((noinline)) zl_array record_broadcast(enum tile_op row, int count, const zl_array *in, zl_dtype dtype) {
+static __attribute__((noinline)) zl_array record_broadcast(enum tile_op row, int count, const zl_array *in,
+                                                           zl_dtype dtype) {
     int64_t room[SHAPE_INLINE], *dim = room;
     int rank = 0;
     for (int i = 0; i < count; i++)
@@ -135,7 +139,8 @@ static bool is_whole(zl_array a) {
 
 #define UNARY(NAME, fn, doc, ...)   OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(a));
 #define BINARY(NAME, fn, doc, ...)  OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(a), P_ARRAY(b));
-#define TERNARY(NAME, fn, doc, ...) OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(condition), P_ARRAY(x), P_ARRAY(y));
+#define TERNARY(NAME, fn, doc, ...) \
+    OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(condition), P_ARRAY(x), P_ARRAY(y));
 #include "op/elementwise.def"
 
 // Derivatives -----------------------------------------------------------------------------------------------
@@ -146,7 +151,10 @@ static bool is_whole(zl_array a) {
 #define OF_COMPLEX(e)        (x->dtype == ZL_COMPLEX64 ? (e) : NULL)
 #define UNARY(NAME, fn, ...)  static inline zl_array NAME(zl_array x) { return fn(x); }
 #define BINARY(NAME, fn, ...) static inline zl_array NAME(zl_array a, zl_array b) { return fn(a, b); }
-#define TERNARY(NAME, fn, ...) static inline zl_array NAME(zl_array c, zl_array a, zl_array b) { return fn(c, a, b); }
+#define TERNARY(NAME, fn, ...)                                        \
+    static inline zl_array NAME(zl_array c, zl_array a, zl_array b) { \
+        return fn(c, a, b);                                           \
+    }
 #include "op/elementwise.def"
 #define NONE     NULL
 #define ZERO     NULL
@@ -233,9 +241,14 @@ static bool record(const struct call *call, const zl_array *in, zl_array *out) {
     return out[0] != NULL;
 }
 
-#define ROW(NAME, fn) \
-    [TILE_##NAME] = {.name = &#fn[3], .kind = OP_ELEMENTWISE, .row = TILE_##NAME, .record = record, .vjp = vjp, \
-                     .jvp = jvp, .vmap = op_vmap_elementwise},
+#define ROW(NAME, fn)                        \
+    [TILE_##NAME] = {.name = &#fn[3],        \
+                     .kind = OP_ELEMENTWISE, \
+                     .row = TILE_##NAME,     \
+                     .record = record,       \
+                     .vjp = vjp,             \
+                     .jvp = jvp,             \
+                     .vmap = op_vmap_elementwise},
 const struct op op_elementwise[] = {
 #define UNARY(NAME, fn, ...)   ROW(NAME, fn)
 #define BINARY(NAME, fn, ...)  ROW(NAME, fn)

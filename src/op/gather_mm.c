@@ -23,7 +23,8 @@ static zl_array gather_mm(const zl_array *in) {
     dim[ndim + 1] = b->dim[2];
     if (!op_check_size(function, ndim + 2, dim))
         return NULL;
-    return op_dense(&op_gather_mm, 4, (zl_array[]){a, b, at[0], at[1]}, 0, NULL, (zl_dtype)a->dtype, ndim + 2, dim);
+    return op_dense(&op_gather_mm, 4, (zl_array[]){a, b, at[0], at[1]}, 0, NULL, (zl_dtype)a->dtype, ndim + 2,
+                    dim);
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
@@ -76,8 +77,8 @@ static bool lengthen(zl_array *x, int axis, zl_array *indices, int index_axis, i
     zl_array from = zl_arange_int(0, batch * count, count, ZL_INT64);
     for (int i = 0; i < ndim; i++)
         from = zl_expand_dims(from, ZL_AXES(-1));
-    *indices = zl_add(zl_where(zl_less(*indices, op_number(ZL_INT64, 0)), zl_add(*indices, op_number(ZL_INT64, (double)count)),
-                               *indices),
+    *indices = zl_add(zl_where(zl_less(*indices, op_number(ZL_INT64, 0)),
+                               zl_add(*indices, op_number(ZL_INT64, (double)count)), *indices),
                       from);
     return (*x = zl_flatten(op_batch_first(*x, axis), 0, 1)) && *indices;
 }
@@ -116,10 +117,11 @@ const struct op op_gather_mm = {
 
 static bool check(zl_array a, zl_array b, zl_dtype dtype) {
     if (a->ndim == 0 || b->ndim == 0 || a->dim[a->ndim - 1] != b->dim[MAX_OF(b->ndim - 2, 0)])
-        return error_false(ZL_ERROR_SHAPE, "%s: %s times %s: matrices with the same inner size are needed", function,
-                           array_text(a), array_text(b));
-    return dtype_is_float(dtype) || error_false(ZL_ERROR_DTYPE, "%s: %s times %s: floating point is needed", function,
-                                                zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
+        return error_false(ZL_ERROR_SHAPE, "%s: %s times %s: matrices with the same inner size are needed",
+                           function, array_text(a), array_text(b));
+    return dtype_is_float(dtype) ||
+           error_false(ZL_ERROR_DTYPE, "%s: %s times %s: floating point is needed", function,
+                       zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
 }
 
 // Given, or one for each matrix of x in its batch axes.
@@ -151,7 +153,8 @@ static bool again_gather_mm(const union op_value *v, zl_array *out) {
     return (out[0] = zl_gather_mm(v[0].array, v[1].array, v[2].array, v[3].array, v[4].number));
 }
 
-zl_array zl_gather_mm(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs_indices, bool sorted_indices) {
+zl_array zl_gather_mm(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs_indices,
+                      bool sorted_indices) {
     zl_array again;
     if (op_again(&again, "zl_gather_mm", again_gather_mm, a, b, lhs_indices, rhs_indices, sorted_indices))
         return again;
@@ -164,8 +167,10 @@ zl_array zl_gather_mm(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs
     return zl_scope_leave(s, choose_and_multiply(a, b, lhs_indices, rhs_indices));
 }
 OP_SIGNATURE(zl_gather_mm, "matmul",
-             "Products of matrices that the indices choose among those of a and of b, counted over all batch axes; the "
-             "indices broadcast. Without one of them all matrices of a, or b, are taken. sorted_indices says that they "
+             "Products of matrices that the indices choose among those of a and of b, counted over all batch "
+             "axes; the "
+             "indices broadcast. Without one of them all matrices of a, or b, are taken. sorted_indices says "
+             "that they "
              "are in order.",
              P_ARRAY(a), P_ARRAY(b), P_OPTIONAL(lhs_indices), P_OPTIONAL(rhs_indices),
              P_BOOL(sorted_indices, "False"));

@@ -10,7 +10,8 @@ static zl_array invert(zl_array a, bool triangular, bool upper) {
         return op_same(a);
     int64_t n = a->dim[a->ndim - 1];
     struct factor_output f = {(zl_dtype)a->dtype, 2, n, n};
-    return op_factor("zl_linalg_inv", &op_inverse, a, 2, (int64_t[]){triangular, upper}, 1, &f, &y) ? y : NULL;
+    return op_factor("zl_linalg_inv", &op_inverse, a, 2, (int64_t[]){triangular, upper}, 1, &f, &y) ? y
+                                                                                                    : NULL;
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
@@ -62,5 +63,6 @@ OP_SIGNATURE(zl_linalg_inv, "linalg", "The inverses of the square matrices of a.
 zl_array zl_linalg_tri_inv(zl_array a, bool upper) {
     return a && op_check_matrix("zl_linalg_tri_inv", a, true, false) ? invert(a, true, upper) : NULL;
 }
-OP_SIGNATURE(zl_linalg_tri_inv, "linalg", "The inverses of the lower triangular matrices of a, of upper ones if upper.",
-             P_ARRAY(a), P_BOOL(upper, "False"));
+OP_SIGNATURE(zl_linalg_tri_inv, "linalg",
+             "The inverses of the lower triangular matrices of a, of upper ones if upper.", P_ARRAY(a),
+             P_BOOL(upper, "False"));

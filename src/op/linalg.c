@@ -9,8 +9,8 @@ static bool has_numbers(zl_dtype dtype, bool may_be_complex) {
 bool op_check_matrix(const char *function, zl_array a, bool square, bool may_be_complex) {
     zl_dtype dtype = (zl_dtype)a->dtype;
     if (a->ndim < 2 || (square && a->dim[a->ndim - 1] != a->dim[a->ndim - 2]))
-        return error_false(ZL_ERROR_SHAPE, "%s: shape %s: %smatrices in the last two axes are needed", function,
-                           array_text(a), square ? "square " : "");
+        return error_false(ZL_ERROR_SHAPE, "%s: shape %s: %smatrices in the last two axes are needed",
+                           function, array_text(a), square ? "square " : "");
     return has_numbers(dtype, may_be_complex) ||
            error_false(ZL_ERROR_DTYPE, "%s: a matrix of %s: float32%s float64%s is needed", function,
                        zl_dtype_name(dtype), may_be_complex ? "," : " or",
@@ -37,8 +37,8 @@ static void fill_spec(zl_array a, const struct factor_output *f, int64_t *dim, s
     *spec = (struct array_spec){.dtype = f->dtype, .ndim = batch + f->last, .dim = dim};
 }
 
-bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg, int outputs,
-               const struct factor_output *f, zl_array *out) {
+bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg,
+               int outputs, const struct factor_output *f, zl_array *out) {
     struct array_spec spec[3];
     OP_ROOM(int64_t, dim, (int64_t)outputs * a->ndim);
     if (!dim)
@@ -87,8 +87,8 @@ zl_array zl_linalg_cholesky_inv(zl_array a, bool upper) {
     return zl_scope_leave(s, cholesky_inv(a, upper));
 }
 OP_SIGNATURE(zl_linalg_cholesky_inv, "linalg",
-             "The inverse of the matrix of which a is the Cholesky factor, the upper one if upper.", P_ARRAY(a),
-             P_BOOL(upper, "False"));
+             "The inverse of the matrix of which a is the Cholesky factor, the upper one if upper.",
+             P_ARRAY(a), P_BOOL(upper, "False"));
 
 // The first rows and columns of the matrices of x.
 static zl_array corner(zl_array x, int64_t rows, int64_t cols) {
@@ -101,7 +101,8 @@ static zl_array corner(zl_array x, int64_t rows, int64_t cols) {
         list[ndim + i] = i == ndim - 2 ? rows : i == ndim - 1 ? cols : x->dim[i];
         list[2 * ndim + i] = 1;
     }
-    return zl_slice(x, (zl_shape){list, ndim}, (zl_shape){list + ndim, ndim}, (zl_shape){list + 2 * ndim, ndim});
+    return zl_slice(x, (zl_shape){list, ndim}, (zl_shape){list + ndim, ndim},
+                    (zl_shape){list + 2 * ndim, ndim});
 }
 
 // Singular values that are nothing but rounding errors of others do not count.
@@ -142,13 +143,14 @@ OP_SIGNATURE(zl_linalg_pinv, "linalg", "The Moore-Penrose inverse of the matrice
 static bool read_equations(const char *function, zl_array a, zl_array b, zl_array *out) {
     zl_dtype dtype = dtype_common(2, (zl_array[]){a, b});
     if (dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64)
-        return error_false(ZL_ERROR_DTYPE, "%s: %s and %s: together they must make float32 or float64", function,
-                           zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
+        return error_false(ZL_ERROR_DTYPE, "%s: %s and %s: together they must make float32 or float64",
+                           function, zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
     zl_array matrix = zl_astype(a, dtype);
     if (!matrix || !op_check_matrix(function, matrix, true, false))
         return false;
     if (b->ndim < 1 || b->dim[MAX_OF(b->ndim - 2, 0)] != a->dim[a->ndim - 1])
-        return error_false(ZL_ERROR_SHAPE, "%s: %s for equations of shape %s: as many rows as these have are needed",
+        return error_false(ZL_ERROR_SHAPE,
+                           "%s: %s for equations of shape %s: as many rows as these have are needed",
                            function, array_text(b), array_text(a));
     out[0] = matrix;
     out[1] = zl_astype(b->ndim == 1 ? zl_expand_dims(b, ZL_AXES(1)) : b, dtype);
@@ -195,8 +197,8 @@ zl_array zl_linalg_solve(zl_array a, zl_array b) {
     zl_scope s = zl_scope_begin();
     return zl_scope_leave(s, solve(a, b));
 }
-OP_SIGNATURE(zl_linalg_solve, "linalg", "x such that a x = b, for square matrices a and vectors or matrices b.",
-             P_ARRAY(a), P_ARRAY(b));
+OP_SIGNATURE(zl_linalg_solve, "linalg",
+             "x such that a x = b, for square matrices a and vectors or matrices b.", P_ARRAY(a), P_ARRAY(b));
 
 static zl_array solve_triangular(zl_array a, zl_array b, bool upper) {
     zl_array in[2];
@@ -212,6 +214,7 @@ zl_array zl_linalg_solve_triangular(zl_array a, zl_array b, bool upper) {
     zl_scope s = zl_scope_begin();
     return zl_scope_leave(s, solve_triangular(a, b, upper));
 }
-OP_SIGNATURE(zl_linalg_solve_triangular, "linalg",
-             "x such that a x = b, for lower triangular matrices a, upper ones if upper, and vectors or matrices b.",
-             P_ARRAY(a), P_ARRAY(b), P_BOOL(upper, "False"));
+OP_SIGNATURE(
+    zl_linalg_solve_triangular, "linalg",
+    "x such that a x = b, for lower triangular matrices a, upper ones if upper, and vectors or matrices b.",
+    P_ARRAY(a), P_ARRAY(b), P_BOOL(upper, "False"));

@@ -14,7 +14,8 @@ static bool factor(zl_array a, zl_array *out) {
         return op_factor("zl_linalg_lu", &op_lu, a, 0, NULL, OUTPUTS, f, out);
     out[FACTORS] = op_same(a);
     out[SWAPS] = zl_squeeze(op_eyes(a, 1, f[SWAPS].cols, ZL_UINT32), ZL_AXES(-2));
-    out[ROWS] = zl_add(zl_squeeze(op_eyes(a, m, 1, ZL_UINT32), ZL_AXES(-1)), zl_arange_int(0, m, 1, ZL_UINT32));
+    out[ROWS] =
+        zl_add(zl_squeeze(op_eyes(a, m, 1, ZL_UINT32), ZL_AXES(-1)), zl_arange_int(0, m, 1, ZL_UINT32));
     return out[FACTORS] && out[SWAPS] && out[ROWS];
 }
 
@@ -45,10 +46,11 @@ bool zl_linalg_lu_factor(zl_array a, zl_array *out) {
     out[1] = part[SWAPS];
     return true;
 }
-OP_SIGNATURE_BOOL(zl_linalg_lu_factor, "linalg",
-                  "Both triangular factors of a in out[0], the ones of the lower one's diagonal left out, and in out[1], "
-                  "as uint32, which row each row was swapped with, one after the other.",
-                  P_ARRAY(a), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_linalg_lu_factor, "linalg",
+    "Both triangular factors of a in out[0], the ones of the lower one's diagonal left out, and in out[1], "
+    "as uint32, which row each row was swapped with, one after the other.",
+    P_ARRAY(a), P_OUTPUTS(out, "2"));
 
 // The first `count` elements along an axis, counted from the end.
 static zl_array first_of(zl_array x, int axis, int64_t count) {
@@ -77,10 +79,11 @@ bool zl_linalg_lu(zl_array a, zl_array *out) {
     out[2] = first_of(zl_triu(part[FACTORS], 0), -2, k);
     return out[1] && out[2];
 }
-OP_SIGNATURE_BOOL(zl_linalg_lu, "linalg",
-                  "For each row of a the row of the lower factor that makes it, as uint32, in out[0], the lower factor in "
-                  "out[1] and the upper one in out[2].",
-                  P_ARRAY(a), P_OUTPUTS(out, "3"));
+OP_SIGNATURE_BOOL(
+    zl_linalg_lu, "linalg",
+    "For each row of a the row of the lower factor that makes it, as uint32, in out[0], the lower factor in "
+    "out[1] and the upper one in out[2].",
+    P_ARRAY(a), P_OUTPUTS(out, "3"));
 
 // Determinants ----------------------------------------------------------------------------------------------
 
@@ -119,9 +122,11 @@ static bool large_slogdet(zl_array a, zl_array *out) {
     if (!factor(a, part))
         return false;
     zl_array zero = op_number(dtype, 0), diagonal = zl_diagonal(part[FACTORS], 0, -2, -1);
-    zl_array swaps = count_true(zl_not_equal(part[SWAPS], zl_arange_int(0, a->dim[a->ndim - 1], 1, ZL_UINT32)));
+    zl_array swaps =
+        count_true(zl_not_equal(part[SWAPS], zl_arange_int(0, a->dim[a->ndim - 1], 1, ZL_UINT32)));
     zl_array odd = zl_remainder(zl_add(swaps, count_true(zl_less(diagonal, zero))), op_number(ZL_INT32, 2));
-    zl_array sign = zl_astype(zl_subtract(op_number(ZL_INT32, 1), zl_multiply(odd, op_number(ZL_INT32, 2))), dtype);
+    zl_array sign =
+        zl_astype(zl_subtract(op_number(ZL_INT32, 1), zl_multiply(odd, op_number(ZL_INT32, 2))), dtype);
     zl_array logarithm = zl_sum_axis(zl_log(zl_abs(diagonal)), -1, false);
     zl_array singular = zl_any_axis(zl_equal(diagonal, zero), -1, false);
     out[0] = zl_where(singular, zero, sign);
@@ -168,10 +173,11 @@ bool zl_linalg_slogdet(zl_array a, zl_array *out) {
         out[i] = in_dtype_of(a, out[i]);
     return out[0] && out[1];
 }
-OP_SIGNATURE_BOOL(zl_linalg_slogdet, "linalg",
-                  "The sign of the determinant of a, 0 if it is 0, in out[0], and the logarithm of its absolute value in "
-                  "out[1].",
-                  P_ARRAY(a), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_linalg_slogdet, "linalg",
+    "The sign of the determinant of a, 0 if it is 0, in out[0], and the logarithm of its absolute value in "
+    "out[1].",
+    P_ARRAY(a), P_OUTPUTS(out, "2"));
 
 static zl_array det(zl_array a) {
     zl_array part[2];

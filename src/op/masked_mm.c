@@ -16,15 +16,17 @@ static zl_array spread(zl_array mask, int64_t block, int64_t rows, int64_t cols)
         list[ndim + i] = i == ndim - 2 ? rows : i == ndim - 1 ? cols : y->dim[i];
         list[2 * ndim + i] = 1;
     }
-    return zl_slice(y, (zl_shape){list, ndim}, (zl_shape){list + ndim, ndim}, (zl_shape){list + 2 * ndim, ndim});
+    return zl_slice(y, (zl_shape){list, ndim}, (zl_shape){list + ndim, ndim},
+                    (zl_shape){list + 2 * ndim, ndim});
 }
 
 static bool check_mask(zl_array x, zl_array mask, int64_t block, const char *which) {
-    int64_t rows = (x->dim[x->ndim - 2] + block - 1) / block, cols = (x->dim[x->ndim - 1] + block - 1) / block;
+    int64_t rows = (x->dim[x->ndim - 2] + block - 1) / block,
+            cols = (x->dim[x->ndim - 1] + block - 1) / block;
     if (mask->ndim >= 2 && mask->dim[mask->ndim - 2] == rows && mask->dim[mask->ndim - 1] == cols)
         return true;
-    return error_false(ZL_ERROR_SHAPE, "%s: %s of shape %s: the last sizes must be (%lld, %lld)", function, which,
-                       array_text(mask), (long long)rows, (long long)cols);
+    return error_false(ZL_ERROR_SHAPE, "%s: %s of shape %s: the last sizes must be (%lld, %lld)", function,
+                       which, array_text(mask), (long long)rows, (long long)cols);
 }
 
 // x with the blocks where the mask is false, or 0, made 0; others multiplied by it.
@@ -44,10 +46,11 @@ static bool check(zl_array a, zl_array b, int block_size, zl_dtype dtype) {
     if (block_size != 32 && block_size != 64)
         return error_false(ZL_ERROR_VALUE, "%s: blocks of %d: 32 and 64 are possible", function, block_size);
     if (a->ndim == 0 || b->ndim == 0 || a->dim[a->ndim - 1] != b->dim[MAX_OF(b->ndim - 2, 0)])
-        return error_false(ZL_ERROR_SHAPE, "%s: %s times %s: matrices with the same inner size are needed", function,
-                           array_text(a), array_text(b));
-    return dtype_is_float(dtype) || error_false(ZL_ERROR_DTYPE, "%s: %s times %s: floating point is needed", function,
-                                                zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
+        return error_false(ZL_ERROR_SHAPE, "%s: %s times %s: matrices with the same inner size are needed",
+                           function, array_text(a), array_text(b));
+    return dtype_is_float(dtype) ||
+           error_false(ZL_ERROR_DTYPE, "%s: %s times %s: floating point is needed", function,
+                       zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
 }
 
 static zl_array with_axis(zl_array x, bool lacks, int axis) {
@@ -55,7 +58,8 @@ static zl_array with_axis(zl_array x, bool lacks, int axis) {
 }
 
 // Masks have the axes of what they mask: none for the row or column that a vector stands for.
-static zl_array masked(zl_array a, zl_array b, int block, zl_array mask_out, zl_array mask_lhs, zl_array mask_rhs) {
+static zl_array masked(zl_array a, zl_array b, int block, zl_array mask_out, zl_array mask_lhs,
+                       zl_array mask_rhs) {
     zl_dtype dtype = dtype_common(2, (zl_array[]){a, b});
     if (!check(a, b, block, dtype))
         return NULL;
@@ -72,7 +76,8 @@ static zl_array masked(zl_array a, zl_array b, int block, zl_array mask_out, zl_
 
 zl_array zl_block_masked_mm(zl_array a, zl_array b, int block_size, zl_array mask_out, zl_array mask_lhs,
                             zl_array mask_rhs) {
-    if (!a || !b || !op_check_optional(mask_out) || !op_check_optional(mask_lhs) || !op_check_optional(mask_rhs))
+    if (!a || !b || !op_check_optional(mask_out) || !op_check_optional(mask_lhs) ||
+        !op_check_optional(mask_rhs))
         return NULL;
     if (!mask_out && !mask_lhs && !mask_rhs)
         return op_matmul_as(function, a, b);
@@ -80,8 +85,10 @@ zl_array zl_block_masked_mm(zl_array a, zl_array b, int block_size, zl_array mas
     return zl_scope_leave(s, masked(a, b, block_size, mask_out, mask_lhs, mask_rhs));
 }
 OP_SIGNATURE(zl_block_masked_mm, "matmul",
-             "The matrix product of a and b, of which blocks of block_size x block_size elements, 32 or 64, are left out: "
-             "of a where mask_lhs is false, of b where mask_rhs is, of the result where mask_out is. A mask of numbers "
+             "The matrix product of a and b, of which blocks of block_size x block_size elements, 32 or 64, "
+             "are left out: "
+             "of a where mask_lhs is false, of b where mask_rhs is, of the result where mask_out is. A mask "
+             "of numbers "
              "multiplies. A mask that is NULL leaves out nothing.",
              P_ARRAY(a), P_ARRAY(b), P_INT(block_size, "64"), P_OPTIONAL(mask_out), P_OPTIONAL(mask_lhs),
              P_OPTIONAL(mask_rhs));

@@ -26,12 +26,14 @@ static zl_array vector_norm(zl_array a, double ord, zl_axes axes, bool keepdims)
         return NULL;
     zl_dtype dtype = (zl_dtype)size->dtype;
     if (ord == 0)
-        return zl_astype(op_reduce_axes(function, REDUCE_SUM, zl_not_equal(a, zl_scalar_int(0)), axes, keepdims), dtype);
+        return zl_astype(
+            op_reduce_axes(function, REDUCE_SUM, zl_not_equal(a, zl_scalar_int(0)), axes, keepdims), dtype);
     if (isinf(ord))
         return op_reduce_axes(function, ord > 0 ? REDUCE_MAX : REDUCE_MIN, size, axes, keepdims);
     if (ord == 1)
         return op_reduce_axes(function, REDUCE_SUM, size, axes, keepdims);
-    zl_array sum = op_reduce_axes(function, REDUCE_SUM, zl_power(size, op_number(dtype, ord)), axes, keepdims);
+    zl_array sum =
+        op_reduce_axes(function, REDUCE_SUM, zl_power(size, op_number(dtype, ord)), axes, keepdims);
     return zl_power(sum, op_number(dtype, 1 / ord));
 }
 
@@ -65,7 +67,8 @@ static zl_array matrix_norm(zl_array a, double ord, const int64_t *axis, bool ke
         return extreme_sum(a, ord > 0, (int)axis[0], (int)axis[1], keepdims);
     if (ord == 2 || ord == -2)
         return reduce_values(a, ord > 0 ? REDUCE_MAX : REDUCE_MIN, axis, keepdims);
-    return error_set(ZL_ERROR_VALUE, "%s: order %g of a matrix: 1, -1, 2, -2, inf and -inf are possible", function, ord);
+    return error_set(ZL_ERROR_VALUE, "%s: order %g of a matrix: 1, -1, 2, -2, inf and -inf are possible",
+                     function, ord);
 }
 
 // What ord says: a number in *number, or a name, which is one of those of matrix norms.
@@ -74,8 +77,8 @@ static bool read_order(const char *ord, double *number, bool *is_name) {
     *number = strtod(ord, &end);
     *is_name = end == ord || *end;
     bool known = !strcmp(ord, "f") || !strcmp(ord, "fro") || !strcmp(ord, "nuc");
-    return !*is_name || known || error_false(ZL_ERROR_VALUE, "%s: order '%s': a number, 'fro' or 'nuc' is needed",
-                                             function, ord);
+    return !*is_name || known ||
+           error_false(ZL_ERROR_VALUE, "%s: order '%s': a number, 'fro' or 'nuc' is needed", function, ord);
 }
 
 static zl_array norm_of_order(zl_array a, const char *ord, const int64_t *axis, int count, bool keepdims) {
@@ -84,9 +87,11 @@ static zl_array norm_of_order(zl_array a, const char *ord, const int64_t *axis, 
     if (!read_order(ord, &number, &is_name))
         return NULL;
     if (is_name && count != 2)
-        return error_set(ZL_ERROR_VALUE, "%s: '%s' over %d axes: two are needed, those of matrices", function, ord, count);
+        return error_set(ZL_ERROR_VALUE, "%s: '%s' over %d axes: two are needed, those of matrices", function,
+                         ord, count);
     if (count != 1 && count != 2)
-        return error_set(ZL_ERROR_VALUE, "%s: order %s over %d axes: one or two are possible", function, ord, count);
+        return error_set(ZL_ERROR_VALUE, "%s: order %s over %d axes: one or two are possible", function, ord,
+                         count);
     if (!is_name && count == 1)
         return vector_norm(a, number, ZL_AXES((int)axis[0]), keepdims);
     if (!is_name)
@@ -105,7 +110,8 @@ static zl_array norm(zl_array a, const char *ord, zl_axes axis, bool keepdims) {
     if (ord)
         return norm_of_order(a, ord, list, count, keepdims);
     if (axis.count > 2)
-        return error_set(ZL_ERROR_VALUE, "%s: %d axes: one or two are possible, or all", function, axis.count);
+        return error_set(ZL_ERROR_VALUE, "%s: %d axes: one or two are possible, or all", function,
+                         axis.count);
     return lengths(a, axis, keepdims);
 }
 
@@ -116,8 +122,10 @@ zl_array zl_linalg_norm(zl_array a, const char *ord, zl_axes axis, bool keepdims
     return zl_scope_leave(s, norm(a, ord, axis, keepdims));
 }
 OP_SIGNATURE(zl_linalg_norm, "linalg",
-             "A norm of vectors along one axis, or of matrices in two: of order ord, a number such as \"1\" or \"-inf\", "
-             "for matrices also \"fro\" and \"nuc\". NULL: the root of the sum of all squares. The axes stay with size 1 "
+             "A norm of vectors along one axis, or of matrices in two: of order ord, a number such as \"1\" "
+             "or \"-inf\", "
+             "for matrices also \"fro\" and \"nuc\". NULL: the root of the sum of all squares. The axes stay "
+             "with size 1 "
              "if keepdims.",
              P_ARRAY(a), P_STRING(ord, "None"), P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 
@@ -130,8 +138,8 @@ static bool components(zl_array x, int axis, zl_array *out) {
     if (at < 0)
         return false;
     if (x->dim[at] != 2 && x->dim[at] != 3)
-        return error_false(ZL_ERROR_SHAPE, "zl_linalg_cross: axis %d of shape %s: 2 or 3 elements are needed", axis,
-                           array_text(x));
+        return error_false(ZL_ERROR_SHAPE, "zl_linalg_cross: axis %d of shape %s: 2 or 3 elements are needed",
+                           axis, array_text(x));
     out[2] = NULL;
     return zl_split(x, (int)x->dim[at], axis, out);
 }
@@ -151,7 +159,9 @@ static zl_array cross(zl_array a, zl_array b, int axis) {
         !op_check_broadcast("zl_linalg_cross", x[0], y[0]))
         return NULL;
     if (dtype == ZL_BOOL && !x[2] != !y[2])
-        return error_set(ZL_ERROR_DTYPE, "zl_linalg_cross: 2 elements by 3 need a negative, which bool has not; numbers have");
+        return error_set(
+            ZL_ERROR_DTYPE,
+            "zl_linalg_cross: 2 elements by 3 need a negative, which bool has not; numbers have");
     zl_array last = difference(x[0], y[1], x[1], y[0], NULL);
     zl_array zero = last ? op_zeros_of(last) : NULL;
     for (int i = 0; i < 3 && zero; i++)
@@ -169,5 +179,6 @@ zl_array zl_linalg_cross(zl_array a, zl_array b, int axis) {
     return zl_scope_leave(s, cross(a, b, axis));
 }
 OP_SIGNATURE(zl_linalg_cross, "linalg",
-             "The cross product of vectors of 3 elements along an axis; of 2, the third is 0. The other axes broadcast.",
+             "The cross product of vectors of 3 elements along an axis; of 2, the third is 0. The other axes "
+             "broadcast.",
              P_ARRAY(a), P_ARRAY(b), P_INT(axis, "-1"));

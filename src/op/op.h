@@ -101,11 +101,13 @@ struct op {
 
 // Computes the cotangents of the inputs of a call by the ops that it is composed of, like vjp_all. The
 // transforms define it (composed.c); an op that is the gradient of another one is composed of it.
-extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent,
+                               zl_array *out);
 
 // For op->kernel: set the file and its clauses (of printf's formats, %s and %d), append a size, append a
 // scalar of f32 or f64.
-void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
+void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...)
+    __attribute__((format(printf, 3, 4)));
 void op_kernel_size(struct op_kernel *k, int64_t size);
 void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);
 // Returns the tile type of an array's elements as clauses name it.
@@ -119,8 +121,8 @@ int op_kernel_lanes(int64_t count);
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
                  const struct array_spec *spec);
 // Does the same for contiguous outputs of one dtype and shape.
-zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
-                  int ndim, const int64_t *dim);
+zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                  zl_dtype dtype, int ndim, const int64_t *dim);
 // Returns the strides for a result that is computed element by element: those of its inputs if all of them
 // have the same layout without gaps, so that nothing is transposed; NULL stands for row-major.
 const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const int64_t *dim);
@@ -133,7 +135,8 @@ static inline int64_t op_offset(zl_array x) {
     return may_move ? array_pin(x) : x->offset;
 }
 // Records a view with a dtype of its own.
-zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec);
+zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg,
+                    const struct array_spec *spec);
 // Returns x itself, lent, as the result of an op that has nothing to do.
 zl_array op_same(zl_array x);
 
@@ -170,7 +173,8 @@ zl_array op_unbroadcast(zl_array x, zl_array like);
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out);
 
 // The batching rule of elementwise ops, for op->vmap.
-bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                         int *out_axis);
 
 // Writes axes as sorted, distinct, non-negative numbers to `out`, which has room for the rank of x. Returns
 // how many there are, or -1 and an error.
@@ -225,8 +229,10 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
                                                .returns_bool = returns_bool_};                             \
     static const zl_op_info *const entry_##function                                                       \
         __attribute__((used, section("zl_ops"))) = &info_##function
-#define OP_SIGNATURE(function, family_, doc_, ...)      OP_SIGNATURE_AS(function, family_, doc_, false, __VA_ARGS__)
-#define OP_SIGNATURE_BOOL(function, family_, doc_, ...) OP_SIGNATURE_AS(function, family_, doc_, true, __VA_ARGS__)
+#define OP_SIGNATURE(function, family_, doc_, ...) \
+    OP_SIGNATURE_AS(function, family_, doc_, false, __VA_ARGS__)
+#define OP_SIGNATURE_BOOL(function, family_, doc_, ...) \
+    OP_SIGNATURE_AS(function, family_, doc_, true, __VA_ARGS__)
 
 #define P_ARRAY(n)        {#n, ZL_PARAM_ARRAY, NULL}
 #define P_ARRAY_OR(n, d)  {#n, ZL_PARAM_ARRAY, d}

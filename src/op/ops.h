@@ -197,8 +197,8 @@ struct factor_output {
     int last;
     int64_t rows, cols;
 };
-bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg, int outputs,
-               const struct factor_output *f, zl_array *out);
+bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg,
+               int outputs, const struct factor_output *f, zl_array *out);
 // The column vmap of factorisations.
 bool op_vmap_factor(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 // A matrix of that many rows and columns with ones on its diagonal, once for each of the batch axes of a.
@@ -241,7 +241,8 @@ struct op_source {
 extern const struct op op_load;
 // Returns a lazy array of elements that source makes of these bytes, which the context keeps there; lent.
 // Takes the context over, also where it returns NULL.
-zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype, zl_shape shape);
+zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype,
+                      zl_shape shape);
 bool op_load_run(const struct call *c, void *out); // for devices
 
 // collective.c ----------------------------------------------------------------------------------------------
@@ -296,7 +297,8 @@ struct zl_group_ {
 
 // Records a collective of x, or of nothing for RECV, whose result has a dtype and shape. What it is given was
 // checked. Lent.
-zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim, const int64_t *dim);
+zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim,
+                       const int64_t *dim);
 int64_t op_collective_number(const struct call *c); // later ones have larger numbers
 // While a function is done again, its collectives get numbers in the order in which it recorded them, of
 // which the first and last are given: after those of all that was recorded so far. Ends with 0, 0.
@@ -348,9 +350,11 @@ static inline int op_k_bytes(int bits) {
 // Returns the numbers in a row of the matrix of the words.
 int64_t op_quant_columns(const struct quantization *q, zl_array words);
 // What the arguments say; INT_MIN and NULL are not given. False and an error.
-bool op_read_quantization(const char *function, const char *mode, int group, int bits, struct quantization *q);
+bool op_read_quantization(const char *function, const char *mode, int group, int bits,
+                          struct quantization *q);
 // Whether the parts of a quantised matrix fit each other. biases may be NULL.
-bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases);
+bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales,
+                        zl_array biases);
 // Whether that may be the scale of all scales; NULL: there is none.
 bool op_check_global(const char *function, const struct quantization *q, zl_array scale);
 // For the column fits: the same, without an error, of the arguments mode, group size and bits of a call that
@@ -369,12 +373,22 @@ zl_array op_matrix_indices(const char *function, zl_array indices, zl_array x);
 // output, what it reads.
 bool op_is_kernel(const struct call *c, const zl_array *in, int args);
 // Such a call. arg[0]: how many outputs.
-bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_array *out);
+bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                      zl_array *out);
 // All of its inputs: the text, arrays like each output that hold a value, then what it reads.
-bool op_kernel_inputs(const char *function, const char *text, double value, int outputs, const zl_shape *shape,
-                      const zl_dtype *dtype, int count, const zl_array *in, zl_array *all);
+bool op_kernel_inputs(const char *function, const char *text, double value, int outputs,
+                      const zl_shape *shape, const zl_dtype *dtype, int count, const zl_array *in,
+                      zl_array *all);
 
-enum { KERNEL_OUTPUTS, KERNEL_GRID, KERNEL_GROUP = 4, KERNEL_FILLS = 7, KERNEL_STRIDED, KERNEL_SHARED, KERNEL_ARGS };
+enum {
+    KERNEL_OUTPUTS,
+    KERNEL_GRID,
+    KERNEL_GROUP = 4,
+    KERNEL_FILLS = 7,
+    KERNEL_STRIDED,
+    KERNEL_SHARED,
+    KERNEL_ARGS
+};
 enum { KERNEL_AXES_MOST = 8 }; // of inputs of op_cuda_kernel
 struct op_cuda_sizes {
     int32_t of[KERNEL_AXES_MOST];

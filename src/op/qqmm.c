@@ -48,7 +48,8 @@ static bool check_dtypes(const struct pair *p) {
                            "or none",
                            p->function);
     if (p->q.mode == QUANT_AFFINE || p->q.mode == QUANT_GGUF_K)
-        return error_false(ZL_ERROR_VALUE, "%s: mode affine or gguf_k: mxfp4, mxfp8 or nvfp4 is needed", p->function);
+        return error_false(ZL_ERROR_VALUE, "%s: mode affine or gguf_k: mxfp4, mxfp8 or nvfp4 is needed",
+                           p->function);
     return true;
 }
 

@@ -36,7 +36,8 @@ bool zl_linalg_qr(zl_array a, zl_array *out) {
     return op_check_out("zl_linalg_qr", 2, out) && a && op_check_matrix("zl_linalg_qr", a, false, false) &&
            factor(a, out);
 }
-OP_SIGNATURE_BOOL(zl_linalg_qr, "linalg",
-                  "q in out[0], whose columns are orthogonal and of length 1, and upper triangular r in out[1], such that "
-                  "q r = a.",
-                  P_ARRAY(a), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_linalg_qr, "linalg",
+    "q in out[0], whose columns are orthogonal and of length 1, and upper triangular r in out[1], such that "
+    "q r = a.",
+    P_ARRAY(a), P_OUTPUTS(out, "2"));

@@ -46,10 +46,10 @@ static bool is_whole(const struct quantization *q, int64_t columns) {
 
 static bool check_numbers(const char *function, const struct quantization *q) {
     if (q->mode == QUANT_GGUF_K)
-        return is_k(q->group, q->bits) ||
-               error_false(ZL_ERROR_VALUE,
-                           "%s: groups of %d, %d bits: mode gguf_k has groups of 32 with 4 or 5 bits, and of 16 with 6",
-                           function, q->group, q->bits);
+        return is_k(q->group, q->bits) || error_false(ZL_ERROR_VALUE,
+                                                      "%s: groups of %d, %d bits: mode gguf_k has groups of "
+                                                      "32 with 4 or 5 bits, and of 16 with 6",
+                                                      function, q->group, q->bits);
     if (q->mode != QUANT_AFFINE)
         return (q->group == modes[q->mode].group && q->bits == modes[q->mode].bits) ||
                error_false(ZL_ERROR_VALUE, "%s: groups of %d, %d bits: mode %s has groups of %d and %d bits",
@@ -70,8 +70,8 @@ bool op_read_quantization(const char *function, const char *mode, int group, int
                                        bits == INT_MIN ? modes[i].bits : bits};
             return check_numbers(function, q);
         }
-    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8, nvfp4 or gguf_k is needed", function,
-                       mode);
+    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8, nvfp4 or gguf_k is needed",
+                       function, mode);
 }
 
 bool op_check_global(const char *function, const struct quantization *q, zl_array scale) {
@@ -267,8 +267,9 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
         !op_check_global("zl_quantize", &q, global_scale))
         return false;
     if (q.mode == QUANT_GGUF_K)
-        return error_false(ZL_ERROR_VALUE, "zl_quantize: mode gguf_k can be read, but is not made: affine, mxfp4, mxfp8 "
-                                           "or nvfp4 is needed");
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_quantize: mode gguf_k can be read, but is not made: affine, mxfp4, mxfp8 "
+                           "or nvfp4 is needed");
     if (!dtype_is_float((zl_dtype)w->dtype))
         return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed",
                            zl_dtype_name((zl_dtype)w->dtype));
@@ -287,7 +288,8 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
 }
 OP_SIGNATURE_BOOL(
     zl_quantize, "quantized",
-    "w in few bits: in groups of group_size (16, 32, 64 or 128; None: 64) along the last axis, bits (2 to 6 or 8; "
+    "w in few bits: in groups of group_size (16, 32, 64 or 128; None: 64) along the last axis, bits (2 to 6 "
+    "or 8; "
     "None: 4) a number. out[0] "
     "are "
     "the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is "
@@ -310,8 +312,8 @@ static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl
             return NULL;
     for (int i = 0; i < w->ndim; i++)
         dim[i] = w->dim[i];
-    dim[w->ndim - 1] =
-        op_quant_columns(&(struct quantization){(enum quant_mode)arg[MODE], (int)arg[GROUP], (int)arg[CODE_BITS]}, w);
+    dim[w->ndim - 1] = op_quant_columns(
+        &(struct quantization){(enum quant_mode)arg[MODE], (int)arg[GROUP], (int)arg[CODE_BITS]}, w);
     return op_dense(&op_dequantize, count, dense, ARGS, arg, dtype, w->ndim, dim);
 }
 
@@ -321,7 +323,9 @@ static bool record_dequantize(const struct call *c, const zl_array *in, zl_array
 
 static zl_array codes_of(zl_array w, zl_array scales, const struct quantization *q) {
     zl_array in[] = {w, zl_ones_like(scales, ZL_DTYPE_COUNT), op_zeros_of(scales)};
-    return in[1] && in[2] ? dequantize(3, in, (int64_t[]){q->mode, q->group, q->bits}, (zl_dtype)scales->dtype) : NULL;
+    return in[1] && in[2]
+               ? dequantize(3, in, (int64_t[]){q->mode, q->group, q->bits}, (zl_dtype)scales->dtype)
+               : NULL;
 }
 
 // Sums over each group of the last axis.

@@ -98,8 +98,9 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     if (input == SCALES && !p.biases)
         return error_set(ZL_ERROR_VALUE, "zl_quantized_matmul: scales that are bytes have no derivative");
     if (input == W)
-        return error_set(ZL_ERROR_VALUE,
-                         "zl_quantized_matmul: there is no gradient by quantised words: use zl_stop_gradient on them");
+        return error_set(
+            ZL_ERROR_VALUE,
+            "zl_quantized_matmul: there is no gradient by quantised words: use zl_stop_gradient on them");
     if (!p.biases || input > BIASES)
         return op_refuse_positions(c);
     return op_quant_vjp(p.w, p.scales, &p.q, input - 1, vjp_matrix(&p, cotangent[0]));

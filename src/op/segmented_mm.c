@@ -62,7 +62,8 @@ const struct op op_segmented_mm = {
 
 static bool check(zl_array a, zl_array b, zl_array segments, zl_dtype dtype) {
     if (a->ndim != 2 || b->ndim != 2 || a->dim[1] != b->dim[0])
-        return error_false(ZL_ERROR_SHAPE, "zl_segmented_mm: %s times %s: two matrices with the same inner size are needed",
+        return error_false(ZL_ERROR_SHAPE,
+                           "zl_segmented_mm: %s times %s: two matrices with the same inner size are needed",
                            array_text(a), array_text(b));
     if (segments->ndim < 1 || segments->dim[segments->ndim - 1] != 2)
         return error_false(ZL_ERROR_SHAPE, "zl_segmented_mm: segments of shape %s: (..., 2) is needed",
@@ -86,6 +87,7 @@ zl_array zl_segmented_mm(zl_array a, zl_array b, zl_array segments) {
     return zl_scope_leave(s, in[0] && in[1] && in[2] ? segmented_mm(in) : NULL);
 }
 OP_SIGNATURE(zl_segmented_mm, "matmul",
-             "For each pair of segments, (..., 2), the product of the columns of a from the first to before the second "
+             "For each pair of segments, (..., 2), the product of the columns of a from the first to before "
+             "the second "
              "with those rows of b.",
              P_ARRAY(a), P_ARRAY(b), P_ARRAY(segments));

@@ -246,7 +246,8 @@ static void add_page_entry(struct text *out, const zl_op_info *op) {
     text_add(out, ";\n```\n\n%s\n", op->doc);
     for (int i = 0; i < op->params; i++)
         if (op->param[i].fallback)
-            text_add(out, "\n- `%s` defaults to `%s` in languages with defaults.", op->param[i].name, op->param[i].fallback);
+            text_add(out, "\n- `%s` defaults to `%s` in languages with defaults.", op->param[i].name,
+                     op->param[i].fallback);
     text_add(out, "\n");
 }
 

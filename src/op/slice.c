@@ -176,7 +176,8 @@ OP_SIGNATURE(zl_flip, "view", "a with the order of its elements along the given 
 
 // args: offset, then the sizes, then the strides. x is row-major.
 static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {
-    return op_view(&op_as_strided, x, 1 + 2 * ndim, arg, ndim, arg + 1, arg + 1 + ndim, op_offset(x) + arg[0]);
+    return op_view(&op_as_strided, x, 1 + 2 * ndim, arg, ndim, arg + 1, arg + 1 + ndim,
+                   op_offset(x) + arg[0]);
 }
 
 static bool record_as_strided(const struct call *c, const zl_array *in, zl_array *out) {

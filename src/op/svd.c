@@ -22,7 +22,8 @@ static bool factor(zl_array a, bool vectors, zl_array *out) {
         {(zl_dtype)a->dtype, 2, m, m}, {real_of(a), 1, 1, MIN_OF(m, n)}, {(zl_dtype)a->dtype, 2, n, n}};
     if (a->size == 0)
         return of_nothing(a, &f[1], vectors, out);
-    return op_factor("zl_linalg_svd", &op_svd, a, 1, (int64_t[]){vectors}, vectors ? 3 : 1, vectors ? f : &f[1], out);
+    return op_factor("zl_linalg_svd", &op_svd, a, 1, (int64_t[]){vectors}, vectors ? 3 : 1,
+                     vectors ? f : &f[1], out);
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
@@ -49,7 +50,8 @@ bool zl_linalg_svd(zl_array a, bool compute_uv, zl_array *out) {
     return op_check_out("zl_linalg_svd", compute_uv ? 3 : 1, out) && a &&
            op_check_matrix("zl_linalg_svd", a, false, true) && factor(a, compute_uv, out);
 }
-OP_SIGNATURE_BOOL(zl_linalg_svd, "linalg",
-                  "Orthogonal u in out[0], singular values from the largest on in out[1], and orthogonal v, transposed, in "
-                  "out[2], of which a is the product; the values alone, in out[0], if not compute_uv.",
-                  P_ARRAY(a), P_BOOL(compute_uv, "True"), P_OUTPUT(out));
+OP_SIGNATURE_BOOL(
+    zl_linalg_svd, "linalg",
+    "Orthogonal u in out[0], singular values from the largest on in out[1], and orthogonal v, transposed, in "
+    "out[2], of which a is the product; the values alone, in out[0], if not compute_uv.",
+    P_ARRAY(a), P_BOOL(compute_uv, "True"), P_OUTPUT(out));

@@ -185,8 +185,9 @@ static zl_array expand_dims(zl_array x, int count, const int64_t *axes) {
 }
 
 static bool refuse_squeeze(zl_array x, int axis) {
-    return error_false(ZL_ERROR_SHAPE, "zl_squeeze: axis %d of shape %s has size %lld: only size 1 can be dropped",
-                       axis, array_text(x), (long long)x->dim[axis]);
+    return error_false(ZL_ERROR_SHAPE,
+                       "zl_squeeze: axis %d of shape %s has size %lld: only size 1 can be dropped", axis,
+                       array_text(x), (long long)x->dim[axis]);
 }
 
 static bool record_squeeze(const struct call *c, const zl_array *in, zl_array *out) {

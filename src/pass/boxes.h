@@ -24,7 +24,8 @@ const struct tile_name *box_variable(expr extent); // a new loop variable
 expr box_point(const struct tile_name *name);
 // A new local variable, and new memory: their names are the prefix and a number.
 const struct tile_name *box_local(const char *prefix, struct tile_type type);
-struct tile_buffer *box_alloc(const char *prefix, struct tile_type type, enum tile_memory memory, int ndim, const expr *shape);
+struct tile_buffer *box_alloc(const char *prefix, struct tile_type type, enum tile_memory memory, int ndim,
+                              const expr *shape);
 expr box_local_value(const struct tile_name *local);
 // Opens an if, and closes it; NULL: nothing is asked, and nothing is opened.
 void box_open_if(expr mask);
@@ -54,7 +55,8 @@ expr box_holds(const struct tile_region *r, const expr *index);
 
 // The element at a point: where `masked`, the other value (NULL: 0) outside of the buffer, and nothing is
 // written there.
-expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked, expr other);
+expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked,
+                 expr other);
 expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked);
 void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value, bool masked);
 

@@ -20,7 +20,8 @@ struct half_words {
 struct half_words halves_of_bits(uint64_t bits);
 // Returns what an op gives on words; {NULL} without an error where there is no form. A comparison is in
 // `low`.
-struct half_words halves_integer(enum tile_op op, struct tile_type type, struct half_words a, struct half_words b);
+struct half_words halves_integer(enum tile_op op, struct tile_type type, struct half_words a,
+                                 struct half_words b);
 struct half_words halves_select(expr test, struct half_words a, struct half_words b);
 struct half_words halves_from_narrow(expr e); // of an integer of at most 32 bits, or a truth value
 // truncated, within the bounds of the type; NaN is 0

@@ -108,7 +108,8 @@ struct target_unit {
     struct target_group group; // that target points to
     struct target_spirv spirv; // that target points to, if its language has one
 };
-void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads, int64_t shared);
+void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads,
+                     int64_t shared);
 // Sets *far to a copy of the record of a SPIR-V unit for kernels that reach buffers by addresses, and makes
 // it the record of kernels that reach more than `reach` bytes of one argument.
 void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t reach);
@@ -160,9 +161,10 @@ void pass_dump(const char *stage, const char *text);
 void pass_dump_kernel(const struct tile_kernel *kernel, const char *stage);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_expand, pass_small_types, pass_forward, pass_merge, pass_flat, pass_strips, pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_elide, pass_map_reduce,
-    pass_loops, pass_halves, pass_complex, pass_booleans, pass_widen, pass_divide,
-    pass_lower, pass_convert, pass_lanes, pass_simplify, pass_vectorise;
+pass_function pass_expand, pass_small_types, pass_forward, pass_merge, pass_flat, pass_strips, pass_stages,
+    pass_threads, pass_tiles, pass_split, pass_fuse, pass_elide, pass_map_reduce, pass_loops, pass_halves,
+    pass_complex, pass_booleans, pass_widen, pass_divide, pass_lower, pass_convert, pass_lanes, pass_simplify,
+    pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 
@@ -175,7 +177,8 @@ bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_
 // Calls `change` to modify the statements of a kernel in place, if the target packs what it reads and
 // formulas are simple.
 bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
-                       void (*change)(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list));
+                       void (*change)(struct tile_kernel *kernel, const struct target *target,
+                                      struct tile_stmt **list));
 
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
@@ -199,7 +202,8 @@ bool pass_emit_kernel(struct tile_kernel *kernel, pass_emitter *emit, void *data
 struct tile_stmt *pass_emit_as(const struct tile_stmt *s, pass_replacement *of, void *data);
 // Appends the bodies of an open statement by calling `block`, and closes it. Does nothing for a statement
 // without a body.
-void pass_emit_bodies(const struct tile_stmt *s, void (*block)(void *data, const struct tile_stmt *body), void *data);
+void pass_emit_bodies(const struct tile_stmt *s, void (*block)(void *data, const struct tile_stmt *body),
+                      void *data);
 
 // walk.c ----------------------------------------------------------------------------------------------------
 
@@ -214,7 +218,8 @@ bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data);
 bool pass_depends(expr e, const struct tile_name *variable);
 // Return the first statement for which `is` holds, or of a kind; a statement comes before those in its body.
 // NULL: there is none.
-const struct tile_stmt *pass_find(const struct tile_stmt *body, bool (*is)(const struct tile_stmt *s, const void *data), const void *data);
+const struct tile_stmt *pass_find(const struct tile_stmt *body,
+                                  bool (*is)(const struct tile_stmt *s, const void *data), const void *data);
 const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_stmt_kind kind);
 
 // How an index changes with a loop variable: not at all, by 1, or otherwise.

@@ -144,7 +144,8 @@ void thread_barrier(void);
 void thread_meet(int half);
 
 // Writes the indices of an element of a copy's region (of a fill, the second region) at a point.
-void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point, expr *index);
+void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point,
+                  expr *index);
 // Writes which axis of the region's tile each variable is; LAYOUT_COPIES: none, or one of size 1.
 void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, int *to);
 
@@ -168,7 +169,8 @@ expr thread_rewrite(struct points *p, expr e);
 void thread_body(void *points, const struct tile_stmt *body);
 // Returns the buffer that holds an element now, and writes its indices there to `at`, which has room for
 // TILE_DIMS.
-const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at, int *indices);
+const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index,
+                                         expr *at, int *indices);
 // Generate the code of a map; of a `thread`; of a statement that all threads execute, which stays open if it
 // has a body; of a copy; of a fill.
 void thread_map(struct group *g, const struct tile_stmt *s);
@@ -206,7 +208,8 @@ bool thread_run_store(struct points *p, const struct tile_stmt *s);
 
 // thread_registers.c: registers of each thread, or as many elements of other memory per thread; access to one
 // of them; a loop over them, which it opens.
-struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);
+struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory,
+                                     int64_t count);
 expr thread_load(const struct tile_buffer *b, expr at);
 void thread_store(const struct tile_buffer *b, expr at, expr value);
 expr thread_unrolled(int64_t count);

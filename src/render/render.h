@@ -73,6 +73,7 @@ const char *render_stablehlo_type(zl_dtype dtype);
 // for whole tensors of a shape, written "2x3x". Tensors are named by numbers: operand[k] is that of parameter
 // k, *names is the next free one and grows, and *result receives that of the value. Changes the kernel.
 // Returns false, with an error, if that fails.
-bool render_stablehlo(struct text *out, struct tile_kernel *kernel, const char *shape, const int *operand, int *names, int *result);
+bool render_stablehlo(struct text *out, struct tile_kernel *kernel, const char *shape, const int *operand,
+                      int *names, int *result);
 
 #endif

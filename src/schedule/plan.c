@@ -20,11 +20,13 @@ static struct {
 } key;
 
 static bool reserve(int words) {
-    return LIKELY(key.len + words <= key.cap) || memory_grow(&key.word, &key.cap, key.len + words, sizeof *key.word);
+    return LIKELY(key.len + words <= key.cap) ||
+           memory_grow(&key.word, &key.cap, key.len + words, sizeof *key.word);
 }
 
 static int64_t kind_of_array(zl_array a) {
-    return a->dtype | (int64_t)(a->flags & (ARRAY_WEAK | ARRAY_INLINE | ARRAY_CONTIGUOUS)) << 8 | (int64_t)a->ndim << 16;
+    return a->dtype | (int64_t)(a->flags & (ARRAY_WEAK | ARRAY_INLINE | ARRAY_CONTIGUOUS)) << 8 |
+           (int64_t)a->ndim << 16;
 }
 
 // An input made in the same piece by its position, any other by its kind.
@@ -193,8 +195,8 @@ static const struct device *place(const struct call *c, zl_stream s, bool counts
     if (s->device->can(s->unit, c))
         return s->device;
     if (setting_flag(SETTING_NO_FALLBACK))
-        return error_set(ZL_ERROR_DEVICE, "%s: the %s device cannot run it, and ZL_NO_FALLBACK is set", c->op->name,
-                         s->device->name);
+        return error_set(ZL_ERROR_DEVICE, "%s: the %s device cannot run it, and ZL_NO_FALLBACK is set",
+                         c->op->name, s->device->name);
     counter_add(COUNTER_FALLBACKS, counts);
     if (counts)
         log_line(ZL_LOG_INFO, "%s of %s falls back to the CPU: the %s device cannot run it", c->op->name,
@@ -209,7 +211,8 @@ static bool build(const struct tape *t, int begin, struct plan_segment *s) {
         return false;
     for (int i = 0; i < calls; i++)
         needed[i] = t->needed[first + i] || (int)t->last[first + i] >= begin + s->end;
-    s->program = s->device->build(s->unit, &(struct segment){.calls = calls, .call = t->call + first, .needed = needed});
+    s->program = s->device->build(
+        s->unit, &(struct segment){.calls = calls, .call = t->call + first, .needed = needed});
     memory_free(needed);
     return s->program != NULL;
 }
@@ -444,7 +447,8 @@ HOT bool plan_find(struct tape *tape, int begin, int end, struct plan **held) {
     if (has_key(*held))
         return found(tape, begin, end, *held, held);
     // The op's address, what it is applied to and the number of calls tell most graphs of a program apart.
-    uint64_t mix = ((uint64_t)key.word[1] >> 4) + (uint64_t)key.word[2] * 31 + (uint64_t)key.word[4] * 7 + (uint64_t)key.len;
+    uint64_t mix = ((uint64_t)key.word[1] >> 4) + (uint64_t)key.word[2] * 31 + (uint64_t)key.word[4] * 7 +
+                   (uint64_t)key.len;
     struct plan **slot = &recent[(mix ^ mix >> 6) % COUNT(recent)];
     if (has_key(*slot))
         return found(tape, begin, end, *slot, held);

@@ -8,8 +8,10 @@ static const void *read_dense(const char *function, zl_array a) {
     if (!eval_read(function, a))
         return NULL;
     if (!array_is(a, ARRAY_CONTIGUOUS))
-        return error_set(ZL_ERROR_STATE, "%s: this array of shape %s has strides %s and is not row-major: use "
-                         "zl_contiguous or zl_copy_to", function, array_text(a), shape_text(a->ndim, array_stride(a)));
+        return error_set(ZL_ERROR_STATE,
+                         "%s: this array of shape %s has strides %s and is not row-major: use "
+                         "zl_contiguous or zl_copy_to",
+                         function, array_text(a), shape_text(a->ndim, array_stride(a)));
     return array_data(a, &room[turn++ % 8]);
 }
 
@@ -53,8 +55,8 @@ static bool is_elsewhere(zl_array a) {
 bool zl_copy_to(zl_array a, void *out, size_t bytes) {
     bool ok = a != NULL;
     if (ok && (bytes != zl_nbytes(a) || (bytes && !out)))
-        return error_false(ZL_ERROR_VALUE, "zl_copy_to: %s room of %zu bytes for an array of %zu", out ? "a" : "no", bytes,
-                           zl_nbytes(a));
+        return error_false(ZL_ERROR_VALUE, "zl_copy_to: %s room of %zu bytes for an array of %zu",
+                           out ? "a" : "no", bytes, zl_nbytes(a));
     ZL_SCOPE {
         zl_array whole = a ? zl_contiguous(a, false) : NULL;
         if (whole && !eval_arrays("zl_copy_to", 1, &whole, true)) {
@@ -74,8 +76,8 @@ bool zl_copy_to(zl_array a, void *out, size_t bytes) {
 // Address of the only element of a; NULL and an error.
 static const void *read_one(const char *function, zl_array a, union scalar *room) {
     if (a && a->size != 1)
-        return error_set(ZL_ERROR_SHAPE, "%s: an array of shape %s has %lld elements: one is needed", function, array_text(a),
-                         (long long)a->size);
+        return error_set(ZL_ERROR_SHAPE, "%s: an array of shape %s has %lld elements: one is needed",
+                         function, array_text(a), (long long)a->size);
     return eval_read(function, a) ? array_data(a, room) : NULL;
 }
 

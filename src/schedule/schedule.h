@@ -224,7 +224,8 @@ void schedule_run_profile_end(struct run *r);
 // that fails.
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
 // Plans an evaluation and calls `look` for each plan, without computing anything. look must not evaluate.
-bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
+bool eval_look(zl_array a,
+               void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
 // Evaluates an array and waits until the host can read it. Returns false, with an error, if it cannot be
 // read.
@@ -232,8 +233,8 @@ bool eval_read(const char *function, zl_array a);
 
 // Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls
 // it may claim, and a plan for each PLAN_LARGEST of them. False and an error, also from hold.
-bool eval_hold(int count, const zl_array *arrays, bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data),
-               void *data);
+bool eval_hold(int count, const zl_array *arrays,
+               bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data), void *data);
 bool eval_begin(zl_stream s); // stream_try_begin, under the planning lock
 
 // loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------

@@ -44,7 +44,16 @@ struct parser {
 };
 
 // The syntax of an expression: types of literals are found once all of it is read.
-enum node_kind { NODE_LITERAL, NODE_VALUE, NODE_LOAD, NODE_OP, NODE_CAST, NODE_BITS, NODE_COMPLEX, NODE_IDENTITY };
+enum node_kind {
+    NODE_LITERAL,
+    NODE_VALUE,
+    NODE_LOAD,
+    NODE_OP,
+    NODE_CAST,
+    NODE_BITS,
+    NODE_COMPLEX,
+    NODE_IDENTITY
+};
 
 struct node {
     enum node_kind kind;
@@ -73,7 +82,8 @@ const char *parse_name(struct parser *p, const char *what);   // a name that is 
 // a whole number that is part of a statement, or a param
 int   parse_count(struct parser *p, int least);
 bool  parse_bind(struct parser *p, struct binding binding);
-bool  parse_bind_name(struct parser *p, enum binding_kind kind, const char *text, const struct tile_name *name);
+bool parse_bind_name(struct parser *p, enum binding_kind kind, const char *text,
+                     const struct tile_name *name);
 struct binding *parse_find(struct parser *p, const char *text);
 void *parse_unknown(struct parser *p, struct tile_token token, enum binding_kind kind, const char *what);
 bool  parse_enter(struct parser *p); // one level deeper; false and an error when it is too deep

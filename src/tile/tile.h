@@ -43,8 +43,12 @@ const char *tile_type_name(struct tile_type type); // "f32", "bf16", "i8", "bool
 bool        tile_type_find(const char *name, struct tile_type *out);
 int         tile_type_bytes(struct tile_type type); // in memory, all lanes
 
-static inline bool tile_type_is_integer(struct tile_type t) { return t.kind == TILE_UINT || t.kind == TILE_INT; }
-static inline bool tile_type_is_float(struct tile_type t) { return t.kind == TILE_FLOAT || t.kind == TILE_BFLOAT; }
+static inline bool tile_type_is_integer(struct tile_type t) {
+    return t.kind == TILE_UINT || t.kind == TILE_INT;
+}
+static inline bool tile_type_is_float(struct tile_type t) {
+    return t.kind == TILE_FLOAT || t.kind == TILE_BFLOAT;
+}
 static inline bool tile_type_is_half(struct tile_type t) { return tile_type_is_float(t) && t.bits == 16; }
 static inline bool tile_type_is_bool(struct tile_type t) { return t.kind == TILE_BOOL; }
 static inline bool tile_type_is_complex(struct tile_type t) { return t.kind == TILE_COMPLEX; }
@@ -123,7 +127,15 @@ struct tile_name {
 // Buffers and statements ------------------------------------------------------------------------------------
 
 // TILE_TABLE is of inputs alone: few numbers that a launch passes by value.
-enum tile_memory { TILE_GLOBAL, TILE_CONSTANT, TILE_SHARED, TILE_FRAGMENT, TILE_REGISTER, TILE_EXTRA, TILE_TABLE };
+enum tile_memory {
+    TILE_GLOBAL,
+    TILE_CONSTANT,
+    TILE_SHARED,
+    TILE_FRAGMENT,
+    TILE_REGISTER,
+    TILE_EXTRA,
+    TILE_TABLE
+};
 // of one table, of all arguments of a launch, at most
 enum { TILE_TABLE_BYTES = 1024, TILE_ARGUMENT_BYTES = 4000 };
 
@@ -303,15 +315,16 @@ void tile_free(struct tile_kernel *kernel);
 
 struct tile_type tile_index_type(void); // i64 or i32, of the current kernel
 const struct tile_name *tile_symbol(const char *text, int64_t low, int64_t high, int64_t divisor);
-struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim, const expr *shape,
-                                          bool is_output);
-struct tile_buffer *tile_parameter_table(const char *text, struct tile_type type, int ndim, const expr *shape);
+struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim,
+                                          const expr *shape, bool is_output);
+struct tile_buffer *tile_parameter_table(const char *text, struct tile_type type, int ndim,
+                                         const expr *shape);
 const struct tile_name *tile_parameter_scalar(const char *text, struct tile_type type);
 struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum tile_memory memory, int ndim,
                                const expr *shape);
 // The elements of a buffer without strides, in their order, under another shape or as another type.
-struct tile_buffer *tile_view(const char *text, struct tile_type type, const struct tile_buffer *base, int ndim,
-                              const expr *shape);
+struct tile_buffer *tile_view(const char *text, struct tile_type type, const struct tile_buffer *base,
+                              int ndim, const expr *shape);
 const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer); // itself, or what it is a view of
 const struct tile_name *tile_name(const char *text, struct tile_type type); // loop or local variable
 const struct tile_name *tile_index(const char *text, expr extent); // loop variable of index type, known range
@@ -339,14 +352,17 @@ expr tile_rebuild(expr old, const expr *operands);
 
 // statement.c: statements are appended to the current block; bodies are built between _open and _close. Lists
 // that a statement points to are copied. begin NULL is 0, step NULL is 1.
-struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value, expr mask);
+struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value,
+                             expr mask);
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
-struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step, int threads);
+struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
+                               int threads);
 struct tile_stmt *tile_command(const char *function, int arguments, const expr *argument);
 struct tile_stmt *tile_append(struct tile_stmt stmt); // any other statement, copied into the arena
 struct tile_stmt *tile_open(struct tile_stmt stmt);   // map, for, if, while, grid: what follows is its body
 struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, const expr *extent);
-struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step, enum tile_loop loop);
+struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step,
+                                enum tile_loop loop);
 struct tile_stmt *tile_open_if(expr mask);
 void tile_else(void);
 void tile_close(void);
@@ -424,10 +440,12 @@ void              tile_tape_free(struct tile_tape *tape);
 // leaf(data, e, index) gives the value of a name, or of a load at these indices. Those of names are taken
 // from `name`, by their ids, unless it is NULL. out: the value of each root.
 typedef union tile_value tile_leaf(void *data, expr e, const int64_t *index);
-void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_leaf *leaf, void *data, union tile_value *out);
+void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_leaf *leaf, void *data,
+                   union tile_value *out);
 // Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root
 // that wrapped around.
-bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out, int *which);
+bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out,
+                           int *which);
 // A tape of sizes: integers whose leaves are symbols and scalar parameters of a kernel, which may be freed
 // after tile_tape_bind. Returns false, with an error, where a leaf is something else. tile_tape_sizes
 // computes them from the values of the symbols and, where such leaves are scalars, of all parameters behind
@@ -453,7 +471,8 @@ bool tile_times(int64_t a, int64_t b, int64_t *out);
 // Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless
 // they are NULL. Where a size is negative, or something does not fit into 64 bits, appends what is wrong and
 // returns false.
-bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes, struct text *why);
+bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes,
+               struct text *why);
 // Whether numbers, or the sizes and strides of a buffer, follow from the sizes of arguments alone, so that
 // they are known before a kernel runs. NULL is an empty list.
 bool tile_are_known_at_launch(const expr *list, int count);

@@ -1,7 +1,7 @@
 // function_file.h - functions in files: what export.c writes and import.c reads.
 //
 //     header     magic, version, bytes of the structure, its SHA-256
-//     structure  all that is not data of constants: tables of dtypes, ops with their fields, constants; then the traces
+//     structure  all that is not data of constants: tables of dtypes, ops with their fields, constants; then traces
 //     data       of constants, each at a multiple of 64 bytes; the structure has the SHA-256 of each
 //
 // Numbers are little-endian; a text is its bytes behind their number. Ops, fields and dtypes stand for their
@@ -41,10 +41,11 @@ struct function_inputs {
 bool function_inputs_make(struct function_inputs *f, int count, int named);
 void function_inputs_free(struct function_inputs *f);
 // Whether arrays can be its inputs; then order[i] is which of them is its input i.
-bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in, int named,
-                           const char *const *name, int *order);
+bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in,
+                           int named, const char *const *name, int *order);
 // "(float32 (2, 3), x: int32 ())"
-void function_inputs_text(struct text *out, int count, const zl_array *in, int named, const char *const *name);
+void function_inputs_text(struct text *out, int count, const zl_array *in, int named,
+                          const char *const *name);
 // The list makes sense; else false and an error that begins with function.
 bool function_check_names(const char *function, int count, int named, const char *const *name);
 

@@ -102,18 +102,18 @@ void cotangent_free(struct cotangent *t, int count);
 
 // Computes the cotangents of the sources, given those of the results (NULL stands for zero in both). Errors
 // name the function.
-bool backward(const char *function, struct walk *w, int results, const zl_array *result, const zl_array *cotangent,
-              int sources, const zl_array *source, zl_array *out);
+bool backward(const char *function, struct walk *w, int results, const zl_array *result,
+              const zl_array *cotangent, int sources, const zl_array *source, zl_array *out);
 
 // vjp.c -----------------------------------------------------------------------------------------------------
 
 // Computes a cotangent for each input, given one for each result (NULL: zero). Those of integers are zeros.
-bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
-              zl_outputs *out);
+bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results,
+              const zl_array *cotangent, zl_outputs *out);
 
 // Computes the cotangents of the inputs that are wanted; those of others are NULL.
-bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results, const zl_array *cotangent,
-                zl_array *out);
+bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results,
+                const zl_array *cotangent, zl_array *out);
 
 // composed.c ------------------------------------------------------------------------------------------------
 
@@ -134,10 +134,12 @@ bool custom_has_vmap(const struct call *c);
 extern const struct op op_deferred;
 // Record deferred transforms of f: cotangents (NULL for inputs that are not wanted), tangents, batches.
 // Cotangents and tangents passed in may be NULL.
-bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
+bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted,
+                  const zl_array *cotangent, zl_array *out);
+bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent,
                   zl_array *out);
-bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
-bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
+bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out,
+                   int *out_axis);
 
 // sized.c ---------------------------------------------------------------------------------------------------
 

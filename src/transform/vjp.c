@@ -140,7 +140,8 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
     struct request r = {f, count, in, wanted, at, results, cotangent, false};
     bool ok = grads && at && reverse(function, &r, NULL, grads);
     for (int i = 0; ok && i < count; i++)
-        ok = zl_give(out, next < wanted && at[next] == i ? grads[next++] : zl_zeros_like(in[i], ZL_DTYPE_COUNT));
+        ok = zl_give(out,
+                     next < wanted && at[next] == i ? grads[next++] : zl_zeros_like(in[i], ZL_DTYPE_COUNT));
     return ok;
 }
 

@@ -504,7 +504,8 @@ TEST(kernels_like_others_have_their_bits) {
         if (u->like && gemm_can_run(u)) {
             struct product p = make_product(u->like, u->dtype, u->sum, 50, 64, 2500);
             const size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
-            CHECK(gemm_kernel_for_columns(u->dtype, 64)->like == u->like || gemm_kernel_for(u->dtype) != u->like);
+            CHECK(gemm_kernel_for_columns(u->dtype, 64)->like == u->like ||
+                  gemm_kernel_for(u->dtype) != u->like);
             CHECK(run(&p));
             char *first = memory_alloc(bytes);
             memcpy(first, p.g.c, bytes);

@@ -107,8 +107,9 @@ static bool lies_as(zl_array y, zl_array x) {
 TEST(results_lie_as_their_inputs) {
     zl_array plain = zl_reshape(zl_arange(0, 60, 1, ZL_FLOAT32), ZL_SHAPE(3, 4, 5));
     zl_array x = zl_transpose(plain, ZL_AXES(2, 0, 1)), rows = zl_contiguous(x, false);
-    zl_array like[] = {zl_negative(x),      zl_add(x, zl_scalar(1)), zl_multiply(zl_ones(ZL_SHAPE(1), ZL_FLOAT32), x),
-                       zl_subtract(x, x),   zl_astype(x, ZL_INT32),  zl_where(zl_less(x, zl_scalar(9)), x, zl_exp(x))};
+    zl_array like[] = {
+        zl_negative(x),    zl_add(x, zl_scalar(1)), zl_multiply(zl_ones(ZL_SHAPE(1), ZL_FLOAT32), x),
+        zl_subtract(x, x), zl_astype(x, ZL_INT32),  zl_where(zl_less(x, zl_scalar(9)), x, zl_exp(x))};
     for (size_t i = 0; i < COUNT(like); i++)
         CHECK(lies_as(like[i], x));
     zl_array gaps = zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(5, 3, 4), ZL_SHAPE(1, 2, 1));

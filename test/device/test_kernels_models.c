@@ -113,19 +113,21 @@ static zl_array member(void *data) {
         offsets = zl_from_i32((int32_t[]){0, 0, 3, T}, ZL_SHAPE(4));
     zl_array state = values(ZL_SHAPE(states, N, m->keys, V), m->dtype, 6);
     g = g ? zl_negative(zl_abs(g)) : NULL;
-    bool done = zl_fast_delta_rule(m->rule, key[0], key[1], values(ZL_SHAPE(batch, T, N, V), m->dtype, 3), g, beta, a, b, state,
-                                   NULL, offsets, NULL, NULL, 1, false, false, out);
+    bool done = zl_fast_delta_rule(m->rule, key[0], key[1], values(ZL_SHAPE(batch, T, N, V), m->dtype, 3), g,
+                                   beta, a, b, state, NULL, offsets, NULL, NULL, 1, false, false, out);
     return done ? zl_concatenate((zl_array[]){zl_flatten(out[0], 0, -1), zl_flatten(out[1], 0, -1)}, 2, 0)
                 : NULL;
 }
 
 static void check_members(void) {
-    static const struct member cases[] = {{"gated_delta", 64, ZL_FLOAT32, true}, {"kda", 33, ZL_FLOAT32, true},
-                                          {"comba", 300, ZL_FLOAT32, false},     {"dplr", 5, ZL_FLOAT64, true},
-                                          {"gla", 260, ZL_FLOAT32, true},        {"linear", 16, ZL_FLOAT16, false}};
+    static const struct member cases[] = {
+        {"gated_delta", 64, ZL_FLOAT32, true}, {"kda", 33, ZL_FLOAT32, true},
+        {"comba", 300, ZL_FLOAT32, false},     {"dplr", 5, ZL_FLOAT64, true},
+        {"gla", 260, ZL_FLOAT32, true},        {"linear", 16, ZL_FLOAT16, false}};
     int64_t fallbacks = zl_counter("fallbacks");
     for (size_t i = 0; i < COUNT(cases); i++)
-        agree(cases[i].rule, member, (void *)(uintptr_t)&cases[i], cases[i].dtype == ZL_FLOAT16 ? 2e-3 : 2e-5);
+        agree(cases[i].rule, member, (void *)(uintptr_t)&cases[i],
+              cases[i].dtype == ZL_FLOAT16 ? 2e-3 : 2e-5);
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }
 
@@ -169,7 +171,8 @@ TEST(products_of_chosen_matrices) {
 // Both results, consecutive; of operands that are transposed and stretched.
 static zl_array divided(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
-    zl_array out[2], a = zl_matrix_transpose(zl_multiply(values(ZL_SHAPE(30, 20), ZL_FLOAT32, 1), zl_scalar(9)));
+    zl_array out[2],
+        a = zl_matrix_transpose(zl_multiply(values(ZL_SHAPE(30, 20), ZL_FLOAT32, 1), zl_scalar(9)));
     zl_array b = zl_add(values(ZL_SHAPE(20, 1), ZL_FLOAT32, 2), zl_scalar(3));
     return zl_divmod(zl_astype(a, dtype), zl_astype(b, dtype), out) ? zl_concatenate(out, 2, 0) : NULL;
 }

@@ -30,7 +30,8 @@ static struct quantized_case any_case(const char *mode, int group, int bits, zl_
 // Words and scales of mode gguf_k, as a file might have them: random, but for the exponents of the f16
 // numbers of each block.
 static bool draw_k(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
-    const int64_t rows = shape.ndim > 2 ? shape.dim[0] * shape.dim[1] : shape.dim[0], k = shape.dim[shape.ndim - 1];
+    const int64_t rows = shape.ndim > 2 ? shape.dim[0] * shape.dim[1] : shape.dim[0],
+                  k = shape.dim[shape.ndim - 1];
     const int64_t blocks = rows * k / 256, bytes = q->bits == 6 ? 18 : 16;
     const int halves = q->bits == 6 ? 1 : 2;
     zl_array whole = zl_random_bits(ZL_SHAPE(blocks, bytes - 2 * halves), 1, zl_random_key(5));
@@ -157,7 +158,8 @@ static void check_k(void) {
     for (int bits = 4; bits <= 6; bits++)
         for (int transpose = only && only != bits ? 2 : 0; transpose < 2; transpose++)
             ZL_SCOPE {
-                struct quantized_case q = {"gguf_k", bits == 6 ? 16 : 32, bits, ZL_FLOAT32, bits == 5 ? 1 : 5, 11, 512, transpose};
+                struct quantized_case q = {
+                    "gguf_k", bits == 6 ? 16 : 32, bits, ZL_FLOAT32, bits == 5 ? 1 : 5, 11, 512, transpose};
                 if (!agree("dequantize", back, &q, 0) || !agree("quantized_matmul", product, &q, 1e-3) ||
                     !agree("gather_qmm", chosen, &q, 2e-2))
                     test_note("%d bits%s", bits, transpose ? ", transposed" : "");

@@ -72,7 +72,9 @@ static double value_at(const struct argument *a, const char *data, int64_t i, in
     uint64_t bits = 0;
     memcpy(&bits, data + i * tile_type_bytes(type), (size_t)tile_type_bytes(type));
     union tile_value v = tile_value_of(type, bits);
-    return tile_type_is_complex(type) ? (part ? v.c.im : v.c.re) : tile_type_is_float(type) ? v.f : (double)v.i;
+    return tile_type_is_complex(type) ? (part ? v.c.im : v.c.re)
+           : tile_type_is_float(type) ? v.f
+                                      : (double)v.i;
 }
 
 static bool is_near(double got, double want, double near) {

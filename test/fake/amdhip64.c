@@ -137,8 +137,9 @@ int hipModuleGetFunction(void **out, void *module, const char *name) {
 // with the assertion in line 3 that no number is negative, also where the line is left; looked_up(t: table
 // f32[4], a: f32[n]) -> (y: f32[n]) has the four numbers of t, by which others are multiplied in turns,
 // before a.
-int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
-                          unsigned block_z, unsigned shared, void *stream, void **argument, void **extra) {
+int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned block_x,
+                          unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **argument,
+                          void **extra) {
     static const float plain[4] = {2, 2, 2, 2};
     bool has_table = !strcmp(function, "looked_up_0");
     const float *by = has_table ? argument[0] : plain;
@@ -148,8 +149,11 @@ int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, un
     int64_t n = *(int64_t *)argument[2];
     int32_t *line = strcmp(function, "guarded_0") ? NULL : *(int32_t **)argument[3];
     (void)stream, (void)extra;
-    snprintf(fake.log, sizeof fake.log, "%s %u %u %u, %u %u %u, %u; %lld%s", (char *)function, x, y, z, block_x, block_y,
-             block_z, shared, (long long)n, !line ? "" : *line ? ", failed" : ", 0");
+    snprintf(fake.log, sizeof fake.log, "%s %u %u %u, %u %u %u, %u; %lld%s", (char *)function, x, y, z,
+             block_x, block_y, block_z, shared, (long long)n,
+             !line   ? ""
+             : *line ? ", failed"
+                     : ", 0");
     for (int64_t i = 0; i < n; i++) {
         to[i] = by[i % 4] * from[i];
         if (line && from[i] < 0)

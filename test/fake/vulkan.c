@@ -9,7 +9,8 @@
 //   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups,
 //              addresses: these are
 //   divide     quotients of f32 are wrong; multiply: products are
-//   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants; range=N: bytes of a storage buffer
+//   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants; range=N: bytes of a
+//              storage buffer
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/vulkan/vulkan_api.h"

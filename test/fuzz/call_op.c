@@ -84,11 +84,13 @@ static zl_array quantized_array(const zl_op_info *op, const char *name) {
     if (!strcmp(name, "w"))
         return zl_full(ZL_SHAPE(4, 8), zl_scalar_int(0x1234567), ZL_UINT32);
     bool bytes = strstr(op->name, "qqmm");
-    return bytes ? zl_full(ZL_SHAPE(4, 4), zl_scalar_int(56), ZL_UINT8) : zl_full(ZL_SHAPE(4, 1), zl_scalar(0.25), ZL_FLOAT32);
+    return bytes ? zl_full(ZL_SHAPE(4, 4), zl_scalar_int(56), ZL_UINT8)
+                 : zl_full(ZL_SHAPE(4, 1), zl_scalar(0.25), ZL_FLOAT32);
 }
 
 static bool choose_quantized(const zl_op_info *op, const zl_param *param, union op_argument *out) {
-    bool is_array = param->type == ZL_PARAM_ARRAY || !strcmp(param->name, "scales") || !strcmp(param->name, "biases");
+    bool is_array =
+        param->type == ZL_PARAM_ARRAY || !strcmp(param->name, "scales") || !strcmp(param->name, "biases");
     if (is_array)
         out->array = quantized_array(op, param->name);
     else if (param->type == ZL_PARAM_BOOL)
@@ -111,7 +113,9 @@ bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_a
             if (param->type == ZL_PARAM_STRING)
                 out->string = (*f)->word;
             else
-                out->array = (*f)->dtype == ZL_DTYPE_COUNT ? NULL : zl_zeros((zl_shape){(*f)->dim, (*f)->ndim}, (*f)->dtype);
+                out->array = (*f)->dtype == ZL_DTYPE_COUNT
+                                 ? NULL
+                                 : zl_zeros((zl_shape){(*f)->dim, (*f)->ndim}, (*f)->dtype);
             return true;
         }
     return false;
@@ -174,9 +178,11 @@ static void add_argument(struct frame *f, zl_param_type type, const union op_arg
 #define REAL_TYPES double, double, double, double, double, double, double, double
 #define REAL_VALUES \
     f->real[0], f->real[1], f->real[2], f->real[3], f->real[4], f->real[5], f->real[6], f->real[7]
-#define STACK_TYPES  uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
-#define STACK_VALUES                                                                                            \
-    f->stack[0], f->stack[1], f->stack[2], f->stack[3], f->stack[4], f->stack[5], f->stack[6], f->stack[7],     \
+#define STACK_TYPES                                                                                    \
+    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, \
+        uintptr_t
+#define STACK_VALUES                                                                                        \
+    f->stack[0], f->stack[1], f->stack[2], f->stack[3], f->stack[4], f->stack[5], f->stack[6], f->stack[7], \
         f->stack[8], f->stack[9]
 
 typedef zl_array array_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);

@@ -35,16 +35,17 @@ struct op_fitting {
     int64_t dim[4];
     const char *word; // of a text; NULL and no dtype: no array
 };
-#define OP_FITTING(function, parameter, dtype_, ...)                                                              \
-    static const struct op_fitting fitting_##function##_##parameter = {                                           \
-        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}, NULL};  \
-    static const struct op_fitting *const fits_##function##_##parameter                                           \
+#define OP_FITTING(function, parameter, dtype_, ...)                                                      \
+    static const struct op_fitting fitting_##function##_##parameter = {                                   \
+        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}, \
+            NULL};                                                                                        \
+    static const struct op_fitting *const fits_##function##_##parameter                                   \
         __attribute__((used, section("op_fittings"))) = &fitting_##function##_##parameter
 // The same for a text, and for an array that is left out.
-#define OP_FITTING_WORD(function, parameter, word_)                                                               \
-    static const struct op_fitting fitting_##function##_##parameter = {                                           \
-        .op = #function, .param = #parameter, .dtype = ZL_DTYPE_COUNT, .word = word_};                            \
-    static const struct op_fitting *const fits_##function##_##parameter                                           \
+#define OP_FITTING_WORD(function, parameter, word_)                                    \
+    static const struct op_fitting fitting_##function##_##parameter = {                \
+        .op = #function, .param = #parameter, .dtype = ZL_DTYPE_COUNT, .word = word_}; \
+    static const struct op_fitting *const fits_##function##_##parameter                \
         __attribute__((used, section("op_fittings"))) = &fitting_##function##_##parameter
 #define OP_FITTING_NONE(function, parameter) OP_FITTING_WORD(function, parameter, NULL)
 // Such an argument, or one of an op on quantised matrices; false, and nothing, of another op.
@@ -57,6 +58,7 @@ bool op_argument_none(const zl_param *param, union op_argument *out);
 op_function *op_address(const char *name);
 
 // Calls the function with op->params arguments. Of a function that returns bool, *result stays NULL.
-bool call_op(const zl_op_info *op, op_function *function, const union op_argument *argument, zl_array *result);
+bool call_op(const zl_op_info *op, op_function *function, const union op_argument *argument,
+             zl_array *result);
 
 #endif

@@ -29,7 +29,8 @@ static bool function(void *data, int count, const zl_array *in, zl_outputs *out)
            zl_give(out, zl_as_strided(zl_reshape(x, ZL_SHAPE(6, 2)), ZL_SHAPE(3, 2), ZL_SHAPE(3, 1), 2)) &&
            zl_give(out, zl_view(zl_broadcast_to(x, ZL_SHAPE(2, 4, 3)), ZL_INT16)) &&
            zl_give(out, zl_slice_update(x, zl_scalar(7), ZL_SHAPE(1, 0), ZL_SHAPE(3, 2), ZL_SHAPE(1, 1))) &&
-           zl_give(out, zl_addmm(zl_scalar(1), zl_astype(x, ZL_FLOAT16), zl_astype(zl_transpose(w, ZL_ALL), ZL_FLOAT16), 0.5, 2)) &&
+           zl_give(out, zl_addmm(zl_scalar(1), zl_astype(x, ZL_FLOAT16),
+                                 zl_astype(zl_transpose(w, ZL_ALL), ZL_FLOAT16), 0.5, 2)) &&
            zl_give(out, zl_searchsorted(in[2], in[2], "right")) &&
            zl_give(out, zl_argmax_axis(x, 0, false)) &&
            zl_give(out, zl_random_bits(ZL_SHAPE(2, 2), 4, zl_random_key(1))) &&
@@ -47,11 +48,24 @@ static bool kernels(void *data, int count, const zl_array *in, zl_outputs *out) 
     static const char *const names[] = {"a", "b", "y", "z"};
     const zl_shape shape[] = {ZL_SHAPE(4, 3), ZL_SHAPE(3)};
     const zl_dtype dtype[] = {ZL_FLOAT32, ZL_INT32};
-    zl_kernel_source metal = {.language = "Metal", .text = "y[0] = a[0];", .outputs = 2, .shape = shape, .dtype = dtype,
-                              .grid = {4, 1, 1}, .group = {2, 1, 1}};
-    zl_cpu_kernel_source cuda = {.name = "each", .source = "y[0] = a[0];", .inputs = 2, .outputs = 2, .input = names,
-                                 .output = names + 2, .shape = shape, .dtype = dtype, .grid = {4, 1, 1},
-                                 .group = {2, 1, 1}, .init = (double[]){1}};
+    zl_kernel_source metal = {.language = "Metal",
+                              .text = "y[0] = a[0];",
+                              .outputs = 2,
+                              .shape = shape,
+                              .dtype = dtype,
+                              .grid = {4, 1, 1},
+                              .group = {2, 1, 1}};
+    zl_cpu_kernel_source cuda = {.name = "each",
+                                 .source = "y[0] = a[0];",
+                                 .inputs = 2,
+                                 .outputs = 2,
+                                 .input = names,
+                                 .output = names + 2,
+                                 .shape = shape,
+                                 .dtype = dtype,
+                                 .grid = {4, 1, 1},
+                                 .group = {2, 1, 1},
+                                 .init = (double[]){1}};
     zl_array given[] = {in[0], in[2]}, y[2];
     (void)data, (void)count;
     return zl_custom_kernel(&metal, 2, given, y) && zl_give(out, y[0]) && zl_give(out, y[1]) &&
@@ -195,7 +209,8 @@ TEST(constants_that_overlap_are_refused) {
     char path[4096], digest[FUNCTION_DIGEST + 1];
     size_t bytes;
     uint64_t offset;
-    uint8_t *file = (uint8_t *)write_function(path, sizeof path, &bytes, (zl_fn){.call = two_constants}, false);
+    uint8_t *file =
+        (uint8_t *)write_function(path, sizeof path, &bytes, (zl_fn){.call = two_constants}, false);
     REQUIRE(file);
     hash_sha256((float[32]){1}, 32 * sizeof(float), digest);
     uint8_t *first = memmem(file, bytes, digest, FUNCTION_DIGEST);

@@ -183,7 +183,8 @@ static zl_array scattered(struct graph *g, zl_array x) {
         dim[i + 1] = i ? zl_dim(x, i) : 1;
     zl_array slices = zl_gather(x, &at, 1, ZL_AXES(0), (zl_shape){dim + 1, rank});
     zl_array back = zl_flip(at, ZL_ALL);
-    return draw(g) & 1 ? zl_scatter(x, &back, 1, slices, ZL_AXES(0)) : zl_scatter_add(x, &back, 1, slices, ZL_AXES(0));
+    return draw(g) & 1 ? zl_scatter(x, &back, 1, slices, ZL_AXES(0))
+                       : zl_scatter_add(x, &back, 1, slices, ZL_AXES(0));
 }
 
 static zl_array along(struct graph *g, zl_array x) {

@@ -46,9 +46,9 @@ static zl_dtype some_dtype(void) {
 }
 
 static const char *some_string(void) {
-    static const char *const strings[] = {NULL,   "",      "causal", "L",     "2",   "ij,jk->ik", "ij",    "i,i",    "xy",
-                                          "left", "right", "same",   "ortho", "reflect", "...->", "a...a,",  "->", "i->ii", "i,j",
-                                          "...i,i..."};
+    static const char *const strings[] = {
+        NULL,    "",     "causal", "L",       "2",     "ij,jk->ik", "ij", "i,i",   "xy",  "left",
+        "right", "same", "ortho",  "reflect", "...->", "a...a,",    "->", "i->ii", "i,j", "...i,i..."};
     return strings[test_between(0, COUNT(strings) - 1)];
 }
 
@@ -116,8 +116,9 @@ static const struct {
     const char *name;
     int rank;
 } exacting[] = {
-    {"zl_conv1d", 3},           {"zl_conv2d", 4},           {"zl_conv3d", 5},           {"zl_conv_general", 4},
-    {"zl_conv_transpose1d", 3}, {"zl_conv_transpose2d", 4}, {"zl_conv_transpose3d", 5}, {"zl_convolve", 1},
+    {"zl_conv1d", 3},           {"zl_conv2d", 4},           {"zl_conv3d", 5},
+    {"zl_conv_general", 4},     {"zl_conv_transpose1d", 3}, {"zl_conv_transpose2d", 4},
+    {"zl_conv_transpose3d", 5}, {"zl_convolve", 1},
 };
 
 static zl_array fitting_array(const char *op) {
@@ -150,8 +151,8 @@ static zl_shape some_ones(struct attempt *a) {
 static zl_array choose(struct attempt *a, zl_array *pool) {
     if (a->first)
         return a->fits || test_between(0, 1) ? a->first : zl_scalar_int(0);
-    zl_array x =
-        a->plain ? pool[2 * a->plain + test_between(0, 1)] : pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
+    zl_array x = a->plain ? pool[2 * a->plain + test_between(0, 1)]
+                          : pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
     if (a->has_output && zl_size(x) > SMALL) // it could be split into more pieces than there is room for
         x = pool[0];
     a->has_null |= !x;
@@ -178,7 +179,10 @@ static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *p
     case ZL_PARAM_ARRAY: out->array = choose(a, pool); break;
     case ZL_PARAM_ARRAYS: choose_list(a, pool, out); break;
     case ZL_PARAM_INT:
-        out->number = a->fits ? 1 : a->plain ? (int)test_between(0, 2) : a->has_output ? some_count() : some_axis();
+        out->number = a->fits         ? 1
+                      : a->plain      ? (int)test_between(0, 2)
+                      : a->has_output ? some_count()
+                                      : some_axis();
         break;
     case ZL_PARAM_INT64: out->wide = some_size(); break;
     case ZL_PARAM_DOUBLE: out->real = some_real(); break;

@@ -236,13 +236,15 @@ static struct work decode(zl_sequence s, int count) {
 
 TEST(a_step_of_decoding_plans_and_allocates_nothing) {
     static const char *const names[] = {"qwen3", "qwen3_moe", "qwen3_5"};
-    const zl_sampling drawn = {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .repetition_penalty = 1.1, .seed = 5};
+    const zl_sampling drawn = {
+        .temperature = 0.8, .top_k = 20, .top_p = 0.9, .repetition_penalty = 1.1, .seed = 5};
     for (int i = 0; i < 6; i++) {
         struct fixture f;
         char error[256] = "";
         if (open_case(&f, names[i / 2])) {
             zl_sequence s = zl_sequence_start(f.model, (int32_t[]){3, 1, 4}, 3,
-                                              &(zl_sequence_options){.sampling = i % 2 ? &drawn : NULL}, error, sizeof error);
+                                              &(zl_sequence_options){.sampling = i % 2 ? &drawn : NULL},
+                                              error, sizeof error);
             decode(s, 20);
             struct work w = decode(s, 30);
             CHECK_EQ_INT(w.plans, 0);

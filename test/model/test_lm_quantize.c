@@ -132,8 +132,9 @@ TEST(models_with_linear_attention_are_quantised_too) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(from, sizeof from, ZL_TEST_DIR "/model/lm/%s", names[i]);
         error[0] = '\0';
-        bool done = zl_model_quantize(from, path_of(names[i]), &(zl_quantize_options){.bits = 8, .group_size = 32}, error,
-                                      sizeof error);
+        bool done =
+            zl_model_quantize(from, path_of(names[i]), &(zl_quantize_options){.bits = 8, .group_size = 32},
+                              error, sizeof error);
         zl_model model = done ? zl_model_open(path_of(names[i]), error, sizeof error) : NULL;
         double far = model ? apart_from_expected(model, names[i]) : 1;
         if (!CHECK(far < 0.2))
@@ -144,7 +145,8 @@ TEST(models_with_linear_attention_are_quantised_too) {
     if (CHECK(file)) {
         CHECK(zl_file_find(file, "language_model.model.embed_tokens.weight"));
         CHECK(zl_file_find(file, "language_model.model.layers.1.mlp.switch_mlp.gate_proj.weight"));
-        CHECK_EQ_INT(zl_dim(zl_file_find(file, "language_model.model.layers.0.linear_attn.conv1d.weight"), 2), 1);
+        CHECK_EQ_INT(zl_dim(zl_file_find(file, "language_model.model.layers.0.linear_attn.conv1d.weight"), 2),
+                     1);
         CHECK(zl_file_find(file, "language_model.model.layers.1.self_attn.o_proj.scales"));
     }
     zl_file_free(file);

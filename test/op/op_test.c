@@ -156,7 +156,8 @@ void op_test_together(void) {
     if (of <= 1 || sample || !(sample = memory_copy_text(text)))
         return;
     plan_clear(); // plans are of the devices that they were made for
-    bool runs = hash_bytes(test_state.name, strlen(test_state.name), hash_bytes(text, strlen(text), 0)) % of == 0;
+    bool runs =
+        hash_bytes(test_state.name, strlen(test_state.name), hash_bytes(text, strlen(text), 0)) % of == 0;
     test_setenv("ZL_SAMPLE", runs ? "1" : "0");
 }
 

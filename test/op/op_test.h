@@ -7,7 +7,10 @@
 #include "graph/graph.h"
 #include "test.h"
 
-#define NUMBERS(...) (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), (const double[]){__VA_ARGS__}
+#define NUMBERS(...)                                                                  \
+    (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), (const double[]) { \
+        __VA_ARGS__                                                                   \
+    }
 
 // The array has that dtype and shape, and these elements in row-major order; NaN equals NaN.
 #define CHECK_ARRAY(x, dtype, shape, ...) \

@@ -68,7 +68,9 @@ static long double whole_quotient(long double a, long double b) {
 }
 static long double larger(long double a, long double b) { return a != a || b != b ? NAN : a > b ? a : b; }
 static long double smaller(long double a, long double b) { return a != a || b != b ? NAN : a < b ? a : b; }
-static long double log_of_sum(long double a, long double b) { return larger(a, b) + log1pl(expl(-fabsl(a - b))); }
+static long double log_of_sum(long double a, long double b) {
+    return larger(a, b) + log1pl(expl(-fabsl(a - b)));
+}
 static long double is_equal(long double a, long double b) { return a == b; }
 static long double is_other(long double a, long double b) { return a != b; }
 static long double is_less(long double a, long double b) { return a < b; }
@@ -81,23 +83,58 @@ static const struct {
     long double (*one)(long double);
     long double (*two)(long double, long double);
 } references[] = {
-    {TILE_NEG, negative_of, NULL},   {TILE_ABS, fabsl, NULL},       {TILE_SIGN, sign_of, NULL},
-    {TILE_SQUARE, square_of, NULL},  {TILE_SQRT, sqrtl, NULL},      {TILE_RSQRT, one_over_root, NULL},
-    {TILE_RECIP, one_over, NULL},    {TILE_EXP, expl, NULL},        {TILE_EXPM1, expm1l, NULL},
-    {TILE_LOG, logl, NULL},          {TILE_LOG2, log2l, NULL},      {TILE_LOG10, log10l, NULL},
-    {TILE_LOG1P, log1pl, NULL},      {TILE_SIN, sinl, NULL},        {TILE_COS, cosl, NULL},
-    {TILE_TAN, tanl, NULL},          {TILE_ASIN, asinl, NULL},      {TILE_ACOS, acosl, NULL},
-    {TILE_ATAN, atanl, NULL},        {TILE_SINH, sinhl, NULL},      {TILE_COSH, coshl, NULL},
-    {TILE_TANH, tanhl, NULL},        {TILE_ASINH, asinhl, NULL},    {TILE_ACOSH, acoshl, NULL},
-    {TILE_ATANH, atanhl, NULL},      {TILE_ERF, erfl, NULL},        {TILE_ERFINV, inverse_erf, NULL},
-    {TILE_SIGMOID, logistic, NULL},  {TILE_FLOOR, floorl, NULL},    {TILE_CEIL, ceill, NULL},
-    {TILE_RINT, rintl, NULL},        {TILE_TRUNC, truncl, NULL},    {TILE_CONJ, itself, NULL},
-    {TILE_REAL_PART, itself, NULL},  {TILE_IMAG_PART, zero_of, NULL}, {TILE_ADD, NULL, add_of},
-    {TILE_SUB, NULL, subtract_of},   {TILE_MUL, NULL, multiply_of}, {TILE_DIV, NULL, divide_of},
-    {TILE_FLOORDIV, NULL, floor_quotient}, {TILE_REM, NULL, remainder_of}, {TILE_QUOT, NULL, whole_quotient}, {TILE_POW, NULL, powl},
-    {TILE_MAX, NULL, larger},        {TILE_MIN, NULL, smaller},     {TILE_LOGADDEXP, NULL, log_of_sum},
-    {TILE_ATAN2, NULL, atan2l},      {TILE_EQ, NULL, is_equal},     {TILE_NE, NULL, is_other},
-    {TILE_LT, NULL, is_less},        {TILE_LE, NULL, is_less_or_equal}, {TILE_GT, NULL, is_greater},
+    {TILE_NEG, negative_of, NULL},
+    {TILE_ABS, fabsl, NULL},
+    {TILE_SIGN, sign_of, NULL},
+    {TILE_SQUARE, square_of, NULL},
+    {TILE_SQRT, sqrtl, NULL},
+    {TILE_RSQRT, one_over_root, NULL},
+    {TILE_RECIP, one_over, NULL},
+    {TILE_EXP, expl, NULL},
+    {TILE_EXPM1, expm1l, NULL},
+    {TILE_LOG, logl, NULL},
+    {TILE_LOG2, log2l, NULL},
+    {TILE_LOG10, log10l, NULL},
+    {TILE_LOG1P, log1pl, NULL},
+    {TILE_SIN, sinl, NULL},
+    {TILE_COS, cosl, NULL},
+    {TILE_TAN, tanl, NULL},
+    {TILE_ASIN, asinl, NULL},
+    {TILE_ACOS, acosl, NULL},
+    {TILE_ATAN, atanl, NULL},
+    {TILE_SINH, sinhl, NULL},
+    {TILE_COSH, coshl, NULL},
+    {TILE_TANH, tanhl, NULL},
+    {TILE_ASINH, asinhl, NULL},
+    {TILE_ACOSH, acoshl, NULL},
+    {TILE_ATANH, atanhl, NULL},
+    {TILE_ERF, erfl, NULL},
+    {TILE_ERFINV, inverse_erf, NULL},
+    {TILE_SIGMOID, logistic, NULL},
+    {TILE_FLOOR, floorl, NULL},
+    {TILE_CEIL, ceill, NULL},
+    {TILE_RINT, rintl, NULL},
+    {TILE_TRUNC, truncl, NULL},
+    {TILE_CONJ, itself, NULL},
+    {TILE_REAL_PART, itself, NULL},
+    {TILE_IMAG_PART, zero_of, NULL},
+    {TILE_ADD, NULL, add_of},
+    {TILE_SUB, NULL, subtract_of},
+    {TILE_MUL, NULL, multiply_of},
+    {TILE_DIV, NULL, divide_of},
+    {TILE_FLOORDIV, NULL, floor_quotient},
+    {TILE_REM, NULL, remainder_of},
+    {TILE_QUOT, NULL, whole_quotient},
+    {TILE_POW, NULL, powl},
+    {TILE_MAX, NULL, larger},
+    {TILE_MIN, NULL, smaller},
+    {TILE_LOGADDEXP, NULL, log_of_sum},
+    {TILE_ATAN2, NULL, atan2l},
+    {TILE_EQ, NULL, is_equal},
+    {TILE_NE, NULL, is_other},
+    {TILE_LT, NULL, is_less},
+    {TILE_LE, NULL, is_less_or_equal},
+    {TILE_GT, NULL, is_greater},
     {TILE_GE, NULL, is_greater_or_equal},
 };
 
@@ -149,7 +186,8 @@ static void compare_values(const struct row *r, zl_dtype d) {
         return;
     }
     for (int64_t i = 0; i < SAMPLES; i++) {
-        long double want, x = load(d, zl_data(a), i), x2 = load(d, zl_data(b), i), got = zl_data_f64(widened)[i];
+        long double want, x = load(d, zl_data(a), i), x2 = load(d, zl_data(b), i),
+                          got = zl_data_f64(widened)[i];
         if (!reference(r, x, x2, &want))
             return;
         if (r->inputs == 2 && x2 == 0 && !dtype_is_inexact(compute) && !isfinite(want))
@@ -160,11 +198,13 @@ static void compare_values(const struct row *r, zl_dtype d) {
         long double scale = want;
         if (r->op == TILE_LOGADDEXP) // a sum that may cancel: the error is relative to what is added
             scale = fmaxl(fabsl(larger(x, x2)), log1pl(expl(-fabsl(x - x2))));
-        long double bound = exact ? 0 : (r->op == TILE_POW || r->op == TILE_TAN ? 4.5L : 3.5L) * unit(compute, scale);
+        long double bound =
+            exact ? 0 : (r->op == TILE_POW || r->op == TILE_TAN ? 4.5L : 3.5L) * unit(compute, scale);
         bool same = got == want || (got != got && want != want);
         if (!same && !(fabsl(got - want) <= bound)) {
             CHECK(!"value");
-            test_note("%s of %s: (%.9Lg, %.9Lg) gave %.9Lg, not %.9Lg", r->function, zl_dtype_name(d), x, x2, got, want);
+            test_note("%s of %s: (%.9Lg, %.9Lg) gave %.9Lg, not %.9Lg", r->function, zl_dtype_name(d), x, x2,
+                      got, want);
             return;
         }
     }
@@ -174,7 +214,8 @@ static void compare_values(const struct row *r, zl_dtype d) {
 // domain.
 static bool overflows(const struct row *r, zl_dtype d) {
     return !dtype_is_inexact(d) && !(r->rule & FLOAT) &&
-           (d == ZL_BOOL || r->op == TILE_POW || ((r->op == TILE_SUB || r->op == TILE_NEG) && d <= ZL_UINT64));
+           (d == ZL_BOOL || r->op == TILE_POW ||
+            ((r->op == TILE_SUB || r->op == TILE_NEG) && d <= ZL_UINT64));
 }
 
 TEST(elementwise_values_against_long_double) {
@@ -227,7 +268,8 @@ static zl_array strange(zl_array dense, int how) { // the elements of dense, in 
             step[i] = i == shape.ndim - 1 ? 2 : 1;
             stop[i] = zl_dim(twice, i);
         }
-        return zl_slice(twice, (zl_shape){zero, shape.ndim}, (zl_shape){stop, shape.ndim}, (zl_shape){step, shape.ndim});
+        return zl_slice(twice, (zl_shape){zero, shape.ndim}, (zl_shape){stop, shape.ndim},
+                        (zl_shape){step, shape.ndim});
     }
     default: return dense;
     }
@@ -235,11 +277,13 @@ static zl_array strange(zl_array dense, int how) { // the elements of dense, in 
 
 static bool same_bits(zl_array a, zl_array b) {
     a = zl_contiguous(a, false), b = zl_contiguous(b, false);
-    return zl_eval_all(2, (zl_array[]){a, b}) && zl_size(a) == zl_size(b) && !memcmp(zl_data(a), zl_data(b), zl_nbytes(a));
+    return zl_eval_all(2, (zl_array[]){a, b}) && zl_size(a) == zl_size(b) &&
+           !memcmp(zl_data(a), zl_data(b), zl_nbytes(a));
 }
 
 static void compare_layouts(zl_array x, zl_array y) {
-    zl_array want = zl_contiguous(zl_add(zl_multiply(x, y), x), false), truth = zl_less(x, y), chosen = zl_where(truth, x, y);
+    zl_array want = zl_contiguous(zl_add(zl_multiply(x, y), x), false), truth = zl_less(x, y),
+             chosen = zl_where(truth, x, y);
     CHECK(zl_eval_all(5, (zl_array[]){x, y, want, truth, chosen}));
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++) {
@@ -251,7 +295,8 @@ static void compare_layouts(zl_array x, zl_array y) {
 }
 
 TEST(elementwise_layouts_give_the_same_bits) {
-    const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT8, ZL_UINT16, ZL_INT64, ZL_COMPLEX64};
+    const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16,
+                               ZL_INT8,    ZL_UINT16,  ZL_INT64,   ZL_COMPLEX64};
     const int64_t shapes[][3] = {{3, 5, 7}, {1, 1, 1}, {2, 1, 33}, {17, 4, 1}, {1, 64, 65}, {0, 3, 2}};
     for (size_t d = 0; d < COUNT(dtypes); d++)
         for (size_t s = 0; s < COUNT(shapes); s++)
@@ -259,10 +304,13 @@ TEST(elementwise_layouts_give_the_same_bits) {
                 ZL_SCOPE {
                     zl_shape shape = {shapes[s], 3};
                     int64_t n = shapes[s][0] * shapes[s][1] * shapes[s][2];
-                    zl_array x = zl_astype(zl_reshape(zl_remainder(zl_arange(0, (double)n, 1, ZL_FLOAT32), zl_scalar(11)), shape),
-                                           dtypes[d]);
-                    zl_array y = zl_astype(zl_reshape(zl_remainder(zl_arange(0, (double)n, 1, ZL_FLOAT32), zl_scalar(7)), shape),
-                                           dtypes[d]);
+                    zl_array x = zl_astype(
+                        zl_reshape(zl_remainder(zl_arange(0, (double)n, 1, ZL_FLOAT32), zl_scalar(11)),
+                                   shape),
+                        dtypes[d]);
+                    zl_array y = zl_astype(
+                        zl_reshape(zl_remainder(zl_arange(0, (double)n, 1, ZL_FLOAT32), zl_scalar(7)), shape),
+                        dtypes[d]);
                     compare_layouts(x, y);
                 }
 }
@@ -284,7 +332,8 @@ TEST(elementwise_broadcasts) {
             for (int i = skip; i < rank; i++)
                 m *= b_dim[i];
             zl_array a = zl_reshape(zl_arange(0, (double)n, 1, ZL_FLOAT32), (zl_shape){a_dim, rank});
-            zl_array b = zl_reshape(zl_arange(0, (double)m, 1, ZL_FLOAT32), (zl_shape){b_dim + skip, rank - skip});
+            zl_array b =
+                zl_reshape(zl_arange(0, (double)m, 1, ZL_FLOAT32), (zl_shape){b_dim + skip, rank - skip});
             zl_array y = zl_subtract(a, b);
             zl_array copy_a = zl_contiguous(zl_broadcast_to(a, zl_shape_of(y)), false);
             zl_array copy_b = zl_contiguous(zl_broadcast_to(b, zl_shape_of(y)), false);
@@ -396,7 +445,8 @@ TEST(complex_arithmetic) {
         const float *got = zl_data(z);
         REQUIRE(got);
         if (!CHECK_NEAR(cabs(got[0] + got[1] * I - cases[i].want) / cabs(cases[i].want), 0, 3e-6))
-            test_note("case %zu: %g + %gi, not %g + %gi", i, got[0], got[1], creal(cases[i].want), cimag(cases[i].want));
+            test_note("case %zu: %g + %gi, not %g + %gi", i, got[0], got[1], creal(cases[i].want),
+                      cimag(cases[i].want));
     }
 }
 
@@ -404,7 +454,8 @@ TEST(complex_arithmetic) {
 TEST(division_by_a_number_is_division_by_an_array_of_it) {
     const double divisors[] = {2, 3, -0.25, 0x1p14, 0x1p15, 0x1p-14, 0.1, 1, 0};
     const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
-    double value[64] = {0, -0.0, INFINITY, -INFINITY, NAN, 0x1p-126, 0x1p-149, 0x1.8p-14, 65504, 0x1.fffffep127};
+    double value[64] = {0,        -0.0,     INFINITY,  -INFINITY, NAN,
+                        0x1p-126, 0x1p-149, 0x1.8p-14, 65504,     0x1.fffffep127};
     for (int i = 10; i < 64; i++)
         value[i] = ldexp(test_uniform(-1, 1), test_between(-150, 120));
     for (size_t d = 0; d < COUNT(dtypes); d++)
@@ -414,7 +465,8 @@ TEST(division_by_a_number_is_division_by_an_array_of_it) {
                 zl_array want = zl_divide(x, zl_full(ZL_SHAPE(64), zl_scalar(divisors[i]), dtypes[d]));
                 zl_array alone = zl_divide(x, zl_scalar(divisors[i]));
                 zl_array fused = zl_negative(zl_divide(zl_negative(x), zl_scalar(divisors[i])));
-                if (!CHECK(zl_item_int(zl_logical_and(zl_array_equal(alone, want, true), zl_array_equal(fused, want, true)))))
+                if (!CHECK(zl_item_int(zl_logical_and(zl_array_equal(alone, want, true),
+                                                      zl_array_equal(fused, want, true)))))
                     test_note("%s divided by %g", zl_dtype_name(dtypes[d]), divisors[i]);
             }
 }
@@ -444,7 +496,8 @@ static void compare_gradient(const struct row *r) {
     for (int k = 0; k < r->inputs; k++)
         for (int i = 0; i < 5; i++) {
             const double h = 1e-6;
-            double slope = (moved(r, value[0], value[1], k, i, h) - moved(r, value[0], value[1], k, i, -h)) / (2 * h);
+            double slope =
+                (moved(r, value[0], value[1], k, i, h) - moved(r, value[0], value[1], k, i, -h)) / (2 * h);
             if (!CHECK_NEAR(zl_data_f64(grad[k])[i], slope, 1e-6 * (1 + fabs(slope))))
                 test_note("%s, input %d, at %g and %g", r->function, k, value[0][i], value[1][i]);
         }
@@ -542,7 +595,8 @@ TEST(gradients_of_an_array_by_itself) {
 }
 
 TEST(gradients_that_cannot_be_say_why) {
-    zl_array x = zl_ones(ZL_SHAPE(2), ZL_FLOAT32), g, loss = zl_sum(x), whole = zl_ones(ZL_SHAPE(2), ZL_INT32);
+    zl_array x = zl_ones(ZL_SHAPE(2), ZL_FLOAT32), g, loss = zl_sum(x),
+             whole = zl_ones(ZL_SHAPE(2), ZL_INT32);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_grad(zl_exp(x), 1, &x, &g));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_grad(loss, 1, &whole, &g));
     CHECK(zl_eval(loss));

@@ -31,7 +31,8 @@ static bool read(zl_array x, struct matrices *out) {
     return true;
 }
 
-static long double product_at(const struct matrices *a, const struct matrices *b, int64_t at, int64_t i, int64_t j) {
+static long double product_at(const struct matrices *a, const struct matrices *b, int64_t at, int64_t i,
+                              int64_t j) {
     const long double *x = a->value + at * a->rows * a->cols, *y = b->value + at * b->rows * b->cols;
     long double sum = 0;
     for (int64_t k = 0; k < a->cols; k++)
@@ -116,7 +117,8 @@ static zl_array random_matrix(int64_t m, int64_t n, zl_dtype dtype) {
 
 static zl_array near_identity(int64_t n, zl_dtype dtype) {
     zl_array x = random_matrix(n, n, dtype);
-    return ready(zl_add(zl_divide(x, zl_sqrt(zl_scalar((double)n))), zl_multiply(zl_scalar(2), zl_eye(n, n, 0, dtype))));
+    return ready(zl_add(zl_divide(x, zl_sqrt(zl_scalar((double)n))),
+                        zl_multiply(zl_scalar(2), zl_eye(n, n, 0, dtype))));
 }
 
 TEST(large_matrices_are_factored_by_halves) {
@@ -176,7 +178,8 @@ static void *factor_beside(void *data) {
 TEST(factors_beside_each_other_are_the_same) {
     struct beside b[3];
     pthread_t thread[3];
-    zl_array a = near_identity(256, ZL_FLOAT32), values = ready(values_of(a)), inverse = ready(zl_linalg_inv(a));
+    zl_array a = near_identity(256, ZL_FLOAT32), values = ready(values_of(a)),
+             inverse = ready(zl_linalg_inv(a));
     REQUIRE(a && values && inverse);
     for (int i = 0; i < 3; i++) {
         b[i] = (struct beside){a, values, inverse, false};
@@ -190,7 +193,8 @@ TEST(factors_beside_each_other_are_the_same) {
 
 // The place of the first zero is that of the whole matrix.
 TEST(large_matrices_that_fail_say_where) {
-    zl_array zero = zl_where(zl_equal(zl_arange_int(0, 200, 1, ZL_INT32), zl_scalar_int(170)), zl_scalar(0), zl_scalar(1));
+    zl_array zero = zl_where(zl_equal(zl_arange_int(0, 200, 1, ZL_INT32), zl_scalar_int(170)), zl_scalar(0),
+                             zl_scalar(1));
     zl_array a = ready(zl_diag(zl_astype(zero, ZL_FLOAT32), 0));
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(a)));
     CHECK_HAS(test_last_error(), "LAPACK says 171");
@@ -202,7 +206,8 @@ TEST(large_matrices_that_fail_say_where) {
 
 TEST(cholesky_factors) {
     FOR_SIZES(n, dtype) {
-        zl_array a = symmetric(n, dtype), l = ready(zl_linalg_cholesky(a, false)), u = ready(zl_linalg_cholesky(a, true));
+        zl_array a = symmetric(n, dtype), l = ready(zl_linalg_cholesky(a, false)),
+                 u = ready(zl_linalg_cholesky(a, true));
         check_product(l, zl_matrix_transpose(l), a, bound_of(dtype));
         check_product(zl_matrix_transpose(u), u, a, bound_of(dtype));
         CHECK_EQ_INT(zl_item_int(zl_array_equal(l, zl_tril(l, 0), false)), 1);
@@ -224,7 +229,8 @@ TEST(qr_factors) {
 }
 
 static zl_array diagonal_of(zl_array s, int64_t m, int64_t n) {
-    zl_array square = zl_multiply(zl_expand_dims(s, ZL_AXES(-1)), zl_eye(zl_dim(s, -1), zl_dim(s, -1), 0, ZL_FLOAT64));
+    zl_array square =
+        zl_multiply(zl_expand_dims(s, ZL_AXES(-1)), zl_eye(zl_dim(s, -1), zl_dim(s, -1), 0, ZL_FLOAT64));
     int64_t k = zl_dim(s, -1);
     return zl_pad(square, ZL_SHAPE(0, 0, 0), ZL_SHAPE(0, m - k, n - k), zl_scalar(0));
 }
@@ -246,7 +252,8 @@ TEST(singular_values) {
 
 // x as complex numbers with an imaginary part.
 static zl_array complex_of(zl_array x) {
-    return zl_add(zl_astype(x, ZL_COMPLEX64), zl_multiply(zl_astype(zl_square(x), ZL_COMPLEX64), zl_scalar_complex(0, 1)));
+    return zl_add(zl_astype(x, ZL_COMPLEX64),
+                  zl_multiply(zl_astype(zl_square(x), ZL_COMPLEX64), zl_scalar_complex(0, 1)));
 }
 
 static bool close_to(zl_array x, zl_array y) {
@@ -271,7 +278,8 @@ TEST(eigenvalues_of_symmetric_matrices) {
         zl_array a = symmetric(n, dtype), out[2];
         zl_array lower = zl_tril(a, 0), upper = zl_triu(a, 0);
         REQUIRE(zl_linalg_eigh(lower, "L", out) && zl_eval_all(2, out));
-        check_product(a, out[1], zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(-2))), 10 * bound_of(dtype));
+        check_product(a, out[1], zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(-2))),
+                      10 * bound_of(dtype));
         check_product(zl_matrix_transpose(out[1]), out[1], eye(a, n), bound_of(dtype));
         CHECK(close_to(zl_linalg_eigvalsh(upper, "U"), out[0]));
         CHECK(close_to(zl_sort(out[0], -1), out[0]));
@@ -295,7 +303,8 @@ static void check_spectra(zl_array a, double size, double bound) {
         zl_array half = ready(upper ? zl_triu(both, 0) : zl_tril(both, 0));
         const char *which = upper ? "U" : "L";
         REQUIRE(zl_linalg_eigh(half, which, out) && zl_eval_all(2, out));
-        zl_array w = ready(zl_multiply(out[0], zl_scalar(1 / size))), unit = zl_multiply(both, zl_scalar(1 / size));
+        zl_array w = ready(zl_multiply(out[0], zl_scalar(1 / size))),
+                 unit = zl_multiply(both, zl_scalar(1 / size));
         check_product(unit, out[1], zl_multiply(out[1], zl_expand_dims(w, ZL_AXES(-2))), bound);
         check_product(zl_matrix_transpose(out[1]), out[1], eye(a, n), bound);
         zl_array alone = zl_multiply(zl_linalg_eigvalsh(half, which), zl_scalar(1 / size));
@@ -346,7 +355,8 @@ static bool same_values(zl_array a, zl_array b, double bound) {
 
 // Many elements that have nothing to do with each other.
 static zl_array wild(int64_t count, int64_t n, zl_dtype dtype) {
-    zl_array x = zl_square(zl_multiply(zl_arange(0, (double)(count * n * n), 1, ZL_FLOAT64), zl_scalar(0.37)));
+    zl_array x =
+        zl_square(zl_multiply(zl_arange(0, (double)(count * n * n), 1, ZL_FLOAT64), zl_scalar(0.37)));
     return ready(zl_matrix_transpose(zl_reshape(zl_astype(zl_sin(x), dtype), ZL_SHAPE(count, n, n))));
 }
 
@@ -388,21 +398,23 @@ TEST(lu_factors) {
     for (int64_t m = 1; m < 7; m += 2)
         for (int64_t n = 1; n < 7; n += 2) {
             zl_array a = strided(2, m, n, ZL_FLOAT64), out[3], pair[2];
-            REQUIRE(zl_linalg_lu(a, out) && zl_linalg_lu_factor(a, pair) && zl_eval_all(3, out) && zl_eval_all(2, pair));
+            REQUIRE(zl_linalg_lu(a, out) && zl_linalg_lu_factor(a, pair) && zl_eval_all(3, out) &&
+                    zl_eval_all(2, pair));
             zl_array l = zl_take_along_axis(out[1], zl_broadcast_to(zl_expand_dims(out[0], ZL_AXES(-1)),
                                                                     ZL_SHAPE(2, m, m < n ? m : n)), -2);
             check_product(l, out[2], a, 1e-12);
             CHECK_EQ_INT(zl_dtype_of(pair[1]), ZL_UINT32);
             CHECK_EQ_INT(zl_dim(pair[1], -1), m < n ? m : n);
-            CHECK(close_to(zl_triu(pair[0], 0), zl_pad(out[2], ZL_SHAPE(0, 0, 0), ZL_SHAPE(0, m > n ? m - n : 0, 0),
-                                                       zl_scalar(0))));
+            CHECK(close_to(zl_triu(pair[0], 0), zl_pad(out[2], ZL_SHAPE(0, 0, 0),
+                                                       ZL_SHAPE(0, m > n ? m - n : 0, 0), zl_scalar(0))));
         }
 }
 
 TEST(equations) {
     FOR_SIZES(n, dtype) {
         zl_array a = regular(n, dtype), b = op_test_random(ZL_SHAPE(3, n, 2), dtype, -1, 1);
-        zl_array v = op_test_random(ZL_SHAPE(n), dtype, -1, 1), first = ready(zl_take(a, zl_scalar_int(0), 0));
+        zl_array v = op_test_random(ZL_SHAPE(n), dtype, -1, 1),
+                 first = ready(zl_take(a, zl_scalar_int(0), 0));
         check_product(a, zl_linalg_solve(a, b), b, bound_of(dtype));
         check_product(zl_triu(a, 0), zl_linalg_solve_triangular(a, b, true), b, bound_of(dtype));
         check_product(zl_tril(a, 0), zl_linalg_solve_triangular(a, b, false), b, bound_of(dtype));
@@ -457,7 +469,8 @@ TEST(determinants) {
 }
 
 TEST(norms_of_vectors_and_matrices) {
-    zl_array v = zl_from_f32((float[]){3, 0, -4}, ZL_SHAPE(3)), m = zl_from_f32((float[]){1, -2, 3, -4}, ZL_SHAPE(2, 2));
+    zl_array v = zl_from_f32((float[]){3, 0, -4}, ZL_SHAPE(3)),
+             m = zl_from_f32((float[]){1, -2, 3, -4}, ZL_SHAPE(2, 2));
     CHECK_ARRAY(zl_linalg_norm(v, NULL, ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 5);
     CHECK_ARRAY(zl_linalg_norm(v, "0", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 2);
     CHECK_ARRAY(zl_linalg_norm(v, "1", ZL_AXES(0), true), ZL_FLOAT32, ZL_SHAPE(1), 7);
@@ -468,7 +481,8 @@ TEST(norms_of_vectors_and_matrices) {
     CHECK_ARRAY(zl_linalg_norm(m, "-1", ZL_AXES(1, 0), false), ZL_FLOAT32, ZL_SCALAR, 3);
     CHECK_ARRAY(zl_linalg_norm(m, "inf", ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(1, 1), 7);
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "fro", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, sqrt(30));
-    CHECK_ARRAY_NEAR(zl_linalg_norm(m, NULL, ZL_AXES(0, 1), true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6, sqrt(30));
+    CHECK_ARRAY_NEAR(zl_linalg_norm(m, NULL, ZL_AXES(0, 1), true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6,
+                     sqrt(30));
     // the squares add up to 30, the product is 2
     double large = sqrt(15 + sqrt(221)), small = sqrt(15 - sqrt(221));
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "2", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, large);
@@ -479,7 +493,8 @@ TEST(norms_of_vectors_and_matrices) {
 }
 
 TEST(cross_products) {
-    zl_array a = zl_from_f32((float[]){1, 2, 3, 4, 5, 6}, ZL_SHAPE(2, 3)), x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2));
+    zl_array a = zl_from_f32((float[]){1, 2, 3, 4, 5, 6}, ZL_SHAPE(2, 3)),
+             x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2));
     zl_array e = zl_from_f32((float[]){0, 0, 1}, ZL_SHAPE(3));
     CHECK_ARRAY(zl_linalg_cross(a, e, -1), ZL_FLOAT32, ZL_SHAPE(2, 3), 2, -1, 0, 5, -4, 0);
     CHECK_ARRAY(zl_linalg_cross(x, e, 0), ZL_FLOAT32, ZL_SHAPE(3), 2, -1, 0);
@@ -494,7 +509,8 @@ TEST(cross_products) {
 }
 
 TEST(empty_matrices) {
-    zl_array none = zl_zeros(ZL_SHAPE(0, 3, 3), ZL_FLOAT32), flat = zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32), out[3];
+    zl_array none = zl_zeros(ZL_SHAPE(0, 3, 3), ZL_FLOAT32), flat = zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32),
+             out[3];
     CHECK_EMPTY(zl_linalg_inv(none), ZL_FLOAT32, ZL_SHAPE(0, 3, 3));
     CHECK_EMPTY(zl_linalg_cholesky(none, true), ZL_FLOAT32, ZL_SHAPE(0, 3, 3));
     CHECK_EMPTY(zl_linalg_pinv(flat), ZL_FLOAT32, ZL_SHAPE(0, 2));
@@ -507,7 +523,8 @@ TEST(empty_matrices) {
     CHECK_EMPTY(out[1], ZL_FLOAT32, ZL_SHAPE(0, 0));
     REQUIRE(zl_linalg_lu(none, out));
     CHECK_EMPTY(out[2], ZL_FLOAT32, ZL_SHAPE(0, 3, 3));
-    CHECK_EMPTY(zl_linalg_solve(none, zl_zeros(ZL_SHAPE(0, 3, 1), ZL_FLOAT32)), ZL_FLOAT32, ZL_SHAPE(0, 3, 1));
+    CHECK_EMPTY(zl_linalg_solve(none, zl_zeros(ZL_SHAPE(0, 3, 1), ZL_FLOAT32)), ZL_FLOAT32,
+                ZL_SHAPE(0, 3, 1));
 }
 
 TEST(what_is_no_matrix_is_refused) {
@@ -526,13 +543,15 @@ TEST(what_is_no_matrix_is_refused) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(flat, "3", ZL_ALL, false));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(flat, "long", ZL_ALL, false));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(zl_ones(ZL_SHAPE(2, 2, 2), ZL_FLOAT32), "2", ZL_ALL, false));
-    CHECK(!zl_linalg_inv(NULL) && !zl_linalg_norm(NULL, NULL, ZL_ALL, false) && !zl_linalg_solve(NULL, v) && !zl_error());
+    CHECK(!zl_linalg_inv(NULL) && !zl_linalg_norm(NULL, NULL, ZL_ALL, false) && !zl_linalg_solve(NULL, v) &&
+          !zl_error());
 }
 
 TEST(what_has_no_result_fails_when_it_is_computed) {
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(zl_ones(ZL_SHAPE(3, 3), ZL_FLOAT32))));
     CHECK_HAS(test_last_error(), "is singular");
-    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_cholesky(zl_negative(zl_eye(3, 3, 0, ZL_FLOAT64)), false)));
+    CHECK_ERROR(ZL_ERROR_DEVICE,
+                zl_eval(zl_linalg_cholesky(zl_negative(zl_eye(3, 3, 0, ZL_FLOAT64)), false)));
     CHECK_HAS(test_last_error(), "is not positive definite");
     zl_array nan = zl_full(ZL_SHAPE(2, 2), zl_scalar(NAN), ZL_FLOAT32), out[2];
     REQUIRE(zl_linalg_eig(nan, out));

@@ -87,7 +87,8 @@ TEST(quantized_zeros_and_strides) {
         CHECK(zl_item(zl_array_equal(a.part[i], b.part[i], false)) == 1);
     // by columns
     zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL), false), ZL_ALL));
-    check_near(zl_dequantize(words, a.part[1], a.part[2], 32, 4, "affine", NULL, ZL_DTYPE_COUNT), whole(&a, ZL_DTYPE_COUNT), 0);
+    check_near(zl_dequantize(words, a.part[1], a.part[2], 32, 4, "affine", NULL, ZL_DTYPE_COUNT),
+               whole(&a, ZL_DTYPE_COUNT), 0);
 }
 
 TEST(quantized_empty) {
@@ -188,8 +189,10 @@ TEST(quantized_products) {
 TEST(quantized_products_of_single_rows) {
     for (size_t b = 0; b < COUNT(bit_counts); b++)
         ZL_SCOPE {
-            struct matrix m = quantize(op_test_random(ZL_SHAPE(11, 320), ZL_FLOAT32, -1, 1), 64, bit_counts[b], NULL);
-            zl_array x = zl_exp(op_test_random(ZL_SHAPE(1, 320), ZL_FLOAT32, -9, 9)), w = whole(&m, ZL_FLOAT64);
+            struct matrix m =
+                quantize(op_test_random(ZL_SHAPE(11, 320), ZL_FLOAT32, -1, 1), 64, bit_counts[b], NULL);
+            zl_array x = zl_exp(op_test_random(ZL_SHAPE(1, 320), ZL_FLOAT32, -9, 9)),
+                     w = whole(&m, ZL_FLOAT64);
             zl_array exact = zl_matmul(zl_astype(x, ZL_FLOAT64), zl_matrix_transpose(w));
             zl_array size = zl_matmul(zl_astype(x, ZL_FLOAT64), zl_abs(zl_matrix_transpose(w)));
             zl_array off = zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), exact));
@@ -220,8 +223,8 @@ static zl_array norms(zl_array x) {
 static void check_bound(const struct matrix *m, int64_t rows, size_t kind) {
     int64_t k = zl_dim(m->part[1], -1) * m->group;
     zl_array x = uniform(ZL_SHAPE(rows, k), bounds[kind].dtype, -1, 1), wide = zl_astype(x, ZL_FLOAT64);
-    zl_array w = zl_dequantize(m->part[0], zl_astype(m->part[1], ZL_FLOAT64), zl_astype(m->part[2], ZL_FLOAT64), m->group,
-                               m->bits, NULL, NULL, ZL_FLOAT64);
+    zl_array w = zl_dequantize(m->part[0], zl_astype(m->part[1], ZL_FLOAT64),
+                               zl_astype(m->part[2], ZL_FLOAT64), m->group, m->bits, NULL, NULL, ZL_FLOAT64);
     zl_array exact = zl_matmul(wide, zl_matrix_transpose(w)), got = product(x, m, true);
     zl_array size = zl_multiply(norms(wide), zl_matrix_transpose(norms(w)));
     zl_array bound = zl_add(zl_multiply(zl_scalar(bounds[kind].by_norms), size),
@@ -234,13 +237,15 @@ static void check_bound(const struct matrix *m, int64_t rows, size_t kind) {
 }
 
 TEST(quantized_products_keep_their_bounds) {
-    static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 9, 10, 13, 40}, columns[] = {3, 4, 37, 66}, widths[] = {128, 384, 1152};
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 9, 10, 13, 40}, columns[] = {3, 4, 37, 66},
+                         widths[] = {128, 384, 1152};
     for (size_t kind = 0; kind < COUNT(bounds); kind++)
         for (size_t g = 0; g < COUNT(groups); g++)
             for (size_t b = 0; b < COUNT(bit_counts); b++)
                 if (test_samples(25))
                     ZL_SCOPE {
-                        int64_t n = columns[test_between(0, COUNT(columns) - 1)], k = widths[test_between(0, COUNT(widths) - 1)];
+                        int64_t n = columns[test_between(0, COUNT(columns) - 1)],
+                                k = widths[test_between(0, COUNT(widths) - 1)];
                         // of the scales
                         zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype;
                         zl_array w = uniform(ZL_SHAPE(n, k), own, -1, 2);
@@ -258,13 +263,17 @@ TEST(quantized_products_of_uneven_scales) {
         for (size_t b = 0; b < COUNT(bit_counts); b++)
             if (test_samples(9))
                 ZL_SCOPE {
-                    struct matrix m = quantize(uniform(ZL_SHAPE(9, 2304), ZL_FLOAT32, -1, 2), 32, bit_counts[b], NULL);
-                    zl_array uneven = ready(zl_multiply(zl_exp(uniform(ZL_SHAPE(9, 72), ZL_FLOAT32, -12, 0)), zl_scalar(sizes[i])));
+                    struct matrix m =
+                        quantize(uniform(ZL_SHAPE(9, 2304), ZL_FLOAT32, -1, 2), 32, bit_counts[b], NULL);
+                    zl_array uneven = ready(zl_multiply(zl_exp(uniform(ZL_SHAPE(9, 72), ZL_FLOAT32, -12, 0)),
+                                                        zl_scalar(sizes[i])));
                     m.part[1] = ready(zl_multiply(m.part[1], uneven));
                     m.part[2] = ready(zl_multiply(m.part[2], uneven));
-                    zl_array x = uniform(ZL_SHAPE(27, 2304), ZL_FLOAT32, -1, 1), wide = zl_astype(x, ZL_FLOAT64);
+                    zl_array x = uniform(ZL_SHAPE(27, 2304), ZL_FLOAT32, -1, 1),
+                             wide = zl_astype(x, ZL_FLOAT64);
                     zl_array w = zl_matrix_transpose(whole(&m, ZL_FLOAT64));
-                    zl_array off = zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), zl_matmul(wide, w)));
+                    zl_array off =
+                        zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), zl_matmul(wide, w)));
                     zl_array sums = zl_sum_axis(zl_abs(w), 0, true);
                     CHECK(zl_item(zl_max(zl_divide(off, sums))) < 0x1p-22);
                 }

@@ -48,17 +48,15 @@ static const struct special {
     {"zl_squeeze", .shape = {{2, 1, 3}}},
     {"zl_transpose", .shape = {{2}}},
     {"zl_conv1d", .shape = {{1, 5, 2}, {3, 2, 2}}},
-    {"zl_conv2d", .shape = {{1, 4, 3, 1}, {2, 2, 2, 1}}, .list = {{1, 2}, {1, 0}, {2, 1}}, .length = {2, 2, 2}},
+    {"zl_conv2d", .shape = {{1, 4, 3, 1}, {2, 2, 2, 1}}, .list = {{1, 2}, {1, 0}, {2, 1}},
+     .length = {2, 2, 2}},
     {"zl_conv3d", .shape = {{1, 3, 2, 2, 1}, {2, 2, 2, 1, 1}}, .list = {{1}, {1}, {1}}, .length = {1, 1, 1}},
-    {"zl_conv_general", .shape = {{1, 5, 2}, {3, 2, 2}}, .list = {{2}, {1, 2}, {2}, {3}}, .length = {1, 2, 1, 1}},
+    {"zl_conv_general", .shape = {{1, 5, 2}, {3, 2, 2}}, .list = {{2}, {1, 2}, {2}, {3}},
+     .length = {1, 2, 1, 1}},
     {"zl_conv_transpose1d", .shape = {{1, 4, 2}, {3, 3, 2}}},
-    {"zl_conv_transpose2d",
-     .shape = {{1, 3, 2, 1}, {2, 2, 2, 1}},
-     .list = {{1, 2}, {1, 0}, {2, 1}, {1, 0}},
+    {"zl_conv_transpose2d", .shape = {{1, 3, 2, 1}, {2, 2, 2, 1}}, .list = {{1, 2}, {1, 0}, {2, 1}, {1, 0}},
      .length = {2, 2, 2, 2}},
-    {"zl_conv_transpose3d",
-     .shape = {{1, 2, 2, 2, 1}, {1, 2, 2, 1, 1}},
-     .list = {{2}, {0}, {1}, {1}},
+    {"zl_conv_transpose3d", .shape = {{1, 2, 2, 2, 1}, {1, 2, 2, 1, 1}}, .list = {{2}, {0}, {1}, {1}},
      .length = {1, 1, 1, 1}},
     {"zl_convolve", .shape = {{5}, {3}}, .text = "same"},
     {"zl_fft_fft", .number = {4, 1}, .text = "ortho"},
@@ -311,7 +309,8 @@ static void check_derivative(struct sample *s, int only) {
             p.t[i] = op_test_random(zl_shape_of(p.x[i]), ZL_FLOAT64, -1, 1);
     }
     double forward = tangent_of(s, &p), step = 1e-5;
-    bool stopped = !strcmp(s->op->name, "zl_stop_gradient"), constant = stopped || !strcmp(s->op->name, "zl_divmod");
+    bool stopped = !strcmp(s->op->name, "zl_stop_gradient"),
+         constant = stopped || !strcmp(s->op->name, "zl_divmod");
     double back = cotangent_of(s, &p, stopped ? 0 : count_results(&p)); // MLX: it takes no cotangent
     double slope = (moved(s, p.x, p.t, step, p.w) - moved(s, p.x, p.t, -step, p.w)) / (2 * step);
     bool near = CHECK_NEAR(forward, back, 1e-9 * (1 + fabs(forward)));
@@ -361,7 +360,8 @@ TEST(every_op_has_derivatives) {
         if (test_samples(12))
             ZL_SCOPE {
                 struct sample s;
-                if (!prepare(&s, zl_op(i)) || s.how.is_integer || is_fourier(&s) || !can_call(&s) || is_underived(&s))
+                if (!prepare(&s, zl_op(i)) || s.how.is_integer || is_fourier(&s) || !can_call(&s) ||
+                    is_underived(&s))
                     continue;
                 for (int only = -1; only < s.count; only++)
                     if (only < 0 || !is_index(&s, only))
@@ -477,8 +477,8 @@ static void check_compiled(struct sample *s, zl_fn f, bool shapeless) {
     zl_compiled_release(c);
 }
 
-static bool hear_arrays(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output, int constants,
-                        const zl_array *constant) {
+static bool hear_arrays(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output,
+                        int constants, const zl_array *constant) {
     (void)data, (void)inputs, (void)input, (void)output, (void)constants, (void)constant;
     return CHECK(outputs > 0);
 }

@@ -135,6 +135,19 @@ finds_name() { # COMMENT [NAME]: whether a comment is reported for a name that t
     [ $# = 2 ] && [ "$text" = "src/a.c:4: nothing is called $2" ] || { echo "reported as: $text"; return 1; }
 }
 
+finds_long_line() { # a comment of 111 columns is found in its line; one of 110, and a table of longer lines, are accepted
+    local text long
+    rm -rf "$tmp/tree"
+    mkdir -p "$tmp/tree"/{tool,src}
+    : >"$tmp/tree/tool/long_lines.txt"
+    long=$(printf '%0107d' 0)
+    printf '// %s\n// clang-format off\n// %s00\n// clang-format on\n// %s0\n' "$long" "$long" "$long" >"$tmp/tree/src/a.c"
+    text=$(python3 tool/check_lines.py "$tmp/tree") && { echo "not reported"; return 1; }
+    [ "$(cut -d: -f1,2 <<<"$text")" = src/a.c:5 ] || { echo "reported as: $text"; return 1; }
+    echo 'src/a.c 1' >"$tmp/tree/tool/long_lines.txt"
+    python3 tool/check_lines.py "$tmp/tree"
+}
+
 check "layers" tool/layers.sh . "$build"
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
@@ -182,6 +195,8 @@ if command -v python3 >/dev/null; then
     check "documents finds a page without a place" finds_in_navigation 1 'nav has no line .* doc/two.md' 3d
     check "documents finds retired words in sources" finds_in_sources
     check "names in comments" python3 tool/check_names.py
+    check "lines of 110 columns" python3 tool/check_lines.py
+    check "lines finds a long comment and no table" finds_long_line
     check "names in comments accepts what is there" finds_name 'run_it() of row_group.c calls run_it; see row_group, run_x and NAME_it'
     check "names in comments finds a function that is gone" finds_name 'run_it calls run_that' run_that
     check "names in comments finds a call that is gone" finds_name 'as go() does' 'go()'

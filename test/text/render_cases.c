@@ -13,7 +13,8 @@ static void render(const char *source, const char *json) {
     size_t bytes = 0;
     char *text = NULL;
     text_json_value variables = text_json_parse(json, strlen(json), "variables", error, sizeof error);
-    struct text_template *t = variables ? text_template_new(source, strlen(source), "template", error, sizeof error) : NULL;
+    struct text_template *t =
+        variables ? text_template_new(source, strlen(source), "template", error, sizeof error) : NULL;
     struct text_render_options how = {.variables = {variables}, .most_steps = 1000000};
     if (t)
         text = text_render(t, &how, &bytes, error, sizeof error);

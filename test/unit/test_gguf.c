@@ -120,7 +120,8 @@ static zl_array biases_of(zl_file *f) {
 
 static zl_array number_of(zl_file *f, const struct kind *k) {
     return zl_dequantize(zl_file_find(f, "t.weight"), part_of(f, "t.scales"),
-                         is_k(f) ? NULL : part_of(f, "t.biases"), k->group, k->bits, is_k(f) ? "gguf_k" : NULL, NULL, ZL_FLOAT64);
+                         is_k(f) ? NULL : part_of(f, "t.biases"), k->group, k->bits,
+                         is_k(f) ? "gguf_k" : NULL, NULL, ZL_FLOAT64);
 }
 
 static void check_numbers(const struct kind *k) {

@@ -158,7 +158,8 @@ TEST(foreign_memory_is_not_copied_and_released_once) {
 
 TEST(foreign_memory_with_strides_of_either_sign) {
     int32_t data[6] = {0, 1, 2, 3, 4, 5};
-    zl_array a = zl_from_foreign(data + 5, ZL_SHAPE(2, 3), ZL_INT32, &(zl_foreign_options){.strides = (int64_t[]){-3, -1}});
+    zl_array a = zl_from_foreign(data + 5, ZL_SHAPE(2, 3), ZL_INT32,
+                                 &(zl_foreign_options){.strides = (int64_t[]){-3, -1}});
     int32_t out[6];
     CHECK(zl_copy_to(a, out, sizeof out));
     for (int i = 0; i < 6; i++)
@@ -189,7 +190,8 @@ struct outer {
 };
 
 TEST(fields_of_nested_structs_are_views) {
-    struct outer p[3] = {{{1, 2, 3}, {0.5, 7}, true}, {{4, 5, 6}, {1.5, 8}, false}, {{7, 8, 9}, {2.5, 9}, true}};
+    struct outer p[3] = {
+        {{1, 2, 3}, {0.5, 7}, true}, {{4, 5, 6}, {1.5, 8}, false}, {{7, 8, 9}, {2.5, 9}, true}};
     zl_array r = zl_from_records(p, ZL_SHAPE(3), sizeof p[0], NULL);
     zl_array mass = zl_field(r, offsetof(struct outer, inner.mass), ZL_FLOAT64, ZL_SCALAR);
     zl_array position = zl_field(r, offsetof(struct outer, position), ZL_FLOAT32, ZL_SHAPE(3));

@@ -17,7 +17,8 @@ TEST(one_process_gives_back_what_it_has) {
     CHECK_STR(zl_group_engine(g), "none");
     ZL_SCOPE {
         zl_array x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2));
-        CHECK(zl_all_sum(x, g) == x && zl_all_gather(x, g) == x && zl_sum_scatter(x, g) == x && zl_broadcast(x, 0, g) == x);
+        CHECK(zl_all_sum(x, g) == x && zl_all_gather(x, g) == x && zl_sum_scatter(x, g) == x &&
+              zl_broadcast(x, 0, g) == x);
         CHECK_ERROR(ZL_ERROR_VALUE, zl_send(x, 0, g));
         CHECK_ERROR(ZL_ERROR_VALUE, zl_recv(ZL_SHAPE(2), ZL_FLOAT32, 0, g));
         CHECK_ERROR(ZL_ERROR_VALUE, zl_broadcast(x, 1, g));
@@ -55,7 +56,8 @@ static int sum_and_gather(zl_group g) {
     int rank = zl_group_rank(g), wrong = zl_group_size(g) != RANKS;
     ZL_SCOPE {
         zl_array x = zl_full(ZL_SHAPE(5000), zl_scalar(rank + 1), ZL_FLOAT32);
-        zl_array sum = zl_all_sum(x, g), all = zl_all_gather(zl_scalar(rank), g), most = zl_all_max(zl_multiply(x, x), g);
+        zl_array sum = zl_all_sum(x, g), all = zl_all_gather(zl_scalar(rank), g),
+                 most = zl_all_max(zl_multiply(x, x), g);
         // not in the order in which they were recorded
         zl_array in[] = {most, zl_add(sum, zl_scalar(0)), all, sum};
         wrong += !zl_eval_all(4, in);

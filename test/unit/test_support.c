@@ -7,9 +7,9 @@
 // What a program cannot call by itself: views, and what programs bring; derivatives, and parts of other ops.
 static bool has_no_sample(const struct op *op) {
     static const struct op *const others[] = {
-        &op_depends,       &op_stop_gradient, &op_fold,       &op_attention_vjp, &op_cross_entropy_vjp,
-        &op_delta_rule, &op_delta_rule_vjp, &op_csr_sample,    &op_csr_rows,   &op_stretch_with,  &op_element_count,
-        &op_custom_kernel, &op_cpu_kernel,    &op_cuda_kernel};
+        &op_depends,       &op_stop_gradient,  &op_fold,       &op_attention_vjp, &op_cross_entropy_vjp,
+        &op_delta_rule,    &op_delta_rule_vjp, &op_csr_sample, &op_csr_rows,      &op_stretch_with,
+        &op_element_count, &op_custom_kernel,  &op_cpu_kernel, &op_cuda_kernel};
     bool is_other = op->kind == OP_VIEW;
     for (size_t i = 0; i < COUNT(others); i++)
         is_other |= others[i] == op;

@@ -303,7 +303,8 @@ TEST(tile_cost_of_branches_and_indices) {
     CHECK_EQ_F64(cost.flops, 2 * 65536);
     CHECK_EQ_F64(cost.bytes, 8 * 65536);
     tile_free(kernel);
-    kernel = parse("kernel k(x: f32[n]) -> (y: f32[n]) { map i in n { if x[i] > 1.0 { y[i] = x[i] * 2.0 } } }");
+    kernel =
+        parse("kernel k(x: f32[n]) -> (y: f32[n]) { map i in n { if x[i] > 1.0 { y[i] = x[i] * 2.0 } } }");
     REQUIRE(kernel);
     CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){100}).flops, 50);
     tile_free(kernel);

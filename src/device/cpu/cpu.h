@@ -77,8 +77,8 @@ struct unpacking {
     float factor;          // of all scales, if not affine
 };
 // Reads groups that are contiguous; of mode gguf_k, the first is one that a block of scales begins with.
-void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
-                char *out);
+void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases,
+                int64_t groups, char *out);
 
 // Codes as bytes, a multiple of 16 of them, and scales or biases as float32.
 void cpu_unpack_codes(int bits, const char *words, int64_t count, uint8_t *out);

@@ -34,56 +34,59 @@ struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
 };
 
 // name in the library, parameters; all give a cuda_result
-#define CUDA_FUNCTIONS(F)                                                                                              \
-    F(cuInit, (unsigned flags))                                                                                        \
-    F(cuDriverGetVersion, (int *version))                                                                              \
-    F(cuGetErrorName, (cuda_result code, const char **text))                                                           \
-    F(cuGetErrorString, (cuda_result code, const char **text))                                                         \
-    F(cuDeviceGetCount, (int *count))                                                                                  \
-    F(cuDeviceGet, (cuda_ordinal *out, int at))                                                                        \
-    F(cuDeviceGetName, (char *out, int room, cuda_ordinal d))                                                          \
-    F(cuDeviceGetUuid, (unsigned char *out, cuda_ordinal d))                                                           \
-    F(cuDeviceGetAttribute, (int *out, int what, cuda_ordinal d))                                                      \
-    F(cuDeviceTotalMem_v2, (size_t *bytes, cuda_ordinal d))                                                            \
-    F(cuDevicePrimaryCtxRetain, (cuda_context *out, cuda_ordinal d))                                                   \
-    F(cuCtxSetCurrent, (cuda_context c))                                                                               \
-    F(cuStreamCreate, (cuda_stream *out, unsigned flags))                                                              \
-    F(cuStreamQuery, (cuda_stream s))                                                                                  \
-    F(cuStreamSynchronize, (cuda_stream s))                                                                            \
-    F(cuStreamWaitEvent, (cuda_stream s, cuda_event e, unsigned flags))                                                \
-    F(cuMemAlloc_v2, (cuda_address *out, size_t bytes))                                                                \
-    F(cuMemFree_v2, (cuda_address memory))                                                                             \
-    F(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                                      \
-    F(cuMemFreeHost, (void *memory))                                                                                   \
-    F(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                              \
-    F(cuMemHostUnregister, (void *memory))                                                                             \
-    F(cuMemcpyHtoDAsync_v2, (cuda_address to, const void *from, size_t bytes, cuda_stream s))                          \
-    F(cuMemcpyDtoHAsync_v2, (void *to, cuda_address from, size_t bytes, cuda_stream s))                                \
-    F(cuPointerGetAttribute, (void *out, int what, cuda_address memory))                                               \
-    F(cuModuleLoadData, (cuda_module * out, const void *code))                                                         \
-    F(cuModuleUnload, (cuda_module m))                                                                                 \
-    F(cuModuleGetFunction, (cuda_function * out, cuda_module m, const char *name))                                     \
-    F(cuFuncSetAttribute, (cuda_function f, int what, int value))                                                      \
-    F(cuLaunchKernel, (cuda_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
-                       unsigned block_y, unsigned block_z, unsigned shared, cuda_stream s, void **argument,            \
-                       void **extra))                                                                                  \
-    F(cuEventCreate, (cuda_event * out, unsigned flags))                                                               \
-    F(cuEventRecord, (cuda_event e, cuda_stream s))                                                                    \
-    F(cuEventSynchronize, (cuda_event e))                                                                              \
-    F(cuEventQuery, (cuda_event e))                                                                                    \
-    F(cuEventElapsedTime, (float *ms, cuda_event begin, cuda_event end))                                               \
-    F(cuEventDestroy_v2, (cuda_event e))                                                                               \
-    F(cuStreamBeginCapture_v2, (cuda_stream s, int mode))                                                              \
-    F(cuStreamEndCapture, (cuda_stream s, cuda_graph *out))                                                            \
-    F(cuGraphInstantiateWithFlags, (cuda_graph_exec *out, cuda_graph g, unsigned long long flags))                     \
-    F(cuGraphCreate, (cuda_graph *out, unsigned flags))                                                                \
-    F(cuGraphAddKernelNode_v2, (cuda_graph_node *out, cuda_graph g, const cuda_graph_node *after, size_t count,        \
-                                const struct cuda_node_launch *l))                                                     \
-    F(cuGraphAddChildGraphNode, (cuda_graph_node *out, cuda_graph g, const cuda_graph_node *after, size_t count,       \
-                                 cuda_graph child))                                                                    \
-    F(cuGraphExecKernelNodeSetParams_v2, (cuda_graph_exec g, cuda_graph_node n, const struct cuda_node_launch *l))     \
-    F(cuGraphLaunch, (cuda_graph_exec g, cuda_stream s))                                                               \
-    F(cuGraphExecDestroy, (cuda_graph_exec g))                                                                         \
+#define CUDA_FUNCTIONS(F)                                                                                    \
+    F(cuInit, (unsigned flags))                                                                              \
+    F(cuDriverGetVersion, (int *version))                                                                    \
+    F(cuGetErrorName, (cuda_result code, const char **text))                                                 \
+    F(cuGetErrorString, (cuda_result code, const char **text))                                               \
+    F(cuDeviceGetCount, (int *count))                                                                        \
+    F(cuDeviceGet, (cuda_ordinal *out, int at))                                                              \
+    F(cuDeviceGetName, (char *out, int room, cuda_ordinal d))                                                \
+    F(cuDeviceGetUuid, (unsigned char *out, cuda_ordinal d))                                                 \
+    F(cuDeviceGetAttribute, (int *out, int what, cuda_ordinal d))                                            \
+    F(cuDeviceTotalMem_v2, (size_t *bytes, cuda_ordinal d))                                                  \
+    F(cuDevicePrimaryCtxRetain, (cuda_context *out, cuda_ordinal d))                                         \
+    F(cuCtxSetCurrent, (cuda_context c))                                                                     \
+    F(cuStreamCreate, (cuda_stream *out, unsigned flags))                                                    \
+    F(cuStreamQuery, (cuda_stream s))                                                                        \
+    F(cuStreamSynchronize, (cuda_stream s))                                                                  \
+    F(cuStreamWaitEvent, (cuda_stream s, cuda_event e, unsigned flags))                                      \
+    F(cuMemAlloc_v2, (cuda_address *out, size_t bytes))                                                      \
+    F(cuMemFree_v2, (cuda_address memory))                                                                   \
+    F(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                            \
+    F(cuMemFreeHost, (void *memory))                                                                         \
+    F(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                    \
+    F(cuMemHostUnregister, (void *memory))                                                                   \
+    F(cuMemcpyHtoDAsync_v2, (cuda_address to, const void *from, size_t bytes, cuda_stream s))                \
+    F(cuMemcpyDtoHAsync_v2, (void *to, cuda_address from, size_t bytes, cuda_stream s))                      \
+    F(cuPointerGetAttribute, (void *out, int what, cuda_address memory))                                     \
+    F(cuModuleLoadData, (cuda_module * out, const void *code))                                               \
+    F(cuModuleUnload, (cuda_module m))                                                                       \
+    F(cuModuleGetFunction, (cuda_function * out, cuda_module m, const char *name))                           \
+    F(cuFuncSetAttribute, (cuda_function f, int what, int value))                                            \
+    F(cuLaunchKernel, (cuda_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+                       unsigned block_y, unsigned block_z, unsigned shared, cuda_stream s, void **argument,  \
+                       void **extra))                                                                        \
+    F(cuEventCreate, (cuda_event * out, unsigned flags))                                                     \
+    F(cuEventRecord, (cuda_event e, cuda_stream s))                                                          \
+    F(cuEventSynchronize, (cuda_event e))                                                                    \
+    F(cuEventQuery, (cuda_event e))                                                                          \
+    F(cuEventElapsedTime, (float *ms, cuda_event begin, cuda_event end))                                     \
+    F(cuEventDestroy_v2, (cuda_event e))                                                                     \
+    F(cuStreamBeginCapture_v2, (cuda_stream s, int mode))                                                    \
+    F(cuStreamEndCapture, (cuda_stream s, cuda_graph *out))                                                  \
+    F(cuGraphInstantiateWithFlags, (cuda_graph_exec *out, cuda_graph g, unsigned long long flags))           \
+    F(cuGraphCreate, (cuda_graph *out, unsigned flags))                                                      \
+    F(cuGraphAddKernelNode_v2, (cuda_graph_node *out, cuda_graph g, const cuda_graph_node *after,            \
+                                size_t count,                                                                \
+                                const struct cuda_node_launch *l))                                           \
+    F(cuGraphAddChildGraphNode, (cuda_graph_node *out, cuda_graph g, const cuda_graph_node *after,           \
+                                 size_t count,                                                               \
+                                 cuda_graph child))                                                          \
+    F(cuGraphExecKernelNodeSetParams_v2, (cuda_graph_exec g, cuda_graph_node n,                              \
+                                          const struct cuda_node_launch *l))                                 \
+    F(cuGraphLaunch, (cuda_graph_exec g, cuda_stream s))                                                     \
+    F(cuGraphExecDestroy, (cuda_graph_exec g))                                                               \
     F(cuGraphDestroy, (cuda_graph g))
 
 struct cuda_api {

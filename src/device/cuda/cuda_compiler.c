@@ -84,13 +84,15 @@ static void find_headers(void) {
     static const char *const places[] = {"../include", "../../cuda_runtime/include"};
     Dl_info info;
     char path[PATH_MAX], real[PATH_MAX];
-    if (!dladdr((void *)(uintptr_t)nvrtc.nvrtcVersion, &info) || !info.dli_fname || !realpath(info.dli_fname, real))
+    if (!dladdr((void *)(uintptr_t)nvrtc.nvrtcVersion, &info) || !info.dli_fname ||
+        !realpath(info.dli_fname, real))
         return;
     real[strrchr(real, '/') - real] = 0;
     for (size_t i = 0; !found.headers[0] && i < COUNT(places); i++) {
         int len = snprintf(path, sizeof path, "%s/%s/cuda_fp16.h", real, places[i]);
         if (len < (int)sizeof path && !strchr(path, ' ') && access(path, R_OK) == 0)
-            snprintf(found.headers, sizeof found.headers, "-I%s/%s -I%s/%s/cccl", real, places[i], real, places[i]);
+            snprintf(found.headers, sizeof found.headers, "-I%s/%s -I%s/%s/cccl", real, places[i], real,
+                     places[i]);
     }
 }
 
@@ -107,7 +109,8 @@ static void find(void) {
     struct stat s = {0};
     if (found.nvcc[0] && stat(found.nvcc, &s))
         s.st_size = 0;
-    snprintf(found.stamp, sizeof found.stamp, "%s %lld %lld", found.name, (long long)s.st_size, (long long)s.st_mtime);
+    snprintf(found.stamp, sizeof found.stamp, "%s %lld %lld", found.name, (long long)s.st_size,
+             (long long)s.st_mtime);
 }
 
 const char *cuda_compiler(void) {

@@ -74,7 +74,8 @@ int dnn_like(struct dnn_graph *g, int x, enum dnn_type type);      // an interme
 // Operations on tensors; -1: there is none. computes_in: of the operation.
 void dnn_matmul(struct dnn_graph *g, int a, int b, int y);
 void dnn_reduce(struct dnn_graph *g, enum dnn_reduce how, int x, int y);
-void dnn_map(struct dnn_graph *g, enum dnn_row row, enum dnn_type computes_in, int x, int b, int select, int y);
+void dnn_map(struct dnn_graph *g, enum dnn_row row, enum dnn_type computes_in, int x, int b, int select,
+             int y);
 void dnn_turn(struct dnn_graph *g, int x, int y); // the same numbers by other strides
 void dnn_index(struct dnn_graph *g, int like, int axis, int y); // of each element its position along an axis
 
@@ -84,7 +85,8 @@ struct dnn_conv {
     bool flip;
 };
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
-void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w, int y);
+void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w,
+                  int y);
 
 // What a plan may not do: lose digits, by TF32 or the like; need memory of its own.
 struct dnn_wish {
@@ -94,7 +96,8 @@ struct dnn_wish {
 // same in every run.
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 // So many of such plans at most, what cuDNN holds to be the fastest first; how many.
-int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most, struct dnn_plan *out);
+int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most,
+                   struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
 // cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would, and what it takes in

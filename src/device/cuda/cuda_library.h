@@ -34,7 +34,8 @@ void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scr
 // columns consecutive
 void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
 // The numbers of eight bits that x holds as another dtype, rows or columns consecutive. NULL and an error.
-void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct kernel_scratch *s);
+void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,
+                    struct kernel_scratch *s);
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
 // A file of src/kernel/ whose elements are of a dtype.
@@ -66,8 +67,9 @@ bool cuda_text_write(struct text *out, const char *override, cuda_definer *defin
 
 // Returns the function zl_kernel of an override's text with the definitions that define(out, data) appends,
 // compiled at the first use of a key. NULL and an error.
-const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override, const void *key, size_t bytes,
-                                             cuda_definer *define, const void *data);
+const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override,
+                                             const void *key, size_t bytes, cuda_definer *define,
+                                             const void *data);
 
 // The same of a text that a program brings, whose function is called so too.
 const struct kernel_function *cuda_program_find(const struct kernel_place *p, const char *text, size_t bytes);

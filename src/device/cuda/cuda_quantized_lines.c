@@ -21,8 +21,9 @@ bool cuda_quantized_lines_can(const struct call *c) {
     struct quantized_sizes s = kernel_quantized_sizes(c);
     bool is_half = x->dtype == ZL_BFLOAT16 || x->dtype == ZL_FLOAT16;
     bool are_few = x->dim[x->ndim - 2] < CUDA_UNPACKED_LINES || arg[QMM_GATHERED];
-    return is_half && are_few && arg[QMM_MODE] != QUANT_GGUF_K && arg[QMM_TRANSPOSE] && arg[QMM_BITS] == 4 && arg[QMM_GROUP] >= 32 &&
-           s.k % PIECE == 0 && s.words % 4 == 0 && s.x % 8 == 0 && !device_batch_invariant();
+    return is_half && are_few && arg[QMM_MODE] != QUANT_GGUF_K && arg[QMM_TRANSPOSE] && arg[QMM_BITS] == 4 &&
+           arg[QMM_GROUP] >= 32 && s.k % PIECE == 0 && s.words % 4 == 0 && s.x % 8 == 0 &&
+           !device_batch_invariant();
 }
 
 // One line is read in pairs of groups, which are counted in 32 bits.

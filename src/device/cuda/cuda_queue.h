@@ -49,7 +49,13 @@ bool cuda_queue_good(int unit, int lane);
 
 // Lists -----------------------------------------------------------------------------------------------------
 
-enum { CUDA_LIST = 48, CUDA_LIST_BYTES = 72 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096, CUDA_RANGES = 8 * CUDA_LIST };
+enum {
+    CUDA_LIST = 48,
+    CUDA_LIST_BYTES = 72 << 10,
+    CUDA_ARGUMENTS = 64,
+    CUDA_LAUNCH_BYTES = 4096,
+    CUDA_RANGES = 8 * CUDA_LIST
+};
 
 struct cuda_command {
     cuda_function f; // NULL: run is to be called
@@ -113,7 +119,8 @@ struct cuda_graph_of {
 };
 // Gives l to the driver; false: not as a graph, and nothing was given. *fresh: the number, among those of the
 // list, of a library's work that was never seen here, else -1.
-bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare, int *fresh);
+bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare,
+                    int *fresh);
 void cuda_graph_free(struct cuda_graph_of *g);
 
 // cuda_repeat.c ---------------------------------------------------------------------------------------------
@@ -121,7 +128,7 @@ void cuda_graph_free(struct cuda_graph_of *g);
 struct cuda_repeat;
 // Gives a command with its data to the driver as a graph, if it came often enough; false: nothing was given.
 // *table, NULL at first, is kept from call to call of one lane.
-bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data, cuda_stream s,
-                      cuda_stream spare);
+bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data,
+                      cuda_stream s, cuda_stream spare);
 
 #endif

@@ -13,49 +13,66 @@ enum { SOLVER_LOWER = 0, SOLVER_UPPER = 1 };
 
 // Behind the name: what each function has between its handle (and parameters) and the sizes of its work
 // areas.
-#define SOLVER_FUNCTIONS(F)                                                                                            \
-    F(cusolverDnCreate, (solver * out))                                                                                \
-    F(cusolverDnSetStream, (solver s, cuda_stream stream))                                                             \
-    F(cusolverDnCreateParams, (solver_parameters * out))                                                               \
-    F(cusolverDnXpotrf_bufferSize, (solver s, solver_parameters p, int uplo, int64_t n, int type, const void *a,       \
-                                    int64_t step, int computes_in, size_t *work, size_t *host))                        \
-    F(cusolverDnXpotrf, (solver s, solver_parameters p, int uplo, int64_t n, int type, void *a, int64_t step,          \
-                         int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info))         \
-    F(cusolverDnXgetrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type, const void *a,      \
-                                    int64_t step, int computes_in, size_t *work, size_t *host))                        \
-    F(cusolverDnXgetrf, (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a, int64_t step,         \
-                         int64_t *pivot, int computes_in, void *work, size_t bytes, void *host, size_t host_bytes,     \
-                         int *info))                                                                                   \
-    F(cusolverDnXgetrs, (solver s, solver_parameters p, int turned, int64_t n, int64_t columns, int type,              \
-                         const void *a, int64_t step, const int64_t *pivot, int b_type, void *b, int64_t b_step,       \
-                         int *info))                                                                                   \
-    F(cusolverDnXgeqrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type, const void *a,      \
-                                    int64_t step, int tau_type, const void *tau, int computes_in, size_t *work,        \
-                                    size_t *host))                                                                     \
-    F(cusolverDnXgeqrf, (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a, int64_t step,         \
-                         int tau_type, void *tau, int computes_in, void *work, size_t bytes, void *host,               \
-                         size_t host_bytes, int *info))                                                                \
-    F(cusolverDnSorgqr_bufferSize, (solver s, int m, int n, int k, const void *a, int step, const void *tau,           \
-                                    int *items))                                                                       \
-    F(cusolverDnDorgqr_bufferSize, (solver s, int m, int n, int k, const void *a, int step, const void *tau,           \
-                                    int *items))                                                                       \
-    F(cusolverDnSorgqr, (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work, int items,     \
-                         int *info))                                                                                   \
-    F(cusolverDnDorgqr, (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work, int items,     \
-                         int *info))                                                                                   \
-    F(cusolverDnXsyevd_bufferSize, (solver s, solver_parameters p, int vectors, int uplo, int64_t n, int type,         \
-                                    const void *a, int64_t step, int w_type, const void *w, int computes_in,           \
-                                    size_t *work, size_t *host))                                                       \
-    F(cusolverDnXsyevd, (solver s, solver_parameters p, int vectors, int uplo, int64_t n, int type, void *a,           \
-                         int64_t step, int w_type, void *w, int computes_in, void *work, size_t bytes, void *host,     \
-                         size_t host_bytes, int *info))                                                                \
-    F(cusolverDnXgesvd_bufferSize,                                                                                     \
-      (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n, int type,            \
-       const void *a, int64_t step, int w_type, const void *w, int u_type, const void *u, int64_t u_step, int v_type,  \
-       const void *v, int64_t v_step, int computes_in, size_t *work, size_t *host))                                    \
-    F(cusolverDnXgesvd,                                                                                                \
-      (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n, int type, void *a,   \
-       int64_t step, int w_type, void *w, int u_type, void *u, int64_t u_step, int v_type, void *v, int64_t v_step,    \
+#define SOLVER_FUNCTIONS(F)                                                                                  \
+    F(cusolverDnCreate, (solver * out))                                                                      \
+    F(cusolverDnSetStream, (solver s, cuda_stream stream))                                                   \
+    F(cusolverDnCreateParams, (solver_parameters * out))                                                     \
+    F(cusolverDnXpotrf_bufferSize, (solver s, solver_parameters p, int uplo, int64_t n, int type,            \
+                                    const void *a,                                                           \
+                                    int64_t step, int computes_in, size_t *work, size_t *host))              \
+    F(cusolverDnXpotrf, (solver s, solver_parameters p, int uplo, int64_t n, int type, void *a,              \
+                         int64_t step,                                                                       \
+                         int computes_in, void *work, size_t bytes, void *host, size_t host_bytes,           \
+                             int *info))                                                                     \
+    F(cusolverDnXgetrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type,           \
+                                    const void *a,                                                           \
+                                    int64_t step, int computes_in, size_t *work, size_t *host))              \
+    F(cusolverDnXgetrf, (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a,             \
+                         int64_t step,                                                                       \
+                         int64_t *pivot, int computes_in, void *work, size_t bytes, void *host,              \
+                             size_t host_bytes,                                                              \
+                         int *info))                                                                         \
+    F(cusolverDnXgetrs, (solver s, solver_parameters p, int turned, int64_t n, int64_t columns, int type,    \
+                         const void *a, int64_t step, const int64_t *pivot, int b_type, void *b,             \
+                             int64_t b_step,                                                                 \
+                         int *info))                                                                         \
+    F(cusolverDnXgeqrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type,           \
+                                    const void *a,                                                           \
+                                    int64_t step, int tau_type, const void *tau, int computes_in,            \
+                                        size_t *work,                                                        \
+                                    size_t *host))                                                           \
+    F(cusolverDnXgeqrf, (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a,             \
+                         int64_t step,                                                                       \
+                         int tau_type, void *tau, int computes_in, void *work, size_t bytes, void *host,     \
+                         size_t host_bytes, int *info))                                                      \
+    F(cusolverDnSorgqr_bufferSize, (solver s, int m, int n, int k, const void *a, int step, const void *tau, \
+                                    int *items))                                                             \
+    F(cusolverDnDorgqr_bufferSize, (solver s, int m, int n, int k, const void *a, int step, const void *tau, \
+                                    int *items))                                                             \
+    F(cusolverDnSorgqr, (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work,      \
+                         int items,                                                                          \
+                         int *info))                                                                         \
+    F(cusolverDnDorgqr, (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work,      \
+                         int items,                                                                          \
+                         int *info))                                                                         \
+    F(cusolverDnXsyevd_bufferSize, (solver s, solver_parameters p, int vectors, int uplo, int64_t n,         \
+                                    int type,                                                                \
+                                    const void *a, int64_t step, int w_type, const void *w, int computes_in, \
+                                    size_t *work, size_t *host))                                             \
+    F(cusolverDnXsyevd, (solver s, solver_parameters p, int vectors, int uplo, int64_t n, int type, void *a, \
+                         int64_t step, int w_type, void *w, int computes_in, void *work, size_t bytes,       \
+                             void *host,                                                                     \
+                         size_t host_bytes, int *info))                                                      \
+    F(cusolverDnXgesvd_bufferSize,                                                                           \
+      (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n, int type,  \
+       const void *a, int64_t step, int w_type, const void *w, int u_type, const void *u, int64_t u_step,    \
+           int v_type,                                                                                       \
+       const void *v, int64_t v_step, int computes_in, size_t *work, size_t *host))                          \
+    F(cusolverDnXgesvd,                                                                                      \
+      (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n,            \
+       int type, void *a,                                                                                    \
+       int64_t step, int w_type, void *w, int u_type, void *u, int64_t u_step, int v_type, void *v,          \
+           int64_t v_step,                                                                                   \
        int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info))
 
 struct solver_api {
@@ -66,14 +83,17 @@ struct solver_api {
 const struct solver_api *solver_api(void);
 
 // What older versions lack: NULL.
-#define SOLVER_GEEV(F)                                                                                                 \
-    F(cusolverDnXgeev_bufferSize,                                                                                      \
-      (solver s, solver_parameters p, int left, int right, int64_t n, int type, const void *a, int64_t step, int w_type, \
-       const void *w, int l_type, const void *l, int64_t l_step, int r_type, const void *r, int64_t r_step,            \
-       int computes_in, size_t *bytes, size_t *host_bytes))                                                            \
-    F(cusolverDnXgeev,                                                                                                 \
-      (solver s, solver_parameters p, int left, int right, int64_t n, int type, void *a, int64_t step, int w_type,     \
-       void *w, int l_type, void *l, int64_t l_step, int r_type, void *r, int64_t r_step, int computes_in, void *work, \
+#define SOLVER_GEEV(F)                                                                                      \
+    F(cusolverDnXgeev_bufferSize,                                                                           \
+      (solver s, solver_parameters p, int left, int right, int64_t n, int type, const void *a,              \
+       int64_t step, int w_type,                                                                            \
+       const void *w, int l_type, const void *l, int64_t l_step, int r_type, const void *r, int64_t r_step, \
+       int computes_in, size_t *bytes, size_t *host_bytes))                                                 \
+    F(cusolverDnXgeev,                                                                                      \
+      (solver s, solver_parameters p, int left, int right, int64_t n, int type, void *a, int64_t step,      \
+       int w_type,                                                                                          \
+       void *w, int l_type, void *l, int64_t l_step, int r_type, void *r, int64_t r_step, int computes_in,  \
+           void *work,                                                                                      \
        size_t bytes, void *host, size_t host_bytes, int *info))
 
 struct solver_geev {
@@ -109,8 +129,8 @@ char *solving_output(const struct solving *s, int output, int64_t i); // of matr
 enum kernel_taken solving_close(struct solving *s, int failed, const char *what);
 
 // Row-major results, from matrices by columns: rows x cols of which neighbours are step apart.
-bool solving_store(const struct solving *s, int output, zl_dtype dtype, char *from, int64_t rows, int64_t cols,
-                   int64_t step, int64_t next);
+bool solving_store(const struct solving *s, int output, zl_dtype dtype, char *from, int64_t rows,
+                   int64_t cols, int64_t step, int64_t next);
 // Row-major matrices: zeros above the diagonal, or below it; or all of a matrix with ones on its diagonal.
 enum solving_fill { FILL_ABOVE, FILL_BELOW, FILL_UNIT };
 bool solving_fill(const struct solving *s, void *to, int64_t rows, int64_t cols, enum solving_fill how);

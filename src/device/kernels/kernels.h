@@ -52,8 +52,8 @@ struct kernel_target {
     // handles, which are never released. Returns false, with an error, if that fails.
     bool (*load)(int unit, const char *code, size_t bytes, int count, struct kernel_function *function);
     // Enqueues a launch. Returns false, with an error, if that fails.
-    bool (*launch)(const struct kernel_place *p, const struct kernel_function *f, int64_t groups, int arguments,
-                   const struct kernel_argument *argument);
+    bool (*launch)(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
+                   int arguments, const struct kernel_argument *argument);
     // For a target that runs tile kernels without compile, load and launch: keep returns a handle of a
     // kernel, which it does not change, and which is never released, or NULL and an error. run executes it;
     // `address` has an entry for each parameter, of its memory or its value.
@@ -118,14 +118,15 @@ struct program {
 
 // Loads the functions of a source, which is compiled unless its code is on disk. Returns false, with an
 // error, if that fails.
-bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions, struct kernel_function *function);
+bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions,
+                    struct kernel_function *function);
 
 // Returns the compiled tile kernel of a key, or NULL and an error. A new key's kernel comes from make(data),
 // which reads a file of src/kernel/ (kernel_built_in) or uses the builder, and whose caller owns the result.
 struct kernel_tiles;
 typedef struct tile_kernel *kernel_maker(const void *data);
-const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes, kernel_maker *make,
-                                             const void *data);
+const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes,
+                                             kernel_maker *make, const void *data);
 
 // Kernels that a program will need, to be compiled by all threads at once. Failures are ignored: they show
 // when the kernel is needed.
@@ -184,8 +185,8 @@ struct kernel_tiles *kernel_tiles_join(struct kernel_tiles *kept, struct kernel_
 // Launches the kernel's grids, one after the other. k holds the arguments for its parameters, in order;
 // sizes, and memory that passes values between grids, are appended. symbol holds the values of its symbols,
 // in order. Returns false, with an error, if that fails.
-bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k, int symbols,
-                         const int64_t *symbol);
+bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k,
+                         int symbols, const int64_t *symbol);
 
 // The axes of several operands, without axes of size 1, and with adjacent axes merged that are one axis in
 // all operands.
@@ -256,16 +257,19 @@ void work_result(struct kernel_work *w, zl_array x);
 void work_table(struct kernel_work *w, const struct kernel_layout *l);
 void work_rows(struct kernel_work *w, int rows, int columns, const int64_t *value, int step);
 void work_sizes(struct kernel_work *w, int count, const int64_t *size);
-#define WORK_SIZES(w, ...) work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+#define WORK_SIZES(w, ...) \
+    work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 // Launches the kernel of a key, made by make(key). Returns false, with an error, if that fails.
 bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make);
 // Launches the kernel of a file of src/kernel/. In its clauses, %t (the type of a dtype, or WORK_E4M3), %o
 // (an op) and %d (a number) take the next value each; %i stands for INDEX and BITS, %b for the bits of
 // indices.
 enum { WORK_E4M3 = ZL_DTYPE_COUNT };
-bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count, const int32_t *clause);
-#define WORK_FILE(w, name, clauses, ...) \
-    work_file(w, name, clauses, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), (const int32_t[]){__VA_ARGS__})
+bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count,
+               const int32_t *clause);
+#define WORK_FILE(w, name, clauses, ...)                                                  \
+    work_file(w, name, clauses, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), \
+              (const int32_t[]){__VA_ARGS__})
 
 // Returns the place's memory of an array, or NULL and an error. An inline scalar is written there for the
 // running call.
@@ -293,7 +297,8 @@ void kernel_numbers_close(const struct kernel_place *p);
 
 // kernels_map.c: runs the elementwise calls from index on as one kernel, and returns how many they were;
 // kernel_count_maps returns how many they would be.
-int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b,
+                    int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int index, struct text *why);
 
 // kernels_transpose.c: copies between two operands of a layout that are contiguous along different, long
@@ -307,15 +312,17 @@ struct kernel_end {
 // Returns whether an end is aligned for accesses of `width` elements, 16 bytes at once.
 bool kernel_begins_run(const struct kernel_end *e, int width);
 bool kernel_is_transpose(const struct kernel_layout *l);
-bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct kernel_end to,
-                      struct kernel_end from);
+bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l,
+                      struct kernel_end to, struct kernel_end from);
 
 // kernels_lines.c: the same for groups with reductions over the last axis; 0: there is no reduction, or
 // fusing does not pay.
-int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,
+                     int index);
 int kernel_count_lines(const struct program *program, struct call *const *call, int index);
 // kernels_columns.c: the same for groups with reductions over leading axes.
-int kernel_run_columns(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+int kernel_run_columns(const struct kernel_place *p, const struct program *program, struct binding *b,
+                       int index);
 int kernel_count_columns(const struct program *program, struct call *const *call, int index);
 
 // Ops that are not elementwise, a family per file. Each function runs a call whose outputs have memory and
@@ -353,8 +360,8 @@ void *kernel_copy_out(const struct kernel_place *p, zl_array x, struct kernel_sc
 // Copies x, broadcast to a shape, row-major to memory of the place.
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to);
 // Sets strided elements of memory of the place to the number at `number`.
-bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to, const int64_t *stride,
-                 const void *number);
+bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
+                 const int64_t *stride, const void *number);
 // Copy strided elements within the place's memory; kernel_convert also converts them.
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride);
@@ -377,6 +384,7 @@ bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int
 void kernel_close_items(const struct kernel_place *p, struct kernel_items *t);
 // Sorts rows of n places each, stably. They are the keys of room[0], 8 bytes each if wide; places are less
 // than `end`, or all ones. Returns which of the rooms holds the result, or -1 and an error.
-int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines, int64_t n, int64_t end);
+int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines,
+                       int64_t n, int64_t end);
 
 #endif

@@ -38,16 +38,18 @@ struct tile_kernel *kernel_make_places(const void *recipe);
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list);
 // Appends an array of indices, from `offset` on, for an axis of x along which slices of so many elements
 // begin.
-void kernel_list_index(struct index_list *list, zl_array x, int64_t axis, int64_t size, zl_array index, int64_t offset);
+void kernel_list_index(struct index_list *list, zl_array x, int64_t axis, int64_t size, zl_array index,
+                       int64_t offset);
 // Indices of axes of x, along which slices of so many elements begin; l gets the axes that all indices have.
-struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes, const int64_t *size,
-                                      struct kernel_layout *l);
+struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes,
+                                      const int64_t *size, struct kernel_layout *l);
 // Each element of starts as the index of an axis: that of x along which a slice of so many elements begins.
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size);
 // Adds arguments and sizes for indices, whose axes are those of the layout; its operands are the array, then
 // the indices.
 void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list);
 // Writes x, which is row-major, over the part of the call's result that begins where the starts say.
-bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x, const struct index_list *list);
+bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_array x,
+                      const struct index_list *list);
 
 #endif

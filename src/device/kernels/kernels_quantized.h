@@ -22,7 +22,8 @@ struct quantized_matrix {
     zl_array words, scales, biases, global;
     zl_dtype dtype; // of the result
 };
-bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m, void *to);
+bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m,
+                   void *to);
 
 // kernels_quantized_matmul.c --------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@
 #include <string.h>
 
 // Clauses that both kernels have.
-#define OF_BOTH "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,GATHERED=%d,LINES=%d,SCALE_GROUPS=%d,SCALE_BYTES=%d,%i"
+#define OF_BOTH                                                                                         \
+    "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,GATHERED=%d,LINES=%d,SCALE_GROUPS=%d," \
+    "SCALE_BYTES=%d,%i"
 
 enum { UNIT = 32, LINES_MOST = 8 }; // codes of a row that a thread reads at a time
 

@@ -23,46 +23,53 @@ typedef struct cl_event_ *cl_event;
 enum { CL_DONE = 0, CL_NOT_FOUND = -1, CL_OUT_OF_MEMORY = -4 };
 
 // type, name, parameters
-#define OPENCL_FUNCTIONS(F)                                                                                            \
-    F(int32_t, clGetPlatformIDs, (uint32_t room, cl_platform *out, uint32_t *count))                                   \
-    F(int32_t, clGetPlatformInfo, (cl_platform p, uint32_t what, size_t room, void *out, size_t *size))                \
-    F(int32_t, clGetDeviceIDs, (cl_platform p, uint64_t kind, uint32_t room, cl_device *out, uint32_t *count))         \
-    F(int32_t, clGetDeviceInfo, (cl_device d, uint32_t what, size_t room, void *out, size_t *size))                    \
-    F(cl_context, clCreateContext, (const intptr_t *properties, uint32_t count, const cl_device *d,                    \
-                                    void (*notify)(const char *, const void *, size_t, void *), void *data,            \
-                                    int32_t *code))                                                                    \
-    F(cl_queue, clCreateCommandQueue, (cl_context c, cl_device d, uint64_t properties, int32_t *code))                 \
-    F(cl_memory, clCreateBuffer, (cl_context c, uint64_t flags, size_t bytes, void *host, int32_t *code))              \
-    F(int32_t, clReleaseMemObject, (cl_memory m))                                                                      \
-    F(int32_t, clEnqueueReadBuffer, (cl_queue q, cl_memory m, uint32_t wait, size_t offset, size_t bytes, void *to,    \
-                                     uint32_t events, const cl_event *after, cl_event *event))                         \
-    F(int32_t, clEnqueueWriteBuffer, (cl_queue q, cl_memory m, uint32_t wait, size_t offset, size_t bytes,             \
-                                      const void *from, uint32_t events, const cl_event *after, cl_event *event))      \
-    F(int32_t, clEnqueueCopyBuffer, (cl_queue q, cl_memory from, cl_memory to, size_t at, size_t to_at, size_t bytes,  \
-                                     uint32_t events, const cl_event *after, cl_event *event))                         \
-    F(cl_program, clCreateProgramWithSource, (cl_context c, uint32_t count, const char **text, const size_t *len,      \
-                                              int32_t *code))                                                          \
-    F(int32_t, clBuildProgram, (cl_program p, uint32_t count, const cl_device *d, const char *options,                 \
-                                void (*notify)(cl_program, void *), void *data))                                       \
-    F(int32_t, clGetProgramBuildInfo, (cl_program p, cl_device d, uint32_t what, size_t room, void *out,               \
-                                       size_t *size))                                                                  \
-    F(int32_t, clGetProgramInfo, (cl_program p, uint32_t what, size_t room, void *out, size_t *size))                  \
-    F(cl_program, clCreateProgramWithBinary, (cl_context c, uint32_t count, const cl_device *d, const size_t *bytes,   \
-                                              const unsigned char **binary, int32_t *status, int32_t *code))           \
-    F(int32_t, clReleaseProgram, (cl_program p))                                                                       \
-    F(cl_function, clCreateKernel, (cl_program p, const char *name, int32_t *code))                                    \
-    F(int32_t, clReleaseKernel, (cl_function f))                                                                       \
-    F(int32_t, clSetKernelArg, (cl_function f, uint32_t at, size_t bytes, const void *value))                          \
-    F(int32_t, clEnqueueNDRangeKernel, (cl_queue q, cl_function f, uint32_t axes, const size_t *offset,                \
-                                        const size_t *items, const size_t *group, uint32_t events,                     \
-                                        const cl_event *after, cl_event *event))                                       \
-    F(int32_t, clFlush, (cl_queue q))                                                                                  \
-    F(int32_t, clFinish, (cl_queue q))                                                                                 \
-    F(int32_t, clWaitForEvents, (uint32_t count, const cl_event *event))                                               \
-    F(int32_t, clGetEventInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))                      \
-    F(int32_t, clGetEventProfilingInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))             \
-    F(int32_t, clEnqueueMarkerWithWaitList, (cl_queue q, uint32_t events, const cl_event *after, cl_event *event))     \
-    F(int32_t, clRetainEvent, (cl_event e))                                                                            \
+#define OPENCL_FUNCTIONS(F)                                                                                  \
+    F(int32_t, clGetPlatformIDs, (uint32_t room, cl_platform *out, uint32_t *count))                         \
+    F(int32_t, clGetPlatformInfo, (cl_platform p, uint32_t what, size_t room, void *out, size_t *size))      \
+    F(int32_t, clGetDeviceIDs, (cl_platform p, uint64_t kind, uint32_t room, cl_device *out,                 \
+                                uint32_t *count))                                                            \
+    F(int32_t, clGetDeviceInfo, (cl_device d, uint32_t what, size_t room, void *out, size_t *size))          \
+    F(cl_context, clCreateContext, (const intptr_t *properties, uint32_t count, const cl_device *d,          \
+                                    void (*notify)(const char *, const void *, size_t, void *), void *data,  \
+                                    int32_t *code))                                                          \
+    F(cl_queue, clCreateCommandQueue, (cl_context c, cl_device d, uint64_t properties, int32_t *code))       \
+    F(cl_memory, clCreateBuffer, (cl_context c, uint64_t flags, size_t bytes, void *host, int32_t *code))    \
+    F(int32_t, clReleaseMemObject, (cl_memory m))                                                            \
+    F(int32_t, clEnqueueReadBuffer, (cl_queue q, cl_memory m, uint32_t wait, size_t offset, size_t bytes,    \
+                                     void *to,                                                               \
+                                     uint32_t events, const cl_event *after, cl_event *event))               \
+    F(int32_t, clEnqueueWriteBuffer, (cl_queue q, cl_memory m, uint32_t wait, size_t offset, size_t bytes,   \
+                                      const void *from, uint32_t events, const cl_event *after,              \
+                                          cl_event *event))                                                  \
+    F(int32_t, clEnqueueCopyBuffer, (cl_queue q, cl_memory from, cl_memory to, size_t at, size_t to_at,      \
+                                     size_t bytes,                                                           \
+                                     uint32_t events, const cl_event *after, cl_event *event))               \
+    F(cl_program, clCreateProgramWithSource, (cl_context c, uint32_t count, const char **text,               \
+                                              const size_t *len,                                             \
+                                              int32_t *code))                                                \
+    F(int32_t, clBuildProgram, (cl_program p, uint32_t count, const cl_device *d, const char *options,       \
+                                void (*notify)(cl_program, void *), void *data))                             \
+    F(int32_t, clGetProgramBuildInfo, (cl_program p, cl_device d, uint32_t what, size_t room, void *out,     \
+                                       size_t *size))                                                        \
+    F(int32_t, clGetProgramInfo, (cl_program p, uint32_t what, size_t room, void *out, size_t *size))        \
+    F(cl_program, clCreateProgramWithBinary, (cl_context c, uint32_t count, const cl_device *d,              \
+                                              const size_t *bytes,                                           \
+                                              const unsigned char **binary, int32_t *status, int32_t *code)) \
+    F(int32_t, clReleaseProgram, (cl_program p))                                                             \
+    F(cl_function, clCreateKernel, (cl_program p, const char *name, int32_t *code))                          \
+    F(int32_t, clReleaseKernel, (cl_function f))                                                             \
+    F(int32_t, clSetKernelArg, (cl_function f, uint32_t at, size_t bytes, const void *value))                \
+    F(int32_t, clEnqueueNDRangeKernel, (cl_queue q, cl_function f, uint32_t axes, const size_t *offset,      \
+                                        const size_t *items, const size_t *group, uint32_t events,           \
+                                        const cl_event *after, cl_event *event))                             \
+    F(int32_t, clFlush, (cl_queue q))                                                                        \
+    F(int32_t, clFinish, (cl_queue q))                                                                       \
+    F(int32_t, clWaitForEvents, (uint32_t count, const cl_event *event))                                     \
+    F(int32_t, clGetEventInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))            \
+    F(int32_t, clGetEventProfilingInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))   \
+    F(int32_t, clEnqueueMarkerWithWaitList, (cl_queue q, uint32_t events, const cl_event *after,             \
+                                             cl_event *event))                                               \
+    F(int32_t, clRetainEvent, (cl_event e))                                                                  \
     F(int32_t, clReleaseEvent, (cl_event e))
 
 struct opencl_api {

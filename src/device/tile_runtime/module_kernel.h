@@ -14,22 +14,23 @@
 typedef unsigned long long module_address;
 
 // our word, parameters; all give 0 when they are done
-#define MODULE_CALLS(F)                                                                                           \
-    F(alloc, (module_address * out, size_t bytes))                                                                \
-    F(free, (module_address memory))                                                                              \
-    F(copy_in, (module_address to, const void *from, size_t bytes, void *stream))                                 \
-    F(copy_out, (void *to, module_address from, size_t bytes, void *stream))                                      \
-    F(wait, (void *stream))                                                                                       \
-    F(pointer, (void *out, int what, module_address memory))                                                      \
-    F(load, (void **out, const void *code))                                                                       \
-    F(unload, (void *module))                                                                                     \
-    F(find, (void **out, void *module, const char *name))                                                         \
-    F(launch, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,               \
-               unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **argument, void **extra)) \
-    F(event_make, (void **out, unsigned flags))                                                                   \
-    F(event_record, (void *event, void *stream))                                                                  \
-    F(event_wait, (void *event))                                                                                  \
-    F(event_between, (float *ms, void *begin, void *end))                                                         \
+#define MODULE_CALLS(F)                                                                             \
+    F(alloc, (module_address * out, size_t bytes))                                                  \
+    F(free, (module_address memory))                                                                \
+    F(copy_in, (module_address to, const void *from, size_t bytes, void *stream))                   \
+    F(copy_out, (void *to, module_address from, size_t bytes, void *stream))                        \
+    F(wait, (void *stream))                                                                         \
+    F(pointer, (void *out, int what, module_address memory))                                        \
+    F(load, (void **out, const void *code))                                                         \
+    F(unload, (void *module))                                                                       \
+    F(find, (void **out, void *module, const char *name))                                           \
+    F(launch, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+               unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **argument,  \
+                   void **extra))                                                                   \
+    F(event_make, (void **out, unsigned flags))                                                     \
+    F(event_record, (void *event, void *stream))                                                    \
+    F(event_wait, (void *event))                                                                    \
+    F(event_between, (float *ms, void *begin, void *end))                                           \
     F(event_free, (void *event))
 
 struct module_calls {
@@ -58,7 +59,8 @@ struct module_target {
 };
 
 // Looks the calls up; false, naming the first that is missing in *missing, unless all are there.
-bool module_bind(void *library, const struct module_names *names, struct module_calls *out, const char **missing);
+bool module_bind(void *library, const struct module_names *names, struct module_calls *out,
+                 const char **missing);
 
 // What struct kernel_driver wants.
 void *module_compile(const struct module_target *target, struct tile_kernel *kernel, struct text *source);

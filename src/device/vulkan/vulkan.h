@@ -162,7 +162,8 @@ struct vulkan_function {
 bool vulkan_compile(struct vulkan_device *d, const struct text *source, struct text *code);
 // Makes functions of the first entry points of that. They live as long as the device, or until vulkan_unload.
 // False and an error.
-bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count, struct vulkan_function **out);
+bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count,
+                 struct vulkan_function **out);
 // Waits for the device, and releases all functions of one vulkan_load; NULL is none.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first);
 

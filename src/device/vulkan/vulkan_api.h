@@ -77,7 +77,8 @@ enum { VK_KIND_GPU = 2, VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_
 
 // Only what is read has a name.
 struct vk_limits {
-    uint32_t before_range[7], storage_range, push_bytes, before_buffers[10], stage_buffers, before_shared[34], shared_bytes;
+    uint32_t before_range[7], storage_range, push_bytes, before_buffers[10], stage_buffers, before_shared[34],
+        shared_bytes;
     uint32_t groups[3], threads, threads_along[3], before_alignment[13];
     uint64_t unused_alignments[3], storage_alignment;
     uint32_t before_period[22];
@@ -109,7 +110,8 @@ struct vk_properties12 {
     uint8_t conformance[4];
     uint32_t independences[2];
     // of f16, f32, f64
-    uint32_t preserves_special[3], preserves_denormals[3], flushes_denormals[3], rounds_even[3], rounds_to_zero[3];
+    uint32_t preserves_special[3], preserves_denormals[3], flushes_denormals[3], rounds_even[3],
+        rounds_to_zero[3];
     uint32_t unused[29];
     uint64_t timeline_difference;
     uint32_t samples;
@@ -338,73 +340,95 @@ enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
 // Functions -------------------------------------------------------------------------------------------------
 
 // type, name, parameters. Those of the instance, and those of a device, which each device has its own of.
-#define VULKAN_INSTANCE_FUNCTIONS(F)                                                                                        \
-    F(void, vkDestroyInstance, (vk_instance i, const void *allocator))                                                      \
-    F(int, vkEnumeratePhysicalDevices, (vk_instance i, uint32_t *count, vk_chip *out))                                      \
-    F(void, vkGetPhysicalDeviceProperties2, (vk_chip c, struct vk_properties *out))                                         \
-    F(void, vkGetPhysicalDeviceFeatures2, (vk_chip c, struct vk_features *out))                                             \
-    F(void, vkGetPhysicalDeviceMemoryProperties, (vk_chip c, struct vk_memory_types *out))                                  \
-    F(void, vkGetPhysicalDeviceQueueFamilyProperties, (vk_chip c, uint32_t *count, struct vk_queue_family *out))            \
-    F(int, vkEnumerateDeviceExtensionProperties, (vk_chip c, const char *layer, uint32_t *count, struct vk_extension *out)) \
-    F(int, vkCreateDevice, (vk_chip c, const struct vk_make_device *make, const void *allocator, vk_device *out))           \
+#define VULKAN_INSTANCE_FUNCTIONS(F)                                                             \
+    F(void, vkDestroyInstance, (vk_instance i, const void *allocator))                           \
+    F(int, vkEnumeratePhysicalDevices, (vk_instance i, uint32_t *count, vk_chip *out))           \
+    F(void, vkGetPhysicalDeviceProperties2, (vk_chip c, struct vk_properties *out))              \
+    F(void, vkGetPhysicalDeviceFeatures2, (vk_chip c, struct vk_features *out))                  \
+    F(void, vkGetPhysicalDeviceMemoryProperties, (vk_chip c, struct vk_memory_types *out))       \
+    F(void, vkGetPhysicalDeviceQueueFamilyProperties, (vk_chip c, uint32_t *count,               \
+                                                       struct vk_queue_family *out))             \
+    F(int, vkEnumerateDeviceExtensionProperties, (vk_chip c, const char *layer, uint32_t *count, \
+                                                  struct vk_extension *out))                     \
+    F(int, vkCreateDevice, (vk_chip c, const struct vk_make_device *make, const void *allocator, \
+                            vk_device *out))                                                     \
     F(void *, vkGetDeviceProcAddr, (vk_device d, const char *name))
 
-#define VULKAN_DEVICE_FUNCTIONS(F)                                                                                          \
-    F(void, vkDestroyDevice, (vk_device d, const void *allocator))                                                          \
-    F(void, vkGetDeviceQueue, (vk_device d, uint32_t family, uint32_t index, vk_queue *out))                                \
-    F(int, vkQueueSubmit, (vk_queue q, uint32_t count, const struct vk_submit *submit, vk_handle fence))                    \
-    F(int, vkCreateBuffer, (vk_device d, const struct vk_make_buffer *make, const void *allocator, vk_handle *out))         \
-    F(void, vkDestroyBuffer, (vk_device d, vk_handle buffer, const void *allocator))                                        \
-    F(void, vkGetBufferMemoryRequirements, (vk_device d, vk_handle buffer, struct vk_needs *out))                           \
-    F(uint64_t, vkGetBufferDeviceAddress, (vk_device d, const struct vk_address *of))                                        \
-    F(int, vkAllocateMemory, (vk_device d, const struct vk_make_memory *make, const void *allocator, vk_handle *out))       \
-    F(void, vkFreeMemory, (vk_device d, vk_handle memory, const void *allocator))                                           \
-    F(int, vkBindBufferMemory, (vk_device d, vk_handle buffer, vk_handle memory, uint64_t offset))                          \
-    F(int, vkMapMemory, (vk_device d, vk_handle memory, uint64_t offset, uint64_t bytes, uint32_t flags, void **out))       \
-    F(int, vkCreateSemaphore, (vk_device d, const struct vk_make_plain *make, const void *allocator, vk_handle *out))       \
-    F(int, vkWaitSemaphores, (vk_device d, const struct vk_semaphore_wait *wait, uint64_t timeout))                         \
-    F(int, vkGetSemaphoreCounterValue, (vk_device d, vk_handle semaphore, uint64_t *out))                                   \
-    F(int, vkCreateCommandPool, (vk_device d, const struct vk_make_plain *make, const void *allocator, vk_handle *out))     \
-    F(int, vkResetCommandPool, (vk_device d, vk_handle pool, uint32_t flags))                                               \
-    F(int, vkAllocateCommandBuffers, (vk_device d, const struct vk_make_commands *make, vk_commands *out))                  \
-    F(int, vkBeginCommandBuffer, (vk_commands c, const struct vk_begin *begin))                                             \
-    F(int, vkEndCommandBuffer, (vk_commands c))                                                                             \
-    F(void, vkCmdBindPipeline, (vk_commands c, int point, vk_handle pipeline))                                              \
-    F(void, vkCmdPushConstants, (vk_commands c, vk_handle layout, uint32_t stages, uint32_t offset, uint32_t bytes,         \
-                                 const void *value))                                                                        \
-    F(void, vkCmdBindDescriptorSets, (vk_commands c, int point, vk_handle layout, uint32_t first, uint32_t count,           \
-                                      const vk_handle *set, uint32_t offsets, const uint32_t *offset))                      \
-    F(void, vkCmdDispatch, (vk_commands c, uint32_t x, uint32_t y, uint32_t z))                                             \
-    F(void, vkCmdPipelineBarrier, (vk_commands c, uint32_t before, uint32_t after, uint32_t flags, uint32_t memories,       \
-                                   const struct vk_barrier *memory, uint32_t buffers, const void *buffer, uint32_t images,  \
-                                   const void *image))                                                                      \
-    F(void, vkCmdCopyBuffer, (vk_commands c, vk_handle from, vk_handle to, uint32_t count, const struct vk_copy *copy))     \
-    F(void, vkCmdResetQueryPool, (vk_commands c, vk_handle pool, uint32_t first, uint32_t count))                           \
-    F(void, vkCmdWriteTimestamp, (vk_commands c, uint32_t stage, vk_handle pool, uint32_t query))                           \
-    F(int, vkCreateQueryPool, (vk_device d, const struct vk_make_queries *make, const void *allocator, vk_handle *out))     \
-    F(int, vkGetQueryPoolResults, (vk_device d, vk_handle pool, uint32_t first, uint32_t count, size_t bytes, void *out,    \
-                                   uint64_t stride, uint32_t flags))                                                        \
-    F(int, vkCreateShaderModule, (vk_device d, const struct vk_make_shader *make, const void *allocator, vk_handle *out))   \
-    F(void, vkDestroyShaderModule, (vk_device d, vk_handle shader, const void *allocator))                                  \
-    F(int, vkCreateDescriptorSetLayout, (vk_device d, const struct vk_make_set_layout *make, const void *allocator,         \
-                                         vk_handle *out))                                                                   \
-    F(int, vkCreatePipelineLayout, (vk_device d, const struct vk_make_pipeline_layout *make, const void *allocator,         \
-                                    vk_handle *out))                                                                        \
-    F(int, vkCreateComputePipelines, (vk_device d, vk_handle cache, uint32_t count, const struct vk_make_compute *make,     \
-                                      const void *allocator, vk_handle *out))                                               \
-    F(void, vkDestroyPipeline, (vk_device d, vk_handle pipeline, const void *allocator))                                    \
-    F(int, vkCreatePipelineCache, (vk_device d, const struct vk_make_cache *make, const void *allocator, vk_handle *out))   \
-    F(void, vkDestroyPipelineCache, (vk_device d, vk_handle cache, const void *allocator))                                  \
-    F(int, vkGetPipelineCacheData, (vk_device d, vk_handle cache, size_t *bytes, void *out))                                \
-    F(int, vkCreateDescriptorPool, (vk_device d, const struct vk_make_set_pool *make, const void *allocator,                \
-                                    vk_handle *out))                                                                        \
-    F(int, vkResetDescriptorPool, (vk_device d, vk_handle pool, uint32_t flags))                                            \
-    F(int, vkAllocateDescriptorSets, (vk_device d, const struct vk_make_sets *make, vk_handle *out))                        \
-    F(void, vkUpdateDescriptorSets, (vk_device d, uint32_t writes, const struct vk_set_write *write, uint32_t copies,       \
+#define VULKAN_DEVICE_FUNCTIONS(F)                                                                           \
+    F(void, vkDestroyDevice, (vk_device d, const void *allocator))                                           \
+    F(void, vkGetDeviceQueue, (vk_device d, uint32_t family, uint32_t index, vk_queue *out))                 \
+    F(int, vkQueueSubmit, (vk_queue q, uint32_t count, const struct vk_submit *submit, vk_handle fence))     \
+    F(int, vkCreateBuffer, (vk_device d, const struct vk_make_buffer *make, const void *allocator,           \
+                            vk_handle *out))                                                                 \
+    F(void, vkDestroyBuffer, (vk_device d, vk_handle buffer, const void *allocator))                         \
+    F(void, vkGetBufferMemoryRequirements, (vk_device d, vk_handle buffer, struct vk_needs *out))            \
+    F(uint64_t, vkGetBufferDeviceAddress, (vk_device d, const struct vk_address *of))                        \
+    F(int, vkAllocateMemory, (vk_device d, const struct vk_make_memory *make, const void *allocator,         \
+                              vk_handle *out))                                                               \
+    F(void, vkFreeMemory, (vk_device d, vk_handle memory, const void *allocator))                            \
+    F(int, vkBindBufferMemory, (vk_device d, vk_handle buffer, vk_handle memory, uint64_t offset))           \
+    F(int, vkMapMemory, (vk_device d, vk_handle memory, uint64_t offset, uint64_t bytes, uint32_t flags,     \
+                         void **out))                                                                        \
+    F(int, vkCreateSemaphore, (vk_device d, const struct vk_make_plain *make, const void *allocator,         \
+                               vk_handle *out))                                                              \
+    F(int, vkWaitSemaphores, (vk_device d, const struct vk_semaphore_wait *wait, uint64_t timeout))          \
+    F(int, vkGetSemaphoreCounterValue, (vk_device d, vk_handle semaphore, uint64_t *out))                    \
+    F(int, vkCreateCommandPool, (vk_device d, const struct vk_make_plain *make, const void *allocator,       \
+                                 vk_handle *out))                                                            \
+    F(int, vkResetCommandPool, (vk_device d, vk_handle pool, uint32_t flags))                                \
+    F(int, vkAllocateCommandBuffers, (vk_device d, const struct vk_make_commands *make, vk_commands *out))   \
+    F(int, vkBeginCommandBuffer, (vk_commands c, const struct vk_begin *begin))                              \
+    F(int, vkEndCommandBuffer, (vk_commands c))                                                              \
+    F(void, vkCmdBindPipeline, (vk_commands c, int point, vk_handle pipeline))                               \
+    F(void, vkCmdPushConstants, (vk_commands c, vk_handle layout, uint32_t stages, uint32_t offset,          \
+                                 uint32_t bytes,                                                             \
+                                 const void *value))                                                         \
+    F(void, vkCmdBindDescriptorSets, (vk_commands c, int point, vk_handle layout, uint32_t first,            \
+                                      uint32_t count,                                                        \
+                                      const vk_handle *set, uint32_t offsets, const uint32_t *offset))       \
+    F(void, vkCmdDispatch, (vk_commands c, uint32_t x, uint32_t y, uint32_t z))                              \
+    F(void, vkCmdPipelineBarrier, (vk_commands c, uint32_t before, uint32_t after, uint32_t flags,           \
+                                   uint32_t memories,                                                        \
+                                   const struct vk_barrier *memory, uint32_t buffers, const void *buffer,    \
+                                       uint32_t images,                                                      \
+                                   const void *image))                                                       \
+    F(void, vkCmdCopyBuffer, (vk_commands c, vk_handle from, vk_handle to, uint32_t count,                   \
+                              const struct vk_copy *copy))                                                   \
+    F(void, vkCmdResetQueryPool, (vk_commands c, vk_handle pool, uint32_t first, uint32_t count))            \
+    F(void, vkCmdWriteTimestamp, (vk_commands c, uint32_t stage, vk_handle pool, uint32_t query))            \
+    F(int, vkCreateQueryPool, (vk_device d, const struct vk_make_queries *make, const void *allocator,       \
+                               vk_handle *out))                                                              \
+    F(int, vkGetQueryPoolResults, (vk_device d, vk_handle pool, uint32_t first, uint32_t count,              \
+                                   size_t bytes, void *out,                                                  \
+                                   uint64_t stride, uint32_t flags))                                         \
+    F(int, vkCreateShaderModule, (vk_device d, const struct vk_make_shader *make, const void *allocator,     \
+                                  vk_handle *out))                                                           \
+    F(void, vkDestroyShaderModule, (vk_device d, vk_handle shader, const void *allocator))                   \
+    F(int, vkCreateDescriptorSetLayout, (vk_device d, const struct vk_make_set_layout *make,                 \
+                                         const void *allocator,                                              \
+                                         vk_handle *out))                                                    \
+    F(int, vkCreatePipelineLayout, (vk_device d, const struct vk_make_pipeline_layout *make,                 \
+                                    const void *allocator,                                                   \
+                                    vk_handle *out))                                                         \
+    F(int, vkCreateComputePipelines, (vk_device d, vk_handle cache, uint32_t count,                          \
+                                      const struct vk_make_compute *make,                                    \
+                                      const void *allocator, vk_handle *out))                                \
+    F(void, vkDestroyPipeline, (vk_device d, vk_handle pipeline, const void *allocator))                     \
+    F(int, vkCreatePipelineCache, (vk_device d, const struct vk_make_cache *make, const void *allocator,     \
+                                   vk_handle *out))                                                          \
+    F(void, vkDestroyPipelineCache, (vk_device d, vk_handle cache, const void *allocator))                   \
+    F(int, vkGetPipelineCacheData, (vk_device d, vk_handle cache, size_t *bytes, void *out))                 \
+    F(int, vkCreateDescriptorPool, (vk_device d, const struct vk_make_set_pool *make, const void *allocator, \
+                                    vk_handle *out))                                                         \
+    F(int, vkResetDescriptorPool, (vk_device d, vk_handle pool, uint32_t flags))                             \
+    F(int, vkAllocateDescriptorSets, (vk_device d, const struct vk_make_sets *make, vk_handle *out))         \
+    F(void, vkUpdateDescriptorSets, (vk_device d, uint32_t writes, const struct vk_set_write *write,         \
+                                     uint32_t copies,                                                        \
                                      const void *copy))
 
 // Of extensions: NULL where a device, or the instance, does not have it.
-typedef void vulkan_push_set(vk_commands c, int point, vk_handle layout, uint32_t set, uint32_t writes, const struct vk_set_write *write);
+typedef void vulkan_push_set(vk_commands c, int point, vk_handle layout, uint32_t set, uint32_t writes,
+                             const struct vk_set_write *write);
 
 typedef int vulkan_matrix_list(vk_chip c, uint32_t *count, struct vk_matrix *out);
 

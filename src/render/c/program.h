@@ -60,8 +60,10 @@ void program_nodes(struct program *p, int count, const expr *root);
 void program_operand(struct program *p, expr e);
 // Appends text with the name of an operand instead of each @ of the format; or as a line, after which one
 // that ends with { is open.
-void program_text(struct program *p, const expr *operand, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void program_line(struct program *p, const expr *operand, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void program_text(struct program *p, const expr *operand, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void program_line(struct program *p, const expr *operand, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 // Opens a block in which the values of a statement, and `more` others, are emitted.
 void program_open(struct program *p, const struct tile_stmt *s, int more, const expr *others);
 void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[...]

@@ -28,7 +28,8 @@ struct reduction {
 
 extern const struct reduction_words reduction_vectors; // of the dialect c
 // What is known of a reduction from its statement; the helper's name is `name`.
-struct reduction reduction_of(const struct reduction_words *words, const struct tile_stmt *stmt, const char *name, const char *symbol);
+struct reduction reduction_of(const struct reduction_words *words, const struct tile_stmt *stmt,
+                              const char *name, const char *symbol);
 bool reduction_step(struct style *s, const struct reduction *r); // the function NAME_step of two values
 // What all lanes start from, how registers are combined at the end, and the text of that end: the result goes
 // to p[argument].

@@ -49,7 +49,7 @@ static const char *const half_words[TILE_OP_COUNT] = {
     [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};
 
 // Groups of threads divide their numbers: 32 bits too.
-#define DIVISIBLE           (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
+#define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 #define PLAIN_WORDS(halves) WORDS(halves), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}
 #define GROUP_WORDS(halves) PLAIN_WORDS(halves), [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
 #define EXP2                [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}

@@ -8,7 +8,8 @@
 
 // Spellings for groups of threads, which divide 32-bit numbers: of base ops alone; without an exp2 of the
 // target's own; with it; and with CUDA's arithmetic of 16-bit floats.
-extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT], scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
+extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT],
+    scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
 
 void render_scalar_type(struct style *s, expr e);
 void render_scalar_value(struct style *s, expr e, int j);

@@ -36,7 +36,8 @@ struct dialect {
 #define DIALECT(name) extern const struct dialect dialect_##name;
 #include "render/dialects.def"
 // prelude.c
-extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[], prelude_bm1690[], prelude_bm1690_host[];
+extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[],
+    prelude_hip_tiles[], prelude_bm1690[], prelude_bm1690_host[];
 
 // reduction.c
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);

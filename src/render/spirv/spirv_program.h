@@ -42,8 +42,17 @@ struct spirv_node {
 };
 
 enum spirv_helper {
-    SPIRV_HELP_FMA, SPIRV_HELP_FMA_IN_F64, SPIRV_HELP_WIDE_FMA, SPIRV_HELP_FROM_HALF, SPIRV_HELP_TO_HALF, SPIRV_HELP_TO_BRAIN,
-    SPIRV_HELP_QUOTIENT, SPIRV_HELP_DIVIDE, SPIRV_HELP_WIDE_DIVIDE, SPIRV_HELP_PAIR_DIVIDE, SPIRV_HELPERS,
+    SPIRV_HELP_FMA,
+    SPIRV_HELP_FMA_IN_F64,
+    SPIRV_HELP_WIDE_FMA,
+    SPIRV_HELP_FROM_HALF,
+    SPIRV_HELP_TO_HALF,
+    SPIRV_HELP_TO_BRAIN,
+    SPIRV_HELP_QUOTIENT,
+    SPIRV_HELP_DIVIDE,
+    SPIRV_HELP_WIDE_DIVIDE,
+    SPIRV_HELP_PAIR_DIVIDE,
+    SPIRV_HELPERS,
 };
 
 enum spirv_built_in { SPIRV_GROUP_NUMBER, SPIRV_THREAD, SPIRV_LANE, SPIRV_BUILT_INS };
@@ -78,17 +87,37 @@ struct spirv_program {
 
 // A number; an op of two words, a comparison or another truth of two values, and both with a number for the
 // second.
-static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) { return spirv_number(&p->m, value); }
-static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) { return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b); }
-static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) { return spirv_value(&p->m, how, spirv_bool(&p->m), a, b); }
-static inline spirv_id spirv_op_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) { return spirv_op(p, how, a, spirv_u32(p, number)); }
-static inline spirv_id spirv_test_by(struct spirv_program *p, enum spirv_word how, spirv_id a, uint32_t number) { return spirv_test(p, how, a, spirv_u32(p, number)); }
-static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) { return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth); }
+static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) {
+    return spirv_number(&p->m, value);
+}
+static inline spirv_id spirv_op(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
+    return spirv_value(&p->m, how, spirv_uint(&p->m, 32), a, b);
+}
+static inline spirv_id spirv_test(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
+    return spirv_value(&p->m, how, spirv_bool(&p->m), a, b);
+}
+static inline spirv_id spirv_op_by(struct spirv_program *p, enum spirv_word how, spirv_id a,
+                                   uint32_t number) {
+    return spirv_op(p, how, a, spirv_u32(p, number));
+}
+static inline spirv_id spirv_test_by(struct spirv_program *p, enum spirv_word how, spirv_id a,
+                                     uint32_t number) {
+    return spirv_test(p, how, a, spirv_u32(p, number));
+}
+static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) {
+    return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth);
+}
 
 // A pair of words, one of a vector or struct of them, and the bits of another value.
-static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) { return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high); }
-static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) { return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which); }
-static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id value) { return spirv_value(&p->m, SPIRV_Bitcast, type, value); }
+static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
+    return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
+}
+static inline spirv_id spirv_part(struct spirv_program *p, spirv_id of, uint32_t which) {
+    return spirv_value(&p->m, SPIRV_CompositeExtract, spirv_uint(&p->m, 32), of, which);
+}
+static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id value) {
+    return spirv_value(&p->m, SPIRV_Bitcast, type, value);
+}
 
 // false, and an error at the statement
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
@@ -97,7 +126,8 @@ bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
 
 spirv_id spirv_type(struct spirv_program *p, struct tile_type type); // of values
 // One of two values, of two numbers.
-static inline spirv_id spirv_pick(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a, spirv_id b) {
+static inline spirv_id spirv_pick(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
+                                  spirv_id b) {
     return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
 }
 static inline spirv_id spirv_pick_number(struct spirv_program *p, spirv_id truth, uint32_t a, uint32_t b) {
@@ -111,7 +141,8 @@ spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e);
 static inline spirv_id spirv_index(struct spirv_program *p, expr e) { // as a word of 32 bits
     return spirv_index_as(p, (struct tile_type){TILE_UINT, 32, 1}, e);
 }
-spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a, spirv_id b);
+spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
+                       spirv_id b);
 // Bits as memory has them, a word or for 8 bytes two, as a value, and the other way round.
 spirv_id spirv_from_bits(struct spirv_program *p, struct tile_type type, spirv_id bits);
 spirv_id spirv_to_bits(struct spirv_program *p, struct tile_type type, spirv_id value);
@@ -156,15 +187,19 @@ spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask);
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits);
 // The same of several elements that are contiguous, as words.
-void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, spirv_id *word);
-void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes, const spirv_id *word);
+void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
+                      spirv_id *word);
+void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
+                       const spirv_id *word);
 // To packs of so many elements of memory of the group whose layout is ours, from one on, which is counted in
 // packs.
-spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int elements);
+spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
+                            int elements);
 // To an element of `exchange`, of so many bytes.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
 // The word that an element is, or is part of: shift 0 unless it is smaller.
-spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id *shift);
+spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
+                              spirv_id *shift);
 // the lowest bytes above a shift
 spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes);
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block

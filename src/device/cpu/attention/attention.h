@@ -43,13 +43,15 @@ struct attention_code {
     int lanes; // of a vector
     // Makes most the largest of what it was and the scores, a number a column. What was computed with the one
     // before must be multiplied by factor: sum is. Whether any factor is not 1.
-    bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor);
+    bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
+                 float *factor);
     // Scores to exp(scale * (score - most)), which are added to sum. room: for as many numbers.
-    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room);
+    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
+                   float *room);
     // The same as a panel of bfloat16 for a kernel that cpu_attention_kernel returned; scores are lost. NULL:
     // no kernel has such.
-    void (*soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale, const float *most, float *sum,
-                        float *room, char *to);
+    void (*soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                        const float *most, float *sum, float *room, char *to);
     // Scores to 2^(score - top), which are added to sum. top is whole, no score is further from 0, but for
     // hidden ones, which are ATTENTION_NONE(top): their weights are 0. So no larger one has to be known
     // before.
@@ -60,8 +62,8 @@ struct attention_code {
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
     // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores; these
     // alone.
-    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most, const float *inverse,
-                  const float *less);
+    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most,
+                  const float *inverse, const float *less);
     void (*slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less);
     // Scores by a mask, number by number: added, or hidden where it is 0.
     void (*add)(float *scores, const float *mask, int64_t count);
@@ -71,13 +73,14 @@ struct attention_code {
     // Products of one row with each of count others, which are `row` apart; and their sum, each times its
     // weight.
     void (*dots)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out);
-    void (*add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols, float *y);
+    void (*add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols,
+                     float *y);
     // The same of FOUR rows at once, which are contiguous, as do their sums; their products and weights are
     // `apart`. Meanwhile as much is fetched from `next` on.
-    void (*dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out, int64_t apart,
-                         const float *next);
-    void (*add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t apart, int64_t cols,
-                             float *y, const float *next);
+    void (*dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols,
+                         float *out, int64_t apart, const float *next);
+    void (*add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights,
+                             int64_t apart, int64_t cols, float *y, const float *next);
 };
 const struct attention_code *cpu_attention_code(void);
 
@@ -107,11 +110,13 @@ const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows);
 void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share);
 
 static inline const char *attention_row(const struct attention_input *x, int64_t b, int64_t m, int64_t row) {
-    return x->data + b * x->stride[0] + (m * x->share + row / x->lines) * x->stride[1] + row % x->lines * x->stride[2];
+    return x->data + b * x->stride[0] + (m * x->share + row / x->lines) * x->stride[1] +
+           row % x->lines * x->stride[2];
 }
 
 static inline char *attention_place(const struct attention_output *y, int64_t b, int64_t m, int64_t row) {
-    return y->data + b * y->stride[0] + (m * y->share + row / y->lines) * y->stride[1] + row % y->lines * y->stride[2];
+    return y->data + b * y->stride[0] + (m * y->share + row / y->lines) * y->stride[1] +
+           row % y->lines * y->stride[2];
 }
 
 static inline float attention_sink(const struct attend *a, int64_t b, int64_t m, int64_t row) {
@@ -137,8 +142,8 @@ static inline struct attention_span attention_span(const struct attend *a, int64
 }
 
 // Rows as float32, columns consecutive: where they are, or in room for count rows; *row: floats between them.
-const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                                float *room, int64_t *row);
+const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                                int64_t count, float *room, int64_t *row);
 void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share);
 // Puts rows, `first` on: from row i in column i of lines that are `apart` floats from each other. room: for
 // count rows.
@@ -146,34 +151,36 @@ void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, i
                        const float *from, int64_t apart, float *room);
 // Bytes of count lines of k elements, as panels of `width` lines.
 static inline int64_t attention_packed(const struct attend *a, int64_t width, int64_t count, int64_t k) {
-    return attention_round(count, width) * attention_round(k, a->kernel->step) * (int64_t)zl_dtype_size(a->kernel->dtype);
+    return attention_round(count, width) * attention_round(k, a->kernel->step) *
+           (int64_t)zl_dtype_size(a->kernel->dtype);
 }
 // Rows as panels of a factor (0: a, 1: b) of the kernel; and columns as lines along the rows, of a. room: for
 // the rows of a panel, or count.
-void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int factor, int64_t b, int64_t m,
+void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int factor, int64_t b,
+                             int64_t m, int64_t first, int64_t count, char *room, char *to);
+void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m,
                              int64_t first, int64_t count, char *room, char *to);
-void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m, int64_t first,
-                             int64_t count, char *room, char *to);
 // c (lines x cols of the kernel) = panels of lines times one panel of columns, along k; added to what c holds
 // if `add`. `length` is what k was when the lines were packed.
-void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length, const char *panels,
-                            const char *panel, float *c, bool add);
+void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length,
+                            const char *panels, const char *panel, float *c, bool add);
 
 // Hides what queries of a panel do not see if causal: their scores become `hidden`.
-void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys, float hidden,
-                              float *scores);
+void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
+                              float hidden, float *scores);
 // Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 2 * cols rows
 // of scores.
-void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
-                        int64_t keys, float *room, float *scores);
+void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
+                        int64_t key, int64_t keys, float *room, float *scores);
 // The same for one query, whose scores are contiguous. room: for one row.
-void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
-                            float *room, float *scores);
+void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key,
+                            int64_t keys, float *room, float *scores);
 
 // attention_neon.c: for twelve columns, and keys that are a multiple of four.
-void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room);
+void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                               float *room);
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum);
-void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale, const float *most,
-                               float *sum, float *room, char *to);
+void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                               const float *most, float *sum, float *room, char *to);
 
 #endif

@@ -72,10 +72,12 @@ INNER void CODE(rise_strip)(int vectors, const float *scores, int64_t keys, int6
             EACH(vectors) most[v][i] = CODE(larger)(GIVEN(scores + (j + i) * cols + v * LANES), most[v][i]);
     for (; j < keys; j++)
         EACH(vectors) most[v][0] = CODE(larger)(GIVEN(scores + j * cols + v * LANES), most[v][0]);
-    EACH(vectors) top[v] = CODE(larger)(CODE(larger)(most[v][0], most[v][1]), CODE(larger)(most[v][2], most[v][3]));
+    EACH(vectors)
+    top[v] = CODE(larger)(CODE(larger)(most[v][0], most[v][1]), CODE(larger)(most[v][2], most[v][3]));
 }
 
-OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor) {
+OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
+                      float *factor) {
     GEMM_CONTRACT
     VECTOR top[GEMM_COLS_MOST / LANES];
     WHOLE changed = {0};
@@ -95,7 +97,8 @@ OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float sca
     return any;
 }
 
-INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum) {
+INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale,
+                              const float *most, float *sum) {
     GEMM_CONTRACT
     VECTOR top[3], total[3];
     EACH(vectors) top[v] = GIVEN(most + v * LANES), total[v] = GIVEN(sum + v * LANES);
@@ -108,7 +111,8 @@ INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t 
     EACH(vectors) AT(sum + v * LANES) = total[v];
 }
 
-OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room) {
+OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
+                        float *room) {
 #if defined(__aarch64__)
     if (cols == 12 && keys % 4 == 0) {
         cpu_attention_soften_neon(scores, keys, scale, most, sum, room);
@@ -148,8 +152,9 @@ OUTER void CODE(power)(float *scores, int64_t keys, int64_t cols, float top, flo
 #define SOFTEN_HALF cpu_attention_soften_half
 #elif CODE_BYTES == 64
 // Columns of a vector, of two keys at a time: their weights become pairs of a panel.
-INNER CODE_PAIRS_TARGET void CODE(pairs_strip)(int vectors, const float *scores, int64_t keys, int64_t cols, float scale,
-                                               const float *most, float *sum, char *to, int64_t row) {
+INNER CODE_PAIRS_TARGET void CODE(pairs_strip)(int vectors, const float *scores, int64_t keys, int64_t cols,
+                                               float scale, const float *most, float *sum, char *to,
+                                               int64_t row) {
     GEMM_CONTRACT
     static const uint16_t turn[] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
                                     8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -168,8 +173,10 @@ INNER CODE_PAIRS_TARGET void CODE(pairs_strip)(int vectors, const float *scores,
     EACH(vectors) AT(sum + v * LANES) = total[v];
 }
 
-static CODE_PAIRS_TARGET GEMM_FUSED void CODE(soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
-                                                           const float *most, float *sum, float *room, char *to) {
+static CODE_PAIRS_TARGET GEMM_FUSED void CODE(soften_half)(float *scores, int64_t keys,
+                                                           const struct gemm_kernel *u, float scale,
+                                                           const float *most, float *sum, float *room,
+                                                           char *to) {
     const int64_t part = u->b_cols ? u->b_cols : u->cols, row = 2 * part * 2; // of a pair of keys, in bytes
     (void)room;
     for (int64_t c = 0; c < u->cols; c += LANES)
@@ -217,7 +224,9 @@ INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t 
                              const float *most, const float *inverse, const float *less) {
     GEMM_CONTRACT
     VECTOR top[3], by[3], minus[3];
-    EACH(vectors) top[v] = GIVEN(most + v * LANES), by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
+    EACH(vectors)
+    top[v] = GIVEN(most + v * LANES),
+    by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
     for (int64_t j = 0; j < keys; j++, scores += cols, slopes += cols)
         EACH(vectors) {
             VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s - top[v]) * by[v];
@@ -227,18 +236,19 @@ INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t 
         }
 }
 
-OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most, const float *inverse,
-                       const float *less) {
+OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most,
+                       const float *inverse, const float *less){
 #define WEIGH(vectors) \
     CODE(weigh_strip)(vectors, scores + c, slopes + c, keys, cols, most + c, inverse + c, less + c)
-    STRIPS(c, cols, WEIGH)
-}
+    STRIPS(c, cols, WEIGH)}
 
-INNER void CODE(slope_strip)(int vectors, const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less) {
+INNER void CODE(slope_strip)(int vectors, const float *weights, float *slopes, int64_t keys, int64_t cols,
+                             const float *less) {
     VECTOR minus[3];
     EACH(vectors) minus[v] = GIVEN(less + v * LANES);
     for (int64_t j = 0; j < keys; j++, weights += cols, slopes += cols)
-        EACH(vectors) AT(slopes + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(slopes + v * LANES) - minus[v]);
+        EACH(vectors)
+        AT(slopes + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(slopes + v * LANES) - minus[v]);
 }
 
 OUTER void CODE(slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less) {
@@ -290,7 +300,8 @@ INNER quad CODE(lane_sums)(quad a, quad b, quad c, quad d) {
     return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
 }
 
-OUTER void CODE(dots)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out) {
+OUTER void CODE(dots)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols,
+                      float *out) {
     GEMM_CONTRACT
     int64_t j = 0;
     for (; j + 8 <= count; j += 8, rows += 8 * row) {
@@ -333,7 +344,8 @@ OUTER float CODE(longest)(const float *rows, int64_t row, int64_t count, int64_t
         for (; n == 4 && i + 4 <= cols; i += 4)
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++)
-                s[k] += *(const quad_memory *)(rows + k * row + i) * *(const quad_memory *)(rows + k * row + i);
+                s[k] +=
+                    *(const quad_memory *)(rows + k * row + i) * *(const quad_memory *)(rows + k * row + i);
         sums = CODE(lane_sums)(s[0], s[1], s[2], s[3]);
         for (; i < cols; i++)
             for (int k = 0; k < n; k++)
@@ -359,7 +371,8 @@ OUTER float CODE(longest)(const float *rows, int64_t row, int64_t count, int64_t
             *(quad_memory *)(y + i + 4 * k) = s[k];                              \
     }
 
-OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols, float *y) {
+OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols,
+                          float *y) {
     GEMM_CONTRACT
     int64_t i = 0;
     ADD_STRIPE(16)
@@ -369,8 +382,8 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
             y[i] += weights[j] * rows[j * row + i];
 }
 
-OUTER void CODE(dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out,
-                              int64_t apart, const float *next) {
+OUTER void CODE(dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols,
+                              float *out, int64_t apart, const float *next) {
     GEMM_CONTRACT
     int64_t j = 0;
     for (; cols % 4 == 0 && j + FOUR <= count; j += FOUR) {
@@ -393,8 +406,8 @@ OUTER void CODE(dots_of_four)(const float *rows, int64_t row, int64_t count, con
         CODE(dots)(rows + j * row, row, count - j, x + q * cols, cols, out + q * apart + j);
 }
 
-OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t apart,
-                                  int64_t cols, float *y, const float *next) {
+OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights,
+                                  int64_t apart, int64_t cols, float *y, const float *next) {
     GEMM_CONTRACT
     int64_t i = 0;
     for (; i + 16 <= cols; i += 16, next += 16 * count) {
@@ -406,7 +419,8 @@ OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count,
             __builtin_prefetch(next + j * 16);
 #pragma GCC unroll 16
             for (int k = 0; k < 16; k++)
-                s[k / 4][k % 4] += weights[k / 4 * apart + j] * *(const quad_memory *)(rows + j * row + i + k % 4 * 4);
+                s[k / 4][k % 4] +=
+                    weights[k / 4 * apart + j] * *(const quad_memory *)(rows + j * row + i + k % 4 * 4);
         }
 #pragma GCC unroll 16
         for (int k = 0; k < 16; k++)
@@ -416,11 +430,23 @@ OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count,
         CODE(add_rows)(rows + i, row, count, weights + q * apart, cols - i, y + q * cols + i);
 }
 
-static const struct attention_code CODE(code) = {
-    LANES,
-    CODE(rise), CODE(soften), SOFTEN_HALF, CODE(power), CODE(longest), CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
-    CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows),
-    CODE(dots_of_four), CODE(add_rows_to_four)};
+static const struct attention_code CODE(code) = {LANES,
+                                                 CODE(rise),
+                                                 CODE(soften),
+                                                 SOFTEN_HALF,
+                                                 CODE(power),
+                                                 CODE(longest),
+                                                 CODE(soften_row),
+                                                 CODE(weigh),
+                                                 CODE(slope),
+                                                 CODE(add),
+                                                 CODE(hide),
+                                                 CODE(scale),
+                                                 CODE(scale_cols),
+                                                 CODE(dots),
+                                                 CODE(add_rows),
+                                                 CODE(dots_of_four),
+                                                 CODE(add_rows_to_four)};
 
 #undef VECTOR
 #undef WHOLE

@@ -143,7 +143,8 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     if (w->top > 0)
         code->power(w->scores, keys, cols, w->top, w->sum + i);
     else if (half)
-        code->soften_half(w->scores, keys, f->a.kernel, f->scale, w->most + i, w->sum + i, w->room, w->weights);
+        code->soften_half(w->scores, keys, f->a.kernel, f->scale, w->most + i, w->sum + i, w->room,
+                          w->weights);
     else
         code->soften(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
     return half ? w->weights : (const char *)w->scores;

@@ -11,8 +11,9 @@
 enum { PIECE = 1024, BLOCK_BYTES = 128 }; // elements of a part; sums that are in registers at once
 
 bool conv_has_lines(const struct convolution *v) {
-    return v->groups == 1 && v->channels == 1 && v->outputs == 1 && v->dtype != ZL_COMPLEX64 && v->axis[2].stride == 1 &&
-           v->axis[2].input_dilation == 1 && (v->step[2] == v->item || v->in[2] == 1) && v->out[2] >= 8;
+    return v->groups == 1 && v->channels == 1 && v->outputs == 1 && v->dtype != ZL_COMPLEX64 &&
+           v->axis[2].stride == 1 && v->axis[2].input_dilation == 1 &&
+           (v->step[2] == v->item || v->in[2] == 1) && v->out[2] >= 8;
 }
 
 static int64_t wide_of(const struct convolution *v) {
@@ -37,22 +38,25 @@ typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias))
 typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
 
 // Adds n taps, `apart` elements of x from each other, to `count` sums: whole blocks.
-#define ADD_LINE(name, type)                                                                                         \
-    GEMM_FUSED static void add_line_##name(void *to, const void *from, const void *by, int64_t n, int64_t apart,     \
-                                           int64_t count) {                                                          \
-        GEMM_CONTRACT                                                                                                \
-        enum { WIDTH = sizeof(vector_##name) / sizeof(type), VECTORS = BLOCK_BYTES / sizeof(vector_##name) };        \
-        const type *w = by;                                                                                          \
-        for (int64_t i = 0; i < count; i += VECTORS * WIDTH) {                                                       \
-            vector_##name *sums = (vector_##name *)((type *)to + i), sum[VECTORS];                                   \
-            const type *x = (const type *)from + i;                                                                  \
-            _Pragma("GCC unroll 8") for (int j = 0; j < (int)VECTORS; j++) sum[j] = sums[j];                         \
-            for (int64_t k = 0; k < n; k++, x += apart) {                                                            \
-                const vector_##name *line = (const vector_##name *)x;                                                \
-                _Pragma("GCC unroll 8") for (int j = 0; j < (int)VECTORS; j++) sum[j] += line[j] * w[k];             \
-            }                                                                                                        \
-            _Pragma("GCC unroll 8") for (int j = 0; j < (int)VECTORS; j++) sums[j] = sum[j];                         \
-        }                                                                                                            \
+#define ADD_LINE(name, type)                                                                             \
+    GEMM_FUSED static void add_line_##name(void *to, const void *from, const void *by, int64_t n,        \
+                                           int64_t apart, int64_t count) {                               \
+        GEMM_CONTRACT                                                                                    \
+        enum {                                                                                           \
+            WIDTH = sizeof(vector_##name) / sizeof(type),                                                \
+            VECTORS = BLOCK_BYTES / sizeof(vector_##name)                                                \
+        };                                                                                               \
+        const type *w = by;                                                                              \
+        for (int64_t i = 0; i < count; i += VECTORS * WIDTH) {                                           \
+            vector_##name *sums = (vector_##name *)((type *)to + i), sum[VECTORS];                       \
+            const type *x = (const type *)from + i;                                                      \
+            _Pragma("GCC unroll 8") for (int j = 0; j < (int)VECTORS; j++) sum[j] = sums[j];             \
+            for (int64_t k = 0; k < n; k++, x += apart) {                                                \
+                const vector_##name *line = (const vector_##name *)x;                                    \
+                _Pragma("GCC unroll 8") for (int j = 0; j < (int)VECTORS; j++) sum[j] += line[j] * w[k]; \
+            }                                                                                            \
+            _Pragma("GCC unroll 8") for (int j = 0; j < (int)VECTORS; j++) sums[j] = sum[j];             \
+        }                                                                                                \
     }
 ADD_LINE(f32, float)
 ADD_LINE(f64, double)
@@ -62,13 +66,15 @@ ADD_LINE(f64, double)
 // Elements [first, first + count) of a line of x, as wide as sums; 0 where there are none.
 static void fetch(const struct convolution *v, char *to, const char *line, int64_t first, int64_t count) {
     int64_t wide = wide_of(v), before = MIN_OF(MAX_OF(-first, 0), count);
-    int64_t inside = MAX_OF(MIN_OF(v->in[2] - (first + before), count - before), 0), after = count - before - inside;
+    int64_t inside = MAX_OF(MIN_OF(v->in[2] - (first + before), count - before), 0),
+            after = count - before - inside;
     const char *from = line + (first + before) * v->item;
     memset(to, 0, (size_t)(before * wide));
     if (inside && wide == v->item)
         memcpy(to + before * wide, from, (size_t)(inside * wide));
     else if (inside)
-        cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][v->dtype], to + before * wide, from, NULL, NULL, inside);
+        cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][v->dtype], to + before * wide, from, NULL, NULL,
+                     inside);
     memset(to + (before + inside) * wide, 0, (size_t)(after * wide));
 }
 

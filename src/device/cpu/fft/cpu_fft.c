@@ -171,7 +171,8 @@ static void run_lines(struct transform *t) {
     t->room = cpu_fft_size(t->kit->plan) + 1;
     int64_t fit = LINES_BYTES / (16 * t->room), groups;
     double work = (double)t->others.size * (double)t->n * 8 * (log2((double)t->n) + 4);
-    int64_t each = (t->others.size + pool_threads() - 1) / pool_threads(), wanted = (each + FFT_WIDTH - 1) / FFT_WIDTH;
+    int64_t each = (t->others.size + pool_threads() - 1) / pool_threads(),
+            wanted = (each + FFT_WIDTH - 1) / FFT_WIDTH;
     t->lanes = MIN_OF(MIN_OF(MAX_OF(fit / FFT_WIDTH, 1), wanted) * FFT_WIDTH, LANES);
     t->lanes = MIN_OF(t->lanes, t->others.size);
     groups = (t->others.size + t->lanes - 1) / t->lanes;
@@ -195,14 +196,15 @@ static void load_ends(const struct fft_line *line, int64_t from, int64_t count, 
     cpu_fft_load(&at, 1, line->step, line->apart, count, re, im);
 }
 
-static void store_ends(const struct fft_line *line, int64_t from, int64_t count, const float *re, const float *im,
-                       float scale) {
+static void store_ends(const struct fft_line *line, int64_t from, int64_t count, const float *re,
+                       const float *im, float scale) {
     char *at = line->data + from * line->step;
     cpu_fft_store(&at, 1, line->step, line->apart, count, re, im, scale);
 }
 
 // Elements from..from + n - 1 of a real line's transform, as those that mirror them. At most PIECE.
-static void store_mirrored(const struct long_line *x, int64_t from, int64_t n, const float *re, const float *im) {
+static void store_mirrored(const struct long_line *x, int64_t from, int64_t n, const float *re,
+                           const float *im) {
     float list[2][PIECE];
     reverse(re, n, 1, 1, list[0]);
     reverse(im, n, 1, -1, list[1]);
@@ -223,8 +225,8 @@ static void unpack_range(const void *context, int64_t from, int64_t to) {
             load_ends(&x->pairs, 0, 1, list[0] + whole, list[1] + whole);
         if (more)
             load_ends(&x->pairs, 0, 1, list[2] + n - 1, list[3] + n - 1);
-        cpu_fft_unpack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]}, list[4],
-                             list[5]);
+        cpu_fft_unpack_piece(n, t->kit->roots + 2 * from,
+                             (const float *[]){list[0], list[1], list[2], list[3]}, list[4], list[5]);
         if (t->which == FFT_INVERSE)
             negate(list[5], n);
         store_ends(&x->halves, from, n, list[4], list[5], t->scale);
@@ -243,8 +245,8 @@ static void pack_range(const void *context, int64_t from, int64_t to) {
         load_ends(&x->halves, t->half - from - n + 1, n, list[2], list[3]);
         if (from == 0) // the first and the last element are real: what else they have is left out
             list[1][0] = list[3][n - 1] = 0;
-        cpu_fft_pack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]}, list[4],
-                             list[5]);
+        cpu_fft_pack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]},
+                           list[4], list[5]);
         store_ends(&x->pairs, from, n, list[4], list[5], 1);
     }
 }

@@ -4,8 +4,8 @@
 // A pass takes, for each group, elements that are groups * run apart and puts radix of them consecutive: run
 // elements are treated alike. Each has the same operations whichever way it is taken.
 
-#define PASS(name)                                                                                               \
-    static void NAME(name)(const struct fft_pass *pass, int64_t run, const float *restrict re,                   \
+#define PASS(name)                                                                             \
+    static void NAME(name)(const struct fft_pass *pass, int64_t run, const float *restrict re, \
                            const float *restrict im, float *restrict to_re, float *restrict to_im)
 #define LOOP for (int64_t i = 0; i < run; i += (int64_t)(sizeof(NUMBER) / sizeof(float)))
 #define GET(list) (*(const NUMBER *)(const void *)((list) + i))
@@ -188,7 +188,8 @@ static void NAME(unpack)(struct fft_lines *l, int64_t half, const float *roots) 
     for (int64_t k = 0; k <= half; k++) {
         int64_t at = (k == half ? 0 : k) * run, mirror = (k == 0 ? 0 : half - k) * run;
         const float *ar = l->re + at, *ai = l->im + at, *br = l->re + mirror, *bi = l->im + mirror;
-        float *re = l->spare_re + k * run, *im = l->spare_im + k * run, c = roots[2 * k], s = roots[2 * k + 1];
+        float *re = l->spare_re + k * run, *im = l->spare_im + k * run, c = roots[2 * k],
+              s = roots[2 * k + 1];
         LOOP {
             NUMBER er = 0.5f * (GET(ar) + GET(br)), ei = 0.5f * (GET(ai) - GET(bi));
             NUMBER qr = 0.5f * (GET(ai) + GET(bi)), qi = 0.5f * (GET(br) - GET(ar));

@@ -104,14 +104,15 @@ static bool is_odd_prime(int radix) {
 }
 
 static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
-    static pass_fn *const one[] = {pass_prime_one, [2] = pass2_one, pass3_one, pass4_one, pass5_one, [8] = pass8_one};
+    static pass_fn *const one[] = {pass_prime_one, [2] = pass2_one, pass3_one,
+                                   pass4_one,      pass5_one,       [8] = pass8_one};
     static pass_fn *const vectors[] = {pass_prime_vector, [2] = pass2_vector, pass3_vector,
                                        pass4_vector,      pass5_vector,       [8] = pass8_vector};
     int64_t run = l->lanes;
     for (int i = 0; i < plan->passes; i++) {
         const struct fft_pass *pass = &plan->pass[i];
-        (run % FFT_WIDTH ? one : vectors)[is_odd_prime(pass->radix) ? 0 : pass->radix](pass, run, l->re, l->im, l->spare_re,
-                                                                                       l->spare_im);
+        (run % FFT_WIDTH ? one : vectors)[is_odd_prime(pass->radix) ? 0 : pass->radix](
+            pass, run, l->re, l->im, l->spare_re, l->spare_im);
         swap_lists(l);
         run *= pass->radix;
     }
@@ -174,7 +175,8 @@ void cpu_fft_unpack_piece(int64_t n, const float *roots, const float *const *fro
     int64_t i = 0;
     for (; i + FFT_WIDTH <= n; i += FFT_WIDTH) {
         fft_vector w = LOAD(roots + 2 * i), x = LOAD(roots + 2 * i + FFT_WIDTH);
-        fft_vector c = __builtin_shufflevector(w, x, 0, 2, 4, 6), s = __builtin_shufflevector(w, x, 1, 3, 5, 7);
+        fft_vector c = __builtin_shufflevector(w, x, 0, 2, 4, 6),
+                   s = __builtin_shufflevector(w, x, 1, 3, 5, 7);
         fft_vector b = MIRRORED(br), d = MIRRORED(bi);
         fft_vector er = 0.5f * (LOAD(ar + i) + b), ei = 0.5f * (LOAD(ai + i) - d);
         fft_vector qr = 0.5f * (LOAD(ai + i) + d), qi = 0.5f * (b - LOAD(ar + i));
@@ -183,7 +185,8 @@ void cpu_fft_unpack_piece(int64_t n, const float *roots, const float *const *fro
     }
     for (; i < n; i++) {
         float c = roots[2 * i], s = roots[2 * i + 1], b = br[n - 1 - i], d = bi[n - 1 - i];
-        float er = 0.5f * (ar[i] + b), ei = 0.5f * (ai[i] - d), qr = 0.5f * (ai[i] + d), qi = 0.5f * (b - ar[i]);
+        float er = 0.5f * (ar[i] + b), ei = 0.5f * (ai[i] - d), qr = 0.5f * (ai[i] + d),
+              qi = 0.5f * (b - ar[i]);
         re[i] = er + (qr * c - qi * s);
         im[i] = ei + (qr * s + qi * c);
     }
@@ -194,7 +197,8 @@ void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from,
     int64_t i = 0;
     for (; i + FFT_WIDTH <= n; i += FFT_WIDTH) {
         fft_vector w = LOAD(roots + 2 * i), x = LOAD(roots + 2 * i + FFT_WIDTH);
-        fft_vector c = __builtin_shufflevector(w, x, 0, 2, 4, 6), s = -__builtin_shufflevector(w, x, 1, 3, 5, 7);
+        fft_vector c = __builtin_shufflevector(w, x, 0, 2, 4, 6),
+                   s = -__builtin_shufflevector(w, x, 1, 3, 5, 7);
         fft_vector b = MIRRORED(br), d = MIRRORED(bi), dr = LOAD(ar + i) - b, di = LOAD(ai + i) + d;
         *(fft_vector *)(void *)(re + i) = LOAD(ar + i) + b - (dr * s + di * c);
         *(fft_vector *)(void *)(im + i) = LOAD(ai + i) - d + (dr * c - di * s);

@@ -20,9 +20,10 @@ typedef float fft_vector __attribute__((vector_size(4 * FFT_WIDTH), aligned(4), 
 
 // fft_move.c: count numbers of each line, step bytes apart, between memory and lists: the first of each is in
 // re, the one `apart` bytes behind it in im. What is stored is multiplied by scale.
-void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, float *re, float *im);
-void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, const float *re,
-                   const float *im, float scale);
+void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, float *re,
+                  float *im);
+void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
+                   const float *re, const float *im, float scale);
 
 struct fft_plan; // what depends on the length; never changes once it is made
 struct fft_plan *cpu_fft_plan(int64_t n); // to be freed; NULL and an error
@@ -61,8 +62,8 @@ struct fft_line {
     int64_t step, apart;
 };
 // What `to` gets is multiplied by scale; it may be what `from` is. False and an error.
-bool cpu_fft_split_run(const struct fft_split *s, const struct fft_line *from, const struct fft_line *to, bool inverse,
-                       float scale);
+bool cpu_fft_split_run(const struct fft_split *s, const struct fft_line *from, const struct fft_line *to,
+                       bool inverse, float scale);
 
 // fft_kit.c: n is the length of the lines; real ones of even length are transformed as pairs.
 struct fft_kit {

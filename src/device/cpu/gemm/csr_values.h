@@ -7,8 +7,8 @@ typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_T
 
 // Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does,
 // also to 0. Indices are read in pairs: what these rows wait for is reading.
-static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
-                             const CSR_TYPE *restrict x, int64_t rows) {
+static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value,
+                             const CSR_INDEX *restrict index, const CSR_TYPE *restrict x, int64_t rows) {
     int64_t i = 0;
 #pragma GCC unroll 4
     for (; i + 2 <= rows; i += 2) {
@@ -20,8 +20,8 @@ static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict valu
         y[i] = 0 + value[i] * x[index[i]];
 }
 
-static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
-                             const CSR_TYPE *restrict x, int64_t rows) {
+static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value,
+                             const CSR_INDEX *restrict index, const CSR_TYPE *restrict x, int64_t rows) {
     enum { LANES = 16 / sizeof(CSR_TYPE) };
     int64_t i = 0;
     for (; i + LANES <= rows; i += LANES) {
@@ -42,7 +42,8 @@ static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict valu
 }
 
 // A row from *at to end, in four sums, as far as that goes; false: an index is larger than last.
-static bool CSR(add_long_row)(const struct csr *c, CSR_INDEX *at, CSR_INDEX end, CSR_BITS last, CSR_TYPE *result) {
+static bool CSR(add_long_row)(const struct csr *c, CSR_INDEX *at, CSR_INDEX end, CSR_BITS last,
+                              CSR_TYPE *result) {
     const CSR_TYPE *value = c->values, *x = c->dense;
     const CSR_BITS *index = c->indices;
     CSR_TYPE s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -109,7 +110,8 @@ static bool CSR(vector_part)(const struct csr *c, int64_t from, int64_t to) {
 }
 
 // CSR_WIDTH columns of one row, from the first that dense and y point to: their sums stay in registers.
-static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y) {
+static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense,
+                             CSR_TYPE *y) {
     enum { VECTORS = CSR_WIDTH * sizeof(CSR_TYPE) / 16 };
     const CSR_TYPE *value = c->values;
     const CSR_INDEX *index = c->indices;
@@ -129,7 +131,8 @@ static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, cons
 }
 
 // The same for fewer columns.
-static void CSR(row_of_few)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y, int64_t width) {
+static void CSR(row_of_few)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y,
+                            int64_t width) {
     const CSR_TYPE *value = c->values;
     const CSR_INDEX *index = c->indices;
     CSR_TYPE sum[CSR_WIDTH] = {0};

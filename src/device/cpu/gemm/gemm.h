@@ -11,7 +11,8 @@
 typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
 // The same for some tiles of c, whole and consecutive, of panels of a that are `apart` bytes from each other.
 // k is at least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
-typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles, bool add);
+typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles,
+                           bool add);
 enum { GEMM_SLACK = 256 };
 // What a kernel fetches while it multiplies: the tile of c, into L1, and pieces as long as a row of that,
 // into L2, one per GEMM_AHEAD_STEPS steps along k: the first is at `from`, the next `apart` bytes behind it.
@@ -38,7 +39,8 @@ enum { GEMM_LINES = 6, GEMM_VECTORS_LEAST = 2, GEMM_VECTORS_MOST = 4 };
 // Tiles of c, `apart` bytes from each other, GEMM_ACROSS rows of GEMM_ACROSS_BYTES each consecutive, += as
 // many rows, packed as a panel, times lines of b where they lie, b_row bytes from each other; the next tile
 // has the columns behind. May fetch what is behind a line.
-typedef void gemm_across_fn(int64_t lines, const void *a, const void *b, int64_t b_row, void *c, int64_t apart, int64_t tiles);
+typedef void gemm_across_fn(int64_t lines, const void *a, const void *b, int64_t b_row, void *c,
+                            int64_t apart, int64_t tiles);
 enum { GEMM_ACROSS = 4, GEMM_ACROSS_BYTES = 64 };
 
 // A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after
@@ -63,7 +65,8 @@ struct gemm_kernel {
     gemm_ahead_fn *run_packing; // the same; it packs
     // Where it has them, NULL else: the same, which with a k of 128 fetches GEMM_AHEAD bytes behind each of
     // the addresses;
-    void (*fetching)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add, const char *const *ahead);
+    void (*fetching)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add,
+                     const char *const *ahead);
     // and the first four rows of a panel times two panels of b.
     void (*four)(int64_t k, const void *a, const void *b, const void *next, void *c, int64_t c_row, bool add,
                  const char *const *ahead);
@@ -134,7 +137,8 @@ static inline __attribute__((always_inline)) void gemm_fetch(const void *from, i
 }
 
 // A piece of what is ahead, and a row of the tile of c, if there is one.
-static inline __attribute__((always_inline)) void gemm_fetch_row(const char *ahead, const void *row, int64_t bytes) {
+static inline __attribute__((always_inline)) void gemm_fetch_row(const char *ahead, const void *row,
+                                                                 int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += GEMM_LINE)
         __builtin_prefetch(ahead + at, 0, 2);
     for (int64_t at = 0; row && at < bytes; at += GEMM_LINE)
@@ -152,8 +156,9 @@ struct gemm_packing {
 void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
                int64_t line_stride, int64_t k, int64_t count, int64_t spare);
 // Packs a span of these lines, of which `from` is element 0: chain c to to[c].
-void gemm_pack_span(const struct gemm_packing *p, const struct gemm_order *o, int64_t span, char *const to[GEMM_CHAINS],
-                    int64_t width, const char *from, int64_t k_stride, int64_t line_stride, int64_t count, int64_t spare);
+void gemm_pack_span(const struct gemm_packing *p, const struct gemm_order *o, int64_t span,
+                    char *const to[GEMM_CHAINS], int64_t width, const char *from, int64_t k_stride,
+                    int64_t line_stride, int64_t count, int64_t spare);
 
 // gemm_own.c: one product, by all threads that this one may use. The result does not depend on their number.
 struct gemm_work {

@@ -154,7 +154,8 @@ struct amx_lines {
     void (*meet_16)(int64_t steps, const char *a, int64_t line, const char *b);
     void (*meet_32)(int64_t steps, const char *a, int64_t line, const char *b, const char *right);
 };
-static const struct amx_lines of_bf16 = {2, lines_bf16_16, lines_bf16_32}, of_i8 = {1, lines_i8_16, lines_i8_32};
+static const struct amx_lines of_bf16 = {2, lines_bf16_16, lines_bf16_32},
+                              of_i8 = {1, lines_i8_16, lines_i8_32};
 
 // `bytes` along k that a group of lines has with one panel of vectors, or with two.
 AMX_TARGET static void meet_lines(const struct amx_lines *code, int64_t bytes, const char *a, int64_t line,
@@ -188,8 +189,10 @@ AMX_TARGET static void meet_lines(const struct amx_lines *code, int64_t bytes, c
 
 bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l) {
     const struct amx_lines *code = dtype == ZL_INT8 ? &of_i8 : &of_bf16;
-    const int64_t item = code->item, step = TILE_BYTES / item, panel = round_up(l->k, step) * TILE_ROWS * item;
-    const struct gemm_packing packing = {.item = item, .from_item = item, .unit = 4 / code->item, .step = (int)step};
+    const int64_t item = code->item, step = TILE_BYTES / item,
+                  panel = round_up(l->k, step) * TILE_ROWS * item;
+    const struct gemm_packing packing = {
+        .item = item, .from_item = item, .unit = 4 / code->item, .step = (int)step};
     char *b =
         cpu_scratch(SCRATCH_PACK, (size_t)(round_up(l->count, TILE_ROWS) / TILE_ROWS * panel + GEMM_SLACK));
     _Alignas(64) float sum[LINES * TILE_ROWS];

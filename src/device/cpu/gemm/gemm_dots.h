@@ -45,8 +45,8 @@ INNER DOTS(vector) DOTS(fold)(DOTS(vector) sum[SIDE][LINES]) {
 
 // k elements of some vectors times those of LINES lines. Meanwhile what lies `ahead` bytes behind each line
 // is fetched, `pace` bytes per step.
-INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOTS_FROM *const *line, int64_t k,
-                              int64_t ahead, int64_t pace) {
+INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOTS_FROM *const *line,
+                              int64_t k, int64_t ahead, int64_t pace) {
     DOTS(vector) sum[SIDE][LINES] = {{{0}}};
     int64_t i = 0;
     for (; i + LANES <= k; i += LANES, ahead += pace) {
@@ -67,8 +67,8 @@ INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOT
 
 // n lines times some vectors: LINES streams, and the lines that are left, where the last one stands for those
 // that are missing.
-INNER void DOTS(block)(int rows, const struct dots *d, const float *x, const char *a, int64_t n, char *y, bool add,
-                       const struct ahead *ahead) {
+INNER void DOTS(block)(int rows, const struct dots *d, const float *x, const char *a, int64_t n, char *y,
+                       bool add, const struct ahead *ahead) {
     const int64_t pace = LANES * (int64_t)sizeof(DOTS_FROM) / ahead->slower, each = n / LINES;
     for (int64_t j = 0; j < n; j += LINES) {
         const bool whole = j / LINES < each;
@@ -85,8 +85,9 @@ INNER void DOTS(block)(int rows, const struct dots *d, const float *x, const cha
     }
 }
 
-GEMM_FUSED DOTS_TARGET static void DOTS(dots)(const struct dots *d, int64_t rows, const float *x, const char *a, int64_t n,
-                                              char *y, bool add, const struct ahead *ahead) {
+GEMM_FUSED DOTS_TARGET static void DOTS(dots)(const struct dots *d, int64_t rows, const float *x,
+                                              const char *a, int64_t n, char *y, bool add,
+                                              const struct ahead *ahead) {
     switch (rows) {
     case 1: DOTS(block)(1, d, x, a, n, y, add, ahead); break;
     case 2: DOTS(block)(2, d, x, a, n, y, add, ahead); break;

@@ -10,9 +10,10 @@ typedef LANED(vector) LANED(memory) __attribute__((aligned(sizeof(LANED_TYPE)), 
 #define LINES  (GROUPS * LANES)
 
 // LINES lines: two vectors of sums.
-GEMM_FUSED static inline __attribute__((always_inline)) void LANED(sum)(const LANED_TYPE *const *line, const LANED_TYPE *x,
-                                                                         const struct gemm_order *o,
-                                                                         LANED(vector) *total) {
+GEMM_FUSED static inline __attribute__((always_inline)) void LANED(sum)(const LANED_TYPE *const *line,
+                                                                        const LANED_TYPE *x,
+                                                                        const struct gemm_order *o,
+                                                                        LANED(vector) * total) {
     GEMM_CONTRACT
     for (int64_t from = 0; from < o->k; from += o->span) {
         const int64_t end = MIN_OF(from + o->span, o->k);
@@ -48,8 +49,8 @@ GEMM_FUSED static inline __attribute__((always_inline)) void LANED(sum)(const LA
 }
 
 // count lines; the last of them stands for those that are missing.
-GEMM_FUSED static void LANED(along)(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
-                                    int64_t count, void *to) {
+GEMM_FUSED static void LANED(along)(const void *from, int64_t line, const void *vector,
+                                    const struct gemm_order *o, int64_t count, void *to) {
     LANED_TYPE *y = to;
     for (int64_t i = 0; i < count; i += LINES) {
         const LANED_TYPE *lines[LINES];

@@ -40,12 +40,13 @@ INNER void MICRO_NAME(pack)(const char *b, MICRO_TYPE *to) {
     enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE) };
 #pragma GCC unroll 4
     for (int j = 0; j < MICRO_VECS; j++)
-        *(MICRO_NAME(memory) *)(to + j * LANES) = *(const MICRO_NAME(memory) *)(const void *)(b + j * MICRO_BYTES);
+        *(MICRO_NAME(memory) *)(to + j * LANES) =
+            *(const MICRO_NAME(memory) *)(const void *)(b + j * MICRO_BYTES);
 }
 
 // ahead: NULL: nothing is fetched.
-INNER void MICRO_NAME(multiply)(int64_t k, const MICRO_TYPE *a, const void *b_from, MICRO_TYPE *c, int64_t c_row, bool add,
-                                bool packs, const struct gemm_ahead *ahead) {
+INNER void MICRO_NAME(multiply)(int64_t k, const MICRO_TYPE *a, const void *b_from, MICRO_TYPE *c,
+                                int64_t c_row, bool add, bool packs, const struct gemm_ahead *ahead) {
     enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE), PANEL_ROW = MICRO_VECS * MICRO_BYTES };
     const char *b = b_from, *next = ahead ? ahead->from : NULL;
     const int64_t b_row = packs ? ahead->b_row : PANEL_ROW, apart = ahead ? ahead->apart : 0;
@@ -82,22 +83,24 @@ INNER void MICRO_NAME(multiply)(int64_t k, const MICRO_TYPE *a, const void *b_fr
         }
 }
 
-GEMM_FUSED MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                                                      bool add) {
+GEMM_FUSED MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c,
+                                                      int64_t c_row, bool add) {
     MICRO_NAME(multiply)(k, a, b, c, c_row, add, false, NULL);
 }
 
 #ifdef MICRO_AHEAD
-GEMM_FUSED MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                                                      bool add, const struct gemm_ahead *ahead) {
+GEMM_FUSED MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a, const void *b, void *c,
+                                                      int64_t c_row, bool add,
+                                                      const struct gemm_ahead *ahead) {
     MICRO_NAME(multiply)(k, a, b, c, c_row, add, false, ahead);
 }
 #undef MICRO_AHEAD
 #endif
 
 #ifdef MICRO_PACKING
-GEMM_FUSED MICRO_TARGET static void MICRO_NAME(packing)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
-                                                        bool add, const struct gemm_ahead *ahead) {
+GEMM_FUSED MICRO_TARGET static void MICRO_NAME(packing)(int64_t k, const void *a, const void *b, void *c,
+                                                        int64_t c_row, bool add,
+                                                        const struct gemm_ahead *ahead) {
     MICRO_NAME(multiply)(k, a, b, c, c_row, add, true, ahead);
 }
 #undef MICRO_PACKING

@@ -86,7 +86,8 @@ MICRO_TARGET static void MICRO_NAME(ahead)(int64_t k, const void *a_panel, const
         }
 }
 
-MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) {
+MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a, const void *b, void *c, int64_t c_row,
+                                           bool add) {
     MICRO_NAME(ahead)(k, a, b, c, c_row, add, NULL);
 }
 

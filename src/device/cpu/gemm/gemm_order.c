@@ -33,7 +33,8 @@ bool gemm_ways_agree(void) {
 }
 
 bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g) {
-    return gemm_ways_agree() && (device_batch_invariant() || g->n * g->k * (int64_t)zl_dtype_size(dtype) <= SMALL_BYTES);
+    return gemm_ways_agree() &&
+           (device_batch_invariant() || g->n * g->k * (int64_t)zl_dtype_size(dtype) <= SMALL_BYTES);
 }
 
 // Kernels that round after each product, to float32.

@@ -331,7 +331,8 @@ static bool multiply_rows(const struct own *o, struct part t) {
 // Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then.
 // Short pieces of rows are better read for several panels at once.
 static bool packs_late(const struct own *o) {
-    return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 && (o->u->run_packing || o->g->b_row == 1);
+    return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 &&
+           (o->u->run_packing || o->g->b_row == 1);
 }
 
 // Its columns of b are packed for this part alone, as if they were all that there is.
@@ -598,8 +599,8 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
 bool cpu_is_packed_late(zl_dtype dtype, const struct gemm *g) {
     const int64_t bytes = g->n * g->k * (int64_t)zl_dtype_size(dtype);
     return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && gemm_kernel_for(dtype)->run_packing && g->m > 1 &&
-           g->n >= gemm_kernel_for_columns(dtype, g->n)->cols && g->b_col == 1 && bytes <= cpu_cache_bytes(2) &&
-           cpu_blas()->multiply == cpu_own_gemm;
+           g->n >= gemm_kernel_for_columns(dtype, g->n)->cols && g->b_col == 1 &&
+           bytes <= cpu_cache_bytes(2) && cpu_blas()->multiply == cpu_own_gemm;
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {

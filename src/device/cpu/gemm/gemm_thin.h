@@ -12,8 +12,8 @@ typedef THIN(vector) THIN(memory) __attribute__((aligned(sizeof(THIN_TYPE)), may
 #if THIN_DOTS
 
 // One vector of each of some rows times one of each of some lines: each lane of a sum is a chain.
-INNER void THIN(step)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t apart,
-                      THIN(vector) sum[SIDE][STREAMS]) {
+INNER void THIN(step)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a,
+                      int64_t apart, THIN(vector) sum[SIDE][STREAMS]) {
     GEMM_CONTRACT
     THIN(vector) part[STREAMS];
 #pragma GCC unroll 4
@@ -28,8 +28,9 @@ INNER void THIN(step)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, co
 
 // Each vector times each of some lines along it, `apart` elements from each other, to places `apart_y` from
 // each other. The last elements are padded with zeros.
-INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t apart,
-                      const struct gemm_order *o, THIN_TYPE *y, int64_t y_row, int64_t apart_y) {
+INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a,
+                      int64_t apart, const struct gemm_order *o, THIN_TYPE *y, int64_t y_row,
+                      int64_t apart_y) {
     GEMM_CONTRACT
     THIN(vector) total[STREAMS] = {{0}};
     for (int64_t from = 0; from < o->k; from += o->span) {
@@ -70,8 +71,9 @@ INNER void THIN(along)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_T
 }
 
 // Up to SIDE vectors.
-GEMM_FUSED static void THIN(few_along)(int64_t rows, const void *vectors, int64_t x_row, const void *matrix, int64_t line,
-                                       const struct gemm_order *o, int64_t n, void *to, int64_t y_row) {
+GEMM_FUSED static void THIN(few_along)(int64_t rows, const void *vectors, int64_t x_row, const void *matrix,
+                                       int64_t line, const struct gemm_order *o, int64_t n, void *to,
+                                       int64_t y_row) {
     switch (rows) {
     case 1: THIN(along)(1, vectors, x_row, matrix, line, o, n, to, y_row); break;
     case 2: THIN(along)(2, vectors, x_row, matrix, line, o, n, to, y_row); break;
@@ -121,8 +123,9 @@ INNER void THIN(meet)(const THIN_TYPE *const *line, const THIN_TYPE *panel, cons
 }
 
 // n lines times a panel of `rows` vectors; the last line stands for those that are missing.
-GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64_t x_row, const void *matrix, int64_t line,
-                                          const struct gemm_order *o, int64_t n, void *to, int64_t y_row) {
+GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64_t x_row, const void *matrix,
+                                          int64_t line, const struct gemm_order *o, int64_t n, void *to,
+                                          int64_t y_row) {
     THIN_TYPE *y = to;
     (void)x_row;
     for (int64_t j = 0; j < n; j += PANEL_LINES) {
@@ -139,8 +142,8 @@ GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64
 
 // y (rows x n) += lines across the vectors, `apart` of them from each other, each times its element of the
 // vectors, in order. Lines that follow them are fetched, unless they are streams (gemm_vector.h).
-INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line, int64_t apart,
-                     bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {
+INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line,
+                     int64_t apart, bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {
     GEMM_CONTRACT
     const int wide = rows > 2 ? 2 : 4; // vectors at a time
     THIN_TYPE by[SIDE][STREAMS];
@@ -184,21 +187,23 @@ INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, con
 }
 
 // k lines across them, added to y.
-INNER void THIN(across)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line, int64_t k, bool streams,
-                        int64_t n, THIN_TYPE *y, int64_t y_row) {
+INNER void THIN(across)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line,
+                        int64_t k, bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {
     const int64_t steps = k / STREAMS;
     for (int64_t p = 0; p < steps; p++)
         if (streams)
             THIN(add)(rows, STREAMS, x + p, x_row, a + p * line, line, steps, true, n, y, y_row);
         else
-            THIN(add)(rows, STREAMS, x + p * STREAMS, x_row, a + p * STREAMS * line, line, 1, false, n, y, y_row);
+            THIN(add)
+            (rows, STREAMS, x + p * STREAMS, x_row, a + p * STREAMS * line, line, 1, false, n, y, y_row);
     for (int64_t p = STREAMS * steps; p < k; p++)
         THIN(add)(rows, 1, x + p, x_row, a + p * line, line, 0, true, n, y, y_row);
 }
 
 // Up to SIDE vectors.
-GEMM_FUSED static void THIN(few_across)(int64_t rows, const void *vectors, int64_t x_row, const void *matrix, int64_t line,
-                                        int64_t k, bool streams, int64_t n, void *to, int64_t y_row) {
+GEMM_FUSED static void THIN(few_across)(int64_t rows, const void *vectors, int64_t x_row, const void *matrix,
+                                        int64_t line, int64_t k, bool streams, int64_t n, void *to,
+                                        int64_t y_row) {
     switch (rows) {
     case 1: THIN(across)(1, vectors, x_row, matrix, line, k, streams, n, to, y_row); break;
     case 2: THIN(across)(2, vectors, x_row, matrix, line, k, streams, n, to, y_row); break;

@@ -20,7 +20,8 @@ GEMV_TARGET static inline GEMV_TYPE GEMV(one)(const GEMV_FROM *from) {
 }
 
 // Four vectors.
-GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *from, GEMV(vector) *to) {
+GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *from,
+                                                                         GEMV(vector) * to) {
     GEMV_LOAD(from, to[0], to[1]);
     GEMV_LOAD(from + PAIR, to[2], to[3]);
 }
@@ -28,8 +29,8 @@ GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(read)(const G
 #if GEMV_DOTS
 
 // Four vectors of lines `apart` elements from each other times those of x: each lane of a sum is a chain.
-GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart,
-                                                                         const GEMV_TYPE *x, GEMV(vector) *sum) {
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
+GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, GEMV(vector) * sum) {
     GEMM_CONTRACT
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
@@ -42,9 +43,9 @@ GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(st
 }
 
 // Such lines times all of x, to places `apart_y` from each other. The last elements are padded with zeros.
-GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart,
-                                                                         const GEMV_TYPE *x, const struct gemm_order *o,
-                                                                         GEMV_TYPE *y, int64_t apart_y) {
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
+GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, const struct gemm_order *o,
+           GEMV_TYPE *y, int64_t apart_y) {
     GEMM_CONTRACT
     GEMV(vector) total = {0};
     for (int64_t from = 0; from < o->k; from += o->span) {
@@ -68,8 +69,8 @@ GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(do
 }
 
 // Lines along the vector: y[r] for count lines.
-GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
-                                   int64_t count, void *to) {
+GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, const void *vector,
+                                               const struct gemm_order *o, int64_t count, void *to) {
     GEMM_CONTRACT
     const int64_t each = count / STREAMS;
     const GEMV_FROM *a = from;
@@ -84,9 +85,9 @@ GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, c
 
 // y[i] += the sum of lines, `apart` elements from each other, times elements of x, in order. Lines that
 // follow them are fetched, unless they are streams, whose next elements a processor foresees.
-GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a,
-                                                                        int64_t apart, const GEMV_TYPE *x,
-                                                                        int64_t apart_x, bool streams, int64_t n) {
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
+GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, int64_t apart_x,
+          bool streams, int64_t n) {
     GEMM_CONTRACT
     int64_t i = 0;
     GEMV_TYPE by[STREAMS];
@@ -117,8 +118,8 @@ GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(ad
 }
 
 // Lines across the vector: y, of n elements, is the sum of k lines.
-GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k, int64_t n, bool streams,
-                                    void *to) {
+GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k,
+                                                int64_t n, bool streams, void *to) {
     GEMM_CONTRACT
     const int64_t steps = k / STREAMS;
     const GEMV_FROM *a = from;
@@ -137,9 +138,9 @@ GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, 
 
 // y[c], `apart` elements from each other, += CHAIN_LINES lines of each chain c of a group, times their
 // elements of x. The same lines are fetched `ahead` elements further.
-GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a,
-                                                                               int64_t line, const GEMV_TYPE *const *x,
-                                                                               int64_t ahead, int64_t n) {
+GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
+GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a, int64_t line, const GEMV_TYPE *const *x,
+                 int64_t ahead, int64_t n) {
     GEMM_CONTRACT
     int64_t i = 0;
     GEMV_TYPE by[GROUP][CHAIN_LINES];
@@ -176,8 +177,8 @@ GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(ad
 // A group of chains of lines across the vector, side by side, so that neighbouring lines are read together.
 // count: lines of each chain, which begin at its element of `vectors`. The sums, of n elements each, are
 // `apart` elements from each other.
-GEMM_FUSED GEMV_TARGET static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors, const int64_t *count, int64_t n,
-                                    void *to, int64_t apart) {
+GEMM_FUSED GEMV_TARGET static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors,
+                                                const int64_t *count, int64_t n, void *to, int64_t apart) {
     GEMM_CONTRACT
     const GEMV_FROM *a = from;
     const int64_t step = CHAIN_LINES * GEMM_CHAINS * line, least = count[GROUP - 1];
@@ -189,11 +190,14 @@ GEMM_FUSED GEMV_TARGET static void GEMV(chains)(const void *from, int64_t line, 
         const GEMV_TYPE *x[GROUP];
         for (int c = 0; c < GROUP; c++)
             x[c] = (const GEMV_TYPE *)vectors[c] + i;
-        GEMV(add_chains)(y, apart, a + i * GEMM_CHAINS * line, line, x, i + 2 * CHAIN_LINES <= least ? step : 0, n);
+        GEMV(add_chains)
+        (y, apart, a + i * GEMM_CHAINS * line, line, x, i + 2 * CHAIN_LINES <= least ? step : 0, n);
     }
     for (int c = 0; c < GROUP; c++)
         for (int64_t j = i; j < count[c]; j++)
-            GEMV(add)(1, y + c * apart, a + (j * GEMM_CHAINS + c) * line, 0, (const GEMV_TYPE *)vectors[c] + j, 0, true, n);
+            GEMV(add)
+            (1, y + c * apart, a + (j * GEMM_CHAINS + c) * line, 0, (const GEMV_TYPE *)vectors[c] + j, 0,
+             true, n);
 }
 
 #endif

@@ -13,10 +13,10 @@ static inline float widen_f16(const uint16_t *from) {
 }
 
 // As GEMV(dots) in gemm_vector.h.
-CPU_WITH("fp16fml") static inline __attribute__((always_inline)) void dots_fmlal(int rows, const uint16_t *a, int64_t apart,
-                                                                                  const uint16_t *x,
-                                                                                  const struct gemm_order *o, float *y,
-                                                                                  int64_t apart_y) {
+CPU_WITH("fp16fml")
+static inline __attribute__((always_inline)) void dots_fmlal(int rows, const uint16_t *a, int64_t apart,
+                                                             const uint16_t *x, const struct gemm_order *o,
+                                                             float *y, int64_t apart_y) {
     floats4 total = {0};
     for (int64_t from = 0; from < o->k; from += o->span) {
         const int64_t end = MIN_OF(from + o->span, o->k);
@@ -48,8 +48,9 @@ CPU_WITH("fp16fml") static inline __attribute__((always_inline)) void dots_fmlal
         y[r * apart_y] = total[r];
 }
 
-CPU_WITH("fp16fml") static void along_fmlal(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
-                                            int64_t count, void *to) {
+CPU_WITH("fp16fml")
+static void along_fmlal(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
+                        int64_t count, void *to) {
     const int64_t each = count / STREAMS;
     const uint16_t *a = from;
     float *y = to;
@@ -59,10 +60,10 @@ CPU_WITH("fp16fml") static void along_fmlal(const void *from, int64_t line, cons
         dots_fmlal(1, a + i * line, 0, vector, o, y + i, 0);
 }
 
-CPU_WITH("fp16fml") static inline __attribute__((always_inline)) void add_fmlal(int lines, float *y, const uint16_t *a,
-                                                                                 int64_t apart, const uint16_t *x,
-                                                                                 int64_t apart_x, bool streams,
-                                                                                 int64_t n) {
+CPU_WITH("fp16fml")
+static inline __attribute__((always_inline)) void add_fmlal(int lines, float *y, const uint16_t *a,
+                                                            int64_t apart, const uint16_t *x, int64_t apart_x,
+                                                            bool streams, int64_t n) {
     int64_t i = 0;
     halves8 by[STREAMS];
 #pragma GCC unroll 4
@@ -86,8 +87,9 @@ CPU_WITH("fp16fml") static inline __attribute__((always_inline)) void add_fmlal(
             y[i] += widen_f16(x + r * apart_x) * widen_f16(a + r * apart + i);
 }
 
-CPU_WITH("fp16fml") static void across_fmlal(const void *from, int64_t line, const void *vector, int64_t k, int64_t n,
-                                             bool streams, void *to) {
+CPU_WITH("fp16fml")
+static void across_fmlal(const void *from, int64_t line, const void *vector, int64_t k, int64_t n,
+                         bool streams, void *to) {
     const int64_t steps = k / STREAMS;
     const uint16_t *a = from, *x = vector;
     memset(to, 0, (size_t)n * sizeof(float));
@@ -112,8 +114,9 @@ static inline halves8 quads_of(halves8 a, halves8 b, bool low) {
 }
 
 // Eight elements of BF16_LINES lines.
-CPU_WITH("bf16") static inline __attribute__((always_inline)) void add_quads(const uint16_t *const *line, int64_t at,
-                                                                              halves8 by, floats4 *sum) {
+CPU_WITH("bf16")
+static inline __attribute__((always_inline)) void add_quads(const uint16_t *const *line, int64_t at,
+                                                            halves8 by, floats4 *sum) {
     const halves8 low = quads_of(by, by, true), high = quads_of(by, by, false);
 #pragma GCC unroll 4
     for (int p = 0; p < BF16_PAIRS; p++) {
@@ -125,8 +128,9 @@ CPU_WITH("bf16") static inline __attribute__((always_inline)) void add_quads(con
 }
 
 // A sum and the one of the line beside it are elements 0 and 2.
-CPU_WITH("bf16") static void lines_bfmmla(const uint16_t *const *line, const uint16_t *x, const struct gemm_order *o,
-                                          floats4 *total) {
+CPU_WITH("bf16")
+static void lines_bfmmla(const uint16_t *const *line, const uint16_t *x, const struct gemm_order *o,
+                         floats4 *total) {
     for (int64_t from = 0; from < o->k; from += o->span) {
         const int64_t end = MIN_OF(from + o->span, o->k);
         floats4 sum[BF16_PAIRS] = {{0}};
@@ -147,8 +151,9 @@ CPU_WITH("bf16") static void lines_bfmmla(const uint16_t *const *line, const uin
     }
 }
 
-CPU_WITH("bf16") static void along_bfmmla(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
-                                          int64_t count, void *to) {
+CPU_WITH("bf16")
+static void along_bfmmla(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
+                         int64_t count, void *to) {
     const int64_t each = count / BF16_LINES;
     float *y = to;
     for (int64_t i = 0; i < count; i += BF16_LINES) {
@@ -178,8 +183,9 @@ static inline __attribute__((always_inline)) void transpose_quads(const halves8 
 }
 
 // Adds ACROSS_QUADS quads of lines to sums of eight columns, which bfmmla leaves twice each.
-CPU_WITH("bf16") static inline __attribute__((always_inline)) void add_columns(const uint16_t *a, int64_t line,
-                                                                                const halves8 *by, float *sums) {
+CPU_WITH("bf16")
+static inline __attribute__((always_inline)) void add_columns(const uint16_t *a, int64_t line,
+                                                              const halves8 *by, float *sums) {
     floats4 sum[QUAD];
 #pragma GCC unroll 4
     for (int v = 0; v < QUAD; v++)
@@ -190,7 +196,8 @@ CPU_WITH("bf16") static inline __attribute__((always_inline)) void add_columns(c
 #pragma GCC unroll 4
         for (int l = 0; l < QUAD; l++) {
             lines[l] = *(const halves8_memory *)(a + (q * QUAD + l) * line);
-            gemm_fetch(a, (ACROSS_QUADS + q) * QUAD * line * (int64_t)sizeof *a + l * line * (int64_t)sizeof *a);
+            gemm_fetch(a,
+                       (ACROSS_QUADS + q) * QUAD * line * (int64_t)sizeof *a + l * line * (int64_t)sizeof *a);
         }
         transpose_quads(lines, quads);
 #pragma GCC unroll 4
@@ -203,16 +210,18 @@ CPU_WITH("bf16") static inline __attribute__((always_inline)) void add_columns(c
 }
 
 // Lines or columns that do not fill a step go through a copy, padded with zeros.
-CPU_WITH("bf16") static void add_padded(const uint16_t *a, int64_t line, const halves8 *by, int64_t lines, int64_t cols,
-                                        float *sums) {
+CPU_WITH("bf16")
+static void add_padded(const uint16_t *a, int64_t line, const halves8 *by, int64_t lines, int64_t cols,
+                       float *sums) {
     uint16_t room[ACROSS_QUADS * QUAD * HALVES] = {0};
     for (int64_t l = 0; l < lines; l++)
         memcpy(room + l * HALVES, a + l * line, (size_t)cols * sizeof *a);
     add_columns(room, HALVES, by, sums);
 }
 
-CPU_WITH("bf16") static void columns_bfmmla(const uint16_t *a, int64_t line, const uint16_t *x, int64_t k, int64_t n,
-                                            float *y) {
+CPU_WITH("bf16")
+static void columns_bfmmla(const uint16_t *a, int64_t line, const uint16_t *x, int64_t k, int64_t n,
+                           float *y) {
     enum { LINES = ACROSS_QUADS * QUAD };
     float sums[BF16_COLUMNS * 2 + 2 * HALVES]; // each twice
     memset(sums, 0, (size_t)(n + HALVES) * 2 * sizeof *sums);
@@ -233,9 +242,11 @@ CPU_WITH("bf16") static void columns_bfmmla(const uint16_t *a, int64_t line, con
         y[i] = sums[2 * i];
 }
 
-CPU_WITH("bf16") static void across_bfmmla(const void *from, int64_t line, const void *vector, int64_t k, int64_t n,
-                                           bool streams, void *to) {
+CPU_WITH("bf16")
+static void across_bfmmla(const void *from, int64_t line, const void *vector, int64_t k, int64_t n,
+                          bool streams, void *to) {
     (void)streams; // four lines that follow each other are multiplied at once
     for (int64_t i = 0; i < n; i += BF16_COLUMNS)
-        columns_bfmmla((const uint16_t *)from + i, line, vector, k, MIN_OF(BF16_COLUMNS, n - i), (float *)to + i);
+        columns_bfmmla((const uint16_t *)from + i, line, vector, k, MIN_OF(BF16_COLUMNS, n - i),
+                       (float *)to + i);
 }

@@ -48,7 +48,8 @@ void cpu_blas_begin(blas_threads *alone);
 void cpu_blas_end(blas_threads *alone);
 
 // Applies the scaling to n sums, with the elements from data[at] on, `step` apart.
-void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step, int64_t n);
+void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step,
+                  int64_t n);
 // Computes a product in the best way for its size; c has the dtype of a and b, and nothing is added.
 gemm_fn cpu_gemm;
 // Returns the best of the following functions for a size.

@@ -31,7 +31,8 @@ struct indices_axis {
 };
 // Adds to offset[k] how far index from + k reaches along the axis, in bytes, for k in [0, n). An index out of
 // range is clamped.
-void cpu_indices_add(const struct indices *i, const struct indices_axis *axis, int64_t from, int64_t n, int64_t *offset);
+void cpu_indices_add(const struct indices *i, const struct indices_axis *axis, int64_t from, int64_t n,
+                     int64_t *offset);
 
 // Returns an index into `dim` elements, where negative ones count from the end.
 static inline int64_t cpu_from_start(int64_t index, int64_t dim) {

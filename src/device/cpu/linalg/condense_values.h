@@ -5,7 +5,8 @@
 // zeros. What a step does to the rest of the matrix is put off to the next one, which needs all of it anyway:
 // the matrix is read and written once per step. Strips of four columns stay in registers and L1.
 
-typedef CONDENSE_TYPE CONDENSE(lanes) __attribute__((vector_size(16), aligned(sizeof(CONDENSE_TYPE)), may_alias));
+typedef CONDENSE_TYPE CONDENSE(lanes)
+    __attribute__((vector_size(16), aligned(sizeof(CONDENSE_TYPE)), may_alias));
 
 static CONDENSE(lanes) *CONDENSE(at)(const CONDENSE_TYPE *x) {
     return (CONDENSE(lanes) *)(uintptr_t)x;
@@ -43,14 +44,16 @@ struct CONDENSE(rest) {
     const CONDENSE_TYPE *left, *right, *other_left, *other_right;
 };
 
-static void CONDENSE(update_column)(CONDENSE_TYPE *a, const struct CONDENSE(rest) *r, int64_t column, int64_t from, int64_t to) {
+static void CONDENSE(update_column)(CONDENSE_TYPE *a, const struct CONDENSE(rest) * r, int64_t column,
+                                    int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i++)
         a[i] -= r->left[i] * r->right[column] + r->other_left[i] * r->other_right[column];
 }
 
 // Columns [j, j + 4) of a, from row `from` on, are brought up to date; dot[k] is column k times v.
-GEMM_FUSED static void CONDENSE(update_strip)(CONDENSE_TYPE *a, int64_t lead, const struct CONDENSE(rest) *r, int64_t j,
-                                              int64_t from, int64_t to, const CONDENSE_TYPE *v, CONDENSE_TYPE *dot) {
+GEMM_FUSED static void CONDENSE(update_strip)(CONDENSE_TYPE *a, int64_t lead, const struct CONDENSE(rest) * r,
+                                              int64_t j, int64_t from, int64_t to, const CONDENSE_TYPE *v,
+                                              CONDENSE_TYPE *dot) {
     GEMM_CONTRACT
     enum { LANES = 16 / sizeof(CONDENSE_TYPE) };
     const struct CONDENSE(rest) all = *r;
@@ -86,8 +89,8 @@ GEMM_FUSED static void CONDENSE(update_strip)(CONDENSE_TYPE *a, int64_t lead, co
 }
 
 // y += four columns of a, each times one of x.
-GEMM_FUSED static void CONDENSE(add_strip)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, int64_t lead, const CONDENSE_TYPE *x,
-                                           int64_t from, int64_t to) {
+GEMM_FUSED static void CONDENSE(add_strip)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, int64_t lead,
+                                           const CONDENSE_TYPE *x, int64_t from, int64_t to) {
     GEMM_CONTRACT
     enum { LANES = 16 / sizeof(CONDENSE_TYPE) };
     int64_t i = from;
@@ -104,8 +107,8 @@ GEMM_FUSED static void CONDENSE(add_strip)(CONDENSE_TYPE *y, const CONDENSE_TYPE
 }
 
 // The same for one column.
-static CONDENSE_TYPE CONDENSE(update_one)(CONDENSE_TYPE *a, const struct CONDENSE(rest) *r, int64_t j, int64_t from, int64_t to,
-                                          const CONDENSE_TYPE *v) {
+static CONDENSE_TYPE CONDENSE(update_one)(CONDENSE_TYPE *a, const struct CONDENSE(rest) * r, int64_t j,
+                                          int64_t from, int64_t to, const CONDENSE_TYPE *v) {
     CONDENSE_TYPE dot = 0;
     CONDENSE(update_column)(a, r, j, from, to);
     for (int64_t i = from; i < to; i++)
@@ -113,7 +116,8 @@ static CONDENSE_TYPE CONDENSE(update_one)(CONDENSE_TYPE *a, const struct CONDENS
     return dot;
 }
 
-static void CONDENSE(add_one)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, CONDENSE_TYPE x, int64_t from, int64_t to) {
+static void CONDENSE(add_one)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, CONDENSE_TYPE x, int64_t from,
+                              int64_t to) {
     for (int64_t i = from; i < to; i++)
         y[i] += a[i] * x;
 }
@@ -121,8 +125,9 @@ static void CONDENSE(add_one)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, CONDENSE
 // Symmetric matrices ----------------------------------------------------------------------------------------
 
 // The same of a symmetric matrix, where y also gets each column times its element of v.
-GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const struct CONDENSE(rest) *r, int64_t j, int64_t from,
-                                             const CONDENSE_TYPE *v, CONDENSE_TYPE *dot, CONDENSE_TYPE *y) {
+GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const struct CONDENSE(rest) * r,
+                                             int64_t j, int64_t from, const CONDENSE_TYPE *v,
+                                             CONDENSE_TYPE *dot, CONDENSE_TYPE *y) {
     GEMM_CONTRACT
     enum { LANES = 16 / sizeof(CONDENSE_TYPE) };
     const struct CONDENSE(rest) all = *r;
@@ -163,8 +168,8 @@ GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const 
 }
 
 // One column of it, from the diagonal to row `to`.
-static void CONDENSE(update_short)(CONDENSE_TYPE *column, const struct CONDENSE(rest) *r, int64_t j, int64_t to,
-                                   const CONDENSE_TYPE *v, CONDENSE_TYPE *y) {
+static void CONDENSE(update_short)(CONDENSE_TYPE *column, const struct CONDENSE(rest) * r, int64_t j,
+                                   int64_t to, const CONDENSE_TYPE *v, CONDENSE_TYPE *y) {
     CONDENSE_TYPE dot = CONDENSE(update_one)(column, r, j, j, to, v);
     CONDENSE(add_one)(y, column, v[j], j + 1, to);
     y[j] += dot;
@@ -172,8 +177,9 @@ static void CONDENSE(update_short)(CONDENSE_TYPE *column, const struct CONDENSE(
 
 // The lower triangle from column `from` on is brought up to date; y = the matrix times v. Strips begin where
 // rows do.
-static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) *r,
-                                     const CONDENSE_TYPE *v, CONDENSE_TYPE *y) {
+static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from,
+                                     const struct CONDENSE(rest) * r, const CONDENSE_TYPE *v,
+                                     CONDENSE_TYPE *y) {
     int64_t j = from, strips = MIN_OF((from + 3) / 4 * 4, n);
     for (int64_t i = from; i < n; i++)
         y[i] = 0;
@@ -193,8 +199,8 @@ static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, 
 
 // The lower triangle of a (n x n) becomes the reflections; d and e are the diagonals of what they leave.
 // room: 4 n.
-static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e, CONDENSE_TYPE *tau,
-                                  CONDENSE_TYPE *room) {
+static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e,
+                                  CONDENSE_TYPE *tau, CONDENSE_TYPE *room) {
     CONDENSE_TYPE *v = room, *w = room + n, *next_v = room + 2 * n, *next_w = room + 3 * n;
     memset(room, 0, sizeof *room * (size_t)(4 * n));
     for (int64_t k = 0; k < n; k++) {
@@ -221,8 +227,8 @@ static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d,
 // Square matrices -------------------------------------------------------------------------------------------
 
 // Columns from `from` on are brought up to date; z = v times the matrix, y = the matrix times v.
-static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) *r, const CONDENSE_TYPE *v,
-                                  CONDENSE_TYPE *z, CONDENSE_TYPE *y) {
+static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) * r,
+                                  const CONDENSE_TYPE *v, CONDENSE_TYPE *z, CONDENSE_TYPE *y) {
     int64_t j = from;
     memset(y, 0, sizeof *y * (size_t)n);
     for (; j + 4 <= n; j += 4)
@@ -240,7 +246,8 @@ static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *roo
     memset(room, 0, sizeof *room * (size_t)(6 * n));
     for (int64_t k = 0; k < n; k++) {
         const struct CONDENSE(rest) r = {v, z, y, v};
-        CONDENSE_TYPE *column = a + k * n, *next_v = next, *next_z = next + n, *next_y = next + 2 * n, value, sum = 0;
+        CONDENSE_TYPE *column = a + k * n, *next_v = next, *next_z = next + n, *next_y = next + 2 * n, value,
+                      sum = 0;
         CONDENSE(update_column)(column, &r, k, 0, n);
         if (k + 2 >= n) {
             for (int64_t j = k + 1; j < n; j++)
@@ -269,9 +276,9 @@ static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *roo
 // Columns behind `row` and rows from it on are brought up to date; rows before it that share a vector with it
 // have nothing to be updated by. Then z = tau times them times u, and `top`, the first row, less z; y = the
 // rows below times that.
-static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row, const struct CONDENSE(rest) *r,
-                                   CONDENSE_TYPE tau, const CONDENSE_TYPE *u, CONDENSE_TYPE *z, CONDENSE_TYPE *top,
-                                   CONDENSE_TYPE *y) {
+static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row,
+                                   const struct CONDENSE(rest) * r, CONDENSE_TYPE tau, const CONDENSE_TYPE *u,
+                                   CONDENSE_TYPE *z, CONDENSE_TYPE *top, CONDENSE_TYPE *y) {
     int64_t j = row + 1, first = row / 4 * 4;
     for (int64_t i = first; i < m; i++)
         y[i] = 0;
@@ -292,8 +299,9 @@ static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64
 
 // The reflection of the row `top`, from column `from` on, into row `row` of a, and v with its 1; y, what the
 // rows below, less u z', are times top, becomes tau times what they are times v.
-static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row, const CONDENSE_TYPE *u,
-                                           const CONDENSE_TYPE *z, CONDENSE_TYPE *top, CONDENSE_TYPE *y, CONDENSE_TYPE *value) {
+static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row,
+                                           const CONDENSE_TYPE *u, const CONDENSE_TYPE *z, CONDENSE_TYPE *top,
+                                           CONDENSE_TYPE *y, CONDENSE_TYPE *value) {
     int64_t from = row + 1;
     CONDENSE_TYPE along = 0, first = top[from], tau;
     for (int64_t j = from; j < n; j++)

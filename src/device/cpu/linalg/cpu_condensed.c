@@ -14,16 +14,17 @@ enum {
 };
 
 typedef void sterf_fn(const int *n, void *d, void *e, int *info);
-typedef void stedc_fn(const char *compz, const int *n, void *d, void *e, void *z, const int *ldz, void *work, const int *lwork,
-                      int *iwork, const int *liwork, int *info, size_t);
-typedef void ormtr_fn(const char *side, const char *uplo, const char *trans, const int *m, const int *n, const void *a,
-                      const int *lda, const void *tau, void *c, const int *ldc, void *work, const int *lwork, int *info, size_t,
-                      size_t, size_t);
-typedef void bdsdc_fn(const char *uplo, const char *compq, const int *n, void *d, void *e, void *u, const int *ldu, void *vt,
-                      const int *ldvt, void *q, int *iq, void *work, int *iwork, int *info, size_t, size_t);
-typedef void ormbr_fn(const char *vect, const char *side, const char *trans, const int *m, const int *n, const int *k,
-                      const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work, const int *lwork,
-                      int *info, size_t, size_t, size_t);
+typedef void stedc_fn(const char *compz, const int *n, void *d, void *e, void *z, const int *ldz, void *work,
+                      const int *lwork, int *iwork, const int *liwork, int *info, size_t);
+typedef void ormtr_fn(const char *side, const char *uplo, const char *trans, const int *m, const int *n,
+                      const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
+                      const int *lwork, int *info, size_t, size_t, size_t);
+typedef void bdsdc_fn(const char *uplo, const char *compq, const int *n, void *d, void *e, void *u,
+                      const int *ldu, void *vt, const int *ldvt, void *q, int *iq, void *work, int *iwork,
+                      int *info, size_t, size_t);
+typedef void ormbr_fn(const char *vect, const char *side, const char *trans, const int *m, const int *n,
+                      const int *k, const void *a, const int *lda, const void *tau, void *c, const int *ldc,
+                      void *work, const int *lwork, int *info, size_t, size_t, size_t);
 
 #define FUNCTION(type, name, f, which) \
     type *name;                        \
@@ -145,11 +146,13 @@ static int svd_one(const struct factor *f, int64_t at, char *room) {
     cpu_bidiagonal(f->dtype, rows, cols, room, &a.c);
     if (vectors)
         start_vectors(f, a.left, rows, cols);
-    bdsdc("U", vectors ? "I" : "N", &cols, a.c.d, a.c.e, a.left, &rows, a.right, &cols, NULL, NULL, a.work, a.iwork, &info, 1, 1);
+    bdsdc("U", vectors ? "I" : "N", &cols, a.c.d, a.c.e, a.left, &rows, a.right, &cols, NULL, NULL, a.work,
+          a.iwork, &info, 1, 1);
     if (vectors) {
-        ormbr("Q", "L", "N", &rows, &rows, &cols, room, &rows, a.c.tau, a.left, &rows, a.work, &f->work[0], &applied[0], 1, 1, 1);
-        ormbr("P", "R", "T", &cols, &cols, &rows, room, &rows, a.c.tau_row, a.right, &cols, a.work, &f->work[0], &applied[1], 1, 1,
-              1);
+        ormbr("Q", "L", "N", &rows, &rows, &cols, room, &rows, a.c.tau, a.left, &rows, a.work, &f->work[0],
+              &applied[0], 1, 1, 1);
+        ormbr("P", "R", "T", &cols, &cols, &rows, room, &rows, a.c.tau_row, a.right, &cols, a.work,
+              &f->work[0], &applied[1], 1, 1, 1);
         cpu_factor_store(f, f->turned ? 2 : 0, at, a.left, rows, rows, rows);
         cpu_factor_store(f, f->turned ? 0 : 2, at, a.right, cols, cols, cols);
     }

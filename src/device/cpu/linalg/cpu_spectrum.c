@@ -5,22 +5,22 @@
 #include "device/cpu/linalg/linalg.h"
 
 typedef void gesdd_fn(const char *jobz, const int *m, const int *n, void *a, const int *lda, void *s, void *u,
-                      const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork, int *iwork, int *info,
-                      size_t);
-typedef void complex_gesdd_fn(const char *jobz, const int *m, const int *n, void *a, const int *lda, void *s, void *u,
-                              const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork, void *rwork,
-                              int *iwork, int *info, size_t);
-typedef void syevd_fn(const char *jobz, const char *uplo, const int *n, void *a, const int *lda, void *w, void *work,
-                      const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
-typedef void heevd_fn(const char *jobz, const char *uplo, const int *n, void *a, const int *lda, void *w, void *work,
-                      const int *lwork, void *rwork, const int *lrwork, int *iwork, const int *liwork, int *info, size_t,
-                      size_t);
-typedef void geev_fn(const char *jobvl, const char *jobvr, const int *n, void *a, const int *lda, void *wr, void *wi,
-                     void *vl, const int *ldvl, void *vr, const int *ldvr, void *work, const int *lwork, int *info, size_t,
-                     size_t);
-typedef void complex_geev_fn(const char *jobvl, const char *jobvr, const int *n, void *a, const int *lda, void *w,
-                             void *vl, const int *ldvl, void *vr, const int *ldvr, void *work, const int *lwork,
-                             void *rwork, int *info, size_t, size_t);
+                      const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork, int *iwork,
+                      int *info, size_t);
+typedef void complex_gesdd_fn(const char *jobz, const int *m, const int *n, void *a, const int *lda, void *s,
+                              void *u, const int *ldu, void *vt, const int *ldvt, void *work,
+                              const int *lwork, void *rwork, int *iwork, int *info, size_t);
+typedef void syevd_fn(const char *jobz, const char *uplo, const int *n, void *a, const int *lda, void *w,
+                      void *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
+typedef void heevd_fn(const char *jobz, const char *uplo, const int *n, void *a, const int *lda, void *w,
+                      void *work, const int *lwork, void *rwork, const int *lrwork, int *iwork,
+                      const int *liwork, int *info, size_t, size_t);
+typedef void geev_fn(const char *jobvl, const char *jobvr, const int *n, void *a, const int *lda, void *wr,
+                     void *wi, void *vl, const int *ldvl, void *vr, const int *ldvr, void *work,
+                     const int *lwork, int *info, size_t, size_t);
+typedef void complex_geev_fn(const char *jobvl, const char *jobvr, const int *n, void *a, const int *lda,
+                             void *w, void *vl, const int *ldvl, void *vr, const int *ldvr, void *work,
+                             const int *lwork, void *rwork, int *info, size_t, size_t);
 
 enum { THREADED = 1 << 27 }; // 256 x 256: 1.02 to 1.16 of the time with two threads (Neoverse-V1, 2026-11)
 
@@ -45,7 +45,8 @@ static void *take(char *room, size_t *used, size_t bytes) {
 }
 
 bool cpu_spectrum_failed(const struct factor *f, int info) {
-    return error_false(ZL_ERROR_DEVICE, "%s: the values of a matrix of shape %s were not found (LAPACK says %d)",
+    return error_false(ZL_ERROR_DEVICE,
+                       "%s: the values of a matrix of shape %s were not found (LAPACK says %d)",
                        f->c->op->name, array_text(f->c->in[0]), info);
 }
 
@@ -83,11 +84,12 @@ static int gesdd(const struct factor *f, void *matrix, const struct svd_areas *a
     int info = 0;
     if (is_complex(f)) {
         FUNCTION(complex_gesdd_fn, function, f);
-        function(job, &f->m, &f->n, matrix, &f->m, a->s, a->u, &f->m, a->vt, &f->n, work, &lwork, a->rwork, a->iwork, &info,
-                 1);
+        function(job, &f->m, &f->n, matrix, &f->m, a->s, a->u, &f->m, a->vt, &f->n, work, &lwork, a->rwork,
+                 a->iwork, &info, 1);
     } else {
         FUNCTION(gesdd_fn, function, f);
-        function(job, &f->m, &f->n, matrix, &f->m, a->s, a->u, &f->m, a->vt, &f->n, work, &lwork, a->iwork, &info, 1);
+        function(job, &f->m, &f->n, matrix, &f->m, a->s, a->u, &f->m, a->vt, &f->n, work, &lwork, a->iwork,
+                 &info, 1);
     }
     return info;
 }
@@ -146,11 +148,12 @@ static int eigh(const struct factor *f, void *matrix, const struct eigh_areas *a
     int info = 0;
     if (is_complex(f)) {
         FUNCTION(heevd_fn, function, f);
-        function(job, triangle, &f->n, matrix, &f->n, a->w, a->work, &work[0], a->rwork, &work[1], a->iwork, &work[2], &info,
-                 1, 1);
+        function(job, triangle, &f->n, matrix, &f->n, a->w, a->work, &work[0], a->rwork, &work[1], a->iwork,
+                 &work[2], &info, 1, 1);
     } else {
         FUNCTION(syevd_fn, function, f);
-        function(job, triangle, &f->n, matrix, &f->n, a->w, a->work, &work[0], a->iwork, &work[2], &info, 1, 1);
+        function(job, triangle, &f->n, matrix, &f->n, a->w, a->work, &work[0], a->iwork, &work[2], &info, 1,
+                 1);
     }
     return info;
 }
@@ -208,11 +211,12 @@ static int geev(const struct factor *f, void *matrix, const struct eig_areas *a,
     double unused[2];
     if (is_complex(f)) {
         FUNCTION(complex_geev_fn, function, f);
-        function("N", job, &f->n, matrix, &f->n, a->re, unused, &one, a->vectors, &f->n, work, &lwork, a->rwork, &info, 1,
-                 1);
+        function("N", job, &f->n, matrix, &f->n, a->re, unused, &one, a->vectors, &f->n, work, &lwork,
+                 a->rwork, &info, 1, 1);
     } else {
         FUNCTION(geev_fn, function, f);
-        function("N", job, &f->n, matrix, &f->n, a->re, a->im, unused, &one, a->vectors, &f->n, work, &lwork, &info, 1, 1);
+        function("N", job, &f->n, matrix, &f->n, a->re, a->im, unused, &one, a->vectors, &f->n, work, &lwork,
+                 &info, 1, 1);
     }
     return info;
 }

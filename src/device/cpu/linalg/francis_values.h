@@ -6,7 +6,8 @@
 // lahqr does it. What they do to columns that the bulge has not reached is put off until it comes near: then
 // all reflections so far go down a group of columns side by side, in registers. Matrices are column-major.
 
-typedef FRANCIS_TYPE FRANCIS(quad) __attribute__((vector_size(4 * sizeof(FRANCIS_TYPE)), aligned(sizeof(FRANCIS_TYPE)), may_alias));
+typedef FRANCIS_TYPE FRANCIS(quad)
+    __attribute__((vector_size(4 * sizeof(FRANCIS_TYPE)), aligned(sizeof(FRANCIS_TYPE)), may_alias));
 
 // I - t1 (1 v2 v3)' (1 v2 v3); t2 = t1 v2, t3 = t1 v3.
 struct FRANCIS(reflection) {
@@ -35,7 +36,8 @@ static FRANCIS_TYPE FRANCIS(reflect)(const FRANCIS_TYPE *x, struct FRANCIS(refle
     *p = (struct FRANCIS(reflection)){0, 0, 0, 0, 0};
     if (rest == 0)
         return x[0];
-    double norm = sqrt(a * a + rest), beta = a < 0 ? norm : -norm, t1 = (beta - a) / beta, scale = 1 / (a - beta);
+    double norm = sqrt(a * a + rest), beta = a < 0 ? norm : -norm, t1 = (beta - a) / beta,
+           scale = 1 / (a - beta);
     p->v2 = (FRANCIS_TYPE)(b * scale);
     p->v3 = (FRANCIS_TYPE)(c * scale);
     p->t1 = (FRANCIS_TYPE)t1;
@@ -45,8 +47,8 @@ static FRANCIS_TYPE FRANCIS(reflect)(const FRANCIS_TYPE *x, struct FRANCIS(refle
 }
 
 // One reflection, to `count` rows from `row` on (two at the end), of columns [from, to).
-static void FRANCIS(reflect_rows)(const struct FRANCIS(window) *w, const struct FRANCIS(reflection) *p, int64_t row, int count,
-                                  int64_t from, int64_t to) {
+static void FRANCIS(reflect_rows)(const struct FRANCIS(window) * w, const struct FRANCIS(reflection) * p,
+                                  int64_t row, int count, int64_t from, int64_t to) {
     for (; from < to; from++) {
         FRANCIS_TYPE *x = FRANCIS(element)(w, row, from), sum = x[0] + p->v2 * x[1];
         if (count == 3)
@@ -59,7 +61,8 @@ static void FRANCIS(reflect_rows)(const struct FRANCIS(window) *w, const struct 
 }
 
 // One reflection of `count` columns, of rows [from, to).
-GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) *w, const struct FRANCIS(reflection) *of, int64_t column,
+GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) * w,
+                                                const struct FRANCIS(reflection) * of, int64_t column,
                                                 int count, int64_t from, int64_t to) {
     GEMM_CONTRACT
     const struct FRANCIS(reflection) p = *of;
@@ -84,8 +87,12 @@ GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) *w,
 
 // Rows of a square become its columns.
 static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
-    FRANCIS(quad) a = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5), b = __builtin_shufflevector(x[0], x[2], 2, 6, 3, 7);
-    FRANCIS(quad) c = __builtin_shufflevector(x[1], x[3], 0, 4, 1, 5), d = __builtin_shufflevector(x[1], x[3], 2, 6, 3, 7);
+    FRANCIS(quad)
+    a = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5),
+    b = __builtin_shufflevector(x[0], x[2], 2, 6, 3, 7);
+    FRANCIS(quad)
+    c = __builtin_shufflevector(x[1], x[3], 0, 4, 1, 5),
+    d = __builtin_shufflevector(x[1], x[3], 2, 6, 3, 7);
     x[0] = __builtin_shufflevector(a, c, 0, 4, 1, 5);
     x[1] = __builtin_shufflevector(a, c, 2, 6, 3, 7);
     x[2] = __builtin_shufflevector(b, d, 0, 4, 1, 5);
@@ -96,7 +103,8 @@ static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
 enum { FRANCIS(GROUPS) = 3, FRANCIS(COLUMNS) = 4 * FRANCIS(GROUPS) };
 
 // `steps` reflections down COLUMNS columns from `column` on, from row `row`.
-GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) *w, int64_t column, int64_t row, int64_t steps) {
+GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64_t column, int64_t row,
+                                         int64_t steps) {
     GEMM_CONTRACT
     enum { GROUPS = FRANCIS(GROUPS) };
     const struct FRANCIS(reflection) *p = w->reflection;
@@ -169,7 +177,8 @@ static void FRANCIS(chase)(struct FRANCIS(window) *w, const FRANCIS_TYPE *x) {
         struct FRANCIS(reflection) *p = &w->reflection[k - w->first];
         if (k > w->first) {
             FRANCIS_TYPE *before = FRANCIS(element)(w, k, k - 1);
-            before[0] = FRANCIS(reflect)((FRANCIS_TYPE[]){before[0], before[1], count == 3 ? before[2] : 0}, p);
+            before[0] =
+                FRANCIS(reflect)((FRANCIS_TYPE[]){before[0], before[1], count == 3 ? before[2] : 0}, p);
             before[1] = 0;
             if (count == 3)
                 before[2] = 0;
@@ -222,7 +231,8 @@ static bool FRANCIS(is_nothing)(const struct FRANCIS(window) *w, int64_t k, int6
     if (sub > FRANCIS_EPSILON * beside)
         return false;
     double above = fabs((double)*FRANCIS(element)(w, k - 1, k)), apart = fabs(before - here);
-    double ab = fmax(sub, above), ba = fmin(sub, above), aa = fmax(fabs(here), apart), bb = fmin(fabs(here), apart);
+    double ab = fmax(sub, above), ba = fmin(sub, above), aa = fmax(fabs(here), apart),
+           bb = fmin(fabs(here), apart);
     return ba * (ab / (aa + ab)) <= fmax(least, FRANCIS_EPSILON * (bb * (aa / (aa + ab))));
 }
 
@@ -237,8 +247,9 @@ static void FRANCIS(choose)(const struct FRANCIS(window) *w, int steps, double *
         FRANCIS(pair)(d, -0.4375 * s, s, d, re, im);
         return;
     }
-    FRANCIS(pair)((double)*FRANCIS(element)(w, at, at), (double)*FRANCIS(element)(w, at, at + 1), (double)*FRANCIS(element)(w, at + 1, at),
-                  (double)*FRANCIS(element)(w, at + 1, at + 1), re, im);
+    FRANCIS(pair)
+    ((double)*FRANCIS(element)(w, at, at), (double)*FRANCIS(element)(w, at, at + 1),
+     (double)*FRANCIS(element)(w, at + 1, at), (double)*FRANCIS(element)(w, at + 1, at + 1), re, im);
     if (im[0] == 0) { // twice the one that is nearer to the last element
         double last = (double)*FRANCIS(element)(w, at + 1, at + 1);
         re[0] = re[1] = fabs(re[0] - last) <= fabs(re[1] - last) ? re[0] : re[1];
@@ -265,8 +276,10 @@ static void FRANCIS(start)(struct FRANCIS(window) *w, const double *re, const do
             x[i] = (FRANCIS_TYPE)(size > 0 ? y[i] / size : 0);
         if (k == w->low)
             return;
-        double before = fabs((double)*FRANCIS(element)(w, k - 1, k - 1)), sub = fabs((double)*FRANCIS(element)(w, k, k - 1));
-        if (size > 0 && sub * (fabs(y[1]) + fabs(y[2])) <= FRANCIS_EPSILON * fabs(y[0]) * (before + fabs(a) + fabs(d)))
+        double before = fabs((double)*FRANCIS(element)(w, k - 1, k - 1)),
+               sub = fabs((double)*FRANCIS(element)(w, k, k - 1));
+        if (size > 0 &&
+            sub * (fabs(y[1]) + fabs(y[2])) <= FRANCIS_EPSILON * fabs(y[0]) * (before + fabs(a) + fabs(d)))
             return;
     }
 }
@@ -293,9 +306,10 @@ static int64_t FRANCIS(eigenvalues)(int64_t n, FRANCIS_TYPE *h, FRANCIS_TYPE *re
         }
         double value_re[2] = {(double)*FRANCIS(element)(&w, w.high, w.high)}, value_im[2] = {0};
         if (found == 2)
-            FRANCIS(pair)((double)*FRANCIS(element)(&w, w.low, w.low), (double)*FRANCIS(element)(&w, w.low, w.high),
-                          (double)*FRANCIS(element)(&w, w.high, w.low), (double)*FRANCIS(element)(&w, w.high, w.high), value_re,
-                          value_im);
+            FRANCIS(pair)
+            ((double)*FRANCIS(element)(&w, w.low, w.low), (double)*FRANCIS(element)(&w, w.low, w.high),
+             (double)*FRANCIS(element)(&w, w.high, w.low), (double)*FRANCIS(element)(&w, w.high, w.high),
+             value_re, value_im);
         for (int i = 0; i < found; i++) {
             re[w.low + i] = (FRANCIS_TYPE)value_re[i];
             im[w.low + i] = (FRANCIS_TYPE)value_im[i];

@@ -32,7 +32,8 @@ void *cpu_lapack(const char *symbol) {
         return error_set(ZL_ERROR_LIBRARY, "ZL_LAPACK=%s could not be opened", setting_text(SETTING_LAPACK));
     if (!function)
         error_set(ZL_ERROR_LIBRARY,
-                  "no LAPACK with %s was found: install the Debian package libopenblas0-pthread or liblapack3, or name "
+                  "no LAPACK with %s was found: install the Debian package libopenblas0-pthread or "
+                  "liblapack3, or name "
                   "a library in ZL_LAPACK",
                   symbol);
     return function;

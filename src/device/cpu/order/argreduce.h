@@ -28,6 +28,7 @@ enum { COLUMNS_MOST = 512 };
 bool cpu_argreduce_columns(zl_dtype dtype, bool is_max, struct column_search *s);
 // Writes the position, as uint32, of the extreme of each of n columns, at most COLUMNS_MOST; rows are
 // `stride` bytes apart.
-void cpu_argreduce_rows(const struct column_search *s, const char *rows, int64_t stride, int64_t count, int64_t n, char *to);
+void cpu_argreduce_rows(const struct column_search *s, const char *rows, int64_t stride, int64_t count,
+                        int64_t n, char *to);
 
 #endif

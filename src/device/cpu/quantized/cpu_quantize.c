@@ -145,8 +145,8 @@ void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t gr
 }
 
 // Scales and biases of some groups, from one of a block on.
-static void k_numbers(const struct unpacking *u, const char *blocks, int64_t from, int64_t groups, float *scale,
-                      float *bias) {
+static void k_numbers(const struct unpacking *u, const char *blocks, int64_t from, int64_t groups,
+                      float *scale, float *bias) {
     const int each = op_k_groups(u->bits);
     for (int64_t g = from, n; g < from + groups; g += n) {
         const uint8_t *block = (const uint8_t *)blocks + g / each * op_k_bytes(u->bits);
@@ -159,7 +159,8 @@ static void k_numbers(const struct unpacking *u, const char *blocks, int64_t fro
             const uint8_t *at = &whole[0][g % each + i];
             float *s = scale + g - from + i;
             *s = half_to_float(d) * (u->bits == 6 ? (float)(int8_t)*at : (float)*at);
-            bias[g - from + i] = u->bits == 6 ? -32 * *s : -(half_to_float(least) * (float)whole[1][g % each + i]);
+            bias[g - from + i] =
+                u->bits == 6 ? -32 * *s : -(half_to_float(least) * (float)whole[1][g % each + i]);
         }
     }
 }
@@ -168,7 +169,8 @@ void cpu_unpack_k(const struct unpacking *u, const char *scales, int64_t groups,
     k_numbers(u, scales, 0, groups, scale, bias);
 }
 
-static void k_group(const struct unpacking *u, const uint8_t *code, float scale, float bias, char *out, int64_t at) {
+static void k_group(const struct unpacking *u, const uint8_t *code, float scale, float bias, char *out,
+                    int64_t at) {
     if (u->wide)
         affine_f64(code, u->group, (double)scale, (double)bias, (double *)(void *)out + at * u->group);
     else

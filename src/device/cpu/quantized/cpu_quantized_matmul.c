@@ -10,7 +10,9 @@ static void read_sizes(struct quantized *q, const struct call *c) {
     q->m = x->dim[last - 1];
     q->k = x->dim[last];
     q->rows = w->dim[last - 1];
-    q->groups = op_quant_columns(&(struct quantization){(enum quant_mode)q->u.mode, q->u.group, q->u.bits}, w) / q->u.group;
+    q->groups =
+        op_quant_columns(&(struct quantization){(enum quant_mode)q->u.mode, q->u.group, q->u.bits}, w) /
+        q->u.group;
     q->n = q->transpose ? q->rows : q->groups * q->u.group;
 }
 

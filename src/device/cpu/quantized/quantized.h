@@ -113,25 +113,29 @@ struct int_kind {
     bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
     // k codes of each column, in the form that they have or one a byte, slice by slice, less a number: zero
     // but for dozens.
-    void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less, int8_t *out);
+    void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less,
+                int8_t *out);
     // Scales of all columns as float32, group by group.
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
     // The set times the columns: out[row][column].
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
     // Scales as shares of units, such that sums of INT_CODES_MOST codes fit 32 bits: products of codes and
     // whole numbers are at most `product`. low: there are those of the low parts of rows, too.
-    void (*shares)(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share, float *unit);
+    void (*shares)(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share,
+                   float *unit);
     // Adds a dozen times the columns, which are zipped, of some groups, at most INT_CODES_MOST codes: sums of
     // units, in the kind's order. NULL: it has none. Makes results of all. ahead: bytes to codes that are
     // fetched meanwhile.
-    void (*dozen)(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to, int64_t ahead, float *sum);
+    void (*dozen)(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to,
+                  int64_t ahead, float *sum);
     void (*dozen_results)(const struct int_set *x, const struct int_columns *w, const float *sum, float *out,
                           int64_t out_row);
     // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those
     // of its whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it
     // never can.
     bool (*can_vector)(const struct quantized *q);
-    void (*vector)(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+    void (*vector)(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
+                   float *scale, float *out);
     // Brings the parts of that row to where its set lies, as `vector` reads them: with zeros up to a multiple
     // of INT_PADDED. Sums of its groups have zeros behind them, too, up to a multiple of INT_SUMS. NULL: they
     // lie as those of other sets.
@@ -139,17 +143,21 @@ struct int_kind {
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
-void cpu_shares_i8mm(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share, float *unit);
-void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to, int64_t ahead,
-                    float *sum);
-void cpu_dozen_results_i8mm(const struct int_set *x, const struct int_columns *w, const float *sum, float *out,
-                            int64_t out_row);
+void cpu_shares_i8mm(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share,
+                     float *unit);
+void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to,
+                    int64_t ahead, float *sum);
+void cpu_dozen_results_i8mm(const struct int_set *x, const struct int_columns *w, const float *sum,
+                            float *out, int64_t out_row);
 bool cpu_can_vector_i8mm(const struct quantized *q);
-void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
+                     float *scale, float *out);
 // Of x86_64, with VNNI and with AVX2 alone.
 bool cpu_can_line(const struct quantized *q);
-void cpu_line_vnni(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
-void cpu_line_avx2(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
+void cpu_line_vnni(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
+                   float *scale, float *out);
+void cpu_line_avx2(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
+                   float *scale, float *out);
 void cpu_arrange_vnni(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
 void cpu_arrange_avx2(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
 // The best of this CPU; NULL: there is none.

@@ -92,10 +92,10 @@ static inline void dot_turn(zl_dtype dtype, const char *const *column, int64_t g
         }
 }
 
-#define KIND(name, prefix, count, ...)                                                                         \
+#define KIND(name, prefix, count, ...)                                                                    \
     {                                                                                                     \
         .level = (name), .slice = SLICE, .columns = (count), .rows_most = ROWS_MOST, .zip = prefix##_zip, \
-        .turn = prefix##_turn, .run = prefix##_run, __VA_ARGS__                                                     \
+        .turn = prefix##_turn, .run = prefix##_run, __VA_ARGS__                                           \
     }
 
 #if defined(__aarch64__)

@@ -10,7 +10,8 @@ typedef float DOT_NAME(floats) __attribute__((vector_size(4 * DOT_COLUMNS)));
 typedef DOT_NAME(ints) DOT_NAME(ints_memory) __attribute__((aligned(1), may_alias));
 typedef DOT_NAME(floats) DOT_NAME(floats_memory) __attribute__((aligned(4), may_alias));
 
-DOT_TARGET static inline __attribute__((always_inline)) DOT_NAME(floats) DOT_NAME(floats_at)(const float *from) {
+DOT_TARGET static inline __attribute__((always_inline)) DOT_NAME(floats)
+    DOT_NAME(floats_at)(const float *from) {
     return *(const DOT_NAME(floats_memory) *)from;
 }
 
@@ -19,9 +20,8 @@ DOT_TARGET static inline __attribute__((always_inline)) DOT_NAME(floats) DOT_NAM
 }
 
 // Sums of products of one group, of each line.
-DOT_TARGET static inline __attribute__((always_inline)) void DOT_NAME(group)(int lines, bool wide, const int8_t *x,
-                                                                             const int8_t *w, int group,
-                                                                             DOT_NAME(ints) *all) {
+DOT_TARGET static inline __attribute__((always_inline)) void
+DOT_NAME(group)(int lines, bool wide, const int8_t *x, const int8_t *w, int group, DOT_NAME(ints) * all) {
 #pragma GCC unroll 8
     for (int i = 0; i < lines; i++)
         all[i] = (DOT_NAME(ints)){0};
@@ -38,8 +38,8 @@ DOT_TARGET static inline __attribute__((always_inline)) void DOT_NAME(group)(int
 
 DOT_TARGET static inline __attribute__((always_inline)) void DOT_NAME(set)(int parts, int rows, bool wide,
                                                                            const struct int_set *x,
-                                                                           const struct int_columns *w, float *out,
-                                                                           int64_t out_row) {
+                                                                           const struct int_columns *w,
+                                                                           float *out, int64_t out_row) {
     const int lines = parts * rows;
     DOT_NAME(floats) sum[INT_ROWS_MOST], high[INT_ROWS_MOST], rest[INT_ROWS_MOST];
     const float shift = (float)dot_shift(w, DOT_SIGNED);
@@ -49,7 +49,8 @@ DOT_TARGET static inline __attribute__((always_inline)) void DOT_NAME(set)(int p
     for (int64_t g = 0; g < x->groups; g++) {
         DOT_NAME(ints) all[INT_ROWS_MOST * 2];
         DOT_NAME(floats) scale = DOT_NAME(floats_at)(w->scale + g * DOT_COLUMNS);
-        DOT_NAME(group)(lines, wide, x->code + g * w->group * lines, w->zipped + g * w->group * DOT_COLUMNS, w->group, all);
+        DOT_NAME(group)
+        (lines, wide, x->code + g * w->group * lines, w->zipped + g * w->group * DOT_COLUMNS, w->group, all);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             DOT_NAME(ints) last = parts == 2 ? all[2 * r + 1] : all[2 * rows + r];
@@ -69,15 +70,16 @@ DOT_TARGET static inline __attribute__((always_inline)) void DOT_NAME(set)(int p
     }
 }
 
-#define DOT_RUN(parts, rows)                                                                                                \
-    case 8 * (parts) + (rows):                                                                                              \
-        if (w->bits == 8)                                                                                                   \
-            DOT_NAME(set)(parts, rows, true, x, w, out, out_row);                                                           \
-        else                                                                                                                \
-            DOT_NAME(set)(parts, rows, false, x, w, out, out_row);                                                          \
+#define DOT_RUN(parts, rows)                                       \
+    case 8 * (parts) + (rows):                                     \
+        if (w->bits == 8)                                          \
+            DOT_NAME(set)(parts, rows, true, x, w, out, out_row);  \
+        else                                                       \
+            DOT_NAME(set)(parts, rows, false, x, w, out, out_row); \
         return;
 
-DOT_TARGET static void DOT_NAME(run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row) {
+DOT_TARGET static void DOT_NAME(run)(const struct int_set *x, const struct int_columns *w, float *out,
+                                     int64_t out_row) {
     switch (8 * x->parts + x->rows) {
         DOT_RUN(2, 1)
         DOT_RUN(2, 2)

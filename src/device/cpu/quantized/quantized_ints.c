@@ -455,7 +455,8 @@ static void multiply_columns(const struct ints *j, int64_t product, int64_t from
 static bool multiply_k_columns(const struct ints *j, int64_t product, int64_t from, int64_t columns,
                                struct column_room *r) {
     struct quantized q = *j->k;
-    const int64_t at = quantized_at(&q, q.second ? q.second[product] : 0, from, 0), numbers = columns * q.groups;
+    const int64_t at = quantized_at(&q, q.second ? q.second[product] : 0, from, 0),
+                  numbers = columns * q.groups;
     const int64_t matrix = q.first ? q.first[product] : 0;
     float *scale = cpu_scratch(SCRATCH_SCALES, (size_t)numbers * 2 * sizeof *scale);
     if (!scale)
@@ -503,7 +504,8 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
 
 static bool can(const struct quantized *q, const struct int_kind *kind) {
     return kind && q->m <= kind->rows_most && q->transpose && q->dtype != ZL_FLOAT64 &&
-           (q->u.mode == QUANT_AFFINE ? q->u.dtype != ZL_FLOAT64 : q->u.mode == QUANT_GGUF_K || q->u.bits == 4);
+           (q->u.mode == QUANT_AFFINE ? q->u.dtype != ZL_FLOAT64
+                                      : q->u.mode == QUANT_GGUF_K || q->u.bits == 4);
 }
 
 bool cpu_multiply_ints(const struct quantized *q, bool *done) {

@@ -73,14 +73,15 @@ VNNI_INLINE __m512i vnni_sixes(const uint8_t *from) {
     all = _mm512_shuffle_epi8(all, bytes);
     __m512i low = _mm512_or_si512(_mm512_and_si512(all, _mm512_set1_epi32(0x3f)),
                                   _mm512_and_si512(_mm512_slli_epi32(all, 2), _mm512_set1_epi32(0x3f00)));
-    __m512i high = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi32(all, 4), _mm512_set1_epi32(0x3f0000)),
-                                   _mm512_and_si512(_mm512_slli_epi32(all, 6), _mm512_set1_epi32(0x3f000000)));
+    __m512i high =
+        _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi32(all, 4), _mm512_set1_epi32(0x3f0000)),
+                        _mm512_and_si512(_mm512_slli_epi32(all, 6), _mm512_set1_epi32(0x3f000000)));
     return _mm512_or_si512(low, high);
 }
 
 VNNI_INLINE __m512i vnni_fives(const uint8_t *from) {
-    const __m512i map = _mm512_set_epi16(0, 0, 0, 19, 18, 17, 16, 15, 0, 0, 0, 14, 13, 12, 11, 10, 0, 0, 0, 9, 8, 7, 6,
-                                         5, 0, 0, 0, 4, 3, 2, 1, 0);
+    const __m512i map = _mm512_set_epi16(0, 0, 0, 19, 18, 17, 16, 15, 0, 0, 0, 14, 13, 12, 11, 10, 0, 0, 0, 9,
+                                         8, 7, 6, 5, 0, 0, 0, 4, 3, 2, 1, 0);
     const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(FIVE_BYTES));
     __m512i all = _mm512_permutexvar_epi16(map, _mm512_maskz_loadu_epi16(0xfffff, from));
     all = _mm512_shuffle_epi8(all, bytes); // 40 bits, then halves of these, then halves again are moved apart
@@ -105,7 +106,8 @@ VNNI_INLINE __m512 vnni_halves(const char *from) {
 #define LINE_ARRANGE              cpu_arrange_vnni
 #define LINE_BYTES                64
 #define LINE_TARGET               VNNI
-#define LINE_DOT(sum, w, x, wide) ((vnni_line_ints)_mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(w), (__m512i)(x)))
+#define LINE_DOT(sum, w, x, wide) \
+    ((vnni_line_ints)_mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(w), (__m512i)(x)))
 #define LINE_SPREAD(at, map)      ((vnni_line_floats)vnni_spread(at, (__m512i)(map)))
 #define LINE_HALVES(at)           ((vnni_line_floats)vnni_halves(at))
 #define LINE_SIXES(at)            vnni_sixes(at)
@@ -120,7 +122,8 @@ AVX2_INLINE __m256i avx2_dot(__m256i sum, __m256i w, __m256i x, bool wide) {
     const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(127);
     if (!wide)
         return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), ones));
-    __m256i a = _mm256_maddubs_epi16(_mm256_and_si256(w, low), x), b = _mm256_maddubs_epi16(_mm256_andnot_si256(low, w), x);
+    __m256i a = _mm256_maddubs_epi16(_mm256_and_si256(w, low), x),
+            b = _mm256_maddubs_epi16(_mm256_andnot_si256(low, w), x);
     return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)));
 }
 
@@ -132,17 +135,20 @@ AVX2_INLINE __m256i avx2_halves_of(const uint8_t *from, int bytes) {
 }
 
 AVX2_INLINE __m256i avx2_sixes(const uint8_t *from) {
-    const __m256i bytes = _mm256_setr_epi8(SIX_BYTES, 4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1);
+    const __m256i bytes =
+        _mm256_setr_epi8(SIX_BYTES, 4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1);
     __m256i all = _mm256_shuffle_epi8(avx2_halves_of(from, 12), bytes);
     __m256i low = _mm256_or_si256(_mm256_and_si256(all, _mm256_set1_epi32(0x3f)),
                                   _mm256_and_si256(_mm256_slli_epi32(all, 2), _mm256_set1_epi32(0x3f00)));
-    __m256i high = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi32(all, 4), _mm256_set1_epi32(0x3f0000)),
-                                   _mm256_and_si256(_mm256_slli_epi32(all, 6), _mm256_set1_epi32(0x3f000000)));
+    __m256i high =
+        _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi32(all, 4), _mm256_set1_epi32(0x3f0000)),
+                        _mm256_and_si256(_mm256_slli_epi32(all, 6), _mm256_set1_epi32(0x3f000000)));
     return _mm256_or_si256(low, high);
 }
 
 AVX2_INLINE __m256i avx2_fives(const uint8_t *from) {
-    const __m256i bytes = _mm256_setr_epi8(FIVE_BYTES, 6, 7, 8, 9, 10, -1, -1, -1, 11, 12, 13, 14, 15, -1, -1, -1);
+    const __m256i bytes =
+        _mm256_setr_epi8(FIVE_BYTES, 6, 7, 8, 9, 10, -1, -1, -1, 11, 12, 13, 14, 15, -1, -1, -1);
     __m256i all = _mm256_shuffle_epi8(avx2_halves_of(from, 10), bytes);
     all = _mm256_or_si256(_mm256_and_si256(all, _mm256_set1_epi64x(0xfffff)),
                           _mm256_slli_epi64(_mm256_srli_epi64(all, 20), 32));

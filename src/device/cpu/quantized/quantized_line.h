@@ -119,7 +119,8 @@ INLINE void LINE_NAME(numbers)(const struct line *l, int64_t at, float *scale, f
 
 // The row times one column, in whole units. Behind the last whole block, codes are copied and followed by
 // zeros.
-INLINE float LINE_NAME(column)(int parts, int bits, const struct line *l, int64_t at, float *scale, float *bias) {
+INLINE float LINE_NAME(column)(int parts, int bits, const struct line *l, int64_t at, float *scale,
+                               float *bias) {
     enum { SLOTS = LINE_BYTES / 16 };
     const struct quantized *q = l->q;
     const int codes = bits == 4 ? 2 * LINE_BYTES : LINE_BYTES, row = parts * codes, bytes = codes * bits / 8;
@@ -138,18 +139,22 @@ INLINE float LINE_NAME(column)(int parts, int bits, const struct line *l, int64_
     if (left) {
         uint8_t room[LINE_BYTES] = {0};
         memcpy(room, code, (size_t)left);
-        sum += LINE_NAME(block)(parts, bits, x, room) * LINE_SPREAD(scale + (blocks * SLOTS >> l->shift), map);
+        sum +=
+            LINE_NAME(block)(parts, bits, x, room) * LINE_SPREAD(scale + (blocks * SLOTS >> l->shift), map);
     }
     for (int64_t g = 0; g < q->groups; g += LINE_NAME(lanes))
-        rest += *(const LINE_NAME(floats_memory) *)(bias + g) * *(const LINE_NAME(floats_memory) *)(l->x->sum + g);
+        rest += *(const LINE_NAME(floats_memory) *)(bias + g) *
+                *(const LINE_NAME(floats_memory) *)(l->x->sum + g);
     return LINE_SUM(sum + rest);
 }
 
-#define LINE_COLUMNS(parts, bits)                                                                         \
-    LINE_TARGET static void LINE_NAME(columns_##parts##_##bits)(const struct line *l, int64_t at, int64_t columns, \
-                                                                float *scale, float *bias, float *out) {  \
-        for (int64_t i = 0; i < columns; i++)                                                             \
-            out[i] = LINE_NAME(column)(parts, bits, l, at + i * l->q->groups, scale, bias) * l->x->factor[0]; \
+#define LINE_COLUMNS(parts, bits)                                                                        \
+    LINE_TARGET static void LINE_NAME(columns_##parts##_##bits)(const struct line *l, int64_t at,        \
+                                                                int64_t columns,                         \
+                                                                float *scale, float *bias, float *out) { \
+        for (int64_t i = 0; i < columns; i++)                                                            \
+            out[i] = LINE_NAME(column)(parts, bits, l, at + i * l->q->groups, scale,                     \
+                                       bias) * l->x->factor[0];                                          \
     }
 LINE_COLUMNS(2, 4)
 LINE_COLUMNS(2, 5)
@@ -160,7 +165,8 @@ LINE_COLUMNS(3, 5)
 LINE_COLUMNS(3, 6)
 LINE_COLUMNS(3, 8)
 
-void LINE_VECTOR(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out) {
+void LINE_VECTOR(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
+                 float *scale, float *out) {
     const struct line l = {q, x, line_shift(&q->u)};
     float *bias = scale + line_floats(q->groups);
     switch (8 * x->parts + q->u.bits - 4) {

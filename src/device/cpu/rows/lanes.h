@@ -39,7 +39,8 @@ static inline __attribute__((always_inline)) void lanes_transpose_f64(doubles2 *
 
 // Adds four sums of four chains each: chain after chain, each a lane of the sums; lane i of the result is of
 // sum i. first: there is no total yet.
-static inline __attribute__((always_inline)) floats4 lanes_add_chains(bool first, floats4 *sum, floats4 total) {
+static inline __attribute__((always_inline)) floats4 lanes_add_chains(bool first, floats4 *sum,
+                                                                      floats4 total) {
     lanes_transpose_f32(sum);
     total = first ? sum[0] : sum[0] + total;
     return sum[3] + (sum[2] + (sum[1] + total));

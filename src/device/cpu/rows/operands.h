@@ -36,8 +36,10 @@ enum {
 typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
 #define POINTERS(name, count) _Alignas(64) char *name[count]
 
-static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c, int64_t n) {
-    POINTERS(p, 4) = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b, (char *)(uintptr_t)c};
+static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c,
+                                int64_t n) {
+    POINTERS(p, 4) = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b,
+                      (char *)(uintptr_t)c};
     row(p, n, n);
 }
 

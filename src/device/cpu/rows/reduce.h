@@ -28,7 +28,8 @@ void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *
 // be read next and are prefetched; 0 if they are not in memory, or are in a cache already.
 enum { REDUCE_LINE_LEAST = 32, REDUCE_LINE_MOST = 65536 };
 enum { REDUCE_RUN_MOST = 4096 }; // the most elements that one row kernel reduces: longer runs lose accuracy
-void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more, char *accumulator);
+void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more,
+                     char *accumulator);
 
 // One reduction, its axes sorted and merged.
 struct reduction {

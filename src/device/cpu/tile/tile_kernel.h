@@ -32,7 +32,8 @@ struct tile_run {
     void (*print)(const struct tile_run *run, const char *message, int has_value, double value);
     uint64_t id; // of this run of the kernel
     // An index that is not in its buffer, where ZL_CHECK asks for tests.
-    void (*outside)(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index, int64_t size);
+    void (*outside)(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index,
+                    int64_t size);
 };
 
 extern const struct kernel_driver kernel_driver_c;

@@ -32,7 +32,9 @@ VEC_FN vec_f32 vec_f32_of_f16(vec_f16 x, int part) {
 }
 #endif
 #ifndef vec_add_f32_f16
-VEC_FN vec_f32 vec_add_f32_f16(vec_f32 a, vec_f16 x, int part) { return vec_add_f32(a, vec_f32_of_f16(x, part)); }
+VEC_FN vec_f32 vec_add_f32_f16(vec_f32 a, vec_f16 x, int part) {
+    return vec_add_f32(a, vec_f32_of_f16(x, part));
+}
 #endif
 #ifndef vec_f16_of_f32
 VEC_FN vec_u32 vec_round_f16(vec_f32 x) {
