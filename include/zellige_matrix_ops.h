@@ -66,16 +66,19 @@ ZL_API zl_array zl_fast_cross_entropy(zl_array logits, zl_array targets);
 // and V columns. At every token S becomes Diag(exp(g)) S, then S + w (x - S^T e) where w, x and e are made of
 // k, v, beta, a and b as `rule` says, and out[0] is scale * S^T q. Rules: linear, linear_normalized,
 // retention, simple_gla, gla, delta, gated_delta, kda, gdn2, precond_gated_delta, precond_kda, comba, dplr,
-// iplr, gated_delta_product, gated_oja. q and k are (B, T, H, K), v is (B, T, N, V), N / H heads share one of
-// q and k; g, logarithms of the decay, is (B, T, N), or (B, T, N, K) of gla, kda, gdn2 and dplr, (B, T, N, V)
-// of gated_oja; beta is (B, T, N). a and b: of gdn2 the gates that erase (B, T, N, K) and write (B, T, N, V);
-// of comba a is the key that erases; of dplr and iplr they are the vectors of the low rank; of precond rules
-// the gate and weight of the preconditioner, (B, T, H). k, v and beta of gated_delta_product have some
-// updates for each token of q. initial_state, zeros if there is none, is (B, N, K, V); out[1] is that after
-// the last token, float32, or float64 if the inputs are. A token whose mask (B, T) is false changes nothing
-// and gives 0. With offsets, S + 1 numbers from 0 to T, a batch of 1 holds S sequences after each other, each
-// with a state. With A_log (N) or dt_bias, g is -exp(A_log) * softplus(g + dt_bias); l2_norm divides q and k
-// by their lengths, and sigmoid takes that of beta. scale is 1 / sqrt(K) if it is not given.
+// iplr, gated_delta_product, gated_oja, momentum_delta. q and k are (B, T, H, K), v is (B, T, N, V), N / H
+// heads share one of q and k; g, logarithms of the decay, is (B, T, N), or (B, T, N, K) of gla, kda, gdn2 and
+// dplr, (B, T, N, V) of gated_oja; beta is (B, T, N). a and b: of gdn2 the gates that erase (B, T, N, K) and
+// write (B, T, N, V); of comba a is the key that erases; of dplr and iplr they are the vectors of the low
+// rank; of precond rules the gate and weight of the preconditioner, (B, T, H); of momentum_delta a, (B, T, H,
+// K), is the key that erases and b, (B, T, N, 2), has the logarithm of mu and the rate eta: M becomes mu M -
+// eta k (v - S^T a)^T, then S becomes exp(g) S - beta M, and a state is S above M, (2 K, V). k, v and beta of
+// gated_delta_product have some updates for each token of q. initial_state, zeros if there is none, is (B, N,
+// K, V); out[1] is that after the last token, float32, or float64 if the inputs are. A token whose mask (B,
+// T) is false changes nothing and gives 0. With offsets, S + 1 numbers from 0 to T, a batch of 1 holds S
+// sequences after each other, each with a state. With A_log (N) or dt_bias, g is -exp(A_log) * softplus(g +
+// dt_bias); l2_norm divides q and k by their lengths, and sigmoid takes that of beta. scale is 1 / sqrt(K) if
+// it is not given.
 ZL_API bool zl_fast_delta_rule(const char *rule, zl_array q, zl_array k, zl_array v, zl_array g, zl_array beta, zl_array a, zl_array b, zl_array initial_state, zl_array mask, zl_array offsets, zl_array A_log, zl_array dt_bias, double scale, bool l2_norm, bool sigmoid, zl_array *out);
 
 // The gated delta rule: the state of each of N heads, E rows of D numbers, is multiplied by gamma at every

@@ -18,8 +18,8 @@ static struct tiles tiles_of(const struct delta_rule *r) {
     return (struct tiles){(keys + 15) / 16 * 16, 16, 16, 128, 1};
 }
 
-// On the CPU cpu_delta.c is quicker, and its gradient is composed of products; what takes whole graphs is
-// given array ops too. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us for 32
+// On the CPU cpu_delta.c is quicker, and cpu_delta_vjp.c takes its gradient by chunks; what takes whole graphs
+// is given array ops. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us for 32
 // tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and 3.3 ms for 8,192 by chunks.
 // Elsewhere rows of more bytes are left to the token kernel: their tiles are larger than 32 KiB.
 enum delta_form op_delta_form(const struct delta_rule *r) {
@@ -35,6 +35,16 @@ enum delta_form op_delta_form(const struct delta_rule *r) {
     if (!strcmp(device, "cuda"))
         return array_item(r->x) == 2 ? DELTA_MATRICES : DELTA_CHUNKS;
     return r->q->dim[3] * (int64_t)array_item(r->x) <= ROW_MOST ? DELTA_CHUNKS : DELTA_TOKENS;
+}
+
+// Whether the gradient is an op of its own, where it is recorded: where the call itself goes by chunks, and on the CPU, which
+// has it whatever the sizes.
+static bool has_gradient(const struct delta_rule *r) {
+    int unit;
+    if (op_delta_form(r) != DELTA_TOKENS)
+        return true;
+    const char *device = zl_stream_device(recorder.stream ? recorder.stream : zl_default_stream(), &unit);
+    return device && !strcmp(device, "cpu") && r->g->ndim == 3 && !r->factors && (r->e || !r->beta);
 }
 
 // Elements at which all vectors begin, and which their heads have a multiple of: what copies move at once.
@@ -61,8 +71,10 @@ static void fill(const struct delta_rule *r, struct op_kernel *k, const char *fi
                   op_kernel_type(r->x), op_kernel_type(r->offsets ? r->offsets : r->g), (int)r->q->dim[3],
                   t.size, (int)r->x->dim[3], t.part, t.chunk, unit_of(r), t.threads, t.stages,
                   shares(r, r->q), shares(r, r->w), shares(r, r->e), r->pre,
-                  !r->e ? 0 : r->e == r->w ? 2 : 1, r->beta != NULL, r->offsets != NULL,
-                  r->offsets || steps % t.chunk, more);
+                  !r->e          ? 0
+                  : r->e == r->w ? 2
+                                 : 1,
+                  r->beta != NULL, r->offsets != NULL, r->offsets || steps % t.chunk, more);
     if (t.stages > 1)
         memcpy(k->smaller, "STAGES=1", sizeof "STAGES=1");
     int64_t slots = r->offsets ? tokens / t.chunk + sequences : sequences * ((steps + t.chunk - 1) / t.chunk);
@@ -122,7 +134,7 @@ bool op_delta_vjp_all(const struct call *c, const bool *wanted, const zl_array *
     struct delta_rule r = op_delta_read(c, c->in);
     zl_array all[DELTA_COTANGENTS], in[DELTA_INPUTS_MOST];
     int64_t arg[DELTA_ARGS];
-    if (op_delta_form(&r) == DELTA_TOKENS || (!cotangent[0] && !cotangent[1]))
+    if (!has_gradient(&r) || (!cotangent[0] && !cotangent[1]))
         return true;
     zl_array dstate = cotangent[0] ? cotangent[0] : op_zeros_of(call_output(c, 0)),
              dy = cotangent[1] ? cotangent[1] : op_zeros_of(call_output(c, 1));
@@ -140,18 +152,13 @@ bool op_delta_vjp_all(const struct call *c, const bool *wanted, const zl_array *
     return true;
 }
 
-static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    struct delta_rule r = op_delta_read(c, in);
-    return op_delta_back(&r, in[c->inputs - 2], in[c->inputs - 1], out);
-}
-
 static bool fits(const struct call *c, const zl_array *in) {
     if (c->inputs < GIVEN || !op_delta_fits(c, in, GIVEN))
         return false;
     struct delta_rule r = op_delta_read(c, in);
     zl_array dy = in[c->inputs - 2], dstate = in[c->inputs - 1];
-    return r.form != DELTA_TOKENS && op_same_shape(dy, r.x) && dy->dtype == r.x->dtype &&
-           op_same_shape(dstate, r.state) && dstate->dtype == r.state->dtype;
+    return r.g->ndim == 3 && !r.factors && (r.e || !r.beta) && op_same_shape(dy, r.x) &&
+           dy->dtype == r.x->dtype && op_same_shape(dstate, r.state) && dstate->dtype == r.state->dtype;
 }
 
 // The gradient of what the op is composed of, with vectors for each head.
@@ -178,6 +185,13 @@ static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
         if (wanted[i])
             out[list[i] == r.beta ? OF_BETA : OF_E] = each[i];
     return true;
+}
+
+static bool record(const struct call *c, const zl_array *in, zl_array *out) {
+    struct delta_rule r = op_delta_read(c, in);
+    if (!has_gradient(&r)) // recorded for the CPU, replayed for another device
+        return composed(c, in, out);
+    return op_delta_back(&r, in[c->inputs - 2], in[c->inputs - 1], out);
 }
 
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -211,8 +225,9 @@ static void kernel(const struct call *c, struct op_kernel *k) {
     op_delta_other_inputs(&r, k);
 }
 
-static const struct op_field fields[] = {{"pre", FIELD_BOOL},    {"factors", FIELD_BOOL}, {"erases", FIELD_INT},
-                                         {"scaled", FIELD_BOOL}, {"packed", FIELD_BOOL},  {"form", FIELD_INT},    {"scale", FIELD_DOUBLE}};
+static const struct op_field fields[] = {
+    {"pre", FIELD_BOOL},    {"factors", FIELD_BOOL}, {"erases", FIELD_INT},  {"scaled", FIELD_BOOL},
+    {"packed", FIELD_BOOL}, {"form", FIELD_INT},     {"scale", FIELD_DOUBLE}};
 const struct op op_delta_rule_vjp = {
     .name = "delta_rule_vjp",
     .kind = OP_OTHER,

@@ -236,6 +236,51 @@ class Delta(unittest.TestCase):
             x = case(rule, T, B=1, T=T, H=1, N=1, K=D, V=D)
             self.compare(rule, x, bounds=(TOKEN, CHUNK), gradients=False)
 
+    def test_gradients_of_some_chunks(self):
+        # Of decays per head the CPU has a kernel, 32 tokens at a time: all that it tells apart, for two chunks and a part of a third.
+        for rule, K, V, mask in (("simple_gla", 15, 33, False), ("delta", 40, 24, True), ("gated_delta", 33, 17, False),
+                                 ("comba", 16, 40, True), ("gated_delta_product", 7, 5, False)):
+            updates = 2 if rule == "gated_delta_product" else 1
+            for gates in (1, 10):
+                with self.subTest(rule, gates=gates):
+                    self.compare(rule, case(rule, 21, B=1, T=75, K=K, V=V, mask=mask, gates=gates, updates=updates), updates)
+        self.compare("gated_delta", case("gated_delta", 22, B=1, T=70, K=20, V=24, dtype="float64"), 1, (1e-13, 1e-12))
+
+    def test_gradients_have_the_same_bits_in_each_run(self):
+        x = case("gated_delta", 23, T=100, K=24, V=40)
+        f = mx.grad(lambda d: sum((y * y).sum() for y in mx.fast.delta_rule("gated_delta", **d)))
+        first = f(x)
+        for _ in range(3):
+            again = f(x)
+            for name in x:
+                self.assertTrue(mx.array_equal(first[name], again[name]).item(), name)
+
+    def test_gradients_of_half_floats(self):
+        for rule in ("gated_delta", "comba", "simple_gla"):
+            x = case(rule, 24, B=1, T=70)
+            half = {name: a.astype(mx.bfloat16) for name, a in x.items()}
+            f = lambda d, rule=rule: sum((y.astype(mx.float32) ** 2).sum() for y in mx.fast.delta_rule(rule, **d))  # noqa: E731
+            got, want = mx.grad(f)(half), mx.grad(f)({name: a.astype(mx.float32) for name, a in half.items()})
+            for name in x:
+                self.assertEqual(got[name].dtype, mx.bfloat16)
+                self.assertLess(error(got[name], want[name]), 0.02 if name in ("g", "beta") else 8e-3, f"{rule} d{name}")
+
+    def test_second_derivatives_and_batches_of_gradients(self):
+        x = case("gated_delta", 25, B=1, T=40, dtype="float64")
+        f = lambda q, v, g: sum((y * y).sum() for y in mx.fast.delta_rule("gated_delta", **{**x, "q": q, "v": v, "g": g}))  # noqa: E731
+        at, step = [x["q"], x["v"], x["g"]], [mx.array(np.random.default_rng(4).standard_normal(x[n].shape)) for n in ("q", "v", "g")]
+        grad = mx.grad(f, argnums=[0, 1, 2])
+        slope = mx.jvp(lambda *a: sum((y * s).sum() for y, s in zip(grad(*a), step)), at, step)[1][0].item()
+        twice = mx.grad(lambda *a: sum((y * s).sum() for y, s in zip(grad(*a), step)), argnums=[0, 1, 2])(*at)
+        self.assertAlmostEqual(sum((y * s).sum() for y, s in zip(twice, step)).item() / slope, 1, 9)
+        h = 1e-5
+        far = [sum((y * s).sum() for y, s in zip(grad(*(a + n * s for a, s in zip(at, step))), step)).item() for n in (h, -h)]
+        self.assertAlmostEqual((far[0] - far[1]) / (2 * h) / slope, 1, 5)
+        many = [mx.stack([a, 0.5 * a, -a]) for a in at]
+        for i, each in enumerate(zip(*mx.vmap(grad)(*many))):
+            for got, want in zip(each, grad(*(a[i] for a in many))):
+                self.assertTrue(mx.allclose(got, want, rtol=1e-12, atol=1e-12).item())
+
     def test_chunks_of_long_lines(self):
         # Derivatives are those of chunks: of a loss that is the sum of the outputs, the tangent along x is their difference.
         for rule in ("gated_delta", "kda", "dplr", "gla", "momentum_delta"):

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 
+#include "device/cpu/attention/cpu_delta.h"
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -217,9 +218,7 @@ static void run_units(const void *context, int64_t from, int64_t to) {
     memory_free(s.memory);
 }
 
-// Whether ascending offsets from 0 to the last token are what an op was given: it may have read them from a
-// file.
-static bool offsets_ascend(const int32_t *offset, int64_t sequences, int64_t time) {
+bool cpu_delta_offsets_ascend(const int32_t *offset, int64_t sequences, int64_t time) {
     bool ok = offset[0] == 0 && offset[sequences] == time;
     for (int64_t i = 0; i < sequences; i++)
         ok = ok && offset[i] <= offset[i + 1];
@@ -260,7 +259,7 @@ bool cpu_delta_rule(const struct call *c) {
     atomic_bool failed = false;
     open_call(c, &d);
     d.failed = &failed;
-    if (d.offsets && !offsets_ascend(d.offsets, d.r.state->dim[0], d.time))
+    if (d.offsets && !cpu_delta_offsets_ascend(d.offsets, d.r.state->dim[0], d.time))
         return false;
     int64_t tokens = d.offsets ? d.time / d.r.state->dim[0] + 1 : d.time;
     int64_t work = tokens * d.keys * d.values / d.parts * (int64_t)d.wide + 1;
