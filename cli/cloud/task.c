@@ -243,7 +243,7 @@ static void write_program(FILE *out, const struct cloud_task *t) {
     for (int i = 0; i < t->mounts; i++)
         put_mount(out, t->mount[i]);
     if (t->setup) {
-        fputs("\nsetup: |\n", out);
+        fputs("\nsetup: |2\n", out); // the first line may begin with spaces
         put_block(out, t->setup);
     }
     put_program(out, t);

@@ -30,6 +30,7 @@ check "machines that are taken away are a choice" renders '^  use_spot: true$' -
 on_demand() { ! cloud launch --render --gpus H100 -- ./train | grep use_spot; }
 check "and no default" on_demand
 check "processors" renders '^  cpus: 8\+$' --cpus 8+ -- ./train
+check "commands before it may begin with spaces" renders '^setup: \|2$' --setup '  make' -- ./train
 check "a bucket" renders '^    source: "gs://name/part"$' --mount /data=gs://name/part -- ./train
 check "a variable" renders '^  WORDS: "a \\"b\\""$' --env 'WORDS=a "b"' -- ./train
 check "words of the program stay words" renders "^  'sh' '-c' 'echo \"it'\\\\''s\"'\$" -- sh -c "echo \"it's\""
