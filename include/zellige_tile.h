@@ -98,10 +98,10 @@ ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *b
 // clock if it has one.
 ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats,
                            double *seconds);
-// Whether times of a target come from a model of its chip, the same in every run, and not from a clock.
+// Returns whether times of a target come from a model of its chip, equal in every run, and not from a clock.
 ZL_API bool zl_kernel_is_modelled(const char *target);
-// What runs the kernels of a target and why, where that is no device of arrays: "emulator: ..." or "chip:
-// ..."; NULL of other targets.
+// Returns what runs the kernels of a target that is no device of arrays, and why: "emulator: ..." or
+// "chip: ...". Returns NULL for other targets.
 ZL_API const char *zl_kernel_runs_on(const char *target);
 
 // The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours
@@ -139,8 +139,8 @@ typedef struct {
     double lanes;                         // in use by computations, of all of them: 0 to 1
     char *trace;                          // NULL unless asked for; free it with zl_free
 } zl_device_c_report;
-// What a run of a compiled kernel would take on a chip that is modelled, as zl_device_c_report has it,
-// without computing. It is an error where times are measured (zl_kernel_is_modelled).
+// Fills in what a run of a compiled kernel would take on a chip that is modelled, without computing. Returns
+// false, with an error, if times of the target are measured (zl_kernel_is_modelled).
 ZL_API bool zl_kernel_report(zl_kernel kernel, int count, const zl_kernel_buffer *buffer,
                              zl_device_c_report *report);
 

@@ -56,8 +56,8 @@ ZL_API zl_array zl_model_logits(zl_model model, zl_array ids);
 // changes.
 ZL_API zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error,
                                         size_t error_bytes);
-// What goes into layer `layer` from such ids, (batch, T, hidden): 0 gives the embeddings, the number of
-// layers what the last norm takes.
+// Returns the input of layer `layer` for such ids, (batch, T, hidden): the embeddings for layer 0, the input
+// of the last norm if `layer` is the number of layers.
 ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
 
 // The index-th tensor of the checkpoint that the model uses, with its name in the file; both are the model's.

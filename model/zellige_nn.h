@@ -59,8 +59,8 @@ typedef struct {
 // the table is closed, which it is after a trainer's first step or zl_nn_load, and has no such name.
 ZL_API zl_array zl_nn_parameter(zl_nn nn, const char *name, zl_shape shape, zl_nn_init init);
 
-// What parameters are made as: float32, which is the default, or float64. False if there are parameters
-// already.
+// Sets the dtype of new parameters: float32, which is the default, or float64. Returns false, with an error,
+// for another dtype, or if there are parameters already.
 ZL_API bool zl_nn_set_dtype(zl_nn nn, zl_dtype dtype);
 
 // The table, index by index; the array lives until it is assigned anew. NULL past the last.

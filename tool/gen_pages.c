@@ -1,5 +1,5 @@
-// gen_pages.c - reference pages: one for each hand-written header, one for each family of ops, one for the
-// settings.
+// gen_pages.c - reference pages: one for each hand-written header of include/ and model/, one for each family
+// of ops, one for the settings.
 //
 // A header is read as paragraphs. A paragraph's comment becomes prose and its declarations a block of code,
 // so that the header stays the only place where the contract is written.
@@ -77,9 +77,9 @@ static bool write_page(const char *path, struct text *out) {
     return ok;
 }
 
-static bool header_page(const char *folder, const char *name) {
+static bool header_page(const char *folder, const char *from, const char *name) {
     char path[4096];
-    snprintf(path, sizeof path, "include/%s.h", name);
+    snprintf(path, sizeof path, "%s/%s.h", from, name);
     char *text = file_read(path, NULL), *at = text;
     if (!text)
         return false;
@@ -113,7 +113,9 @@ bool gen_pages(const char *folder) {
     char api[4096];
     snprintf(api, sizeof api, "%s/api", folder);
     mkdir(api, 0777);
-    return settings_page(folder) && header_page(api, "zellige") && header_page(api, "zellige_tile") &&
-           header_page(api, "zellige_bench") && header_page(api, "zellige_ahead") &&
-           header_page(api, "zellige_loop") && op_write_docs(api);
+    return settings_page(folder) && header_page(api, "include", "zellige") &&
+           header_page(api, "include", "zellige_tile") && header_page(api, "include", "zellige_bench") &&
+           header_page(api, "include", "zellige_ahead") && header_page(api, "include", "zellige_loop") &&
+           header_page(api, "model", "zellige_model") && header_page(api, "model", "zellige_nn") &&
+           op_write_docs(api);
 }

@@ -1,14 +1,15 @@
 // unit_memory.c - memory of units that have their own, copies of storages on them, and the order of their
 // work.
 //
-// A lane of a unit does what it is asked for in order. So memory may be used again on its lane as soon as the
-// host has let go of it: who gets it comes later in that order. What was freed is kept by lane and capacity;
-// when the device has no more, all of it goes back. Another lane gets it when all that used it is done.
+// A lane of a unit runs its work in the order of submission. So memory may be used again on its lane as soon
+// as the host has released it: its next user comes later in that order. Freed memory is kept by lane and
+// capacity, and goes back to the device when the device runs out. Another lane gets it when all work that
+// used it is done.
 //
-// Points number places in that order. The next one stands for everything asked for so far; it is marked when
-// a run ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever
-// reads what belongs to it. A lane that reads what another wrote follows the other's point: the device waits,
-// not the host.
+// Points number positions in that order. The next point stands for all work submitted so far; it is marked
+// when a run ends, or when somebody waits for it. If the device later rejects work, the work's point is
+// marked as failed, and so is everything that reads its results. A lane that reads what another lane wrote
+// follows that lane's point: the device waits, not the host.
 
 #include "device/profile/profile.h"
 

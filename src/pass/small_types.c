@@ -27,7 +27,7 @@ static expr convert(const struct bytes *b, struct tile_type to, struct tile_type
     return !value ? NULL : tile_type_is_small(to) ? tile_encode(to, value) : tile_cast(to, value);
 }
 
-// Bits of 4 are those of a byte whose others are 0.
+// Keeps the bits of a value. A 4-bit value is the low nibble of a byte whose high nibble is zero.
 static expr reinterpret(struct tile_type to, struct tile_type from, expr x) {
     return tile_type_is_small(to) ? (tile_type_is_small(from) ? x : tile_bitcast(u8, x))
                                   : tile_bitcast(to, x);
