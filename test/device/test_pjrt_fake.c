@@ -286,13 +286,13 @@ TEST(compiles_ahead) {
 }
 
 // Where one row or column would be a loop without the matrix unit, it gets zeros beside it.
-TEST(lone_rows_and_columns_get_zeros) {
+static void check_lone_rows(const char *topology) {
     static const struct {
         int rows, columns;
         const char *type; // of the product
     } sizes[] = {{1, 3, "tensor<8x3xf32>"}, {2, 1, "tensor<2x8xf32>"}, {2, 3, "tensor<2x3xf32>"}};
     REQUIRE(zl_use_device("cpu"));
-    zl_ahead *a = zl_ahead_open("v6e:1x1");
+    zl_ahead *a = zl_ahead_open(topology);
     REQUIRE(a);
     for (size_t i = 0; i < COUNT(sizes); i++)
         ZL_SCOPE {
@@ -308,6 +308,16 @@ TEST(lone_rows_and_columns_get_zeros) {
             zl_ahead_program_free(&p);
         }
     zl_ahead_close(a);
+}
+
+TEST(lone_rows_and_columns_get_zeros) {
+    static const char *const topologies[] = {"v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:1x1"},
+                             *const chips[] = {"TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite"};
+    for (size_t i = 0; i < COUNT(topologies); i++) {
+        check_lone_rows(topologies[i]);
+        CHECK(hlo_target_of(chips[i]) && hlo_target_of(chips[i]) == hlo_target_of(topologies[i]));
+    }
+    CHECK(!hlo_target_of("TPU7x") && !hlo_target_of("tpu7x:1x1x1") && !hlo_target_of("cpu"));
 }
 
 // What destroys may fail behind the result's back; what only estimates may be missing.

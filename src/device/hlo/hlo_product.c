@@ -8,13 +8,13 @@ static zl_dtype wide_of(zl_dtype dtype) {
     return tile_reduce_gives(dtype);
 }
 
-// By estimates of libtpu 0.0.51 for one row and 8192 by 8192, bf16, in cycles of eight rows: on v6e 3.4,
-// since it becomes a loop without the matrix unit, and with seven rows of zeros behind it 1.007; on v5e 2.9
-// and 1.15; on TPU7x 1.05 and 1.24.
+// By estimates of libtpu 0.0.51, in bf16, a product of one row becomes a loop without the matrix unit: on v6e
+// it takes 3.4 times the cycles of eight rows, on v5e 2.9 and on v4 and v5p 11 (bench/results/pjrt.md). With
+// seven rows of zeros behind it, it takes no more than eight. TPU7x needs none.
 static const struct {
-    const char *part; // of the chip's name or topology
+    const char *part; // of the chip's name ("TPU v5 lite", "TPU v5") or topology ("v5e:2x2", "v5p:2x2x1")
     struct hlo_target target;
-} targets[] = {{"v6", {.least_lines = 8}}, {"v5e", {.least_lines = 8}}, {"v5 lite", {.least_lines = 8}}};
+} targets[] = {{"v4", {.least_lines = 8}}, {"v5", {.least_lines = 8}}, {"v6", {.least_lines = 8}}};
 
 const struct hlo_target *hlo_target_of(const char *chip) {
     for (size_t i = 0; i < COUNT(targets); i++)
