@@ -6,19 +6,19 @@
 
 typedef CODE_TYPE CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may_alias));
-#define VECTOR CODE(vector)
-#define AT(p)  (*(CODE(memory) *)(p))
+#define VECTOR  CODE(vector)
+#define AT(p)   (*(CODE(memory) *)(p))
 #define READ(p) (*(const CODE(memory) *)(p))
-#define LANES  ((int)(CODE_BYTES / sizeof(CODE_TYPE)))
-#define COLS   (2 * LANES)
-#define INNER  GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
-#define OUTER  GEMM_FUSED CODE_TARGET static __attribute__((noinline))
+#define LANES   ((int)(CODE_BYTES / sizeof(CODE_TYPE)))
+#define COLS    (2 * LANES)
+#define INNER   GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
+#define OUTER   GEMM_FUSED CODE_TARGET static __attribute__((noinline))
 
 // Products --------------------------------------------------------------------------------------------------
 
 // Adds k lines of b, each times a number of each of the rows of a.
-INNER void CODE(add_lines)(VECTOR sum[CODE_ROWS][2], const CODE_TYPE *a, int64_t a_row, int64_t a_next, const CODE_TYPE *b,
-                           int64_t k) {
+INNER void CODE(add_lines)(VECTOR sum[CODE_ROWS][2], const CODE_TYPE *a, int64_t a_row, int64_t a_next,
+                           const CODE_TYPE *b, int64_t k) {
     GEMM_CONTRACT
     for (int64_t i = 0; i < k; i++, a += a_next, b += COLS) {
         VECTOR b0 = READ(b), b1 = READ(b + LANES);
@@ -33,8 +33,8 @@ INNER void CODE(add_lines)(VECTOR sum[CODE_ROWS][2], const CODE_TYPE *a, int64_t
 
 // A panel of some rows: c = keep c + sign times the product. Of a, a panel of its columns is a_panel from the
 // next, of which each has so many of k; transposed, it is one.
-INNER void CODE(tile)(CODE_TYPE *c, CODE_TYPE keep, CODE_TYPE sign, const CODE_TYPE *a, int64_t a_panel, bool turned,
-                      const CODE_TYPE *b, int64_t k) {
+INNER void CODE(tile)(CODE_TYPE *c, CODE_TYPE keep, CODE_TYPE sign, const CODE_TYPE *a, int64_t a_panel,
+                      bool turned, const CODE_TYPE *b, int64_t k) {
     GEMM_CONTRACT
     VECTOR sum[CODE_ROWS][2];
 #pragma GCC unroll 8
@@ -65,15 +65,18 @@ struct CODE(factor) {
 
 // c = keep c + sign a b; c has `rows` of which so many in a panel, and `cols` columns; k lines of b, which has
 // `lines` in a panel.
-OUTER void CODE(multiply)(CODE_TYPE *c, int64_t in_panel, int64_t rows, int64_t cols, CODE_TYPE keep, CODE_TYPE sign,
-                          struct CODE(factor) a, const CODE_TYPE *b, int64_t lines, int64_t k) {
+OUTER void CODE(multiply)(CODE_TYPE *c, int64_t in_panel, int64_t rows, int64_t cols, CODE_TYPE keep,
+                          CODE_TYPE sign, struct CODE(factor) a, const CODE_TYPE *b, int64_t lines,
+                          int64_t k) {
     const int64_t panel = a.rows * COLS;
     for (int64_t col = 0; col < cols; col += COLS, c += in_panel * COLS, b += lines * COLS)
         for (int64_t row = 0; row < rows; row += CODE_ROWS) {
-            int64_t skip = a.lower && a.turned ? MIN_OF(row, k) : 0, most = a.lower ? MIN_OF(k, row + CODE_ROWS) : k;
+            int64_t skip = a.lower && a.turned ? MIN_OF(row, k) : 0,
+                    most = a.lower ? MIN_OF(k, row + CODE_ROWS) : k;
             if (a.turned)
-                CODE(tile)(c + row * COLS, keep, sign, a.x + row / COLS * panel + row % COLS + skip * COLS, panel, true,
-                           b + skip * COLS, k - skip);
+                CODE(tile)
+                (c + row * COLS, keep, sign, a.x + row / COLS * panel + row % COLS + skip * COLS, panel, true,
+                 b + skip * COLS, k - skip);
             else
                 CODE(tile)(c + row * COLS, keep, sign, a.x + row * COLS, panel, false, b, most);
         }
@@ -82,8 +85,8 @@ OUTER void CODE(multiply)(CODE_TYPE *c, int64_t in_panel, int64_t rows, int64_t 
 // Lines -----------------------------------------------------------------------------------------------------
 
 // Row i of y = number by[i] times that of x; `cols` columns.
-OUTER void CODE(scale_rows)(CODE_TYPE *y, const CODE_TYPE *x, const CODE_TYPE *by, CODE_TYPE factor, int64_t rows,
-                            int64_t cols) {
+OUTER void CODE(scale_rows)(CODE_TYPE *y, const CODE_TYPE *x, const CODE_TYPE *by, CODE_TYPE factor,
+                            int64_t rows, int64_t cols) {
     for (int64_t col = 0; col < cols; col += COLS)
         for (int64_t i = 0, at = col * TILE; i < rows; i++, at += COLS) {
             CODE_TYPE number = factor * by[i];
@@ -93,8 +96,8 @@ OUTER void CODE(scale_rows)(CODE_TYPE *y, const CODE_TYPE *x, const CODE_TYPE *b
 }
 
 // sum[i] += sign times the product of row i of x and y.
-OUTER void CODE(dot_rows)(CODE_TYPE *sum, CODE_TYPE sign, const CODE_TYPE *x, const CODE_TYPE *y, int64_t rows,
-                          int64_t cols) {
+OUTER void CODE(dot_rows)(CODE_TYPE *sum, CODE_TYPE sign, const CODE_TYPE *x, const CODE_TYPE *y,
+                          int64_t rows, int64_t cols) {
     GEMM_CONTRACT
     for (int64_t i = 0; i < rows; i++) {
         VECTOR all = {0};
@@ -220,27 +223,33 @@ OUTER void CODE(invert)(CODE_TYPE *inverse, const CODE_TYPE *lower) {
 }
 
 // delta, the corrections, and the state after the chunk, of that before.
-GEMM_FUSED CODE_TARGET static void CODE(forward)(const struct delta_chunk *c, const void *state, void *next, void *delta) {
+GEMM_FUSED CODE_TARGET static void CODE(forward)(const struct delta_chunk *c, const void *state, void *next,
+                                                 void *delta) {
     const int64_t keys = c->keys, values = c->values;
     const size_t line = sizeof(CODE_TYPE) * TILE;
     const CODE_TYPE *so_far = c->so_far;
     CODE(scale_rows)(c->late, c->w, c->rest, 1, TILE, keys);
     if (c->e) {
         CODE(turn)(c->w_turned, c->w, TILE, keys);
-        CODE(multiply)(c->lower, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->e_beta, TILE, false}, c->w_turned, keys,
-                       keys);
+        CODE(multiply)
+        (c->lower, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->e_beta, TILE, false}, c->w_turned, keys,
+         keys);
         CODE(mask)(c->lower, c->erasing, 1);
         CODE(invert)(c->inverse, c->lower);
         CODE(scale_rows)(c->room, c->e_beta, c->pre ? c->before : c->so_far, 1, TILE, keys);
         memcpy(c->found, c->x_beta, line * (size_t)values);
-        CODE(multiply)(c->found, TILE, TILE, values, 1, -1, (struct CODE(factor)){c->room, TILE, false}, state, keys, keys);
-        CODE(multiply)(delta, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, false, true}, c->found, TILE, TILE);
+        CODE(multiply)
+        (c->found, TILE, TILE, values, 1, -1, (struct CODE(factor)){c->room, TILE, false}, state, keys, keys);
+        CODE(multiply)
+        (delta, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, false, true}, c->found,
+         TILE, TILE);
     } else {
         memcpy(delta, c->x_beta, line * (size_t)values);
     }
     memcpy(next, state, sizeof(CODE_TYPE) * (size_t)(keys * values));
-    CODE(multiply)(next, keys, keys, values, so_far[TILE - 1], 1, (struct CODE(factor)){c->late, TILE, true}, delta, TILE,
-                   c->tokens);
+    CODE(multiply)
+    (next, keys, keys, values, so_far[TILE - 1], 1, (struct CODE(factor)){c->late, TILE, true}, delta, TILE,
+     c->tokens);
 }
 
 // The cotangent of the decay at token s: of what went from before it, a token i < s or the state before the chunk, to a token
@@ -283,24 +292,32 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     const void *corrected = c->r;
     // The corrections'
     CODE(turn)(c->w_turned, c->w, TILE, keys);
-    CODE(multiply)(c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->q, TILE, false}, c->w_turned, keys, keys);
+    CODE(multiply)
+    (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->q, TILE, false}, c->w_turned, keys, keys);
     CODE(mask)(c->pairs, c->between, scale);
     memcpy(c->ways, c->pairs, sizeof(CODE_TYPE) * TILE * TILE);
     CODE(scale_rows)(c->late, c->w, c->rest, 1, TILE, keys);
-    CODE(multiply)(c->found, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->pairs, TILE, true, true}, c->dy, TILE, rows);
-    CODE(multiply)(c->found, TILE, TILE, values, 1, 1, (struct CODE(factor)){c->late, TILE, false}, slope, keys, keys);
+    CODE(multiply)
+    (c->found, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->pairs, TILE, true, true}, c->dy, TILE,
+     rows);
+    CODE(multiply)
+    (c->found, TILE, TILE, values, 1, 1, (struct CODE(factor)){c->late, TILE, false}, slope, keys, keys);
     if (c->e)
-        CODE(multiply)(c->r, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, true, true}, c->found, TILE, TILE);
+        CODE(multiply)
+        (c->r, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, true, true}, c->found, TILE,
+         TILE);
     else
         corrected = c->found;
     // Those of pairs of tokens
     CODE(turn)(c->turned, delta, TILE, values);
-    CODE(multiply)(c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->dy, TILE, false}, c->turned, values, values);
+    CODE(multiply)
+    (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->dy, TILE, false}, c->turned, values, values);
     CODE(mask)(c->ways, c->pairs, 1);
     CODE(mask)(c->pairs, c->between, scale);
     if (c->e) {
-        CODE(multiply)(c->pairs_e, TILE, TILE, TILE, 0, -1, (struct CODE(factor)){corrected, TILE, false}, c->turned, values,
-                       values);
+        CODE(multiply)
+        (c->pairs_e, TILE, TILE, TILE, 0, -1, (struct CODE(factor)){corrected, TILE, false}, c->turned,
+         values, values);
         CODE(mask)(c->lower, c->pairs_e, 1);
         CODE(mask)(c->pairs_e, c->erasing, 1);
     }
@@ -310,25 +327,34 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     // q
     CODE(turn)(c->turned, state, keys, values);
     CODE(scale_rows)(c->dy_now, c->dy, so_far, scale, TILE, values);
-    CODE(multiply)(c->dq, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->dy_now, TILE, false}, c->turned, values, values);
+    CODE(multiply)
+    (c->dq, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->dy_now, TILE, false}, c->turned, values, values);
     CODE(dot_rows)(sums, 1, c->q, c->dq, rows, keys);
-    CODE(multiply)(c->dq, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs, TILE, false, true}, c->w, TILE, rows);
+    CODE(multiply)
+    (c->dq, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs, TILE, false, true}, c->w, TILE, rows);
     // e, and through it the state
     if (c->e) {
         CODE(scale_rows)(c->r_now, corrected, c->pre ? c->before : so_far, -1, TILE, values);
-        CODE(multiply)(c->de, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->r_now, TILE, false}, c->turned, values,
-                       values);
+        CODE(multiply)
+        (c->de, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->r_now, TILE, false}, c->turned, values,
+         values);
         CODE(dot_rows)(from_e, 1, c->e_beta, c->de, rows, keys);
-        CODE(multiply)(c->de, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs_e, TILE, false, true}, c->w, TILE, rows);
+        CODE(multiply)
+        (c->de, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs_e, TILE, false, true}, c->w, TILE,
+         rows);
     }
     // w
     CODE(turn)(c->turned, slope, keys, values);
     CODE(scale_rows)(c->room, delta, c->rest, 1, TILE, values);
-    CODE(multiply)(c->dw, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->room, TILE, false}, c->turned, values, values);
+    CODE(multiply)
+    (c->dw, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->room, TILE, false}, c->turned, values, values);
     CODE(dot_rows)(from_w, 1, c->w, c->dw, rows, keys);
-    CODE(multiply)(c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs, TILE, true, true}, c->q, TILE, rows);
+    CODE(multiply)
+    (c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs, TILE, true, true}, c->q, TILE, rows);
     if (c->e)
-        CODE(multiply)(c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs_e, TILE, true, true}, c->e_beta, TILE, rows);
+        CODE(multiply)
+        (c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs_e, TILE, true, true}, c->e_beta, TILE,
+         rows);
     CODE(gate)(c, so_far[TILE - 1] * CODE(dot_all)(slope, state, keys * values));
     // beta, by which x and e were multiplied
     memset(dbeta, 0, sizeof(CODE_TYPE) * TILE);
@@ -343,10 +369,12 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
         memcpy(c->dx, corrected, sizeof(CODE_TYPE) * (size_t)(TILE * values));
     }
     // the state
-    CODE(multiply)(slope, keys, keys, values, so_far[TILE - 1], 1, (struct CODE(factor)){c->q, TILE, true}, c->dy_now, TILE,
-                   rows);
+    CODE(multiply)
+    (slope, keys, keys, values, so_far[TILE - 1], 1, (struct CODE(factor)){c->q, TILE, true}, c->dy_now, TILE,
+     rows);
     if (c->e)
-        CODE(multiply)(slope, keys, keys, values, 1, 1, (struct CODE(factor)){c->e_beta, TILE, true}, c->r_now, TILE, rows);
+        CODE(multiply)
+        (slope, keys, keys, values, 1, 1, (struct CODE(factor)){c->e_beta, TILE, true}, c->r_now, TILE, rows);
 }
 
 CODE_TARGET static void CODE(add)(void *sum, const void *x, int64_t count) {
@@ -356,8 +384,8 @@ CODE_TARGET static void CODE(add)(void *sum, const void *x, int64_t count) {
         AT(to + i) += READ(from + i);
 }
 
-static const struct delta_back_code CODE(code) = {CODE(logarithms), CODE(decays),   CODE(by_beta), CODE(forward),
-                                                  CODE(backward),   CODE(add),      COLS};
+static const struct delta_back_code CODE(code) = {
+    CODE(logarithms), CODE(decays), CODE(by_beta), CODE(forward), CODE(backward), CODE(add), COLS};
 
 #undef VECTOR
 #undef AT
