@@ -95,15 +95,15 @@ char *cli_read_all(const char *path);
 
 // bench/pull_command.c --------------------------------------------------------------------------------------
 
-// Copies the runs of a folder, or of HOST:FOLDER, to the folder `out` and adds them to the history there. Returns
-// an exit code, after a message.
+// Copies the runs of a folder, or of HOST:FOLDER, to the folder `out` and adds them to the history there.
+// Returns an exit code, after a message.
 int cli_pull_runs(const struct invocation *call, const char *source, const char *out);
 
 // cloud/clusters.c ------------------------------------------------------------------------------------------
 
 enum { CLI_CLUSTER_NAME = 128 };
-// Copies the name of the cluster that .cluster_name has, into CLI_CLUSTER_NAME letters. Returns false without a
-// message if there is none, or it is no name.
+// Copies the name of the cluster that .cluster_name has, into CLI_CLUSTER_NAME letters. Returns false without
+// a message if there is none, or it is no name.
 bool cli_kept_cluster(char *out);
 
 // interrupt.c -----------------------------------------------------------------------------------------------

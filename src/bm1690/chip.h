@@ -209,10 +209,11 @@ void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm
 void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
                 float scalar);
 
-// constants.c: the constants of an enum bm1690_series, how many of them a lane holds, and whether all lanes do.
-const float *constants_of(int of);
-int constants_count(int of, enum bm1690_dtype dtype);
-bool constants_are_there(const struct view *v, int of);
+// constants.c: the constants of an enum bm1690_series, how many of them a lane holds, and whether all lanes
+// do.
+const float *chip_constants_of(int of);
+int chip_constants_count(int of, enum bm1690_dtype dtype);
+bool chip_constants_are_there(const struct view *v, int of);
 
 // model.c: adds a command's cycles to its core.
 void model_count(struct command *command);

@@ -68,11 +68,11 @@ static const struct {
     [BM1690_COS] = {cosine, 32, 16},
 };
 
-const float *constants_of(int of) {
+const float *chip_constants_of(int of) {
     return series[of].value;
 }
 
-int constants_count(int of, enum bm1690_dtype dtype) {
+int chip_constants_count(int of, enum bm1690_dtype dtype) {
     return dtype == BM1690_FP32 ? series[of].wide : series[of].half;
 }
 
@@ -92,7 +92,7 @@ bool run_constants(struct command *command) {
     return true;
 }
 
-bool constants_are_there(const struct view *v, int of) {
+bool chip_constants_are_there(const struct view *v, int of) {
     uint8_t bytes[128];
     size_t count = encode(bytes, v, of);
     for (int lane = 0; lane < BM1690_LANE_COUNT; lane++)

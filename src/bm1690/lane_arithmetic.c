@@ -65,7 +65,7 @@ static inline float limit(float n) {
 }
 
 static void exponential_f32(float *y, const float *x, int count) {
-    const float *factor = constants_of(BM1690_EXP);
+    const float *factor = chip_constants_of(BM1690_EXP);
     for (int i = 0; i < count; i++) {
         float n = limit(floorf(x[i] * 1.44269504f)), r = x[i] - n * 0.693147181f, sum = factor[TERMS_F32 - 1];
         for (int k = TERMS_F32 - 2; k >= 0; k--)
@@ -77,7 +77,7 @@ static void exponential_f32(float *y, const float *x, int count) {
 }
 
 static float exponential_half(float x, enum bm1690_dtype dtype) {
-    const float *factor = constants_of(BM1690_EXP);
+    const float *factor = chip_constants_of(BM1690_EXP);
     float inverse = element_step(dtype, 1.44269504f), ln2 = element_step(dtype, 0.693147181f);
     float n = limit(floorf(element_step(dtype, x * inverse)));
     float r = element_step(dtype, x - element_step(dtype, n * ln2)),

@@ -220,7 +220,7 @@ static bool find_layout(struct command *command, int i, struct view *v, const in
     case BM1690_COEFFICIENTS: {
         v->dtype = dtype_of(command, i, 0, BM1690_FP32);
         v->dim = (struct dims){1, BM1690_LANE_COUNT, 1,
-                               constants_count(command->row->parameter[i].least, v->dtype)};
+                               chip_constants_count(command->row->parameter[i].least, v->dtype)};
         return true;
     }
     default: return true;
@@ -491,7 +491,7 @@ static bool check_start(struct command *command, const struct bm1690_parameter *
     if (p->layout == BM1690_COEFFICIENTS && v->lane != 0)
         return command_refuse(command, p->name, "begins in lane %d; constants begin in lane 0", v->lane);
     if (p->layout == BM1690_COEFFICIENTS && (v->access & BM1690_READ) && !command->core->counts_only &&
-        !constants_are_there(v, p->least))
+        !chip_constants_are_there(v, p->least))
         return command_refuse(command, p->name,
                               "holds other bytes than the constants of this function: a command has written "
                               "there since they were loaded, or those of another function were");

@@ -144,7 +144,7 @@ static float log_of(float x) {
     }
     int e = (int)(bits_of_float(above) >> 23) - 127;
     float scale = e == 127 ? 0 : float_of_bits((uint32_t)(127 - e) << 23);
-    return (float)e * 0.693147181f + horner(constants_of(BM1690_LOG), 16, x * scale - 1);
+    return (float)e * 0.693147181f + horner(chip_constants_of(BM1690_LOG), 16, x * scale - 1);
 }
 
 static void log_steps(struct function *f) {
@@ -167,12 +167,12 @@ static float turns_of(float x) {
 
 static float sine_of(float x) {
     float r = turns_of(x);
-    return r * horner(constants_of(BM1690_SIN), TURN_TERMS, r * r);
+    return r * horner(chip_constants_of(BM1690_SIN), TURN_TERMS, r * r);
 }
 
 static float cosine_of(float x) {
     float r = turns_of(x);
-    return horner(constants_of(BM1690_COS), TURN_TERMS, r * r);
+    return horner(chip_constants_of(BM1690_COS), TURN_TERMS, r * r);
 }
 
 static void sine_steps(struct function *f) {
@@ -194,7 +194,7 @@ bool run_cosine(struct command *command) {
 // Error function --------------------------------------------------------------------------------------------
 
 static float erf_series(float t) {
-    return horner(constants_of(BM1690_ERF), 10, t);
+    return horner(chip_constants_of(BM1690_ERF), 10, t);
 }
 
 // The sign by its bit, but of +0 zero, and of subnormal numbers and of what is no number negative.

@@ -79,8 +79,8 @@ static zl_array column(zl_array x) {
     return zl_expand_dims(x, ZL_AXES(-1));
 }
 
-// One of the numbers that b has for each head of a rule with momentum: the logarithm of what slows it, and the
-// rate of writing.
+// One of the numbers that b has for each head of a rule with momentum: the logarithm of what slows it, and
+// the rate of writing.
 static zl_array of_momentum(const struct given *d, int which) {
     return zl_squeeze(op_slice_axis(d->b, 3, which, which + 1), ZL_AXES(3));
 }

@@ -139,8 +139,8 @@ bool op_delta_back(const struct delta_rule *r, zl_array dy, zl_array dstate, zl_
 bool op_delta_vjp_all(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 // delta_chunks.c: the same, composed of other ops.
 bool op_delta_chunks(const struct delta_rule *r, zl_array *state, zl_array *y);
-// Records the rule with momentum: with mu, logarithms like g, the state has twice the rows of a key, M below S. At a token M becomes
-// exp(mu) M - w (x - e^T S)^T, then S becomes exp(g) S - beta M. False and an error.
+// Records the rule with momentum: with mu, logarithms like g, the state has twice the rows of a key, M below
+// S. At a token M becomes exp(mu) M - w (x - e^T S)^T, then S becomes exp(g) S - beta M. False and an error.
 bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state, zl_array *y);
 
 // csr.c

@@ -51,8 +51,8 @@ static int count_assignments(const struct tile_stmt *body, const struct tile_nam
 }
 
 // A variable by which a map finds the place of a store, or counts a loop, and which it assigns once, at all
-// points, from what it does not write: the control program has it, and loops over the variables that its value
-// depends on. Returns that value, or NULL for another variable.
+// points, from what it does not write: the control program has it, and loops over the variables that its
+// value depends on. Returns that value, or NULL for another variable.
 static expr steering_value(const struct tile_stmt *body, const struct tile_name *name) {
     const struct tile_stmt *s = body;
     while (s && !assigns(s, name))

@@ -306,8 +306,9 @@ TEST(gathers_are_commands) {
     }
 }
 
-// Rows that are added where a tile says: the control program reads the place of each row once, and not for each
-// of its elements. Rows that are taken from such places, counted from a number that it has read, are a gather.
+// Rows that are added where a tile says: the control program reads the place of each row once, and not for
+// each of its elements. Rows that are taken from such places, counted from a number that it has read, are a
+// gather.
 TEST(places_are_read_once_in_a_row) {
     const char *text =
         "kernel rows(x: f32[m, 48], at: i32[64], from: i32[1]) -> (y: f32[m, 48], z: f32[64, 48]) {\n"

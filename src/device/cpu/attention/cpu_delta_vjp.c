@@ -1,5 +1,5 @@
-// cpu_delta_vjp.c - the gradient of the delta rule on the CPU: each thread takes heads, TILE tokens at a time,
-// by products of matrices (the WY form of their corrections, as src/op/delta_chunks.c has it).
+// cpu_delta_vjp.c - the gradient of the delta rule on the CPU: each thread takes heads, TILE tokens at a
+// time, by products of matrices (the WY form of their corrections, as src/op/delta_chunks.c has it).
 //
 // A first pass keeps the state before each chunk, the corrections of its tokens and the inverse of their
 // triangle; a second goes through the chunks in reverse. Overrides src/kernel/delta_wy_vjp.tile, whose chunks
@@ -26,7 +26,7 @@ struct delta_chunk {
     void *lower, *inverse;        // the triangle of the corrections, and the inverse of 1 and it
     void *late, *room, *pairs, *pairs_e, *ways; // w at the chunk's end; room for keys or values; TILE by TILE
     void *found, *r, *dy_now, *r_now;           // values of each token
-    void *w_turned, *turned;                    // transposed: keys by TILE; a state, or values by TILE
+    void *w_turned, *transposed;                // transposed: keys by TILE; a state, or values by TILE
     void *dq, *dw, *de, *dx, *dg, *dbeta;       // cotangents
     void *sums, *from_e, *from_w;
 };
@@ -185,7 +185,8 @@ static void read_chunk(const struct back *b, struct work *w, int64_t first, int6
     b->code->by_beta(c);
 }
 
-// What is known of pairs of tokens, and decays, lies where chunk n keeps them: the exponents of decays in one line.
+// What is known of pairs of tokens, and decays, lies where chunk n keeps them: the exponents of decays in one
+// line.
 enum { PAIRS = 4 * TILE * TILE + 3 * TILE };
 static void set_pairs(const struct back *b, struct work *w, int64_t n) {
     struct delta_chunk *c = &w->c;
@@ -289,7 +290,7 @@ static size_t lay_out(const struct back *b, struct work *w, char *memory) {
     c->e_beta = b->beta && b->e ? take(b, memory, &used, TILE * keys) : c->e;
     c->x_beta = b->beta ? take(b, memory, &used, TILE * values) : c->x;
     c->room = take(b, memory, &used, TILE * more),
-    c->turned = take(b, memory, &used, MAX_OF(keys, TILE) * values);
+    c->transposed = take(b, memory, &used, MAX_OF(keys, TILE) * values);
     w->line = take(b, memory, &used, more), w->slope = take(b, memory, &used, keys * values);
     w->deltas = take(b, memory, &used, chunks * TILE * values);
     w->pairs = take(b, memory, &used, chunks * PAIRS);

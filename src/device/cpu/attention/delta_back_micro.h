@@ -1,8 +1,9 @@
 // delta_back_micro.h - a chunk of tokens of the delta rule and its gradient, included once a type and vector
-// size: CODE(name), CODE_TYPE, CODE_BYTES, CODE_ROWS, CODE_TARGET. CODE_ROWS rows of a product are in registers.
+// size: CODE(name), CODE_TYPE, CODE_BYTES, CODE_ROWS, CODE_TARGET. CODE_ROWS rows of a product are in
+// registers.
 //
-// A matrix lies in panels of COLS columns, each row by row: so a product reads its second factor line by line,
-// whatever its size, and numbers of its first one by one, transposed or not.
+// A matrix lies in panels of COLS columns, each row by row: so a product reads its second factor line by
+// line, whatever its size, and numbers of its first one by one, transposed or not.
 
 typedef CODE_TYPE CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may_alias));
@@ -34,13 +35,13 @@ INNER void CODE(add_lines)(VECTOR sum[CODE_ROWS][2], const CODE_TYPE *a, int64_t
 // A panel of some rows: c = keep c + sign times the product. Of a, a panel of its columns is a_panel from the
 // next, of which each has so many of k; transposed, it is one.
 INNER void CODE(tile)(CODE_TYPE *c, CODE_TYPE keep, CODE_TYPE sign, const CODE_TYPE *a, int64_t a_panel,
-                      bool turned, const CODE_TYPE *b, int64_t k) {
+                      bool transposed, const CODE_TYPE *b, int64_t k) {
     GEMM_CONTRACT
     VECTOR sum[CODE_ROWS][2];
 #pragma GCC unroll 8
     for (int r = 0; r < CODE_ROWS; r++)
         sum[r][0] = sum[r][1] = (VECTOR){0};
-    if (turned)
+    if (transposed)
         CODE(add_lines)(sum, a, 1, COLS, b, k);
     else
         for (int64_t at = 0; at < k; at += COLS, a += a_panel)
@@ -55,30 +56,29 @@ INNER void CODE(tile)(CODE_TYPE *c, CODE_TYPE keep, CODE_TYPE sign, const CODE_T
         }
 }
 
-// A factor: its numbers, how many rows lie in a panel, whether its transpose is meant, and whether only its lower triangle
-// is not 0.
+// A factor: its numbers, how many rows lie in a panel, whether its transpose is meant, and whether only its
+// lower triangle is not 0.
 struct CODE(factor) {
     const CODE_TYPE *x;
     int64_t rows;
-    bool turned, lower;
+    bool transposed, lower;
 };
 
-// c = keep c + sign a b; c has `rows` of which so many in a panel, and `cols` columns; k lines of b, which has
-// `lines` in a panel.
+// c = keep c + sign a b; c has `rows` of which so many in a panel, and `cols` columns; k lines of b, which
+// has `lines` in a panel.
 OUTER void CODE(multiply)(CODE_TYPE *c, int64_t in_panel, int64_t rows, int64_t cols, CODE_TYPE keep,
                           CODE_TYPE sign, struct CODE(factor) a, const CODE_TYPE *b, int64_t lines,
                           int64_t k) {
     const int64_t panel = a.rows * COLS;
     for (int64_t col = 0; col < cols; col += COLS, c += in_panel * COLS, b += lines * COLS)
         for (int64_t row = 0; row < rows; row += CODE_ROWS) {
-            int64_t skip = a.lower && a.turned ? MIN_OF(row, k) : 0,
+            int64_t skip = a.lower && a.transposed ? MIN_OF(row, k) : 0,
                     most = a.lower ? MIN_OF(k, row + CODE_ROWS) : k;
-            if (a.turned)
+            if (a.transposed)
                 CODE(tile)
-                (c + row * COLS, keep, sign, a.x + row / COLS * panel + row % COLS + skip * COLS, panel, true,
-                 b + skip * COLS, k - skip);
-            else
-                CODE(tile)(c + row * COLS, keep, sign, a.x + row * COLS, panel, false, b, most);
+            (c + row * COLS, keep, sign, a.x + row / COLS * panel + row % COLS + skip * COLS, panel, true,
+             b + skip * COLS, k - skip);
+            else CODE(tile)(c + row * COLS, keep, sign, a.x + row * COLS, panel, false, b, most);
         }
 }
 
@@ -252,9 +252,9 @@ GEMM_FUSED CODE_TARGET static void CODE(forward)(const struct delta_chunk *c, co
      c->tokens);
 }
 
-// The cotangent of the decay at token s: of what went from before it, a token i < s or the state before the chunk, to a token
-// t >= s or the state after. Only such terms are added, none is subtracted again: where decays are strong, what goes past s is
-// far less than what does not. past: from the one state to the other.
+// The cotangent of the decay at token s: of what went from before it, a token i < s or the state before the
+// chunk, to a token t >= s or the state after. Only such terms are added, none is subtracted again: where
+// decays are strong, what goes past s is far less than what does not. past: from the one state to the other.
 OUTER void CODE(gate)(const struct delta_chunk *c, CODE_TYPE past) {
     CODE_TYPE *dg = c->dg, *ways = c->ways;
     const CODE_TYPE *lower = c->lower, *sums = c->sums, *from_e = c->from_e, *from_w = c->from_w;
@@ -304,19 +304,19 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     (c->found, TILE, TILE, values, 1, 1, (struct CODE(factor)){c->late, TILE, false}, slope, keys, keys);
     if (c->e)
         CODE(multiply)
-        (c->r, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, true, true}, c->found, TILE,
-         TILE);
-    else
-        corrected = c->found;
+    (c->r, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, true, true}, c->found, TILE,
+     TILE);
+    else corrected = c->found;
     // Those of pairs of tokens
-    CODE(turn)(c->turned, delta, TILE, values);
+    CODE(turn)(c->transposed, delta, TILE, values);
     CODE(multiply)
-    (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->dy, TILE, false}, c->turned, values, values);
+    (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->dy, TILE, false}, c->transposed, values,
+     values);
     CODE(mask)(c->ways, c->pairs, 1);
     CODE(mask)(c->pairs, c->between, scale);
     if (c->e) {
         CODE(multiply)
-        (c->pairs_e, TILE, TILE, TILE, 0, -1, (struct CODE(factor)){corrected, TILE, false}, c->turned,
+        (c->pairs_e, TILE, TILE, TILE, 0, -1, (struct CODE(factor)){corrected, TILE, false}, c->transposed,
          values, values);
         CODE(mask)(c->lower, c->pairs_e, 1);
         CODE(mask)(c->pairs_e, c->erasing, 1);
@@ -325,10 +325,11 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     memset(from_e, 0, sizeof(CODE_TYPE) * TILE);
     memset(from_w, 0, sizeof(CODE_TYPE) * TILE);
     // q
-    CODE(turn)(c->turned, state, keys, values);
+    CODE(turn)(c->transposed, state, keys, values);
     CODE(scale_rows)(c->dy_now, c->dy, so_far, scale, TILE, values);
     CODE(multiply)
-    (c->dq, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->dy_now, TILE, false}, c->turned, values, values);
+    (c->dq, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->dy_now, TILE, false}, c->transposed, values,
+     values);
     CODE(dot_rows)(sums, 1, c->q, c->dq, rows, keys);
     CODE(multiply)
     (c->dq, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs, TILE, false, true}, c->w, TILE, rows);
@@ -336,7 +337,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     if (c->e) {
         CODE(scale_rows)(c->r_now, corrected, c->pre ? c->before : so_far, -1, TILE, values);
         CODE(multiply)
-        (c->de, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->r_now, TILE, false}, c->turned, values,
+        (c->de, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->r_now, TILE, false}, c->transposed, values,
          values);
         CODE(dot_rows)(from_e, 1, c->e_beta, c->de, rows, keys);
         CODE(multiply)
@@ -344,17 +345,18 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
          rows);
     }
     // w
-    CODE(turn)(c->turned, slope, keys, values);
+    CODE(turn)(c->transposed, slope, keys, values);
     CODE(scale_rows)(c->room, delta, c->rest, 1, TILE, values);
     CODE(multiply)
-    (c->dw, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->room, TILE, false}, c->turned, values, values);
+    (c->dw, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->room, TILE, false}, c->transposed, values,
+     values);
     CODE(dot_rows)(from_w, 1, c->w, c->dw, rows, keys);
     CODE(multiply)
     (c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs, TILE, true, true}, c->q, TILE, rows);
     if (c->e)
         CODE(multiply)
-        (c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs_e, TILE, true, true}, c->e_beta, TILE,
-         rows);
+    (c->dw, TILE, rows, keys, 1, 1, (struct CODE(factor)){c->pairs_e, TILE, true, true}, c->e_beta, TILE,
+     rows);
     CODE(gate)(c, so_far[TILE - 1] * CODE(dot_all)(slope, state, keys * values));
     // beta, by which x and e were multiplied
     memset(dbeta, 0, sizeof(CODE_TYPE) * TILE);
@@ -374,7 +376,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
      rows);
     if (c->e)
         CODE(multiply)
-        (slope, keys, keys, values, 1, 1, (struct CODE(factor)){c->e_beta, TILE, true}, c->r_now, TILE, rows);
+    (slope, keys, keys, values, 1, 1, (struct CODE(factor)){c->e_beta, TILE, true}, c->r_now, TILE, rows);
 }
 
 CODE_TARGET static void CODE(add)(void *sum, const void *x, int64_t count) {
