@@ -202,8 +202,8 @@ if command -v python3 >/dev/null; then
     check "names in comments finds a call that is gone" finds_name 'as go() does' 'go()'
     check "names in comments finds a file that is gone" finds_name 'row_group.c and rows.c' rows.c
     check "names in comments finds a list's name that no comment needs" says 'no comment needs unused' sh -c \
-        "cp -r tool '$tmp/names' && echo unused >>'$tmp/names/foreign_names.txt' && mkdir '$tmp/names.tree' &&
-        mv '$tmp/names' '$tmp/names.tree/tool' && python3 tool/check_names.py '$tmp/names.tree'"
+        "cp -r tool '$tmp/named' && echo unused >>'$tmp/named/foreign_names.txt' && mkdir '$tmp/named.tree' &&
+        mv '$tmp/named' '$tmp/named.tree/tool' && python3 tool/check_names.py '$tmp/named.tree'"
 else
     skip "documents" "no python3"
 fi
