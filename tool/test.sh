@@ -25,7 +25,7 @@ if command -v ccache >/dev/null; then
 fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
-made_at_run_time=(device/test_{bm1690,delta_wy,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan}) # words of tests
+made_at_run_time=(device/test_{bm1690,delta_wy,desk,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan}) # words of tests
 built_in=(device/test_cpu fuzz/)
 of_matrix=(cpu_models.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
