@@ -18,6 +18,16 @@ static struct tiles tiles_of(const struct delta_rule *r) {
     return (struct tiles){(keys + 15) / 16 * 16, 16, 16, 128, 1};
 }
 
+// Returns the name of the device for which calls are recorded, or NULL without an error when there is no
+// memory for its stream: any form of the rule is right then.
+static const char *device_here(void) {
+    int unit;
+    zl_stream stream = zl_default_stream();
+    if (!stream)
+        zl_clear_error();
+    return stream ? zl_stream_device(stream, &unit) : NULL;
+}
+
 // On the CPU cpu_delta.c is quicker, and cpu_delta_vjp.c takes its gradient by chunks; what takes whole graphs
 // is given array ops. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us for 32
 // tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and 3.3 ms for 8,192 by chunks.
@@ -25,11 +35,10 @@ static struct tiles tiles_of(const struct delta_rule *r) {
 enum delta_form op_delta_form(const struct delta_rule *r) {
     enum { LENGTH_LEAST = 16, KEYS_MOST = 128, ROW_MOST = 256 };
     int64_t sequences = r->state->dim[0], tokens = r->x->dim[0] * r->x->dim[1];
-    int unit;
     if (r->state->dtype != ZL_FLOAT32 || r->factors || r->g->ndim != 3 || (r->beta && !r->e) ||
         r->q->dim[3] > KEYS_MOST || sequences == 0 || tokens / sequences < LENGTH_LEAST)
         return DELTA_TOKENS;
-    const char *device = zl_stream_device(recorder.stream ? recorder.stream : zl_default_stream(), &unit);
+    const char *device = device_here();
     if (!device || !strcmp(device, "cpu") || !strcmp(device, "pjrt"))
         return DELTA_TOKENS;
     if (!strcmp(device, "cuda"))
@@ -37,13 +46,12 @@ enum delta_form op_delta_form(const struct delta_rule *r) {
     return r->q->dim[3] * (int64_t)array_item(r->x) <= ROW_MOST ? DELTA_CHUNKS : DELTA_TOKENS;
 }
 
-// Whether the gradient is an op of its own, where it is recorded: where the call itself goes by chunks, and on the CPU, which
-// has it whatever the sizes.
+// Whether the gradient is an op of its own, where it is recorded: where the call itself goes by chunks, and
+// on the CPU, which has it whatever the sizes.
 static bool has_gradient(const struct delta_rule *r) {
-    int unit;
     if (op_delta_form(r) != DELTA_TOKENS)
         return true;
-    const char *device = zl_stream_device(recorder.stream ? recorder.stream : zl_default_stream(), &unit);
+    const char *device = device_here();
     return device && !strcmp(device, "cpu") && r->g->ndim == 3 && !r->factors && (r->e || !r->beta);
 }
 
