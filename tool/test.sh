@@ -8,9 +8,9 @@
 #   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
 #   long      test and matrix, with the largest sizes and a new seed
 #
-# `test` is what a newcomer runs, in 12 minutes on two cores; where that takes samples, `matrix` runs the whole:
+# `test` is what a newcomer runs, and is to take at most 12 minutes on two cores; where it takes samples, `matrix` runs the whole:
 # - tests of kernels that compilers make at run time (PoCL, XLA, the system's), whoever built the library: in clang's build;
-# - tests of the CPU's kernels, and fuzzers: in both builds;
+# - tests of the CPU's kernels and of CUDA's host side, and fuzzers: in both builds;
 # - scripts that build the tree again or run the tests of ops on another device: once.
 # What took most processor time is told at the end: other programs do not lengthen it.
 set -uo pipefail
@@ -26,7 +26,7 @@ fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
 made_at_run_time=(device/test_{bm1690,delta_wy,desk,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan}) # words of tests
-built_in=(device/test_cpu fuzz/)
+built_in=(device/test_{cpu,cuda} fuzz/)
 of_matrix=(cpu_models.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
 failures=()
@@ -169,7 +169,7 @@ matrix() { # TEST-OPTION...
         echo "skipped the clang build: clang is not installed"
         part "kernels made at run time" build/test "${jobs[@]}" "$@" "${made_at_run_time[@]}"
     fi
-    part "kernels of the CPU, fuzzers" build/test "${jobs[@]}" "$@" "${built_in[@]}"
+    part "kernels of the CPU, host side of CUDA, fuzzers" build/test "${jobs[@]}" "$@" "${built_in[@]}"
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
         part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 # LLVM, in PoCL, replaces that stack
