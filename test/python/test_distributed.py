@@ -147,7 +147,7 @@ class Failures(unittest.TestCase):
                 code, out = ranks.end(r)
                 self.assertEqual(code, 3, out)
                 for word in words:
-                    self.assertIn(word, out, f"rank {r}")
+                    self.assertRegex(out, word, f"rank {r}")
             # From the call on: a rank is given the timeout, and whoever came later as much again.
             self.assertLess(time.monotonic() - begin, 2 * timeout + 10)
 
@@ -158,7 +158,7 @@ class Failures(unittest.TestCase):
     def test_a_rank_is_stopped(self):
         for _ in range(50 if LONG else 1):
             self.after("victim", 4, lambda ranks: ranks.process[1].send_signal(signal.SIGSTOP), 1,
-                       ("all_sum number ", "rank 1 did not come"))
+                       ("all_sum number ", "ranks? ([0-9], )*1(, [0-9])* did not come"))  # others may wait for it in the sum before
 
     def test_a_rank_never_evaluates(self):
         for _ in range(50 if LONG else 1):
