@@ -190,6 +190,8 @@ bool cpu_few_gemm(zl_dtype dtype, const struct gemm *g) {
     if (f.u->dtype != dtype)
         f.packing.widen = cpu_level()->rows->cast[f.u->dtype][dtype];
     f.k_most = k_most(dtype, g);
+    if (!f.k_most) // chosen for a wider product, of which this is a part
+        return cpu_own_gemm(dtype, g);
     const int64_t width = MIN_OF(BLOCK / (f.k_most * f.item), g->n) / f.u->cols * f.u->cols;
     const int64_t most = MAX_OF(width, f.u->cols), k = round_up(g->k, f.u->step);
     f.a = cpu_scratch(SCRATCH_PACK, (size_t)(round_up(g->m, f.u->rows) * k * f.item + GEMM_SLACK));
