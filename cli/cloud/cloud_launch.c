@@ -239,16 +239,13 @@ const struct command cli_cloud_launch = {
     .name = "cloud launch",
     .operands = "[PROGRAM [ARG...]]",
     .summary = "Rent machines through SkyPilot, and run a program there",
-    .details = "SkyPilot plans first: the price per hour is shown, and asked about unless --yes is given. "
-               "The name of the\n"
-               "cluster is kept in .cluster_name, for exec, sync, logs, pull and down; on a cluster that is "
-               "up, the program "
-               "runs\n"
-               "without another launch. A launch that fails lists what may still cost money (doc/cloud.md).\n"
+    .details = "SkyPilot plans first: the price per hour is shown, and asked about unless --yes is given.\n"
+               "The name of the cluster is kept in .cluster_name, for exec, sync, logs, pull and down; on a\n"
+               "cluster that is up, the program runs without another launch. A launch that fails lists what\n"
+               "may still cost money (doc/cloud.md).\n"
                "  zellige cloud launch --gpus H100:8 --max-price 30 -- ./train\n"
                "  zellige cloud launch --gpus tpu-v6e-16 --spot --secret HF_TOKEN -- python3 train.py\n"
-               "  zellige cloud launch --gpus H100:8 --nodes 2 --managed --mount /out=gs://name -- ./train "
-               "--out /out",
+               "  zellige cloud launch --gpus H100:8 --nodes 2 --managed --mount /out=gs://name -- ./train",
     .operands_most = INT_MAX,
     .takes_program = true,
     .options = options,

@@ -68,9 +68,9 @@ const struct command cli_cloud_pull = {
     .name = "cloud pull",
     .operands = "[FOLDER]",
     .summary = "Bring a folder home from every host of a cluster, by rsync",
-    .details = "FOLDER lies in the folder that was brought there. Without one, the runs of `zellige bench`, "
-               "which join the\n"
-               "local history. Of several hosts, each has a folder of its own: node-0, node-1, ...",
+    .details =
+        "FOLDER lies in the folder that was brought there. Without one, the runs of `zellige bench` come,\n"
+        "which join the local history. Of several hosts, each has a folder of its own: node-0, node-1, ...",
     .operands_most = 1,
     .options = options,
     .run = run,

@@ -26,7 +26,7 @@ struct delta_chunk {
     void *lower, *inverse;        // the triangle of the corrections, and the inverse of 1 and it
     void *late, *room, *pairs, *pairs_e, *ways; // w at the chunk's end; room for keys or values; TILE by TILE
     void *found, *r, *dy_now, *r_now;           // values of each token
-    void *w_turned, *transposed;                // transposed: keys by TILE; a state, or values by TILE
+    void *w_transposed, *transposed;            // transposed: keys by TILE; a state, or values by TILE
     void *dq, *dw, *de, *dx, *dg, *dbeta;       // cotangents
     void *sums, *from_e, *from_w;
 };
@@ -274,7 +274,7 @@ static size_t lay_out(const struct back *b, struct work *w, char *memory) {
     const int64_t keys = c->keys, values = c->values, chunks = (longest(b) + TILE - 1) / TILE;
     const int64_t more = MAX_OF(keys, values);
     size_t used = 0;
-    void **const of_keys[] = {&c->q, &c->w, &c->late, &c->w_turned, &c->dq, &c->dw, &c->de};
+    void **const of_keys[] = {&c->q, &c->w, &c->late, &c->w_transposed, &c->dq, &c->dw, &c->de};
     void **const of_values[] = {&c->x, &c->dy, &c->found, &c->r, &c->dy_now, &c->r_now, &c->dx};
     void **const numbers[] = {&c->g, &c->dg, &c->dbeta, &c->sums, &c->from_e, &c->from_w};
     for (size_t i = 0; i < COUNT(of_keys); i++)

@@ -127,7 +127,7 @@ OUTER CODE_TYPE CODE(dot_all)(const CODE_TYPE *x, const CODE_TYPE *y, int64_t co
     return total;
 }
 
-static void CODE(turn)(CODE_TYPE *to, const CODE_TYPE *from, int64_t rows, int64_t cols) {
+static void CODE(transpose)(CODE_TYPE *to, const CODE_TYPE *from, int64_t rows, int64_t cols) {
     const int64_t line = COLS * (int64_t)sizeof(CODE_TYPE);
     for (int64_t i = 0; i < rows; i += COLS)
         for (int64_t k = 0; k < cols; k += COLS)
@@ -230,10 +230,10 @@ GEMM_FUSED CODE_TARGET static void CODE(forward)(const struct delta_chunk *c, co
     const CODE_TYPE *so_far = c->so_far;
     CODE(scale_rows)(c->late, c->w, c->rest, 1, TILE, keys);
     if (c->e) {
-        CODE(turn)(c->w_turned, c->w, TILE, keys);
+        CODE(transpose)(c->w_transposed, c->w, TILE, keys);
         CODE(multiply)
-        (c->lower, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->e_beta, TILE, false}, c->w_turned, keys,
-         keys);
+        (c->lower, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->e_beta, TILE, false}, c->w_transposed,
+         keys, keys);
         CODE(mask)(c->lower, c->erasing, 1);
         CODE(invert)(c->inverse, c->lower);
         CODE(scale_rows)(c->room, c->e_beta, c->pre ? c->before : c->so_far, 1, TILE, keys);
@@ -291,9 +291,9 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     CODE_TYPE *sums = c->sums, *from_e = c->from_e, *from_w = c->from_w, *dbeta = c->dbeta;
     const void *corrected = c->r;
     // The corrections'
-    CODE(turn)(c->w_turned, c->w, TILE, keys);
+    CODE(transpose)(c->w_transposed, c->w, TILE, keys);
     CODE(multiply)
-    (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->q, TILE, false}, c->w_turned, keys, keys);
+    (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->q, TILE, false}, c->w_transposed, keys, keys);
     CODE(mask)(c->pairs, c->between, scale);
     memcpy(c->ways, c->pairs, sizeof(CODE_TYPE) * TILE * TILE);
     CODE(scale_rows)(c->late, c->w, c->rest, 1, TILE, keys);
@@ -308,7 +308,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
      TILE);
     else corrected = c->found;
     // Those of pairs of tokens
-    CODE(turn)(c->transposed, delta, TILE, values);
+    CODE(transpose)(c->transposed, delta, TILE, values);
     CODE(multiply)
     (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->dy, TILE, false}, c->transposed, values,
      values);
@@ -325,7 +325,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     memset(from_e, 0, sizeof(CODE_TYPE) * TILE);
     memset(from_w, 0, sizeof(CODE_TYPE) * TILE);
     // q
-    CODE(turn)(c->transposed, state, keys, values);
+    CODE(transpose)(c->transposed, state, keys, values);
     CODE(scale_rows)(c->dy_now, c->dy, so_far, scale, TILE, values);
     CODE(multiply)
     (c->dq, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->dy_now, TILE, false}, c->transposed, values,
@@ -345,7 +345,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
          rows);
     }
     // w
-    CODE(turn)(c->transposed, slope, keys, values);
+    CODE(transpose)(c->transposed, slope, keys, values);
     CODE(scale_rows)(c->room, delta, c->rest, 1, TILE, values);
     CODE(multiply)
     (c->dw, TILE, rows, keys, 0, 1, (struct CODE(factor)){c->room, TILE, false}, c->transposed, values,
