@@ -144,7 +144,7 @@ static inline int64_t CODE(pair)(int64_t t, int64_t i) {
 
 // x where the lane, `first` on, is less than `end`; else 0.
 INNER VECTOR CODE(before)(VECTOR x, int64_t first, int64_t end) {
-    VECTOR lane;
+    VECTOR lane = {0};
     for (int l = 0; l < LANES; l++)
         lane[l] = (CODE_TYPE)(first + l);
     __typeof__(lane < lane) is = lane < ((VECTOR){0} + (CODE_TYPE)end);
