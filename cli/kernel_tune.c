@@ -344,7 +344,6 @@ static int tune(struct tuning *t) {
         return t->rows && !t->row ? cli_fail(t->call, "out of memory") : CLI_USAGE;
     t->from_disk = !cli_option(t->call, "again") && load_rows(t);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    cli_catch_interrupts();
     if (!t->from_disk) {
         if (!measure_all(t, true, processors > 0 ? (int)processors : 1) || !measure_all(t, false, 1))
             return cli_fail(t->call, "out of memory");
@@ -392,6 +391,7 @@ static int run_tune(const struct invocation *call) {
     struct tuning t = {.call = call,
                        .text = cli_read_all(call->operands[0]),
                        .timeout = timeout ? strtod(timeout, NULL) : 30};
+    cli_catch_interrupts();
     ask_target(&t);
     int code = !t.text          ? cli_fail(call, "cannot read %s: %s", call->operands[0], strerror(errno))
                : t.timeout <= 0 ? cli_usage(call, "--timeout takes seconds, not '%s'", timeout)
