@@ -226,3 +226,20 @@ void pass_learn(const struct tile_stmt *body) {
         pass_learn(s->other);
     }
 }
+
+bool pass_narrow(const struct tile_stmt *map, expr mask, int64_t *end) {
+    if (mask->op == TILE_AND)
+        return pass_narrow(map, mask->arg[0], end) && pass_narrow(map, mask->arg[1], end);
+    bool is_swapped = mask->op == TILE_GT || mask->op == TILE_GE;
+    if (!is_swapped && mask->op != TILE_LT && mask->op != TILE_LE)
+        return false;
+    expr variable = mask->arg[is_swapped];
+    int64_t limit = pass_number(mask->arg[!is_swapped]);
+    int at = variable->op == TILE_INDEX && limit >= 0 ? map->indices - 1 : -1;
+    while (at >= 0 && map->name[at] != variable->name)
+        at--;
+    if (at < 0 || end[at] < 0)
+        return false;
+    end[at] = MIN_OF(end[at], limit + (mask->op == TILE_LE || mask->op == TILE_GE));
+    return true;
+}

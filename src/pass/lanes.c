@@ -96,33 +96,42 @@ static int64_t size_of_lane(const struct tile_buffer *b, int axis) {
     return pass_number(b->shape[axis]);
 }
 
+// The bytes of the axes of a tile after axis `from`; -1: they are not known.
+static int64_t bytes_after(const struct tile_buffer *b, int from) {
+    int64_t count = pass_product(b->ndim - 1 - from, b->shape + from + 1);
+    return count < 0 ? -1 : count * tile_type_bytes(lanes_type(b->type));
+}
+
+int lanes_view_axis(const struct tile_buffer *view, int lane) {
+    const struct tile_buffer *base = view->base;
+    int64_t bytes = bytes_after(base, lane), size = size_of_lane(base, lane);
+    for (int i = view->ndim - 1; i >= 0; i--)
+        if (size >= 0 && bytes >= 0 && bytes_after(view, i) == bytes && size_of_lane(view, i) == size)
+            return i;
+    return -1;
+}
+
 // A view lies as what it is a view of: the axis across the lanes has to be one of its own.
 static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
     const struct tile_buffer *base = b->base;
     struct lane_tile under;
-    int64_t inner = 1, inner_under = 1, bytes = tile_type_bytes(lanes_type(b->type)),
-            bytes_under = tile_type_bytes(lanes_type(base->type));
     if (!lanes_tile(l, base, &under))
         return false;
     *out = under;
-    out->lane = -1;
-    for (int i = base->ndim - 1; i > under.lane; i--)
-        inner_under *= pass_number(base->shape[i]);
+    out->lane = under.lane < 0 ? -1 : lanes_view_axis(b, under.lane);
+    int64_t bytes = tile_type_bytes(lanes_type(b->type)),
+            bytes_under = tile_type_bytes(lanes_type(base->type));
+    int64_t inner = 1, rest = under.lane < 0 ? 0 : bytes_after(base, under.lane) / bytes;
     for (int i = b->ndim - 1; i >= 0; i--) {
-        int64_t size = pass_number(b->shape[i]);
+        int64_t size = size_of_lane(b, i);
         if (size < 1)
             return lanes_fail(l, "needs to know the size of '%s' along axis %d when a kernel is compiled",
                               b->text, i);
-        bool is_lane = under.lane >= 0 && out->lane < 0 && inner * bytes == inner_under * bytes_under &&
-                       size == pass_number(base->shape[under.lane]);
-        if (is_lane)
-            out->lane = i;
-        out->step[i] = is_lane         ? under.step[under.lane] * bytes_under / bytes
-                       : out->lane < 0 ? inner
-                       : under.lane == 0
-                           ? 0
-                           : inner / (inner_under * bytes_under / bytes * size_of_lane(base, under.lane)) *
-                                 under.step[under.lane - 1] * bytes_under / bytes;
+        out->step[i] = i == out->lane    ? under.step[under.lane] * bytes_under / bytes
+                       : i > out->lane   ? inner
+                       : under.lane == 0 ? 0
+                                         : inner / (rest * size_of_lane(base, under.lane)) *
+                                               under.step[under.lane - 1] * bytes_under / bytes;
         inner *= size;
     }
     if (under.lane >= 0 && out->lane < 0)
@@ -133,9 +142,17 @@ static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct la
 
 // Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want
 // it so.
+static const int order[5][4] = {
+    {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
+
+int lanes_axis(int ndim) {
+    for (int i = 0; i < ndim && ndim <= 4; i++)
+        if (order[ndim][i] == LANE_C)
+            return i;
+    return -1;
+}
+
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
-    static const int order[5][4] = {
-        {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
     *out = (struct lane_tile){.lane = -1, .size = {1, 1, 1, 1}};
     if (lanes_dtype(b->type) < 0 || b->type.bits == 64)
         return lacks_type(l, b->type);

@@ -78,6 +78,10 @@ struct tile_type lanes_type(struct tile_type type); // as the chip holds it: boo
 bool lanes_is_local(const struct tile_buffer *b);
 bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out); // false and an error
 void lanes_strides(const int64_t *size, int bytes, int64_t *stride); // those of a tile that is aligned
+// Returns which axis of a tile of two to four axes lies across the lanes; -1 for others.
+int lanes_axis(int ndim);
+// Returns which axis of a view is the axis `lane` of what it is a view of, element by element; -1: none is.
+int lanes_view_axis(const struct tile_buffer *view, int lane);
 // Which dimension each of some names is, as lanes_open says: LANE_DIMS of one point, -1 of a loop.
 void lanes_dims(int names, const expr *extent, int lane, int *dim);
 // Loops of a statement over names: of which variable number `lane` (-1: none) is c, and the last others are
@@ -95,13 +99,15 @@ bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name,
 bool lanes_open_flat(const struct tile_name *name, expr extent, struct lane_space *out, bool *is_flat);
 void lanes_close(const struct lane_space *space);
 // A new tile for the points, or for those along some dimensions alone: the others have one.
-bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along, struct lane_operand *out);
+bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along,
+                     struct lane_operand *out);
 // Whether a value is the same at all points: the control program has it, or can read it.
 bool lanes_is_uniform(const struct lanes *l, const struct lane_points *p, expr e);
 // The same value for the control program: elements that it needs are read into variables here, one by one.
 expr lanes_control(struct lanes *l, expr e);
 // Where an element is, for the points; false and an error where the chip cannot reach it so.
-bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, struct lane_operand *out);
+bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                 struct lane_operand *out);
 // The coefficients of the variables in an index, NULL for 0, and what is left of it; false: it is not such a
 // sum.
 bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest);
@@ -109,8 +115,8 @@ bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr
 bool lanes_has_strides(const struct lanes *l, const struct lane_points *p, expr index);
 expr lanes_far_stride(const struct tile_buffer *b, int axis); // of an axis of device memory, in elements
 // The same of a buffer's index along an axis, which has to be such a sum: false and an error.
-bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, int axis,
-                 expr *coefficient, expr *rest);
+bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                 int axis, expr *coefficient, expr *rest);
 
 // Commands: arguments one after the other.
 struct lane_call {
@@ -133,34 +139,39 @@ struct lane_part {
 // lanes_move.c ----------------------------------------------------------------------------------------------
 
 // Copies an operand to another, of the same points; converts.
-bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from);
-bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_operand to, struct lane_operand from,
-                     const struct lane_part *in);
+bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                const struct lane_operand *from);
+bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_operand to,
+                     struct lane_operand from, const struct lane_part *in);
 // Adds to the part where a condition, or its opposite, holds. False, without an error: that is no such part.
 bool lanes_bounds(struct lanes *l, const struct lane_points *p, expr mask, bool is_not, struct lane_part *in);
 // Adds to the part where indices are inside of a buffer; false and an error.
-bool lanes_inside(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, struct lane_part *in);
+bool lanes_inside(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
+                  const expr *index, struct lane_part *in);
 bool lanes_fill(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, expr value);
 // An operand that begins in lane 0, is the same in all lanes where the points are across them, and lies in
 // the lanes.
-bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool clips,
-                struct lane_operand *out);
+bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                bool clips, struct lane_operand *out);
 // Sets *fits to whether the points reach the elements as they lie: the same variable is across the lanes.
 // False and an error.
-bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index, bool *fits);
+bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
+                bool *fits);
 // What a tile of the points, made by lanes_temporary, is at points that fit a buffer: those of the variables
 // that `has` says.
-bool lanes_relayout(struct lanes *l, const struct lane_points *p, const bool *has, const struct lane_operand *from,
-                   const struct tile_buffer *b, const expr *to_index, struct lane_points *points, struct lane_operand *out);
+bool lanes_relayout(struct lanes *l, const struct lane_points *p, const bool *has,
+                    const struct lane_operand *from, const struct tile_buffer *b, const expr *to_index,
+                    struct lane_points *points, struct lane_operand *out);
 // The same operand, aligned: as commands want it that take no strides.
 bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_operand *o);
 // The operand with what is across the lanes along w, and the other way round; `transposed` are points with
 // both exchanged.
-bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from, struct lane_points *transposed,
-                      struct lane_operand *out);
+bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from,
+                      struct lane_points *transposed, struct lane_operand *out);
 // The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n;
 // false: there are too many.
-bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column, struct lane_points *out);
+bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column,
+                       struct lane_points *out);
 bool lanes_copy(struct lanes *l, const struct tile_stmt *s);
 bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s);
 
@@ -182,27 +193,30 @@ struct lane_work {
 };
 
 // One command of an op of two operands, on the points.
-bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
-                  const struct lane_operand *a, const struct lane_operand *b);
+bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                  const struct lane_operand *to, const struct lane_operand *a, const struct lane_operand *b);
 // The maximum or minimum of two tiles of floats, which is a NaN where one of them is. `to` may be one of the
 // two.
-bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
-                   const struct lane_operand *a, const struct lane_operand *b);
+bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                   const struct lane_operand *to, const struct lane_operand *a, const struct lane_operand *b);
 // Corrects a conversion from f32 to 16 bits, which the chip ends at the largest number: beyond it is
 // infinity.
-bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, const struct lane_operand *from);
+bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
+                    const struct lane_operand *from);
 bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to); // a truth value
 // An operand that is in the lanes: a number becomes a tile.
-bool lanes_as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o, struct tile_type type);
+bool lanes_as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o,
+                   struct tile_type type);
 bool lanes_is_comparison(enum tile_op op);
-bool lanes_compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op, const struct lane_operand *to,
-                            struct lane_operand a, struct lane_operand b);
-bool lanes_select(struct lane_work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b, struct tile_type type,
-                  struct lane_operand *out);
+bool lanes_compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op,
+                            const struct lane_operand *to, struct lane_operand a, struct lane_operand b);
+bool lanes_select(struct lane_work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b,
+                  struct tile_type type, struct lane_operand *out);
 // An op on operands x, into a place that is given; and those whose result has a place of its own: sets
 // *is_done if e is one.
 bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *to);
-bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *out, bool *is_done);
+bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *out,
+                         bool *is_done);
 
 // lanes_values.c --------------------------------------------------------------------------------------------
 

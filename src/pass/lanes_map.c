@@ -542,13 +542,16 @@ static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store)
     while (map->body && !map->body->next) {
         struct tile_stmt *only = map->body;
         expr mask = (only->kind == TILE_IF && !only->other) || only->kind == TILE_STORE ? only->mask : NULL;
-        int64_t limit = mask && mask->op == TILE_LT ? pass_number(mask->arg[1]) : -1;
-        int at = limit > 0 && mask->arg[0]->op == TILE_INDEX ? map->indices - 1 : -1;
-        while (at >= 0 && map->name[at] != mask->arg[0]->name)
-            at--;
-        if (at < 0 || pass_number(extent[at]) < 0)
+        int64_t end[TILE_DIMS];
+        for (int i = 0; i < map->indices; i++)
+            end[i] = pass_number(extent[i]);
+        if (!mask || !pass_narrow(map, mask, end))
             return;
-        extent[at] = box_number(MIN_OF(limit, pass_number(extent[at])));
+        for (int i = 0; i < map->indices; i++)
+            if (end[i] == 0)
+                return;
+        for (int i = 0; i < map->indices; i++)
+            extent[i] = end[i] > 0 ? box_number(end[i]) : extent[i];
         *store = *only;
         store->mask = NULL;
         map->body = only->kind == TILE_IF ? only->body : store;

@@ -161,10 +161,10 @@ void pass_dump(const char *stage, const char *text);
 void pass_dump_kernel(const struct tile_kernel *kernel, const char *stage);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_expand, pass_small_types, pass_forward, pass_merge, pass_flat, pass_strips, pass_stages,
-    pass_threads, pass_tiles, pass_split, pass_fuse, pass_elide, pass_map_reduce, pass_loops, pass_halves,
-    pass_complex, pass_booleans, pass_widen, pass_divide, pass_lower, pass_convert, pass_lanes, pass_simplify,
-    pass_vectorise;
+pass_function pass_expand, pass_small_types, pass_views, pass_forward, pass_merge, pass_flat, pass_strips,
+    pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_elide, pass_map_reduce, pass_loops,
+    pass_halves, pass_complex, pass_booleans, pass_widen, pass_divide, pass_lower, pass_convert, pass_lanes,
+    pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 
@@ -286,5 +286,9 @@ enum { PASS_DIVISOR_MOST = 1 << 20 };
 int64_t pass_divisor(expr e);
 // Sets the ranges and divisors of loop variables from the bounds of their loops.
 void pass_learn(const struct tile_stmt *body);
+// Reduces end[i], the number of points of variable i of a map, to those for which a condition holds. Returns
+// false if it is anything but `variable < number`, in any spelling, or several of these with `&`, of
+// variables whose end is known (not -1); then end may be reduced too far.
+bool pass_narrow(const struct tile_stmt *map, expr mask, int64_t *end);
 
 #endif

@@ -11,6 +11,7 @@ static const struct {
 } pipeline[] = {
     {"expand", pass_expand},           // im2col and reductions of magnitudes become maps
     {"small_types", pass_small_types}, // 8- and 4-bit numbers become bytes
+    {"views", pass_views},             // views that only use memory again become tiles
     {"forward", pass_forward},         // products read parameters in place
     {"merge", pass_merge},             // loops of products along k become one product
     {"flat", pass_flat},               // tiles of one axis are spread over the lanes

@@ -5,7 +5,9 @@
 //
 // becomes, with tiles of 64 rows,
 //
-//     for k in 8 { copy A[b * 512 + k * 64, 0] -> t ; reduce add t -> s axis 1 ; copy s -> y[b * 512 + k * 64] }
+//     for k in 8 {
+//         copy A[b * 512 + k * 64, 0] -> t ; reduce add t -> s axis 1 ; copy s -> y[b * 512 + k * 64]
+//     }
 //
 // One tile is cut along an axis, and with it every tile that a statement uses along the same points. What
 // such a statement reduces along that axis takes a strip after the other. Statements between them that touch

@@ -514,6 +514,70 @@ TEST(tiles_take_little_more_than_is_in_use) {
     memory_free(text);
 }
 
+// Views ----------------------------------------------------------------------------------------------------
+
+// A tile whose rows lie across the lanes, and a view of it with other rows.
+#define NAMES_OF_ONE_TILE                                             \
+    "kernel names(x: f32[64, 64], n: i32[1]) -> (y: f32[64, 64]) {\n" \
+    "  grid g in 1 {\n"                                               \
+    "    shared a: f16[64, 64]\n"                                     \
+    "    view b: f32[32, 64] of a\n"                                  \
+    "    fragment c: f32[64, 64] = 0\n"                               \
+    "    fragment d: f32[64, 64] = 0\n"
+
+// Each name is read after all of it was written: the view only uses the tile's memory again.
+static const char *const reused[] = {
+    "    for s in 3 {\n"
+    "      map i in 64, j in 64 { a[i, j] = f16(x[i, j]) * f16(s) }\n"
+    "      copy a -> c\n"
+    "      for h in 2 {\n"
+    "        map i in 64, j in 64 { if i < 32 & 64 > j { b[i, j] = c[i + h * 32, j] * 2 } }\n"
+    "        map i in 32, j in 64 { d[h * 32 + i, j] = d[h * 32 + i, j] + b[i, j] }\n"
+    "      }\n"
+    "    }\n"
+    "    copy d -> y\n",
+    "    fill a = 2\n"
+    "    copy a -> d\n"
+    "    if n[0] > 5 { copy x[0, 0] of [32, 64] -> b }\n"
+    "    else { map i in 32, j in 64 { b[i, j] = 3 where i <= 31 } }\n"
+    "    map i in 32, j in 64 { b[i, j] = b[i, j] + d[i, j] }\n"
+    "    copy x -> a\n"
+    "    gemm a, transpose a -> c\n"
+    "    copy c -> y\n",
+};
+
+// A name is read, on some way, that holds what the other one wrote, or that was written in part.
+static const char *const looked_through[] = {
+    "    copy x -> a\n    copy b -> y[0, 0]\n",
+    "    copy x -> a\n    map i in 31, j in 64 { b[i, j] = 1 }\n    copy b -> y[0, 0]\n",
+    "    copy x -> a\n    map i in 64, j in 64 { if i < i64(n[0]) { b[i, j] = 1 } }\n    copy b -> y[0, 0]\n",
+    "    copy x -> a\n    map i in 32, j in 64 { b[31 - i, j] = x[i, j] }\n    copy b -> y[0, 0]\n",
+    "    copy x -> a\n    fill b = 1\n    copy a -> y\n",
+    "    copy x -> a\n    if n[0] > 5 { fill b = 1 }\n    copy b -> y[0, 0]\n",
+    "    fill b = 1\n    for s in 2 { copy b -> y[0, 0]\n fill a = 2 }\n",
+    "    fill b = 1\n    for s in 2 { fill a = 2\n if n[0] > 5 { break }\n fill b = 3 }\n"
+    "    copy b -> y[0, 0]\n",
+    "    fill a = 1\n    reduce add x -> b axis 0 accumulate\n    copy b -> y[0, 0]\n",
+    "    copy x -> a\n    map i in 32, j in 64 { b[i, j] = f32(a[i, j]) }\n    copy b -> y[0, 0]\n",
+};
+
+TEST(views_that_only_use_memory_again_are_tiles) {
+    char text[2000];
+    for (size_t i = 0; i < COUNT(reused); i++) {
+        snprintf(text, sizeof text, "%s%s  }\n}", NAMES_OF_ONE_TILE, reused[i]);
+        tile_trial(text, "bm1690", (int64_t[]){0}, 2e-2);
+        check_room(text);
+    }
+    for (size_t i = 0; i < COUNT(looked_through); i++) {
+        snprintf(text, sizeof text, "%s%s  }\n}", NAMES_OF_ONE_TILE, looked_through[i]);
+        zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
+        if (!CHECK(!k && zl_error() && strstr(zl_error(), "'b', a view of 'a' that cuts across its lanes")))
+            test_note("%s\n%s", text, zl_error() ? zl_error() : "no error");
+        zl_clear_error();
+        zl_kernel_release(k);
+    }
+}
+
 // Tiles of one axis lie in rows across the lanes where statements take them point by point, or reduce all of
 // them; one of which a part is copied does not, nor one that a map reads reversed.
 TEST(tiles_of_one_axis_have_all_lanes) {
