@@ -41,18 +41,19 @@ bool language_encode(struct language *l, const char *text, size_t bytes, bool is
     {"model", 'm', "FOLDER", NULL, "the checkpoint: a folder, or a GGUF file"}, \
     {"device", 0, "NAME", NULL, "device to run on"}
 
-#define LANGUAGE_SAMPLING                                                                                                        \
-    {"temp", 0, "X", NULL, "temperature (default 0: the most likely token each time)", "temperature"},                                        \
-    {"top-k", 0, "N", NULL, "draw from the N most likely tokens only"},                                                        \
-    {"top-p", 0, "X", NULL, "draw from the most likely tokens that together have this probability"},                           \
-    {"min-p", 0, "X", NULL, "draw from tokens that are at least this share as likely as the most likely one"},                 \
-    {"xtc-probability", 0, "X", NULL, "how often all likely tokens but the least likely are left out"},                        \
-    {"xtc-threshold", 0, "X", NULL, "what makes a token likely for that (default 0.1)"},                                       \
-    {"repeat-penalty", 0, "X", NULL, "divide the logits of recent tokens by this", "repetition-penalty"},                                            \
-    {"presence-penalty", 0, "X", NULL, "subtract this from the logits of recent tokens"},                                      \
-    {"frequency-penalty", 0, "X", NULL, "and this for each time that they occur"},                                             \
-    {"repeat-last-n", 0, "N", NULL, "how many tokens are recent (default 64)", "repetition-context-size"},                                                \
-    {"logit-bias", 0, "LIST", NULL, "add to logits: ID+X or ID-X, with commas between"},                                       \
+#define LANGUAGE_SAMPLING                                                                                \
+    {"temp", 0, "X", NULL, "temperature (default 0: the most likely token each time)", "temperature"},   \
+    {"top-k", 0, "N", NULL, "draw from the N most likely tokens only"},                                  \
+    {"top-p", 0, "X", NULL, "draw from the most likely tokens that together have this probability"},     \
+    {"min-p", 0, "X", NULL,                                                                              \
+     "draw from tokens that are at least this share as likely as the most likely one"},                  \
+    {"xtc-probability", 0, "X", NULL, "how often all likely tokens but the least likely are left out"},  \
+    {"xtc-threshold", 0, "X", NULL, "what makes a token likely for that (default 0.1)"},                 \
+    {"repeat-penalty", 0, "X", NULL, "divide the logits of recent tokens by this", "repetition-penalty"},\
+    {"presence-penalty", 0, "X", NULL, "subtract this from the logits of recent tokens"},                \
+    {"frequency-penalty", 0, "X", NULL, "and this for each time that they occur"},                       \
+    {"repeat-last-n", 0, "N", NULL, "how many tokens are recent (default 64)", "repetition-context-size"},\
+    {"logit-bias", 0, "LIST", NULL, "add to logits: ID+X or ID-X, with commas between"},                 \
     {"seed", 's', "N", NULL, "the same seed draws the same tokens (default: from the clock)"}
 
 #define LANGUAGE_STOP \

@@ -36,7 +36,8 @@ zl_array train_labels(const unsigned char *label, int count); // int32
     {"device", 0, "NAME", NULL, "device to train on"}
 
 #define TRAIN_MESH_OPTIONS                                                                                \
-    {"mesh", 0, "AXES", NULL, "ranks by axis, such as data=2,fsdp=2,tensor=2 (default: this process alone)"}, \
+    {"mesh", 0, "AXES", NULL,                                                                             \
+     "ranks by axis, such as data=2,fsdp=2,tensor=2 (default: this process alone)"},                      \
     {"bucket", 0, "BYTES", NULL, "gradients that are sent at once (default 1048576)"},                    \
     {"dtype", 0, "NAME", "f32 f64", "of parameters (default f32)"}
 

@@ -33,7 +33,8 @@ struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
 }
 
 int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg) {
-    const zl_array all[] = {r->q, r->w, r->x, r->g, r->state, r->e == r->w ? NULL : r->e, r->beta, r->offsets};
+    const zl_array all[] = {r->q,    r->w,      r->x, r->g, r->state, r->e == r->w ? NULL : r->e,
+                            r->beta, r->offsets};
     int count = 0;
     for (size_t i = 0; i < COUNT(all); i++)
         if (all[i])
@@ -89,7 +90,8 @@ static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
 // call.
 bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all) {
     bool packed = call_args(c)[PACKED];
-    int offsets = packed ? LEAST_INPUTS + (call_args(c)[ERASES] == ERASES_GIVEN) + (int)call_args(c)[SCALED] : -1;
+    int given = (call_args(c)[ERASES] == ERASES_GIVEN) + (int)call_args(c)[SCALED];
+    int offsets = packed ? LEAST_INPUTS + given : -1;
     for (int i = 0; i < c->inputs; i++) {
         bool is_state = in[i] && (i == STATE || (c->op == &op_delta_rule_vjp && i == c->inputs - 1));
         if (!(all[i] = op_batch_repeat(in[i], axis[i], batch)))
@@ -178,9 +180,10 @@ static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
     op_kernel_set(k, "delta",
                   "ITEM=%s,WIDE=%s,PLACE=%s,LANES=%d,HALVINGS=%d,HELD=%d,BY_COLUMN=%d,PRE=%d,FACTORS=%d,"
                   "ERASES=%d,SCALED=%d,PACKED=%d",
-                  op_kernel_type(r->x), op_kernel_type(r->state), op_kernel_type(r->offsets ? r->offsets : r->g),
-                  lanes, halvings, held > HELD_MOST ? 0 : (int)held, r->g->ndim == 4, r->pre, r->factors,
-                  r->e != NULL, r->beta != NULL, r->offsets != NULL);
+                  op_kernel_type(r->x), op_kernel_type(r->state),
+                  op_kernel_type(r->offsets ? r->offsets : r->g), lanes, halvings,
+                  held > HELD_MOST ? 0 : (int)held, r->g->ndim == 4, r->pre, r->factors, r->e != NULL,
+                  r->beta != NULL, r->offsets != NULL);
     const int64_t sizes[] = {r->x->dim[1], r->x->dim[2],             r->q->dim[2],
                              r->w->dim[2], r->e ? r->e->dim[2] : 1,  keys,
                              values,       r->state->dim[0],         r->x->dim[0] * r->x->dim[1]};

@@ -28,9 +28,9 @@ static const char *device_here(void) {
     return stream ? zl_stream_device(stream, &unit) : NULL;
 }
 
-// On the CPU cpu_delta.c is quicker, and cpu_delta_vjp.c takes its gradient by chunks; what takes whole graphs
-// is given array ops. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us for 32
-// tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and 3.3 ms for 8,192 by chunks.
+// On the CPU cpu_delta.c is quicker, and cpu_delta_vjp.c takes its gradient by chunks; what takes whole
+// graphs is given array ops. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us
+// for 32 tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and 3.3 ms for 8,192 by chunks.
 // Elsewhere rows of more bytes are left to the token kernel: their tiles are larger than 32 KiB.
 enum delta_form op_delta_form(const struct delta_rule *r) {
     enum { LENGTH_LEAST = 16, KEYS_MOST = 128, ROW_MOST = 256 };

@@ -225,7 +225,8 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define OP_SIGNATURE_AS(function, family_, doc_, returns_bool_, ...)                                       \
     static const zl_op_info info_##function = {.name = #function, .family = family_, .doc = doc_,          \
                                                .param = {__VA_ARGS__},                                     \
-                                               .params = sizeof((zl_param[]){__VA_ARGS__}) / sizeof(zl_param), \
+                                               .params = sizeof((zl_param[]){__VA_ARGS__}) /               \
+                                                         sizeof(zl_param),                                 \
                                                .returns_bool = returns_bool_};                             \
     static const zl_op_info *const entry_##function                                                       \
         __attribute__((used, section("zl_ops"))) = &info_##function

@@ -1,7 +1,8 @@
 // function_file.h - functions in files: what export.c writes and import.c reads.
 //
 //     header     magic, version, bytes of the structure, its SHA-256
-//     structure  all that is not data of constants: tables of dtypes, ops with their fields, constants; then traces
+//     structure  all that is not data of constants: tables of dtypes, ops with their fields, constants; then
+//                traces
 //     data       of constants, each at a multiple of 64 bytes; the structure has the SHA-256 of each
 //
 // Numbers are little-endian; a text is its bytes behind their number. Ops, fields and dtypes stand for their

@@ -1,8 +1,8 @@
 // test_bm1690_halves.c - numbers of 64 bits on the BM1690's emulator, by commands of 32: every bit is that of
 // the interpreter.
 //
-// A run tries a third of the rows that every target spells; `build/test --long bm1690_halves` all of them, every
-// row of integers, and more numbers.
+// A run tries a third of the rows that every target spells; `build/test --long bm1690_halves` all of them,
+// every row of integers, and more numbers.
 
 #include <math.h>
 #include <stdio.h>

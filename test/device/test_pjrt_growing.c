@@ -16,7 +16,8 @@ static const char *lacks_plugin(void) {
     return pjrt_open(&reason) ? NULL : reason;
 }
 
-enum { WORDS = 24, WIDE = 16, HEADS = 2, SHARED = 1, HEAD = 8, LAYERS = 1, TOKENS = 300, STEP = 256, MATRICES = 6 };
+enum { WORDS = 24, WIDE = 16, HEADS = 2, SHARED = 1, HEAD = 8, LAYERS = 1, MATRICES = 6 };
+enum { TOKENS = 300, STEP = 256 };
 
 struct model {
     uint32_t random; // the state of the numbers that it is made of
@@ -42,7 +43,7 @@ static void replace(zl_array *owned, zl_array by) {
 
 // Each model has the same numbers.
 static void make_model(struct model *m, bool joins) {
-    static const int sizes[MATRICES][2] = {{WIDE, HEADS * HEAD},  {WIDE, SHARED * HEAD}, {WIDE, SHARED * HEAD},
+    static const int sizes[MATRICES][2] = {{WIDE, HEADS * HEAD}, {WIDE, SHARED * HEAD}, {WIDE, SHARED * HEAD},
                                            {HEADS * HEAD, WIDE}, {WIDE, 2 * WIDE},      {2 * WIDE, WIDE}};
     *m = (struct model){.random = (uint32_t)test_seed(), .joins = joins};
     m->embedding = random_matrix(m, WORDS, WIDE);

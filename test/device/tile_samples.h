@@ -138,7 +138,8 @@
     "}"
 
 #define SAMPLE_SMALL_TILES \
-    "kernel small_tiles(x: f32[64, 40], w: f32[32, 48]) -> (c: f32[64, 48], d: e5m2[64, 40], s: f32[64], m: f32[48]) {\n" \
+    "kernel small_tiles(x: f32[64, 40], w: f32[32, 48]) -> (c: f32[64, 48], d: e5m2[64, 40], " \
+    "s: f32[64], m: f32[48]) {\n" \
     "  grid b in 1, threads 64 {\n" \
     "    shared a: e4m3[64, 32]\n" \
     "    shared e: e5m2[32, 48]\n" \
@@ -170,8 +171,8 @@
 // Reductions by groups of one subgroup, of several, of parts of one, of lengths that no power of two divides,
 // again and again in a loop, into registers and into memory.
 #define SAMPLE_REDUCTIONS \
-    "kernel reductions(x: f32[n, 384]) -> (most: f32[n], sums: f32[n], column: f32[384], product: f32[n, 3], " \
-    "every: i32[3]) where n % 16 == 0 {\n" \
+    "kernel reductions(x: f32[n, 384]) -> (most: f32[n], sums: f32[n], column: f32[384], " \
+    "product: f32[n, 3], every: i32[3]) where n % 16 == 0 {\n" \
     "  grid b in n, threads 256 {\n" \
     "    fragment row: f32[1024]\n" \
     "    fragment high: f32[1]\n" \
@@ -215,8 +216,8 @@
 // Scans of one line by all threads and by turns of them, of several lines at once, short ones by one thread;
 // in place, backwards, without the element itself, of parts of tiles, again in a loop.
 #define SAMPLE_SCANS \
-    "kernel scans(x: i32[n, 300], f: f32[m]) -> (a: i32[n, 300], b: i32[n, 300], c: i32[300, 7], d: i64[n, 300], " \
-    "e: f32[m], p: i32[n, 8], o: f16[4, 90], r: i32[n, 300]) where n >= 8 {\n" \
+    "kernel scans(x: i32[n, 300], f: f32[m]) -> (a: i32[n, 300], b: i32[n, 300], c: i32[300, 7], " \
+    "d: i64[n, 300], e: f32[m], p: i32[n, 8], o: f16[4, 90], r: i32[n, 300]) where n >= 8 {\n" \
     "  scan add x -> a axis 1\n" \
     "  scan maximum x -> b axis 0 reverse exclusive\n" \
     "  scan add f -> e axis 0 reverse\n" \
@@ -252,7 +253,8 @@
     "}\n"
 
 #define SAMPLE_STORES \
-    "kernel stores(x: f32[n, 1024]) -> (y: f32[n, m], z: f16[2, n, 1024], w: f32[n, 3, 1024], v: f32[n, 2048]) where m >= 1030 {\n" \
+    "kernel stores(x: f32[n, 1024]) -> (y: f32[n, m], z: f16[2, n, 1024], w: f32[n, 3, 1024], " \
+    "v: f32[n, 2048]) where m >= 1030 {\n" \
     "  fill y = 0\n" \
     "  fill v = 0\n" \
     "  grid b in n, threads 128 {\n" \
@@ -272,7 +274,8 @@
 // launches. Parts of complex numbers go to other threads, words of a pack are elements; and logarithms of
 // sums.
 #define SAMPLE_PIECES \
-    "kernel pieces(z: c64[n, 64], w: u32[n, 16], a: f32[n, 64]) -> (y: c64[n, 64], v: f32[n, 64], s: f32[n], r: f32[n, 64], d: f32[n, 64]) {\n" \
+    "kernel pieces(z: c64[n, 64], w: u32[n, 16], a: f32[n, 64]) -> (y: c64[n, 64], v: f32[n, 64], " \
+    "s: f32[n], r: f32[n, 64], d: f32[n, 64]) {\n" \
     "  grid b in n {\n" \
     "    thread t in 64 {\n" \
     "      local mine: c64[2]\n" \
@@ -301,7 +304,8 @@
     "}"
 
 #define SAMPLE_TABLES \
-    "kernel tables(x: f32[n], s: table i32[3, 8], w: table f64[5], h: table f16[4, 4], c: table bf16[16], b: table u8[9], q: table i64[3]) " \
+    "kernel tables(x: f32[n], s: table i32[3, 8], w: table f64[5], h: table f16[4, 4], " \
+    "c: table bf16[16], b: table u8[9], q: table i64[3]) " \
     "-> (y: f32[n], z: i32[3], t: f32[4, 4], u: f32[16], d: f64[5], p: f32[4, 4]) {\n" \
     "  grid g in ceildiv(n, 64), threads 64 {\n" \
     "    shared sums: i32[3]\n" \
@@ -328,7 +332,8 @@
 // Maps and loops over neighbours: flat, in blocks, through tiles in shared memory whose maps are divided in
 // different ways, in place, and packed words of which a loop reads four.
 #define SAMPLE_RUNS \
-    "kernel runs(x: f32[n, m], r: f16[n, m], w: bf16[m], k: u8[m], p: u32[n, 64], g: f16[512]) -> (y: f32[n, m], z: f16[n, m], t: f32[n, 192], s: f32[n])\n" \
+    "kernel runs(x: f32[n, m], r: f16[n, m], w: bf16[m], k: u8[m], p: u32[n, 64], g: f16[512]) " \
+    "-> (y: f32[n, m], z: f16[n, m], t: f32[n, 192], s: f32[n])\n" \
     "where m >= 192 {\n" \
     "  map i in n, j in m {\n" \
     "    v = x[i, j] * f32(w[j]) + f32(r[i, j])\n" \
@@ -349,7 +354,9 @@
     "      for i in l .. 16 step 32 {\n" \
     "        unroll a in 4 {\n" \
     "          word = p[b, i * 4 + a]\n" \
-    "          unroll c in 8 { total = total + f32((word >> u32(4 * c)) & 15) * f32(g[(i * 4 + a) * 8 + c]) }\n" \
+    "          unroll c in 8 {\n" \
+    "            total = total + f32((word >> u32(4 * c)) & 15) * f32(g[(i * 4 + a) * 8 + c])\n" \
+    "          }\n" \
     "        }\n" \
     "      }\n" \
     "      part[l] = total\n" \

@@ -19,7 +19,8 @@ struct tensor {
 int64_t tensor_size(const struct tensor *t);
 
 // The types of a module's arguments and results; false: it has no @main, or more than there is room for.
-bool text_signature(const char *text, struct tensor *argument, int *arguments, struct tensor *result, int *results);
+bool text_signature(const char *text, struct tensor *argument, int *arguments, struct tensor *result,
+                    int *results);
 // Computes results, of which each has room, from arguments. The name of the first op that it does not know,
 // or that is of other elements than those of 32 bits; NULL: it is done. With `argument` NULL nothing is
 // computed.

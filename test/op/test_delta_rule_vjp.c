@@ -1,5 +1,5 @@
-// test_delta_rule_vjp.c - gradients of the delta rule on the default device, against those of the recurrence in
-// float64. Sequences are long enough for the kernel of chunks, where a device has it (op_delta_form).
+// test_delta_rule_vjp.c - gradients of the delta rule on the default device, against those of the recurrence
+// in float64. Sequences are long enough for the kernel of chunks, where a device has it (op_delta_form).
 
 #include "test.h"
 

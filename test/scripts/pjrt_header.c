@@ -5,15 +5,16 @@
 
 #include "pjrt_c_api.h"
 
-#define SAME(ours, member, theirs, other)                                                                      \
-    _Static_assert(offsetof(struct pjrt_##ours, member) == offsetof(theirs, other), #ours "." #member);        \
-    _Static_assert(sizeof(((struct pjrt_##ours *)0)->member) == sizeof(((theirs *)0)->other), #ours "." #member)
+#define SAME(ours, member, theirs, other)                                                               \
+    _Static_assert(offsetof(struct pjrt_##ours, member) == offsetof(theirs, other), #ours "." #member); \
+    _Static_assert(sizeof(((struct pjrt_##ours *)0)->member) == sizeof(((theirs *)0)->other),           \
+                   #ours "." #member)
 #define ARGS(name, member, other) SAME(name, member, PJRT_##name##_Args, other)
 
 // The table: each function in its place, of those that both have. Structs of arguments are no smaller than
 // theirs.
-#define USED(name)                                                                                                  \
-    _Static_assert(offsetof(struct pjrt_api, name) == offsetof(PJRT_Api, PJRT_##name), #name);                      \
+#define USED(name)                                                                             \
+    _Static_assert(offsetof(struct pjrt_api, name) == offsetof(PJRT_Api, PJRT_##name), #name); \
     _Static_assert(sizeof(struct pjrt_##name) >= PJRT_##name##_Args_STRUCT_SIZE, #name);
 #define OTHER(name) _Static_assert(offsetof(struct pjrt_api, name) == offsetof(PJRT_Api, PJRT_##name), #name);
 #include "device/pjrt/pjrt_calls.def"
@@ -103,13 +104,18 @@ _Static_assert((int)PJRT_VALUE_TEXT == (int)PJRT_NamedValue_kString, "text");
 _Static_assert((int)PJRT_VALUE_FLOAT == (int)PJRT_NamedValue_kFloat, "float");
 _Static_assert((int)PJRT_VALUE_BOOL == (int)PJRT_NamedValue_kBool, "bool");
 _Static_assert((int)PJRT_PRED == (int)PJRT_Buffer_Type_PRED, "pred");
-_Static_assert((int)PJRT_S8 == (int)PJRT_Buffer_Type_S8 && (int)PJRT_S64 == (int)PJRT_Buffer_Type_S64, "signed");
-_Static_assert((int)PJRT_U8 == (int)PJRT_Buffer_Type_U8 && (int)PJRT_U64 == (int)PJRT_Buffer_Type_U64, "unsigned");
-_Static_assert((int)PJRT_F16 == (int)PJRT_Buffer_Type_F16 && (int)PJRT_F32 == (int)PJRT_Buffer_Type_F32, "floats");
-_Static_assert((int)PJRT_F64 == (int)PJRT_Buffer_Type_F64 && (int)PJRT_BF16 == (int)PJRT_Buffer_Type_BF16, "floats");
+_Static_assert((int)PJRT_S8 == (int)PJRT_Buffer_Type_S8 && (int)PJRT_S64 == (int)PJRT_Buffer_Type_S64,
+               "signed");
+_Static_assert((int)PJRT_U8 == (int)PJRT_Buffer_Type_U8 && (int)PJRT_U64 == (int)PJRT_Buffer_Type_U64,
+               "unsigned");
+_Static_assert((int)PJRT_F16 == (int)PJRT_Buffer_Type_F16 && (int)PJRT_F32 == (int)PJRT_Buffer_Type_F32,
+               "floats");
+_Static_assert((int)PJRT_F64 == (int)PJRT_Buffer_Type_F64 && (int)PJRT_BF16 == (int)PJRT_Buffer_Type_BF16,
+               "floats");
 _Static_assert((int)PJRT_C64 == (int)PJRT_Buffer_Type_C64, "complex");
 _Static_assert((int)PJRT_COPY_IN_CALL == (int)PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, "semantics");
-_Static_assert((int)PJRT_UNTIL_DONE == (int)PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, "semantics");
+_Static_assert((int)PJRT_UNTIL_DONE == (int)PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes,
+               "semantics");
 _Static_assert((int)PJRT_LAYOUT_TILED == (int)PJRT_Buffer_MemoryLayout_Type_Tiled, "layout");
 _Static_assert((int)PJRT_RESOURCE_EXHAUSTED == (int)PJRT_Error_Code_RESOURCE_EXHAUSTED, "code");
 

@@ -139,12 +139,11 @@ finds_long_line() { # a comment of 111 columns is found in its line; one of 110,
     local text long
     rm -rf "$tmp/tree"
     mkdir -p "$tmp/tree"/{tool,src}
-    : >"$tmp/tree/tool/long_lines.txt"
     long=$(printf '%0107d' 0)
     printf '// %s\n// clang-format off\n// %s00\n// clang-format on\n// %s0\n' "$long" "$long" "$long" >"$tmp/tree/src/a.c"
     text=$(python3 tool/check_lines.py "$tmp/tree") && { echo "not reported"; return 1; }
     [ "$(cut -d: -f1,2 <<<"$text")" = src/a.c:5 ] || { echo "reported as: $text"; return 1; }
-    echo 'src/a.c 1' >"$tmp/tree/tool/long_lines.txt"
+    sed -i 5d "$tmp/tree/src/a.c"
     python3 tool/check_lines.py "$tmp/tree"
 }
 

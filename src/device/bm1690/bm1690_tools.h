@@ -35,7 +35,8 @@ struct bm1690_chip_module;
 struct bm1690_chip_module *bm1690_chip_load(const struct text *source); // compiles it, unless that is on disk
 void bm1690_chip_unload(struct bm1690_chip_module *module);
 // Runs an entry on `cores` cores, each with a copy of the arguments, and waits for its end.
-bool bm1690_chip_launch(struct bm1690_chip_module *module, const char *entry, const void *arguments, size_t bytes, int cores);
+bool bm1690_chip_launch(struct bm1690_chip_module *module, const char *entry, const void *arguments,
+                        size_t bytes, int cores);
 void *bm1690_chip_alloc(size_t bytes);
 bool bm1690_chip_write(void *to, const void *from, size_t bytes);
 bool bm1690_chip_read(void *to, const void *from, size_t bytes);

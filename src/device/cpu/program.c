@@ -179,7 +179,7 @@ static bool set_override(struct step *s, const struct op *op) {
 
 static const uint8_t weights[] = {
 #define BASE                                              1
-#define WEIGH(NAME, lower)                                [TILE_##NAME] = sizeof(#lower) == sizeof("BASE") ? 1 : HEAVY,
+#define WEIGH(NAME, lower) [TILE_##NAME] = sizeof(#lower) == sizeof("BASE") ? 1 : HEAVY,
 #define UNARY(NAME, fn, doc, rule, tangent, lower, ...)   WEIGH(NAME, lower)
 #define BINARY(NAME, fn, doc, rule, tangent, lower, ...)  WEIGH(NAME, lower)
 #define TERNARY(NAME, fn, doc, rule, tangent, lower, ...) WEIGH(NAME, lower)

@@ -3,7 +3,7 @@
 //
 //     calls of a segment ─▶ hlo_module.c: arguments, values, results; each call by its row of hlo_rows.def
 //                        ─▶ hlo_words.c:  numbers, all of which are in one argument
-//                        ─▶ hlo_view.c:   views as slices, reshapes, transposes of the dense array that lies below
+//                        ─▶ hlo_view.c:   views as slices, reshapes, transposes of the dense array below them
 //                        ─▶ render/stablehlo/stablehlo.c: elementwise ops, from their tile expressions
 //
 // Elementwise ops have no rows here: their spelling is the renderer's. An op without a row is composed of

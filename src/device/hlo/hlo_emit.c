@@ -360,7 +360,8 @@ struct hlo_tensor hlo_reinterpret(struct hlo_module *m, struct hlo_tensor x, zl_
 
 // Bounded sizes ---------------------------------------------------------------------------------------------
 
-struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int axis, struct hlo_tensor value) {
+struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int axis,
+                                struct hlo_tensor value) {
     struct hlo_tensor real = hlo_type(ZL_INT32, 0, NULL);
     if (!x.real[axis])
         return x;

@@ -12,7 +12,8 @@ static struct hlo_tensor fit_axis(struct hlo_module *m, struct hlo_tensor x, int
     return hlo_pad(m, x, hlo_bits(m, x.dtype, 0), none, high, none);
 }
 
-bool hlo_fft(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in, struct hlo_tensor *out) {
+bool hlo_fft(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
+             struct hlo_tensor *out) {
     static const char *const names[] = {
         [FFT_FORWARD] = "FFT", [FFT_INVERSE] = "IFFT", [FFT_REAL] = "RFFT", [FFT_HERMITIAN] = "IRFFT"};
     const int64_t *arg = call_args(c);
@@ -25,7 +26,8 @@ bool hlo_fft(struct hlo_module *m, const struct call *c, const struct hlo_tensor
     x = hlo_move_axis(m, fit_axis(m, x, axis, which == FFT_HERMITIAN ? n / 2 + 1 : n), axis, last);
     struct hlo_tensor y = hlo_type(dtype, x.ndim, x.dim);
     y.dim[last] = which == FFT_REAL ? n / 2 + 1 : n;
-    hlo_emit(m, &y, "stablehlo.fft %v, type = %s, length = [%l] : (%t) -> %t", &x, names[which], 1, &n, &x, &y);
+    hlo_emit(m, &y, "stablehlo.fft %v, type = %s, length = [%l] : (%t) -> %t", &x, names[which], 1, &n, &x,
+             &y);
     double scale = op_arg_double(arg[3]) * (is_back ? (double)n : 1);
     if (scale != 1)
         y = hlo_binary(m, TILE_MUL, y, hlo_number(m, dtype, scale));

@@ -123,7 +123,8 @@ static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype
     *dtype = (zl_dtype)from->dtype;
     *ndim = is_list ? 1 : from->ndim;
     memcpy(dim, is_list ? &from->size : from->dim, sizeof *dim * (size_t)*ndim);
-    return !from->storage && from->offset == 0 && shape_is_row_major(from->ndim, from->dim, array_stride(from));
+    return !from->storage && from->offset == 0 &&
+           shape_is_row_major(from->ndim, from->dim, array_stride(from));
 }
 
 // The argument that has a storage in this form, which it takes over, or a new one; -1: memory is out.

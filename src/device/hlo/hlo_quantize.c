@@ -145,7 +145,8 @@ static struct hlo_tensor rounded(struct hlo_module *m, struct hlo_tensor x) {
 // A float16 of two bytes of the last axis of blocks, at `at`, as float32.
 static struct hlo_tensor half_of(struct hlo_module *m, struct hlo_tensor blocks, int at) {
     int axis = blocks.ndim - 1;
-    struct hlo_tensor low = hlo_cut(m, blocks, axis, at, at + 1), high = hlo_cut(m, blocks, axis, at + 1, at + 2);
+    struct hlo_tensor low = hlo_cut(m, blocks, axis, at, at + 1),
+                      high = hlo_cut(m, blocks, axis, at + 1, at + 2);
     struct hlo_tensor both = hlo_binary(m, TILE_OR, low, hlo_binary(m, TILE_SHL, high, whole(m, 8)));
     return hlo_cast(m, hlo_reinterpret(m, hlo_cast(m, both, ZL_UINT16), ZL_FLOAT16), ZL_FLOAT32);
 }
@@ -154,7 +155,8 @@ static struct hlo_tensor half_of(struct hlo_module *m, struct hlo_tensor blocks,
 // four bits of the last four bytes, from `shift` on, below the high bits of the former.
 static struct hlo_tensor sixes_of(struct hlo_module *m, struct hlo_tensor blocks, int from, int shift) {
     int axis = blocks.ndim - 1;
-    struct hlo_tensor low = hlo_cut(m, blocks, axis, from, from + 4), rest = hlo_cut(m, blocks, axis, 12, 16), part[2];
+    struct hlo_tensor low = hlo_cut(m, blocks, axis, from, from + 4);
+    struct hlo_tensor rest = hlo_cut(m, blocks, axis, 12, 16), part[2];
     part[0] = hlo_binary(m, TILE_AND, low, whole(m, 63));
     rest = hlo_binary(m, TILE_AND, hlo_binary(m, TILE_SHR, rest, whole(m, (uint64_t)shift)), whole(m, 15));
     part[1] = hlo_binary(m, TILE_SHL, hlo_binary(m, TILE_SHR, low, whole(m, 6)), whole(m, 4));
@@ -163,12 +165,15 @@ static struct hlo_tensor sixes_of(struct hlo_module *m, struct hlo_tensor blocks
 }
 
 // Numbers of mode gguf_k: cpu_quantize.c says how their scales lie.
-static struct hlo_tensor unpack_k(struct hlo_module *m, const struct quantization *q, const struct hlo_tensor *in) {
-    struct hlo_tensor x = in_groups(m, hlo_cast(m, codes_of(m, in[0], q->bits), ZL_FLOAT32), q->group), scale, bias;
+static struct hlo_tensor unpack_k(struct hlo_module *m, const struct quantization *q,
+                                  const struct hlo_tensor *in) {
+    struct hlo_tensor x = in_groups(m, hlo_cast(m, codes_of(m, in[0], q->bits), ZL_FLOAT32), q->group);
+    struct hlo_tensor scale, bias;
     struct hlo_tensor blocks = in_groups(m, hlo_cast(m, in[1], ZL_UINT32), op_k_bytes(q->bits));
     if (q->bits == 6) {
         struct hlo_tensor byte = hlo_cut(m, blocks, blocks.ndim - 1, 0, 16);
-        struct hlo_tensor less = hlo_binary(m, TILE_SHL, hlo_binary(m, TILE_SHR, byte, whole(m, 7)), whole(m, 8));
+        struct hlo_tensor less =
+            hlo_binary(m, TILE_SHL, hlo_binary(m, TILE_SHR, byte, whole(m, 7)), whole(m, 8));
         scale = hlo_binary(m, TILE_SUB, hlo_cast(m, byte, ZL_FLOAT32), hlo_cast(m, less, ZL_FLOAT32));
         scale = hlo_binary(m, TILE_MUL, scale, half_of(m, blocks, 16));
         bias = hlo_binary(m, TILE_MUL, scale, real(m, -32));

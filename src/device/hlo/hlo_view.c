@@ -122,9 +122,10 @@ static void note_places(struct hlo_module *m, const struct view *v, int ndim, co
 
 // The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run,
 // in their order. Where slices begin is an argument.
-static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v, int64_t given) {
-    int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK], none[HLO_RANK] = {0},
-        above = v->elements;
+static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v,
+                                    int64_t given) {
+    int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK],
+        none[HLO_RANK] = {0}, above = v->elements;
     struct hlo_tensor start[HLO_RANK];
     int ndim = 0;
     for (int i = 0; i <= v->runs; i++) {
@@ -283,7 +284,8 @@ struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtyp
 // All of a base with a bounded axis, its axes in any order and with others that do not move: each run of the
 // view is an axis of the base.
 static struct hlo_tensor view_of_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype,
-                                         int ndim, const int64_t *dim, const int64_t *stride, int64_t offset) {
+                                         int ndim, const int64_t *dim, const int64_t *stride,
+                                         int64_t offset) {
     struct view v = {.offset = offset};
     int64_t held[HLO_RANK], unit = 1;
     int axes = 0;
@@ -297,7 +299,8 @@ static struct hlo_tensor view_of_bounded(struct hlo_module *m, struct hlo_tensor
         struct run *r = &v.run[i];
         bool is_bound = base.real[held[i]];
         r->bound = is_bound ? base.dim[held[i]] : 0;
-        is_whole = !r->is_back && r->stride == unit && (is_bound ? r->size <= r->bound : r->size == base.dim[held[i]]);
+        is_whole = !r->is_back && r->stride == unit &&
+                   (is_bound ? r->size <= r->bound : r->size == base.dim[held[i]]);
         unit *= r->size;
         held[i] = base.dim[held[i]];
     }

@@ -37,7 +37,8 @@ struct hlo_tensor hlo_word(struct hlo_module *m, zl_dtype dtype, uint64_t bits) 
 }
 
 // One element of the dtype, as a list. `as` has the list as each dtype of its size that was asked for.
-static struct hlo_tensor take_apart(struct hlo_module *m, struct hlo_tensor *as, const struct hlo_word_use *u) {
+static struct hlo_tensor take_apart(struct hlo_module *m, struct hlo_tensor *as,
+                                    const struct hlo_word_use *u) {
     int64_t one[] = {1}, zero[] = {0}, size = (int64_t)zl_dtype_size(u->dtype);
     zl_dtype narrow = size == 1 ? ZL_UINT8 : size == 2 ? ZL_UINT16 : ZL_UINT32;
     if (size == 4) {

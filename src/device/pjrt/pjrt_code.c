@@ -92,7 +92,8 @@ static void *load(const char *bytes, size_t size, void *context) {
     struct pjrt_executable **made = context;
     if (*made)
         return *made;
-    PJRT_CALL(Executable_DeserializeAndLoad, read, .client = pjrt_client(), .bytes = bytes, .bytes_size = size);
+    PJRT_CALL(Executable_DeserializeAndLoad, read, .client = pjrt_client(), .bytes = bytes,
+              .bytes_size = size);
     return read_ok ? read.a.executable : NULL;
 }
 
@@ -102,8 +103,8 @@ static bool add_plugin(struct text *out) {
     struct stat file;
     if (!dladdr(pjrt_api(), &about) || stat(about.dli_fname, &file) != 0)
         return false;
-    text_add(out, "%s %lld %lld.%ld ", about.dli_fname, (long long)file.st_size, (long long)file.st_mtim.tv_sec,
-             file.st_mtim.tv_nsec);
+    text_add(out, "%s %lld %lld.%ld ", about.dli_fname, (long long)file.st_size,
+             (long long)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
     return true;
 }
 
@@ -233,7 +234,8 @@ static struct {
 // Under its lock. The link to the text; to NULL: none compiles it.
 static struct behind **find_behind(const struct hlo_program *hlo) {
     struct behind **link = &behind.first;
-    while (*link && ((*link)->hlo.bytes != hlo->bytes || memcmp((*link)->hlo.text, hlo->text, (size_t)hlo->bytes) != 0))
+    while (*link && ((*link)->hlo.bytes != hlo->bytes ||
+                     memcmp((*link)->hlo.text, hlo->text, (size_t)hlo->bytes) != 0))
         link = &(*link)->next;
     return link;
 }

@@ -175,8 +175,8 @@ static void load_libraries_beside(void) {
     for (size_t i = 0; end && i < COUNT(libraries); i++) {
         char pattern[PATH];
         glob_t list = {0};
-        snprintf(pattern, sizeof pattern, "%.*s/nvidia/*/lib/lib%s.so.*", (int)(end - opened.path), opened.path,
-                 libraries[i]);
+        snprintf(pattern, sizeof pattern, "%.*s/nvidia/*/lib/lib%s.so.*", (int)(end - opened.path),
+                 opened.path, libraries[i]);
         if (glob(pattern, 0, NULL, &list) == 0)
             dlopen(list.gl_pathv[list.gl_pathc - 1], RTLD_LAZY | RTLD_LOCAL);
         globfree(&list);

@@ -1,8 +1,10 @@
 // profile.h - the profiler: what is recorded while it is on, and what is made of it.
 //
 //     schedule: evaluations, and each step of a program with its ops ─┐
-//     kernels:  each launch, with bytes and the kernel's IR           ├─▶ blocks of records, per thread ─▶ struct profile ─▶ table, timeline
+//     kernels:  each launch, with bytes and the kernel's IR           ├─▶ blocks of records, per thread
 //     devices:  when launches ran, as their drivers tell; copies      ┘
+//
+//     blocks of records ─▶ struct profile ─▶ table, timeline
 //
 // A thread appends records to blocks of its own, without a lock; nobody else writes them, and they are read
 // when the profile ends. A launch has an id. Devices report later, from any thread, when the work of an id

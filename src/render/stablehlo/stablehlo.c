@@ -91,10 +91,11 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_MAX] = {NUMBERS | HALVES, TWO("maximum")},
     [TILE_MIN] = {NUMBERS | HALVES, TWO("minimum")},
     // The larger, and what the smaller adds to it; of an infinite or unknown one, that.
-    [TILE_LOGADDEXP] = {PASS_FLOAT,
-                        "stablehlo.maximum %a, %b : %t;stablehlo.minimum %a, %b : %t;stablehlo.subtract %2, %1 : %t;"
-                        "stablehlo.exponential %3 : %t;stablehlo.log_plus_one %4 : %t;stablehlo.add %1, %5 : %t;"
-                        "stablehlo.is_finite %1 : (%t) -> %B;stablehlo.select %7, %6, %1 : %B, %t"},
+    [TILE_LOGADDEXP] =
+        {PASS_FLOAT,
+         "stablehlo.maximum %a, %b : %t;stablehlo.minimum %a, %b : %t;stablehlo.subtract %2, %1 : %t;"
+         "stablehlo.exponential %3 : %t;stablehlo.log_plus_one %4 : %t;stablehlo.add %1, %5 : %t;"
+         "stablehlo.is_finite %1 : (%t) -> %B;stablehlo.select %7, %6, %1 : %B, %t"},
     [TILE_ATAN2] = {PASS_FLOAT, TWO("atan2")},
     [TILE_EQ] = {NUMBERS | HALVES | PASS_COMPLEX, ORDER("EQ")},
     [TILE_NE] = {NUMBERS | HALVES | PASS_COMPLEX, ORDER("NE")},

@@ -38,7 +38,8 @@
 // the place of a multiplication. For that numbers lie eight times in memory.
 #define CONSTANT(a, b, by)      "ldp q" #a ", q" #b ", [%[numbers], #" #by "]\n"
 #define FOUR_OF(a, b, c, d, by) CONSTANT(a, b, by) CONSTANT(c, d, by)
-#define UPPER_OF(by)            FOUR_OF(12, 13, 14, 15, by) FOUR_OF(16, 17, 18, 19, by) FOUR_OF(20, 21, 22, 23, by)
+#define UPPER_OF(by) \
+    FOUR_OF(12, 13, 14, 15, by) FOUR_OF(16, 17, 18, 19, by) FOUR_OF(20, 21, 22, 23, by)
 #define EIGHT(x) \
     { x, x, x, x, x, x, x, x }
 #define LESS(x, top)  "fsub v" #x ".4s, v" #x ".4s, v" #top ".4s\n"

@@ -46,7 +46,8 @@ INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE 
 }
 
 // state: keys lines of COLS; x and y: a line of COLS for each token.
-INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE_TYPE *x, CODE_TYPE *y, bool erases) {
+INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE_TYPE *x, CODE_TYPE *y,
+                      bool erases) {
     GEMM_CONTRACT
     const CODE_TYPE *e = t->e, *q = t->q, *w = t->w, *decay = t->decay, *wq = t->wq, *beta = t->beta;
     const int64_t tokens = t->tokens, keys = t->keys, step = t->by_column; // which stores might change
@@ -109,7 +110,8 @@ GEMM_FUSED CODE_TARGET static void CODE(prepare)(const struct delta_tokens *t, d
     }
 }
 
-GEMM_FUSED CODE_TARGET static void CODE(tokens)(const struct delta_tokens *t, void *state, const void *x, void *y) {
+GEMM_FUSED CODE_TARGET static void CODE(tokens)(const struct delta_tokens *t, void *state, const void *x,
+                                                void *y) {
     GEMM_CONTRACT
     if (t->erases)
         CODE(walk)(t, state, x, y, true);

@@ -216,13 +216,13 @@ static struct blas blas = {name, cpu_own_gemm};
 // One thread of a Xeon with AVX-512 and AMX (2026-11), and all 16 of it: ours, BLIS 0.9, OpenBLAS 0.3.21
 // (which does not know this CPU):
 //
-//                64          512            2048             16 x 2048 x 2048   4 x 4096 x 512   2048 x 16 x 2048
-//  float32       66 68 18    114 80 30      113 79 32        40 71 27           12 42 17         27 75 23
-//  float32, b^T  64 49 27    108 82 33      110 76 33        32 45 25            9 32 15         26 48 23
-//  float64       42 39 14     48 40 16       45 39 13        13 34 10            5 15  7         22 39 10
-//  complex64     23 15  6     27 20  8       26 20  8         5 10  8            2  5  6         12 14  7
-//  float32, 16   80 53 25    841 619 172   1241 640 218     368 402 167        108 235 99       310 547 157
-//  float64, 16   40 39 12    482 288  92    587 303 116     202 238  84         50 117 53       208 250  89
+//                64         512           2048           16 x 2048 x 2048  4 x 4096 x 512  2048 x 16 x 2048
+//  float32       66 68 18   114 80 30     113 79 32       40 71 27          12 42 17        27 75 23
+//  float32, b^T  64 49 27   108 82 33     110 76 33       32 45 25           9 32 15        26 48 23
+//  float64       42 39 14    48 40 16      45 39 13       13 34 10           5 15  7        22 39 10
+//  complex64     23 15  6    27 20  8      26 20  8        5 10  8           2  5  6        12 14  7
+//  float32, 16   80 53 25   841 619 172  1241 640 218    368 402 167       108 235 99      310 547 157
+//  float64, 16   40 39 12   482 288  92   587 303 116    202 238  84        50 117 53      208 250  89
 //
 // Thin results were where libraries won, which do not pack b; gemm_thin.c does not either. Without AVX2
 // nothing was measured: there the fastest is found by trying.

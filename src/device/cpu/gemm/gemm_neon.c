@@ -302,7 +302,8 @@ KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_R
     MORE_WORDS(FMLA, WORDS_ON) "subs %[left], %[middle], #0\nb.le 4f\n.p2align 6\n3:\n" WORD_STEPS(FMLA)
 #define TILE_ENDS                                                            \
     "subs %[left], %[left], #1\nb.gt 3b\n4:\n" FIRST_WORDS(FMLA) MORE_WORDS( \
-        FMLA, "add %[a], %[a], %[hop]\nmov %[b], %[start]\n") "subs %[tiles], %[tiles], #1\nb.gt 1b\n" STORE_TILE
+        FMLA, "add %[a], %[a], %[hop]\nmov %[b], %[start]\n")               \
+        "subs %[tiles], %[tiles], #1\nb.gt 1b\n" STORE_TILE
 #define TILES(name, DO, BEGIN, GO_ON, FETCH)                                                               \
     static void name(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles) {     \
         const int64_t middle = k / 4 - 2, hop = apart - 32 * k + 128;                                      \
@@ -360,37 +361,48 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
 #define READ_AT(to, line)       "ldr q" #to ", [%[" #line "], %[at]]\n"
 #define BY_MOVING               READ_LINES(READ_AND_MOVE)
 #define BY_INDEX                READ_LINES(READ_AT) "add %[at], %[at], #16\n"
-#define LINES(name, WIDE, READ, MEETS)                                                                        \
-    static void name(int64_t k, const void *const *lines, const void *b, void *c, int64_t c_row,              \
-                     enum gemm_sums sums) {                                                                   \
-        const int64_t row = c_row * 4;                                                                        \
-        const bool begun = sums == GEMM_CONTINUE, add = sums == GEMM_ADD;                                     \
-        const void *l0 = lines[0], *l1 = lines[1], *l2 = lines[2], *l3 = lines[3], *l4 = lines[4],            \
-                   *l5 = lines[5];                                                                            \
-        int64_t at = 0;                                                                                       \
-        __asm__ volatile("ldr q30, [%[b]], #16\nldr q31, [%[b]], #16\n"                                       \
-                         "cbz %w[begun], 0f\n" EACH_LINE(READ_SUM, WIDE)                                      \
-                         "sub %[c], %[c], %[row], lsl #2\nsub %[c], %[c], %[row], lsl #1\n"                   \
-                         "b 1f\n0:\n" EACH_LINE(NO_SUM, WIDE) ".p2align 6\n"                                  \
-                         "1:\n" READ MEETS "subs %[k], %[k], #4\n"                                            \
-                         "b.gt 1b\ncbz %w[add], 2f\n" EACH_LINE(ADD_SUM, WIDE)                                \
-                         "b 3f\n2:\n" EACH_LINE(WRITE_SUM, WIDE) "3:\n"                                       \
-                         : [k] "+r"(k), [b] "+r"(b), [c] "+r"(c), [at] "+r"(at), [l0] "+r"(l0),               \
-                           [l1] "+r"(l1), [l2] "+r"(l2), [l3] "+r"(l3), [l4] "+r"(l4), [l5] "+r"(l5)          \
-                         : [row] "r"(row), [begun] "r"(begun), [add] "r"(add)                                 \
-                         : CLOBBERED);                                                                        \
+#define LINES(name, WIDE, READ, MEETS)                                                                     \
+    static void name(int64_t k, const void *const *lines, const void *b, void *c, int64_t c_row,           \
+                     enum gemm_sums sums) {                                                                \
+        const int64_t row = c_row * 4;                                                                     \
+        const bool begun = sums == GEMM_CONTINUE, add = sums == GEMM_ADD;                                  \
+        const void *l0 = lines[0], *l1 = lines[1], *l2 = lines[2], *l3 = lines[3], *l4 = lines[4],         \
+                   *l5 = lines[5];                                                                         \
+        int64_t at = 0;                                                                                    \
+        __asm__ volatile("ldr q30, [%[b]], #16\nldr q31, [%[b]], #16\n"                                    \
+                         "cbz %w[begun], 0f\n" EACH_LINE(READ_SUM, WIDE)                                   \
+                         "sub %[c], %[c], %[row], lsl #2\nsub %[c], %[c], %[row], lsl #1\n"                \
+                         "b 1f\n0:\n" EACH_LINE(NO_SUM, WIDE) ".p2align 6\n"                               \
+                         "1:\n" READ MEETS "subs %[k], %[k], #4\n"                                         \
+                         "b.gt 1b\ncbz %w[add], 2f\n" EACH_LINE(ADD_SUM, WIDE)                             \
+                         "b 3f\n2:\n" EACH_LINE(WRITE_SUM, WIDE) "3:\n"                                    \
+                         : [k] "+r"(k), [b] "+r"(b), [c] "+r"(c), [at] "+r"(at), [l0] "+r"(l0),            \
+                           [l1] "+r"(l1), [l2] "+r"(l2), [l3] "+r"(l3), [l4] "+r"(l4), [l5] "+r"(l5)       \
+                         : [row] "r"(row), [begun] "r"(begun), [add] "r"(add)                              \
+                         : CLOBBERED);                                                                     \
     }
 LINES(lines_by_two, TWO, BY_MOVING, EVEN(MEET_TWO))
 LINES(lines_by_three, THREE, BY_MOVING, ODD(MEET_THREE))
 LINES(lines_by_four, FOUR, BY_INDEX, EVEN(MEET_FOUR))
 
 // Four rows times lines where they lie: sums in v0..v15, a line's in v16..v19, four rows' in v20.
-#define ACROSS_COLUMN(b, c0, c1, c2, c3) FMLA(c0, b, 20, 0) FMLA(c1, b, 20, 1) FMLA(c2, b, 20, 2) FMLA(c3, b, 20, 3)
+#define ACROSS_COLUMN(b, c0, c1, c2, c3) \
+    FMLA(c0, b, 20, 0) FMLA(c1, b, 20, 1) FMLA(c2, b, 20, 2) FMLA(c3, b, 20, 3)
 #define ACROSS_ROW(move, a, b, c, d, at) \
     move "p q" #a ", q" #b ", [%[c], #" #at "]\n" move "p q" #c ", q" #d ", [%[c], #" #at " + 32]\n"
 #define ACROSS_ROWS(move)                                                 \
     ACROSS_ROW(move, 0, 1, 2, 3, 0) ACROSS_ROW(move, 4, 5, 6, 7, 64)      \
     ACROSS_ROW(move, 8, 9, 10, 11, 128) ACROSS_ROW(move, 12, 13, 14, 15, 192)
+
+#define ACROSS_LINE                                                               \
+    ".p2align 5\n"                                                                \
+    "1: ldr q20, [%[a]], #16\n"                                                   \
+    "prfm pldl1keep, [%[b], #128]\n"                                              \
+    "ldp q16, q17, [%[b]]\n"                                                      \
+    "ldp q18, q19, [%[b], #32]\n" ACROSS_COLUMN(16, 0, 4, 8, 12)                  \
+    ACROSS_COLUMN(17, 1, 5, 9, 13) ACROSS_COLUMN(18, 2, 6, 10, 14)                \
+    ACROSS_COLUMN(19, 3, 7, 11, 15) "add %[b], %[b], %[row]\n"                    \
+    "subs %[left], %[left], #1\nb.gt 1b\n"
 
 static void across_f32(int64_t lines, const void *a, const void *b, int64_t b_row, void *c, int64_t apart,
                        int64_t tiles) {
@@ -398,15 +410,7 @@ static void across_f32(int64_t lines, const void *a, const void *b, int64_t b_ro
         const char *rows = a, *line = (const char *)b + i * GEMM_ACROSS_BYTES;
         char *to = (char *)c + i * apart;
         int64_t left = lines;
-        __asm__ volatile(ACROSS_ROWS("ld") ".p2align 5\n"
-                                           "1: ldr q20, [%[a]], #16\n"
-                                           "prfm pldl1keep, [%[b], #128]\n"
-                                           "ldp q16, q17, [%[b]]\n"
-                                           "ldp q18, q19, [%[b], #32]\n" ACROSS_COLUMN(16, 0, 4, 8, 12)
-                                               ACROSS_COLUMN(17, 1, 5, 9, 13) ACROSS_COLUMN(18, 2, 6, 10, 14)
-                                                   ACROSS_COLUMN(19, 3, 7, 11, 15) "add %[b], %[b], %[row]\n"
-                                                                                   "subs %[left], %[left], #1\n"
-                                                                                   "b.gt 1b\n" ACROSS_ROWS("st")
+        __asm__ volatile(ACROSS_ROWS("ld") ACROSS_LINE ACROSS_ROWS("st")
                          : [left] "+r"(left), [a] "+r"(rows), [b] "+r"(line)
                          : [c] "r"(to), [row] "r"(b_row)
                          : CLOBBERED);

@@ -98,7 +98,8 @@ struct columns {
     ZIP(1, 24, 4, 6) \
     ZIP(2, 21, 0, 2) ZIP(2, 25, 4, 6) ZIP(1, 22, 1, 3) ZIP(1, 26, 5, 7) ZIP(2, 23, 1, 3) ZIP(2, 27, 5, 7)
 #define MULTIPLY(sum, w, x) "usmmla v" #sum ".4s, v" #w ".16b, v" #x ".16b\n"
-#define JOIN                "uzp1 v30.4s, v28.4s, v29.4s\nuzp2 v31.4s, v28.4s, v29.4s\nmovi v28.4s, #0\nmovi v29.4s, #0\n"
+#define JOIN \
+    "uzp1 v30.4s, v28.4s, v29.4s\nuzp2 v31.4s, v28.4s, v29.4s\nmovi v28.4s, #0\nmovi v29.4s, #0\n"
 #define SHIFT               "shl v30.4s, v30.4s, #8\n"
 #define UNITE               "add v30.4s, v30.4s, v31.4s\nscvtf v30.4s, v30.4s\n"
 #define SCALE               "fmla v8.4s, v30.4s, v10.4s\n"
