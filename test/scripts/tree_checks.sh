@@ -147,6 +147,35 @@ finds_long_line() { # a comment of 111 columns is found in its line; one of 110,
     python3 tool/check_lines.py "$tmp/tree"
 }
 
+finds_contracts() { # of functions in a header, those are found whose comment has no verb, or that have none
+    local text
+    rm -rf "$tmp/tree"
+    mkdir -p "$tmp/tree"/{tool,src}
+    cp tool/verbs.txt "$tmp/tree/tool"
+    : >"$tmp/tree/tool/contracts_left.txt"
+    cat >"$tmp/tree/src/a.h" <<'H'
+// Returns the sum of a and b, which
+// are small.
+int sum(int a, int b);
+int sum_of(const int *a,
+           int count);
+
+int last(void); // Returns the last.
+// the first number
+int first(void);
+
+static inline int none(void) {
+    return 0;
+}
+bool nobody_says(int a, int b);
+typedef int function(int a);
+H
+    text=$(python3 tool/check_contracts.py --root "$tmp/tree") && { echo "not reported"; return 1; }
+    [ "$(cut -d: -f1,2 <<<"$text" | tr '\n' ' ')" = "src/a.h:9 src/a.h:14 " ] || { echo "reported as: $text"; return 1; }
+    echo src/a.h >"$tmp/tree/tool/contracts_left.txt"
+    python3 tool/check_contracts.py --root "$tmp/tree"
+}
+
 check "layers" tool/layers.sh . "$build"
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
@@ -196,6 +225,7 @@ if command -v python3 >/dev/null; then
     check "names in comments" python3 tool/check_names.py
     check "lines of 110 columns" python3 tool/check_lines.py
     check "lines finds a long comment and no table" finds_long_line
+    check "contracts finds functions without a verb" finds_contracts
     check "names in comments accepts what is there" finds_name 'run_it() of row_group.c calls run_it; see row_group, run_x and NAME_it'
     check "names in comments finds a function that is gone" finds_name 'run_it calls run_that' run_that
     check "names in comments finds a call that is gone" finds_name 'as go() does' 'go()'
