@@ -11,7 +11,8 @@
 # `test` is what a newcomer runs, and is to take at most 12 minutes on two cores; where it takes samples, `matrix` runs the whole:
 # - tests of kernels that compilers make at run time (PoCL, XLA, the system's), whoever built the library: in clang's build;
 # - tests of the CPU's kernels and of CUDA's host side, and fuzzers: in both builds;
-# - scripts that build the tree again or run the tests of ops on another device: once.
+# - scripts that build the tree again or run tests on another device: once;
+# - kernels of ops in the interpreter: in clang's build; sanitizers get the sample too, as the interpreter looks at every index.
 # What took most processor time is told at the end: other programs do not lengthen it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -27,7 +28,7 @@ with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
 made_at_run_time=(device/test_{bm1690,delta_wy,desk,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan}) # words of tests
 built_in=(device/test_{cpu,cuda} fuzz/)
-of_matrix=(cpu_models.sh vulkan_ops.sh follow_docs.py) # scripts
+of_matrix=(cpu_models.sh vulkan_native.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
 failures=()
 tmp=$(mktemp -d)
@@ -172,7 +173,8 @@ matrix() { # TEST-OPTION...
     part "kernels of the CPU, host side of CUDA, fuzzers" build/test "${jobs[@]}" "$@" "${built_in[@]}"
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
-        part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 # LLVM, in PoCL, replaces that stack
+        part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 \
+            --sample device/test_desk # LLVM, in PoCL, replaces that stack
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
             build-tsan/test "${jobs[@]}" --quick thread stream eval pool device/test_vulkan
