@@ -209,11 +209,12 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
-// Return registers for a run of adjacent elements, aligned to so many bytes; a run in a buffer (index and
-// extent stay the caller's, the latter has room for TILE_DIMS). thread_access generates one access that moves
-// a run.
+// Appends the allocation of registers for a run of adjacent elements, aligned to so many bytes.
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes);
+// Returns a run in a buffer from the element at `index` on. It points to `index` and `extent`, which has room
+// for TILE_DIMS.
 struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run);
+// Generates one access that moves a run.
 void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once);
 
 // thread_runs.c
