@@ -122,8 +122,8 @@ bool fragments_place(struct group *g);
 
 // Returns whether a buffer is a fragment that, as far as is known, is in registers.
 bool fragments_is_held(const struct group *g, const struct tile_buffer *b);
-// Returns the use whose layout all others follow, or NULL if none is known, and sets the points accordingly
-// (has_layout: it covers them all).
+// Returns the use whose layout all others follow, and sets *w to the points of the statement; w->has_layout
+// says whether the layout covers them all. NULL: no layout is known, and *w is not set.
 const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int count, const struct use *use,
                                  struct sweep *w);
 // Returns the points of a map, copy, fill or reduce, with the layout of the use that leads, if there is one.
@@ -145,7 +145,8 @@ void overlay_share(struct group *g);
 
 // barriers.c
 
-// Inserts barriers between the statements of a block where one reads what other threads wrote.
+// Inserts barriers between the statements of a block where one reads what other threads wrote. Sets g->failed
+// if memory runs out.
 void barriers_place(struct group *g, struct tile_stmt **body);
 
 // threads.c: functions shared by the files that generate code.
@@ -178,8 +179,10 @@ struct points {
     expr first;                // true in one of the threads that hold copies; NULL: there are no copies
     const struct runs *runs;   // around the current code, the innermost first; NULL: there are none
 };
-// Opens loops and guards over the points of a sweep; thread_close_points closes them.
+// Opens loops and guards over the points of a sweep; thread_close_points closes them. Returns false if the
+// sweep is known to have no points.
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *s);
+// Closes the loops and guards, also after thread_open_points returned false.
 void thread_close_points(struct points *p);
 // Returns an expression with names and tiles replaced by what this thread has.
 expr thread_rewrite(struct points *p, expr e);
@@ -204,8 +207,8 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 
 // thread_vector.c
 
-// Generates a copy by the widest accesses, and calls `otherwise` for the case in which a
-// test at run time rules that out. Returns false, without generating anything, if it is never possible.
+// Generates a copy by the widest accesses, and calls `otherwise` for the case in which a test at run time
+// rules that out. Returns false, without generating anything, if it is never possible.
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
@@ -227,12 +230,12 @@ bool thread_run_map(struct group *g, const struct tile_stmt *s,
 // Generates vector code of a short loop whose turns access adjacent elements. Returns false, without
 // generating anything, if that is not possible.
 bool thread_run_loop(struct points *p, const struct tile_stmt *s);
-// Returns how many adjacent elements per thread computes in a map without a layout. Sets *is_sure unless a
-// test decides that at run time.
+// Returns how many adjacent elements each thread computes in a map without a layout. Sets *is_sure to false
+// if a test at run time decides whether it does, else to true.
 int64_t thread_map_run(struct group *g, const struct tile_stmt *s, bool *is_sure);
 // Returns the register that replaces a load, or the load itself.
 expr thread_run_load(const struct points *p, expr load);
-// Stores to the register that replaces an element; returns false if there is none.
+// Stores to the register that replaces an element, and returns true; returns false if there is none.
 bool thread_run_store(struct points *p, const struct tile_stmt *s);
 
 // thread_registers.c

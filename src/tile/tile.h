@@ -367,8 +367,7 @@ const struct tile_name *tile_index(const char *text, expr extent);
 // Expressions. Operands must agree in type where the op wants it. An operand that is NULL gives NULL and
 // marks the kernel failed.
 
-// Returns a constant: the value rounded to the type, or converted to it as TILE_CAST does. A vector has it in
-// all lanes.
+// Returns a constant: the value converted to the type as TILE_CAST does. A vector has it in all lanes.
 expr tile_const(struct tile_type type, double value);
 // Returns a constant of an integer: exact, wrapped to a smaller integer type, or rounded to a float.
 expr tile_const_int(struct tile_type type, int64_t value);
@@ -424,7 +423,7 @@ struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, 
 // Opens a loop from begin (NULL: 0) to end, which is excluded, by step (NULL: 1).
 struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step,
                                 enum tile_loop loop);
-// Opens an if.
+// Opens an `if`; its first branch is what follows.
 struct tile_stmt *tile_open_if(expr mask);
 // Begins the other branch of the if that was opened last. Elsewhere it is an error and the kernel fails.
 void tile_else(void);
@@ -450,10 +449,10 @@ expr tile_region_size(const struct tile_region *r, int axis);
 // shuffle, an allocation of shared memory, a statement that contains one of these, or a break that leaves a
 // loop around the statement.
 bool tile_is_meeting(const struct tile_stmt *s);
-// Returns the word for what a reduction combines by: "add"; of magnitudes "absmax" or "abssum".
+// Returns the text form's word for a reduction's op: "add"; of magnitudes "absmax" or "abssum".
 const char *tile_combine_word(const struct tile_stmt *s);
-// Takes all statements from the current kernel and returns the first, for a pass that emits them anew. NULL:
-// it had none.
+// Removes all statements from the current kernel and returns the first, for a pass that emits them anew; NULL
+// if it had none.
 struct tile_stmt *tile_take_body(void);
 
 // walk.c: several statements at once.
@@ -475,8 +474,8 @@ void  tile_print_expr(struct text *out, expr e);
 // Parses and verifies a kernel; the caller frees it with tile_free. Messages name `file`, or "text" if it is
 // NULL. Returns NULL, with an error that shows line and caret, if the text is no valid kernel.
 struct tile_kernel *tile_parse(const char *text, const char *file);
-// Does the same with other values of the text's params, types and ops: "BM=64,ITEM=f16,COMBINE=maximum";
-// NULL: none.
+// Parses a kernel like tile_parse, with other values of the text's params, types and ops:
+// "BM=64,ITEM=f16,COMBINE=maximum"; NULL: none.
 struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params);
 
 // verify.c
