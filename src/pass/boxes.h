@@ -6,8 +6,8 @@
 #include "pass/pass.h"
 #include "tile/notation.h"
 
-// A rectangle with one variable an axis. The axes of a region are its last, but for the two that `pair` says:
-// which of them each axis is, or -1.
+// A rectangle with one variable per axis. The axes of a region are the last of them, except for the two
+// regions in `paired`: `pair` says which axis of the box each of theirs is, or -1.
 struct box {
     int axes;
     expr size[TILE_DIMS];
@@ -17,47 +17,66 @@ struct box {
     int pair[2][TILE_DIMS];
 };
 
-expr box_number(int64_t value); // of index type
-expr box_index(expr e);         // as index type; NULL flows
-expr box_both(expr a, expr b);  // a and b, each of which may be NULL: nothing asked
-const struct tile_name *box_variable(expr extent); // a new loop variable
+// Functions that return expressions build them in the current kernel and return NULL if that fails or an
+// operand is NULL, unless they say otherwise.
+
+// Returns a constant of index type.
+expr box_number(int64_t value);
+// Returns an expression converted to index type.
+expr box_index(expr e);
+// Returns a condition for both a and b, each of which may be NULL: no condition.
+expr box_both(expr a, expr b);
+// Creates a loop variable for 0 .. extent - 1.
+const struct tile_name *box_variable(expr extent);
+// Returns the value of a loop variable.
 expr box_point(const struct tile_name *name);
-// A new local variable, and new memory: their names are the prefix and a number.
+// Creates a local variable; its name is the prefix and a number.
 const struct tile_name *box_local(const char *prefix, struct tile_type type);
+// Appends the allocation of a buffer; its name is the prefix and a number.
 struct tile_buffer *box_alloc(const char *prefix, struct tile_type type, enum tile_memory memory, int ndim,
                               const expr *shape);
+// Returns the value of a local variable.
 expr box_local_value(const struct tile_name *local);
-// Opens an if, and closes it; NULL: nothing is asked, and nothing is opened.
+// Opens an if; NULL: there is no condition, and it opens nothing.
 void box_open_if(expr mask);
+// Closes what box_open_if opened for this condition.
 void box_close_if(expr mask);
-// The number of the thread from which a shuffle gives `thread` a value, where its step is `step`; all of
-// index type.
+// Returns the number of the thread from which a shuffle gives `thread` a value, where its step is `step`; all
+// of index type.
 expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step);
 
+// Returns a region's size along an axis of its buffer, of index type.
 expr box_region_size(const struct tile_region *r, int axis);
+// Returns a region's origin along an axis, of index type; 0 if it has none.
 expr box_origin(const struct tile_region *r, int axis);
-void box_name(struct box *b); // a variable for each axis
-// The axes of a region or, where other is not NULL, of the two together as tile_pair says; named.
+// Creates the variables of a box from its sizes, and sets its point to them.
+void box_name(struct box *b);
+// Returns the box of a region or, where `other` is not NULL, of the two together as tile_pair says; with
+// variables.
 struct box box_of(const struct tile_region *r, const struct tile_region *other);
 
-// of a copy, fill, reduction or scan: what it reads, or fills
+// Returns the box of a statement: of a copy; of the source of a reduction or scan; of what a fill writes.
 struct box box_of_stmt(const struct tile_stmt *s);
 
-// Writes the result of a line at the box's point, combined with what is there unless that is cleared.
+// Appends the store of a row's result at the box's point, in which the axis of the reduction is ignored.
+// Unless the statement clears its destination, the result is combined with what is there.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b, expr value);
-expr box_ceil_divide(expr a, int64_t b); // a // b, rounded up
+// Returns a divided by b, rounded up.
+expr box_ceil_divide(expr a, int64_t b);
 
-// Where a point of a box is in a region's buffer.
+// Writes the indices in a region's buffer of a point of a box; a coordinate that is NULL is the origin.
 void box_place(const struct tile_region *r, const struct box *b, const expr *point, expr *index);
-// Whether all of a box is in the buffer, and whether one element is: NULL if that is known, else the test.
+// Returns the test whether all of a box is inside the buffer; NULL if it is known to be.
 expr box_inside(const struct tile_region *r, const struct box *b);
+// Returns the test whether one element is inside the buffer; NULL if it is known to be.
 expr box_holds(const struct tile_region *r, const expr *index);
 
-// The element at a point: where `masked`, the other value (NULL: 0) outside of the buffer, and nothing is
-// written there.
+// Returns the element at a point. If `masked`, elements outside of the buffer read as `other` (NULL: 0).
 expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked,
                  expr other);
+// Returns the element at a point. If `masked`, elements outside of the buffer read as 0.
 expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked);
+// Appends the store of the element at a point. If `masked`, it writes nothing outside of the buffer.
 void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value, bool masked);
 
 #endif

@@ -15,25 +15,34 @@ struct half_words {
     expr low, high; // NULL after an error
 };
 
-// halves_integer.c: integers of i64 and u64, of which `type` is the one -------------------------------------
+// halves_integer.c: i64 and u64; `type` says which ----------------------------------------------------------
 
+// Returns the words of a constant.
 struct half_words halves_of_bits(uint64_t bits);
-// Returns what an op gives on words; {NULL} without an error where there is no form. A comparison is in
+// Returns the result of an op on words; {NULL} without an error if it has no such form. A comparison is in
 // `low`.
 struct half_words halves_integer(enum tile_op op, struct tile_type type, struct half_words a,
                                  struct half_words b);
+// Returns the words of a where the test is true, else those of b.
 struct half_words halves_select(expr test, struct half_words a, struct half_words b);
-struct half_words halves_from_narrow(expr e); // of an integer of at most 32 bits, or a truth value
-// truncated, within the bounds of the type; NaN is 0
+// Returns the words of an integer of at most 32 bits or a bool.
+struct half_words halves_from_narrow(expr e);
+// Returns the words of an f32, truncated and saturated to the type; NaN gives 0.
 struct half_words halves_from_f32(struct tile_type type, expr e);
-expr halves_to_f32(struct tile_type type, struct half_words a);   // rounded to the nearest
+// Returns the number as an f32, rounded to the nearest.
+expr halves_to_f32(struct tile_type type, struct half_words a);
 
-// halves_float.c: what an op of f64 is, in terms of u64, by IEEE's rules; NULL where there is no such
-// formula. Operands are of f64.
+// halves_float.c: f64 by IEEE's rules, in terms of u64 ------------------------------------------------------
+
+// Returns the result of an op on operands of f64; NULL, without an error, if it has no such form.
 expr halves_float(enum tile_op op, expr a, expr b);
+// Returns the f64 of an f32; subnormal numbers become 0.
 expr halves_float_from_f32(expr e);
-expr halves_float_from_integer(expr e); // of i64 or u64
+// Returns the f64 of an i64 or u64.
+expr halves_float_from_integer(expr e);
+// Returns the f32 of an f64, rounded to the nearest; results that would be subnormal become 0.
 expr halves_float_to_f32(expr e);
+// Returns the i64 or u64 of an f64, truncated and saturated to the type; NaN gives 0.
 expr halves_float_to_integer(struct tile_type type, expr e);
 
 #endif

@@ -68,69 +68,92 @@ struct lane_operand {
 
 // lanes.c ---------------------------------------------------------------------------------------------------
 
-bool lanes_fail(struct lanes *l, const char *format, ...) __attribute__((format(printf, 2, 3))); // false
-expr lanes_number(int64_t value); // i64
-expr lanes_code(int value);       // i32: dtypes, modes
-// a number of the control program as one of the chip's types
+// Functions that return bool return false, with an error, if the chip cannot do what is asked or memory runs
+// out, unless they say otherwise.
+
+// Records an error that names the kernel, statement and target, marks the current kernel failed and returns
+// false.
+bool lanes_fail(struct lanes *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Returns a constant of i64: a size, stride or address.
+expr lanes_number(int64_t value);
+// Returns a constant of i32: a dtype or mode of a command.
+expr lanes_code(int value);
+// Returns a number of the control program converted to one of the chip's types.
 expr lanes_scalar(struct tile_type type, expr e);
+// Returns a value rounded up to a multiple of `by`.
 int64_t lanes_round(int64_t value, int64_t by);
-struct tile_type lanes_type(struct tile_type type); // as the chip holds it: bool in bytes, indices in 32 bits
+// Returns the type by which the chip holds another: a byte for bool, 32 bits for integers of 64.
+struct tile_type lanes_type(struct tile_type type);
+// Returns whether a buffer is in the lanes, not in device memory.
 bool lanes_is_local(const struct tile_buffer *b);
-bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out); // false and an error
-void lanes_strides(const int64_t *size, int bytes, int64_t *stride); // those of a tile that is aligned
+// Sets *out to how a tile lies in the lanes.
+bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out);
+// Writes the strides of an aligned tile, in elements: each n and c begins at a multiple of 64 bytes.
+void lanes_strides(const int64_t *size, int bytes, int64_t *stride);
 // Returns which axis of a tile of two to four axes lies across the lanes; -1 for others.
 int lanes_axis(int ndim);
 // Returns which axis of a view is the axis `lane` of what it is a view of, element by element; -1: none is.
 int lanes_view_axis(const struct tile_buffer *view, int lane);
-// Which dimension each of some names is, as lanes_open says: LANE_DIMS of one point, -1 of a loop.
+// Writes which dimension each of some names is, as lanes_open has it: LANE_DIMS for one point, -1 for a loop.
 void lanes_dims(int names, const expr *extent, int lane, int *dim);
-// Loops of a statement over names: of which variable number `lane` (-1: none) is c, and the last others are
-// w, h and n. What is more than that, or more than a command takes, becomes loops of the control program.
-// `value` is what stands for each name in between.
+// The points of a statement, and the loops of the control program around them.
 struct lane_space {
     struct lane_points points;
     int loops;
-    expr value[TILE_DIMS];
+    expr value[TILE_DIMS]; // of each name, inside the loops
 };
+// Opens the points of a statement over names. Variable number `lane` (-1: none) is c; the others, from the
+// last, are w, h and n. Further variables, and points beyond what a command takes, become loops of the
+// control program. After a failure there is nothing to close.
 bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name, const expr *extent, int lane,
-                struct lane_space *out); // false and an error: nothing is open
-// The same of one variable, whose points lie in rows across all lanes; sets *is_flat to whether they can, and
-// nothing is open otherwise.
+                struct lane_space *out);
+// Opens the points of one variable as rows across all lanes. Sets *is_flat to whether they can lie so; if
+// not, nothing is open and it returns true.
 bool lanes_open_flat(const struct tile_name *name, expr extent, struct lane_space *out, bool *is_flat);
+// Closes the loops of a space.
 void lanes_close(const struct lane_space *space);
-// A new tile for the points, or for those along some dimensions alone: the others have one.
+// Allocates a tile for the points; with `along`, for those along some dimensions alone, while the others have
+// one.
 bool lanes_temporary(struct lanes *l, const struct lane_points *p, struct tile_type type, const bool *along,
                      struct lane_operand *out);
-// Whether a value is the same at all points: the control program has it, or can read it.
+// Returns whether a value is the same at all points, so that the control program has it or can read it.
 bool lanes_is_uniform(const struct lanes *l, const struct lane_points *p, expr e);
-// The same value for the control program: elements that it needs are read into variables here, one by one.
+// Returns the same value for the control program; elements that it needs are read into variables here, one by
+// one. Returns NULL for NULL, and if it fails.
 expr lanes_control(struct lanes *l, expr e);
-// Where an element is, for the points; false and an error where the chip cannot reach it so.
+// Sets *out to where an element lies, for the points.
 bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
                  struct lane_operand *out);
-// The coefficients of the variables in an index, NULL for 0, and what is left of it; false: it is not such a
-// sum.
+// Writes the coefficients of the variables in an index, NULL for 0, and what is left of it. Returns false,
+// without an error, if it is no such sum.
 bool lanes_affine(struct lanes *l, const struct lane_points *p, expr index, expr *coefficient, expr *rest);
-// Whether it is such a sum of which no coefficient is negative: what strides reach.
+// Returns whether an index is such a sum without negative coefficients, which strides can express.
 bool lanes_has_strides(const struct lanes *l, const struct lane_points *p, expr index);
-expr lanes_far_stride(const struct tile_buffer *b, int axis); // of an axis of device memory, in elements
-// The same of a buffer's index along an axis, which has to be such a sum: false and an error.
+// Returns the stride of an axis of a buffer in device memory, in elements.
+expr lanes_far_stride(const struct tile_buffer *b, int axis);
+// Writes the same as lanes_affine for the index of a buffer along an axis; if it is no such sum, that is an
+// error.
 bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
                  int axis, expr *coefficient, expr *rest);
 
-// Commands: arguments one after the other.
+// A command and its arguments, in order.
 struct lane_call {
     int count;
     expr argument[TILE_COMMAND_ARGUMENTS];
 };
+// Adds one argument; ignored beyond TILE_COMMAND_ARGUMENTS.
 void lanes_add(struct lane_call *c, expr e);
+// Adds an argument per dimension.
 void lanes_add_four(struct lane_call *c, const expr *four);
+// Adds the code of a type.
 void lanes_add_dtype(struct lane_call *c, struct tile_type type);
+// Appends the call of a function with the arguments.
 void lanes_call(struct lane_call *c, const char *function);
-int lanes_dtype(struct tile_type type); // its code in the vendor's ABI; -1: none
+// Returns the code of a type in the vendor's ABI; -1: the chip has none.
+int lanes_dtype(struct tile_type type);
 
-// A part of the points: from some on up to others along each dimension, NULL being all; and whether there is
-// any. NULL: nothing is asked.
+// A part of the points: `from` and `end` along each dimension, where NULL is all, and a test whether there is
+// any. NULL: there is no test.
 struct lane_part {
     expr from[LANE_DIMS], end[LANE_DIMS];
     expr test;
@@ -138,41 +161,45 @@ struct lane_part {
 
 // lanes_move.c ----------------------------------------------------------------------------------------------
 
-// Copies an operand to another, of the same points; converts.
+// Copies an operand to another one of the same points, and converts it.
 bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                 const struct lane_operand *from);
+// Copies the part of the points.
 bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_operand to,
                      struct lane_operand from, const struct lane_part *in);
-// Adds to the part where a condition, or its opposite, holds. False, without an error: that is no such part.
+// Reduces a part to where a condition holds or, with is_not, does not. Returns false, without an error, if
+// that is no such part.
 bool lanes_bounds(struct lanes *l, const struct lane_points *p, expr mask, bool is_not, struct lane_part *in);
-// Adds to the part where indices are inside of a buffer; false and an error.
+// Reduces a part to where indices are inside of a buffer.
 bool lanes_inside(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
                   const expr *index, struct lane_part *in);
+// Fills an operand with a number of the control program.
 bool lanes_fill(struct lanes *l, const struct lane_points *p, const struct lane_operand *to, expr value);
-// An operand that begins in lane 0, is the same in all lanes where the points are across them, and lies in
-// the lanes.
+// Sets *out to an operand in the lanes that begins in lane 0, with the same value in all lanes if the points
+// are across them; it is copied where it does not lie so. With `clips`, indices outside of a buffer in device
+// memory give 0.
 bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
                 bool clips, struct lane_operand *out);
 // Sets *fits to whether the points reach the elements as they lie: the same variable is across the lanes.
-// False and an error.
 bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b, const expr *index,
                 bool *fits);
-// What a tile of the points, made by lanes_temporary, is at points that fit a buffer: those of the variables
-// that `has` says.
+// Copies a tile of the points, made by lanes_temporary, for points that fit a buffer. `has` marks the
+// variables of these, which it writes to *points.
 bool lanes_relayout(struct lanes *l, const struct lane_points *p, const bool *has,
                     const struct lane_operand *from, const struct tile_buffer *b, const expr *to_index,
                     struct lane_points *points, struct lane_operand *out);
-// The same operand, aligned: as commands want it that take no strides.
+// Replaces an operand by an aligned copy, for commands without strides, unless it is aligned or a number.
 bool lanes_aligned(struct lanes *l, const struct lane_points *p, struct lane_operand *o);
-// The operand with what is across the lanes along w, and the other way round; `transposed` are points with
-// both exchanged.
+// Copies an operand with c and w exchanged; sets *transposed to the points with both exchanged.
 bool lanes_transposed(struct lanes *l, const struct lane_points *p, const struct lane_operand *from,
                       struct lane_points *transposed, struct lane_operand *out);
-// The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n;
-// false: there are too many.
+// Sets *out to the points of some variables, with `lane` across the lanes, `column` along w, and the rest
+// along h and n. Returns false, without an error, if there are too many.
 bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column,
                        struct lane_points *out);
+// Generates the commands of a copy.
 bool lanes_copy(struct lanes *l, const struct tile_stmt *s);
+// Generates the commands of a fill.
 bool lanes_fill_region(struct lanes *l, const struct tile_stmt *s);
 
 // lanes_ops.c -----------------------------------------------------------------------------------------------
@@ -192,64 +219,75 @@ struct lane_work {
     expr condition;                               // the same as a formula
 };
 
-// One command of an op of two operands, on the points.
+// Generates one command of an op of two operands, on the points.
 bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
                   const struct lane_operand *to, const struct lane_operand *a, const struct lane_operand *b);
-// The maximum or minimum of two tiles of floats, which is a NaN where one of them is. `to` may be one of the
-// two.
+// Generates the maximum or minimum of two tiles of floats, which is a NaN where one of them is. `to` may be
+// one of the two.
 bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op,
                    const struct lane_operand *to, const struct lane_operand *a, const struct lane_operand *b);
-// Corrects a conversion from f32 to 16 bits, which the chip ends at the largest number: beyond it is
+// Corrects a conversion from f32 to 16 bits, in which the chip saturates: numbers beyond the largest become
 // infinity.
 bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                     const struct lane_operand *from);
-bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to); // a truth value
-// An operand that is in the lanes: a number becomes a tile.
+// Changes a boolean, 0 or 1, to its opposite in place.
+bool lanes_flip(struct lanes *l, const struct lane_points *p, const struct lane_operand *to);
+// Replaces an operand that is a number by a tile of it in the lanes.
 bool lanes_as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o,
                    struct tile_type type);
+// Returns whether an op compares.
 bool lanes_is_comparison(enum tile_op op);
+// Generates the command that compares integers; it gives bytes of 0 or 1.
 bool lanes_compare_integers(struct lanes *l, const struct lane_points *p, enum tile_op op,
                             const struct lane_operand *to, struct lane_operand a, struct lane_operand b);
+// Selects a where the mask is not 0, else b, into a new tile.
 bool lanes_select(struct lane_work *w, struct lane_operand mask, struct lane_operand a, struct lane_operand b,
                   struct tile_type type, struct lane_operand *out);
-// An op on operands x, into a place that is given; and those whose result has a place of its own: sets
-// *is_done if e is one.
+// Computes an op on operands x into a place that is given.
 bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *to);
+// Computes an op whose result has a place of its own. Sets *is_done to whether e is one.
 bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *out,
                          bool *is_done);
 
 // lanes_values.c --------------------------------------------------------------------------------------------
 
-// which variable of the points it is; -1: none
+// Returns the position of a name among the variables that each point has; -1: it is none.
 int lanes_variable(const struct lane_work *w, const struct tile_name *name);
-// What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where
-// it is.
+// Computes an expression at the points, each node once per statement. `wanted`, or NULL, is a place for the
+// result that it need not take; *out says where the result is.
 bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *wanted, struct lane_operand *out);
 
 // lanes_gather.c --------------------------------------------------------------------------------------------
 
-// Whether a command can take what a map loads, whose index along one axis is no sum of loop variables, if
-// `lane` is across the lanes.
+// Returns whether a command can gather what a map loads, whose index along an axis is no sum of loop
+// variables, if variable `lane` is across the lanes.
 bool lanes_can_gather(const struct tile_stmt *map, int lane, expr load, int axis);
-// that axis; -1: there is none
+// Returns the first axis of a load along which strides do not express its index; -1: there is none.
 int lanes_gather_axis(const struct lanes *l, const struct lane_points *p, expr load);
+// Gathers what is loaded into a new tile. With `clips`, indices may be outside of the buffer; their elements
+// are then any numbers.
 bool lanes_gather(struct lane_work *w, expr load, int axis, bool clips, struct lane_operand *out);
 
 // lanes_map.c -----------------------------------------------------------------------------------------------
 
+// Generates the commands of a map.
 bool lanes_map(struct lanes *l, const struct tile_stmt *s);
-bool lanes_store(struct lanes *l, const struct tile_stmt *s); // of one element, outside of maps
+// Generates the commands of a store or atomic of one element, outside of maps.
+bool lanes_store(struct lanes *l, const struct tile_stmt *s);
 
 // lanes_places.c --------------------------------------------------------------------------------------------
 
-// Gives every tile an address, and drops their allocations. False and an error where the lanes have too
-// little room.
+// Assigns an address to every tile, and removes their allocations. It fails if the lanes have too little
+// room.
 bool lanes_assign(struct lanes *l, struct tile_kernel *kernel);
 
 // lanes_reduce.c, lanes_gemm.c ------------------------------------------------------------------------------
 
+// Generates the commands of a reduction.
 bool lanes_reduce(struct lanes *l, const struct tile_stmt *s);
+// Generates the commands of a scan.
 bool lanes_scan(struct lanes *l, const struct tile_stmt *s);
+// Generates the commands of a gemm.
 bool lanes_gemm(struct lanes *l, const struct tile_stmt *s);
 
 #endif

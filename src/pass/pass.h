@@ -101,25 +101,26 @@ struct target {
     uint64_t reach;
 };
 
-// The record of a unit. target_set_unit derives it from its language's record, the model, whose text must
-// live as long, and the most threads and bytes of shared memory of a workgroup.
+// The record of a unit.
 struct target_unit {
     struct target target;
     struct target_group group; // that target points to
     struct target_spirv spirv; // that target points to, if its language has one
 };
+// Sets *out to the record of a unit, made from that of its language, its model, whose text must live as long,
+// and the most threads and bytes of shared memory of a workgroup.
 void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads,
                      int64_t shared);
 // Sets *far to a copy of the record of a SPIR-V unit for kernels that reach buffers by addresses, and makes
 // it the record of kernels that reach more than `reach` bytes of one argument.
 void target_set_far(struct target_unit *unit, struct target_unit *far, uint64_t reach);
 
-// Says of which dtypes the subgroups of a SPIR-V unit, which have 32 threads, multiply 16 x 16 matrices with
-// sums in f32 (cooperative matrices). Elements move between matrices and registers through TARGET_EXCHANGED
-// bytes of shared memory per thread. The bytes of the first TARGET_EXCHANGERS threads are deducted from the
-// shared memory of every workgroup; target_matrix_bytes returns those of further threads. Does nothing for a
-// unit that cannot state the layout of shared memory.
 enum { TARGET_EXCHANGED = 32, TARGET_EXCHANGERS = 128 };
+// Sets the dtypes of which the subgroups of a SPIR-V unit, which have 32 threads, multiply 16 x 16 matrices
+// with sums in f32 (cooperative matrices). Elements move between matrices and registers through
+// TARGET_EXCHANGED bytes of shared memory per thread. The bytes of the first TARGET_EXCHANGERS threads are
+// deducted from the shared memory of every workgroup; target_matrix_bytes returns those of further threads.
+// Does nothing for a unit that cannot state the layout of shared memory.
 void target_set_matrices(struct target_unit *unit, uint32_t dtypes);
 
 // Return whether the target can spell a node as it stands, an op, a cast. It always can spell leaves, loads
@@ -168,14 +169,14 @@ pass_function pass_expand, pass_small_types, pass_views, pass_forward, pass_merg
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 
-// Replaces every expression of the kernel, operands first. The rule is called with a node whose operands are
-// replaced already. It returns the replacement, which is rewritten again until nothing changes, or the node
-// itself.
+// Returns the replacement of a node whose operands are replaced already, or the node itself.
 typedef expr pass_rule(const struct target *target, expr e);
+// Replaces every expression of the kernel by the rule, operands first, and rewrites replacements again until
+// nothing changes. Returns false if that fails.
 bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_rule *rule);
 
 // Calls `change` to modify the statements of a kernel in place, if the target packs what it reads and
-// formulas are simple.
+// formulas are simple. Returns false if the kernel has failed.
 bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
                        void (*change)(struct tile_kernel *kernel, const struct target *target,
                                       struct tile_stmt **list));
@@ -183,17 +184,18 @@ bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
 
+// Returns the replacement of an expression, or that itself; NULL: it failed.
+typedef expr pass_replacement(void *data, expr e);
 // Returns the same op on the replacements of its operands by `of`: e itself if none changes, NULL if one is
 // NULL.
-typedef expr pass_replacement(void *data, expr e);
 expr pass_rebuild(expr e, pass_replacement *of, void *data);
 
 // emit.c ----------------------------------------------------------------------------------------------------
 
-// Copies statements, with their bodies, into the current kernel. For each, `emit` either appends its
-// replacement and returns true, or returns false: then the statement is copied, and emit is called for those
-// in its body.
+// Appends the replacement of a statement and returns true, or returns false to have it copied.
 typedef bool pass_emitter(void *data, const struct tile_stmt *s);
+// Copies statements, with their bodies, into the current kernel, but calls `emit` for each first. Where that
+// replaces a statement, its body is skipped; else `emit` is called for the statements of its body too.
 void pass_emit(const struct tile_stmt *body, pass_emitter *emit, void *data);
 // Replaces the body of a kernel in that way. Returns false if that fails.
 bool pass_emit_kernel(struct tile_kernel *kernel, pass_emitter *emit, void *data);
@@ -224,6 +226,7 @@ const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_s
 
 // How an index changes with a loop variable: not at all, by 1, or otherwise.
 enum pass_step { PASS_FIXED, PASS_UNIT, PASS_OTHER };
+// Returns how an index changes with a loop variable, where that can be seen; else PASS_OTHER.
 enum pass_step pass_step_of(expr index, const struct tile_name *variable);
 
 // Calls visit once for each node of the kernel's expressions. Returns false if memory runs out.
@@ -263,7 +266,8 @@ struct pass_swap {
 };
 // Returns the expression after substitution, in the current kernel; NULL if that failed.
 expr pass_swap(const struct pass_swap *swap, expr e);
-// Substitutes in all expressions of statements and their bodies.
+// Replaces all expressions of statements and their bodies by their substitutions. Returns false if one
+// failed.
 bool pass_swap_in(const struct pass_swap *swap, struct tile_stmt *body);
 
 // bounds.c --------------------------------------------------------------------------------------------------

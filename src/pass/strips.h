@@ -35,17 +35,23 @@ struct strips {
 
 // strips.c --------------------------------------------------------------------------------------------------
 
-struct cut *strips_cut(struct strips *p, const struct tile_buffer *b); // NULL: it is not cut
-// whether a statement, or one in it, touches a tile that is cut
+// Returns how a tile is cut; NULL: it is not.
+struct cut *strips_cut(struct strips *p, const struct tile_buffer *b);
+// Returns whether a statement, or one in it, accesses a tile that is cut.
 bool strips_touch(const struct strips *p, const struct tile_stmt *s);
-// The axes of a statement's regions along which strips go, -1 for none. False: it has no such.
+// Writes along which axis of each of its three regions a statement goes by strips, -1 for none. The statement
+// accesses a tile that is cut. Returns false, without an error, if it cannot go by strips.
 bool strips_axes(struct strips *p, const struct tile_stmt *s, int *axis);
-bool strips_adds_up(struct strips *p, const struct tile_stmt *s); // a reduction or product along the axis
-// the variable of a map that goes along the axis
+// Returns whether a statement that accesses a tile that is cut is a reduction or product along the axis of
+// the strips, so that its results are summed over them.
+bool strips_adds_up(struct strips *p, const struct tile_stmt *s);
+// Returns the position of the map's variable that goes along the axis of the strips; -1: there is none.
+// Clears p->good if accesses to tiles that are cut disagree.
 int strips_variable(struct strips *p, const struct tile_stmt *map);
 
 // strips_emit.c ---------------------------------------------------------------------------------------------
 
-void strips_emit(struct strips *p); // the statements: before the loop, in it and behind it
+// Emits the statements of the list: those before the loop, the loop over strips, and those after it.
+void strips_emit(struct strips *p);
 
 #endif

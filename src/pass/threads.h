@@ -66,10 +66,13 @@ struct access {
 };
 typedef void access_visit(struct group *g, const struct access *a, void *data);
 
-// thread_accesses.c: call `visit` for the accesses of a statement (of a map, with its body), of a list of
-// statements, of expressions.
+// thread_accesses.c
+
+// Calls `visit` for the accesses of a statement, with its body if its points are divided among threads.
 void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
+// Calls `visit` for the accesses of statements with their bodies.
 void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data);
+// Calls `visit` for the loads of expressions, each once.
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
 // Returns whether a statement is a loop whose points are divided among threads, or `thread`.
 bool thread_is_spread(const struct tile_stmt *s);
@@ -77,8 +80,9 @@ bool thread_is_spread(const struct tile_stmt *s);
 bool thread_is_private(const struct group *g, const struct tile_buffer *b);
 // Returns whether a buffer is in registers by a layout.
 bool thread_is_held(const struct group *g, const struct tile_buffer *b);
-// Returns the buffer that replaces a buffer.
+// Returns the buffer that replaces a buffer, or that itself.
 const struct tile_buffer *thread_now(const struct group *g, const struct tile_buffer *b);
+// Returns what is below the outermost casts of an expression.
 expr thread_without_casts(expr e);
 
 // The points for which a statement is executed, and which thread executes which.
@@ -109,36 +113,51 @@ struct product {
     int down, across; // subgroups along rows and columns
 };
 
-// fragments.c: decides where each buffer is kept. Returns false, with an error, if memory runs out.
+// fragments.c
+
+// Decides where each buffer is kept. Returns false, with an error, if memory runs out.
 bool fragments_place(struct group *g);
 
 // fragment_uses.c
 
 // Returns whether a buffer is a fragment that, as far as is known, is in registers.
 bool fragments_is_held(const struct group *g, const struct tile_buffer *b);
-// Returns the use whose layout all others follow, or NULL if none is known, and sets the points accordingly
-// (has_layout: it covers them all).
+// Returns the use whose layout all others follow, and sets *w to the points of the statement; w->has_layout
+// says whether the layout covers them all. NULL: no layout is known, and *w is not set.
 const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int count, const struct use *use,
                                  struct sweep *w);
-struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of a map, copy, fill or reduce
+// Returns the points of a map, copy, fill or reduce, with the layout of the use that leads, if there is one.
+struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s);
+// Writes how a statement uses tiles in registers to `use`, which has room for USES, and returns how many of
+// them it found.
 int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
+// Returns the sizes of a gemm, and how subgroups divide it if it uses matrix instructions.
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);
+// Returns whether a region is known to be all of its buffer; `other` is the region with which it is copied,
+// or NULL.
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
 
-// overlay.c: lets buffers whose uses do not overlap in time share memory, if a workgroup has too little
-// shared memory. Sets g->failed if memory runs out.
+// overlay.c
+
+// Lets buffers whose uses do not overlap in time share memory, if a workgroup has too little shared memory.
+// Sets g->failed if memory runs out.
 void overlay_share(struct group *g);
 
-// barriers.c: inserts barriers between the statements of a block where one reads what other threads wrote.
+// barriers.c
+
+// Inserts barriers between the statements of a block where one reads what other threads wrote. Sets g->failed
+// if memory runs out.
 void barriers_place(struct group *g, struct tile_stmt **body);
 
-// threads.c: what the files that generate code share.
+// threads.c: functions shared by the files that generate code.
 
 // Generates the code of statements; `group` is a struct group.
 void thread_block(void *group, const struct tile_stmt *body);
-expr thread_number(int64_t value); // returns a constant of u32
+// Returns a constant of u32.
+expr thread_number(int64_t value);
 // Returns a region of the buffer that replaces its buffer; `origin` has room for TILE_DIMS.
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
+// Generates a barrier of the workgroup.
 void thread_barrier(void);
 // Generates a barrier of all workgroups of a cluster, or a half of it: TILE_ARRIVE, TILE_AWAIT; 0: both.
 void thread_meet(int half);
@@ -160,8 +179,10 @@ struct points {
     expr first;                // true in one of the threads that hold copies; NULL: there are no copies
     const struct runs *runs;   // around the current code, the innermost first; NULL: there are none
 };
-// Opens loops and guards over the points of a sweep; thread_close_points closes them.
+// Opens loops and guards over the points of a sweep; thread_close_points closes them. Returns false if the
+// sweep is known to have no points.
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *s);
+// Closes the loops and guards, also after thread_open_points returned false.
 void thread_close_points(struct points *p);
 // Returns an expression with names and tiles replaced by what this thread has.
 expr thread_rewrite(struct points *p, expr e);
@@ -171,47 +192,64 @@ void thread_body(void *points, const struct tile_stmt *body);
 // TILE_DIMS.
 const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index,
                                          expr *at, int *indices);
-// Generate the code of a map; of a `thread`; of a statement that all threads execute, which stays open if it
-// has a body; of a copy; of a fill.
+// Generates the code of a map, or of a loop whose points are divided among threads.
 void thread_map(struct group *g, const struct tile_stmt *s);
+// Generates the code of a `thread`.
 void thread_code(struct group *g, const struct tile_stmt *s);
+// Generates the code of a statement that all threads execute; it stays open if it has a body.
 void thread_alone(struct group *g, const struct tile_stmt *s);
+// Generates the code of a copy.
 void thread_copy(struct group *g, const struct tile_stmt *s);
+// Generates the code of a fill.
 void thread_fill(struct group *g, const struct tile_stmt *s);
 // Returns the number of the register that holds an element of a tile at these points.
 expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 
-// thread_vector.c: generates a copy by the widest accesses, and calls `otherwise` for the case in which a
-// test at run time rules that out. Returns false, without generating anything, if it is never possible.
+// thread_vector.c
+
+// Generates a copy by the widest accesses, and calls `otherwise` for the case in which a test at run time
+// rules that out. Returns false, without generating anything, if it is never possible.
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
-// Return registers for a run of adjacent elements, aligned to so many bytes; a run in a buffer (index and
-// extent stay the caller's, the latter has room for TILE_DIMS). thread_access generates one access that moves
-// a run.
+// Appends the allocation of registers for a run of adjacent elements, aligned to so many bytes.
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes);
+// Returns a run in a buffer from the element at `index` on. It points to `index` and `extent`, which has room
+// for TILE_DIMS.
 struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run);
+// Generates one access that moves a run.
 void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once);
 
-// thread_runs.c: generate vector code of maps and short loops whose points or turns access adjacent elements.
-// They return false, without generating anything, if that is not possible.
+// thread_runs.c
+
+// Generates vector code of a map whose points access adjacent elements, and calls `otherwise` for the case in
+// which a test at run time rules that out. Returns false, without generating anything, if it is never
+// possible.
 bool thread_run_map(struct group *g, const struct tile_stmt *s,
                     void (*otherwise)(struct group *g, const struct tile_stmt *s));
+// Generates vector code of a short loop whose turns access adjacent elements. Returns false, without
+// generating anything, if that is not possible.
 bool thread_run_loop(struct points *p, const struct tile_stmt *s);
-// Returns how many adjacent elements per thread computes in a map without a layout. Sets *is_sure unless a
-// test decides that at run time.
+// Returns how many adjacent elements each thread computes in a map without a layout. Sets *is_sure to false
+// if a test at run time decides whether it does, else to true.
 int64_t thread_map_run(struct group *g, const struct tile_stmt *s, bool *is_sure);
 // Returns the register that replaces a load, or the load itself.
 expr thread_run_load(const struct points *p, expr load);
-// Stores to the register that replaces an element; returns false if there is none.
+// Stores to the register that replaces an element, and returns true; returns false if there is none.
 bool thread_run_store(struct points *p, const struct tile_stmt *s);
 
-// thread_registers.c: registers of each thread, or as many elements of other memory per thread; access to one
-// of them; a loop over them, which it opens.
+// thread_registers.c
+
+// Appends the allocation of registers of each thread, or of as many elements of other memory per thread. They
+// are a tile with one row.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory,
                                      int64_t count);
+// Returns the value of one of them.
 expr thread_load(const struct tile_buffer *b, expr at);
+// Stores a value to one of them.
 void thread_store(const struct tile_buffer *b, expr at, expr value);
+// Opens an unrolled loop with so many turns, which the caller closes with tile_close, and returns its
+// variable.
 expr thread_unrolled(int64_t count);
 
 // thread_reduce.c
@@ -229,6 +267,7 @@ struct thread_lines {
     int64_t count; // rows; -1: unknown
     int each;      // threads per row
 };
+// Sets *l to the rows of a reduction or scan, and to how many threads process one.
 void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
 
 // Turns of the workgroup over its rows. Each turn sets the point of the box, except along the axis that is
@@ -238,17 +277,25 @@ struct thread_turns {
     expr is_line; // whether the thread has a row; NULL: every thread has one
     bool is_loop;
 };
+// Opens a loop of turns, if one turn does not cover all rows, and sets the point of the box in l->box.
 struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
+// Closes that loop.
 void thread_close_turns(struct group *g, const struct thread_turns *t);
+// Generates the code of a reduction.
 void thread_reduce(struct group *g, const struct tile_stmt *s);
 
-// thread_scan.c Return, of a scan in a grid of its own, the threads per workgroup and the number of
-// workgroups for so many rows.
+// thread_scan.c
+
+// Return, of a scan in a grid of its own: the threads per workgroup; the number of workgroups for so many
+// rows.
 int  thread_scan_threads(const struct target *target);
 expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, expr lines);
+// Generates the code of a scan.
 void thread_scan(struct group *g, const struct tile_stmt *s);
 
 // thread_gemm.c
+
+// Generates the code of a gemm.
 void thread_gemm(struct group *g, const struct tile_stmt *s);
 
 #endif

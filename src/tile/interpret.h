@@ -34,13 +34,20 @@ struct operands {
     int64_t origin[3][TILE_DIMS], size[3][TILE_DIMS]; // of regions; size only where it is given
 };
 
+// Records an error at the statement that is running, marks the machine failed and returns false.
 bool machine_fail(struct machine *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Evaluates a statement's expressions. Returns false, with an error, if that fails, such as by a load outside
+// of its buffer.
 bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out);
-// statements before end
+// Runs the statements before `end` (NULL: all), up to a break, which sets m->broke. Returns false, with an
+// error, if one fails.
 bool machine_run(struct machine *m, const struct tile_stmt *from, const struct tile_stmt *end);
-// Whether the element exists; *at becomes its address.
+// Sets *at to the address of an element. Returns false, without an error, if the buffer has no such element
+// or no memory.
 bool machine_find(const struct machine *m, const struct tile_buffer *buffer, const int64_t *index, char **at);
+// Reads an element, which need not be aligned.
 union tile_value machine_read(struct tile_type type, const char *at);
+// Writes an element, which need not be aligned.
 void machine_write(struct tile_type type, char *at, union tile_value value);
 
 // An op on values, complex ones too.
@@ -49,14 +56,24 @@ struct combiner {
     struct tile_tape *tape;
     union tile_value arg[3];
 };
+// Prepares an op of two operands of a type. Returns false, with an error, if it does not take them or memory
+// runs out; combiner_close is due in any case.
 bool combiner_open(struct combiner *c, enum tile_op op, struct tile_type type);
+// Returns the op's result on a and b.
 union tile_value combiner_run(struct combiner *c, union tile_value a, union tile_value b);
+// Frees what combiner_open made, but not the combiner itself.
 void combiner_close(struct combiner *c);
 
 // lockstep.c
+
+// Runs a `thread` statement for all threads, which proceed together at barriers, shuffles and
+// what contains these. Returns false, with an error, if a statement fails.
 bool machine_threads(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 
 // regions.c
+
+// Runs a statement of one kind, whose expressions came to `o`. Returns false, with an error, if sizes do not
+// fit, memory runs out, or the op does not take the type.
 bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_im2col(struct machine *m, const struct tile_stmt *s, const struct operands *o);

@@ -26,17 +26,23 @@ MATH_REAL_UNARY(MATH_DECLARE_UNARY)
 MATH_COMPLEX_UNARY(MATH_DECLARE_COMPLEX)
 MATH_BINARY(MATH_DECLARE_BINARY)
 MATH_REAL_BINARY(MATH_DECLARE_BINARY)
-expr math_quick_exp2_f32(expr x); // as doc/tile.md says of exp2(): not to the last place
-// e^x by TILE_EXP2, within 2 ulp; below 2^-126 it may be 0. A rough one has 17 bits.
+
+// Returns 2^x as doc/tile.md says of exp2(): not to the last place.
+expr math_quick_exp2_f32(expr x);
+// Returns e^x by TILE_EXP2, within 2 ulp; below 2^-126 it may be 0. A rough one has 17 bits.
 expr math_short_exp_f32(expr x, bool is_rough);
-expr math_short_erf_f32(expr x); // of an x that is a bfloat16
-// a * b + c, and a / b, rounded once, from sums, products and a division that errs by some units.
+// Returns erf(x) of an f32 that was converted from bf16, exact enough for a result in bf16.
+expr math_short_erf_f32(expr x);
+// Return a * b + c, and a / b, rounded once, from sums, products and a division that errs by some units.
 expr math_exact_fma_f32(expr a, expr b, expr c), math_exact_div_f32(expr a, expr b);
+// Return a to the power of b, and log(e^a + e^b), of complex numbers.
 expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);
 
-// c[0] + c[1] x + ... of n terms, with constants of the type of x.
+// Returns c[0] + c[1] x + ... of n terms, with constants of the type of x, in a form with short dependency
+// chains; NULL if x is NULL.
 expr math_polynomial(expr x, const double *c, int n);
-expr math_polynomial_by_steps(expr x, const double *c, int n); // slower, rounded less
+// Returns the same by one fma after the other, which is slower and rounds less.
+expr math_polynomial_by_steps(expr x, const double *c, int n);
 #undef MATH_DECLARE_UNARY
 #undef MATH_DECLARE_BINARY
 #undef MATH_DECLARE_COMPLEX

@@ -70,49 +70,87 @@ struct node {
     struct node *arg[3 + TILE_DIMS];
 };
 
-// parse.c: tokens and names
+// parse.c: tokens and names. Once an error has marked the parser failed, functions that read or bind return
+// NULL, false or 0 and record no other error.
+
+// Records a syntax error at a place, marks the parser failed and returns NULL.
 void *parse_fail(struct parser *p, struct tile_place place, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void *parse_fail_moved(struct parser *p, struct tile_place place); // the builder's error, here
+// Gives the builder's error this place, marks the parser failed and returns NULL.
+void *parse_fail_moved(struct parser *p, struct tile_place place);
+// Reads the next token.
 void  parse_next(struct parser *p);
-bool  parse_is(const struct parser *p, const char *text);     // the token is this sign or word
-bool  parse_accept(struct parser *p, const char *text);       // and is skipped
+// Returns whether the token is this sign or word; true of a failed parser, so that loops end.
+bool  parse_is(const struct parser *p, const char *text);
+// Skips the token if it is this sign or word, and returns whether it was.
+bool  parse_accept(struct parser *p, const char *text);
+// Skips the token, which must be this sign or word. Returns false, with an error, if it is not.
 bool  parse_expect(struct parser *p, const char *text);
-const char *parse_name(struct parser *p, const char *what);   // a name that is no word; NULL and an error
-// a whole number that is part of a statement, or a param
+// Reads a name, which must be no word of the language; NULL, with an error, if it is not. `what` says in
+// messages what it names.
+const char *parse_name(struct parser *p, const char *what);
+// Reads a whole number from `least` to 2^30, or a param that is one.
 int   parse_count(struct parser *p, int least);
+// Adds a binding to the scope, where it hides older ones of that name. Returns false if memory runs out.
 bool  parse_bind(struct parser *p, struct binding binding);
+// Binds a name of the kernel; NULL is the builder's error, which it moves to the token.
 bool parse_bind_name(struct parser *p, enum binding_kind kind, const char *text,
                      const struct tile_name *name);
+// Returns the innermost binding of that name; NULL, without an error, if there is none. It is valid until the
+// next one is added.
 struct binding *parse_find(struct parser *p, const char *text);
+// Fails with "unknown <what> '<token>'" and a list of known names; returns NULL.
 void *parse_unknown(struct parser *p, struct tile_token token, enum binding_kind kind, const char *what);
-bool  parse_enter(struct parser *p); // one level deeper; false and an error when it is too deep
+// Enters one level of nesting. Returns false, with an error, if there are too many; parse_leave is due in any
+// case.
+bool  parse_enter(struct parser *p);
+// Leaves a level of nesting.
 void  parse_leave(struct parser *p);
 
-expr *parse_own_list(struct parser *p, const expr *list, int count); // a copy in the kernel's arena
-bool  parse_attributes(struct parser *p, struct tile_buffer *buffer); // stride [1] align 16 ...
+// Copies a list into the kernel's arena; NULL, with the parser failed, if memory runs out.
+expr *parse_own_list(struct parser *p, const expr *list, int count);
+// Reads a buffer's attributes, `stride [1] align 16 swizzle 3`, of which any may be missing.
+bool  parse_attributes(struct parser *p, struct tile_buffer *buffer);
 
 // parse_clause.c: types, params and ops, and the values that are given for them
-bool parse_given(struct parser *p, const char *list); // "BM=64,ITEM=f16"; NULL: none
-// false and an error: a value is given for a name that is not there
-bool parse_all_used(const struct parser *p);
-bool parse_clauses(struct parser *p);                 // all that stand before the kernel
-bool parse_param(struct parser *p);                   // among statements, after its word
-bool parse_type(struct parser *p, struct tile_type *out);
-// of the language, or declared; TILE_OP_COUNT: none
-enum tile_op parse_op_find(struct parser *p, const char *text);
-const char *parse_binding_word(const struct binding *b);        // what it is, for messages: "a type"
 
-// branches.c: leaves out branches whose conditions are numbers. False and an error when memory is out.
+// Reads the caller's values, "BM=64,ITEM=f16"; NULL: none. Returns false, with an error, if a value is
+// missing or given twice, or memory runs out.
+bool parse_given(struct parser *p, const char *list);
+// Returns false, with an error, if a value was given for a name that the text does not declare.
+bool parse_all_used(const struct parser *p);
+// Reads and binds all clauses before the kernel.
+bool parse_clauses(struct parser *p);
+// Reads and binds params among statements, after the word `param`.
+bool parse_param(struct parser *p);
+// Reads a type of the language or one that was declared.
+bool parse_type(struct parser *p, struct tile_type *out);
+// Returns the op of that name, of the language or declared; TILE_OP_COUNT, without an error, if there is
+// none.
+enum tile_op parse_op_find(struct parser *p, const char *text);
+// Returns what a binding is, for messages: "a type".
+const char *parse_binding_word(const struct binding *b);
+
+// branches.c
+
+// Removes the branches of each `if` whose condition is a number that are never executed. Returns false, with
+// an error, if memory runs out.
 bool parse_branches(struct tile_kernel *kernel);
-bool parse_decides(expr mask, bool *is_true); // whether a condition is a number, and which
+// Returns whether a condition is made of constants alone, and sets *is_true to its value.
+bool parse_decides(expr mask, bool *is_true);
 
 // parse_stmt.c
-bool parse_stmts(struct parser *p); // up to and with }
 
+// Reads the statements of a block, with the } at its end.
+bool parse_stmts(struct parser *p);
+
+// Appends a statement to the kernel; if that fails, the builder's error gets the statement's place.
 bool parse_append(struct parser *p, struct tile_stmt stmt);
 
-// parse_region.c: each after its first word
+// parse_region.c
+
+// Reads and appends a statement of one kind, whose first word was read already; `stmt` has its kind and
+// place. An allocation with `= value` is followed by a fill.
 bool parse_alloc(struct parser *p, struct tile_stmt stmt, enum tile_memory memory);
 bool parse_view(struct parser *p, struct tile_stmt stmt);
 bool parse_copy(struct parser *p, struct tile_stmt stmt);
@@ -120,14 +158,23 @@ bool parse_gemm(struct parser *p, struct tile_stmt stmt);
 bool parse_fill(struct parser *p, struct tile_stmt stmt);
 bool parse_im2col(struct parser *p, struct tile_stmt stmt);
 bool parse_reduce(struct parser *p, struct tile_stmt stmt);
-bool parse_combine(struct parser *p, enum tile_op *out); // the name of an op of two operands
+// Reads the name of a row of two operands.
+bool parse_combine(struct parser *p, enum tile_op *out);
 
 // parse_expr.c, elaborate.c
+
+// Reads an expression into its syntax tree, which lives in the parser's arena.
 struct node *parse_node(struct parser *p);
+// Returns the code of a syntax tree. `expected`, or NULL, is the type of literals whose type their operands
+// do not tell; the result may be of another one.
 expr parse_elaborate(struct parser *p, struct node *node, const struct tile_type *expected);
-expr parse_expr(struct parser *p, const struct tile_type *expected); // both
-expr parse_index(struct parser *p);                                  // of index type
+// Reads an expression, which must be of the type that is expected, unless that is NULL.
+expr parse_expr(struct parser *p, const struct tile_type *expected);
+// Reads an expression of index type.
+expr parse_index(struct parser *p);
+// Reads an expression of type bool.
 expr parse_truth(struct parser *p);
-int  parse_list(struct parser *p, expr *out); // [a, b]: how many, at most TILE_DIMS; -1 after an error
+// Reads a list of at most TILE_DIMS expressions, [a, b], and returns how many there are; -1 after an error.
+int  parse_list(struct parser *p, expr *out);
 
 #endif

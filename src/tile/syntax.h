@@ -14,30 +14,40 @@ struct tile_infix {
     int level;
 };
 enum { LEVEL_LOOSEST = 1, LEVEL_COMPARE = 4, LEVEL_UNARY = 8 };
-const struct tile_infix *tile_infix_of(enum tile_op op);        // NULL if it is written as a call
+// Returns the operator of an op; NULL if it is written as a call.
+const struct tile_infix *tile_infix_of(enum tile_op op);
+// Returns the operator with this text; NULL if there is none.
 const struct tile_infix *tile_infix_find(const char *text);
 
 // What the reader expects of an operand: EXPECT_SAME is the type that operands share, and the result
 // too if tile_op_gives_same.
 enum tile_expectation { EXPECT_NOTHING, EXPECT_SAME, EXPECT_BOOL, EXPECT_F32, EXPECT_C64 };
+// Returns what is expected of an op's operand number `at`.
 enum tile_expectation tile_expectation(enum tile_op op, int at);
-const struct tile_type *tile_expected_type(enum tile_expectation expectation); // NULL for NOTHING and SAME
+// Returns the type that is expected; NULL for EXPECT_NOTHING and EXPECT_SAME.
+const struct tile_type *tile_expected_type(enum tile_expectation expectation);
+// Returns whether an op's result has the type that its operands share; also true of an op that gives the f32
+// parts of complex operands.
 bool tile_op_gives_same(enum tile_op op);
 
-bool tile_is_word(const char *text); // of the language: no name can be called so
+// Returns whether a text is a word of the language, which no name can be.
+bool tile_is_word(const char *text);
 
 // by enum tile_memory; all but the last, "table", are words of statements
 extern const char *const tile_memory_word[];
 extern const char *const tile_loop_word[];    // by enum tile_loop
 extern const char *const tile_shuffle_word[]; // by enum tile_shuffle
 extern const char *const tile_scope_word[];   // by enum tile_scope
-int tile_word_find(const char *const *words, int count, const char *text); // -1: none
+// Returns the position of a text in a list of words; -1 if it is not there.
+int tile_word_find(const char *const *words, int count, const char *text);
 
-// Records "file:line:column: message", the line and a caret. Returns NULL.
+// Records an error, "file:line:column: message", the line of the source and a caret, and returns NULL.
+// Without a place (line 0) it is "file: message"; without a source (NULL) it has no line and caret.
 void *tile_error_at(zl_error_kind kind, const char *file, const char *source, struct tile_place place,
                     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-// Gives an error that was recorded without a place ("tile: ...") this one.
+// Gives this kind and place to the recorded error, if there is one; its message loses the prefix "tile: ". An
+// error for lack of memory stays as it is.
 void tile_error_move(zl_error_kind kind, const char *file, const char *source, struct tile_place place);
 
 // literal.c: numbers, both ways -----------------------------------------------------------------------------
@@ -54,7 +64,8 @@ struct tile_literal {
 // context.
 void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bool is_known);
 
-// The bits of a literal as that type; a message if it has none, else NULL.
+// Sets *bits to those of a literal as that type. Returns NULL, or a message, which is static, if the type
+// does not have it.
 const char *tile_literal_bits(const struct tile_literal *literal, struct tile_type type, uint64_t *bits);
 
 // print_expr.c: expressions as text -------------------------------------------------------------------------
@@ -74,20 +85,26 @@ struct tile_printer {
     bool failed;
 };
 
-// The text that stands for an object in scope, and a new one for an object that enters it.
+// Returns the text that stands for an object or token in scope; NULL if it is not in scope.
 const char *tile_bound_text(const struct tile_printer *p, const void *object, int token);
+// Binds an object or token to a text that nothing else in scope has, `wanted` or one made of it, and returns
+// that. Printer and text live equally long.
 const char *tile_bind(struct tile_printer *p, const void *object, int token, const char *wanted);
 
 // Prints e; expected is the type that the reader expects there, or NULL.
 void tile_print_operand(struct tile_printer *p, expr e, const struct tile_type *expected);
 // Prints `let` lines for what these expressions share or repeat, each on a line of its own.
 void tile_print_lets(struct tile_printer *p, int roots, const expr *root);
+// Prints the spaces at the beginning of a line.
 void tile_print_indent(struct tile_printer *p);
 
 // print_stmt.c: statements as text --------------------------------------------------------------------------
 
-const char *tile_name_text(struct tile_printer *p, const void *object, const char *text); // as bound, or text
+// Returns the text to which an object is bound, or `text` if it is not in scope.
+const char *tile_name_text(struct tile_printer *p, const void *object, const char *text);
+// Prints a buffer's declaration, `a: f32[n, 4] stride [4, 1]`; `memory` is the word before the type, or "".
 void tile_print_buffer(struct tile_printer *p, const struct tile_buffer *b, const char *memory);
+// Prints statements at the current indentation, and ends the scope of what they declare.
 void tile_print_block(struct tile_printer *p, const struct tile_stmt *body);
 
 // lex.c: text to tokens -------------------------------------------------------------------------------------
@@ -107,6 +124,7 @@ struct tile_lexer {
     struct arena *arena;
 };
 
-struct tile_token tile_lex(struct tile_lexer *lexer); // the next token; TOKEN_BAD: text says why
+// Reads the next token. The text of a TOKEN_BAD is a message.
+struct tile_token tile_lex(struct tile_lexer *lexer);
 
 #endif

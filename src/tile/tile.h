@@ -35,13 +35,20 @@ struct tile_type {
     uint16_t lanes; // 1, 2, 4 .. 128
 };
 
+// Returns the type of one element of a dtype; all zeros if there is no such dtype.
 struct tile_type tile_type_of(zl_dtype dtype);
-zl_dtype    tile_dtype_of(struct tile_type type); // ZL_DTYPE_COUNT for vectors and small types
-zl_dtype    tile_array_dtype(struct tile_type type); // of arrays that hold it: the same, u8 for small types
+// Returns the dtype of a type; ZL_DTYPE_COUNT for vectors and small types.
+zl_dtype    tile_dtype_of(struct tile_type type);
+// Returns the dtype of arrays that hold elements of a type: u8 for small types, else that of tile_dtype_of.
+zl_dtype    tile_array_dtype(struct tile_type type);
+// Returns whether two types have the same kind, bits and lanes.
 bool        tile_type_equal(struct tile_type a, struct tile_type b);
-const char *tile_type_name(struct tile_type type); // "f32", "bf16", "i8", "bool", "c64", "f32x4"; "?": none
+// Returns the type's name in the text form: "f32", "bf16", "i8", "bool", "c64", "f32x4"; "?" if it has none.
+const char *tile_type_name(struct tile_type type);
+// Sets *out to the type of that name. Returns false, without an error, if there is none.
 bool        tile_type_find(const char *name, struct tile_type *out);
-int         tile_type_bytes(struct tile_type type); // in memory, all lanes
+// Returns the bytes of an element in memory, with all lanes; 4-bit types take a byte per lane.
+int         tile_type_bytes(struct tile_type type);
 
 static inline bool tile_type_is_integer(struct tile_type t) {
     return t.kind == TILE_UINT || t.kind == TILE_INT;
@@ -87,18 +94,23 @@ enum tile_op {
 };
 typedef const struct tile_expr *expr;
 
-const char *tile_op_name(enum tile_op op); // "add", "exp": the public name less zl_ for rows
-int         tile_op_arity(enum tile_op op); // operands in arg[]; 0 for leaves and loads
-int         tile_op_rule(enum tile_op op);  // bits of enum op_rule (op/rules.h) for rows, else 0
-enum tile_op tile_op_find(const char *name); // also by row ("max", "select"); TILE_OP_COUNT if there is none
+// Returns the op's name in the text form ("add", "exp"); of a row, its public name without `zl_`.
+const char *tile_op_name(enum tile_op op);
+// Returns the number of operands in arg[]; 0 for leaves and loads.
+int         tile_op_arity(enum tile_op op);
+// Returns the bits of enum op_rule (op/rules.h) of a row; 0 for other ops.
+int         tile_op_rule(enum tile_op op);
+// Returns the op of that name, or the row with that name in lower case ("max", "select"); TILE_OP_COUNT if
+// there is none.
+enum tile_op tile_op_find(const char *name);
 static inline bool tile_op_is_row(enum tile_op op) { return op < TILE_CONST; }
 static inline bool tile_op_is_leaf(enum tile_op op) { return op >= TILE_CONST && op <= TILE_ADDRESS; }
 
-// The type that op gives on these operands (not for leaves, loads, casts); false and an error if they do not
-// fit it.
+// Sets *out to the type of the op's result on these operands. Returns false, with an error, if it does not
+// take them, or is a leaf, load or cast.
 bool tile_op_type(enum tile_op op, const expr *arg, struct tile_type *out);
 
-// Whether the row takes that type.
+// Returns whether the op is a row that takes operands of that type.
 bool tile_op_takes(enum tile_op op, struct tile_type type);
 
 struct tile_expr {
@@ -306,85 +318,145 @@ struct tile_kernel {
 // tile_end: the notation of rows and mathematics (notation.h) builds into it. These nest, and each tile_begin
 // has its tile_end (each tile_resume its tile_suspend) even when it returned NULL: until then everything
 // built is NULL too.
+
+// Begins a kernel with 64-bit indices and makes it the current one. Returns NULL, with an error, if memory
+// runs out.
 struct tile_kernel *tile_begin(const char *name);
-struct tile_kernel *tile_current(void);   // NULL outside, and after a tile_begin that failed
-struct tile_kernel *tile_end(void);       // NULL after an error; the caller owns it
-void tile_resume(struct tile_kernel *kernel); // makes a finished kernel the current one again, for passes
+// Returns the current kernel of this thread; NULL outside of one, and after a tile_begin that failed.
+struct tile_kernel *tile_current(void);
+// Ends the current kernel and returns it; the caller frees it with tile_free. Returns NULL if building it
+// failed; it is freed then.
+struct tile_kernel *tile_end(void);
+// Makes a finished kernel the current one again, for passes; statements are appended to its body.
+void tile_resume(struct tile_kernel *kernel);
+// Ends what tile_resume began; the kernel stays the caller's.
 void tile_suspend(void);
+// Frees a kernel with all that was built into it; NULL is allowed.
 void tile_free(struct tile_kernel *kernel);
 
-struct tile_type tile_index_type(void); // i64 or i32, of the current kernel
+// Names, buffers, expressions and statements belong to the kernel into which they were built. The functions
+// that make them copy texts and lists; on failure they return NULL and mark the kernel failed.
+
+// Returns the type of indices in the current kernel, i64 or i32; i64 if there is none.
+struct tile_type tile_index_type(void);
+// Adds a symbol, whose values lie in low..high and are multiples of the divisor.
 const struct tile_name *tile_symbol(const char *text, int64_t low, int64_t high, int64_t divisor);
+// Adds a parameter, in the order of the calls: a buffer in global memory.
 struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim,
                                           const expr *shape, bool is_output);
+// Adds an input that a launch passes by value.
 struct tile_buffer *tile_parameter_table(const char *text, struct tile_type type, int ndim,
                                          const expr *shape);
+// Adds a scalar parameter.
 const struct tile_name *tile_parameter_scalar(const char *text, struct tile_type type);
+// Appends the allocation of a buffer.
 struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum tile_memory memory, int ndim,
                                const expr *shape);
-// The elements of a buffer without strides, in their order, under another shape or as another type.
+// Appends a view: the elements of a buffer without strides, in their order, with another shape or type.
+// Raises the alignment of registers if the new type is wider than theirs.
 struct tile_buffer *tile_view(const char *text, struct tile_type type, const struct tile_buffer *base,
                               int ndim, const expr *shape);
-const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer); // itself, or what it is a view of
-const struct tile_name *tile_name(const char *text, struct tile_type type); // loop or local variable
-const struct tile_name *tile_index(const char *text, expr extent); // loop variable of index type, known range
+// Returns the buffer whose memory this one uses: the one under all views, or itself.
+const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer);
+// Creates a loop variable or local variable, of which no range is known.
+const struct tile_name *tile_name(const char *text, struct tile_type type);
+// Creates a loop variable of index type for 0 .. extent - 1; its upper bound is known if extent is a
+// constant.
+const struct tile_name *tile_index(const char *text, expr extent);
 
-// Expressions. Operands must agree in type where the op wants it; NULL flows and marks the kernel failed.
-expr tile_const(struct tile_type type, double value);      // rounded to type; the same in all lanes
-expr tile_const_int(struct tile_type type, int64_t value); // exact, or wrapped
+// Expressions. Operands must agree in type where the op wants it. An operand that is NULL gives NULL and
+// marks the kernel failed.
+
+// Returns a constant: the value converted to the type as TILE_CAST does. A vector has it in all lanes.
+expr tile_const(struct tile_type type, double value);
+// Returns a constant of an integer: exact, wrapped to a smaller integer type, or rounded to a float.
+expr tile_const_int(struct tile_type type, int64_t value);
+// Returns a constant with these bits in each lane; bits above those of the type are dropped.
 expr tile_const_bits(struct tile_type type, uint64_t bits);
-expr tile_number(int64_t value); // a constant of index type
-expr tile_name_value(const struct tile_name *name, enum tile_op op); // TILE_INDEX, TILE_SYMBOL, ...
+// Returns a constant of index type.
+expr tile_number(int64_t value);
+// Returns the leaf that reads a name; op is TILE_INDEX, TILE_SYMBOL, TILE_SCALAR or TILE_LOCAL.
+expr tile_name_value(const struct tile_name *name, enum tile_op op);
+// Return an op on its operands; a ternary one is TILE_SELECT, TILE_FMA or TILE_RARE.
 expr tile_unary(enum tile_op op, expr x);
 expr tile_binary(enum tile_op op, expr a, expr b);
-expr tile_ternary(enum tile_op op, expr a, expr b, expr c); // select, fma, rare
-expr tile_cast(struct tile_type type, expr x); // x itself if it has that type
+expr tile_ternary(enum tile_op op, expr a, expr b, expr c);
+// Returns x converted to a type with as many lanes; x itself if it has that type.
+expr tile_cast(struct tile_type type, expr x);
+// Returns the bits of x as a type with as many bits and lanes; x itself if it has that type.
 expr tile_bitcast(struct tile_type type, expr x);
+// Returns the address of a buffer in a chip's memory, an i64: TILE_ADDRESS.
 expr tile_address_of(const struct tile_buffer *buffer);
-// NULL: 0
+// Returns an element of a buffer, with an index per axis. Where `mask` is false, it reads nothing and gives
+// `other` (NULL: 0); without a mask it ignores `other`.
 expr tile_load(const struct tile_buffer *buffer, int indices, const expr *index, expr mask, expr other);
 
-// Operands as one list, of every op: arg[], then index[]. tile_rebuild makes the same op on other operands in
-// the current kernel: casts keep their type, ops find theirs anew, leaves and buffers stay.
+// Returns how many operands an expression has in one list: arg[], then index[].
 int  tile_operands(expr e);
+// Returns an operand by its position in that list.
 expr tile_operand(expr e, int at);
+// Returns the same op on other operands, in the current kernel. Casts keep their type, other ops find theirs
+// anew; leaves, and the buffers of loads, stay.
 expr tile_rebuild(expr old, const expr *operands);
 
 // statement.c: statements are appended to the current block; bodies are built between _open and _close. Lists
-// that a statement points to are copied. begin NULL is 0, step NULL is 1.
+// that a statement points to are copied. A statement that is returned may be changed until its kernel ends;
+// NULL after a failure.
+
+// Appends buffer[index] = value, where mask (NULL: everywhere).
 struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value,
                              expr mask);
+// Appends name = value, which declares a local variable if it is the first one.
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
+// Appends a shuffle (TILE_SHUFFLE) among so many consecutive threads, which assigns what it gives to `to`.
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
                                int threads);
+// Appends a call of a function of a chip's device API (TILE_COMMAND).
 struct tile_stmt *tile_command(const char *function, int arguments, const expr *argument);
-struct tile_stmt *tile_append(struct tile_stmt stmt); // any other statement, copied into the arena
-struct tile_stmt *tile_open(struct tile_stmt stmt);   // map, for, if, while, grid: what follows is its body
+// Appends a copy of a statement of any kind.
+struct tile_stmt *tile_append(struct tile_stmt stmt);
+// Appends a copy of a map, for, if, while, grid or thread, without bodies. Statements that follow, until
+// tile_close, are its body.
+struct tile_stmt *tile_open(struct tile_stmt stmt);
+// Opens a map over all points of the extents.
 struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, const expr *extent);
+// Opens a loop from begin (NULL: 0) to end, which is excluded, by step (NULL: 1).
 struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step,
                                 enum tile_loop loop);
+// Opens an `if`; its first branch is what follows.
 struct tile_stmt *tile_open_if(expr mask);
+// Begins the other branch of the if that was opened last. Elsewhere it is an error and the kernel fails.
 void tile_else(void);
+// Closes the statement that was opened last. If none is open, it is an error and the kernel fails.
 void tile_close(void);
-const char *tile_stmt_name(enum tile_stmt_kind kind); // "store", "map", ...
-// The expressions that a statement itself uses, not its body: index, extent, value, mask, begin, step, then
-// of its regions origin and extent; of an allocation shape and stride. out has room for TILE_STMT_EXPRS.
+// Returns the name of a kind of statement in messages: "store", "map", "loop".
+const char *tile_stmt_name(enum tile_stmt_kind kind);
+// Writes the expressions that a statement itself uses, not its body, to `out`, which has room for
+// TILE_STMT_EXPRS, and returns how many there are. Their order is index, extent, value, mask, begin, step,
+// then origin and extent of its regions; of an allocation shape and stride.
 enum { TILE_STMT_EXPRS = 8 * TILE_DIMS + 4 };
 int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
-// The axes of the rectangle that two regions are: which of them each axis of a and of b is, -1 for one at its
-// origin. Regions that both say how large they are, and have as many axes whose size is not the number 1,
-// pair those in order; others pair their axes from the last, and what is missing has size 1.
+// Returns the number of axes of the rectangle that two regions share, and writes which of them each axis of a
+// and of b is; -1: the axis stays at its origin. If both regions state their sizes and have equally many axes
+// whose size is not the constant 1, these pair in order. Otherwise axes pair from the last; a missing axis
+// has size 1.
 int  tile_pair(const struct tile_region *a, const struct tile_region *b, int *of_a, int *of_b);
-bool tile_region_is_sized(const struct tile_region *r); // it says how large it is, or is a whole buffer
-expr tile_region_size(const struct tile_region *r, int axis); // its extent or that of the buffer
-// Whether all threads of a block have to reach a statement of `thread` together: a barrier, a shuffle, memory
-// that is made for all of them, what such statements are in, and a break that leaves no loop of its own.
+// Returns whether a region states its size, or is a whole buffer.
+bool tile_region_is_sized(const struct tile_region *r);
+// Returns a region's extent along an axis; if it states none, the size of the buffer.
+expr tile_region_size(const struct tile_region *r, int axis);
+// Returns whether all threads of a block have to reach a statement of `thread` together: a barrier, a
+// shuffle, an allocation of shared memory, a statement that contains one of these, or a break that leaves a
+// loop around the statement.
 bool tile_is_meeting(const struct tile_stmt *s);
-const char *tile_combine_word(const struct tile_stmt *s); // "add"; of magnitudes "absmax", "abssum"
-// empties the current kernel and gives what was in it: a pass emits it anew
+// Returns the text form's word for a reduction's op: "add"; of magnitudes "absmax" or "abssum".
+const char *tile_combine_word(const struct tile_stmt *s);
+// Removes all statements from the current kernel and returns the first, for a pass that emits them anew; NULL
+// if it had none.
 struct tile_stmt *tile_take_body(void);
 
 // walk.c: several statements at once.
+
 // Declares a variable, assigns the value to it and returns what reads it.
 expr tile_variable(const char *text, expr value);
 // Adds to each place, a variable or NULL, how far the element that `which` counts lies along axes. Row 0 of
@@ -393,145 +465,199 @@ expr tile_variable(const char *text, expr value);
 void tile_walk(const struct tile_buffer *table, expr inner, expr which, int count, const expr *place);
 
 // print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.
-char *tile_print(const struct tile_kernel *kernel);         // caller frees with memory_free
+
+// Returns the text of a kernel, which the caller frees with memory_free; NULL, with an error, if memory runs
+// out.
+char *tile_print(const struct tile_kernel *kernel);
+// Appends the text of an expression to `out`; "NULL" if it is NULL.
 void  tile_print_expr(struct text *out, expr e);
-struct tile_kernel *tile_parse(const char *text, const char *file); // NULL and an error with line and caret
-// Does the same with other values of the text's params, types and ops: "BM=64,ITEM=f16,COMBINE=maximum";
-// NULL: none.
+// Parses and verifies a kernel; the caller frees it with tile_free. Messages name `file`, or "text" if it is
+// NULL. Returns NULL, with an error that shows line and caret, if the text is no valid kernel.
+struct tile_kernel *tile_parse(const char *text, const char *file);
+// Parses a kernel like tile_parse, with other values of the text's params, types and ops:
+// "BM=64,ITEM=f16,COMBINE=maximum"; NULL: none.
 struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params);
 
-// verify.c: false and an error that names statement and reason, when a kernel breaks the rules of the IR.
+// verify.c
+
+// Verifies a kernel. Returns false, with an error that names statement and reason, if a kernel breaks the
+// rules of the IR.
 bool tile_verify(const struct tile_kernel *kernel);
 
-// cost.c: arithmetic operations and bytes of parameters that one run moves, for these values of the symbols.
-// An op is one (a complex one 2, a product 6), integers, as of indices, and comparisons are none. Of an if on
-// sizes and loop variables that branch counts which is taken in the middle of their ranges, of another one
-// half of each; a while counts one round. Bytes of a parameter are counted once however often they are
-// touched.
+// cost.c
 struct tile_cost { double flops, bytes; };
+// Returns the arithmetic operations of one run, and the bytes of parameters that it moves, for these values
+// of the symbols; {0, 0} if memory runs out. An op counts 1, an fma 2, a complex op 2, a complex product 6;
+// ops on integers, such as indices, and comparisons count nothing. Of an `if` on sizes and loop variables the
+// branch counts that is taken in the middle of their ranges; of any other `if` each branch counts half. A
+// `while` counts one turn. Bytes of a parameter count once, however often they are accessed.
 struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symbol_values);
 
-// value.c: numbers as the IR has them. f16, bf16 and f32 are kept as doubles that are exactly theirs.
+// value.c: numbers of the IR. f16, bf16 and f32 are kept as doubles that equal them exactly.
 union tile_value { double f; int64_t i; uint64_t u; bool b; struct { float re, im; } c; };
-union tile_value tile_value_of(struct tile_type type, uint64_t bits);       // of one lane
-uint64_t         tile_bits_of(struct tile_type type, union tile_value value); // the inverse
-// as TILE_CAST
+// Returns the value that the bits of one lane stand for.
+union tile_value tile_value_of(struct tile_type type, uint64_t bits);
+// Returns the bits of a value: the inverse of tile_value_of.
+uint64_t         tile_bits_of(struct tile_type type, union tile_value value);
+// Converts a value as TILE_CAST does.
 union tile_value tile_convert(struct tile_type to, struct tile_type from, union tile_value value);
-double           tile_round(struct tile_type type, double value);           // to f16, bf16, f32: nearest even
+// Rounds to a float type, ties to even; to 16 bits by way of f32, to small types with saturation.
+double           tile_round(struct tile_type type, double value);
 
-// small.c: numbers of 8 and 4 bits. The code of the nearest number; formulas of numbers of bytes that hold
-// codes (f32 of floats, i8 and u8 of integers), and of bytes.
+// small.c: numbers of 8 and 4 bits. In memory each is a byte, its code. The formulas decode to f32 from small
+// floats, to i8 and u8 from 4-bit integers.
+
+// Returns the number that a code of a small float type stands for.
 double   tile_small_value(struct tile_type type, uint64_t bits);
+// Returns the code of the nearest number of a small float type, ties to even; it saturates. For e8m0 it
+// rounds down.
 uint64_t tile_small_bits(struct tile_type type, double value);
+// Returns the formula of the number that a byte stands for.
 expr tile_decode(struct tile_type type, expr byte);
-// the same without subnormal numbers on the way, for targets that lack them
+// Returns such a formula without subnormal intermediate values, for targets that lack them.
 expr tile_decode_normal(struct tile_type type, expr byte);
+// Returns the formula of the byte that stands for a number, rounded as tile_small_bits does.
 expr tile_encode(struct tile_type type, expr value);
 
-// arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex
-// numbers only for select, casts and parts: the rest of their arithmetic is in complex.c.
+// arithmetic.c
+
+// Computes a base op. `type` is that of the result, `from` that of the last operand. It takes complex numbers
+// only in select, casts and parts; complex.c has the rest of their arithmetic.
 union tile_value tile_apply(enum tile_op op, struct tile_type type, struct tile_type from,
                             const union tile_value *arg);
 
-// evaluate.c: computes expressions on the host, one lane. A tape is one or more expressions in the order in
-// which their nodes are computed, in base ops.
-struct tile_tape *tile_tape(int roots, const expr *root); // NULL and an error; free with tile_tape_free
+// evaluate.c: computes expressions of one lane on the host. A tape is one or more expressions, in base ops,
+// in the order in which their nodes are computed.
+
+// Returns a tape, which the caller frees with tile_tape_free and which keeps pointing to the leaves of the
+// expressions; NULL, with an error, if memory runs out or a node has several lanes.
+struct tile_tape *tile_tape(int roots, const expr *root);
+// Frees a tape; NULL is allowed.
 void              tile_tape_free(struct tile_tape *tape);
-// leaf(data, e, index) gives the value of a name, or of a load at these indices. Those of names are taken
-// from `name`, by their ids, unless it is NULL. out: the value of each root.
+// Returns the value of a name, or of a load at these indices.
 typedef union tile_value tile_leaf(void *data, expr e, const int64_t *index);
+// Runs a tape and writes the value of each root to `out`. Values of names come from `name`, by their ids, or
+// from `leaf` if it is NULL; those of loads come from `leaf`. A tape serves one thread at a time.
 void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_leaf *leaf, void *data,
                    union tile_value *out);
-// Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root
-// that wrapped around.
+// Runs a tape, and returns whether every root is what exact arithmetic gives; if not, sets *which to the
+// first root that wrapped around.
 bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out,
                            int *which);
-// A tape of sizes: integers whose leaves are symbols and scalar parameters of a kernel, which may be freed
-// after tile_tape_bind. Returns false, with an error, where a leaf is something else. tile_tape_sizes
-// computes them from the values of the symbols and, where such leaves are scalars, of all parameters behind
-// them (of others, anything), by several threads at once if need be; false, without an error unless memory
-// ran out: a size is negative, or is not what exact arithmetic gives.
+// Prepares a tape of sizes for tile_tape_sizes: integers whose leaves are symbols and scalar parameters of
+// the kernel, which may be freed afterwards. Returns false, with an error, if a leaf is something else.
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel);
+// Computes such sizes from the values of all symbols, then, if scalars are leaves, of all parameters (those
+// of other parameters are ignored). Returns false if a size is negative or not what exact arithmetic gives,
+// or if memory runs out; only the last sets an error. Threads may call it concurrently.
 bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out);
-// leaf values by id of INDEX/SCALAR/LOCAL/LOAD
+// Returns the value of an expression. Values of its names and loads are in `leaf` by the ids of their nodes;
+// if that is NULL, they are 0. Returns 0, with an error, where tile_tape fails.
 union tile_value tile_evaluate(expr e, const union tile_value *leaf);
 
 // sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.
 
-// Values of the symbols of a kernel, and the function by which a tape reads them: its leaf, with these as
-// data.
+// Values of the symbols of a kernel, the data of tile_symbol_value.
 struct tile_symbols {
     const struct tile_kernel *kernel;
     const int64_t *value;
 };
+// Returns the value of a symbol; 0 for other names. It is a tile_leaf, by which a tape reads symbols.
 union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index);
 
-// Sets *out to a * b; false unless both are 0 or more and the product fits into 64 bits.
+// Sets *out to a * b; returns false unless both are 0 or more and the product fits into 64 bits.
 bool tile_times(int64_t a, int64_t b, int64_t *out);
 // Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless
 // they are NULL. Where a size is negative, or something does not fit into 64 bits, appends what is wrong and
 // returns false.
 bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes,
                struct text *why);
-// Whether numbers, or the sizes and strides of a buffer, follow from the sizes of arguments alone, so that
-// they are known before a kernel runs. NULL is an empty list.
+// Returns whether expressions follow from the sizes of arguments alone, so that they are known before a
+// kernel runs. NULL is an empty list.
 bool tile_are_known_at_launch(const expr *list, int count);
-// or from parameters that are integers and passed by value
+// Returns whether they follow from these and from scalar parameters that are signed integers.
 bool tile_are_known_with_scalars(const expr *list, int count);
+// Returns whether the sizes and strides of a buffer follow from the sizes of arguments alone.
 bool tile_is_known_at_launch(const struct tile_buffer *b);
-// A check of all sizes that are known at launch: none negative, none that wraps around, no view larger than
-// its memory, no grid of more blocks than 64 bits count. Calls may be concurrent. The kernel must live
-// longer.
-struct tile_sizes *tile_sizes_open(const struct tile_kernel *kernel); // NULL and an error
-// false, and an error at its statement
+// Creates a check of all sizes that are known at launch. The kernel must live longer. The caller frees it
+// with tile_sizes_close. Returns NULL, with an error, if memory runs out.
+struct tile_sizes *tile_sizes_open(const struct tile_kernel *kernel);
+// Checks that these symbols fit the index type, and that with them no size is negative or wraps around, no
+// view is larger than its memory, and no grid has more blocks than 64 bits count. Returns false, with an
+// error at the statement, if not. Threads may call it concurrently.
 bool tile_sizes_check(struct tile_sizes *sizes, const int64_t *symbol_values);
-void tile_sizes_close(struct tile_sizes *sizes); // NULL is none
+// Frees a check; NULL is allowed.
+void tile_sizes_close(struct tile_sizes *sizes);
 
-// interpret.c: runs a kernel on the host, slowly and exactly: the reference for renderers. buffers: one
-// address a parameter, of its value if it is a scalar. A load or store outside its buffer is an error.
+// interpret.c
+
+// Runs a kernel on the host, slowly and exactly: the reference for renderers. `buffers` has one address per
+// parameter; of a scalar it is that of its value. Returns false, with an error, if the kernel fails, such as
+// by a load or store outside of its buffer.
 bool tile_interpret(const struct tile_kernel *kernel, void *const *buffers, const int64_t *symbol_values);
 
-// rows.c: the kernels of single elementwise ops, made from the rows' definitions. NULL and an error if the
-// row does not take the dtype. form has a letter per operand: 'v' vector, 's' scalar (one element, read
-// once).
-//     add_f32_vs(a: f32[n], b: f32[1]) -> (y: f32[n])      cast_i8_f32(a: i8[n]) -> (y: f32[n])
-//     where_f32_vvv(a: bool[n], b: f32[n], c: f32[n]) -> (y: f32[n])
+// rows.c: the kernels of single elementwise ops, made from the rows' definitions.
+
+// Returns whether a row takes operands of that dtype.
 bool tile_row_takes(enum tile_op op, zl_dtype dtype);
-zl_dtype tile_row_gives(enum tile_op op, zl_dtype dtype); // dtype of the output
-bool tile_row_is_base(enum tile_op op, zl_dtype dtype);   // takes it and has no lower form: targets spell it
+// Returns the dtype of a row's output.
+zl_dtype tile_row_gives(enum tile_op op, zl_dtype dtype);
+// Returns whether a row takes the dtype and has no lower form there, so that targets spell it.
+bool tile_row_is_base(enum tile_op op, zl_dtype dtype);
+// Returns the kernel of a row; the caller frees it with tile_free. The form has a letter per operand: 'v' for
+// a vector, 's' for a scalar (one element, read once). NULL, with an error, if the row does not take the
+// dtype or form.
+//     add_f32_vs(a: f32[n], b: f32[1]) -> (y: f32[n])
+//     where_f32_vvv(a: bool[n], b: f32[n], c: f32[n]) -> (y: f32[n])
 struct tile_kernel *tile_row_kernel(enum tile_op op, zl_dtype dtype, const char *form);
+// Returns the kernel of a conversion, cast_i8_f32(a: i8[n]) -> (y: f32[n]), as tile_row_kernel does.
 struct tile_kernel *tile_cast_kernel(zl_dtype to, zl_dtype from);
-// reduce_add_f16(x: f16[n]) -> (y: f32[1]): combine is ADD, MUL, MAX, MIN, AND or OR.
+// Returns the kernel of a reduction, reduce_add_f16(x: f16[n]) -> (y: f32[1]), as tile_row_kernel does.
+// `combine` is an op with an identity.
 struct tile_kernel *tile_reduce_kernel(enum tile_op combine, zl_dtype dtype);
-zl_dtype tile_reduce_gives(zl_dtype dtype); // the accumulator: float32 for 16-bit floats, else the same
-// what a reduction starts from
+// Returns the dtype of a reduction's accumulator: f32 for 16-bit floats, else the same.
+zl_dtype tile_reduce_gives(zl_dtype dtype);
+// Sets *bits to the value from which a reduction starts. `combine` is ADD, MUL, MAX, MIN, AND, OR or
+// LOGADDEXP. Returns false, without an error, for other ops and for types that it does not take.
 bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits);
-// the same in the current kernel; NULL: there is none
+// Returns that value as a constant of the current kernel; NULL: there is none.
 expr tile_identity_value(enum tile_op combine, struct tile_type type);
 
-// The row's lower column on these operands: one step, in simpler ops; NULL for base ops. Of f16 and bf16 it
-// is the op on f32, rounded back.
+// Returns a row on these operands in simpler ops, one step of lowering (the row's `lower` column); NULL for
+// base ops. Of f16 and bf16 it is the op on f32, rounded back.
 expr tile_lower(enum tile_op op, expr a, expr b, expr c);
 
-// exact.c: ops by others that a target has, with the same bits. x: the operands; floats of 16 bits are words
-// that hold their bits.
+// exact.c: ops made of others that a target has, with the same bits. x: the operands; 16-bit floats are u32
+// words that hold their bits.
 typedef expr tile_formula(const expr *x);
-tile_formula tile_fma_in_f64, tile_fma_in_parts; // the former of f32
-tile_formula tile_quotient; // of f32, where fma is exact and division is near
-tile_formula tile_from_half, tile_to_half, tile_to_brain; // f32 and f16, f32 to bf16
+// Return x[0] * x[1] + x[2], rounded once: of f32, computed in f64; of f32 or f64, by sums and products
+// alone.
+tile_formula tile_fma_in_f64, tile_fma_in_parts;
+// Returns x[0] / x[1] of f32 for targets with an exact fma, whose division errs a little.
+tile_formula tile_quotient;
+// Return conversions: f16 to f32; f32 to f16; f32 to bf16.
+tile_formula tile_from_half, tile_to_half, tile_to_brain;
 
-// complex.c: base ops on c64 as ops on their parts, for targets without complex numbers: the same bits as
-// theirs must give. NULL for ops that are none (select works on the parts as it stands).
+// complex.c
+
+// Returns a base op on c64 as ops on the parts, for targets without complex numbers; these must give the same
+// bits. NULL for other ops and types (select needs no such form).
 expr tile_lower_complex(enum tile_op op, expr a, expr b);
 
 // derived.c: helpers of the lower column that are not transcendental.
+
+// Return the sign (x itself for bool); the imaginary part, 0 for real types; a to the power of b.
 expr lower_sign(expr x);
 expr lower_imag(expr x);
 expr lower_power(expr a, expr b);
 
-// division.c: the same, of divisions. NULL for integers, whose division is a base op.
+// division.c
+
+// Returns the floor of the rounded a / b; NULL for integers, whose division is a base op.
 expr lower_floor_divide(expr a, expr b);
-expr lower_quotient(expr a, expr b); // of floats alone
+// Returns how many times b goes into a, rounded down; of f32 and f64 alone.
+expr lower_quotient(expr a, expr b);
+// Returns the remainder with the sign of b, exact for floats; NULL for integers.
 expr lower_remainder(expr a, expr b);
 
 #endif
