@@ -28,7 +28,7 @@
 void *error_set(zl_error_kind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *error_set_list(zl_error_kind kind, const char *format, va_list list);
 
-// The same for functions that return bool.
+// Does the same for functions that return bool.
 #define error_false(...) (error_set(__VA_ARGS__), false)
 
 // Puts "function: " before the thread's error, unless that begins with the name of a public function
@@ -46,7 +46,8 @@ void  error_put(zl_error_kind kind, const char *message);
 // memory.c --------------------------------------------------------------------------------------------------
 
 // Return memory, as malloc does; zeroed memory, as calloc does; resized memory, as realloc does. Memory of 0
-// bytes has an address too. NULL, with ZL_ERROR_MEMORY, if memory runs out or memory_fail_at says so.
+// bytes has an address too. They return NULL, with ZL_ERROR_MEMORY, if memory runs out or memory_fail_at says
+// so.
 void *memory_alloc(size_t bytes);
 void *memory_zero(size_t bytes);
 void *memory_resize(void *old, size_t bytes);
@@ -166,8 +167,8 @@ char *file_read_most(const char *path, size_t most, size_t *bytes);
 // umask. Symbolic links are followed, and the file that they lead to is replaced. Returns false, with an
 // error that names the path, if that fails, or if the path is no regular file or may not be written.
 bool  file_write(const char *path, const void *data, size_t bytes);
-// Writes a file whose contents are in memory in several parts, in the same way.
 struct file_part { const void *data; size_t bytes; };
+// Writes a file whose contents are in memory in several parts, in the same way.
 bool  file_write_parts(const char *path, const struct file_part *part, int count);
 
 // A file that is written piece by piece, in the same way. Each function returns false, with an error that
@@ -216,7 +217,7 @@ int  pool_threads(void);
 bool pool_set_threads(int count);
 enum { POOL_LARGEST = 1024 };
 
-// Waits until *word is no longer equal to value; it may also return earlier. A futex on Linux.
+// Waits until *word is no longer equal to value; it may also return earlier. On Linux, this is a futex.
 void pool_sleep(atomic_uint *word, unsigned value);
 // Signals up to `count` threads that wait for the word.
 void pool_wake(atomic_uint *word, int count);

@@ -125,8 +125,8 @@ bool wire_hear_answer(int socket, const char nonce[16], int64_t deadline);
 // meeting.c -------------------------------------------------------------------------------------------------
 
 // Exchanges, through rank 0, the addresses at which all ranks listen; sets *listener to this rank's socket.
-// The caller frees *hosts with wire_free_hosts. Returns false, with an error, if that fails; nothing is left
-// then.
+// The caller frees *hosts with wire_free_hosts and closes the socket. Returns false, with an error, if that
+// fails; it has then freed and closed both.
 bool meeting_hold(const struct group_invitation *i, struct wire_host **hosts, int *listener);
 
 // flow.c: bytes that go round a ring ------------------------------------------------------------------------

@@ -193,7 +193,7 @@ bool json_char(struct json *j, char c);
 bool json_is(struct json *j, char c);
 // Reads a string, which replaces the text.
 bool json_text(struct json *j, struct text *out);
-// Reads an integer from 0 to 2^63 - 1.
+// Reads an integer that is not negative and fits 63 bits.
 bool json_size(struct json *j, uint64_t *out);
 // Reads any number, or null as NaN.
 bool json_number(struct json *j, double *out);

@@ -17,7 +17,8 @@ enum reduce {
     REDUCE_COUNT
 };
 extern const struct op op_reduce[]; // by enum reduce
-// Returns a public reduction, lent, or NULL and an error that names `function`. NULL gives NULL.
+// Returns the reduction of x as the public functions do, lent, or NULL and an error that names `function`.
+// NULL gives NULL.
 zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_axes axes, bool keepdims);
 
 // Returns the row of the first output of divmod (logic.c): for floats, the quotient that belongs to the exact
@@ -29,7 +30,7 @@ enum { ADDMM_ALPHA, ADDMM_BETA, ADDMM_ARGS };
 static inline bool op_is_product(const struct op *op) { // returns whether it is matmul or addmm
     return op == &op_matmul || op == &op_addmm;
 }
-// Returns the public product, lent, or NULL and an error that names `function`. NULL gives NULL.
+// Returns the product as zl_matmul does, lent, or NULL and an error that names `function`. NULL gives NULL.
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
 // A product by another op than matmul. op_multiply gives it what matmul has: vectors, batch axes that
 // broadcast, and zeros for inner sizes of 0.
@@ -243,7 +244,7 @@ zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int le
 // defer.c ---------------------------------------------------------------------------------------------------
 
 // Returns whether the recording will be replayed with other shapes of some of the arrays, so that ops which
-// read sizes are deferred. Never while a function is exported.
+// read sizes are deferred. False while a function is exported.
 bool op_defers(int count, const zl_array *in);
 // Calls f, which is retained, on the arrays. If op_defers of them, records a deferred call instead of what f
 // recorded: one of recorder.deferred that holds f as its last input and has the same results. Returns false,
@@ -381,10 +382,10 @@ static inline int op_k_groups(int bits) {
 static inline int op_k_bytes(int bits) {
     return bits == 6 ? 18 : 16;
 }
-// Returns how many elements a row of the matrix has, whose packed words these are.
+// Returns the number of columns of the matrix that is packed in these words.
 int64_t op_quant_columns(const struct quantization *q, zl_array words);
 // Reads the arguments, of which NULL or INT_MIN stand for the defaults. Returns false, with an error that
-// names `function`, if there is no such quantization.
+// names `function`, if there is no such quantisation.
 bool op_read_quantization(const char *function, const char *mode, int group, int bits,
                           struct quantization *q);
 // Returns whether the parts of a quantised matrix fit each other; false, with an error that names `function`,
@@ -446,7 +447,7 @@ struct op_kernel_call {
     int64_t grid[3], group[3];
 };
 extern const char op_kernel_prelude[]; // kernel_prelude.c
-// Returns whether a name may be one in C (kernel_text.c); false for NULL.
+// Returns whether a text is an identifier of C (kernel_text.c); false for NULL.
 bool op_kernel_names(const char *name);
 // Appends the C++ text of a kernel for the CPU.
 void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
@@ -561,7 +562,7 @@ bool op_read_number(const char *function, int count, const zl_array *arrays, int
 // Returns the cotangent of x, an operand of max or min: that of the result where x is the result, else 0.
 zl_array op_winners(zl_array result, zl_array x, zl_array cotangent);
 
-// Returns x with its extra axis, which vmap adds, first.
+// Returns x with its extra axis, that of vmap, moved to the front.
 zl_array op_batch_first(zl_array x, int axis);
 // Returns x with its extra axis first, which has size 1 if x has none (axis -1).
 zl_array op_batch_any(zl_array x, int axis);

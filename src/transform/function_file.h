@@ -5,8 +5,9 @@
 //                traces
 //     data       of constants, each at a multiple of 64 bytes; the structure has the SHA-256 of each
 //
-// Numbers are little-endian; a text is its bytes behind their number. Ops, fields and dtypes stand for their
-// names in the tables, so that a version that numbers them in another way reads the file all the same.
+// Numbers are little-endian; a text is the number of its bytes, then the bytes. Ops, fields and dtypes are
+// positions in the tables, which hold their names, so that a version that numbers them in another way can
+// read the file too.
 
 #ifndef FUNCTION_FILE_H
 #define FUNCTION_FILE_H
@@ -43,7 +44,7 @@ bool function_inputs_make(struct function_inputs *f, int count, int named);
 // Releases the inputs and frees the room.
 void function_inputs_free(struct function_inputs *f);
 // Returns whether arrays, of which the last `named` have names, can be its inputs. If so, sets order[i] to
-// which of them is input i. If shapeless, only ranks have to agree.
+// which of them is input i. If shapeless, sizes need not agree.
 bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in,
                            int named, const char *const *name, int *order);
 // Appends the dtypes and shapes of inputs, as "(float32 (2, 3), x: int32 ())".
