@@ -168,7 +168,7 @@ int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int
 // Finds the longest group within the limits that begins at a call, with its rows and uses. Returns false if
 // not even the first call fits.
 bool fuse_find(struct fuse_group *g);
-// Derives from the kinds of rows which results are stored and which call reads each last.
+// Finds, from the kinds of rows, which results are stored and which call reads each last.
 void fuse_find_uses(struct fuse_group *g);
 // Returns the call of the group that computes input k of a call, or the array which that input is a view of;
 // -1 if none does.
@@ -296,21 +296,24 @@ struct fuse_operand {
     const struct tile_buffer *buffer; // complex elements are pairs of f32, the real part first
     expr value;                       // of a scalar passed by value; else NULL
 };
-// Declare parameters, named by the word and the number ("x" and 0: x0). Inputs are declared before outputs,
-// in the order in which a launch passes them.
+// Declares a buffer parameter, named by the word and the number ("x" and 0: x0). Inputs are declared before
+// outputs, in the order in which a launch passes them.
 struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements, bool is_output);
+// Declares a parameter for a scalar that a launch passes by value, named likewise.
 struct fuse_operand fuse_declare_value(const char *word, int number, zl_dtype dtype);
 // Allocates registers for `count` elements in the body that is being built.
 struct fuse_operand fuse_run(const char *word, int number, zl_dtype dtype, int count);
 // Returns the element at a position. A scalar passed by value is the same at every position.
 expr fuse_read(const struct fuse_operand *o, expr at);
+// Stores the element at a position.
 void fuse_put(const struct fuse_operand *o, expr at, expr value);
 // Copies `count` adjacent elements in an unrolled loop, which passes turn into vector accesses where
 // positions are multiples of the vector's length.
 void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at,
                int count);
-// Declares a table of integers that a launch passes by value; fuse_entry returns one of its entries.
+// Declares a table of integers that a launch passes by value.
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
+// Returns an entry of the table.
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
 // Does what tile_walk does, and assigns a variable to each place that is not NULL.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
@@ -350,6 +353,7 @@ struct fuse_map {
 // of axes, innermost first, and a row for the strides of each strided input. Sizes of the last axis and
 // strides of FUSE_ROWS are in units of the width.
 struct tile_kernel *fuse_make_map(const void *map);
+// Returns how many inputs of a recipe are strided.
 int fuse_strided_inputs(const struct fuse_recipe *r);
 
 // The magnitudes of divisors and dividends between which quick quotients are right.

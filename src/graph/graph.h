@@ -151,19 +151,22 @@ void *graph_refuse_foreign(const zl_foreign_options *options);
 
 // Releases the inputs of an evaluated call.
 void graph_detach(struct call *c);
-// Lends an output of a call that has several. It exists even if nothing referred to it for a while, as long
-// as a sibling lives and their history is kept.
+// Returns an output, lent, of a call that has several, or NULL and an error. It exists even if nothing
+// referred to it for a while, as long as a sibling lives and their history is kept.
 zl_array graph_lend_sibling(struct call *c, int index);
 // Returns whether only a sibling keeps this array in existence.
 bool array_is_forgotten(zl_array a);
 
 // Returns the offset of a view, evaluated or not, and keeps it from changing.
 int64_t array_pin(zl_array a);
-// Evaluation may move a lazy view to another offset of another storage. array_begin_move returns false if the
-// view is pinned. Moves happen between open and close; array_pin waits for that.
+// Locks moves: evaluation may then move lazy views to other offsets of other storages. array_pin waits for
+// array_close_moves if its view is being moved.
 void array_open_moves(void);
+// Unlocks moves.
 void array_close_moves(void);
+// Begins to move a lazy view; returns false if it is pinned, and must then stay. Moves must be locked.
 bool array_begin_move(zl_array a);
+// Ends the move: sets the view's offset.
 void array_end_move(zl_array a, int64_t offset);
 
 // Returns whether the array must be evaluated before its data can be read.
@@ -213,9 +216,12 @@ static inline void array_hold(zl_array a) {
     word_add(&a->count, 1);
 }
 
+// Grows the thread's list of lent arrays by one. Returns false, with an error, if memory runs out.
 bool graph_grow_lent(void);
+// Releases a lend, which frees the array if nothing else refers to it.
 void graph_end_lend(zl_array a);
-void graph_lend_again(zl_array a); // adds a lend, to be passed to graph_lend
+// Adds a lend, to be passed to graph_lend.
+void graph_lend_again(zl_array a);
 
 // Hands a lend to the current scope. Returns a, or NULL, with the lend ended, if memory runs out.
 static inline zl_array graph_lend(zl_array a) {
@@ -234,19 +240,22 @@ struct zl_outputs_ {
     int64_t tag; // set by the function; 0: none
 };
 
+// Releases the results and makes the list empty.
 void outputs_clear(zl_outputs *o);
-// Ends the scope and lends `count` arrays to the scope outside. Returns whether all went well; if not, the
-// arrays are NULL.
+// Ends the scope and, if `ok`, lends `count` arrays to the scope outside. Returns whether all went well; if
+// not, the arrays are NULL.
 bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
 
 // dtype.c ---------------------------------------------------------------------------------------------------
 
 // Returns the dtype to which an op on these arrays promotes: weak scalars only raise the kind.
 zl_dtype dtype_common(int count, const zl_array *arrays);
-bool dtype_is_float(zl_dtype d);   // f16, bf16, f32, f64
-bool dtype_is_inexact(zl_dtype d); // these and c64
-bool dtype_is_integer(zl_dtype d); // bool is none
-bool dtype_is_signed(zl_dtype d);  // signed integers
+// Return whether a dtype is one of f16, bf16, f32, f64; one of these or c64; an integer, which bool is not; a
+// signed integer.
+bool dtype_is_float(zl_dtype d);
+bool dtype_is_inexact(zl_dtype d);
+bool dtype_is_integer(zl_dtype d);
+bool dtype_is_signed(zl_dtype d);
 // Converts elements one by one by the library's rules (saturating, NaN to 0), for scalars and tests.
 void dtype_convert(void *to, zl_dtype to_type, const void *from, zl_dtype from_type, int64_t count);
 
@@ -254,12 +263,15 @@ void dtype_convert(void *to, zl_dtype to_type, const void *from, zl_dtype from_t
 
 // Writes the number of elements; returns false if it overflows or a size is negative.
 bool shape_size(int ndim, const int64_t *dim, int64_t *size);
+// Writes the strides of a row-major layout without gaps.
 void shape_row_major(int ndim, const int64_t *dim, int64_t *stride);
+// Returns whether the layout is row-major without gaps.
 bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride);
 // Returns whether the layout has no gaps; axes may be in any order.
 bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride);
-// Returns whether both strides place every element alike.
+// Returns whether both lists of strides place every element alike.
 bool shape_lies_alike(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other);
+// Returns whether rank and sizes are equal.
 bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b);
 // Writes the shape that both broadcast to, for which `out` has room of the larger rank. Returns its rank, or
 // -1 if they do not fit.
@@ -276,9 +288,9 @@ bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndi
 // Writes the positions of the first and the last element that a view reaches. The view must not be empty.
 void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t *first,
                 int64_t *last);
-// Guesses, by its strides, the shape of the contiguous array that a view was taken of, given how many
-// elements are there. Returns its rank, at most ndim + 1, for which `out` has room. The shape covers
-// everything that the view reaches.
+// Writes the likely shape of the contiguous array that a view was taken of, derived from the view's strides
+// and the number of elements in its memory. Returns its rank, at most ndim + 1, for which `out` has room. The
+// shape covers everything that the view reaches.
 int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
                int64_t *out);
 // The rank up to which lists of sizes or axes lie on the stack; longer ones are allocated.
@@ -316,6 +328,7 @@ struct buffer_form {
 static inline int64_t buffer_form_dim(const struct buffer_form *f, int axis) { // in the buffer
     return axis == f->room.axis ? f->room.size : f->dim[axis];
 }
+// Returns whether both forms have the same layout, the same sizes and room along the same axis.
 bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b);
 // Returns whether buffers of both forms have the same layout.
 bool buffer_form_lies_alike(const struct buffer_form *a, const struct buffer_form *b);
@@ -325,8 +338,9 @@ struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim
 int64_t buffer_form_size(const struct buffer_form *f);
 // Returns the bytes of the buffer.
 size_t buffer_form_bytes(const struct buffer_form *f);
-// Copy the elements from a buffer to contiguous memory, and back, with zeros in the room.
+// Copies the elements from a buffer to contiguous memory.
 void buffer_form_pack(const struct buffer_form *f, const void *buffer, void *to);
+// Copies them from contiguous memory to a buffer, and fills its room with zeros.
 void buffer_form_unpack(const struct buffer_form *f, const void *from, void *buffer);
 
 // A copy of a storage's values on a unit. Its maker fills it in; release frees its memory and the struct.
@@ -347,12 +361,13 @@ struct replica {
 
 // Returns a new storage on the host, or NULL, with an error, if memory runs out or the limit is exceeded.
 struct storage *storage_new(size_t bytes);
-// Returns a storage over memory of the program, which `release` frees.
+// Returns a storage over memory of the program, which `release` frees, or NULL and an error.
 struct storage *storage_foreign(const void *data, size_t bytes, void (*release)(void *), void *context);
 static inline struct storage *storage_retain(struct storage *s) {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
     return s;
 }
+// Drops a reference, and frees the storage and its replicas with the last one.
 void storage_release(struct storage *s);
 // Returns whether the memory is our own and has exactly `refs` references: if these are released, it may be
 // written anew.
@@ -366,14 +381,16 @@ struct storage *storage_elsewhere(size_t bytes, struct replica *replica);
 void *storage_host_room(struct storage *s);
 // Makes memory that `release` frees the storage's own, for its host replica.
 void storage_lend_host(struct storage *s, void (*release)(void *), void *context);
-// Drop the host replica, or all replicas but one, of a storage that is unique.
+// Frees the host replica of a storage that is unique.
 void storage_drop_host(struct storage *s);
+// Frees the replicas on devices, but not `but` (NULL: all of them), of a storage that is unique.
 void storage_drop_replicas(struct storage *s, const struct replica *but);
 
 // allocator.c: host memory for storages. It counts exactly, caches freed memory and keeps to limits.
 
 // Returns memory and its capacity, or NULL and an error.
 void *allocator_get(size_t bytes, size_t *capacity);
+// Gives memory back, which the allocator caches up to the cache limit.
 void  allocator_put(void *data, size_t capacity);
 // Returns the capacity that a request for so many bytes gets.
 size_t allocator_capacity(size_t bytes);
@@ -382,8 +399,8 @@ size_t allocator_room(void);
 // Counts memory that was allocated in another way, or, if negative, freed; `elsewhere` if it is a unit's own.
 // Returns false, with an error, if that exceeds the limit.
 bool  allocator_count(int64_t bytes, bool elsewhere);
+// Returns whether more memory is in use than zl_set_memory_goal allows.
 bool  allocator_is_over_goal(void);
-
 // Counts freed memory that the caller caches, or, if negative, gives back. Returns false if that exceeds a
 // limit.
 bool  allocator_keep(int64_t bytes, bool elsewhere);
@@ -398,8 +415,12 @@ struct failure {
     zl_error_kind kind;
     const char *message; // stored after the struct
 };
-struct failure *failure_new(zl_error_kind kind, const char *message); // never NULL
+// Returns a new failure with one reference and a copy of the message. Never NULL: if memory runs out, it is a
+// shared failure that says so.
+struct failure *failure_new(zl_error_kind kind, const char *message);
+// Adds a reference.
 void failure_retain(struct failure *f);
+// Drops a reference, and frees the failure with the last one.
 void failure_release(struct failure *f);
 
 #endif

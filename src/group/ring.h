@@ -16,7 +16,7 @@ struct ring {
     uint64_t number;       // of the collective that runs, those between two ranks not counted
     const char *name;      // of the op that runs
     uint64_t *waiting;     // by rank: the number at which it said that it waits; 0: it did not
-    bool said;             // that we wait
+    bool said;             // this rank told the others that it waits
     bool is_beside;        // another engine moves the data
     bool left[2];          // that neighbour said that it needs the ring no more
     char *broken;          // why nothing can run any more; NULL: all is well
@@ -30,13 +30,16 @@ struct ring {
 
 // ring.c ----------------------------------------------------------------------------------------------------
 
-bool ring_has_hostfile(void); // MLX_HOSTFILE and MLX_RANK
-// The ring of all processes, by a file of hosts, or, if `by` is not NULL, as that invitation says. It gives
-// where they are, for wire_free_hosts. Other engines have one beside their own connections. NULL and an
-// error.
+// Returns whether MLX_HOSTFILE and MLX_RANK are set.
+bool ring_has_hostfile(void);
+// Returns the ring of all processes, by the file of hosts or, if `by` is not NULL, by that invitation; NULL
+// and an error if that fails. Also sets the list of hosts, which the caller frees with wire_free_hosts in
+// both cases. Other engines have a ring besides their own connections.
 struct ring *ring_open(const struct group_invitation *by, struct wire_host **hosts, int *count);
-// The ring of so many ranks, each of which listens at its addresses. NULL and an error. ring_close frees it.
+// Returns the ring of `size` ranks, each of which listens at its addresses, or NULL and an error. The caller
+// frees it with ring_close, and closes the listeners.
 struct ring *ring_connect(int rank, int size, const struct wire_host *hosts, const int *listener);
+// Closes the connections and frees the ring.
 void ring_close(struct ring *r);
 
 static inline int ring_neighbour(const struct ring *r, int side) {
@@ -46,28 +49,30 @@ static inline int ring_neighbour(const struct ring *r, int side) {
 
 // ring_alarm.c ----------------------------------------------------------------------------------------------
 
-// Ends the ring for this process with a reason, which the other ranks are told; false and an error, which
+// Ends the ring for this process, and sends the reason to the other ranks. Returns false, with an error that
 // names the op.
 bool ring_break(struct ring *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// For flow_run: looks for what others say, says that we wait when that has lasted, gives up in the end. Does
-// not block.
+// Reads the messages of other ranks, for flow_run. After half of the timeout, tells the others that this rank
+// waits; after the timeout, ends the ring. Returns false, with an error, if the ring has ended. Does not
+// block.
 bool ring_idle(void *ring, int64_t still_ns);
-// A neighbour's connection ended: waits a little for somebody to say why, else it is that neighbour. False
-// and an error.
+// Waits up to 1 s, after the connection to a neighbour ended, for a message that says why, and then ends the
+// ring with that reason, or because the neighbour has ended. Returns false, with an error.
 bool ring_lost(struct ring *r, int side);
 
-// For an engine beside whose connections there is a ring, while it waits: ring_idle, and a neighbour that has
-// ended without ring_leave is an error when nothing comes of what it may have done before. is_lost: that
-// engine says that nothing comes. False and an error.
+// Does what ring_idle does, for an engine that has a ring besides its own connections, while it waits. It
+// also ends the ring if a neighbour has ended without ring_leave and nothing came for 2 s, or is_lost: the
+// engine knows that nothing will come. Returns false, with an error, if the ring has ended.
 bool ring_attend(struct ring *r, int64_t still_ns, bool is_lost);
-void ring_leave(struct ring *r); // tells the neighbours that this rank has done its part
+// Tells the neighbours that this rank has done its part.
+void ring_leave(struct ring *r);
 
 // ring_steps.c ----------------------------------------------------------------------------------------------
 
-// Runs a collective, whose flows it makes. False and an error.
+// Runs a collective, and waits until it is done. Returns false, with an error, if that fails.
 bool ring_run(zl_group g, const struct op_transfer *t);
-// With ZL_GROUP_CHECK, compares what all ranks are about to call. False and an error that shows two calls
-// that differ.
+// Compares, if ZL_GROUP_CHECK is set, the calls that all ranks are about to make. Returns false, with an
+// error that shows two calls that differ, or if that fails.
 bool ring_check(struct ring *r, const struct group_head *own);
 
 #endif

@@ -45,35 +45,41 @@ enum {
     GGUF_BF16 = 30
 };
 
-// Dtype of a value or of elements, and back; ZL_DTYPE_COUNT, -1: there is none.
+// Return the dtype of a value of the metadata; of elements of a tensor. ZL_DTYPE_COUNT: there is none.
 zl_dtype gguf_value_dtype(uint32_t value);
 zl_dtype gguf_tensor_dtype(uint32_t type);
+// Return, for a dtype, the type of values; of elements. -1: there is none.
 int gguf_dtype_value(zl_dtype dtype);
 int gguf_dtype_tensor(zl_dtype dtype);
 
-// gguf_blocks.c: elements quantised in blocks, as MLX's affine quantisation has them.
+// gguf_blocks.c: a type of elements quantised in blocks, and what they become: MLX's affine quantisation, or
+// mode gguf_k of zl_dequantize.
 struct gguf_blocks {
     uint32_t type;
     int numbers, bytes; // of a block
     int bits, group;    // of what it becomes
-    // of its scales and biases; ZL_UINT8: scales are bytes, as mode gguf_k of zl_dequantize has them
+    // of its scales and biases; ZL_UINT8: scales are the bytes of mode gguf_k, and there are no biases
     zl_dtype dtype;
     int scales;         // of these elements that a block has
     void (*unpack)(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 };
-const struct gguf_blocks *gguf_blocks(uint32_t type); // NULL: these are no blocks
-// Adds name, its scales and, where they are no bytes, its biases; the bytes are there.
+// Returns how blocks of this type are unpacked, or NULL if these are no blocks.
+const struct gguf_blocks *gguf_blocks(uint32_t type);
+// Unpacks the blocks at an offset, and appends the packed words, their scales and, unless scales are bytes,
+// their biases to `out`. The caller has checked that the bytes are there. Returns false, with an error, if
+// that fails.
 bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t,
                      zl_shape shape, size_t offset);
 
-// Brings 16 numbers of four bits, of which each byte has one from bit `shift` on, into 8 bytes of two
-// neighbours.
+// Packs 16 numbers of four bits, which are in bits [shift, shift + 4) of 16 bytes, into 8 bytes: two
+// neighbours per byte, the first one in the low bits.
 void gguf_pair_nibbles(const unsigned char *from, int shift, unsigned char *to);
 // Packs 32 codes of five bits into 20 bytes: low[i] is the lower four bits of code i, bit i of `high` its
 // fifth.
 void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *packed);
 
-// gguf_k.c
+// Unpacks a block of Q4_K, Q5_K or Q6_K (gguf_k.c), for the `unpack` of struct gguf_blocks. biases is
+// ignored.
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);

@@ -1,8 +1,8 @@
-// io.h - files of arrays: npy, npz, safetensors and gguf. What the files of this folder offer each other.
+// io.h - files of arrays: npy, npz, safetensors and gguf. What the files of this folder share.
 //
-// A format reads a blob, the bytes of a file, and writes to a sink. Both have the function that was called
-// and the file's name, which errors begin with. Nothing of a blob is trusted: every size is compared with the
-// bytes that are there.
+// A format reads a blob, the bytes of a file, and writes to a sink. Errors begin with the function that the
+// program called and, for a blob, the file's name. Nothing of a blob is trusted: every size is compared with
+// the bytes that are there.
 
 #ifndef IO_H
 #define IO_H
@@ -29,35 +29,42 @@ struct blob {
     size_t from_bytes;
     uint32_t crc; // packed: of all its bytes, unpacked
 };
-// Each gives NULL and an error. Memory that is not mapped counts as memory of arrays and is held to its limit
-// before it is allocated. map: files that are big enough are mapped; else they are read.
+// All of these return a blob that blob_release frees, or NULL and an error. Memory that is not mapped counts
+// as memory of arrays and must be within their limit.
+
+// Opens a file. If `map`, files of at least 1 MiB are mapped; others are read.
 struct blob *blob_open(const char *function, const char *path, bool map);
+// Copies bytes of the program.
 struct blob *blob_copy(const char *function, const void *data, size_t bytes);
-// Memory to be filled by the caller, at *data.
+// Allocates memory, which the caller fills at *data.
 struct blob *blob_new(const char *function, const char *label, size_t bytes, char **data);
-// A part that lies at an offset; errors name it.
+// Returns a part, at an offset, which retains the whole. Errors name it.
 struct blob *blob_part(struct blob *whole, const char *name, size_t offset, size_t bytes);
-// A part of so many bytes that is unpacked from from_bytes at an offset of whole. Its first `there` bytes are
-// to be filled by the caller, at *data.
+// Returns a part of this many bytes that is unpacked from from_bytes at an offset of `whole`. The caller
+// fills its first `there` bytes at *data.
 struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, size_t from_bytes, size_t bytes,
                          uint32_t crc, size_t there, char **data);
+
+// Drops a reference, and frees the blob with the last one. NULL is ignored.
 void blob_release(struct blob *b);
 
-// Records that the blob is not what it should be. False, NULL.
+// Records that the blob is not what it should be. Returns NULL; blob_false returns false.
 void *blob_fail(const struct blob *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define blob_false(...) (blob_fail(__VA_ARGS__), false)
 
-// Gives pages of the file back that lie in [from, to): they do not count as memory in use until they are read
-// again. Of bytes that are not mapped: nothing.
+// Gives back the pages of a mapped file in [from, to): they do not count as memory in use until they are read
+// again. Does nothing for bytes that are not mapped.
 void blob_leave(const struct blob *b, size_t from, size_t to);
 
-// An array of what lies at an offset, row-major, lent; it is not checked that the bytes are there. Big ones
-// share the blob's memory; others are copied from it, or unpacked, when they are evaluated.
+// Returns an array of the elements at an offset, row-major; lent, or NULL and an error. The caller has
+// checked that the bytes are there. Arrays of more than 1 MiB share the blob's memory if they are aligned and
+// it is not packed; others are copied, or unpacked, when they are evaluated.
 zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape);
-// Bytes of an array; false and an error when they are too many to count.
+// Computes the bytes of an array. Returns false, with an error, if they are too many to count.
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes);
 
-// Where things lie in a blob. A list that is zero-initialised is empty; span is freed by memory_free.
+// Named parts of a blob, from byte `from` to before byte `to`. A list that is zero-initialised is empty;
+// memory_free frees `span`.
 struct span {
     uint64_t from, to;
     zl_text name;
@@ -66,36 +73,44 @@ struct spans {
     struct span *span;
     int count, cap;
 };
-// keeps the name's address
+// Appends a span unless it is empty; its name must live as long. Returns false, with an error, if memory runs
+// out.
 bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t from, uint64_t to);
-// Whether no two of them overlap, else an error: files whose parts do stand for far more than their size.
-// Sorts them.
+// Sorts the spans, and returns whether no two of them overlap; false, with an error, if not. Small files
+// whose parts overlap can stand for huge arrays.
 bool spans_are_apart(const struct blob *b, struct spans *s);
 
-// Where a format reads what is at data: little-endian numbers one after the other. False and an error at the
-// end.
+// A position in the data of a blob. The functions return false, with an error, if the blob ends too early.
 struct reader {
     struct blob *blob;
     size_t at;
 };
-bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start); // start may be NULL
+// Skips bytes, and sets *start to them unless it is NULL.
+bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start);
+// Reads a little-endian number of at most 8 bytes.
 bool reader_number(struct reader *r, int bytes, uint64_t *out);
+// Reads a little-endian number of 4 bytes.
 bool reader_u32(struct reader *r, uint32_t *out);
 
 // sink.c ----------------------------------------------------------------------------------------------------
 
-// Where a format writes: a file, or memory that grows.
+// Where a format writes: a file, or memory that grows. The functions return false, with an error, if they
+// fail.
 struct sink {
     const char *function;
     struct file_out *file; // NULL: memory
-    char *data;            // freed by memory_free: all of it, or what a file has not got yet
+    char *data;            // all bytes, or those that the file has not been given yet; memory_free frees it
     size_t cap, held;      // bytes of data
     size_t bytes;          // so far
 };
+// Writes bytes.
 bool sink_put(struct sink *s, const void *data, size_t bytes);
-bool sink_flush(struct sink *s); // gives a file what is held
-bool sink_number(struct sink *s, int bytes, uint64_t value); // little-endian
-bool sink_align(struct sink *s, size_t alignment);            // with zeros
+// Writes to the file the bytes that are still held in memory.
+bool sink_flush(struct sink *s);
+// Writes a little-endian number of at most 8 bytes.
+bool sink_number(struct sink *s, int bytes, uint64_t value);
+// Writes zeros until the number of bytes is a multiple of the alignment, at most 64.
+bool sink_align(struct sink *s, size_t alignment);
 
 // An array as it is written: evaluated, row-major. Its data stay until the scope ends.
 struct dense {
@@ -103,8 +118,9 @@ struct dense {
     const void *data;
     size_t bytes;
 };
+// Evaluates an array so that it can be written. Returns false, with an error, if that fails.
 bool sink_dense(zl_array a, struct dense *out);
-// Those of a file, to be freed; NULL and an error.
+// Returns a list of all arrays of a file, evaluated together, which memory_free frees, or NULL and an error.
 struct dense *sink_dense_all(const zl_file *file);
 
 // file_list.c -----------------------------------------------------------------------------------------------
@@ -119,66 +135,94 @@ struct zl_file_ {
     zl_metadata *note;
     int notes, note_cap;
 };
-// As zl_file_add and zl_file_add_metadata, for what a blob holds: a name that comes twice is the blob's
-// error.
+// Appends an array of a blob, which is retained. Returns false, with an error, if there is one of that name,
+// a is NULL or memory runs out.
 bool io_file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a);
+// Appends metadata of a blob, which is copied. Returns false, with an error, if that name is there or memory
+// runs out.
 bool io_file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value);
-// A text in the file's arena; NULL and an error when it has a NUL inside, or memory is out.
+// Returns a copy of a text in the file's arena, or NULL and an error if it contains a NUL or memory runs out.
 const char *io_file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes);
 
 // Formats ---------------------------------------------------------------------------------------------------
 
-// late: data that is missing shows when the array is read.
-zl_array npy_array(struct blob *b, bool late);
-// Returns how many bytes the header takes that begins with these; more than `bytes` if they do not say it.
-size_t npy_header_bytes(const unsigned char *data, size_t bytes);
-bool npy_load(struct blob *b, zl_file *out);
-bool npy_save(struct sink *s, const zl_file *file);
-bool npy_header(struct text *out, zl_array a); // all that comes before the data
+// All functions of formats return false, or NULL, with an error, if they fail. Those that load append to
+// `out`.
 
+// Returns the array of an npy file, lent. If `late`, missing data is an error only when the array is read.
+zl_array npy_array(struct blob *b, bool late);
+// Returns the size of the header that begins with these bytes, or more than `bytes` if they are too few to
+// tell.
+size_t npy_header_bytes(const unsigned char *data, size_t bytes);
+// Loads the array of an npy file, under the name "".
+bool npy_load(struct blob *b, zl_file *out);
+// Saves a file of one array; others are an error.
+bool npy_save(struct sink *s, const zl_file *file);
+// Appends everything that comes before the data of an npy file.
+bool npy_header(struct text *out, zl_array a);
+
+// Loads all arrays of an npz file. Deflated ones are unpacked when they are evaluated.
 bool npz_load(struct blob *b, zl_file *out);
+// Saves the arrays without compression.
 bool npz_save(struct sink *s, const zl_file *file);
+// Saves the arrays with deflate.
 bool npz_save_compressed(struct sink *s, const zl_file *file);
+// Loads all arrays and the metadata of a safetensors file.
 bool safetensors_load(struct blob *b, zl_file *out);
+// Saves arrays and metadata.
 bool safetensors_save(struct sink *s, const zl_file *file);
+// Loads all arrays and the metadata of a gguf file.
 bool gguf_load(struct blob *b, zl_file *out);
-// without its arrays, of which quantised ones take time
+// Loads only the metadata, since quantised arrays take time.
 bool gguf_load_metadata(struct blob *b, zl_file *out);
+// Saves arrays and metadata.
 bool gguf_save(struct sink *s, const zl_file *file);
 
 // json_read.c -----------------------------------------------------------------------------------------------
 
-// A strict reader of JSON in a blob, from at up to end. Functions give false and an error at what is not as
-// said.
+// A strict reader of JSON in a blob, from in.at up to end. The functions return false, with an error, if
+// something else comes next than they read, unless they say otherwise.
 struct json {
     struct reader in;
     size_t end;
     int depth;
 };
-bool json_char(struct json *j, char c);     // after blanks
-bool json_is(struct json *j, char c);       // whether it comes next; takes it if so, and gives no error
+// Reads this character, after blanks.
+bool json_char(struct json *j, char c);
+// Returns whether this character comes next, after blanks, and reads it then. Sets no error.
+bool json_is(struct json *j, char c);
+// Reads a string, which replaces the text.
 bool json_text(struct json *j, struct text *out);
-bool json_size(struct json *j, uint64_t *out); // a whole number that is not negative
-bool json_number(struct json *j, double *out); // any number; null is NaN
-bool json_flag(struct json *j, bool *out);     // true or false
-bool json_is_null(struct json *j);             // whether it comes next; takes it if so
-bool json_at_end(struct json *j);              // only blanks are left
-bool json_skip(struct json *j);                // a value of any kind
-// Calls item at each item of a list; it reads the value.
+// Reads an integer that is not negative and fits 63 bits.
+bool json_size(struct json *j, uint64_t *out);
+// Reads any number, or null as NaN.
+bool json_number(struct json *j, double *out);
+// Reads true or false.
+bool json_flag(struct json *j, bool *out);
+// Returns whether null comes next, and reads it then. Sets no error.
+bool json_is_null(struct json *j);
+// Returns whether only blanks are left. Sets no error.
+bool json_at_end(struct json *j);
+// Skips a value of any kind.
+bool json_skip(struct json *j);
+// Reads a list, and calls `item` at each item, which reads the value. It may return false, with an error.
 bool json_list(struct json *j, bool (*item)(struct json *j, void *context), void *context);
-// Calls member with the name of each member of an object; it reads the value.
+// Reads an object, and calls `member` with the name of each member, likewise.
 bool json_object(struct json *j, bool (*member)(struct json *j, const char *name, int len, void *context),
                  void *context);
 
-// deflate.c: by zlib, opened at the first use; false and an error -------------------------------------------
+// deflate.c -------------------------------------------------------------------------------------------------
+//
+// zlib is opened at the first use. The functions return false, with an error, if they fail.
 
 // Unpacks the first bytes of a packed blob.
 bool deflate_start(const struct blob *b, void *out, size_t bytes);
-// Unpacks all of a packed blob and compares its checksum; out gets so many bytes from an offset on.
+// Unpacks all of a packed blob and compares its checksum; writes `bytes` of it, from `offset` on, to `out`.
 bool deflate_unpack(const struct blob *b, size_t offset, void *out, size_t bytes);
-// Deflates the parts, one after the other, into *out, which is freed with memory_free.
+// Packs the parts, one after the other, with deflate into *out, which the caller frees with memory_free.
 bool deflate_pack(const char *function, const void *const *part, const size_t *bytes, int parts, char **out,
                   size_t *out_bytes);
-uint32_t deflate_crc(uint32_t crc, const void *data, size_t bytes); // of zip, without zlib; 0 to begin
+// Returns the CRC-32 of zip, computed without zlib, continued from `crc` (0: a new one).
+uint32_t deflate_crc(uint32_t crc, const void *data, size_t bytes);
 
 #endif

@@ -43,6 +43,7 @@ struct kernel_form {
     struct text source; // the code for the target's compiler
     struct kernel_form *next;
 };
+// Frees a form with its compiled kernel; forms that follow it in the list stay.
 void kernel_form_free(struct kernel_form *form);
 
 struct zl_kernel_ {

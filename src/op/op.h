@@ -104,11 +104,12 @@ struct op {
 extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent,
                                zl_array *out);
 
-// For op->kernel: set the file and its clauses (of printf's formats, %s and %d), append a size, append a
-// scalar of f32 or f64.
+// Sets the kernel's file and its clauses, for op->kernel. Of printf's formats, only %s and %d work.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...)
     __attribute__((format(printf, 3, 4)));
+// Appends a size.
 void op_kernel_size(struct op_kernel *k, int64_t size);
+// Appends a scalar parameter: an f64 if dtype is ZL_FLOAT64, else an f32.
 void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);
 // Returns the tile type of an array's elements as clauses name it.
 const char *op_kernel_type(zl_array x);
@@ -154,25 +155,27 @@ bool op_scales(const struct call *c);
 // from the middle of two bf16 numbers, or exactly there if these are subnormal.
 bool op_has_inverse(const struct call *c);
 
-// flops.c: returns the arithmetic operations of a call with inputs: one per element of an elementwise op or
-// of a reduction's input, two per multiplication and addition of a product. 0: the op only moves data, or the
-// number depends on the values (svd, eig, sort).
+// Returns the number of arithmetic operations of a call with inputs (flops.c): one per element of an
+// elementwise op or of a reduction's input, two per multiplication and addition of a product. Returns 0 if
+// the op only moves data, or if the number depends on the values (svd, eig, sort).
 double op_flops(const struct call *c);
 // Returns whether the op reads no more elements of its first input than its result has.
 bool op_selects(const struct op *op);
 
-// Convert a FIELD_DOUBLE to its argument word and back.
+// Returns the argument word of a FIELD_DOUBLE: the bits of the value.
 int64_t op_double_arg(double value);
+// Returns the value of such a word.
 double  op_arg_double(int64_t word);
 
 // Returns the transpose of broadcasting: the sum of x over the axes along which an array of the shape of
 // `like` was stretched.
 zl_array op_unbroadcast(zl_array x, zl_array like);
-// Broadcasts arrays against each other, as views of one shape. Returns false, with an error that names
-// `function`, if they do not fit.
+// Sets `out` to views of the arrays, all of the shape to which these broadcast. Returns false, with an error
+// that names `function`, if they do not fit.
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out);
 
-// The batching rule of elementwise ops, for op->vmap.
+// Records an elementwise call on batched inputs: the batching rule (op->vmap) of elementwise ops. The batch
+// axis of the output is axis 0.
 bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
                          int *out_axis);
 
@@ -208,7 +211,7 @@ static inline void op_room_close(struct op_room *room) {
 
 // Returns the op of a name, or NULL.
 const struct op *op_find(const char *name, size_t bytes);
-// Enumerates all ops, in no particular order; returns NULL past the last.
+// Returns the op of this number, or NULL past the last. All ops are enumerated, in no particular order.
 const struct op *op_at(int index);
 
 // contract.c ------------------------------------------------------------------------------------------------
@@ -252,8 +255,9 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // as many as the arguments say
 #define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // as many as the text d says
 
-// Writes the public headers of the ops into a folder, and one page of documentation a family.
+// Writes the public headers of the ops into a folder. Returns false, with an error, if that fails.
 bool op_write_headers(const char *folder);
+// Writes one page of documentation per family of ops. Returns false, with an error, if that fails.
 bool op_write_docs(const char *folder);
 
 #endif

@@ -1,5 +1,5 @@
 // ops.h - the ops that are not elementwise, which devices find by address, and what their files share.
-// ops.def says what each of them is given and gives.
+// ops.def describes the inputs, arguments and outputs of each.
 
 #ifndef OPS_H
 #define OPS_H
@@ -9,30 +9,31 @@
 #define OP(name) extern const struct op op_##name;
 #include "op/ops.def"
 
-// reduce.c: of kind OP_REDUCE; one input of the output's dtype; args: the axes, sorted, which stay with size
-// 1: a squeeze, which costs nothing, follows. Min and max of NaN are NaN.
+// reduce.c: ops of kind OP_REDUCE, with one input of the output's dtype. The arguments are the axes, sorted.
+// They stay, with size 1, and a squeeze, which costs nothing, follows. Min and max of NaN are NaN.
 enum reduce {
 #define REDUCE(NAME, ...) REDUCE_##NAME,
 #include "op/reduce.def"
     REDUCE_COUNT
 };
 extern const struct op op_reduce[]; // by enum reduce
-// The public reduction, under the name of another function.
+// Returns the reduction of x as the public functions do, lent, or NULL and an error that names `function`.
+// NULL gives NULL.
 zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_axes axes, bool keepdims);
 
-// logic.c: the row of the first output of divmod: of floats the quotient that belongs to the exact remainder,
-// else floor_divide.
+// Returns the row of the first output of divmod (logic.c): for floats, the quotient that belongs to the exact
+// remainder, else floor_divide.
 enum tile_op op_quotient_row(zl_dtype dtype);
 
 // addmm.c, matmul.c
 enum { ADDMM_ALPHA, ADDMM_BETA, ADDMM_ARGS };
-static inline bool op_is_product(const struct op *op) { // of floats, perhaps with something added
+static inline bool op_is_product(const struct op *op) { // returns whether it is matmul or addmm
     return op == &op_matmul || op == &op_addmm;
 }
-// The public product, under the name of another function.
+// Returns the product as zl_matmul does, lent, or NULL and an error that names `function`. NULL gives NULL.
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
-// What products of other ops than matmul share with it: vectors, batch axes that broadcast, inner sizes of 0,
-// which are zeros.
+// A product by another op than matmul. op_multiply gives it what matmul has: vectors, batch axes that
+// broadcast, and zeros for inner sizes of 0.
 struct op_product {
     const char *function;
     const struct op *op; // of matrices with the same batch axes
@@ -41,11 +42,13 @@ struct op_product {
     zl_dtype dtype; // of the result
     zl_array added; // a third input, which broadcasts to the result; NULL: none
 };
-// false and an error: they have no product
+// Returns whether a and b have axes and equal inner sizes; false, with an error that names `function`, if
+// not.
 bool op_check_product(const char *function, zl_array a, zl_array b);
+// Returns the product of a and b, lent, or NULL and an error. NULL gives NULL.
 zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b);
-// The product of a and b, whose columns are contiguous where those of `like` are: the cotangent of a matrix
-// that was transposed is transposed back, and row-major then.
+// Returns the product of a and b, whose columns are contiguous if those of `like` are: the cotangent of a
+// matrix that was transposed is transposed back, and is row-major then.
 zl_array op_multiply_like(zl_array like, zl_array a, zl_array b);
 
 // conv.c
@@ -59,10 +62,11 @@ struct conv {
     int axes;
     struct conv_axis axis[CONV_AXES];
 };
+// Returns the arguments of a convolution.
 struct conv op_conv_read(const struct call *c);
 
-// fold.c: a call in parts. Of an axis, tap t of output o is the element start + o * step + t * apart of the
-// result, which has `size`; strides are those of the input, in elements.
+// fold.c: a call unpacked. Along an axis, tap t of output o is the element start + o * step + t * apart of
+// the result, whose size is `size`. Strides are those of the input, in elements.
 enum { FOLD_AXES = 3 };
 struct fold_axis {
     int64_t size, start, step, apart, outs, taps, out_stride, tap_stride;
@@ -71,168 +75,196 @@ struct fold {
     int64_t batch, batch_stride, channels;
     struct fold_axis axis[FOLD_AXES];
 };
+// Returns the sizes, strides and arguments of a fold.
 struct fold op_fold_read(const struct call *c);
-// The cotangent of x, which is row-major, from that of a view that is not empty (arg: as of as_strided), if
-// each axis of the view steps along one of x and stays in it, or not at all. False: it is another view; true
-// with *out NULL: an error.
+// Computes the cotangent of x, which is row-major, from the cotangent g of a view that is not empty (arg: the
+// arguments of as_strided). Returns false, without an error, unless each axis of the view has stride 0 or
+// steps along one axis of x and stays in it. Returns true with *out NULL if there is an error.
 bool op_fold_view(zl_array g, zl_array x, int ndim, const int64_t *arg, zl_array *out);
 
 // matmul_fp8.c
 enum { FP8_SCALE, FP8_DTYPE, FP8_ARGS };
 
-// attention.c: a call in parts; those that are not there are NULL.
+// attention.c: a call unpacked; what it lacks is NULL.
 struct attention {
     zl_array q, k, v, mask, sinks;
     zl_array y, state, g; // of the backward pass
     double scale;
     bool causal;
 };
+// Returns the arguments of a call of attention or attention_vjp, and its parts from among `in`.
 struct attention op_attention_read(const struct call *c, const zl_array *in);
 
-// attention_rules.c: the same composed of other ops, also of float64 and empty arrays; and columns of the two
-// ops.
+// Returns attention composed of other ops (attention_rules.c), also for float64 and empty arrays; lent, or
+// NULL and an error.
 zl_array op_attention_composed(const struct attention *a);
+// Returns the cotangent of the mask, lent, or NULL and an error.
 zl_array op_attention_mask_vjp(const struct attention *a);
+// Computes the tangents of attention: its column jvp.
 bool op_attention_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+// Computes the cotangents of attention_vjp, that is, second derivatives: its column vjp_all.
 bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+// Computes the tangents of attention_vjp: its column jvp.
 bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 
-// rope.c: a call in parts. x is (B, N, T, D); offsets are one or B, freqs are dims / 2 of the dtype of
-// angles, where they are there.
+// rope.c: a call unpacked. x is (B, N, T, D). There are one or B offsets, and dims / 2 freqs, of the dtype of
+// angles; either may be missing.
 struct rope {
     zl_array x, offsets, freqs;
     int64_t dims, offset; // offset: without offsets
     bool traditional, inverse, has_offsets, has_freqs;
     double base, scale;
 };
+// Returns the arguments of a call of rope, and its parts from among `in`.
 struct rope op_rope_read(const struct call *c, const zl_array *in);
-double op_rope_rate(const struct rope *r); // pair j turns by exp(-j * rate) per position, without freqs
+// Returns the rate of a rope without freqs: pair j is rotated by exp(-j * rate) radians per position.
+double op_rope_rate(const struct rope *r);
 
-// delta.c: a call in parts, as ops.def has them; e, beta and offsets are NULL where there are none. e may be
-// w.
-// which kernel; chunks by loops, or by matrix instructions
+// Which kernel computes a delta rule: token by token, or by chunks, with loops or with matrix instructions.
 enum delta_form { DELTA_TOKENS, DELTA_CHUNKS, DELTA_MATRICES, DELTA_FORMS };
+// delta.c: a call unpacked, as in ops.def. e, beta and offsets are NULL if there are none. e may be w.
 struct delta_rule {
     zl_array q, w, x, g, state, e, beta, offsets;
     bool pre, factors;
     enum delta_form form; // of a recorded call
     double scale;
 };
+// Returns the arguments of a call of a delta rule or its gradient, and its parts from among `in`.
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in);
-// Records it. False and an error.
+// Records the rule. Returns false, with an error, if that fails.
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y);
-// What op_delta_read takes apart: how many inputs, and the arguments.
 enum { DELTA_INPUTS_MOST = 8, DELTA_ARGS = 7 };
+// Lists the inputs and arguments that op_delta_read reads. Returns the number of inputs.
 int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg);
-bool op_delta_fits(const struct call *c, const zl_array *in, int more); // with so many inputs behind its own
+// Returns whether a call fits (op->fits) that has `more` inputs after those of the rule.
+bool op_delta_fits(const struct call *c, const zl_array *in, int more);
+// Merges the extra axis of each input (vmap; -1: none) with its batch axis or, of packed sequences, with its
+// tokens, and writes the inputs of one call to `all`. Returns false, with an error, if that fails.
 bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all);
-// What kernels are given behind the five inputs that are always there, and the scale; what is not there is
-// not read.
+// Appends to a kernel the inputs after the five that every rule has, and the scale. In place of those that
+// the rule lacks, it appends inputs that are not read.
 void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k);
-// delta_wy.c: which kernel computes it where it is recorded, and what that of chunks is given.
+// Returns which kernel computes the rule on the device that calls are recorded for (delta_wy.c).
 enum delta_form op_delta_form(const struct delta_rule *r);
+// Fills in the kernel by chunks (op->kernel).
 void op_delta_by_chunks(const struct delta_rule *r, struct op_kernel *k);
-// Records its gradient: cotangents of q, w, x, g, state, e and beta, those of q, w and e for each head of x.
-// Of e or beta that are not there, or e that is w, they are empty. False and an error.
 enum { DELTA_COTANGENTS = 7 };
+// Records the gradient of the rule: the cotangents of q, w, x, g, state, e and beta; those of q, w and e have
+// the heads of x. Those of beta and e are empty if the rule has none or e is w. Returns false, with an error,
+// if that fails.
 bool op_delta_back(const struct delta_rule *r, zl_array dy, zl_array dstate, zl_array *out);
+// Computes the cotangents of the rule: its column vjp_all. Computes none if `composed` is to be used.
 bool op_delta_vjp_all(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
-// delta_chunks.c: the same, composed of other ops.
+// Computes the rule by other ops (delta_chunks.c). Returns false, with an error, if that fails.
 bool op_delta_chunks(const struct delta_rule *r, zl_array *state, zl_array *y);
-// Records the rule with momentum: with mu, logarithms like g, the state has twice the rows of a key, M below
-// S. At a token M becomes exp(mu) M - w (x - e^T S)^T, then S becomes exp(g) S - beta M. False and an error.
+// Records the rule with momentum. mu holds logarithms, as g does. The state has twice the rows of a key: S,
+// then M. At a token, M becomes exp(mu) M - w (x - e^T S)^T, then S becomes exp(g) S - beta M. Returns false,
+// with an error, if that fails.
 bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state, zl_array *y);
 
-// csr.c
+// Returns the product of a sparse matrix (in: values, indices, indptr), or its transpose, with a dense one
+// (in[3]); lent, or NULL and an error (csr.c). columns: those of the sparse matrix.
 zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns);
+// Returns the row of each entry of a sparse matrix (in: indices, indptr), lent, or NULL and an error.
 zl_array op_csr_entry_rows(const zl_array *in, int64_t columns);
-// The places of a sparse matrix in memory of the host: indices and pointers are int32 or int64.
+// The structure of a sparse matrix in memory of the host: indices and pointers are int32 or int64.
 struct csr_places {
     const void *indices, *pointers;
     zl_dtype dtype;
     int64_t rows, columns, entries;
 };
-// Whether pointers and indices are those of a matrix. Else false, with an error in the name of an op that
-// says what is wrong.
+// Returns whether pointers and indices are those of a matrix; false, with an error that begins with `name`,
+// if not.
 bool op_csr_check(const char *name, const struct csr_places *m);
 
 // fft.c
 enum fft { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_HERMITIAN };
 
-// What an op does with an element and the update that falls on it.
+// How an op combines an element with its update.
 enum update { UPDATE_SET, UPDATE_ADD, UPDATE_PROD, UPDATE_MAX, UPDATE_MIN };
-enum tile_op op_update_row(enum update how); // the row that combines; of UPDATE_SET it is none
+// Returns the row that combines them, or TILE_OP_COUNT for UPDATE_SET.
+enum tile_op op_update_row(enum update how);
 
-// scatter.c
+// Returns a with slices updated (scatter.c), lent, or NULL and an error. There are `count` arrays of indices,
+// each for an axis of a.
 zl_array op_scatter_slices(enum update how, zl_array a, int count, const zl_array *indices, zl_array updates,
                            const int64_t *axes);
 
 // scan.c
 enum scan { SCAN_SUM, SCAN_PROD, SCAN_MAX, SCAN_MIN, SCAN_LOGADDEXP };
 
-// sort.c: what an axis of a becomes, moved to the end and back; arg goes to order. An error in the name of
-// function.
 typedef zl_array op_order_fn(zl_array x, const int64_t *arg);
+// Applies `order` to an axis of a (sort.c), which is moved to the end and back; `arg` is passed on. Returns
+// the result, lent, or NULL and an error that names `function`.
 zl_array op_order(const char *function, zl_array a, int axis, op_order_fn *order, const int64_t *arg);
-// The column vmap of ops along the last axis.
+// Records a call, along the last axis, on a batched input: its column vmap.
 bool op_vmap_last(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 // partition.c: arguments of a call as positions in an axis.
 struct op_window {
     int64_t kth, first, count;
 };
-// of n elements; false: it does not fit
+// Reads the arguments for an axis of n elements. Returns false, without an error, if they do not fit.
 bool op_partition_window(const int64_t *arg, int64_t n, struct op_window *w);
 
 // linalg.c --------------------------------------------------------------------------------------------------
 
-// Whether a has at least two axes, equal ones at the end if square, and a dtype that factorisations have.
+// Returns whether a has at least two axes, the last two equal if `square`, and float32, float64 or, if
+// `may_be_complex`, complex64; false, with an error that names `function`, if not.
 bool op_check_matrix(const char *function, zl_array a, bool square, bool may_be_complex);
-// For the column fits of factorisations: one such matrix that is not empty, and so many arguments, all of
-// them bools.
+// Returns whether a call, of which nothing is checked, has one such matrix that is not empty, and `args`
+// arguments, all of them bools: the column fits of factorisations. Sets no error.
 bool op_fits_factor(const struct call *c, const zl_array *in, int args, bool square, bool may_be_complex);
-// Records a factorisation of a: out[k] is of dtype[k] and has the batch axes of a, then last[k] axes: rows[k]
-// if two, and cols[k].
+// An output of a factorisation: it has the batch axes of the matrix, then `last` axes: rows, if two, and
+// cols.
 struct factor_output {
     zl_dtype dtype;
     int last;
     int64_t rows, cols;
 };
+// Records a factorisation of a, with at most 3 outputs. Returns false, with an error, if that fails.
 bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg,
                int outputs, const struct factor_output *f, zl_array *out);
-// The column vmap of factorisations.
+// Records a factorisation of a batched input: the column vmap of factorisations.
 bool op_vmap_factor(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
-// A matrix of that many rows and columns with ones on its diagonal, once for each of the batch axes of a.
+// Returns a matrix with ones on its diagonal, broadcast to the batch axes of a; lent, or NULL and an error.
 zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype);
 
 // follow.c --------------------------------------------------------------------------------------------------
 
-bool op_follows(zl_array x); // the shape of x may be another one next time
-// The first array stretched to the shape that all have together, but for the last axes of each. NULL and an
-// error.
+// Returns whether the recording will be replayed with other shapes of x.
+bool op_follows(zl_array x);
+// Returns the first array, broadcast to the shape that all arrays have together, not counting the last `last`
+// axes of each; lent, or NULL and an error that names `function`.
 zl_array op_stretch(const char *function, int count, const zl_array *in, int last);
-// How many elements x has along some axes, less some but not below 0; or one divided by that. A scalar to
-// multiply by, weak unless it follows x: then of that dtype.
+// Returns the number of elements of x along `count` axes, less `less` but not below 0, or, if `inverse`, one
+// divided by that: a scalar to multiply by, lent, or NULL and an error. It is weak unless x has op_follows;
+// then it has the dtype.
 zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int less, bool inverse);
 
 // defer.c ---------------------------------------------------------------------------------------------------
 
-bool op_defers(int count, const zl_array *in); // some of them may have other shapes next time
-// What f, which is retained, gives for these: deferred if its inputs say so, else at once. It gives so many
-// results. A deferred call is one of recorder.deferred that holds f, as its last input, and stands for what f
-// gives.
+// Returns whether the recording will be replayed with other shapes of some of the arrays, so that ops which
+// read sizes are deferred. False while a function is exported.
+bool op_defers(int count, const zl_array *in);
+// Calls f, which is retained, on the arrays. If op_defers of them, records a deferred call instead of what f
+// recorded: one of recorder.deferred that holds f as its last input and has the same results. Returns false,
+// with an error, if that fails or the number of results is not `results`.
 bool op_defer(zl_fn f, int count, const zl_array *in, int results, zl_array *out);
-// For the op of deferred calls: the function that one holds, and the column record.
+// Returns the function that a deferred call holds.
 zl_fn op_deferred_function(const struct call *c);
+// Records a deferred call on other inputs: its column record.
 bool op_record_deferred(const struct call *c, const zl_array *in, zl_array *out);
-// What f gives for these: a graph that has their sizes. At most `most` results; how many, or -1 and an error.
+// Calls f on the arrays with their present sizes, and writes at most `most` results. Returns how many results
+// f has, or -1 and an error.
 int op_run_now(zl_fn f, int count, const zl_array *in, int most, zl_array *out);
+// Appends the arrays to the results of a function. Returns false, with an error, if that fails.
 bool op_give_all(int count, const zl_array *list, zl_outputs *out);
 
 // load.c ----------------------------------------------------------------------------------------------------
 
-// Where elements come from when an array is evaluated. read writes all of them, row-major, on any thread:
-// false and an error.
+// Where elements come from when an array is evaluated.
 struct op_source {
+    // Writes all elements, row-major, on any thread. Returns false, with an error, if that fails.
     bool (*read)(void *context, void *out, size_t bytes);
     void (*release)(void *context);
     void *context;
@@ -243,13 +275,14 @@ extern const struct op op_load;
 // Takes the context over, also where it returns NULL.
 zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype,
                       zl_shape shape);
-bool op_load_run(const struct call *c, void *out); // for devices
+// Reads the elements of such an array, for devices. Returns false, with an error, if that fails.
+bool op_load_run(const struct call *c, void *out);
 
 // collective.c ----------------------------------------------------------------------------------------------
 
-// What the processes of a group do together. Inputs: x, row-major, which RECV has not, then the ticket: a
-// leaf that holds the group and tells in which order collectives were recorded. args: the peer. They are
-// calls of the group's stream, and the schedule runs those of an evaluation in that order.
+// What the processes of a group do together. Inputs: x, row-major, which RECV lacks, then the ticket: a leaf
+// that holds the group and a number, by the order in which collectives were recorded. args: the peer.
+// Collectives are calls of the group's stream, and the schedule runs those of an evaluation in that order.
 enum collective {
 #define COLLECTIVE(NAME, ...) COLLECTIVE_##NAME,
 #include "op/collective.def"
@@ -260,8 +293,8 @@ static inline bool op_is_collective(const struct op *op) {
     return (uintptr_t)op - (uintptr_t)op_collectives < sizeof(struct op) * COLLECTIVE_COUNT;
 }
 
-// One collective that a group is to run. in and out hold so many elements of dtype, and may be the same
-// memory where the row says so.
+// One collective that a group is to run. in and out hold in_count and out_count elements of dtype, and may be
+// the same memory if the row of collective.def allows it.
 struct op_transfer {
     enum collective kind;
     const char *name;
@@ -270,47 +303,49 @@ struct op_transfer {
     const void *in;
     void *out;
     int64_t in_count, out_count;
-    // Writes to n elements what a and b combine to: of sums, and of the largest and smallest. NULL for the
-    // others.
+    // Writes the n elements that a and b combine to, for sums, max and min. NULL for other collectives.
     void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n);
     const void *row; // for combine
-    // Of arrays that lie on a device: the queue of its driver that they are computed in, for libraries that
-    // work there, and whether all that it was asked for is done: 1, 0: not yet, -1: it failed. NULL: they lie
-    // on the host.
+    // If the arrays are on a device: the queue of its driver in which they are computed, for libraries that
+    // enqueue work there. NULL: they are on the host.
     void *queue;
+    // Returns 1 if all work of the queue is done, 0 if not yet, -1 if it failed. NULL: they are on the host.
     int (*progress)(void *queue);
 };
 
-// The processes that communicate. Who makes one fills it in; the last who lets go of it calls close, which
-// frees it.
+// The processes that communicate. An engine makes it and fills it in. With the last reference, close is
+// called, which frees it.
 struct zl_group_ {
     atomic_int refs;
     int rank, size;
     const char *engine;
     zl_stream stream; // of its collectives
-    bool (*run)(zl_group g, const struct op_transfer *t); // false and an error
-    // NULL: all. What it does not take is made of other collectives
+    // Runs a collective. Returns false, with an error, if that fails.
+    bool (*run)(zl_group g, const struct op_transfer *t);
+    // Returns whether the engine has this collective; the others are composed of those that it has. NULL: it
+    // has all.
     bool (*takes)(enum collective kind, zl_dtype dtype);
-    zl_group (*split)(zl_group g, int color, int key);    // NULL and an error
+    zl_group (*split)(zl_group g, int color, int key); // returns a new group, or NULL and an error
     void (*close)(zl_group g);
 };
 
-// Records a collective of x, or of nothing for RECV, whose result has a dtype and shape. What it is given was
-// checked. Lent.
+// Records a collective of x (NULL for RECV), whose result has this dtype and shape. The caller has checked
+// everything. Returns the result, lent, or NULL and an error.
 zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim,
                        const int64_t *dim);
-int64_t op_collective_number(const struct call *c); // later ones have larger numbers
-// While a function is done again, its collectives get numbers in the order in which it recorded them, of
-// which the first and last are given: after those of all that was recorded so far. Ends with 0, 0.
+// Returns the number of a collective: those that are recorded later have larger numbers.
+int64_t op_collective_number(const struct call *c);
+// Begins to replay, on this thread, a recording whose collectives have the numbers `first` to `last`. They
+// get new numbers in the same order, larger than all numbers so far. Ends that if called with 0, 0.
 void op_collective_again(int64_t first, int64_t last);
-// Runs a call whose output has its memory: of t, the device sets where the arrays lie and how it combines
-// them. False and an error.
+// Runs a collective whose output has its memory. The device has set the memory, the queue and combine of t;
+// the other members are set here. Returns false, with an error, if that fails.
 bool op_collective_run(const struct call *c, struct op_transfer *t);
 
 // again.c ---------------------------------------------------------------------------------------------------
 
-// The value of a parameter; which member it is follows from its type. number: of INT, BOOL and DTYPE; of
-// OUTPUT, how many there is room for.
+// The value of a parameter; its type determines the member. `number` is for INT, BOOL and DTYPE, and for
+// OUTPUT, where it says how many there is room for.
 union op_value {
     zl_array array;
     struct {
@@ -326,10 +361,10 @@ union op_value {
 };
 // Calls an op with its arguments in order.
 typedef bool op_again_fn(const union op_value *v, zl_array *out);
-// At the start of an op that reads sizes: whether it is deferred, with its own arguments in order. *out: its
-// result.
+// Returns whether an op that reads sizes is deferred, and defers it then; the op calls this first, and passes
+// its own arguments in order. If it is deferred, *out is its result, or NULL and an error.
 bool op_again(zl_array *out, const char *function, op_again_fn *run, ...);
-// The same of an op that gives a list and says whether all is well.
+// Returns the same for an op that has several results; *ok is what the op is to return.
 bool op_again_all(bool *ok, int results, zl_array *out, const char *function, op_again_fn *run, ...);
 
 // quantize.c, quantized_matmul.c ----------------------------------------------------------------------------
@@ -339,43 +374,49 @@ struct quantization {
     enum quant_mode mode;
     int group, bits;
 };
-// How many groups have a block of scales together in mode gguf_k, and the bytes of that: as in the blocks of
-// Q4_K, Q5_K and Q6_K.
+// Return, in mode gguf_k: how many groups share a block of scales; the bytes of that block. As in the blocks
+// of Q4_K, Q5_K and Q6_K.
 static inline int op_k_groups(int bits) {
     return bits == 6 ? 16 : 8;
 }
 static inline int op_k_bytes(int bits) {
     return bits == 6 ? 18 : 16;
 }
-// Returns the numbers in a row of the matrix of the words.
+// Returns the number of columns of the matrix that is packed in these words.
 int64_t op_quant_columns(const struct quantization *q, zl_array words);
-// What the arguments say; INT_MIN and NULL are not given. False and an error.
+// Reads the arguments, of which NULL or INT_MIN stand for the defaults. Returns false, with an error that
+// names `function`, if there is no such quantisation.
 bool op_read_quantization(const char *function, const char *mode, int group, int bits,
                           struct quantization *q);
-// Whether the parts of a quantised matrix fit each other. biases may be NULL.
+// Returns whether the parts of a quantised matrix fit each other; false, with an error that names `function`,
+// if not. biases may be NULL.
 bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales,
                         zl_array biases);
-// Whether that may be the scale of all scales; NULL: there is none.
+// Returns whether an array, or NULL, may be the scale of all scales; false, with an error that names
+// `function`, if not.
 bool op_check_global(const char *function, const struct quantization *q, zl_array scale);
-// For the column fits: the same, without an error, of the arguments mode, group size and bits of a call that
-// nobody has checked, and of the inputs that are parts of its matrix.
+// Returns whether mode, group size and bits of a call, of which nothing is checked, exist together. Sets no
+// error; for the column fits.
 bool op_is_quantization(const int64_t *arg);
+// Returns whether words, scales and, in mode affine, biases fit each other and these arguments. Sets no
+// error.
 bool op_are_quantized(const int64_t *arg, const zl_array *part);
-// Cotangent of scales (input 1) or biases (2) from that of the matrix.
+// Returns the cotangent of scales (input 1) or biases (2) from the cotangent g of the matrix.
 zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q, int input, zl_array g);
-// Numbers of matrices of x: the indices as they are given, or (NULL) all in the shape of its axes before the
-// last two. NULL and an error that names function.
+// Returns the numbers of matrices of x as uint32: the indices, or, if they are NULL, all numbers in the shape
+// of the axes of x before the last two. Returns NULL, with an error that names `function`, if that fails.
 zl_array op_matrix_indices(const char *function, zl_array indices, zl_array x);
 
 // custom_kernel.c, source_kernel.c --------------------------------------------------------------------------
 
-// For the column fits of ops whose calls hold a kernel, with so many arguments: the text, an array like each
-// output, what it reads.
+// Returns whether a call, of which nothing is checked, is of an op whose calls hold a kernel: it has `args`
+// arguments and the inputs of op_kernel_inputs. Sets no error; for the column fits.
 bool op_is_kernel(const struct call *c, const zl_array *in, int args);
-// Such a call. arg[0]: how many outputs.
+// Records such a call with arg[0] outputs. Returns false, with an error, if that fails.
 bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
                       zl_array *out);
-// All of its inputs: the text, arrays like each output that hold a value, then what it reads.
+// Writes the inputs of such a call to `all`: the text, for each output an array like it that holds `value`,
+// then what the kernel reads. Returns false, with an error, if that fails.
 bool op_kernel_inputs(const char *function, const char *text, double value, int outputs,
                       const zl_shape *shape, const zl_dtype *dtype, int count, const zl_array *in,
                       zl_array *all);
@@ -406,18 +447,19 @@ struct op_kernel_call {
     int64_t grid[3], group[3];
 };
 extern const char op_kernel_prelude[]; // kernel_prelude.c
-// kernel_text.c
-bool op_kernel_names(const char *name); // it is a name in C
+// Returns whether a text is an identifier of C (kernel_text.c); false for NULL.
+bool op_kernel_names(const char *name);
+// Appends the C++ text of a kernel for the CPU.
 void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
-// under its own line numbers
+// Appends text of the program's own, with a #line so that compilers report its own line numbers.
 void op_kernel_own(struct text *out, const char *name, const char *what, const char *text);
-// cuda_kernel_text.c
+// Appends the CUDA text of a kernel (cuda_kernel_text.c).
 void op_cuda_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
 
 // contract.c ------------------------------------------------------------------------------------------------
 
-// For the column fits: whether what nobody has checked is as the contract of an op says. None of them sets an
-// error.
+// For the column fits: these return whether a call of which nothing is checked keeps the contract of its op.
+// None of them sets an error.
 static inline bool op_has(const struct call *c, int inputs, int args) {
     return c->inputs == inputs && c->args == args;
 }
@@ -427,87 +469,120 @@ static inline bool op_is_among(int64_t value, int64_t count) { // 0 to count - 1
 static inline bool op_is_axis(zl_array x, int64_t axis) {
     return op_is_among(axis, x->ndim);
 }
-// Each less than limit, and none twice; in ascending order if sorted.
+// Returns whether all axes are in [0, limit) and none is there twice; if `sorted`, whether they ascend too.
 bool op_are_axes(int limit, int count, const int64_t *axis, bool sorted);
+// Returns whether a and b have the same shape.
 bool op_same_shape(zl_array a, zl_array b);
-bool op_same_but_along(zl_array a, zl_array b, int64_t axis); // of the same shape except along this axis
-bool op_are_indices(int count, const zl_array *in);           // of integers, and of one shape
-bool op_are_within(zl_array x, const int64_t *size);          // sizes of a part of x, one for each axis
-bool op_has_steps(int ndim, const int64_t *step);             // none of them is 0
-// Updates of a: slices of its rank, in a shape of so many leading axes.
+// Returns whether they have the same shape except along this axis.
+bool op_same_but_along(zl_array a, zl_array b, int64_t axis);
+// Returns whether all arrays hold integers and have one shape.
+bool op_are_indices(int count, const zl_array *in);
+// Returns whether each size, of which there is one per axis, is in [0, the size of x].
+bool op_are_within(zl_array x, const int64_t *size);
+// Returns whether no step is 0.
+bool op_has_steps(int ndim, const int64_t *step);
+// Returns whether updates have the dtype of a, `lead` leading axes of these sizes, then slices of a.
 bool op_are_updates(zl_array a, zl_array updates, int lead, const int64_t *dim);
-// two matrices of it with the same batch axes and inner size
+// Returns whether two arrays are matrices of the dtype with the same batch axes and inner size.
 bool op_are_factors(const zl_array *in, zl_dtype dtype);
-bool op_is_small_float(zl_dtype dtype);                       // float16, bfloat16 or float32
+// Returns whether the dtype is float16, bfloat16 or float32.
+bool op_is_small_float(zl_dtype dtype);
 
 // slice.c ---------------------------------------------------------------------------------------------------
 
-// What a slice takes of an axis of so many elements: count of them, from start on, step apart.
+// What a slice takes of an axis: `count` elements, from `start` on, `step` apart.
 struct slice_run {
     int64_t start, step, count;
 };
+// Returns what start:stop:step takes of an axis of `size` elements, by the rules of Python.
 struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t step);
-// What a call of op_slice takes of an axis of x. arg: start of each axis, then stop, then step, as they were
-// given.
+// Returns what a call of op_slice takes of an axis of x. arg: start of each axis, then stop, then step, as
+// the program gave them.
 struct slice_run op_slice_along(zl_array x, const int64_t *arg, int axis);
 
 // op_help.c -------------------------------------------------------------------------------------------------
 
-// Whether arguments make sense; else false and an error that begins with function.
-bool op_check_list(const char *function, zl_shape list);                // there, whatever the numbers are
-bool op_check_shape(const char *function, zl_shape shape);              // sizes, none negative, that fit
-bool op_check_size(const char *function, int ndim, const int64_t *dim); // fits 64 bits with every dtype
+// The checks of the arguments of public functions return false, with an error that begins with `function`, if
+// they fail; exceptions are named below.
+
+// Returns whether the list is there, whatever its numbers are.
+bool op_check_list(const char *function, zl_shape list);
+// Returns whether the sizes are there, none is negative, and op_check_size holds.
+bool op_check_shape(const char *function, zl_shape shape);
+// Returns whether the number of elements and, for every dtype, the number of bytes fit 64 bits.
+bool op_check_size(const char *function, int ndim, const int64_t *dim);
+// Returns whether there is such a dtype.
 bool op_check_dtype(const char *function, zl_dtype dtype);
-bool op_check_out(const char *function, int count, zl_array *out);      // there; all set to NULL
-bool op_check_broadcast(const char *function, zl_array a, zl_array b); // no error when one of them is NULL
-bool op_check_optional(zl_array x);                                     // given or not, but not a failure
-// no error when one of them is NULL
+// Returns whether `out` is there, and sets all of it to NULL.
+bool op_check_out(const char *function, int count, zl_array *out);
+// Returns whether a and b broadcast. False, without an error, if one of them is NULL.
+bool op_check_broadcast(const char *function, zl_array a, zl_array b);
+// Returns whether an optional array is there or was not given: false for NULL after an error.
+bool op_check_optional(zl_array x);
+// Returns whether there is at least one array and none is NULL. For an array that is NULL, it sets no error.
 bool op_check_inputs(const char *function, const zl_array *arrays, int count);
+// Returns whether x broadcasts to the shape.
 bool op_check_broadcast_to(const char *function, zl_array x, int ndim, const int64_t *dim);
+// Returns whether the indices are integers.
 bool op_check_integers(const char *function, zl_array indices);
-// arguments of a call as axes
+// Converts the arguments of a call to axes.
 void op_axes_of(int count, const int64_t *arg, int *out);
-// as they are given, each once
+// Writes axes as non-negative numbers, in their order. Returns false, with an error that names `function`, if
+// one is out of range or there twice.
 bool op_read_axes(const char *function, zl_array a, zl_axes axes, int64_t *out);
-// Index arrays, and which axis of a each is for: checked, the arrays broadcast against each other and the
-// axes made non-negative. No error when one of the arrays is NULL.
+// Checks arrays of indices and which axis of a each is for. Writes the arrays, broadcast against each other,
+// and the axes as non-negative numbers. Returns false, with an error, if that fails; for an array that is
+// NULL, it sets no error.
 bool op_check_indices(const char *function, zl_array a, const zl_array *indices, int count, zl_axes axes,
                       zl_array *out, int64_t *out_axes);
 
-zl_dtype op_float_dtype(zl_dtype dtype);             // float32 for integers and bool, else the same
-zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other); // other where it is not given
-double   op_largest(zl_dtype dtype);                 // number of a float dtype
-// a scalar that is not weak; small whole numbers for integers
+// Returns float32 for integers and bool, else the dtype itself.
+zl_dtype op_float_dtype(zl_dtype dtype);
+// Returns `other` if the dtype is not given (ZL_DTYPE_COUNT), else the dtype itself.
+zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other);
+// Returns the largest finite number of a float dtype.
+double   op_largest(zl_dtype dtype);
+// Returns a scalar, lent, that is not weak, or NULL and an error. For integers, the value is rounded toward
+// 0.
 zl_array op_number(zl_dtype dtype, double value);
-zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
-// Rows `from` to `to` of an axis: a view. At most 16 axes.
+// Returns zeros of the shape and dtype of x, lent, or NULL and an error.
+zl_array op_zeros_of(zl_array x);
+// Returns a view of the elements [from, to) of an axis of x, lent, or NULL and an error. NULL gives NULL. x
+// has at most 16 axes.
 zl_array op_slice_axis(zl_array x, int axis, int64_t from, int64_t to);
-// Offsets of packed sequences as kernels rely on them, int32: ascending from 0 to the last token, whatever
-// was given.
+// Returns the offsets of packed sequences as kernels rely on them, lent, or NULL and an error: int32,
+// ascending from 0 to `time`, whatever values were given.
 zl_array op_whole_offsets(zl_array offsets, int64_t time);
 
-// Evaluates arrays, the last of which is a whole number, on which the shape of a result depends: *number.
-// False and an error that names function, also where one is traced whose inputs are not there.
+// Evaluates arrays, the last of which is an integer on which the shape of a result depends, and sets *number
+// to it. Returns false, with an error that names `function`, if that fails, or if one is traced and has no
+// values.
 bool op_read_number(const char *function, int count, const zl_array *arrays, int64_t *number);
 
-// For the vjp of the largest and the smallest of x and others: the cotangent where x is the result, else 0.
+// Returns the cotangent of x, an operand of max or min: that of the result where x is the result, else 0.
 zl_array op_winners(zl_array result, zl_array x, zl_array cotangent);
 
-// For vmap: x with its extra axis first, and the same for one that may have none, which gets one of size 1.
+// Returns x with its extra axis, that of vmap, moved to the front.
 zl_array op_batch_first(zl_array x, int axis);
+// Returns x with its extra axis first, which has size 1 if x has none (axis -1).
 zl_array op_batch_any(zl_array x, int axis);
-int64_t  op_batch_size(int count, const zl_array *in, const int *axis); // -1: none has an extra axis
-zl_array op_batch_repeat(zl_array x, int axis, int64_t batch);          // one that has none is repeated
+// Returns the size of the extra axis, or -1 if no array has one.
+int64_t  op_batch_size(int count, const zl_array *in, const int *axis);
+// Returns x with its extra axis first, broadcast to `batch` if x has none.
+zl_array op_batch_repeat(zl_array x, int axis, int64_t batch);
 
-// Columns of linear ops of one input: the tangent goes the way of the input.
+// Computes the tangent of a linear op of one input, by recording the op on the input's tangent: its column
+// jvp.
 bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out);
-// Columns of ops whose results do not change when an input changes a little.
+// Returns NULL: the column vjp of ops whose derivatives are 0.
 zl_array op_vjp_zero(const struct call *c, int input, const zl_array *cotangent);
+// Sets all tangents to NULL: the column jvp of such ops.
 bool op_jvp_zero(const struct call *c, const zl_array *tangent, zl_array *out);
-// An input that holds positions, and was made from what is differentiated by, as MLX refuses it. NULL.
+// Refuses, as MLX does, a gradient by an input that holds positions: returns NULL and an error.
 zl_array op_refuse_positions(const struct call *c);
-bool op_is_position(const struct call *c, int input); // as the column positions says
-// Column of ops of one input that keep every axis where it is.
+// Returns whether an input holds positions, by the column positions.
+bool op_is_position(const struct call *c, int input);
+// Records a call of an op of one input that keeps every axis where it is: its column vmap.
 bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 
 #endif

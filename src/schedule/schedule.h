@@ -49,18 +49,20 @@ zl_stream stream_shared(const char *device);
 bool stream_try_begin(zl_stream s);
 // Gives the stream back after a run, and wakes waiting threads.
 void stream_end(zl_stream s);
-// Waits until the array is no longer claimed.
+// Waits until the array is no longer claimed. Returns false, with an error, if the program's own check
+// (interrupt_wanted) gives up first.
 bool stream_wait(zl_array a);
 // Waits while *busy is set, which a run of the stream clears.
 void stream_wait_while(zl_stream s, const atomic_bool *busy);
 // Keeps the first failure among arrays for the next caller that synchronizes.
 void stream_keep_failure(zl_stream s, int count, const zl_array *arrays);
-// Says that the failure of an array has been reported.
+// Marks the failure of an array as reported, so that its stream does not report it again.
 void stream_told(zl_array a);
 // Waits until all streams have finished their work; without `queues`, waits only for devices, not for queued
 // runs. Errors are kept.
 void stream_settle_all(bool queues);
-// Queues a run, which the worker executes and frees. Returns false, with an error, if that fails.
+// Submits a run to the stream's queue: the worker executes it, and frees it unless it is a loop's. Returns
+// false, with an error, if the worker cannot be started.
 bool stream_enqueue(zl_stream s, struct run *run);
 
 // tape.c ----------------------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
 // one that was at begin + order[i]. Returns false, with an error and without a change, if memory runs out.
 // Takes place under the planning lock.
 bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order);
-// In the child of a fork: marks calls that were claimed before as lost, so that arrays which need them fail.
+// Marks all calls that are claimed as lost, so that arrays which need them fail; for the child of a fork.
 void tape_forget(void);
 // Returns the position of an array's call on the tape, or -1.
 static inline int tape_slot(const struct tape *t, zl_array x) {
@@ -105,6 +107,7 @@ static inline zl_stream tape_stream(const struct tape *t, int slot) {
     zl_stream s = t->call[slot]->stream;
     return s ? s : t->standard;
 }
+// Frees the memory of a tape, which is empty afterwards; not the struct.
 void tape_free(struct tape *tape);
 
 // range.c ---------------------------------------------------------------------------------------------------
@@ -114,6 +117,7 @@ struct range {
     int axis;
     int64_t period, start, count;
 };
+// Returns whether two ranges are equal.
 bool range_is_same(const struct range *a, const struct range *b);
 // Returns how many positions of an axis of x are in the range.
 int64_t range_size(zl_array x, int axis, const struct range *r);
@@ -166,6 +170,7 @@ struct plan {
 // an evaluation costs no look-up. Returns false, with an error, if that fails. Takes place under the planning
 // lock.
 bool plan_find(struct tape *tape, int begin, int end, struct plan **held);
+// Drops a reference, and frees the plan and its programs with the last one. NULL is ignored.
 void plan_release(struct plan *plan);
 // Forgets all plans.
 void plan_clear(void);
@@ -190,7 +195,10 @@ struct run {
     // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
     struct zl_loop_ *loop;
 };
+// Executes a run on the calling thread, after waiting for its inputs if run->waits. Calls that fail have
+// outputs that failed.
 void schedule_run_now(struct run *run);
+// Frees a queued run, and releases what it kept.
 void schedule_run_free(struct run *run);
 // Marks the outputs of a call as failed.
 void schedule_run_fail(struct call *c, struct failure *f);
@@ -214,8 +222,9 @@ struct run_profile {
     uintptr_t op[64];        // of the first calls, const struct op *
     zl_array input[16];      // the first that were read
 };
-// Begins to record the steps of a run; schedule_run_profile_end records the last one.
+// Begins to record the steps of a run in the profile.
 void schedule_run_profile_begin(struct run *r, struct run_profile *p);
+// Records the last step of the run.
 void schedule_run_profile_end(struct run *r);
 
 // eval.c ----------------------------------------------------------------------------------------------------
@@ -224,6 +233,7 @@ void schedule_run_profile_end(struct run *r);
 // that fails.
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
 // Plans an evaluation and calls `look` for each plan, without computing anything. look must not evaluate.
+// Returns false, with an error, if planning fails.
 bool eval_look(zl_array a,
                void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
@@ -232,10 +242,12 @@ bool eval_look(zl_array a,
 bool eval_read(const char *function, zl_array a);
 
 // Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls
-// it may claim, and a plan for each PLAN_LARGEST of them. False and an error, also from hold.
+// it may claim, and a plan for each PLAN_LARGEST of them. Returns false, with an error, if planning or hold
+// fails.
 bool eval_hold(int count, const zl_array *arrays,
                bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data), void *data);
-bool eval_begin(zl_stream s); // stream_try_begin, under the planning lock
+// Takes the planning lock and does what stream_try_begin does.
+bool eval_begin(zl_stream s);
 
 // loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------
 
@@ -283,14 +295,18 @@ struct zl_loop_ { // of zellige_loop.h
     struct loop_pair *pair;
     int pairs;
 };
-void loop_run(struct zl_loop_ *l);        // runs a turn; what fails is in l->failure
-void loop_let_go(struct zl_loop_ *l);     // takes the memory from all calls that have it
-int  loop_root(struct zl_loop_ *l, zl_array a); // which result of the function an array is; -1: none
-bool loop_is_shared(const struct zl_loop_ *l, int state); // the next state is a result too
+// Runs a turn on the calling thread. If that fails, l->failure says why.
+void loop_run(struct zl_loop_ *l);
+// Releases the memory of all calls. The arrays of the state then hold their last values.
+void loop_let_go(struct zl_loop_ *l);
+// Returns which result of the function an array is, or -1.
+int  loop_root(struct zl_loop_ *l, zl_array a);
+// Returns whether the next state is a result too.
+bool loop_is_shared(const struct zl_loop_ *l, int state);
 
 // interrupt.c -----------------------------------------------------------------------------------------------
 
-// Returns whether the program's own check asks to give up; sets the error then.
+// Returns whether the program's own check (zl_set_interrupt) asks to give up; sets an error then.
 bool interrupt_wanted(void);
 // Does the same before a call that computes `elements` elements; it seldom calls the check.
 bool interrupt_between_calls(int64_t elements);

@@ -5,8 +5,9 @@
 //                traces
 //     data       of constants, each at a multiple of 64 bytes; the structure has the SHA-256 of each
 //
-// Numbers are little-endian; a text is its bytes behind their number. Ops, fields and dtypes stand for their
-// names in the tables, so that a version that numbers them in another way reads the file all the same.
+// Numbers are little-endian; a text is the number of its bytes, then the bytes. Ops, fields and dtypes are
+// positions in the tables, which hold their names, so that a version that numbers them in another way can
+// read the file too.
 
 #ifndef FUNCTION_FILE_H
 #define FUNCTION_FILE_H
@@ -25,7 +26,7 @@ enum {
 
 enum constant_kind { CONSTANT_DATA, CONSTANT_NUMBER, CONSTANT_WEAK, CONSTANT_KINDS };
 
-// The first multiple of FUNCTION_ALIGN that is not less.
+// Returns the first multiple of FUNCTION_ALIGN that is not less.
 static inline size_t function_align(size_t bytes) {
     return (bytes + FUNCTION_ALIGN - 1) / FUNCTION_ALIGN * FUNCTION_ALIGN;
 }
@@ -38,21 +39,25 @@ struct function_inputs {
     zl_array *array; // retained
     char **name;
 };
-// Room for count inputs, of which nothing is set yet.
+// Allocates room for `count` inputs, none of which is set. Returns false, with an error, if memory runs out.
 bool function_inputs_make(struct function_inputs *f, int count, int named);
+// Releases the inputs and frees the room.
 void function_inputs_free(struct function_inputs *f);
-// Whether arrays can be its inputs; then order[i] is which of them is its input i.
+// Returns whether arrays, of which the last `named` have names, can be its inputs. If so, sets order[i] to
+// which of them is input i. If shapeless, sizes need not agree.
 bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in,
                            int named, const char *const *name, int *order);
-// "(float32 (2, 3), x: int32 ())"
+// Appends the dtypes and shapes of inputs, as "(float32 (2, 3), x: int32 ())".
 void function_inputs_text(struct text *out, int count, const zl_array *in, int named,
                           const char *const *name);
-// The list makes sense; else false and an error that begins with function.
+// Returns whether each of the last `named` inputs has a name of its own; false, with an error that begins
+// with `function`, if not.
 bool function_check_names(const char *function, int count, int named, const char *const *name);
 
 // import.c --------------------------------------------------------------------------------------------------
 
-// What zl_import makes of a file that is in memory.
+// Reads a file that is in memory, for zl_import. `path` is for errors. Returns NULL, with an error, if that
+// fails.
 zl_imported *function_read(const char *path, const uint8_t *file, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-// replay.h - what a recorded function is inside: for replay.c, which makes and repeats it, and steps.c, which
-// tells it.
+// replay.h - the inside of a recorded function, for replay.c, which makes and repeats it, recompute.c, which
+// changes it, and steps.c, which lists its steps.
 
 #ifndef REPLAY_H
 #define REPLAY_H
@@ -35,14 +35,15 @@ struct replay {
     const void *thread; // whose streams it names; NULL: it names none
 };
 
-// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it. Of several
-// outputs the first may be one that nothing refers to. False and an error when memory is out.
+// Retains a call for a step, and its inputs too, which the call releases if it is evaluated. If the call has
+// several outputs, nothing needs to refer to the first. Returns false, with an error, if memory runs out.
 bool replay_hold(struct call *c);
+// Releases a call that a step retained, and its inputs.
 void replay_let_go(struct call *c);
 
-// Drops steps and kept arrays that no result needs: calls that were passed over had more inputs than they
-// gave on, and copies of what is computed again may have all of its readers. False and an error when memory
-// is out.
+// Drops steps and kept arrays that no result needs: calls that were left out had more inputs than they passed
+// on, and copies that compute arrays again may have taken over all readers of those. Returns false, with an
+// error, if memory runs out.
 bool replay_drop_dead(struct replay *r);
 
 #endif

@@ -39,13 +39,15 @@ struct walk {
     int stack_cap;
 };
 
-// Returns false, with an error, if memory runs out.
+// Collects the calls between sources and results. Returns false, with an error, if memory runs out.
 bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result);
+// Frees the memory of a walk, which is zero-initialised afterwards.
 void walk_free(struct walk *w);
 // Returns the number of an array, or -1.
 int  walk_number(const struct walk *w, zl_array x);
 // Returns the position of the call that computes an array; -1: it is a source, or unknown.
 int  walk_call(const struct walk *w, zl_array x);
+// Returns whether an array is a source or depends on one; false if it has no number.
 bool walk_depends(const struct walk *w, zl_array x);
 // Returns the first input of c that matters to a walk of this kind.
 int  walk_from(const struct walk *w, const struct call *c);
@@ -61,20 +63,27 @@ struct trace {
     char *message;
 };
 
+// Returns whether f can be called and trace_check_list holds; false, with an error that names `function`, if
+// not.
 bool trace_check(const char *function, zl_fn f, int count, const zl_array *in);
+// Returns whether there is a list of arrays and none is NULL; false, with an error that names `function`, if
+// not.
 bool trace_check_list(const char *function, int count, const zl_array *in);
+// Begins a transform: takes away the thread's error and begins a scope.
 void trace_begin(struct trace *t, const char *function);
-// Ends a transform, after its scope.
+// Ends a transform, after its scope: puts the earlier error back, if there was one.
 void trace_end(struct trace *t);
 // Makes an array, and all arrays that are computed from it, tracers of the function that trace_run will run.
 void trace_mark(zl_array a);
-// Makes tracers that stand for the inputs: marked views of them.
+// Makes tracers that stand for the inputs: marked views of them, lent. Returns false, with an error, if that
+// fails.
 bool trace_inputs(int count, const zl_array *in, zl_array *tracer);
-// Returns a tracer without data. Reading an array that depends on it fails with this message.
+// Returns a tracer without data, lent, or NULL and an error. Reading an array that depends on it fails with
+// this message.
 zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const char *message);
 // Runs the function as it is. Returns false, with an error, if it failed.
 bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out);
-// Runs the function on tracers.
+// Runs the function on tracers. Returns false, with an error, if it failed.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
 
 // cotangent.c -----------------------------------------------------------------------------------------------
@@ -96,29 +105,33 @@ bool cotangent_is_part(const struct call *c);
 bool cotangent_add_part(struct cotangent *t, const struct call *c, struct cotangent *of_slice);
 // Sums all terms into t->sum, on the streams of the slices.
 bool cotangent_join(struct cotangent *t);
+// Frees a list of `count` cotangents, which memory_zero allocated. NULL is ignored.
 void cotangent_free(struct cotangent *t, int count);
 
 // backward.c ------------------------------------------------------------------------------------------------
 
-// Computes the cotangents of the sources, given those of the results (NULL stands for zero in both). Errors
-// name the function.
+// Computes the cotangents of the sources, given those of the results (NULL stands for zero in both). Returns
+// false, with an error that names `function`, if that fails.
 bool backward(const char *function, struct walk *w, int results, const zl_array *result,
               const zl_array *cotangent, int sources, const zl_array *source, zl_array *out);
 
 // vjp.c -----------------------------------------------------------------------------------------------------
 
-// Computes a cotangent for each input, given one for each result (NULL: zero). Those of integers are zeros.
+// Computes a cotangent for each input, given one for each result (NULL: zero), and appends them to `out`.
+// Those of integers are zeros. Returns false, with an error, if that fails.
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results,
               const zl_array *cotangent, zl_outputs *out);
 
-// Computes the cotangents of the inputs that are wanted; those of others are NULL.
+// Computes the cotangents of the inputs that are wanted; those of others are NULL. Returns false, with an
+// error, if that fails.
 bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results,
                 const zl_array *cotangent, zl_array *out);
 
 // composed.c ------------------------------------------------------------------------------------------------
 
-// The rules of ops that have the column composed.
+// Computes the cotangents of a call whose op has the column composed, as vjp_all does.
 bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+// Computes the tangents of such a call, as jvp does.
 bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 
 // custom.c --------------------------------------------------------------------------------------------------
@@ -126,43 +139,52 @@ bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 // A call of a function with rules of its own. Inputs: the results of the function, its inputs, then a leaf
 // that holds the rules. Outputs: the results.
 extern const struct op op_custom;
+// Returns whether a call of op_custom has a rule for vmap.
 bool custom_has_vmap(const struct call *c);
 
 // deferred.c ------------------------------------------------------------------------------------------------
 
 // A call that holds a function: replaying it records the function's graph (op/defer.c).
 extern const struct op op_deferred;
-// Record deferred transforms of f: cotangents (NULL for inputs that are not wanted), tangents, batches.
-// Cotangents and tangents passed in may be NULL.
+// Records the cotangents of f as a deferred call: NULL for inputs that are not wanted. `cotangent` may have
+// NULL. Returns false, with an error, if that fails.
 bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted,
                   const zl_array *cotangent, zl_array *out);
+// Records the tangents of f as a deferred call. `tangent` may have NULL. Returns false, with an error, if
+// that fails.
 bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent,
                   zl_array *out);
+// Records f on batched inputs as a deferred call; each result has its extra axis first. Returns false, with
+// an error, if that fails.
 bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out,
                    int *out_axis);
 
 // sized.c ---------------------------------------------------------------------------------------------------
 
-// sized_is returns whether the rules of c would record sizes of these inputs that may differ next time. The
-// others are rules that do not.
+// Returns whether the rules of c would record sizes of these inputs that may differ in a replay. If so, the
+// rules below, which defer the call, are used instead.
 bool sized_is(const struct call *c, const zl_array *in);
+// Computes the cotangents of a call, as vjp_all does.
 bool sized_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+// Computes the tangents of a call, as jvp does.
 bool sized_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+// Records a call on batched inputs, as vmap does.
 bool sized_vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 
 // primitive.c -----------------------------------------------------------------------------------------------
 
 // Appends the name that MLX gives an op in graphs.
 void primitive_label(const struct op *op, struct text *out);
-// Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used
-// again.
 struct primitive_room {
     struct text name;
     zl_argument *argument;
     int64_t *word; // of lists
     int arguments, words;
 };
+// Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used
+// again. Returns false, with an error, if memory runs out.
 bool primitive_show(const struct call *c, struct primitive_room *room, zl_step *step);
+// Frees the memory of a room.
 void primitive_room_free(struct primitive_room *room);
 
 // replay.c --------------------------------------------------------------------------------------------------
@@ -176,11 +198,15 @@ struct replay;
 // NULL and an error. If simple, all calls are kept.
 struct replay *replay_make(const char *function, int count, const zl_array *in, const zl_array *tracer,
                            const zl_outputs *results, bool simple);
-// recompute.c: changes a recording that has not been replayed yet to recompute intermediate arrays instead of
-// keeping them for a backward pass. Returns false, with an error, if that fails: then release it.
+// Changes a recording that has not been replayed yet to recompute intermediate arrays instead of keeping them
+// for a backward pass (recompute.c). Returns false, with an error, if that fails: then release it.
 bool replay_recompute(struct replay *r);
+// Replays the calls on other inputs, and appends the results to `out`. Returns false, with an error, if that
+// fails.
 bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out);
+// Adds a reference; returns r.
 struct replay *replay_retain(struct replay *r);
+// Drops a reference, and frees the recording with the last one. NULL is ignored.
 void replay_release(struct replay *r);
 // Returns whether the recording can be replayed later: it uses no array of a running transform and no stream
 // of another thread, and no array that it keeps has failed.
