@@ -187,7 +187,7 @@ bool kernel_add_array(const struct kernel_place *p, struct kernel_call *k, zl_ar
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                             const struct kernel_call *k);
 
-// Renders, compiles and loads a tile kernel, which it changes, for a unit (kernels_tiles.c). Returns NULL,
+// Renders, compiles and loads a tile kernel, which it may change, for a unit (kernels_tiles.c). Returns NULL,
 // with an error, if that fails. The result lives as long as the process.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
 // Keeps a kernel that was compiled twice as long as the one that is used, and returns the latter. The lock of
@@ -278,10 +278,10 @@ void work_sizes(struct kernel_work *w, int count, const int64_t *size);
     work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 // Launches the kernel of a key, made by make(key). Returns false, with an error, if that fails.
 bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make);
+enum { WORK_E4M3 = ZL_DTYPE_COUNT };
 // Launches the kernel of a file of src/kernel/. In its clauses, %t (the type of a dtype, or WORK_E4M3), %o
 // (an op) and %d (a number) take the next value each; %i stands for INDEX and BITS, %b for the bits of
-// indices.
-enum { WORK_E4M3 = ZL_DTYPE_COUNT };
+// indices. Returns false, with an error, if that fails.
 bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count,
                const int32_t *clause);
 #define WORK_FILE(w, name, clauses, ...)                                                  \
