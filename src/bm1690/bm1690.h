@@ -25,7 +25,9 @@ enum {
 extern const struct bm1690_command bm1690_commands[];
 extern const int bm1690_command_count;
 
-int bm1690_dtype_bytes(enum bm1690_dtype dtype); // 0: a dtype that the table does not know
+// Returns the bytes of an element, or 0 for a dtype that the emulator does not know.
+int bm1690_dtype_bytes(enum bm1690_dtype dtype);
+// Returns the name of a dtype for messages, never NULL.
 const char *bm1690_dtype_name(enum bm1690_dtype dtype);
 
 // headers.c -------------------------------------------------------------------------------------------------
@@ -39,18 +41,26 @@ void bm1690_stub(struct text *out, const char *device_c);
 
 // chip.c ----------------------------------------------------------------------------------------------------
 
-// A chip belongs to one thread at a time. NULL after an error.
+// Returns a new chip, for one thread at a time, or NULL and an error. The caller frees it with bm1690_close.
 struct bm1690 *bm1690_open(void);
+// Frees a chip and its memory; NULL is allowed.
 void bm1690_close(struct bm1690 *chip);
 
-// Device memory: an address of the chip, 0 after an error. Freeing 0 does nothing.
+// Allocates device memory. Returns its address on the chip, or 0 and an error.
 uint64_t bm1690_alloc(struct bm1690 *chip, size_t bytes);
+// Frees device memory; does nothing if it does not begin at `address`, as for 0.
 void bm1690_free(struct bm1690 *chip, uint64_t address);
+// Copies from the host to device memory or L2. Returns false, with an error, if the bytes are not all in one
+// allocation.
 bool bm1690_write(struct bm1690 *chip, uint64_t address, const void *data, size_t bytes);
+// Copies from device memory or L2 to the host. Returns false, with an error, if the bytes are not all in one
+// allocation.
 bool bm1690_read(struct bm1690 *chip, uint64_t address, void *data, size_t bytes);
 
-// A shared library that device C and its stub were compiled to. NULL after an error.
+// Loads a shared library that device C and its stub were compiled to. Returns NULL, with an error, if that
+// fails.
 struct bm1690_module *bm1690_module_open(const char *library);
+// Frees a module; NULL is allowed.
 void bm1690_module_close(struct bm1690_module *module);
 
 struct bm1690_options {
@@ -72,6 +82,7 @@ struct bm1690_report {
     double tiu_cycles;           // of all cores
     struct text trace;
 };
+// Frees the trace of a report.
 void bm1690_report_free(struct bm1690_report *report);
 
 // Runs an entry of a module to its end. The first rule that is broken ends the launch with an error that

@@ -161,13 +161,19 @@ enum operation {
     SEQUENCE_BY_ROW,
 };
 
-// chip.c: memory. Returns the bytes at a chip's address, or NULL unless all of them are in one allocation or
-// in L2.
+// chip.c ----------------------------------------------------------------------------------------------------
+
+// Returns where the bytes at a chip's address lie, or NULL, without an error, unless all of them are in one
+// allocation or in L2.
 uint8_t *chip_memory(struct bm1690 *chip, uint64_t address, uint64_t bytes);
-// What a control program gets for an address that is wrong: the launch has failed, but it goes on.
+// Returns the memory that a control program gets for a wrong address: the launch has failed then, but the
+// program continues.
 uint8_t *chip_nowhere(struct core *core);
+// Returns whether an address is in L2.
 bool chip_is_l2(uint64_t address);
-bool chip_wait_for_cores(struct core *core); // tpu_sync_all; false after an error
+// Waits until all cores of the launch wait (tpu_sync_all). Returns false, without an error, if another core
+// has ended before; if one has failed, this one fails too.
+bool chip_wait_for_cores(struct core *core);
 // Calls fn for each batch and channel of a view (part: n * channels + c), by several threads where there is
 // much to do: those of one lane in their order, by one thread, as operands may overlap in it.
 void chip_spread(const struct view *view, void (*fn)(void *data, int part), void *data);
@@ -176,48 +182,69 @@ enum { L2_BYTES = 128 << 20 };
 #define LOCAL_START  UINT64_C(0x6900000000)
 #define STATIC_START UINT64_C(0x6904000000)
 
-// device_call.c: what a module calls. Resolves, checks, counts and runs a command.
+// Runs the command of a row of the table for the calling thread's core, and returns its result
+// (device_call.c): operands are resolved and checked, and the command is counted. Modules call it.
 union bm1690_value command_issue(int index, const union bm1690_value *value);
 extern _Thread_local struct core *core_here;
 
-// Fails the launch: the message names the command and its parameter, the value, and what would be right.
+// Fails the launch with an error that names the command and its parameter, the value, and what would be
+// right. Returns false.
 bool command_refuse(struct command *command, const char *parameter, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// A value by the name of its parameter; the command must have it. has: whether it does.
+// Returns the value of the parameter of that name, or zeros if the command has none.
 const union bm1690_value *command_value(const struct command *command, const char *name);
+// Returns whether the command has a parameter of that name.
 bool command_has(const struct command *command, const char *name);
 static inline struct view *command_operand(struct command *command, int index) {
     return &command->view[command->operand[index]];
 }
 
-// operand.c: operands.
+// operand.c -------------------------------------------------------------------------------------------------
+
+// Checks the values of the command's parameters: pointers, shapes, dtypes and ranges. Returns false, with an
+// error that fails the launch, if one is wrong.
 bool operand_check_values(struct command *command);
+// Resolves the operands that the table describes to views of the command, and checks them. Returns false,
+// with an error that fails the launch, if one is wrong.
 bool operand_check_all(struct command *command);
 // Resolves a local tensor that no parameter list describes, and checks it as others: a bias, a variable. The
-// layout is TENSOR (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read.
+// layout is TENSOR (aligned), LINE_ALIGNED or COLUMN (compact). Only for operands that are read. Returns
+// false, with an error that fails the launch, if it is wrong.
 bool operand_local(struct command *command, struct view *view, const char *name, uint32_t address,
                    enum bm1690_layout layout, struct dims dim, enum bm1690_dtype dtype, int access);
-// The same of an address that is local or far by another parameter; `stride` names the parameter with its
-// strides, "" if there is none.
+// Resolves and checks a tensor that is read, whose address is local or not by another parameter; `stride`
+// names the parameter with its strides, "" if there is none. Returns false, with an error that fails the
+// launch, if it is wrong.
 bool operand_either(struct command *command, struct view *view, const char *name, bool is_local,
                     struct dims dim, const char *stride, enum bm1690_dtype dtype);
+// Marks the local memory that the command writes as written, and that of its scratch operands as not written.
 void operand_mark_written(struct command *command);
-void operand_assume_written(struct core *core, uint64_t address); // from there to the end of the lane
+// Marks local memory from an address to the end of its lane as written.
+void operand_assume_written(struct core *core, uint64_t address);
+// Computes the strides, in elements, of a tensor in the aligned layout that begins in a lane.
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype);
 
-// lane_arithmetic.c: y = operation(a, b), as one command; b NULL: the scalar.
+// Computes y = operation(a, b), as one command does (lane_arithmetic.c). If b is NULL, `scalar` takes its
+// place.
 void lane_apply(int operation, const struct view *y, const struct view *a, const struct view *b,
                 float scalar);
 
-// constants.c: the constants of an enum bm1690_series, how many of them a lane holds, and whether all lanes
-// do.
+// constants.c -----------------------------------------------------------------------------------------------
+
+// Returns the constants of an enum bm1690_series.
 const float *chip_constants_of(int of);
+// Returns how many of these constants a lane holds in this dtype.
 int chip_constants_count(int of, enum bm1690_dtype dtype);
+// Returns whether each lane of v holds these constants.
 bool chip_constants_are_there(const struct view *v, int of);
 
-// model.c: adds a command's cycles to its core.
+// model.c ---------------------------------------------------------------------------------------------------
+
+// Adds a command's cycles, bytes and elements to the report of its core.
 void model_count(struct command *command);
+// Begins a parallel region of a core, in which its engines do not wait for each other.
 void model_begin_region(struct core *core);
+// Ends a parallel region, which took as long as its busiest engine.
 void model_end_region(struct core *core);
 
 // A row of elements: w of them, view->stride[3] apart.

@@ -138,9 +138,11 @@ static inline bool device_is_apart(const struct device *d) {
 // on the rows beside it, whatever that costs. The setting is read once.
 bool device_batch_invariant(void);
 
-// Both open a device when it is first asked for, and return NULL, with an error that lists the devices, if
-// there is none of that name. device_find_unit accepts "cuda:1"; "cuda" is the first unit.
+// Returns the device with this name or alias, opened at its first use, and stores its number of units in
+// *units unless `units` is NULL. Returns NULL, with an error, if there is no such device, which lists those
+// that exist, or if it has no unit that works.
 const struct device *device_find(const char *name, int *units);
+// Does the same for the name of a unit, such as "cuda:1", and stores the unit's index; "cuda" is unit 0.
 const struct device *device_find_unit(const char *name, int *unit);
 // Returns whether the unit of an open device is a GPU: it has memory of its own and is not the host's CPU.
 bool device_is_gpu(const struct device *d, int unit);
@@ -150,10 +152,12 @@ bool device_has_gpu_file(void);
 // Opens devices until it finds a GPU, once per process. Returns NULL, with an error, in the child of a
 // process that had opened one.
 const struct device *device_standard(int *unit);
-// Enumerate the rows of devices.def. device_units opens the device and returns its number of units, or 0 with
-// the reason.
+// Returns the number of rows of devices.def.
 int device_count(void);
+// Returns the device of a row of devices.def, or NULL if `index` is out of range. Does not open it.
 const struct device *device_at(int index);
+// Opens the device of a row, once, and returns its number of units, or 0 with the reason in *reason, which
+// may be NULL.
 int device_units(int index, const char **reason);
 
 // unit_memory.c ---------------------------------------------------------------------------------------------
@@ -161,6 +165,8 @@ int device_units(int index, const char **reason);
 // Returns memory of a unit for work on a lane, from the cache of freed memory if some fits, and its size in
 // *capacity; returns NULL, with an error, if there is none.
 void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity);
+// Gives memory of device_alloc, which work on the lane used last, to the cache, or frees it if the cache does
+// not keep it.
 void device_free(const struct device *d, int unit, int lane, void *memory, size_t capacity);
 extern atomic_bool device_memory;
 // Returns whether any unit with memory of its own has been used.
@@ -175,8 +181,8 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
 // Returns the unit's copy of s for work enqueued on the lane from now on, and makes it if there is none; NULL
 // and an error if that fails.
 void *device_reach(const struct device *d, int unit, int lane, struct storage *s);
-// The same on a unit whose memory is typed: returns the buffer of this form that holds the first elements of
-// s.
+// Returns the buffer of this form with the first elements of s, on a unit whose memory is typed, and makes it
+// if there is none; NULL and an error if that fails.
 void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form);
 // Returns a storage for a buffer that the unit made, or NULL and an error. Takes over the buffer in both
 // cases.
@@ -196,7 +202,8 @@ bool device_download(struct storage *s, void *out, size_t bytes);
 // Prepares s, which nothing else refers to, to be written by work on the lane: drops its other copies.
 // Returns false if the unit has no copy and cannot make one.
 bool device_claim(const struct device *d, int unit, int lane, struct storage *s);
-// Says that the work which writes s has been enqueued on the lane.
+// Records that the work which writes s has been enqueued on the lane, and clears its finding. Does nothing if
+// the unit has no copy of s.
 void device_publish(const struct device *d, int unit, int lane, struct storage *s);
 // Returns a word in which a device may keep a fact about the values of s on the unit, cleared when they are
 // written anew, or NULL and an error.
@@ -213,7 +220,7 @@ int device_lane(const struct device *d, int unit);
 uint64_t device_point(const struct device *d, int unit, int lane);
 // Makes the next point differ from the last one, unless nothing was enqueued in between.
 bool device_mark(const struct device *d, int unit, int lane);
-// Blocks until the work before a point is done; returns false, with an error, if it failed.
+// Waits until the work before a point is done; returns false, with an error, if it failed.
 bool device_wait(const struct device *d, int unit, uint64_t point);
 
 // Returns whether a fork made this process after the device was opened and its driver does not survive forks:
@@ -226,12 +233,14 @@ bool device_check(const struct device *d);
 
 // Pinned (page-locked) memory of the host, for copies of what a unit holds, from a bounded cache.
 struct room;
-// Returns NULL, without an error, if there is none: ordinary memory serves as well.
+// Returns a room of at least `bytes`, for device_room_give, or NULL, without an error, if none is available:
+// ordinary memory serves as well.
 struct room *device_room_take(const struct device *d, int unit, size_t bytes);
+// Returns the address of the room's memory.
 void *device_room_memory(const struct room *r);
 // Returns a room to the cache, from any thread. Nothing may read or write it any more.
 void device_room_give(void *room);
-// Frees the rooms that are not in use.
+// Frees the rooms that are in the cache.
 void device_rooms_clear(void);
 
 // disk_cache.c ----------------------------------------------------------------------------------------------
@@ -261,6 +270,7 @@ extern atomic_llong counter_values[];
 static inline int64_t counter_value(enum counter which) {
     return atomic_load_explicit(&counter_values[which], memory_order_relaxed);
 }
+// Adds `by` to a counter, from any thread.
 void counter_add(enum counter which, int64_t by);
 // Does the same at less cost, for counters that are only changed under one lock.
 static inline void counter_add_alone(enum counter which, int64_t by) {

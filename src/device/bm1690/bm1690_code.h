@@ -7,11 +7,11 @@
 #include "zellige_tile.h"
 
 // Compiles device C, as it is, with the system's C compiler against our headers, and loads it. What was
-// compiled before, by any process, is found in the kernel cache. NULL after an error, which has the
-// compiler's message.
+// compiled before, by any process, is found in the kernel cache. Returns NULL, with an error that has the
+// compiler's message, if that fails. The caller frees it with bm1690_module_close.
 struct bm1690_module *device_bm1690_load(const char *device_c);
 
-// What a launch did, in the words of the public API. A trace goes over to it.
+// Converts what a launch did to the struct of the public API, which takes over the trace.
 void device_bm1690_report(zl_device_c_report *out, struct bm1690_report *report);
 
 #endif

@@ -22,24 +22,32 @@ struct bm1690_tools {
     // the first thing that is not there, and how to say where it is; "": all is there
     char missing[PATH_MAX + 256];
 };
+// Finds the tools; `missing` says what is not there.
 void bm1690_tools_find(struct bm1690_tools *out);
 
-// Whether tile kernels run on a chip: ZL_BM1690 says so, or leaves it open and a chip and all tools are here.
-// It is found out once.
+// Returns whether tile kernels run on a chip: ZL_BM1690 says so, or it does not ask for the emulator, and a
+// chip and all tools are here. This is decided once.
 bool bm1690_chip_is_used(void);
-// What runs them and why, in a line: "emulator: ..." or "chip: ...".
+// Returns a line that says what runs tile kernels and why: "emulator: ..." or "chip: ...".
 const char *bm1690_chip_says(void);
 
-// Device C on the chip. Functions return NULL or false after an error.
 struct bm1690_chip_module;
-struct bm1690_chip_module *bm1690_chip_load(const struct text *source); // compiles it, unless that is on disk
+// Loads device C on the chip, and compiles it unless its code is on disk. Returns NULL, with an error, if
+// that fails.
+struct bm1690_chip_module *bm1690_chip_load(const struct text *source);
+// Unloads a module; NULL is allowed.
 void bm1690_chip_unload(struct bm1690_chip_module *module);
-// Runs an entry on `cores` cores, each with a copy of the arguments, and waits for its end.
+// Runs an entry on `cores` cores, each with a copy of the arguments, and waits for its end. Returns false,
+// with an error, if that fails.
 bool bm1690_chip_launch(struct bm1690_chip_module *module, const char *entry, const void *arguments,
                         size_t bytes, int cores);
+// Returns memory of the chip, or NULL and an error.
 void *bm1690_chip_alloc(size_t bytes);
+// Copies from the host to the chip; returns false, with an error, if that fails.
 bool bm1690_chip_write(void *to, const void *from, size_t bytes);
+// Copies from the chip to the host; returns false, with an error, if that fails.
 bool bm1690_chip_read(void *to, const void *from, size_t bytes);
+// Frees memory of the chip; NULL is allowed.
 void bm1690_chip_free(void *memory);
 
 #endif

@@ -88,28 +88,31 @@ struct hlo_program {
 
 // hlo_module.c ----------------------------------------------------------------------------------------------
 
-// Whether calls like this can be rendered. No error.
+// Returns whether calls like this can be rendered, which it tries. Sets no error.
 bool hlo_can(const struct call *c);
 // What is known of the compiler that gets the text.
 struct hlo_target {
     // rows and columns of a product: one of them takes longer than with zeros beside it; 0: it does not
     int least_lines;
 };
-// What is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"); NULL: nothing.
+// Returns what is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"), or NULL if that is
+// nothing.
 const struct hlo_target *hlo_target_of(const char *chip);
-// Renders those calls for which skip (or NULL: none) has 0, whose inputs are there. Arguments that may be
-// donated now, or could in `before` (or NULL), can be donated. target: NULL: nothing is known of it. NULL and
-// an error.
+// Renders the calls that `skip` does not mark; NULL: all of them. Their inputs have values. An argument can
+// be donated if it may be now, or could be in `before`, which may be NULL. A target of NULL is not known.
+// Returns NULL, with an error, if that fails; the caller frees the result with hlo_free.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target);
-// The same before its inputs are there, as they are expected to be, for its text alone. NULL without an
-// error: nothing is known of them.
+// Renders all calls before their inputs have values, as these are expected to be, for the text alone. Returns
+// NULL, without an error, if that fails or too little is known of them.
 struct hlo_program *hlo_foresee(const struct device *d, int unit, const struct segment *s,
                                 const struct hlo_target *target);
+// Frees a program; NULL is allowed.
 void hlo_free(struct hlo_program *p);
-// Whether the program is right for calls like those it was rendered for whose inputs begin elsewhere; and
-// puts the places of these into a copy of its words.
+// Returns whether the program is right for calls like those it was rendered for, whose inputs may begin
+// elsewhere.
 bool hlo_fits(const struct hlo_program *p, struct call *const *call);
+// Writes where the inputs of such calls begin to a copy of the program's words.
 void hlo_put_places(const struct hlo_program *p, struct call *const *call, uint32_t *word);
 
 // hlo_donate.c ----------------------------------------------------------------------------------------------
@@ -117,23 +120,26 @@ void hlo_put_places(const struct hlo_program *p, struct call *const *call, uint3
 static inline zl_array hlo_source_array(const struct hlo_source *s, struct call *const *call) {
     return call[s->call]->in[s->input];
 }
-// Counts who reads the sources, of a segment of which these calls are stored. False: memory is out.
+// Counts the calls of a segment that read each source; `stored` marks the calls whose outputs are kept.
+// Returns false, with an error, if memory runs out.
 bool hlo_count_uses(struct hlo_program *p, const struct segment *s, const uint8_t *stored);
-// Whether the sources of each argument lie in one storage, as they did when the program was rendered.
+// Returns whether the sources of each argument lie in one storage, as they did when the program was rendered.
 bool hlo_is_bound(const struct hlo_program *p, struct call *const *call);
-// Whether nothing but the calls of the segment reads argument number i: its buffer may go when they run.
+// Returns whether nothing but the calls of the segment reads argument i, so that it may lose its buffer when
+// they run.
 bool hlo_may_donate(const struct hlo_program *p, int i, struct call *const *call);
-// Pairs arguments that may be donated with results of the same form.
+// Assigns results of the same form to the arguments that may be donated, now or in `before`, which may be
+// NULL.
 void hlo_pair(struct hlo_program *p, struct call *const *call, const struct hlo_program *before);
-// Whether rendering the program again would find an argument to donate that it keeps as it is.
+// Returns whether the program, rendered again, would donate an argument that it keeps as it is.
 bool hlo_could_donate(const struct hlo_program *p, struct call *const *call);
 
 struct hlo_module;
 
 // hlo_words.c -----------------------------------------------------------------------------------------------
 
-// Numbers of a module that is being written: each is one or two words of the last argument, which its head
-// takes apart.
+// Numbers of a module that is being written: each is one or two words of the last argument, which the head of
+// the module unpacks.
 struct hlo_words {
     struct hlo_word_use {
         int name, word;
@@ -143,18 +149,19 @@ struct hlo_words {
     uint32_t *word;
     bool is_open; // false: the module is only tried, and numbers are constants
 };
+// Returns the words of a module.
 struct hlo_words *hlo_words(struct hlo_module *m);
-// hlo_module.c: how a start follows from where the view begins that is being made; and that something else
-// does, which nothing tells.
+// Records how the start of a slice follows from where the view begins that is being made (hlo_module.c).
 void hlo_note_place(struct hlo_module *m, struct hlo_place place);
+// Records that the module depends on where its inputs begin in a way that no place describes (hlo_module.c).
 void hlo_is_placed(struct hlo_module *m);
-// A number whose value is put into the words when the program runs. Returns its first word, or -1: memory is
-// out.
+// Adds a number whose value is put into the words when the program runs, and names it in *out. Returns its
+// first word, or -1, and the module fails, if memory runs out.
 int hlo_word_later(struct hlo_module *m, zl_dtype dtype, struct hlo_tensor *out);
-// appends the statements that make the numbers of a list
+// Appends the statements that unpack all numbers from the list of words.
 void hlo_words_head(struct hlo_module *m, struct hlo_tensor list);
 
-// A row: the outputs of a call from its inputs. False and an error.
+// A row computes the outputs of a call from its inputs, or returns false and an error.
 typedef bool hlo_row(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                      struct hlo_tensor *out);
 
@@ -170,95 +177,127 @@ struct hlo_writer {
     int bounded_ok; // statements that are written know about bounded axes
     struct hlo_target target;
 };
+// Returns the writer of a module.
 struct hlo_writer *hlo_writer(struct hlo_module *m);
-uint64_t hlo_varies(struct hlo_module *m, zl_array x); // hlo_module.c: axes whose sizes vary, by bit
+// Returns the axes of an array whose sizes vary from run to run, by bit (hlo_module.c).
+uint64_t hlo_varies(struct hlo_module *m, zl_array x);
 
 // Appends one statement that makes a value of the type of out, and names it. %v is a value and %t its type
 // (const struct hlo_tensor *), %e the type of its elements, %l a list (int, const int64_t *), %d an int, %s a
 // text.
 void hlo_emit(struct hlo_module *m, struct hlo_tensor *out, const char *format, ...);
-void hlo_add(struct hlo_module *m, const char *format, ...); // the same as text alone
+// Appends text by the same format, and names nothing.
+void hlo_add(struct hlo_module *m, const char *format, ...);
 
-struct hlo_tensor hlo_type(zl_dtype dtype, int ndim, const int64_t *dim); // a value to be
-struct hlo_tensor hlo_like(zl_array x); // the same of an array's dtype and shape
+// Returns a tensor of this dtype and shape that has no value yet.
+struct hlo_tensor hlo_type(zl_dtype dtype, int ndim, const int64_t *dim);
+// Returns a tensor of an array's dtype and shape that has no value yet.
+struct hlo_tensor hlo_like(zl_array x);
+// Returns the number of elements; a bounded axis counts with its bound.
 int64_t hlo_size(const struct hlo_tensor *x);
 
+// Returns whether any axis is bounded.
 bool hlo_is_bounded(const struct hlo_tensor *x);
-// x with a value, without axes, instead of what lies behind the elements of a bounded axis.
+// Returns x with `value`, which has no axes, in place of what lies past the elements of a bounded axis.
 struct hlo_tensor hlo_fill_axis(struct hlo_module *m, struct hlo_tensor x, int axis, struct hlo_tensor value);
 
+// Returns the elements of x, in row-major order, in another shape.
 struct hlo_tensor hlo_reshape(struct hlo_module *m, struct hlo_tensor x, int ndim, const int64_t *dim);
+// Returns x with its axes in another order: axis i of the result is axis[i] of x.
 struct hlo_tensor hlo_transpose(struct hlo_module *m, struct hlo_tensor x, const int64_t *axis);
+// Returns x with axis `from` as axis `to`; the other axes keep their order.
 struct hlo_tensor hlo_move_axis(struct hlo_module *m, struct hlo_tensor x, int from, int to);
+// Returns every step-th element of each axis from `start` to before `stop`.
 struct hlo_tensor hlo_slice(struct hlo_module *m, struct hlo_tensor x, const int64_t *start,
                             const int64_t *stop, const int64_t *step);
+// Returns the elements of one axis from `start` to before `stop`, and all of the other axes.
 struct hlo_tensor hlo_cut(struct hlo_module *m, struct hlo_tensor x, int axis, int64_t start,
-                          int64_t stop); // of one axis
+                          int64_t stop);
+// Returns x with its elements along these axes in reverse order.
 struct hlo_tensor hlo_reverse(struct hlo_module *m, struct hlo_tensor x, int axes, const int64_t *axis);
+// Returns the concatenation of tensors along an axis.
 struct hlo_tensor hlo_join(struct hlo_module *m, int count, const struct hlo_tensor *x,
-                           int axis); // one after the other
-// Axis i of x is axis[i] of the result, the same or stretched.
+                           int axis);
+// Returns x broadcast to a shape: axis i of x is axis[i] of the result, of the same size or of size 1.
 struct hlo_tensor hlo_stretch(struct hlo_module *m, struct hlo_tensor x, const int64_t *axis, int ndim,
                               const int64_t *dim);
+// Returns x broadcast to a shape as arrays are: its axes are the last ones of the result.
 struct hlo_tensor hlo_fit(struct hlo_module *m, struct hlo_tensor x, int ndim,
-                          const int64_t *dim); // as arrays broadcast
+                          const int64_t *dim);
+// Returns x with `value`, which has no axes, low[i] times before, high[i] times after and between[i] times
+// between the elements of axis i.
 struct hlo_tensor hlo_pad(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor value,
                           const int64_t *low, const int64_t *high, const int64_t *between);
+// Returns a tensor whose elements are their positions along an axis.
 struct hlo_tensor hlo_iota(struct hlo_module *m, zl_dtype dtype, int ndim, const int64_t *dim, int axis);
-struct hlo_tensor hlo_number(struct hlo_module *m, zl_dtype dtype, double value); // a constant without axes
+// Returns a constant without axes.
+struct hlo_tensor hlo_number(struct hlo_module *m, zl_dtype dtype, double value);
+// Returns a constant without axes that has these bits.
 struct hlo_tensor hlo_bits(struct hlo_module *m, zl_dtype dtype, uint64_t bits);
+// Returns a constant of a shape whose elements are all equal.
 struct hlo_tensor hlo_same(struct hlo_module *m, zl_dtype dtype, double value, int ndim, const int64_t *dim);
-// hlo_words.c: the same as hlo_bits, but as an argument of the program, whose text does not have the value.
+// Returns a number without axes that has these bits, as an argument of the program, so that its text does not
+// depend on them (hlo_words.c). In a module that is only tried it is a constant.
 struct hlo_tensor hlo_word(struct hlo_module *m, zl_dtype dtype, uint64_t bits);
 
-// Of each axis as many elements as `size` has, from a place that is a number of one dtype for all axes; and x
-// with them replaced by u.
+// Returns size[i] elements of each axis i of x, from start[i] on; the starts have one integer dtype and no
+// axes.
 struct hlo_tensor hlo_slice_at(struct hlo_module *m, struct hlo_tensor x, const struct hlo_tensor *start,
                                const int64_t *size);
+// Returns x with the elements from start[i] on, along each axis i, replaced by u.
 struct hlo_tensor hlo_update_at(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor u,
                                 const struct hlo_tensor *start);
-// Places along the axes of x as arguments of the program; axes of which all is taken begin at a constant.
+// Makes starts for hlo_slice_at of the positions `place`, as arguments of the program; an axis that is taken
+// whole starts at the constant 0.
 void hlo_starts(struct hlo_module *m, struct hlo_tensor x, const int64_t *place, const int64_t *size,
                 struct hlo_tensor *start);
 
-// Elementwise, by the tile expressions of rows and casts: operands broadcast to the shape of the first that
-// is largest.
+// Elementwise statements are rendered from the tile expressions of rows and casts.
+
+// Returns x converted to a dtype.
 struct hlo_tensor hlo_cast(struct hlo_module *m, struct hlo_tensor x, zl_dtype dtype);
+// Returns a row's op of up to 3 operands, which are broadcast to one shape. The row is that of the dtype of
+// the last operand.
 struct hlo_tensor hlo_apply(struct hlo_module *m, enum tile_op op, int count, const struct hlo_tensor *x);
+// Return hlo_apply of one operand; of two operands.
 struct hlo_tensor hlo_unary(struct hlo_module *m, enum tile_op op, struct hlo_tensor x);
 struct hlo_tensor hlo_binary(struct hlo_module *m, enum tile_op op, struct hlo_tensor a, struct hlo_tensor b);
+// Returns a where `truth` holds, and b elsewhere; all are broadcast to one shape.
 struct hlo_tensor hlo_choose(struct hlo_module *m, struct hlo_tensor truth, struct hlo_tensor a,
                              struct hlo_tensor b);
+// Returns the same bits as another dtype of the same size.
 struct hlo_tensor hlo_reinterpret(struct hlo_module *m, struct hlo_tensor x,
-                                  zl_dtype dtype); // the same bits, of the same size
+                                  zl_dtype dtype);
 
-// Reduces axes, which go, by a row's op; what no elements give is the op's identity. Sums of 16-bit floats
-// are of f32.
+// Reduces axes, which are removed, by a row's op; without elements the result is the op's identity. Floats of
+// 16 bits are reduced in f32, and the result is rounded once.
 struct hlo_tensor hlo_reduce(struct hlo_module *m, enum tile_op op, struct hlo_tensor x, int axes,
                              const int64_t *axis);
-// A region of one block that combines two scalars: "({ ... })".
+// Appends a region of one block that combines two scalars by an op, "({ ... })"; TILE_CONST yields the
+// second one.
 void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype);
 
-// The product of matrices with the same batch axes, hlo_product.c; and positions along an axis of so many
-// elements as signed integers, counted from its beginning, hlo_index.c.
+// Returns the product of matrices with the same batch axes, in a dtype (hlo_product.c).
 struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,
                                zl_dtype dtype);
+// Returns indices along an axis of `size` elements as signed integers that count from its beginning, whereas
+// negative indices count from its end (hlo_index.c). Those out of range stay out of range.
 struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size);
-// The matrices of a list, (N, rows, columns), that an array of indices names: as many as it has, one after
-// the other.
+// Returns the matrices of x, (N, rows, columns), that the indices name: as many as there are indices.
 struct hlo_tensor hlo_pick(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor index);
 
+// Makes the module fail with an error. Returns NULL.
 void *hlo_refuse(struct hlo_module *m, const char *format, ...)
-    __attribute__((format(printf, 2, 3))); // the module fails with an error
+    __attribute__((format(printf, 2, 3)));
 
 // hlo_view.c ------------------------------------------------------------------------------------------------
 
-// The elements of a view of base, which is dense: of this dtype and these sizes, strides and offset in
-// elements of it.
+// Returns the elements of a view of base, which is dense. The view has this dtype and these sizes; strides
+// and offset count elements of the dtype.
 struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                            const int64_t *dim, const int64_t *stride, int64_t offset);
-// The same, where the sizes of some axes (bits of `varies`) are different from run to run: those that are the
-// first part of an axis of the base are bounded.
+// Returns the same view if the sizes of some axes (bits of `varies`) differ from run to run; those of them
+// that are the first part of an axis of the base become bounded.
 struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype, int ndim,
                                    const int64_t *dim, const int64_t *stride, int64_t offset,
                                    uint64_t varies);
@@ -271,10 +310,15 @@ struct hlo_sizes {
     struct map place; // of arrays: where their sizes are in the list, from 1
     uint8_t *varied;  // NULL: they have taken fewer than three values
 };
-bool hlo_sizes_open(struct hlo_sizes *sizes, const struct segment *s); // false: memory is out
-uint64_t hlo_sizes_of(const struct hlo_sizes *sizes, zl_array x);      // axes that vary, by bit
+// Records the sizes of a segment and finds those that vary. Returns false, with an error, if memory runs out;
+// call close anyway.
+bool hlo_sizes_open(struct hlo_sizes *sizes, const struct segment *s);
+// Returns the axes of an array of the segment whose sizes vary, by bit.
+uint64_t hlo_sizes_of(const struct hlo_sizes *sizes, zl_array x);
+// Frees what open made.
 void hlo_sizes_close(struct hlo_sizes *sizes);
-int64_t hlo_step(int64_t size); // the size of the next step
+// Returns the bound of an axis whose size varies: the least power of two that is at least `size` and 32.
+int64_t hlo_step(int64_t size);
 
 // Rows ------------------------------------------------------------------------------------------------------
 

@@ -70,14 +70,22 @@ struct kernel_target {
     int (*count)(const struct program *program, struct call *const *call, int index);
 };
 
-// The functions of struct device for such devices.
-
 // Returns whether there is a tile kernel for calls of the op, at least for some dtypes and arguments.
 bool kernels_have(const struct op *op);
+
+// The functions of struct device for such devices.
+
+// Returns whether a tile kernel or an override of the target runs the call on the unit.
 bool kernels_can(const struct kernel_target *target, int unit, const struct call *c);
+// Returns the program of a segment, which kernels_drop frees, or NULL and an error.
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s);
+// Frees a program.
 void kernels_drop(struct program *p);
+// Enqueues a program with the arrays and sizes of b, and compiles what it lacks. Failures are recorded per
+// call.
 void kernels_run(int unit, struct program *p, struct binding *b);
+// Returns how many calls, starting at `index`, are fused into one kernel. Appends to *why what stopped the
+// fusion of a group of elementwise calls.
 int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
 // Between the files of this folder --------------------------------------------------------------------------
@@ -121,10 +129,10 @@ struct program {
 bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions,
                     struct kernel_function *function);
 
-// Returns the compiled tile kernel of a key, or NULL and an error. A new key's kernel comes from make(data),
-// which reads a file of src/kernel/ (kernel_built_in) or uses the builder, and whose caller owns the result.
 struct kernel_tiles;
 typedef struct tile_kernel *kernel_maker(const void *data);
+// Returns the compiled tile kernel of a key, or NULL and an error. A new key's kernel comes from make(data),
+// which reads a file of src/kernel/ (kernel_built_in) or uses the builder, and whose caller owns the result.
 const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes,
                                              kernel_maker *make, const void *data);
 
@@ -134,7 +142,7 @@ struct kernel_batch {
     int count, cap;
     struct kernel_wanted *wanted;
 };
-// Compiles the kernels and frees the batch.
+// Compiles the kernels, unless there is only one, and frees the batch.
 void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p);
 // Returns whether the unit has what the kernels need, and frees the batch.
 bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p);
@@ -162,22 +170,25 @@ static inline void kernel_begin_call(struct kernel_call *k) {
     k->arguments = 0;
     k->used = 0;
 }
-// Append a copy of a value, or an integer of the width of indices.
+// Appends a copy of a value.
 void kernel_add(struct kernel_call *k, const void *value, size_t bytes);
+// Appends an integer of the width of indices: 64 bits if `wide`, else 32.
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);
-// Append memory of which so many bytes are accessed, or as many as a tile kernel reaches. Whether it is
-// written follows from the kernel.
+// Appends memory, of which `reach` bytes are accessed; KERNEL_ANY: as many as a tile kernel reaches. Whether
+// it is written follows from the kernel.
 void kernel_add_bytes(struct kernel_call *k, void *memory, size_t reach);
 static inline void kernel_add_memory(struct kernel_call *k, void *memory) {
     kernel_add_bytes(k, memory, KERNEL_ANY);
 }
 // Appends the memory of an array. Returns false, with an error, if the unit has no room for it.
 bool kernel_add_array(const struct kernel_place *p, struct kernel_call *k, zl_array x);
+// Enqueues a launch of f with the arguments of k, or does nothing while kernels are collected. Returns false,
+// with an error, if that fails.
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                             const struct kernel_call *k);
 
-// kernels_tiles.c: renders, compiles and loads a tile kernel for a unit. Returns NULL, with an error, if that
-// fails.
+// Renders, compiles and loads a tile kernel, which it may change, for a unit (kernels_tiles.c). Returns NULL,
+// with an error, if that fails. The result lives as long as the process.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
 // Keeps a kernel that was compiled twice as long as the one that is used, and returns the latter. The lock of
 // both is held.
@@ -200,6 +211,7 @@ struct kernel_layout {
 static inline int64_t layout_inner(const struct kernel_layout *l) {
     return MAX_OF(l->axes - 1, 0);
 }
+// Begins a layout without axes.
 void kernel_layout_begin(struct kernel_layout *l, int operands);
 // Appends an axis with the operands' strides.
 void kernel_layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
@@ -238,33 +250,38 @@ struct kernel_work {
     uint64_t numbers;
     struct kernel_call k;
 };
+// Begins a launch without arguments and sizes. `what` outlives it.
 void work_open(struct kernel_work *w, const struct kernel_place *p, const char *what);
 static inline void work_value(struct kernel_work *w, const void *value, size_t bytes) {
     kernel_add(&w->k, value, bytes);
 }
 // Appends an integer of the width of indices.
 void work_int(struct kernel_work *w, int64_t number);
-// Append memory of so many bytes, or of as many as the kernel reaches. NULL marks the launch as failed, with
-// the error already set.
+// Appends memory, of which `reach` bytes are accessed. NULL marks the launch as failed, with the error
+// already set.
 void work_bytes(struct kernel_work *w, void *memory, size_t reach);
+// Appends memory, of which as much is accessed as the kernel reaches; NULL as for work_bytes.
 void work_memory(struct kernel_work *w, void *memory);
-// Append the memory of an array. work_array also appends two sizes: its elements and the position of the
-// first. work_result may make indices wide.
+// Appends the memory of an array.
 void work_place(struct kernel_work *w, zl_array x);
+// Appends the memory of an array, and two sizes: its elements and the position of the first.
 void work_array(struct kernel_work *w, zl_array x);
+// Appends the memory of an array that may make indices wide.
 void work_result(struct kernel_work *w, zl_array x);
-// Append tables (kernel_add_table, kernel_add_rows). Too many axes mark the launch as failed.
+// Appends the table of a layout (kernel_add_table). Too many axes mark the launch as failed.
 void work_table(struct kernel_work *w, const struct kernel_layout *l);
+// Appends any table (kernel_add_rows).
 void work_rows(struct kernel_work *w, int rows, int columns, const int64_t *value, int step);
+// Appends sizes, the values of the kernel's next symbols, any of which may make indices wide.
 void work_sizes(struct kernel_work *w, int count, const int64_t *size);
 #define WORK_SIZES(w, ...) \
     work_sizes(w, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 // Launches the kernel of a key, made by make(key). Returns false, with an error, if that fails.
 bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker *make);
+enum { WORK_E4M3 = ZL_DTYPE_COUNT };
 // Launches the kernel of a file of src/kernel/. In its clauses, %t (the type of a dtype, or WORK_E4M3), %o
 // (an op) and %d (a number) take the next value each; %i stands for INDEX and BITS, %b for the bits of
-// indices.
-enum { WORK_E4M3 = ZL_DTYPE_COUNT };
+// indices. Returns false, with an error, if that fails.
 bool work_file(struct kernel_work *w, const char *name, const char *clauses, int count,
                const int32_t *clause);
 #define WORK_FILE(w, name, clauses, ...)                                                  \
@@ -284,7 +301,7 @@ struct kernel_scratch {
 };
 // Returns the memory, or NULL and an error.
 void *kernel_scratch_open(const struct kernel_place *p, struct kernel_scratch *s, size_t bytes);
-// Does nothing for scratch memory that was not opened.
+// Frees scratch memory; does nothing if s->memory is NULL.
 void kernel_scratch_close(const struct kernel_place *p, struct kernel_scratch *s);
 
 // The inline scalars of a call's inputs that its kernels read from memory.
@@ -293,12 +310,13 @@ struct kernel_numbers {
     zl_array of[KERNEL_OPERANDS];
     struct kernel_scratch room[KERNEL_OPERANDS];
 };
+// Frees the memory of the inline scalars of the running call.
 void kernel_numbers_close(const struct kernel_place *p);
 
-// kernels_map.c: runs the elementwise calls from index on as one kernel, and returns how many they were;
-// kernel_count_maps returns how many they would be.
+// Runs the elementwise calls from `index` on as one kernel, and returns how many they were (kernels_map.c).
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b,
                     int index);
+// Returns how many calls kernel_run_maps would run, and appends to *why what stopped fusion after them.
 int kernel_count_maps(const struct program *program, struct call *const *call, int index, struct text *why);
 
 // kernels_transpose.c: copies between two operands of a layout that are contiguous along different, long
@@ -311,18 +329,23 @@ struct kernel_end {
 };
 // Returns whether an end is aligned for accesses of `width` elements, 16 bytes at once.
 bool kernel_begins_run(const struct kernel_end *e, int width);
+// Returns whether the layout of a copy, whose operands are `to` and `from`, is such a transposition.
 bool kernel_is_transpose(const struct kernel_layout *l);
+// Runs such a copy of elements of so many bytes. Returns false, with an error, if that fails.
 bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l,
                       struct kernel_end to, struct kernel_end from);
 
-// kernels_lines.c: the same for groups with reductions over the last axis; 0: there is no reduction, or
-// fusing does not pay.
+// Runs a group of calls from `index` on, with reductions over the last axis, as one kernel (kernels_lines.c).
+// Returns how many calls they were; 0: there is no such group, or fusing it does not pay.
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,
                      int index);
+// Returns how many calls kernel_run_lines would run.
 int kernel_count_lines(const struct program *program, struct call *const *call, int index);
-// kernels_columns.c: the same for groups with reductions over leading axes.
+// Runs a group of calls from `index` on, with reductions over leading axes, as one kernel or two
+// (kernels_columns.c). Returns how many calls they were; 0: there is no such group.
 int kernel_run_columns(const struct kernel_place *p, const struct program *program, struct binding *b,
                        int index);
+// Returns how many calls kernel_run_columns would run.
 int kernel_count_columns(const struct program *program, struct call *const *call, int index);
 
 // Ops that are not elementwise, a family per file. Each function runs a call whose outputs have memory and
@@ -337,8 +360,9 @@ kernel_function kernel_run_op;     // kernels_tiles.c: runs the op's own kernel
 // kernels_matmul_few.c: for products of few rows whose inputs have a layout that the kernel reads.
 kernel_question kernel_matmul_few_fits;
 kernel_function kernel_matmul_few;
-// kernels_product.c: for large products on units with matrix instructions, whose inputs have a layout that
-// the kernel reads.
+// Returns whether kernel_product runs the call (kernels_product.c): a large product of f32, or of f16 or bf16
+// on units with matrix instructions, whose inputs have a layout that the kernel reads. Always false with
+// ZL_BATCH_INVARIANT.
 bool kernel_product_fits(const struct kernel_place *p, const struct call *c);
 kernel_function kernel_product;
 kernel_question kernel_can_reduce;
@@ -357,30 +381,37 @@ struct kernel_split kernel_split_columns(int64_t lines, int64_t count, int pack_
 int kernel_column_lanes(int64_t lines, int64_t count, int pack_bytes);
 // Returns memory of the place, held by s, with a row-major copy of x, or NULL and an error.
 void *kernel_copy_out(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
-// Copies x, broadcast to a shape, row-major to memory of the place.
+// Copies x, broadcast to a shape, row-major to memory of the place. Returns false, with an error, if that
+// fails.
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to);
-// Sets strided elements of memory of the place to the number at `number`.
+// Sets strided elements of memory of the place to the number at `number`. Returns false, with an error, if
+// that fails.
 bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *stride, const void *number);
-// Copy strided elements within the place's memory; kernel_convert also converts them.
+// Copies strided elements within the place's memory. Returns false, with an error, if that fails.
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride);
+// Converts strided elements within the place's memory. Returns false, with an error, if that fails.
 bool kernel_convert(const struct kernel_place *p, int ndim, const int64_t *dim, zl_dtype dtype, void *to,
                     const int64_t *to_stride, zl_dtype from_dtype, void *from, const int64_t *from_stride);
 
-// kernels_move.c: copies the first input to the output, unless the output took over its memory.
+// Copies the first input to the output, unless the output took over its memory (kernels_move.c). Returns
+// false, with an error, if that fails.
 bool kernel_copy_input(const struct kernel_place *p, const struct call *c);
-// Converts the fp8 (e4m3) numbers of x, row-major, to a float dtype in memory of the place.
+// Converts the fp8 (e4m3) numbers of x, row-major, to a float dtype in memory of the place. Returns false,
+// with an error, if that fails.
 bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, void *to);
-// kernels_sort.c: writes the stable order of n places (int64) as uint32.
+// Writes the order that sorts n places (int64) stably, as uint32 (kernels_sort.c). Returns false, with an
+// error, if that fails.
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);
 // Keys, unsigned integers of 4 or 8 bytes, and the position of each in its row (u32).
 struct kernel_items {
     struct kernel_scratch key, at;
 };
-// Returns false, with an error, if memory runs out.
+// Allocates `count` items with keys of so many bytes. Returns false, with an error, if memory runs out; call
+// close anyway.
 bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int64_t count, size_t key_bytes);
-// Does nothing for items that were not opened.
+// Frees items; does nothing if they are zeroed.
 void kernel_close_items(const struct kernel_place *p, struct kernel_items *t);
 // Sorts rows of n places each, stably. They are the keys of room[0], 8 bytes each if wide; places are less
 // than `end`, or all ones. Returns which of the rooms holds the result, or -1 and an error.

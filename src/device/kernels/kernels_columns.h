@@ -36,14 +36,15 @@ static inline zl_dtype column_sum(const struct column_recipe *r, int k) {
 
 // kernels_columns_build.c -----------------------------------------------------------------------------------
 
-// Which inputs and outputs are parameters of the recipe's stage.
+// Returns whether an input is a parameter of the recipe's stage.
 bool column_reads(const struct column_recipe *r, int input);
+// Returns whether an output is a parameter of the recipe's stage.
 bool column_writes(const struct column_recipe *r, int output);
-// The kernel of a struct column_recipe, a kernel_maker. Its parameters are, of those that its stage has: the
-// parts of each reduction to be joined, the inputs, a table of the axes of rows and the strides of inputs,
-// one of the positions of inputs (vectors: in packs), the outputs, and the parts of each reduction. Its
-// symbols are packs of columns, rows, parts, rows of a part, `inner` of tile_walk, and for each input in
-// memory how many elements that has. NULL and an error.
+// Builds the kernel of a struct column_recipe, as a kernel_maker, or returns NULL and an error. Its
+// parameters are, of those that its stage has: the parts of each reduction to be joined, the inputs, a table
+// of the axes of rows and the strides of inputs, a table of the positions of inputs (vectors: in packs), the
+// outputs, and the parts of each reduction. Its symbols are the packs of columns, the rows, the parts, the
+// rows per part, `inner` of tile_walk, and the elements of each input that is in memory.
 struct tile_kernel *column_build(const void *recipe);
 
 #endif

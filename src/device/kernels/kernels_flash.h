@@ -15,23 +15,26 @@ struct flash { // a kernel's key
     double scale;
 };
 
-// The kernel for a call. joined: subgroups multiply together (struct target_group).
+// Returns the key of the kernel for a call. joined: subgroups multiply together (struct target_group).
 struct flash flash_of(const struct attention *a, bool backward, bool joined);
-int64_t flash_shared(const struct flash *f, const struct target *unit); // bytes that its blocks have at most
-struct tile_kernel *flash_make(const void *f); // as of kernel_maker
+// Returns the bytes of shared memory that a workgroup of the kernel has at most.
+int64_t flash_shared(const struct flash *f, const struct target *unit);
+// Makes the kernel of a struct flash, as a kernel_maker, or returns NULL and an error.
+struct tile_kernel *flash_make(const void *f);
 
-// Whether the kernels compute the call on this unit: of f16 or bf16, heads of a multiple of 16 elements,
-// without mask and sinks.
+// Returns whether the kernels compute the call on this unit: f16 or bf16, head sizes that are multiples of
+// 16, neither mask nor sinks.
 bool flash_fits(const struct kernel_place *p, const struct attention *a, bool backward);
-// false and an error
+// Enqueues the forward pass of a call that fits. Returns false, with an error, if that fails.
 bool flash_attend(const struct kernel_place *p, const struct call *c, const struct attention *a);
-// false and an error
+// Enqueues the cotangents of a call that fits. Returns false, with an error, if that fails.
 bool flash_attend_vjp(const struct kernel_place *p, const struct call *c, const struct attention *a);
 
-// kernels_attention_few.c: whether a unit's matrix instructions compute the call split over keys: 16 lines at
-// most, of all queries of heads that share keys, or 64 of f16 or bf16 that are of 16 queries at most. False
-// and an error.
+// Returns whether the unit's matrix instructions compute the call split over keys (kernels_attention_few.c).
+// The rows of a block are the queries of all heads that share keys: at most 16, or 64 in f16 or bf16 if each
+// head has at most 16 queries.
 bool kernel_attention_few_fits(const struct target *unit, const struct attention *a);
+// Enqueues a call that fits. Returns false, with an error, if that fails.
 bool kernel_attention_few(const struct kernel_place *p, const struct call *c, const struct attention *a);
 
 #endif

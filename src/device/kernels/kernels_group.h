@@ -21,18 +21,20 @@ enum { GROUP_ITSELF = -1 };
 // in about the time of a launch, and a launch less is saved.
 enum { GROUP_LINE_LEAST = 128, GROUP_LINES_LEAST = 32, GROUP_LINE_SHORT = 1 << 14 };
 
-// The recipe of the group, and its inputs; divide: see struct fuse_writer. False: there are too many
-// operands.
+// Writes the recipe of the group to *r and finds its inputs; `divide` is that of struct fuse_writer. Returns
+// false, without an error, if there are too many operands.
 bool kernel_group_write(struct kernel_group *g, struct fuse_recipe *r,
                         int (*divide)(const struct fuse_writer *w, int index));
 
+// Appends the memory of the group's outputs. Returns false, with an error, if that fails.
 bool kernel_group_add_outputs(const struct kernel_place *p, struct kernel_call *k,
                               const struct kernel_group *g);
-// Adds the memory of an input, or its value. False and an error.
+// Appends the memory of an input, or its value if it is an inline scalar. Returns false, with an error, if
+// that fails.
 bool kernel_group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
                             int at);
 
-// Runs the group, or, for a batch, only looks for its kernels. Returns how many calls there were.
+// Runs the group by body, or only calls body if kernels are collected. Returns how many calls the group has.
 int kernel_group_run(struct kernel_group *g, struct binding *b, fuse_body *body,
                      const struct kernel_place *p);
 

@@ -64,17 +64,23 @@ struct line_plan {
     struct line_function stage[LINE_REDUCTIONS + 1];
 };
 
+// Decides which stage computes what.
 void line_plan(const struct line_recipe *r, struct line_plan *out);
-int line_reduction(const struct line_recipe *r, int row); // its number
-bool line_divides(const struct line_recipe *r, int row);  // by one number a line: by the inverse, corrected
-// Returns whether its reductions are a maximum and the sum of exponentials less it, in float32.
+// Returns the index in r->reduction of the reduction that a row is, or -1 if it is none.
+int line_reduction(const struct line_recipe *r, int row);
+// Returns whether a row is an f32 division by one number per line, which is a multiplication by its inverse
+// with a correction.
+bool line_divides(const struct line_recipe *r, int row);
+// Returns whether its reductions are those of a softmax in f32: the maximum, and the sum of the exponentials
+// of the differences from it.
 bool line_is_softmax(const struct line_recipe *r);
 
-// kernels_lines_build.c: a kernel_maker.
+// kernels_lines_build.c: what a kernel of lines is built from.
 struct line_maker {
     const struct line_recipe *r;
     const struct target *target;
 };
+// Builds the kernel of a struct line_maker, as a kernel_maker, or returns NULL and an error.
 struct tile_kernel *line_build(const void *maker);
 
 #endif

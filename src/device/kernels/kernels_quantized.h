@@ -6,22 +6,22 @@
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-// of scales and biases, for clauses (WORK_FILE)
+// Returns the type of scales and biases as a clause (WORK_FILE): a dtype or WORK_E4M3.
 int32_t kernel_scale_type(const int64_t *arg, zl_array scales);
-// Of how many groups the scales lie together, and in how many elements: those of mode gguf_k do (for
-// clauses).
+// Returns how many groups have their scales stored together: more than 1 in mode gguf_k only.
 int32_t kernel_scale_groups(const int64_t *arg);
+// Returns how many elements of the scales such groups take, 1 unless the mode is gguf_k.
 int32_t kernel_scale_bytes(const int64_t *arg);
-// Returns the largest power of two, at most `most`, that divides both numbers: elements that a vector may
+// Returns the largest power of two, at most `most`, that divides both numbers: the elements that a vector may
 // have.
 int32_t kernel_divisor(int64_t most, int64_t a, int64_t b);
 
-// The matrix that words, scales and biases stand for, row-major, to memory of the place. biases: NULL if
-// there are none.
+// A quantised matrix. biases and global are NULL if there are none.
 struct quantized_matrix {
     zl_array words, scales, biases, global;
     zl_dtype dtype; // of the result
 };
+// Unpacks the matrix, row-major, to memory of the place. Returns false, with an error, if that fails.
 bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m,
                    void *to);
 
@@ -35,10 +35,11 @@ struct quantized_sizes { // symbols of its tile kernels, in their order
     int64_t lists, matrices;                             // matrices of x and of words
     int64_t x, words, scales, biases, first, second;     // where they begin
 };
+// Returns the sizes of a product.
 struct quantized_sizes kernel_quantized_sizes(const struct call *c);
-// Lists its inputs in the order of the kernels' parameters. x stands for those that are not there, and is not
-// read as such.
 enum { QMM_LISTED = 6 };
+// Lists the inputs of a product in the order of the kernels' parameters. Inputs that the call does not have
+// are listed as x, which the kernels do not read in their place.
 void kernel_quantized_inputs(const struct call *c, zl_array *list);
 
 #endif

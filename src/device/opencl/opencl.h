@@ -100,33 +100,52 @@ struct opencl_device {
     struct target_unit unit;
 };
 
-// Opens the library and its devices, once. How many there are; 0 with the reason.
+// Opens the library and finds the devices of all platforms, once. Returns their number, or 0 with the reason
+// in *reason, which may be NULL.
 int opencl_open(const char **reason);
-const struct opencl_api *opencl_api(void); // after opencl_open gave more than 0
-uint64_t opencl_kind(int unit); // of a device that was found, which need not work
-bool opencl_chip(int unit, unsigned char id[16]); // the same; false: what names its chip is not known
-struct opencl_device *opencl_device(int unit); // NULL and an error: there is none, or it gives no queue
-const struct target *opencl_target(int unit); // its record; NULL and an error
+// Returns the functions of the library, which are valid once opencl_open has returned more than 0.
+const struct opencl_api *opencl_api(void);
+// Returns the kind bits of a device that opencl_open found, without opening it.
+uint64_t opencl_kind(int unit);
+// Writes the id of the chip of a device that opencl_open found; returns false if the id is not known.
+bool opencl_chip(int unit, unsigned char id[16]);
+// Returns a device, with its context and queue, which are created at the first call. Returns NULL, with an
+// error, if there is no such unit, its queue cannot be created, or a fork has lost it.
+struct opencl_device *opencl_device(int unit);
+// Returns the target record of a device, or NULL and an error as opencl_device does.
+const struct target *opencl_target(int unit);
 
-bool opencl_check(int32_t code, const char *function); // code is CL_DONE; else false and an error
+// Returns whether `code` is CL_DONE; sets an error that names the function if it is not.
+bool opencl_check(int32_t code, const char *function);
 
-// Memory of a device; a size of 0 is 1. NULL and an error. Copies wait; the second copies to the host.
+// Returns memory of the device, at least 1 byte, or NULL and an error. The caller frees it with opencl_free.
 cl_memory opencl_alloc(struct opencl_device *d, size_t bytes);
+// Releases memory; NULL is allowed.
 void opencl_free(cl_memory memory);
+// Copies from the host to the device and waits; returns false, with an error, if that fails.
 bool opencl_write(struct opencl_device *d, cl_memory to, const void *from, size_t bytes);
+// Copies from the device to the host and waits; returns false, with an error, if that fails.
 bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes);
 
-// Compiles a text. Returns NULL with an error that has the compiler's log.
+// Compiles a text. Returns a program, which the caller releases with opencl_drop, or NULL and an error with
+// the compiler's log.
 cl_program opencl_build(struct opencl_device *d, const char *source, size_t bytes);
-// What to keep of a text for the next process, and a program made of that.
+// Compiles a text and appends to `code` what opencl_load makes a program of, in this process or another: the
+// binary, or the text itself if keeps_code. Returns false, with an error, if that fails.
 bool opencl_compile(struct opencl_device *d, const struct text *source, struct text *code);
+// Returns a program from the code of opencl_compile, which the caller releases with opencl_drop, or NULL and
+// an error.
 cl_program opencl_load(struct opencl_device *d, const char *code, size_t bytes);
+// Releases a program; NULL is allowed.
 void opencl_drop(cl_program program);
-cl_function opencl_function(cl_program program, const char *name); // NULL and an error
+// Returns a new kernel object for the kernel of that name, or NULL and an error. The caller releases it with
+// clReleaseKernel.
+cl_function opencl_function(cl_program program, const char *name);
 
-// When a finished command was queued, began and ended, in ns of the device's clock. False: not known. Lets
-// the event go.
+// Stores when a finished command was queued, began and ended, in ns of the device's clock, and releases the
+// event. Returns false, without an error, if the times are not known.
 bool opencl_times(cl_event event, int64_t *queued, int64_t *begin, int64_t *end);
-int64_t opencl_time(cl_event event); // ns that it took; -1: not known
+// Returns the ns that a finished command took, or -1 if that is not known, and releases the event.
+int64_t opencl_time(cl_event event);
 
 #endif

@@ -30,47 +30,69 @@
     bool var##_ok =                                          \
         pjrt_good(#function, PJRT_HAS(pjrt_api(), function) ? pjrt_api()->function(&var.a) : &pjrt_missing)
 
-extern struct pjrt_error pjrt_missing;                          // of a function that the plugin does not have
-bool pjrt_good(const char *function, struct pjrt_error *error); // false and an error, whose own is gone
-const char *pjrt_path(const char **reason);                     // of the plugin; NULL: there is none
+extern struct pjrt_error pjrt_missing; // the error of a function that the plugin does not have
+// Returns true if `error` is NULL, or false, with an error that names the function, and destroys `error`.
+bool pjrt_good(const char *function, struct pjrt_error *error);
+// Returns the path of the plugin, or NULL with the reason in *reason. Does not load it.
+const char *pjrt_path(const char **reason);
+// Returns whether the plugin has a client.
 bool pjrt_is_open(void);
-// the plugin, without a client: no chip is taken
+// Loads the plugin, once, without a client, so that no chip is taken. Returns false, with the reason in
+// *reason, if that fails.
 bool pjrt_load(const char **reason);
-int pjrt_open(const char **reason);                             // units
+// Opens the plugin and its client, once. Returns the number of units, or 0 with the reason in *reason, which
+// may be NULL.
+int pjrt_open(const char **reason);
+// Returns the functions of the plugin, once it is loaded.
 const struct pjrt_api *pjrt_api(void);
+// Returns the client, or NULL if the plugin is not open.
 struct pjrt_client *pjrt_client(void);
+// Returns the device of a unit of the open plugin.
 struct pjrt_device *pjrt_device(int unit);
-const char *pjrt_platform(void);  // "cpu", "tpu", "cuda"
+// Returns the platform of the open plugin: "cpu", "tpu" or "cuda".
+const char *pjrt_platform(void);
+// Returns whether the units are TPUs.
 bool pjrt_is_tpu(void);
-const char *pjrt_model(int unit); // "TPU v6 lite"
-const char *pjrt_detail(void);    // the plugin and its versions
+// Returns the kind of a unit, such as "TPU v6 lite".
+const char *pjrt_model(int unit);
+// Returns a text with the plugin's path and versions.
+const char *pjrt_detail(void);
 
 // CompileOptionsProto by hand: executable_build_options (3) with one replica (4) and one partition (5), and a
 // portable executable (4), which runs on whichever device each execution names. Without options plugins
 // abort.
 #define PJRT_OPTIONS "\x1a\x04\x20\x01\x28\x01\x20\x01"
 
-// pjrt_hlo.c: a compiled module, as a plugin gives it, in lines; *cycles is the sum of what its compiler
-// estimates. NULL and an error.
+// Returns a compiled module, in the bytes that a plugin gives, as lines of text, which the caller frees, and
+// stores the sum of the cycles that its compiler estimates (pjrt_hlo.c). Returns NULL, with an error, if that
+// fails.
 char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles);
 
+// Implement the entries of struct device with these names.
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to);
 void *pjrt_carry(int unit, void *buffer);
 void pjrt_free(int unit, void *buffer);
 bool pjrt_pin(int unit, void *pages, size_t bytes);
 void pjrt_unpin(int unit, void *pages);
-void pjrt_asked(int unit, struct pjrt_event *done); // takes the event of an execution over
+// Takes over the event of an execution that was enqueued on the unit, for which pjrt_wait waits. Sets no
+// error: a failure shows when the results are read.
+void pjrt_asked(int unit, struct pjrt_event *done);
+// Implement the entries of struct device with these names.
 bool pjrt_record(int unit, int lane, int place);
 bool pjrt_wait(int unit, int lane, int place);
 
-// What a program's text was compiled to, found or made: pjrt_code_release lets it go. NULL and an error.
+// Returns what a program's text is compiled to, from memory or disk or compiled now, or NULL and an error.
+// The caller releases it with pjrt_code_release.
 struct pjrt_code *pjrt_code(const struct hlo_program *hlo);
-// the same in the background: who needs it meanwhile waits for that
+// Begins to compile a program's text in the background; pjrt_code waits for that. Sets no error.
 void pjrt_code_begin(const struct hlo_program *hlo);
+// Returns the loaded executable, which lives as long as the code.
 struct pjrt_executable *pjrt_code_executable(const struct pjrt_code *c);
-void pjrt_code_release(struct pjrt_code *c); // or NULL
+// Releases the code; NULL is allowed.
+void pjrt_code_release(struct pjrt_code *c);
 
+// Implement the entries of struct device with these names.
 struct program *pjrt_build(int unit, const struct segment *s);
 void pjrt_drop(struct program *p);
 void pjrt_prepare(int unit, struct program *p, const struct segment *s);

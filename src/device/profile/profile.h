@@ -68,11 +68,15 @@ static inline const uintptr_t *profile_words(const struct profile_record *r) {
     return r->has_words_of ? (const uintptr_t *)r->word[0] : r->word;
 }
 
-// Appends a record and its words. Where there is no room it is counted as dropped; there is never an error.
+// Appends a record and its words to the blocks of the calling thread. A record for which there is no room is
+// counted as dropped; there is never an error.
 void profile_add(const struct profile_record *r, const uintptr_t *words);
-// a copy that lives as long as the process, the same of the same text; NULL: no memory
+// Returns a copy that lives as long as the process, the same for equal texts, or NULL, without an error, if
+// there is no memory.
 const char *profile_keep(const char *text);
-void profile_compiled(const char *what, int64_t begin); // adds a record of a compilation that ends now
+// Adds a record of a compilation that ends now, if the profiler is on. `what` lives as long as the process.
+void profile_compiled(const char *what, int64_t begin);
+// Returns an id for a launch, from 1.
 uint32_t profile_new_id(void);
 // What this thread is giving to a device, for the device to report when it ran: id 0: nothing.
 struct profile_work {
@@ -88,13 +92,15 @@ struct profile_work {
 #endif
 extern PROFILE_TLS _Thread_local struct profile_work profile_work;
 extern _Thread_local bool profile_is_ending; // this thread waits for devices because it ends the profile
-// Around what a device is given: the first sets id, begin and profile_work, and returns what that was; the
-// second sets end, puts it back and adds the record.
+// Sets the id and the begin of *r, and profile_work, before a launch is enqueued. Returns the earlier value
+// of profile_work, for profile_close_launch.
 struct profile_work profile_open_launch(struct profile_record *r, bool is_tiles);
+// Sets the end of *r, restores profile_work and adds the record, once the launch is enqueued.
 void profile_close_launch(struct profile_record *r, const uintptr_t *words, struct profile_work before);
-void profile_drop(int64_t count); // so many records more that have no room
+// Counts so many more records as dropped.
+void profile_drop(int64_t count);
 
-// Says something once in the table, such as why a device has no times. The text lives as long as the process.
+// Adds a line to the table, once, such as why a device has no times. The text lives as long as the process.
 void profile_say(const char *what);
 
 // profile_ring.c --------------------------------------------------------------------------------------------
@@ -117,12 +123,15 @@ struct profile_ring {
     int first, count;
     struct { uint32_t id; uint64_t handle; } launch[PROFILE_RING];
 };
-// Whether a profile wants to know when the next launch of this thread runs; then there is room for it, at a
-// place, and it is added.
+// Returns whether a profile is to record when the next launch of this thread runs, and makes room for it, for
+// which it may report the oldest launch. Sets no error.
 bool profile_ring_wants(struct profile_ring *r, const struct profile_driver *driver, int unit);
+// Returns the place of the launch that is added next.
 int  profile_ring_place(const struct profile_ring *r);
+// Adds the launch of this thread, profile_work, with the driver's handle for it. There has to be room.
 void profile_ring_add(struct profile_ring *r, uint64_t handle);
-void profile_ring_end(struct profile_ring *r, const struct profile_driver *driver, int unit); // reports all
+// Reports all launches and empties the ring. Sets no error.
+void profile_ring_end(struct profile_ring *r, const struct profile_driver *driver, int unit);
 
 // Between the files of the profiler -------------------------------------------------------------------------
 
@@ -146,27 +155,34 @@ struct profile {
     size_t most; // bytes of records that may be kept
     const char *said[4];
 };
-// Calls end when the process exits, before drivers that were opened so far are shut down; devices call it
-// with NULL when they open a driver, which keeps that so for the function that was given.
+// Registers `end` to be called when the process exits, before the drivers that are open by then are shut
+// down. Devices call it with NULL after they open a driver, which keeps this order for the function given
+// before.
 void profile_at_exit(void (*end)(void));
-bool profile_start(void); // false and an error: one is being recorded
-// Ends recording and puts together what was recorded, until profile_free. False: none is being recorded, or
-// memory is out (an error).
+// Starts a profile. Returns false, with an error, if one is being recorded.
+bool profile_start(void);
+// Ends recording and fills *p with what was recorded, which the caller frees with profile_free. Returns false
+// if no profile is being recorded, or, with an error, if there is no memory.
 bool profile_stop(struct profile *p);
+// Frees a profile and the blocks of records that it refers to.
 void profile_free(struct profile *p);
-size_t profile_used(void); // bytes of blocks that hold records
+// Returns the bytes of all blocks of records.
+size_t profile_used(void);
 
-// profile_cost.c: fills in what steps and launches read, write and compute.
-bool profile_set_costs(struct profile *p); // false: memory is out
+// Fills in the bytes and operations of each step and launch (profile_cost.c). Returns false, with an error,
+// if that fails.
+bool profile_set_costs(struct profile *p);
 
-// The ops of a step, as zl_explain names them.
+// Appends the ops of a step, as zl_explain names them.
 void profile_add_ops(struct text *out, const struct profile_record *r);
-// Whether the span is work of which is known when the device did it: a launch with times, a kernel of the
-// program, or a step of a device that returns when all is done.
+// Returns whether it is known when the device did the work of the span: a launch with times, a kernel of the
+// program, or a step of a device whose run returns when its work is done.
 bool profile_is_kernel(const struct profile_span *s);
 
-void profile_table(struct text *out, const struct profile *p);             // profile_table.c
-// profile_timeline.c: false and an error
+// Appends the profile as a table (profile_table.c).
+void profile_table(struct text *out, const struct profile *p);
+// Writes the profile to a file as a timeline (profile_timeline.c). Returns false, with an error, if that
+// fails.
 bool profile_write_timeline(const char *path, const struct profile *p);
 
 #endif

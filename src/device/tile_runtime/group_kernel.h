@@ -26,13 +26,16 @@ struct group_sizes {
     int64_t *groups; // the workgroups of each launch
 };
 
-// Returns false, with an error, if memory runs out; call close anyway.
+// Describes a kernel's launches and sizes. Returns false, with an error, if a size cannot be computed before
+// the launch or memory runs out; call close anyway.
 bool device_group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel);
+// Frees what open made, and zeroes *g.
 void device_group_kernel_close(struct group_kernel *g);
 // Computes the sizes of a call. `address` has an entry for each parameter, of its buffer or its value.
 // Returns false, with an error, if a size is impossible or memory runs out; call close anyway.
 bool device_group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol,
                              void *const *address);
+// Frees the sizes.
 void device_group_sizes_close(struct group_sizes *s);
 // Returns the bytes of the largest buffer.
 int64_t device_group_sizes_most(const struct group_sizes *s, const struct group_kernel *g);
@@ -57,6 +60,7 @@ struct group_call {
     // of parameters that are not passed by value, then of rooms, then of the status if there is one
     void **memory;
 };
+// Returns whether a parameter of the call is passed by value.
 bool device_group_call_is_value(const struct group_call *k, int parameter);
 // Allocates memory and copies arguments to it, after the first five fields are set. Returns false, with an
 // error, if that fails; call close anyway.
@@ -79,16 +83,17 @@ struct kernel_code {
 // Finds or compiles the code, and returns the result of load, or NULL and an error.
 void *kernel_code_use(const struct kernel_code *code);
 
-// rounding.c: determines by trial how a unit rounds, unless the answer is on disk, and sets exactness and
-// flushing in its record. `run` runs a tile kernel, which it may change, like kernel_driver.run. Returns
-// false, with an error, if that fails.
+// A trial of how a unit rounds (rounding.c).
 struct kernel_trial {
     const char *identity;        // of the unit and its driver
     const struct target *target; // with the record
     struct target_spirv *record;
+    // runs a tile kernel, which it may change, like kernel_driver.run
     bool (*run)(struct tile_kernel *kernel, void *const *address, const int64_t *symbol, void *context);
     void *context;
 };
+// Measures how the unit rounds, unless the answer is on disk, and sets exactness and flushing in its record.
+// Returns false, with an error, if that fails.
 bool kernel_try_rounding(struct kernel_trial *k);
 
 // Sets the error of the assertion on a line; returns false.

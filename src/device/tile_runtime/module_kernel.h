@@ -58,16 +58,26 @@ struct module_target {
     bool (*allow_shared)(void *function, int64_t bytes);        // NULL: launches say it
 };
 
-// Looks the calls up; false, naming the first that is missing in *missing, unless all are there.
+// Looks up the calls in a library. Returns false, with the name of a missing one in *missing, unless all are
+// there.
 bool module_bind(void *library, const struct module_names *names, struct module_calls *out,
                  const char **missing);
 
-// What struct kernel_driver wants.
+// The functions of struct kernel_driver (kernel/kernel.h).
+
+// Renders a kernel, which it changes, to *source, compiles it, and loads it on the first device. Returns the
+// compiled kernel, which module_free frees, or NULL and an error. The kernel has to outlive it.
 void *module_compile(const struct module_target *target, struct tile_kernel *kernel, struct text *source);
+// Runs a compiled kernel and waits for it. Arguments in the host's memory are copied to the device and back.
+// Returns false, with an error, if that fails.
 bool module_run(void *compiled, void *const *address, const int64_t *symbol);
+// Runs a compiled kernel once, then `repeats` times, and stores the seconds per repetition on the device's
+// clock. Returns false, with an error, if that fails.
 bool module_time(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
+// Unloads and frees a compiled kernel.
 void module_free(void *compiled);
-// false, without an error, also where the driver does not work
+// Returns whether an address lies in memory of the driver's device; false, without an error, if the driver
+// does not work.
 bool module_holds(const struct module_target *target, const void *address);
 
 #endif

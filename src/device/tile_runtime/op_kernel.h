@@ -17,8 +17,9 @@ struct op_launch {
     int symbols;
     int64_t symbol[OP_KERNEL_SIZES + 2 * OP_KERNEL_INPUTS];
 };
+// Describes the launch of a call whose op has a kernel.
 void device_op_launch_open(struct op_launch *l, const struct call *c);
-// The kernel of a key (struct op_key). The caller owns it; NULL and an error.
+// Returns the kernel of a key (struct op_key), which the caller owns, or NULL and an error.
 struct tile_kernel *device_op_launch_kernel(const void *key);
 
 // A kernel for workgroups: its key, and the record of the unit that it is for.
@@ -32,8 +33,8 @@ struct tile_kernel *device_op_choice_kernel(const void *choice);
 
 // Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
 enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };
-// How many elements the memory of an array has, which its indices are below: the size of a kernel's buffer. 0
-// while there is none.
+// Returns how many elements the memory of an array has, that is, the size of a kernel's buffer: 1 for an
+// inline scalar, 0 as long as there is no memory.
 int64_t kernel_elements(zl_array x);
 
 #endif

@@ -49,47 +49,60 @@ struct vulkan_device {
 
 enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2, VULKAN_BFLOAT = 4, VULKAN_MATRICES = 8 };
 
-// Opens the loader, or without one a driver by itself, and finds the chips, once. How many there are, GPUs
-// first; 0 with the reason.
+// Opens the loader, or a driver directly if there is no loader, and finds the chips, once; GPUs come first.
+// Returns the number of chips, or 0 with the reason in *reason, which may be NULL.
 int vulkan_open(const char **reason);
-bool vulkan_is_host(int unit); // of a chip that was found, which need not work
-// What is known of a chip without using it; NULL and an error: there is none.
+// Returns whether a chip that vulkan_open found is the host's CPU, without opening it.
+bool vulkan_is_host(int unit);
+// Returns what is known of a chip that need not be opened, or NULL and an error if there is none.
 const struct vulkan_device *vulkan_chip(int unit);
-struct vulkan_device *vulkan_device(int unit); // opened for use, its record complete; NULL and an error
-struct vulkan_device *vulkan_opened(int unit); // the same before it is known how the chip rounds
+// Returns a device that is open and whose record says how it rounds, or NULL and an error.
+struct vulkan_device *vulkan_device(int unit);
+// Returns a device that is open, whether or not it is known how it rounds, or NULL and an error.
+struct vulkan_device *vulkan_opened(int unit);
+// Returns the index of a device, by which the functions above find it.
 int vulkan_unit(const struct vulkan_device *d);
-const struct target *vulkan_target(int unit); // its record; NULL and an error
+// Returns the target record of a device, opened as by vulkan_device, or NULL and an error.
+const struct target *vulkan_target(int unit);
 
-// A code is VK_DONE; else false and an error. A device that is lost is remembered as such.
+// Returns whether `code` reports success, which codes of at least VK_DONE do; sets an error that names the
+// function if it does not. A device that is lost is marked as such.
 bool vulkan_check(struct vulkan_device *d, int code, const char *function);
 // Calls a function of a device and checks its code.
 #define VULKAN_CALL(d, name, ...) vulkan_check(d, (d)->api.name(__VA_ARGS__), #name)
 
 // vulkan_memory.c -------------------------------------------------------------------------------------------
 
-// Memory of a device, which the host never reaches through its address: that is a number which names a block,
-// of one VkBuffer, and a place in it, both of which begin at multiples of VULKAN_ALIGNMENT. NULL and an
-// error; a size of 0 is 1.
+// Memory of a device is named by a pointer that the host cannot dereference: it encodes the number of a
+// block, which is one VkBuffer, and an offset in it, a multiple of VULKAN_ALIGNMENT.
 enum { VULKAN_ALIGNMENT = 256 };
+// Returns memory of the device, at least 1 byte, or NULL and an error. The caller frees it with vulkan_free.
 void *vulkan_alloc(struct vulkan_device *d, size_t bytes);
-void vulkan_free(struct vulkan_device *d, void *memory); // nothing may use it any more
+// Frees memory, which no work may use any more; NULL is allowed.
+void vulkan_free(struct vulkan_device *d, void *memory);
 // Where memory lies. mapped is where the host sees it, NULL if it does not.
 struct vulkan_place {
     vk_handle buffer;
     uint64_t offset, address; // address: as kernels know it, of a device that has_addresses
     char *mapped;
 };
+// Returns where an address within memory of vulkan_alloc lies.
 struct vulkan_place vulkan_place(const struct vulkan_device *d, const void *memory);
-bool vulkan_is_cached(const struct vulkan_device *d); // the host reads mapped memory at its own speed
-int64_t vulkan_blocks_made(int unit); // of memory, since the process began
+// Returns whether the memory of arrays is cached by the host, which reads it fast if it is mapped.
+bool vulkan_is_cached(const struct vulkan_device *d);
+// Returns the number of blocks of memory that were created since the process began.
+int64_t vulkan_blocks_made(int unit);
 
-// A buffer with memory of a type. False and an error.
+// A buffer with memory of its own.
 struct vulkan_buffer {
     vk_handle buffer, memory;
     char *mapped; // NULL: the type is not visible to the host
     uint64_t address; // 0: it has none
 };
+// Creates a buffer with memory of this type, mapped if the host can see it. Returns false, with an error, if
+// that fails; *b is zeroed then.
 bool vulkan_buffer_open(struct vulkan_device *d, struct vulkan_buffer *b, int type, uint64_t bytes);
+// Releases the buffer and its memory, which no work may use any more, and zeroes *b.
 void vulkan_buffer_close(struct vulkan_device *d, struct vulkan_buffer *b);
 
 // vulkan_queue.c --------------------------------------------------------------------------------------------
@@ -112,41 +125,56 @@ struct vulkan_launch {
     uint32_t block_bytes;
     uint32_t block[VULKAN_BLOCK_BYTES / 4];
 };
-// All buffers, in order; then the block begins, with all values, in order.
+// Begins to describe a launch of f with so many workgroups: all buffers follow, then the block, then all
+// values, each in the order of the kernel's parameters. A buffer or value for which there is no room makes
+// vulkan_launch fail.
 void vulkan_launch_begin(struct vulkan_launch *l, const struct vulkan_function *f, int64_t groups);
+// Appends a buffer, of which the kernel reaches `bytes` from `memory` on.
 void vulkan_launch_buffer(struct vulkan_launch *l, const void *memory, uint64_t bytes, bool is_written);
+// Begins the block with what the kernel needs to find its buffers, and with the number of workgroups.
 void vulkan_launch_block(struct vulkan_launch *l, const struct vulkan_device *d);
+// Appends a value to the block, padded to a multiple of 4 bytes.
 void vulkan_launch_value(struct vulkan_launch *l, const void *value, size_t bytes);
 
-// Everything that a device is asked for comes in one order, whichever thread asks; a barrier stands between
-// commands with memory in common that one of them writes, and only there. Commands are collected and
-// submitted in batches: when there are enough of them, when somebody waits, and by vulkan_submit. False and
-// an error.
-bool vulkan_launch(struct vulkan_device *d, const struct vulkan_launch *l);
-// returns when `from` may be used again
-bool vulkan_write(struct vulkan_device *d, void *to, const void *from, size_t bytes);
-// Waits for all that came before `value`, then reads. A value of UINT64_MAX stands for all there is.
-bool vulkan_read(struct vulkan_device *d, void *to, const void *from, size_t bytes, uint64_t value);
-bool vulkan_submit(struct vulkan_device *d);
-// so that a device which has nothing to do gets what was collected
-void vulkan_submit_if_idle(struct vulkan_device *d);
-bool vulkan_good(int unit); // false and an error, once: a batch was not taken
+// All commands of a device have one order, whichever thread enqueues them. There is a barrier between
+// commands that share memory which one of them writes, and nowhere else. Commands are collected in batches; a
+// batch is submitted when it is large enough, when a thread waits for it, and by vulkan_submit.
 
-// The value that the device's timeline has once all is done that was asked for so far; waits for one, and
-// looks whether it is there.
+// Enqueues a launch. Returns false, with an error, if that fails.
+bool vulkan_launch(struct vulkan_device *d, const struct vulkan_launch *l);
+// Enqueues a copy from the host; `from` may be reused on return. Returns false, with an error, if that fails.
+bool vulkan_write(struct vulkan_device *d, void *to, const void *from, size_t bytes);
+// Waits at least for the work before `value`, for all work if it is UINT64_MAX, and copies to the host.
+// Returns false, with an error, if that fails.
+bool vulkan_read(struct vulkan_device *d, void *to, const void *from, size_t bytes, uint64_t value);
+// Submits the commands that were collected. Returns false, with an error, if the driver does not accept them:
+// they are lost then.
+bool vulkan_submit(struct vulkan_device *d);
+// Submits the commands that were collected if the device has no other work. vulkan_good reports a failure.
+void vulkan_submit_if_idle(struct vulkan_device *d);
+// Returns whether the driver accepted all batches; returns false, with an error, once per failure.
+bool vulkan_good(int unit);
+
+// Returns the value that the device's timeline has once all work enqueued so far is done.
 uint64_t vulkan_point(struct vulkan_device *d);
-bool vulkan_wait(struct vulkan_device *d, uint64_t value); // false and an error
+// Waits until the timeline reaches a value, and submits the commands that this needs. Returns false, with an
+// error, if that fails.
+bool vulkan_wait(struct vulkan_device *d, uint64_t value);
+// Returns whether the timeline has reached a value. Does not wait.
 bool vulkan_is_done(struct vulkan_device *d, uint64_t value);
-// Calls run(data), which asks for something, and says how many ns of the device's own clock that took. False
-// and an error.
+// Calls run(data), which enqueues work and returns whether it could, waits, and stores how many ns of the
+// device's own clock the work took. Returns false, with an error, if that fails.
 bool vulkan_time(struct vulkan_device *d, bool (*run)(void *data), void *data, double *ns);
 
-void vulkan_profile_end(void); // as of struct device
+// Reports the times of launches that a profile recorded and that are not known yet: profile_end of struct
+// device.
+void vulkan_profile_end(void);
 
 // What was done since the process began.
 struct vulkan_counts {
     int64_t launches, barriers, submissions;
 };
+// Returns the counts of a device.
 struct vulkan_counts vulkan_counts(int unit);
 
 // vulkan_kernel.c -------------------------------------------------------------------------------------------
@@ -157,18 +185,20 @@ struct vulkan_function {
     bool has_addresses; // instead of bindings of buffers
 };
 
-// What to keep of a module for the next process: its words, and what the driver made of them. False and an
-// error.
+// Compiles a SPIR-V module and appends to `code` what vulkan_load makes functions of, in this process or
+// another: the module's words, and the driver's cache data for them. Returns false, with an error, if that
+// fails.
 bool vulkan_compile(struct vulkan_device *d, const struct text *source, struct text *code);
-// Makes functions of the first entry points of that. They live as long as the device, or until vulkan_unload.
-// False and an error.
+// Makes functions of the first `count` entry points of such code. They live as long as the device, or until
+// vulkan_unload. Returns false, with an error, if that fails.
 bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int count,
                  struct vulkan_function **out);
-// Waits for the device, and releases all functions of one vulkan_load; NULL is none.
+// Waits for the device and releases all functions of one vulkan_load, the first of which is *first; NULL is
+// allowed.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first);
 
-// vulkan_tile.c: completes the record of an open device by how the chip rounds, which is tried once. False
-// and an error.
+// Completes the record of an open device with how the chip rounds, which is measured once by running kernels
+// (vulkan_tile.c). Returns false, with an error, if that fails.
 bool vulkan_know_rounding(struct vulkan_device *d);
 
 #endif
