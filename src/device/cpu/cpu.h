@@ -14,6 +14,7 @@
 #include "fuse/fuse.h"
 #include "rows.h"
 
+// Returns the least multiple of unit that is not less than count.
 static inline int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }

@@ -17,6 +17,7 @@
 enum { HALF_COLS = 12, FOUR = 4 };
 #define HIDDEN (-FLT_MAX) // the score of a key that is not seen
 
+// Returns the least multiple of unit that is not less than count.
 static inline int64_t attention_round(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
@@ -111,16 +112,19 @@ const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows);
 // Makes *x refer to an array, each of whose matrices has `share` heads; a->room[room] holds an inline scalar.
 void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share);
 
+// Returns where a row of matrix m of batch b begins.
 static inline const char *attention_row(const struct attention_input *x, int64_t b, int64_t m, int64_t row) {
     return x->data + b * x->stride[0] + (m * x->share + row / x->lines) * x->stride[1] +
            row % x->lines * x->stride[2];
 }
 
+// Returns where a row of matrix m of batch b begins in an output.
 static inline char *attention_place(const struct attention_output *y, int64_t b, int64_t m, int64_t row) {
     return y->data + b * y->stride[0] + (m * y->share + row / y->lines) * y->stride[1] +
            row % y->lines * y->stride[2];
 }
 
+// Returns the sink of a row's head.
 static inline float attention_sink(const struct attend *a, int64_t b, int64_t m, int64_t row) {
     return a->sinks[b * a->sink_stride + m * a->q.share + row / a->q.lines];
 }

@@ -52,8 +52,8 @@ void conv_close_room(struct conv_room *room);
 // Computes the convolution in the way that suits it. Returns false, with an error, if memory runs out.
 bool conv_run(struct convolution *v, const struct conv_kernel *w);
 
-// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between
-// elements.
+// Returns the position in x, along an axis, that the kernel's element k meets for element o of the output, or
+// -1 if it is outside or between elements.
 static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
     const struct conv_axis *a = &v->axis[i];
     int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
@@ -72,6 +72,7 @@ struct spot {
     int64_t batch, at[CONV_AXES];
 };
 
+// Returns the position of a row of the output.
 static inline struct spot spot_of(const struct convolution *v, int64_t row) {
     struct spot s;
     for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
@@ -80,6 +81,7 @@ static inline struct spot spot_of(const struct convolution *v, int64_t row) {
     return s;
 }
 
+// Moves to the next row.
 static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
     for (int i = CONV_AXES - 1; i >= 0; i--) {
         if (++s->at[i] < v->out[i])

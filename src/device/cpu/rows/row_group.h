@@ -60,15 +60,17 @@ struct group {
     int stretches;
 };
 
+// Returns the row of a call, by its index in the program.
 static inline struct row *group_row(struct group *g, int index) {
     return &g->row[index - g->f.begin];
 }
 
+// Returns whether the group begins with a matrix product.
 static inline bool group_has_product(const struct group *g) {
     return g->f.row[0].kind == ROW_PRODUCT;
 }
 
-// Calls that run in compiled kernels.
+// Returns how many of its calls run in compiled kernels.
 static inline int group_compiled(const struct group *g) {
     int calls = 0;
     for (int i = 0; i < g->stretches; i++)
