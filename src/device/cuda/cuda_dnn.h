@@ -87,7 +87,7 @@ void dnn_map(struct dnn_graph *g, enum dnn_row row, enum dnn_type computes_in, i
              int y);
 // Adds a reshape: y has the elements of x by other strides.
 void dnn_turn(struct dnn_graph *g, int x, int y);
-// Adds the index of each element along an axis of `like`.
+// Adds an operation whose result is the index of each element along an axis of `like`.
 void dnn_index(struct dnn_graph *g, int like, int axis, int y);
 
 struct dnn_conv {
@@ -122,8 +122,8 @@ int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *
 void dnn_keep(int plans, struct dnn_plan *plan, int kept);
 
 // Returns whether a plan of float32, run on tensors of so many elements that are all integers, gives integers
-// in tensor[result] (cuda_whole.c): then it only multiplies and adds. Returns false, without an error, if it
-// cannot run.
+// in tensor[result], as it does if it only multiplies and adds (cuda_whole.c). Returns false, without an
+// error, if it cannot run.
 bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
                   const int64_t *tensor, const int64_t *elements);
 

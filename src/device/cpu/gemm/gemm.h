@@ -114,9 +114,9 @@ struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool alo
 // multiply few rows.
 bool gemm_is_along(const struct gemm *g);
 
-// Returns whether all ways to multiply such matrices keep to this order, as they do if ZL_BATCH_INVARIANT
-// asks for it, or b is so small that it costs nothing. Otherwise those for few rows may sum in an order that
-// reads b faster. It does not depend on the number of rows either.
+// Returns whether all ways to multiply such matrices keep to this order: if they can (gemm_ways_agree), and
+// ZL_BATCH_INVARIANT asks for it or b is so small that it costs nothing. Otherwise those for few rows may sum
+// in an order that reads b faster, which does not depend on the number of rows either.
 bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g);
 // Returns whether all ways can keep to this order on this architecture; else only cpu_own_gemm does.
 bool gemm_ways_agree(void);

@@ -82,8 +82,8 @@ static inline int group_compiled(const struct group *g) {
 
 // Prepares a group that begins at a call of a program.
 void row_group_begin(struct group *g, const struct program *p, struct binding *b, int index);
-// Finds its end, rows, what is stored and where temporaries lie. Returns false, without an error, if no group
-// pays. Appends to *why, unless why is NULL, what ended or prevented it.
+// Finds its end, rows, what is stored and where temporaries lie. Returns false if no group pays. Appends to
+// *why, unless why is NULL, what ended or prevented it.
 bool row_group_find(struct group *g, struct text *why);
 
 // row_program.c ---------------------------------------------------------------------------------------------
