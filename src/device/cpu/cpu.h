@@ -14,6 +14,7 @@
 #include "fuse/fuse.h"
 #include "rows.h"
 
+// Returns the least multiple of unit that is not less than count.
 static inline int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
@@ -36,6 +37,7 @@ bool cpu_has(const char *name);
 
 // describe.c ------------------------------------------------------------------------------------------------
 
+// Describes the machine; always returns true. The texts in *out live as long as the process.
 bool cpu_describe(int unit, zl_device_info *out);
 
 // caches.c --------------------------------------------------------------------------------------------------
@@ -80,10 +82,11 @@ struct unpacking {
 void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases,
                 int64_t groups, char *out);
 
-// Codes as bytes, a multiple of 16 of them, and scales or biases as float32.
+// Unpacks codes to one per byte; count is a multiple of 16.
 void cpu_unpack_codes(int bits, const char *words, int64_t count, uint8_t *out);
+// Converts the scales, or biases, of groups to float32; not of mode gguf_k.
 void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t groups, float *out);
-// Those of mode gguf_k, from the first of a block on.
+// Computes the scales and biases of mode gguf_k; the first group is one that a block begins with.
 void cpu_unpack_k(const struct unpacking *u, const char *scales, int64_t groups, float *scale, float *bias);
 
 // program.c -------------------------------------------------------------------------------------------------
@@ -116,9 +119,16 @@ void cpu_write_scalar(const struct step *s, zl_array x, int input, void *room);
 // Returns the op whose row kernel computes an elementwise call.
 enum tile_op cpu_row_of(const struct call *c);
 
+// The functions of struct device.
+
+// Builds a program, which cpu_drop() frees. Returns NULL and an error if it cannot.
 struct program *cpu_build(int unit, const struct segment *s);
+// Frees a program.
 void cpu_drop(struct program *p);
+// Runs the calls of a program in order, until all are done. Failures are recorded per call through
+// binding.fail.
 void cpu_run(int unit, struct program *p, struct binding *b);
+// Returns whether there is code for a call.
 bool cpu_can(int unit, const struct call *c);
 
 // row_group.c, row_program.c --------------------------------------------------------------------------------
@@ -128,10 +138,12 @@ bool cpu_group_steps(struct program *p, const struct segment *s);
 // Runs calls from index on as one row program, and finishes them. Returns how many; 0: the call must run by
 // itself.
 int cpu_run_group(const struct program *p, struct binding *b, int index);
-// Wait until all queued kernels are compiled, or until the current compilation ends, dropping the others.
+// Waits until all queued kernels are compiled.
 void cpu_kernels_settle(void);
+// Drops queued kernels, and waits until the current compilation ends.
 void cpu_kernels_stop(void);
-// Implements device.fuses.
+// Returns how many calls, from index on, run as one row program, as fuses() of struct device; appends to *why
+// what stopped fusion.
 int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
 // Ops that are not elementwise ------------------------------------------------------------------------------
@@ -143,7 +155,7 @@ typedef bool cpu_function(const struct call *c);
 cpu_function cpu_reduce;
 cpu_function cpu_op_tiles; // op_tiles.c: runs the op's own kernel
 
-// cpu_collective.c: runs a collective, whose output has memory.
+// Runs a collective, whose output has memory. Returns false, with an error, if it fails.
 bool cpu_collective(const struct call *c);
 
 // Returns the address of element 0 of an array that is not an inline scalar.

@@ -114,54 +114,72 @@ struct cuda_device {
     struct target_unit unit;
 };
 
-// Opens the driver and finds its devices, once. How many there are; 0 with the reason.
+// Opens the driver and finds its devices, once. Returns how many there are; of 0, *reason says why, unless
+// reason is NULL.
 int cuda_open(const char **reason);
-const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
-// The device, made current on this thread; NULL and an error.
+// Returns the driver's functions, which may be called once cuda_open() has returned more than 0.
+const struct cuda_api *cuda_api(void);
+// Returns the device, with its context current on this thread, or NULL and an error.
 struct cuda_device *cuda_device(int unit);
-// what names the chip of a device that was found; false: not known
+// Writes the 16 bytes that name the chip of a device that was found. Returns false if they are unknown.
 bool cuda_chip(int unit, unsigned char id[16]);
-const struct target *cuda_target(int unit); // its record; NULL and an error
-bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
+// Returns the record that passes compile for, which lives as long as the process, or NULL and an error.
+const struct target *cuda_target(int unit);
+// Returns whether code is 0; else it sets an error that names the function.
+bool cuda_check(cuda_result code, const char *function);
 
-// Makes an event that the host may wait for without occupying a core; it records no time.
 enum { CUDA_EVENT_BLOCKS = 1, CUDA_EVENT_WITHOUT_TIME = 2 };
+// Makes an event that the host may wait for without occupying a core; it records no time.
 cuda_result cuda_event_make(cuda_event *out);
-// Waits for such an event: polls it for some microseconds, then sleeps until it is done. False and an error.
+// Waits for such an event: polls it for some microseconds, then sleeps until it is done. Returns false, with
+// an error, if it failed.
 bool cuda_event_wait(cuda_event e);
 
-// Memory of a device. NULL and an error.
+// Allocates memory of a device, at least one byte. Returns NULL and an error if it cannot.
 void *cuda_alloc(int unit, size_t bytes);
+// Frees it, after all work that uses it is done; memory may be NULL.
 void cuda_free(int unit, void *memory);
 
-// cuda_copy.c: in the order of a lane's work. They return when the host's side may be used again.
+// cuda_copy.c: copies in the order of a lane's work. They return false, with an error, if they fail.
+
+// Copies from the host to the device, and returns when `from` may be changed.
 bool cuda_write(int unit, int lane, void *to, const void *from, size_t bytes);
+// Copies from the device to the host, and returns when `to` has been written.
 bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes);
-// As of struct device: pages that the unit writes by itself, without the ring.
+// Locks pages of the host, so that the unit can write to them directly. Returns false, with or without an
+// error, if it cannot.
 bool cuda_pin(int unit, void *pages, size_t bytes);
+// Releases such pages.
 void cuda_unpin(int unit, void *pages);
+// Copies from the device to such pages, and returns when they have been written.
 bool cuda_receive(int unit, int lane, void *pages, const void *from, size_t bytes);
 
-// Functions of compiled code, by their symbols; never let go. False and an error.
+// Loads compiled code and finds its functions by their symbols; the code is never unloaded. Returns false,
+// with an error, if that fails.
 bool cuda_load(int unit, const char *code, int count, const char *const *symbol, cuda_function *out);
-bool cuda_allow_shared(cuda_function f, int64_t bytes); // so many in each of its launches; false and an error
-// Whether it has parameters of so many bytes each, and no others: a launch would read as many. Older drivers
-// cannot tell: true.
+// Lets each launch of f have so many bytes of shared memory. Returns false, with an error, if that fails.
+bool cuda_allow_shared(cuda_function f, int64_t bytes);
+// Returns whether f has exactly `count` parameters of these sizes; true if the driver is too old to tell.
 bool cuda_has_parameters(cuda_function f, int count, const size_t *bytes);
 struct cuda_launch {
     unsigned grid[3], block[3];
     unsigned shared; // bytes beyond what the kernel declares
 };
+// Launches f on the lane's stream. Returns false, with an error, if that fails.
 bool cuda_launch(int unit, int lane, cuda_function f, const struct cuda_launch *l, void **argument);
 
 // cuda_compiler.c -------------------------------------------------------------------------------------------
 
-// CUDA C as code of an architecture ("sm_90a"), by NVRTC, else by nvcc. Options, which may be NULL, are
-// behind those that all texts have: no contraction. False and an error: that of the compiler, or what to
-// install.
+// Compiles CUDA C for an architecture ("sm_90a"), by NVRTC, else by nvcc. Options, which may be NULL, follow
+// those that all sources have: no contraction. Returns false, with an error: the compiler's messages, or what
+// to install.
 bool cuda_compile(const char *source, const char *architecture, const char *options, struct text *code);
-const char *cuda_compiler(void); // name and version; NULL and an error: there is none
-const char *cuda_compiler_stamp(void); // another one for another program of the same name
-void cuda_architecture(int unit, char *out, size_t room); // "" and an error
+// Returns the compiler's name and version, or NULL and an error if there is none.
+const char *cuda_compiler(void);
+// Returns text that differs between two programs of the same name, or NULL and an error if there is none.
+const char *cuda_compiler_stamp(void);
+// Writes the architecture that code for the unit is compiled for ("sm_90a"); "", with an error, if there is
+// no such unit.
+void cuda_architecture(int unit, char *out, size_t room);
 
 #endif

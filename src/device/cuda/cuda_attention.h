@@ -45,25 +45,31 @@ struct attention_plan {
     int64_t tensor[ATTENTION_TENSORS]; // -1: not in the graph
 };
 
-bool cuda_attention_fits(const struct attention *a); // it is worth asking cuDNN; however its inputs lie
+// Returns whether cuDNN may have a plan for it, by dtype, sizes and mask; strides do not matter.
+bool cuda_attention_fits(const struct attention *a);
+// Returns the key of an attention's inputs, place, dtype and causal; the caller sets the rest.
 struct attention_key cuda_attention_key_of(const struct kernel_place *p, const struct attention *a);
 
-// The strides of an input where cuDNN reads it: those of x, or of a row-major copy where it cannot read x as
-// it lies.
+// Stores the strides by which cuDNN reads an input: those of x, or of a row-major copy if it cannot read x in
+// place.
 void cuda_attention_strides(zl_array x, int64_t *stride);
-// An input where cuDNN can read it: as it lies, which the key says, or as a copy. NULL and an error.
+// Returns an input that has those strides: the memory of x, or a copy, which the caller closes. Returns NULL
+// and an error if that fails.
 void *cuda_attention_as_it_lies(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
-// the same, of rows without gaps
+// Returns an input that is row-major, as above.
 void *cuda_attention_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *copy);
 
+// Adds an attention's operations to g, and stores the numbers of its tensors in a->tensor.
 typedef void attention_describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k);
-// Scores that queries do not see, replaced: the last query sees the last key.
+// Adds the causal mask, by which the last query sees the last key. Returns the tensor of the masked scores.
 int cuda_attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
                         int scores);
 
-// The plan of a key, described once; its plan may be none. NULL and an error when memory is out.
+// Returns the plan of a key, which is described once and kept; its plan.plan is NULL if cuDNN has none.
+// Returns NULL and an error if memory runs out.
 struct attention_plan *cuda_attention_find(const struct attention_key *k, attention_describe *describe);
-// Memory: of tensors other than numbers. False and an error.
+// Runs a plan. memory is by enum attention_tensor, and NULL for numbers. Returns false, with an error, if it
+// fails.
 bool cuda_attention_run(const struct kernel_place *p, const struct attention_plan *plan,
                         const struct attention *a, void *const *memory);
 

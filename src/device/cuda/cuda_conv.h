@@ -16,12 +16,14 @@ struct conv_sizes {
     const int64_t *x, *w, *y, *stride, *dilation, *low;
 };
 
-// cuda_conv_product.c: whether it can be done, in memory that is not too much.
+// cuda_conv_product.c ---------------------------------------------------------------------------------------
+
+// Returns whether a convolution can be computed so, with memory for its patches that is not too large.
 bool cuda_conv_has_product(const struct conv_sizes *s);
-// Of float32, in memory of x, w and y, of which the kind says what is written; channels are contiguous. False
-// and an error.
+// Runs it, in float32. memory is that of x, w and y, with contiguous channels; the kind says which of them is
+// written. Returns false, with an error, if that fails.
 bool cuda_conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
-// ms; INFINITY: it fails
+// Returns the milliseconds that a run takes, or INFINITY, without an error, if it fails.
 float cuda_conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
 
 // The launch that makes patches of an input (unfold.tile), or folds such into one (fold.tile): its key,
@@ -35,7 +37,9 @@ struct conv_patches {
     int64_t symbol[16];
     int32_t table[5][CONV_AXES];
 };
+// Returns the launch that makes patches, or folds them.
 struct conv_patches cuda_conv_patches_of(const struct conv_sizes *s, bool folds);
-struct tile_kernel *cuda_conv_patches_make(const void *key); // as of kernel_maker
+// Returns the kernel of a struct conv_patches_key, or NULL and an error, as a kernel_maker.
+struct tile_kernel *cuda_conv_patches_make(const void *key);
 
 #endif

@@ -61,23 +61,34 @@ struct dnn_plan {
     size_t workspace;
 };
 
+// Returns whether cuDNN is installed and can be loaded.
 bool dnn_is_there(void);
-size_t dnn_version(void); // 90501 is 9.5.1; 0: it is not there
+// Returns cuDNN's version, of which 90501 is 9.5.1, or 0 without cuDNN.
+size_t dnn_version(void);
+// Returns cuDNN's name of float64, float16 or bfloat16, and DNN_FLOAT32 for any other dtype.
 enum dnn_type dnn_type_of(zl_dtype dtype);
 
-// Tensors are known by their number, which counts from 0. Strides NULL: row-major.
+// Adds a tensor, and returns its number, which counts from 0. stride may be NULL: row-major.
 int dnn_tensor(struct dnn_graph *g, enum dnn_hold hold, enum dnn_type type, int ndim, const int64_t *dim,
                const int64_t *stride);
-int dnn_number(struct dnn_graph *g, enum dnn_type type, int ndim); // a number of so many axes
-int dnn_like(struct dnn_graph *g, int x, enum dnn_type type);      // an intermediate result of the shape of x
+// Adds a number that a run gives, as a tensor of so many axes of size 1, and returns its number.
+int dnn_number(struct dnn_graph *g, enum dnn_type type, int ndim);
+// Adds an intermediate result of the shape of x, row-major, and returns its number.
+int dnn_like(struct dnn_graph *g, int x, enum dnn_type type);
 
-// Operations on tensors; -1: there is none. computes_in: of the operation.
+// Operations on tensors, by their numbers; y is the result.
+
+// Adds a product of matrices, which computes in float32.
 void dnn_matmul(struct dnn_graph *g, int a, int b, int y);
+// Adds a reduction to the shape of y, which computes in float32.
 void dnn_reduce(struct dnn_graph *g, enum dnn_reduce how, int x, int y);
+// Adds an elementwise operation on x, b and what selects between them; -1: it has no such operand.
 void dnn_map(struct dnn_graph *g, enum dnn_row row, enum dnn_type computes_in, int x, int b, int select,
              int y);
-void dnn_turn(struct dnn_graph *g, int x, int y); // the same numbers by other strides
-void dnn_index(struct dnn_graph *g, int like, int axis, int y); // of each element its position along an axis
+// Adds a reshape: y has the elements of x by other strides.
+void dnn_turn(struct dnn_graph *g, int x, int y);
+// Adds an operation whose result is the index of each element along an axis of `like`.
+void dnn_index(struct dnn_graph *g, int like, int axis, int y);
 
 struct dnn_conv {
     int axes;
@@ -85,6 +96,8 @@ struct dnn_conv {
     bool flip;
 };
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
+// Adds a convolution, or its gradient. x is the input, w the kernel and y the output, or each the gradient of
+// it; kind says which of them is computed.
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w,
                   int y);
 
@@ -92,34 +105,38 @@ void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn
 struct dnn_wish {
     bool exact, no_workspace;
 };
-// The plan of what was described, for a lane of a unit; NULL plan if cuDNN has none whose results are the
-// same in every run.
+// Builds the graph for a lane of a unit. Returns its plan, which is NULL if cuDNN has none whose results are
+// the same in every run.
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
-// So many of such plans at most, what cuDNN holds to be the fastest first; how many.
+// Builds at most so many of such plans, the one first that cuDNN expects to be the fastest. Returns how many.
 int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most,
                    struct dnn_plan *out);
-void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
+// Frees the graph's descriptions; its plans stay.
+void dnn_drop(struct dnn_graph *g);
 
-// cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would, and what it takes in
-// milliseconds.
+// Runs all plans as dnn_run() would (cuda_dnn_time.c). Returns the index of the fastest, and sets *ms to its
+// milliseconds, or to INFINITY if none runs.
 int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
                 const int64_t *tensor, void *const *memory, float *ms);
-// in front; the others are let go, all if it is negative
+// Moves plan[kept] to plan[0] and frees the others, or all if kept is negative.
 void dnn_keep(int plans, struct dnn_plan *plan, int kept);
 
-// cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each
-// tensor.
+// Returns whether a plan of float32, run on tensors of so many elements that are all integers, gives integers
+// in tensor[result], as it does if it only multiplies and adds (cuda_whole.c). Returns false, without an
+// error, if it cannot run.
 bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
                   const int64_t *tensor, const int64_t *elements);
 
-// One run, in memory for its workspace, between taking a place's lane and giving it back; 0, or cuDNN's code
-// of what failed.
+// Locks cuDNN on the place's lane, for dnn_execute().
 void dnn_take(const struct kernel_place *p);
+// Unlocks it.
 void dnn_give(const struct kernel_place *p);
+// Enqueues one run, with memory for the plan's workspace. Returns 0, or cuDNN's code of what failed.
 int dnn_execute(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
                 void *const *memory, void *work);
 
-// Runs a plan of that lane: numbers of tensors, and where each is. False and an error.
+// Locks the lane and runs a plan of it, given the numbers of its tensors and where each is. Returns false,
+// with an error, if it fails.
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory);
 

@@ -19,38 +19,46 @@ void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
 
 // cuda_overrides.c ------------------------------------------------------------------------------------------
 
-// Whether an override runs calls of this op, dtypes and arguments.
+// Returns whether an override may run calls of this op, dtypes and arguments.
 bool cuda_takes(int unit, const struct call *c);
+// Runs a call by the first override that takes it.
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c);
-bool cuda_override(int index, zl_kernel_override *out); // as of struct device
+// Describes the index-th override, as override() of struct device. Returns false past the last.
+bool cuda_override(int index, zl_kernel_override *out);
 
-bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
+// Returns whether the setting ZL_CUDA_LIBRARIES allows libraries.
+bool cuda_uses_libraries(void);
 
 // cuda_calls.c ----------------------------------------------------------------------------------------------
 
-// The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an
-// error.
+// These return memory of the place, or NULL and an error. The caller closes s, which holds copies.
+
+// Returns the elements of x, row-major: x itself if it is so, else a copy.
 void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
-// columns consecutive
+// Returns a copy of x with its last two axes transposed.
 void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
-// The numbers of eight bits that x holds as another dtype, rows or columns consecutive. NULL and an error.
+// Converts the fp8 numbers that x holds to a dtype, into a copy that is row-major, or transposed if `turned`.
 void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,
                     struct kernel_scratch *s);
-void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
+// Returns the first element of x, whatever its strides.
+void *cuda_element(const struct kernel_place *p, zl_array x);
 
 // A file of src/kernel/ whose elements are of a dtype.
 struct cuda_file {
     char name[12];
     int32_t dtype;
 };
-// Launches its kernel, with arguments and sizes as kernel_launch_tiles takes them. False and an error.
+// Launches its kernel, with arguments and sizes as kernel_launch_tiles takes them. Returns false, with an
+// error, if that fails.
 bool cuda_run_file(const struct kernel_place *p, struct cuda_file file, struct kernel_call *k, int symbols,
                    const int64_t *symbol);
-// The n elements of x with a number behind each, to y. False and an error.
+// Copies the n elements of x to y, each followed by `second`. Returns false, with an error, if that fails.
 bool cuda_pair_up(const struct kernel_place *p, zl_dtype dtype, int64_t n, void *x, double second, void *y);
 
-// cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY:
-// one fails.
+// cuda_time.c -----------------------------------------------------------------------------------------------
+
+// Measures the milliseconds of one of so many runs on a lane, for which no commands may be recorded. Returns
+// INFINITY if one fails.
 float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data);
 
 // cuda_text.c: kernels that are CUDA C ----------------------------------------------------------------------
@@ -59,19 +67,23 @@ float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), con
 struct cuda_text {
     const char *name, *text; // "quantized_lines.cu"
 };
-extern const struct cuda_text cuda_texts[];     // the last has no name
-const char *cuda_text_of(const char *override); // the text of an override; NULL: it has none
-// Appends that text after its definitions; false and an error.
+extern const struct cuda_text cuda_texts[]; // the last has no name
+// Returns the text of an override, or NULL if it has none.
+const char *cuda_text_of(const char *override);
+// Appends definitions that a text needs.
 typedef void cuda_definer(struct text *out, const void *data);
+// Appends what define(out, data) appends, then the override's text. Returns false, with an error, if that
+// fails.
 bool cuda_text_write(struct text *out, const char *override, cuda_definer *define, const void *data);
 
 // Returns the function zl_kernel of an override's text with the definitions that define(out, data) appends,
-// compiled at the first use of a key. NULL and an error.
+// compiled at the first use of a key, or NULL and an error.
 const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override,
                                              const void *key, size_t bytes, cuda_definer *define,
                                              const void *data);
 
-// The same of a text that a program brings, whose function is called so too.
+// Returns the function zl_kernel of a text that a program brings, compiled at its first use, or NULL and an
+// error.
 const struct kernel_function *cuda_program_find(const struct kernel_place *p, const char *text, size_t bytes);
 
 // A file for each override ----------------------------------------------------------------------------------
@@ -85,16 +97,20 @@ typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const s
 #define CUDA_COLLECTIVES(name, can, take) cuda_question can; cuda_function_of take;
 #include "device/cuda/cuda_overrides.def"
 
-// cuda_lt.c: a product with what follows it: as of struct kernel_target.
+// cuda_lt.c: the functions of struct kernel_target for a matmul and the calls that its epilogue fuses.
+
+// Runs a matmul at index and the calls after it as one. Returns how many calls that were, or 0.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+// Returns how many calls these would be.
 int cuda_lt_count(const struct program *program, struct call *const *call, int index);
+
 enum { CUDA_UNPACKED_LINES = 16 }; // of x, from which on unpacking a quantised matrix pays
 struct quantized_key { // part of a kernel's key
     int32_t mode, group, bits;
     int32_t scales; // dtype of scales and biases
 };
-// cuda_quantized_lines.c: appends its text for a matrix, a dtype of x, and few lines or a single one; false
-// and an error.
+// Appends the text of cuda_quantized_lines.c for a matrix, a dtype of x, and few rows or a single one.
+// Returns false, with an error, if that fails.
 bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
 
 #endif

@@ -27,13 +27,16 @@ struct lt_memory {
     double scale, beta;
 };
 
-bool lt_is_there(void); // and may be used: not with ZL_BATCH_INVARIANT
-// What a unit's products are known by serves one thread at a time: what follows needs it.
+// Returns whether cuBLASLt is installed and may be used, which ZL_BATCH_INVARIANT forbids.
+bool lt_is_there(void);
+// Locks a unit's table of products, for lt_find() and lt_multiply().
 void lt_take(int unit);
+// Unlocks it.
 void lt_give(int unit);
-// NULL: cuBLASLt has no algorithm, or does not start; or memory is out, and an error.
+// Returns the product of a key, which the table owns, or NULL: cuBLASLt has no algorithm or does not start,
+// or memory runs out, with an error.
 struct lt_product *lt_find(int unit, int lane, const struct lt_key *k);
-// In the order of a lane's work. False and an error.
+// Enqueues a product on the lane. Returns false, with an error, if it fails.
 bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *k, const struct lt_memory *m);
 
 #endif

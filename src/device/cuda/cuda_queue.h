@@ -13,11 +13,15 @@
 
 // cuda_queue.c ----------------------------------------------------------------------------------------------
 
-// Around a run of a program, on its thread. What was written down is given to the driver at its end.
+// Begins a run of a program on this thread. A program that ran often enough has its commands recorded in
+// lists from now on, unless another thread's are being recorded on that lane.
 void cuda_queue_begin(int unit, int lane, const struct program *p);
+// Ends the run, on the same thread, and enqueues what was recorded.
 void cuda_queue_end(int unit, int lane);
-void cuda_queue_forget(const struct program *p); // it will not run again
+// Frees the graphs of a program that will not run again.
+void cuda_queue_forget(const struct program *p);
 
+// Enqueues a launch of f, or records it; the arguments are copied. Returns false, with an error, if it fails.
 bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int64_t groups, int arguments,
                        const struct kernel_argument *argument);
 
@@ -38,13 +42,16 @@ struct cuda_asked {
     int ranges; // all that it touches
     const struct cuda_range *range;
 };
+// Enqueues such work, or records it. Returns false, with an error, if it fails.
 bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked);
 
-// Gives to the driver what was written down: before anything is asked of the lane's stream in another way.
+// Enqueues what was recorded, which has to precede any other use of the lane's stream. It keeps an error for
+// cuda_queue_good().
 void cuda_queue_flush(int unit, int lane);
-// while a library has the stream: nothing is written down
+// Flushes, and stops recording of this thread's commands (pauses), as while a library has the stream, or
+// resumes it.
 void cuda_queue_pause(int unit, int lane, bool pauses);
-// false and an error, once: something of what was written down could not be given
+// Returns false, with an error, if recorded commands could not be enqueued since the last call.
 bool cuda_queue_good(int unit, int lane);
 
 // Lists -----------------------------------------------------------------------------------------------------
@@ -74,9 +81,10 @@ struct cuda_list {
     struct cuda_range range[CUDA_RANGES];
     _Alignas(16) char data[];
 };
-// Addresses of a launch's arguments.
+// Stores the addresses of a launch's c->arguments arguments, which lie in data, as cuLaunchKernel takes them.
 void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument);
-bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stream s); // false and an error
+// Enqueues the command on the stream. Returns false, with an error, if it fails.
+bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stream s);
 
 // cuda_profile.c --------------------------------------------------------------------------------------------
 
@@ -88,15 +96,24 @@ struct cuda_timing {
 };
 // Starts the record of a launch in *r; the caller adds what the launch reads, writes and computes.
 void cuda_profile_record(int unit, int lane, const char *name, struct profile_record *r);
+// Begins timing the commands that are enqueued next, for the profile; pass the result to
+// cuda_profile_close() once they are enqueued.
 struct cuda_timing cuda_profile_open(int unit, int lane, int count, const struct cuda_command *command);
+// Ends what cuda_profile_open() began.
 void cuda_profile_close(int unit, int lane, struct cuda_timing timing);
-bool cuda_profile_uses_events(void); // a profile is recorded, and commands have to be given one by one for it
-void cuda_profile_end(void); // as of struct device
+// Returns whether a profile is recorded by events, for which commands have to be enqueued one by one.
+bool cuda_profile_uses_events(void);
+// Reports all times that are not reported yet, as profile_end() of struct device.
+void cuda_profile_end(void);
 
-// cuda_profile_events.c: a launch, between two events. Returns its place, or -1; closing needs it. End
-// reports all.
+// cuda_profile_events.c: launches between two events.
+
+// Records the event before launch `id` of a profile. Returns its index for cuda_events_close(), or -1 if it
+// is not timed.
 int cuda_events_open(int unit, int lane, uint32_t id);
+// Records the event after the launch of index `at`.
 void cuda_events_close(int unit, int lane, int at);
+// Reports the times of launches, on each lane those before the first that is not closed; it waits for them.
 void cuda_events_end(void);
 
 // cuda_graph.c ----------------------------------------------------------------------------------------------
@@ -117,16 +134,17 @@ struct cuda_graph_of {
     int turn, made; // the variant to be given up next; so often were graphs made
     const struct variant *last; // that ran; NULL: none yet
 };
-// Gives l to the driver; false: not as a graph, and nothing was given. *fresh: the number, among those of the
-// list, of a library's work that was never seen here, else -1.
+// Submits l as a graph. Returns false if it did not, and then nothing is enqueued. Sets *fresh to the index,
+// among the library works of l, of one that was never seen here, else to -1.
 bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare,
                     int *fresh);
+// Frees the graphs and lists of g and clears it.
 void cuda_graph_free(struct cuda_graph_of *g);
 
 // cuda_repeat.c ---------------------------------------------------------------------------------------------
 
 struct cuda_repeat;
-// Gives a command with its data to the driver as a graph, if it came often enough; false: nothing was given.
+// Submits a command with its data as a graph, if it came often enough. Returns false if nothing was enqueued.
 // *table, NULL at first, is kept from call to call of one lane.
 bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data,
                       cuda_stream s, cuda_stream spare);

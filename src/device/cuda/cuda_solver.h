@@ -80,9 +80,10 @@ struct solver_api {
     SOLVER_FUNCTIONS(MEMBER)
 #undef MEMBER
 };
+// Returns cuSOLVER's functions, which may be called once cuda_factor_can() has returned true.
 const struct solver_api *solver_api(void);
 
-// What older versions lack: NULL.
+// Functions that older versions lack.
 #define SOLVER_GEEV(F)                                                                                      \
     F(cusolverDnXgeev_bufferSize,                                                                           \
       (solver s, solver_parameters p, int left, int right, int64_t n, int type, const void *a,              \
@@ -101,6 +102,7 @@ struct solver_geev {
     SOLVER_GEEV(MEMBER)
 #undef MEMBER
 };
+// Returns them, after cuda_factor_can(); its members are NULL if the version lacks them.
 const struct solver_geev *solver_geev(void);
 
 // A call on every matrix of a batch, one after the other.
@@ -117,22 +119,28 @@ struct solving {
     size_t bytes, host_bytes;
 };
 
-// Takes the lane for itself. transposed: matrices are copied by columns. NULL a and an error.
+// Locks the lane's solver until solving_close(), which has to follow in any case, and copies the matrices,
+// transposed if `turned`. Returns false, with an error, if that fails.
 bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned);
-// room for these; failed: of asking for it
+// Allocates work areas of so many bytes on the device and on the host. failed: what cuSOLVER returned when
+// asked for these sizes. Returns false, with an error, if it is not 0 or memory runs out.
 bool solving_work(struct solving *s, int failed, size_t work, size_t host);
+// Return, of matrix i, memory of the device: cuSOLVER's info; the copy.
 int *solving_info(const struct solving *s, int64_t i);
 char *solving_matrix(const struct solving *s, int64_t i);
-char *solving_output(const struct solving *s, int output, int64_t i); // of matrix i
-// Waits, and looks at what was noted. what: of a matrix that it could not do; NULL: that is a result like any
-// other.
+// Returns where matrix i of an output begins, or NULL and an error.
+char *solving_output(const struct solving *s, int output, int64_t i);
+// Waits for the work, checks each info, and frees and unlocks everything. failed: 0, or the code of what
+// failed. what: what is wrong with a matrix whose info is positive, for the error; NULL: that is no error.
 enum kernel_taken solving_close(struct solving *s, int failed, const char *what);
 
-// Row-major results, from matrices by columns: rows x cols of which neighbours are step apart.
+// Stores column-major matrices, rows x cols, to an output, row-major. Columns are `step`, matrices `next`
+// elements apart. Returns false, with an error, if that fails.
 bool solving_store(const struct solving *s, int output, zl_dtype dtype, char *from, int64_t rows,
                    int64_t cols, int64_t step, int64_t next);
-// Row-major matrices: zeros above the diagonal, or below it; or all of a matrix with ones on its diagonal.
 enum solving_fill { FILL_ABOVE, FILL_BELOW, FILL_UNIT };
+// Fills row-major matrices with zeros, above or below their diagonals, or makes each of them an identity.
+// Returns false, with an error, if that fails.
 bool solving_fill(const struct solving *s, void *to, int64_t rows, int64_t cols, enum solving_fill how);
 
 #endif

@@ -17,6 +17,7 @@
 enum { HALF_COLS = 12, FOUR = 4 };
 #define HIDDEN (-FLT_MAX) // the score of a key that is not seen
 
+// Returns the least multiple of unit that is not less than count.
 static inline int64_t attention_round(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
@@ -41,8 +42,8 @@ struct attention_output {
 // vector.
 struct attention_code {
     int lanes; // of a vector
-    // Makes most the largest of what it was and the scores, a number a column. What was computed with the one
-    // before must be multiplied by factor: sum is. Whether any factor is not 1.
+    // Raises most, one number per column, to the largest score. What was computed with the old most must be
+    // multiplied by factor, as sum is here. Returns whether any factor is not 1.
     bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
                  float *factor);
     // Scores to exp(scale * (score - most)), which are added to sum. room: for as many numbers.
@@ -82,6 +83,7 @@ struct attention_code {
     void (*add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights,
                              int64_t apart, int64_t cols, float *y, const float *next);
 };
+// Returns the code for the level of cpu_level().
 const struct attention_code *cpu_attention_code(void);
 
 // The score of which `power` makes an exponent of 0, and so a weight of 0; and where it does so with all.
@@ -103,34 +105,39 @@ struct attend {
     int64_t dim, width;      // columns of q and k, and of v
     union scalar room[8];
 };
-// all but the kernel; false and an error
+// Sets all of *a but the kernel. The caller frees a->sinks. Returns false, with an error, if memory runs out.
 bool cpu_attention_open(struct attend *a, const struct attention *from);
-// The best kernel for panels of so many queries, of this dtype or of float32.
+// Returns the best kernel for panels of so many queries, whose dtype is this one or float32.
 const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows);
+// Makes *x refer to an array, each of whose matrices has `share` heads; a->room[room] holds an inline scalar.
 void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share);
 
+// Returns where a row of matrix m of batch b begins.
 static inline const char *attention_row(const struct attention_input *x, int64_t b, int64_t m, int64_t row) {
     return x->data + b * x->stride[0] + (m * x->share + row / x->lines) * x->stride[1] +
            row % x->lines * x->stride[2];
 }
 
+// Returns where a row of matrix m of batch b begins in an output.
 static inline char *attention_place(const struct attention_output *y, int64_t b, int64_t m, int64_t row) {
     return y->data + b * y->stride[0] + (m * y->share + row / y->lines) * y->stride[1] +
            row % y->lines * y->stride[2];
 }
 
+// Returns the sink of a row's head.
 static inline float attention_sink(const struct attend *a, int64_t b, int64_t m, int64_t row) {
     return a->sinks[b * a->sink_stride + m * a->q.share + row / a->q.lines];
 }
 
-// Keys that query `row` sees if causal: those before it. Where that is none, or less, all count: all scores
-// are as low.
+// Returns how many keys query `row` sees if causal, those before it; they may be 0 or less. Then all keys
+// count, as all scores are equally low.
 static inline int64_t attention_seen(const struct attend *a, int64_t row) {
     return a->causal ? row % a->q.lines + 1 + a->keys - a->q.lines : a->keys;
 }
 
 // The least and the most keys that count for some rows.
 struct attention_span { int64_t least, most; };
+// Returns them for rows from `first` on.
 static inline struct attention_span attention_span(const struct attend *a, int64_t first, int64_t count) {
     struct attention_span span = {a->keys, a->causal ? 0 : a->keys};
     for (int64_t i = first; a->causal && i < first + count; i++) {
@@ -141,45 +148,53 @@ static inline struct attention_span attention_span(const struct attend *a, int64
     return span;
 }
 
-// Rows as float32, columns consecutive: where they are, or in room for count rows; *row: floats between them.
+// Returns rows as float32 with contiguous columns: x itself, or a copy in room, which has space for count
+// rows. Sets *row to the floats between rows.
 const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
                                 int64_t count, float *room, int64_t *row);
+// Makes *y refer to an output, each of whose matrices has `share` heads.
 void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share);
-// Puts rows, `first` on: from row i in column i of lines that are `apart` floats from each other. room: for
-// count rows.
+// Puts rows into y, from `first` on: row i is column i of `from`, whose lines are `apart` floats from each
+// other. room has space for count rows.
 void cpu_attention_put(const struct attention_output *y, int64_t b, int64_t m, int64_t first, int64_t count,
                        const float *from, int64_t apart, float *room);
-// Bytes of count lines of k elements, as panels of `width` lines.
+// Returns the bytes of count lines of k elements, packed as panels of `width` lines.
 static inline int64_t attention_packed(const struct attend *a, int64_t width, int64_t count, int64_t k) {
     return attention_round(count, width) * attention_round(k, a->kernel->step) *
            (int64_t)zl_dtype_size(a->kernel->dtype);
 }
-// Rows as panels of a factor (0: a, 1: b) of the kernel; and columns as lines along the rows, of a. room: for
-// the rows of a panel, or count.
+// Packs rows as panels of a factor of the kernel (0: a, 1: b). room has space for the rows of a panel.
 void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int factor, int64_t b,
                              int64_t m, int64_t first, int64_t count, char *room, char *to);
+// Packs the columns of rows as panels of factor a, so that k runs along the rows. room has space for count
+// rows.
 void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m,
                              int64_t first, int64_t count, char *room, char *to);
-// c (lines x cols of the kernel) = panels of lines times one panel of columns, along k; added to what c holds
+// Computes c (lines x cols of the kernel) = panels of lines times one panel of columns, along k; adds it to c
 // if `add`. `length` is what k was when the lines were packed.
 void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length,
                             const char *panels, const char *panel, float *c, bool add);
 
-// Hides what queries of a panel do not see if causal: their scores become `hidden`.
+// Sets scores of a panel of count queries, from `first` on, with keys that they do not see, if causal, to
+// `hidden`. The first score is that of key `key`.
 void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
                               float hidden, float *scores);
-// Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 2 * cols rows
-// of scores.
+// Applies the causal mask and the mask, if there are such, to these scores of a panel. room has space for
+// 2 * cols rows of keys.
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
                         int64_t key, int64_t keys, float *room, float *scores);
-// The same for one query, whose scores are contiguous. room: for one row.
+// Applies both to the scores of one query, which are contiguous. room has space for one row of keys.
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key,
                             int64_t keys, float *room, float *scores);
 
-// attention_neon.c: for twelve columns, and keys that are a multiple of four.
+// attention_neon.c: members of struct attention_code, for HALF_COLS columns and keys in multiples of four.
+
+// Does what soften does.
 void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
                                float *room);
+// Does what power does.
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum);
+// Does what soften_half does.
 void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
                                const float *most, float *sum, float *room, char *to);
 

@@ -44,14 +44,16 @@ struct conv_room {
     void *data;
     size_t bytes;
 };
-void *conv_open_room(struct conv_room *room, int64_t bytes); // NULL and an error
-void conv_close_room(struct conv_room *room);                // which may never have been opened
+// Allocates so many bytes, which conv_close_room() frees. Returns NULL and an error if it cannot.
+void *conv_open_room(struct conv_room *room, int64_t bytes);
+// Frees the memory, if there is any; a room that was never opened is all zeros.
+void conv_close_room(struct conv_room *room);
 
-// in whichever way suits; false and an error
+// Computes the convolution in the way that suits it. Returns false, with an error, if memory runs out.
 bool conv_run(struct convolution *v, const struct conv_kernel *w);
 
-// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between
-// elements.
+// Returns the position in x, along an axis, that the kernel's element k meets for element o of the output, or
+// -1 if it is outside or between elements.
 static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
     const struct conv_axis *a = &v->axis[i];
     int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
@@ -70,6 +72,7 @@ struct spot {
     int64_t batch, at[CONV_AXES];
 };
 
+// Returns the position of a row of the output.
 static inline struct spot spot_of(const struct convolution *v, int64_t row) {
     struct spot s;
     for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
@@ -78,6 +81,7 @@ static inline struct spot spot_of(const struct convolution *v, int64_t row) {
     return s;
 }
 
+// Moves to the next row.
 static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
     for (int i = CONV_AXES - 1; i >= 0; i--) {
         if (++s->at[i] < v->out[i])
@@ -87,15 +91,27 @@ static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
     s->batch++;
 }
 
-// conv_phases.c: where elements of x have gaps between them, and the output goes along all of it.
-bool conv_has_phases(const struct convolution *v);
-bool conv_phases(const struct convolution *v, const struct conv_kernel *w); // false and an error
+// Each of the following files is a way to compute a convolution. Functions that pack w into room, which the
+// caller closes, return false, with an error, if memory runs out. Functions that take from and to compute
+// parts, or rows, on this thread, as cpu_split() calls them, and set v->failed if memory runs out.
 
-// conv_panels.c: where channels fill the units of a micro-kernel. w is packed into room.
+// conv_phases.c: x is dilated. Each phase of the output is a convolution without gaps.
+
+// Returns whether x is dilated along an axis, and no dilated axis has a stride.
+bool conv_has_phases(const struct convolution *v);
+// Computes it phase by phase. Returns false, with an error, if memory runs out.
+bool conv_phases(const struct convolution *v, const struct conv_kernel *w);
+
+// conv_panels.c: channels fill the units of a micro-kernel.
+
+// Returns whether this way suits, and sets v->kernels.
 bool    conv_has_panels(struct convolution *v);
-bool    conv_pack_kernels(struct convolution *v, struct conv_room *room); // false and an error
+// Packs w for conv_panels().
+bool    conv_pack_kernels(struct convolution *v, struct conv_room *room);
+// Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_panel_parts(struct convolution *v);
-void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
+// Computes parts from..to - 1.
+void    conv_panels(const void *convolution, int64_t from, int64_t to);
 
 // conv_window.c: lines of x that some lines of the output see, side by side with zeros around them.
 struct conv_window {
@@ -109,45 +125,67 @@ struct conv_window {
     int64_t filled; // which window it is; -1: none
     int64_t *tap; // bytes from the first place of x that a position sees to where each tap meets it
 };
+// Returns whether windows suit: x has no gaps, and the convolution is more than a product.
 bool    conv_has_windows(const struct convolution *v);
-// How many parts there are: a window and some of so many panels of outputs each. item: bytes of an element of
-// a window.
+// Returns the number of parts, each a window and some of the panels of outputs, of which there are so many,
+// and sets the sizes of tiles. item: bytes of an element of a window.
 int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
-// Behind the last line, so many positions can be read. False: no memory.
+// Makes w a window of elements of a dtype, in this thread's scratch memory. So many positions can be read
+// after the last line. Returns false, with an error, if memory runs out.
 bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
-// Fills the window of a part, unless it is there; which panels the part has.
+// Fills the window of a part, unless it is filled already, and sets the part's panels: *first to *end - 1.
 void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
-// The element of the output at a position of its last axis, in one of the window's lines; counted without
-// channels.
+// Returns the index in the output, without channels, of a position of its last axis, in one of the window's
+// lines.
 static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
     const struct convolution *v = w->v;
     return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;
 }
 
-// conv_amx.c: of bfloat16 where the CPU has tiles of AMX. w is packed into room.
+// conv_amx.c: bfloat16, where the CPU has tiles of AMX.
+
+// Returns whether this way suits.
 bool    conv_has_tiles(const struct convolution *v);
-bool    conv_pack_tiles(struct convolution *v, struct conv_room *room); // false and an error
+// Packs w for conv_tiles().
+bool    conv_pack_tiles(struct convolution *v, struct conv_room *room);
+// Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_tile_parts(struct convolution *v);
-void    conv_tiles(const void *convolution, int64_t from, int64_t to); // parts
+// Computes parts from..to - 1.
+void    conv_tiles(const void *convolution, int64_t from, int64_t to);
 
-// conv_positions.c: by vectors of outputs, where the CPU is an x86_64 with AVX2. w is packed into room.
+// conv_positions.c: vectors of outputs, where the CPU is an x86_64 with AVX2.
+
+// Returns whether this way suits.
 bool    conv_has_spots(const struct convolution *v);
-bool    conv_pack_spots(struct convolution *v, struct conv_room *room); // false and an error
+// Packs w for conv_positions().
+bool    conv_pack_spots(struct convolution *v, struct conv_room *room);
+// Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_spot_parts(struct convolution *v);
-void    conv_positions(const void *convolution, int64_t from, int64_t to); // parts
+// Computes parts from..to - 1.
+void    conv_positions(const void *convolution, int64_t from, int64_t to);
 
-// conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
-void conv_channels(const void *convolution, int64_t from, int64_t to); // rows
+// conv_channels.c: depthwise, that is, each group has one channel and one output. w is (taps, channels), in
+// the dtype of sums.
 
-// conv_taps.c: the same of a small result of a large kernel, where groups are in the batch.
+// Computes rows from..to - 1 of the output.
+void conv_channels(const void *convolution, int64_t from, int64_t to);
+
+// conv_taps.c: depthwise, with a kernel that is larger than the output, where groups are in the batch.
+
+// Returns whether this way suits.
 bool conv_has_taps(const struct convolution *v);
-// false and an error
+// Computes the convolution. Returns false, with an error, if memory runs out.
 bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w);
 
-// conv_lines.c: one channel into one. w has been copied, as wide as sums are.
+// conv_lines.c: one channel and one output. w is a copy in the dtype of sums.
+
+// Returns whether this way suits.
 bool    conv_has_lines(const struct convolution *v);
-void    conv_turn_lines(const struct convolution *v, void *w); // puts w in the order of x
+// Puts w in the order in which x is read: reverses the last axis of a flipped kernel.
+void    conv_turn_lines(const struct convolution *v, void *w);
+// Returns the number of parts.
 int64_t conv_line_parts(const struct convolution *v);
-void    conv_lines(const void *convolution, int64_t from, int64_t to); // parts
+// Computes parts from..to - 1.
+void    conv_lines(const void *convolution, int64_t from, int64_t to);
 
 #endif

@@ -84,14 +84,16 @@ extern const struct gemm_kernel gemm_kernels_amx[], gemm_kernels_vnni[], gemm_ke
     gemm_kernels_avx512[], gemm_kernels_avx2[];
 extern const struct gemm_kernel gemm_kernels_any[];
 
-// The i-th of all kernels in the library; NULL behind the last.
+// Returns the i-th of all kernels in the library, or NULL past the last.
 const struct gemm_kernel *gemm_kernel_at(int i);
+// Returns whether this CPU has what the kernel needs.
 bool gemm_can_run(const struct gemm_kernel *k);
-// It can run, both factors are packed alike, and its thread does nothing else for it.
+// Returns whether the CPU can run it, both factors are packed alike, and it needs neither open nor close.
 bool gemm_is_plain(const struct gemm_kernel *k);
-// The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
+// Returns the best kernel that this CPU runs for matrices of a dtype, which may be packed as a wider one, or
+// NULL if there is none.
 const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
-// The same, or one like it whose panels so many columns fill better.
+// Returns that kernel, or one like it whose panels so many columns fill better. There must be one.
 const struct gemm_kernel *gemm_kernel_for_columns(zl_dtype dtype, int64_t columns);
 
 // gemm_order.c: the order in which an element of the result is summed. It depends on k, the kernel and the
@@ -106,28 +108,32 @@ struct gemm_order {
     int step;               // of the kernel
 };
 enum { GEMM_CHAINS = 4 };
-// along: products are of lines along k, as gemm_is_along says.
+// Returns the order for a kernel and a k. along: the result of gemm_is_along().
 struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool along);
-// Whether columns of b are lines along k: dot products of vectors are then the fastest way to multiply few
-// rows.
+// Returns whether columns of b are contiguous along k: dot products of vectors are then the fastest way to
+// multiply few rows.
 bool gemm_is_along(const struct gemm *g);
 
-// Whether all ways to multiply such matrices keep to this order: if ZL_BATCH_INVARIANT asks for it, or b is
-// so small that it costs nothing. Otherwise those for few rows may sum in an order that reads b faster. It
-// does not depend on the number of rows either.
+// Returns whether all ways to multiply such matrices keep to this order: if they can (gemm_ways_agree), and
+// ZL_BATCH_INVARIANT asks for it or b is so small that it costs nothing. Otherwise those for few rows may sum
+// in an order that reads b faster, which does not depend on the number of rows either.
 bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g);
-bool gemm_ways_agree(void); // else only cpu_own_gemm does
+// Returns whether all ways can keep to this order on this architecture; else only cpu_own_gemm does.
+bool gemm_ways_agree(void);
 
 // A chain: elements first, first + apart, ..., count of them. Packed, it is padded to `length` elements, and
 // `at` elements lie before it.
 struct gemm_chain {
     int64_t first, apart, count, at, length;
 };
-struct gemm_chain gemm_chain_at(const struct gemm_order *o, int64_t chain); // of spans * chains
+// Returns the chain of a number, which counts those of all spans: 0 to spans * chains - 1.
+struct gemm_chain gemm_chain_at(const struct gemm_order *o, int64_t chain);
+// Returns how many elements a span has: the last may be shorter.
 static inline int64_t gemm_span_elements(const struct gemm_order *o, int64_t span) {
     return MIN_OF(o->span, o->k - span * o->span);
 }
-int64_t gemm_padded(const struct gemm_order *o); // elements of all chains, packed
+// Returns the number of elements of all chains of a line, packed.
+int64_t gemm_padded(const struct gemm_order *o);
 
 // Fetches a cache line. Rows of a matrix that follow each other along k are fetched by hand, as no processor
 // foresees where the next one begins. The address may lie outside of the matrix. Inlined by force: gcc leaves
@@ -136,7 +142,7 @@ static inline __attribute__((always_inline)) void gemm_fetch(const void *from, i
     __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)bytes), 0, 2);
 }
 
-// A piece of what is ahead, and a row of the tile of c, if there is one.
+// Fetches a piece of what is ahead, and a row of the tile of c, if there is one.
 static inline __attribute__((always_inline)) void gemm_fetch_row(const char *ahead, const void *row,
                                                                  int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += GEMM_LINE)
@@ -145,14 +151,17 @@ static inline __attribute__((always_inline)) void gemm_fetch_row(const char *ahe
         __builtin_prefetch((const char *)row + at, 1, 3);
 }
 
-// gemm_pack.c: count lines of k elements each, as panels of width lines consecutive. Strides are in bytes.
-// Lines behind the last are there, `spare` of them: they may be read too.
+// gemm_pack.c -----------------------------------------------------------------------------------------------
+
+// How lines of k elements are packed into panels.
 struct gemm_packing {
     int64_t item;      // bytes of a packed element
     int64_t from_item; // and of the matrix's
     row_fn *widen;     // NULL: they are the same
     int unit, step;
 };
+// Packs count lines of k elements each as consecutive panels of width lines. Strides are in bytes. After the
+// last line `spare` more may be read.
 void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
                int64_t line_stride, int64_t k, int64_t count, int64_t spare);
 // Packs a span of these lines, of which `from` is element 0: chain c to to[c].
@@ -160,7 +169,9 @@ void gemm_pack_span(const struct gemm_packing *p, const struct gemm_order *o, in
                     char *const to[GEMM_CHAINS], int64_t width, const char *from, int64_t k_stride,
                     int64_t line_stride, int64_t count, int64_t spare);
 
-// gemm_own.c: one product, by all threads that this one may use. The result does not depend on their number.
+// gemm_own.c ------------------------------------------------------------------------------------------------
+
+// One product and how it is computed.
 struct gemm_work {
     const struct gemm *g;
     zl_dtype dtype, out; // of a and b; of c: the sums' dtype, or a narrower one if nothing is added to it
@@ -172,18 +183,24 @@ struct gemm_work {
     row_fn *widen;      // elements to those of the kernel; NULL: a cast
     const float *scale; // what sums of float32 are multiplied by before they are rounded; NULL: nothing
 };
-bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
-// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these
-// rows follow: if `whole_rows`.
+// Computes a product by all threads that this one may use; the result does not depend on their number.
+// Returns false, with an error, if memory runs out.
+bool gemm_multiply(const struct gemm_work *w);
+// Returns whether, with whole_rows, `done` would be called for all columns of some rows, in order and by one
+// thread, before others of these rows follow.
 bool gemm_has_whole_rows(const struct gemm_work *w);
 
-// The same by this thread alone, of factors (0: a, 1: b) that were packed for a product of the same sizes and
-// dtype: for those that are factors of several products.
+// A matrix that is a factor of several products, of the same sizes and dtype, can be packed once.
+
+// Returns the bytes of a packed factor (0: a, 1: b).
 size_t gemm_packed_bytes(const struct gemm_work *w, int factor);
+// Packs a factor, on this thread.
 void gemm_pack_factor(const struct gemm_work *w, int factor, char *to);
+// Computes a product of packed factors, on this thread. Returns false, with an error, if memory runs out.
 bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *b);
 
-// cpu_gather_mm.c: all products of a call; how: what they have in common.
+// Computes all products of a call (cpu_gather_mm.c); how: what they have in common. Returns false, with an
+// error, if memory runs out.
 bool gemm_batches(const struct call *c, const struct gemm_work *how);
 
 // Few vectors times a matrix of n lines along k. Strides in elements; results are float32, or int32 of int8.
@@ -194,15 +211,16 @@ struct gemm_lines {
     char *y;
     int64_t y_row, y_col;
 };
-// gemm_amx.c: of bfloat16 where the CPU has amx_bf16, of int8 where it has amx_int8, if n is at least
-// GEMM_AMX_LINES. False when memory is out.
+// Multiplies bfloat16 where the CPU has amx_bf16, or int8 where it has amx_int8, on this thread (gemm_amx.c).
+// n is at least GEMM_AMX_LINES. Returns false, with an error, if memory runs out.
 bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l);
 enum { GEMM_AMX_LINES = 64 };
 
-// gemm_dots.c: a product of int8, by all threads, if there is a way for as few rows or columns: *done. False
-// when memory is out.
+// Computes a product of int8 by all threads if there is a way for as few rows or columns, and sets *done to
+// whether there is (gemm_dots.c). Returns false, with an error, if memory runs out.
 bool gemm_few_bytes(const struct gemm *g, bool *done);
 
-bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
+// Computes a product of complex64 (gemm_complex.c). Returns false, with an error, if memory runs out.
+bool gemm_complex(const struct gemm *g);
 
 #endif

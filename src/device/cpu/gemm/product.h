@@ -39,12 +39,14 @@ struct blas {
 // Returns the one that ZL_BLAS names, else the one that blas.c prefers. It is chosen at the first use.
 const struct blas *cpu_blas(void);
 
-// Sets how many threads a library may use. NULL: the library cannot be told.
+// Sets how many threads a library may use.
 typedef void blas_threads(int count);
+// Returns that function of an opened library, or NULL if it has none.
 blas_threads *cpu_blas_threads(void *library);
-// Enclose each use of a BLAS or LAPACK library: on one thread while others compute too (NULL), or alone with
-// all threads.
+// Begins a use of a BLAS or LAPACK library: with NULL on one thread, while others may use it too; else alone,
+// with all threads. Waits until the library is free for that.
 void cpu_blas_begin(blas_threads *alone);
+// Ends the use that cpu_blas_begin() began with the same argument, on the same thread.
 void cpu_blas_end(blas_threads *alone);
 
 // Applies the scaling to n sums, with the elements from data[at] on, `step` apart.
@@ -56,20 +58,24 @@ gemm_fn cpu_gemm;
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_own_gemm; // packs panels for micro-kernels; any float or complex dtype
 gemm_fn cpu_gemv;     // m or n is 1; not complex
-// gemv by all threads, if rows of the matrix lie across the vector; c has the dtype of a and b.
+// Returns whether cpu_gemv_shared suits: the matrix is large, and its elements lie across the vector.
 bool cpu_gemv_is_shared(zl_dtype dtype, const struct gemm *g);
-gemm_fn cpu_gemv_shared;
-// Each of these serves if the function above it says so.
+gemm_fn cpu_gemv_shared; // gemv by all threads; c has the dtype of a and b
+// Returns whether packing would take longer than multiplying; cpu_tiny_gemm may be called then.
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
-gemm_fn cpu_tiny_gemm; // packing would take longer than multiplying
+gemm_fn cpu_tiny_gemm;
+// Returns whether there are so few rows or columns that cpu_thin_gemm suits, which may be called then.
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
-gemm_fn cpu_thin_gemm; // a few rows or columns
-// returns whether that is better than cpu_few_gemm
+gemm_fn cpu_thin_gemm;
+// Returns whether cpu_thin_gemm suits and is better than cpu_few_gemm.
 bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g);
+// Returns whether cpu_few_gemm suits, for a few dozen rows; it may be called then.
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g);
-gemm_fn cpu_few_gemm;  // a few dozen rows
+gemm_fn cpu_few_gemm;
+// Returns whether cpu_dots_gemm suits, for a few rows or columns by wide vectors of x86_64; it may be called
+// then.
 bool cpu_is_dots(zl_dtype dtype, const struct gemm *g);
-gemm_fn cpu_dots_gemm; // a few rows or columns, by wide vectors of x86_64
+gemm_fn cpu_dots_gemm;
 // Returns whether cpu_own_gemm is best, packing the second factor late because L2 holds it.
 bool cpu_is_packed_late(zl_dtype dtype, const struct gemm *g);
 
@@ -78,6 +84,7 @@ struct product_parts {
     int64_t rows, cols; // of a part; of products that all threads share, of the whole
     bool whole_rows;    // no row of the result is split between parts
 };
+// Returns the sizes of these parts.
 struct product_parts cpu_matmul_parts(const struct call *c);
 
 // A part that has been computed.

@@ -19,8 +19,11 @@ struct indices {
 };
 // Opens the indices of an array, for cpu_indices_close. Returns false, with an error, if memory runs out.
 bool cpu_indices_open(struct indices *i, zl_array a);
+// Frees the copy, if there is one.
 void cpu_indices_close(struct indices *i);
+// Reads n indices of a dtype that are `step` bytes apart.
 void cpu_indices_read(const char *data, int64_t step, zl_dtype dtype, int64_t n, int64_t *out);
+// Reads n of the opened indices, from index `from` on.
 static inline void cpu_indices_next(const struct indices *i, int64_t from, int64_t n, int64_t *out) {
     cpu_indices_read(i->data + from * i->step, i->step, i->dtype, n, out);
 }
@@ -48,6 +51,7 @@ static inline int64_t cpu_position(int64_t index, int64_t dim, int64_t last) {
 
 // Gathers the elements at from + offset[i] into contiguous memory.
 typedef void gather_fn(char *to, const char *from, const int64_t *offset, int64_t n);
+// Returns the function for elements of `item` bytes (1, 2, 4 or 8).
 gather_fn *cpu_gather_elements(size_t item);
 // An axis of which each of several elements chooses a position by its index; these elements are `apart` bytes
 // from each other.
@@ -56,14 +60,17 @@ struct indexed {
     int64_t dim, step, apart; // elements; bytes
 };
 // Read elements by n contiguous indices of a dtype, or write them. A read clamps indices out of range, a
-// write ignores them. The functions that return them give NULL if there is none for the dtype.
+// write ignores them.
 typedef void take_fn(char *to, const struct indexed *x, const char *indices, int64_t n);
 typedef void put_fn(const char *from, const struct indexed *x, const char *indices, int64_t n);
+// Return the function for a dtype of indices and elements of `item` bytes: the one that reads; the one that
+// writes. NULL: there is none for the dtype.
 take_fn *cpu_take_elements(zl_dtype index, size_t item);
 put_fn *cpu_put_elements(zl_dtype index, size_t item);
 // Writes elements, which are `step` bytes apart, to out + offset[i] in order, or combines them with what is
 // there. Elements with a negative offset are skipped. update is one of enum update.
 typedef void scatter_fn(char *out, const int64_t *offset, const char *from, int64_t step, int64_t n);
+// Returns that function for an update and a dtype.
 scatter_fn *cpu_scatter_elements(int update, zl_dtype dtype);
 
 // slice_move.c ----------------------------------------------------------------------------------------------
@@ -76,13 +83,15 @@ struct slice_move {
     scatter_fn *elements; // used if rows are not contiguous
     struct layout layout; // of at least two axes, perhaps of size 1; operands: to, from
 };
-// Strides are in elements. update is one of enum update.
+// Plans how slices of a shape are copied or combined. Strides are in elements. update is one of enum update.
 void cpu_slice_plan(struct slice_move *s, zl_dtype dtype, int update, int ndim, const int64_t *dim,
                     const int64_t *to_stride, const int64_t *from_stride);
+// Moves a slice whose `run` is 0.
 void cpu_slice_strided(const struct slice_move *s, char *to, const char *from);
-// Returns the row kernel that combines elements; NULL: the second one replaces the first.
+// Returns the row kernel that combines elements, or NULL if the second one replaces the first.
 row_fn *cpu_update_row(int update, zl_dtype dtype);
 
+// Copies so many bytes.
 static inline void cpu_slice_run(char *to, const char *from, size_t bytes) {
     switch (bytes) { // elements: sizes that are one load and one store
     case 1: *to = *from; return;
@@ -93,6 +102,7 @@ static inline void cpu_slice_run(char *to, const char *from, size_t bytes) {
     }
 }
 
+// Copies a slice to its destination, or combines both, as planned.
 static inline void cpu_slice_move(const struct slice_move *s, char *to, const char *from) {
     if (UNLIKELY(!s->run))
         cpu_slice_strided(s, to, from);

@@ -44,13 +44,15 @@ void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *fro
 // Returns the address of output k of matrix `at`.
 char *cpu_factor_output(const struct factor *f, int k, int64_t at);
 
-// blocked.c: recursive algorithms for matrices of n columns, with the functions of FACTOR_BLOCKED. They
-// return LAPACK's info.
+// blocked.c: recursive algorithms for matrices of n columns, `lead` elements apart, with the functions of
+// FACTOR_BLOCKED. They return LAPACK's info.
 #define FACTOR_BLOCKED "trtri getrf trsm laswp potrf"
 enum { FACTOR_TRTRI, FACTOR_GETRF, FACTOR_TRSM, FACTOR_LASWP, FACTOR_POTRF };
-int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead); // works in the lower triangle
+// Replaces the lower triangle of a by its Cholesky factor, as potrf does.
+int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead);
 // Inverts a triangular matrix, with zeros on the other side of the diagonal. room has n * n / 4 + n elements.
 int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *room);
+// Replaces a (m x n) by its factors L and U, and stores the row exchanges in pivot, as getrf does.
 int cpu_blocked_lu(const struct factor *f, int m, int n, char *a, int lead, int *pivot);
 // Writes the inverse of a to x, and overwrites a.
 int cpu_blocked_inverse(const struct factor *f, char *a, char *x, char *room, int *pivot);
@@ -68,24 +70,34 @@ struct condensed {
     void *tau, *tau_row;  // factors of the reflections of columns and, for bidiagonal matrices, of rows
     void *room;           // 4 (m + n) elements
 };
-// n x n, symmetric: its lower triangle
+// Reduces a symmetric matrix (n x n), of which it uses the lower triangle, to a tridiagonal one.
 void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c);
-void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c); // m x n, m >= n
-// n x n, without the reflections; room has 6 n elements
+// Reduces a matrix (m x n, m >= n) to an upper bidiagonal one.
+void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c);
+// Reduces a matrix (n x n) to an upper Hessenberg one, without its reflections; room has 6 n elements.
 void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room);
 // Scales by a power of two if squares of elements could overflow or vanish, and returns the exponent, for
 // cpu_scale_back.
 int  cpu_normalize(zl_dtype dtype, void *a, int64_t count);
+// Multiplies values by 2^exponent.
 void cpu_scale_back(zl_dtype dtype, void *values, int64_t count, int exponent);
 
 // cpu_condensed.c: eigh and svd of matrices that are condensed first.
-bool cpu_condenses(zl_array x); // returns whether that is faster than LAPACK
+
+// Returns whether that is faster than LAPACK.
+bool cpu_condenses(zl_array x);
+// Runs a call of eigh. Returns false, with an error, if it fails.
 bool cpu_eigh_condensed(const struct call *c);
+// Runs a call of svd. Returns false, with an error, if it fails.
 bool cpu_svd_condensed(const struct call *c);
-bool cpu_spectrum_failed(const struct factor *f, int info); // returns false, with an error
+// Returns false, with the error that LAPACK's info says.
+bool cpu_spectrum_failed(const struct factor *f, int info);
 
 // cpu_eigenvalues.c: eigenvalues without vectors.
-bool cpu_has_eigenvalues(zl_array x); // returns whether that is faster than LAPACK
+
+// Returns whether that is faster than LAPACK.
+bool cpu_has_eigenvalues(zl_array x);
+// Runs such a call. Returns false, with an error, if it fails.
 bool cpu_eigenvalues(const struct call *c);
 
 #endif

@@ -7,11 +7,12 @@
 
 // What is compared is kept as extremes are: 16-bit floats as float32. What is found is an element.
 struct element_search {
-    // the first equal one, or the first NaN; n: none
+    // Returns the position of the first element that equals value, or of the first NaN if value is NaN, or n.
     int64_t (*find)(const char *from, int64_t n, const char *value);
     bool (*less)(const char *a, const char *b);
     bool (*is_nan)(const char *a);
 };
+// Returns these functions for a dtype.
 struct element_search cpu_element_search(zl_dtype dtype);
 
 // argreduce_columns.c ---------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ struct sort_order {
     uint64_t minus_zero; // its key: that of 0 follows it. 0: the dtype has none
     bool is_long;        // keys are uint64
 };
+// Returns how elements of a dtype are made into keys, and keys into elements.
 const struct sort_order *cpu_sort_order(zl_dtype dtype);
-// Keys in which equal elements are equal: -0 is 0.
+// Makes keys as o->load does, but gives -0 the key of 0, so that equal elements have equal keys.
 void cpu_sort_load_equal(const struct sort_order *o, const char *from, int64_t n, void *key);
 
 // sort_digits.c: items are sorted by some of their bits; equal ones stay in order.
@@ -32,10 +33,13 @@ struct sort_job {
     int first;   // bit of the key, and all above it
     bool shared; // on all threads
 };
-void *cpu_sort_items(const struct sort_job *job); // where the sorted items are: a or room; NULL and an error
+// Sorts the items, and returns where they are then, a or room, or NULL and an error if memory runs out.
+void *cpu_sort_items(const struct sort_job *job);
 
-// sort_short.c: SORT_LANES lines of n items each, item i of line k at a[i * SORT_LANES + k]; not SORT_KEYED.
+// sort_short.c ----------------------------------------------------------------------------------------------
+
 enum { SORT_LANES = 16, SORT_SHORT = 256 }; // items of a line for which this is quicker
+// Sorts SORT_LANES lines of n items each; item i of line k is a[i * SORT_LANES + k]. Not of SORT_KEYED.
 void cpu_sort_lanes(enum sort_item item, void *a, int64_t n);
 
 #endif

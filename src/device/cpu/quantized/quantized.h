@@ -21,32 +21,35 @@ struct quantized {
     const int64_t *first, *second;
 };
 
-// Ways to multiply; false and an error. Pieces are of float32 or float64. The others leave *done as it is
-// where they cannot.
+// Ways to multiply, by all threads. They return false, with an error, if memory runs out.
+
+// Multiplies by pieces of the matrix that are unpacked to float32 or float64.
 bool cpu_multiply_pieces(const struct quantized *q);
+// Multiplies in integers and sets *done, or leaves *done as it is if that cannot be done for this call.
 bool cpu_multiply_ints(const struct quantized *q, bool *done);
+// Multiplies in bfloat16 and sets *done, or leaves *done as it is if that cannot be done for this call.
 bool cpu_multiply_halves(const struct quantized *q, bool *done);
 
-// Groups before a place of a row of matrix w.
+// Returns the number of groups before a group of a row of matrix w.
 static inline int64_t quantized_at(const struct quantized *q, int64_t w, int64_t row, int64_t group) {
     return (w * q->rows + row) * q->groups + group;
 }
+// Returns where the codes of group `at` begin.
 static inline const uint8_t *quantized_words(const struct quantized *q, int64_t at) {
     return (const uint8_t *)q->words + at * q->u.group * q->u.bits / 8;
 }
 
-// Where the scales of groups from `at` on begin: those of mode gguf_k lie in blocks, of which that is the
-// first.
+// Returns where the scales of groups from `at` on begin; of mode gguf_k, `at` is the first group of a block.
 static inline const char *quantized_scales(const struct quantized *q, int64_t at) {
     if (q->u.mode != QUANT_GGUF_K)
         return q->scales + at * q->scale_item;
     return q->scales + at / op_k_groups(q->u.bits) * op_k_bytes(q->u.bits);
 }
 
-// The whole numbers of a block of mode gguf_k. Bits 4 and 5: f16 d and least, and 12 bytes of as many six
-// bits for eight groups of 32: those of the first four scales and biases, then four bits of each of the other
-// four, whose high bits are above the former. A scale is d times its number, a bias -least times its own.
-// Bits 6: 16 signed bytes, and f16 d; codes are less by 32.
+// Unpacks the integers of a block of mode gguf_k. Bits 4 and 5: f16 d and least, then 12 bytes with numbers
+// of six bits for eight groups of 32: those of the first four scales and biases, then four bits of each of
+// the other four, whose high bits are above the former. A scale is d times its number, a bias -least times
+// its own. Bits 6: 16 signed bytes, and f16 d; codes are less by 32.
 static inline void quantized_k_whole(int bits, const uint8_t *block, uint8_t *scale, uint8_t *bias) {
     uint32_t part[3], six[2][2];
     if (bits == 6) {
@@ -61,7 +64,7 @@ static inline void quantized_k_whole(int bits, const uint8_t *block, uint8_t *sc
     memcpy(scale, six[0], sizeof six[0]);
     memcpy(bias, six[1], sizeof six[1]);
 }
-// Where the f16 numbers of a block lie; those of six bits have one, which is given twice.
+// Reads the f16 numbers of a block; those of six bits have one, which is stored twice.
 static inline void quantized_k_halves(int bits, const uint8_t *block, uint16_t *d, uint16_t *least) {
     memcpy(d, block + (bits == 6 ? 16 : 0), sizeof *d);
     memcpy(least, block + (bits == 6 ? 16 : 2), sizeof *least);
@@ -143,30 +146,46 @@ struct int_kind {
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
+
+// Members of cpu_int_i8mm.
+
+// Does what shares does.
 void cpu_shares_i8mm(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share,
                      float *unit);
+// Does what dozen does.
 void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to,
                     int64_t ahead, float *sum);
+// Does what dozen_results does.
 void cpu_dozen_results_i8mm(const struct int_set *x, const struct int_columns *w, const float *sum,
                             float *out, int64_t out_row);
+// Returns what can_vector returns.
 bool cpu_can_vector_i8mm(const struct quantized *q);
+// Does what vector does.
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
                      float *scale, float *out);
-// Of x86_64, with VNNI and with AVX2 alone.
+
+// Members of the kinds of x86_64, with VNNI and with AVX2 alone.
+
+// Returns what can_vector returns, of both kinds.
 bool cpu_can_line(const struct quantized *q);
+// Does what vector does, with VNNI.
 void cpu_line_vnni(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
                    float *scale, float *out);
+// Does what vector does, with AVX2.
 void cpu_line_avx2(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
                    float *scale, float *out);
+// Does what arrange does, for cpu_line_vnni().
 void cpu_arrange_vnni(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
+// Does what arrange does, for cpu_line_avx2().
 void cpu_arrange_avx2(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
-// The best of this CPU; NULL: there is none.
+// Returns the best kind for this CPU, or NULL if there is none.
 const struct int_kind *cpu_int_kind(void);
 
-// Lines of a set and, of them, that of a part of a row.
+// Returns the number of lines of a set.
 static inline int int_set_lines(const struct int_kind *kind, int parts, int rows) {
     return kind->even ? (parts * rows + 1) / 2 * 2 : parts * rows;
 }
+// Returns the line of a part of a row.
 static inline int int_line(int rows, int row, int part) {
     return part < 2 ? 2 * row + part : 2 * rows + row;
 }

@@ -36,6 +36,7 @@ enum {
 typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
 #define POINTERS(name, count) _Alignas(64) char *name[count]
 
+// Calls a row kernel for n elements, with the output and up to three inputs; unused ones are NULL.
 static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c,
                                 int64_t n) {
     POINTERS(p, 4) = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b,
@@ -87,20 +88,21 @@ struct layout {
     struct layout_axis axis[LAYOUT_AXES];
 };
 
+// Begins a layout over a shape, whose axes of size 1 are left out. The first `outputs` operands are outputs.
 void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int outputs);
 // Adds an operand. Strides are in elements; axes that are missing or of size 1 are broadcast.
 void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, const int64_t *dim,
                     const int64_t *stride);
 // Sorts axes by the strides of the first operand, the innermost last.
 void cpu_layout_order(struct layout *l);
-// Merge adjacent axes that are one axis in all operands; the second function does so among the leading axes
-// only.
+// Merges adjacent axes that are one axis in all operands.
 void cpu_layout_merge(struct layout *l);
+// Merges such axes among the leading `axes` axes only.
 void cpu_layout_merge_first(struct layout *l, int axes);
-// Restricts the layout to a rectangle of the last two axes, which are longer than 1, at one position of the
-// axes before them.
+// Reduces the layout to a rectangle of the last two axes, which are longer than 1, at one position of the
+// axes before them: `before`, counted in row-major order.
 void cpu_layout_crop(struct layout *l, int64_t before, const int64_t from[2], const int64_t size[2]);
-// Excludes trailing axes that a tile covers completely from the walk.
+// Removes trailing axes that a tile covers completely from the walk.
 void cpu_layout_trim(struct layout *l);
 
 // The state of a walk: position and addresses of the tile's first element.
@@ -109,10 +111,12 @@ struct walk {
     _Alignas(64) int64_t next[LAYOUT_OPERANDS]; // bytes to the next tile along the last looped axis
     int64_t at[LAYOUT_AXES];
 };
+// Sets w to a tile, counted in the order of the walk.
 void cpu_walk_to(const struct layout *l, struct walk *w, int64_t tile);
 // Moves to the next tile when the last looped axis is at its end.
 void cpu_walk_wrap(const struct layout *l, struct walk *w);
 
+// Moves to the next tile.
 static inline void cpu_walk_next(const struct layout *l, struct walk *w) {
     int last = l->loops - 1;
     if (UNLIKELY(w->at[last] + l->axis[last].step >= l->axis[last].dim)) {
@@ -138,9 +142,9 @@ static inline int64_t cpu_walk_extent(const struct layout *l, const struct walk 
     return MIN_OF(step, left);
 }
 
-// Calls part() for all tiles, split over threads if the traffic, in bytes, is worth it. part() processes
-// `tiles` tiles from w on, and calls cpu_walk_next in between.
+// Processes `tiles` tiles from w on, and calls cpu_walk_next in between.
 typedef void walk_part(const struct layout *l, struct walk *w, int64_t tiles, const void *context);
+// Calls part() for all tiles, split over threads if the traffic, in bytes, is worth it.
 void cpu_walk(const struct layout *l, double traffic, walk_part *part, const void *context);
 
 // Calls fn(context, from, to) on pieces of [0, count) of at least `grain`, on several threads; on this thread
@@ -163,12 +167,14 @@ bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most);
 // set; p has at least four entries, of which unused ones are NULL. `more` elements follow in all inputs, and
 // should be prefetched.
 typedef void layout_body(const void *context, char *const *p, int64_t n, int64_t more);
+// Calls body for all tiles of a planned layout, split over threads if that is worth it. weight: the cost of
+// an element, in units of moving it.
 void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context);
 
 // gather.c, transpose.c -------------------------------------------------------------------------------------
 
-// Copies rows x cols elements of `item` bytes (1, 2, 4 or 8); strides are in bytes.
 struct stride2 { int64_t row, col; };
+// Copies rows x cols elements of `item` bytes (1, 2, 4 or 8); strides are in bytes.
 void cpu_move(size_t item, char *to, struct stride2 to_stride, const char *from, struct stride2 from_stride,
               int64_t rows, int64_t cols);
 // Does the same where rows of `to` and columns of `from` are contiguous.

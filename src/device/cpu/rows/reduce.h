@@ -18,9 +18,11 @@ struct reduce_rows {
     row_fn *narrow;     // converts accumulators to elements
     int64_t item, wide; // bytes of an element and of an accumulator, at most REDUCE_WIDEST
 };
-// Returns false if there are none.
+// Sets *rows to those of an op and a dtype. Returns false if there are none.
 bool cpu_reduce_choose(struct reduce_rows *rows, enum tile_op op, zl_dtype dtype);
+// Converts n elements to accumulators.
 void cpu_reduce_load(const struct reduce_rows *by, char *accumulators, const char *elements, int64_t n);
+// Converts n accumulators to elements.
 void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *accumulators, int64_t n);
 
 // Contiguous rows of REDUCE_LINE_LEAST to REDUCE_LINE_MOST elements, without gaps between rows, are reduced
@@ -28,6 +30,7 @@ void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *
 // be read next and are prefetched; 0 if they are not in memory, or are in a cache already.
 enum { REDUCE_LINE_LEAST = 32, REDUCE_LINE_MOST = 65536 };
 enum { REDUCE_RUN_MOST = 4096 }; // the most elements that one row kernel reduces: longer runs lose accuracy
+// Reduces a row of n contiguous elements to one accumulator.
 void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more,
                      char *accumulator);
 
@@ -42,13 +45,14 @@ struct reduction {
     int column;            // by columns: the kept axis along which rows of accumulators lie
     int64_t columns, fold; // accumulators of such a row; how many rows are combined as one
 };
-// Both return false, with an error, if memory runs out.
+// Reduces along the last reduced axis, by row kernels. Returns false, with an error, if memory runs out.
 bool cpu_reduce_by_rows(struct reduction *r);
+// Reduces by combining rows that lie along a kept axis. Returns false, with an error, if memory runs out.
 bool cpu_reduce_by_columns(struct reduction *r);
 
 // Returns the first element of a piece, as a position in the reduced space.
 int64_t cpu_reduce_segment(const struct reduction *r, int64_t segment);
-// Returns the row kernel that reduces elements to one; NULL: there is none.
+// Returns the row kernel that reduces elements to one, or NULL if there is none.
 row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
 
 #endif

@@ -60,15 +60,17 @@ struct group {
     int stretches;
 };
 
+// Returns the row of a call, by its index in the program.
 static inline struct row *group_row(struct group *g, int index) {
     return &g->row[index - g->f.begin];
 }
 
+// Returns whether the group begins with a matrix product.
 static inline bool group_has_product(const struct group *g) {
     return g->f.row[0].kind == ROW_PRODUCT;
 }
 
-// Calls that run in compiled kernels.
+// Returns how many of its calls run in compiled kernels.
 static inline int group_compiled(const struct group *g) {
     int calls = 0;
     for (int i = 0; i < g->stretches; i++)
@@ -78,26 +80,26 @@ static inline int group_compiled(const struct group *g) {
 
 // row_group.c -----------------------------------------------------------------------------------------------
 
-// Readies a group that begins at a call of a program.
+// Prepares a group that begins at a call of a program.
 void row_group_begin(struct group *g, const struct program *p, struct binding *b, int index);
-// Finds its end, rows, what is stored and where temporaries lie. False: no group is worth it. Adds to why,
-// where it is given, what ended or prevented it.
+// Finds its end, rows, what is stored and where temporaries lie. Returns false if no group pays. Appends to
+// *why, unless why is NULL, what ended or prevented it.
 bool row_group_find(struct group *g, struct text *why);
 
 // row_program.c ---------------------------------------------------------------------------------------------
 
-// How a bound group runs, and what computes a tile of it.
+// Plans how a bound group runs. Returns the body that computes a tile of it, for cpu_layout_run().
 layout_body *row_group_plan(struct group *g);
 
 // row_product.c ---------------------------------------------------------------------------------------------
 
-// Runs a bound group that has a product. False: memory is out.
+// Runs a bound group that has a product. Returns false, with an error, if memory runs out.
 bool row_group_run_product(struct group *g, double weight);
 
 // row_kernel.c ----------------------------------------------------------------------------------------------
 
 // Finds the stretches of a bound and planned group for which there is a compiled kernel, and has those
-// compiled that have run often enough. True: one of them is the whole group.
+// compiled that have run often enough. Returns whether one of them is the whole group.
 bool row_group_find_kernels(struct group *g);
 
 #endif

@@ -38,8 +38,11 @@ struct tile_run {
 
 extern const struct kernel_driver kernel_driver_c;
 
-// tile_gemm.c
+// tile_gemm.c: functions that struct tile_run gives to kernels.
+
+// Reduces n contiguous elements to one, by an op of enum tile_op.
 void cpu_tile_reduce(int op, int dtype, void *to, const void *from, int64_t n);
+// Computes a product. If memory runs out it calls run->fail.
 void cpu_tile_gemm(const struct tile_run *run, const struct tile_gemm *g);
 
 // tile_panels.c: factors of products that are inputs of the kernel are packed once a thread, as long as there
@@ -47,8 +50,8 @@ void cpu_tile_gemm(const struct tile_run *run, const struct tile_gemm *g);
 
 struct gemm_work;
 
-// Packs both factors of a product, or finds those that are packed. False: they are too large, or memory is
-// out.
+// Packs both factors of a product, or finds those that are packed, and sets *a and *b. Returns false if they
+// are too large or memory runs out.
 bool cpu_tile_panels(const struct tile_run *run, const struct tile_gemm *t, const struct gemm_work *w,
                      const char **a, const char **b);
 
