@@ -130,8 +130,8 @@ bool cli_interrupted(void);
 // program.c -------------------------------------------------------------------------------------------------
 
 enum { CLI_NOT_FOUND = 127 };
-// Runs a program and waits until it ends. Returns its exit code, 128 plus the number of the signal that ended
-// it, or CLI_NOT_FOUND if it cannot be run. What it prints, errors included, becomes *output, which the
+// Starts a program and waits until it ends. Returns its exit code, 128 plus the number of the signal that
+// ended it, or CLI_NOT_FOUND if it cannot be run. What it prints, errors included, becomes *output, which the
 // caller frees (NULL: no memory); if output is NULL, it goes where this program's output goes. Ctrl-C is for
 // the program that runs: it does not end this one.
 int cli_run_program(const char *const *argv, char **output);

@@ -81,7 +81,7 @@ int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_trai
                const zl_nn_shard *row);
 // Lets SIGTERM and SIGUSR1 end the training after a step, with a checkpoint, and Ctrl-C end it at once.
 void train_catch_signals(void);
-// Runs a step of the trainer on one batch. Sets *stops to whether the training is to end after it. Returns
+// Trains on one batch, a step of the trainer. Sets *stops to whether the training is to end after it. Returns
 // false after an error or Ctrl-C.
 bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops);
 // Saves the checkpoint, if one is wanted. Returns false, with an error, if that fails.

@@ -12,7 +12,7 @@ struct node_plan {
     int inner;     // of a rare node: the block of its rarely needed operand
     bool is_fixed; // the same for all elements: computed before the loop
     bool is_alive; // met while values are counted that are needed at once
-    uint8_t bytes; // of one lane: of its type, of a truth value the width of its mask (0: any)
+    uint8_t bytes; // of one lane: of its type, of a boolean the width of its mask (0: any)
 };
 
 struct plan {
@@ -24,7 +24,7 @@ struct plan {
     int blocks;
     int *outer; // [block]: the block around it; those further out have smaller numbers
     int narrow; // bytes of the narrowest element
-    int unroll; // registers of the narrowest element in one turn of the loop; 0: one element a turn
+    int unroll; // registers of the narrowest element in one iteration of the loop; 0: one element in each
 };
 
 // Plans the text of a map over rows. Returns false, with an error, if the map is not one over rows or if

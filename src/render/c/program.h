@@ -49,8 +49,8 @@ bool program_write(struct program *p, struct style *style, void (*write)(struct 
 
 // program_values.c ------------------------------------------------------------------------------------------
 
-// Sets p->failed, and the error "why" "what" at statement s (NULL: of the kernel), unless an earlier one is
-// set. Returns false.
+// Sets p->failed and, for the first failure, the error: why, then what, at statement s (NULL: at the kernel).
+// Returns false.
 bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what);
 // Returns the stride of an axis in elements; -1 if it is not known before a call.
 int64_t program_stride(const struct tile_buffer *b, int axis);

@@ -17,19 +17,19 @@ struct style {
 struct dialect {
     struct target target;
     const char *prelude; // NULL: its code is no text
-    // The whole function of a map; of a reduction of one row (NULL: none).
+    // Write the whole function of a map; of a reduction of one row (NULL: none).
     void (*map)(struct style *s, const char *symbol);
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-    // The functions of a kernel of any statements (NULL: it has none).
+    // Writes the functions of a kernel of any statements (NULL: it has none).
     bool (*program)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-    // What the statements of a map need: the type of a variable, the j-th register of a value in terms of its
-    // operands, the name of that register, and whether any lane of a mask is true.
+    // Append what the statements of a map need: the type of a variable, the j-th register of a value in terms
+    // of its operands, the name of that register, and whether any lane of a mask is true.
     void (*type)(struct style *s, expr e);
     void (*value)(struct style *s, expr e, int j);
     void (*operand)(struct style *s, expr e, int j);
     void (*any)(struct style *s, expr mask);
     const struct group_words *words; // of groups of threads: see group.h
-    // Whether the node is spelled where it is used, and so has no statement.
+    // Returns whether the node is spelled where it is used, and so has no statement.
     bool (*is_inline)(const struct plan *plan, expr e);
 };
 

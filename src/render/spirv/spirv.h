@@ -45,7 +45,7 @@ struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct 
 // Returns the offset in the block, in bytes, of a parameter that is passed by value.
 int spirv_layout_parameter(const struct spirv_layout *l, const struct tile_kernel *kernel, int parameter);
 
-// Appends a module in words that people read. False and an error: it is no module.
+// Appends a module as readable text. Returns false, with an error, if the code is no module.
 bool spirv_disassemble(struct text *out, const char *code, size_t bytes);
 
 #endif

@@ -119,7 +119,7 @@ static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id
     return spirv_value(&p->m, SPIRV_Bitcast, type, value);
 }
 
-// Sets p->failed, and the error "why" "what" at the statement, unless an earlier one is set. Returns false.
+// Sets p->failed and, for the first failure, the error: why, then what, at the statement. Returns false.
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
 
 // spirv_values.c: expressions -------------------------------------------------------------------------------
