@@ -32,7 +32,8 @@ struct bench_session {
     struct bench_run run;
 };
 
-// Functions that return an exit code have printed a message if it is not CLI_OK.
+// An exit code other than CLI_OK comes after a message; that of bench_session_finish may say that
+// results failed or are suspect, without one.
 
 // Opens the table of chips and a suite, by its name or file (NULL: none yet). Returns an exit code. After
 // CLI_OK the caller closes it with bench_session_close.
