@@ -48,49 +48,62 @@ struct command {
 
 // report.c --------------------------------------------------------------------------------------------------
 
-const struct command *cli_command(int index); // NULL past the last
-// the last value, if there are several
+// Returns the command at this index of the table; NULL past the last.
+const struct command *cli_command(int index);
+// Returns the value of an option, the last one if it is given several times: "" for a flag. Returns NULL if
+// it is not given or the command has no such option.
 const char *cli_option(const struct invocation *call, const char *name);
-// the index-th value; NULL past the last
+// Returns the index-th value of an option; NULL past the last.
 const char *cli_option_at(const struct invocation *call, const char *name, int index);
-// The value of an option as a number; *out stays as it is where the option is not given. False after a
-// message of wrong usage: it is no number, or not from least to most, which may be INFINITY.
+// Sets *out to the value of an option, and leaves it if the option is not given. Returns false, after a
+// message of wrong usage, if the value is no number or not from least to most, which may be INFINITY.
 bool cli_number(const struct invocation *call, const char *name, double least, double most, double *out);
+// Does the same for whole numbers.
 bool cli_integer(const struct invocation *call, const char *name, int64_t least, int64_t most, int64_t *out);
 
-// Report and return the exit code. With --json an error is an object on standard output.
+// Reports that the command failed and returns CLI_FAILED. The message goes to standard error; with --json,
+// to standard output as an object.
 int cli_fail(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Reports wrong usage, in the same way, and returns CLI_USAGE.
 int cli_usage(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int cli_library_failed(const struct invocation *call); // what zl_error() says
+// Reports zl_error() as cli_fail does and returns CLI_FAILED.
+int cli_library_failed(const struct invocation *call);
 
 // arguments.c -----------------------------------------------------------------------------------------------
 
 extern const struct option cli_global_options[]; // the last has no name
 
-// Fills call from the command line; CLI_OK, or CLI_USAGE after a message. call->command is NULL when none was
-// named.
+// Fills call, which is zeros before, from the command line, whose texts it refers to. Returns CLI_OK, or
+// another exit code after a message. call->command is NULL when none was named. The caller calls
+// cli_parse_free in any case.
 int cli_parse(int argc, char **argv, struct invocation *call);
+// Frees what cli_parse allocated.
 void cli_parse_free(struct invocation *call);
 
-// The index-th first word of commands, each once; NULL past the last.
+// Copies the index-th of the words that commands begin with, each of them once, to `out` and returns it; NULL
+// past the last.
 const char *cli_first_word(int index, char *out, int bytes);
-bool cli_is_group(const char *word); // first of two words
+// Returns whether the word is the first of a command of two words.
+bool cli_is_group(const char *word);
 
 // help.c ----------------------------------------------------------------------------------------------------
 
-int cli_print_help(const struct invocation *call, const char *topic); // topic NULL: the overview
+// Prints the help on a topic: a command, the first word of commands, or "environment"; NULL: the overview.
+// Returns the exit code, CLI_USAGE after a message if there is no such topic.
+int cli_print_help(const struct invocation *call, const char *topic);
 
 // devices.c -------------------------------------------------------------------------------------------------
 
-// Whether a device other than "cpu", such as "opencl", is this machine's CPU through a driver: PoCL offers
-// that. What is measured there is no GPU's speed, which cli_remark_cpu then says, in a line after `indent`.
+// Returns whether a device other than "cpu", such as "opencl", is this machine's CPU through a driver: PoCL
+// offers that.
 bool cli_is_cpu(const char *device);
+// Prints a line after `indent`, if cli_is_cpu, that what is measured there is not a GPU's speed.
 void cli_remark_cpu(const char *device, const char *indent);
 
 // kernel_command.c ------------------------------------------------------------------------------------------
 
-// The whole file, or standard input for "-", NUL-terminated; to be freed. NULL, and errno says why, when it
-// cannot be read.
+// Returns the text of the whole file, or of standard input for "-", NUL-terminated, which the caller frees.
+// Returns NULL, and errno says why, if it cannot be read.
 char *cli_read_all(const char *path);
 
 // bench/pull_command.c --------------------------------------------------------------------------------------
@@ -108,18 +121,19 @@ bool cli_kept_cluster(char *out);
 
 // interrupt.c -----------------------------------------------------------------------------------------------
 
-// From now on the first Ctrl-C, or SIGTERM, gives up evaluations and is what cli_interrupted says; a second
-// one ends the program.
+// Installs handlers: from now on the first Ctrl-C or SIGTERM cancels evaluations and makes cli_interrupted
+// true; a second one ends the program.
 void cli_catch_interrupts(void);
+// Returns whether there was such a signal.
 bool cli_interrupted(void);
 
 // program.c -------------------------------------------------------------------------------------------------
 
-// Runs a program and waits until it ends. Returns its exit code, 128 and the number of the signal that ended
-// it, or CLI_NOT_FOUND if it cannot be run. What it prints, errors included, becomes *output, which the
-// caller frees (NULL: no memory); where output is NULL it goes where ours goes. Ctrl-C is for the program:
-// it does not end this one.
 enum { CLI_NOT_FOUND = 127 };
+// Starts a program and waits until it ends. Returns its exit code, 128 plus the number of the signal that
+// ended it, or CLI_NOT_FOUND if it cannot be run. What it prints, errors included, becomes *output, which the
+// caller frees (NULL: no memory); if output is NULL, it goes where this program's output goes. Ctrl-C is for
+// the program that runs: it does not end this one.
 int cli_run_program(const char *const *argv, char **output);
 // Writes a word in single quotes, as shells take it for one word.
 void cli_put_quoted(FILE *out, const char *word);
@@ -136,7 +150,8 @@ bool cli_make_token(char *out);
 // '?'. Line feeds and tabs stay if lines, and become spaces if not.
 void cli_clean(char *text, bool lines);
 
-// Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".
+// Return an escape sequence when standard output is a terminal and NO_COLOR is not set, else "": it begins
+// bold, green or dim text, or ends all of these.
 const char *cli_bold(void);
 const char *cli_green(void);
 const char *cli_dim(void);
@@ -145,13 +160,21 @@ const char *cli_plain(void);
 // Writes text in double quotes with escapes, as JSON and YAML read it.
 void cli_put_string(FILE *out, const char *text);
 
-// JSON, two spaces a level. key is NULL inside arrays and at the top.
-void cli_json_to(FILE *out, bool one_line); // where it goes from now on; NULL: standard output, as at first
-void cli_json_open(const char *key, char bracket); // '{' or '['
+// JSON, with two spaces per level. key is NULL inside arrays and at the top.
+
+// Sets where JSON goes from now on, and whether it is one line. NULL: standard output, as at the start.
+void cli_json_to(FILE *out, bool one_line);
+// Opens an object ('{') or an array ('[').
+void cli_json_open(const char *key, char bracket);
+// Closes what was opened last. After the outermost one the text ends with a line feed.
 void cli_json_close(void);
-void cli_json_text(const char *key, const char *value); // NULL gives null
+// Writes a string; null if value is NULL.
+void cli_json_text(const char *key, const char *value);
+// Writes an integer.
 void cli_json_int(const char *key, int64_t value);
-void cli_json_number(const char *key, double value); // null if it is infinite or NaN
+// Writes a number; null if it is infinite or NaN.
+void cli_json_number(const char *key, double value);
+// Writes true or false.
 void cli_json_bool(const char *key, bool value);
 
 #endif

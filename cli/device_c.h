@@ -6,12 +6,13 @@
 #include "cli.h"
 #include "zellige_tile.h"
 
-// Whether the operand is a file of device C, not of a tile kernel.
+// Returns whether the operand is a file of device C, not of a tile kernel: its name ends in ".c".
 bool cli_is_device_c(const char *path);
 // Runs it with the arguments that the other operands describe. Returns the exit code.
 int cli_run_device_c(const struct invocation *call);
-// What a launch on a modelled chip did: two lines, or members of a JSON object.
+// Prints, in two lines, what a launch on a modelled chip did.
 void cli_print_report(const zl_device_c_report *report);
+// Writes the same as members of the JSON object that is open.
 void cli_json_report(const zl_device_c_report *report);
 
 #endif

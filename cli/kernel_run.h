@@ -33,16 +33,20 @@ struct run {
     zl_kernel_buffer buffer[CLI_PARAMETERS];
 };
 
-double cli_now(void); // seconds
-// The target that --target names; without it, or with `auto`, that of the default device, whose driver is
-// opened.
+// Returns the seconds of a monotonic clock.
+double cli_now(void);
+// Returns the target that --target names; without it, or with `auto`, that of the default device, whose
+// driver is opened.
 const char *cli_target(const struct invocation *call);
-// Sizes of --size for a kernel that was read; makes arguments for them. False after a message.
+// Fills size[CLI_SIZES] with the kernel's sizes from --size. Returns false, after a message, if one is
+// missing or the kernel has none of that name.
 bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size);
-bool cli_run_arguments(struct run *r); // false: zl_error() says why
+// Creates arguments for r->kernel and r->size on the CPU. Returns false, with an error, if that fails.
+bool cli_run_arguments(struct run *r);
+// Releases the arguments and the kernel.
 void cli_run_end(struct run *r);
-// Seconds of the best run within about so many seconds, 3 runs at least, without copies of arguments; -1: it
-// failed.
+// Returns the seconds of the best of the runs within about so many seconds, 3 of them at least, without
+// copies of arguments; -1, with an error, if one fails. Sets *runs to how many there were.
 double cli_run_best(struct run *r, double within, int *runs);
 
 #endif

@@ -25,9 +25,9 @@ extern const struct bench_instruction bench_instructions[]; // the last has no n
 // summed as f32.
 const struct bench_instruction *bench_instruction_of_products(zl_dtype dtype);
 
-// A chain of dependent instructions that takes BENCH_CHAIN_CYCLES a loop, whatever else the core could do
-// besides.
 enum { BENCH_CHAIN_CYCLES = 48 };
+// Runs a chain of dependent instructions that takes BENCH_CHAIN_CYCLES per loop, whatever else the core could
+// do at the same time.
 void bench_chain(int64_t loops);
 
 #endif

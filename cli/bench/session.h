@@ -32,22 +32,39 @@ struct bench_session {
     struct bench_run run;
 };
 
-// CLI_OK, or an exit code after a message. suite: a name or a file; NULL: none.
+// An exit code other than CLI_OK comes after a message; that of bench_session_finish may say that
+// results failed or are suspect, without one.
+
+// Opens the table of chips and a suite, by its name or file (NULL: none yet). Returns an exit code. After
+// CLI_OK the caller closes it with bench_session_close.
 int bench_session_open(struct bench_session *s, const struct invocation *call, const char *suite);
-int bench_session_take_suite(struct bench_session *s, const char *suite); // where it was opened without one
-const struct bench_chip *bench_session_find_chip(struct bench_session *s); // that runs; NULL after a message
-int bench_session_start(struct bench_session *s, const char *resume); // finds peaks, makes the folder
-// CLI_OK: it leaves something to measure
+// Opens a suite where the session was opened without one. Returns an exit code.
+int bench_session_take_suite(struct bench_session *s, const char *suite);
+// Finds the machine's chips. Returns the one to measure, by --device or the first that has a device; NULL
+// after a message.
+const struct bench_chip *bench_session_find_chip(struct bench_session *s);
+// Finds the chip's peaks and creates the folder of the run, or continues the run in the folder `resume`.
+// Returns an exit code. From then on Ctrl-C ends measuring only.
+int bench_session_start(struct bench_session *s, const char *resume);
+// Checks that `only`, a part of a configuration's name or NULL, leaves something to measure. Returns an exit
+// code.
 int bench_session_check_only(const struct bench_session *s, const char *only);
+// Measures the configurations with `only` in their names (NULL: all) that the run does not have yet, until
+// Ctrl-C or one that bench_session_one cannot keep.
 void bench_session_measure(struct bench_session *s, const char *only);
-// NULL: out of memory, interrupted before it was measured, or not written, after a message.
+// Measures one configuration. Returns its row in the run; NULL if memory runs out, if it was interrupted or,
+// after a message, if the journal cannot be written.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
-// the folder's files and the history; false after a message
+// Writes the files of the folder and adds the run to the history. Returns false after a message.
 bool bench_session_write(struct bench_session *s);
-int bench_session_finish(struct bench_session *s); // the same, and the exit code
+// Does the same and prints the result. Returns the exit code of the command.
+int bench_session_finish(struct bench_session *s);
+// Frees the run, the suite and the table of chips.
 void bench_session_close(struct bench_session *s);
 
-// collectives.c: `bench run collectives`, on each rank of a group; the exit code.
+// collectives.c ---------------------------------------------------------------------------------------------
+
+// Runs `bench run collectives` on this rank of a group. Returns an exit code.
 int bench_collectives(const struct invocation *call);
 
 #endif

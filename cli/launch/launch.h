@@ -20,11 +20,14 @@ struct launch_hosts {
     struct launch_rank *rank;
     int count;
 };
-// From --hosts "a,b" with each so many times, or a file of hosts as mlx.launch's: [{"ssh": "name", "ips":
-// ["10.0.0.1"]}, ...]. False after a message. Both NULL: this machine. launch_free_hosts in any case.
+// Reads hosts from --hosts "a,b", each of them `times` times, or from a file in the format of mlx.launch:
+// [{"ssh": "name", "ips": ["10.0.0.1"]}, ...]. If both are NULL, the host is this machine, as many times.
+// Returns false after a message. The caller calls launch_free_hosts in any case.
 bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times,
                        struct launch_hosts *out);
+// Frees the ranks and clears h.
 void launch_free_hosts(struct launch_hosts *h);
+// Returns whether the rank runs on this machine.
 bool launch_is_local(const struct launch_rank *r);
 
 // processes.c -----------------------------------------------------------------------------------------------
@@ -35,8 +38,9 @@ struct launch_process {
     const char *folder;    // to run in; NULL: this one
     const char *input;     // written to its standard input, which then stays open; NULL: it has none
 };
-// Runs them all. Lines of their output appear whole, with "[rank] " before them, unless `plain`. The first
-// that fails ends the others; returns its exit code, 128 and the signal for one that a signal ended, or 0.
+// Runs all processes and waits until they end. Lines of their output appear whole, with "[rank] " before
+// them unless `plain`. The first process that fails ends the others. Returns its exit code, or 128 and the
+// number of the signal that ended it; 0 if none failed.
 int launch_run(const struct launch_process *p, int count, bool plain);
 
 #endif

@@ -14,7 +14,8 @@
 #include "zellige.h"
 #include "zellige_model.h"
 
-double language_now(void); // seconds, of a clock that does not jump
+// Returns the seconds of a monotonic clock.
+double language_now(void);
 
 // A checkpoint that is open for a command.
 struct language {
@@ -28,11 +29,14 @@ struct language {
 };
 
 // Opens what --model, or the first operand, names, on the device that --device names, and says so on standard
-// error. Returns an exit code after a message.
+// error. Returns CLI_OK, and the caller closes it with language_close, or another exit code after a message.
 int  language_open(struct language *l, const struct invocation *call);
+// Closes the model and its tokenizer.
 void language_close(struct language *l);
+// Returns whether a token ends an answer of the model.
 bool language_is_end(const struct language *l, int32_t id);
-// Appends the ids of a text. False after a message in l->error.
+// Appends the ids of a text, with the special tokens that the model adds if it is a document. Returns false,
+// with a message in l->error, if that fails.
 bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document,
                      struct text_ids *ids);
 
@@ -69,7 +73,7 @@ struct language_sampling {
     int bias_id[LANGUAGE_BIASES_MOST];
     double bias[LANGUAGE_BIASES_MOST];
 };
-// Fills out from the options; false after a message of wrong usage.
+// Fills out from the options. Returns false after a message of wrong usage.
 bool language_sampling(const struct invocation *call, struct language_sampling *out);
 // Fills stop with the texts that end an answer and returns how many; -1 after a message of wrong usage.
 int language_stops(const struct invocation *call, const char *stop[static LANGUAGE_STOPS_MOST]);
@@ -93,12 +97,19 @@ struct language_talk {
     int messages;
     char error[512];
 };
-// Takes the template that the options name, or the model's. False after a message in t->error.
+// Begins a conversation with the template that the options name, or the model's. Returns false, with a
+// message in t->error, if that fails. The caller calls language_talk_free in any case, and keeps l until
+// then.
 bool language_talk_new(struct language_talk *t, const struct language *l, const struct invocation *call);
+// Frees the template and the messages.
 void language_talk_free(struct language_talk *t);
+// Appends a message: a copy of content, and role itself. Returns false, with a message in t->error, if memory
+// runs out.
 bool language_talk_say(struct language_talk *t, const char *role, const char *content);
-void language_talk_forget(struct language_talk *t, int from); // messages from that one on
-// Returns the conversation as text that asks for an answer, to be freed. NULL after an error.
+// Removes the messages from that index on.
+void language_talk_forget(struct language_talk *t, int from);
+// Returns the conversation as text that asks for an answer, which the caller frees. Returns NULL, with a
+// message in t->error, if that fails.
 char *language_talk_render(struct language_talk *t, size_t *bytes);
 
 // How generating goes on, and what it took.
@@ -119,10 +130,10 @@ struct language_run {
     double prompt_seconds, draw_seconds;
     const char *why; // "end", "length", "stop", "interrupt"
 };
-// Computes the prompt, with progress on standard error, and draws until something ends it. False after an
-// error in language->error.
+// Computes the prompt, with progress on standard error, and draws until something ends it. Returns false,
+// with a message in language->error, if that fails.
 bool language_generate(struct language_run *run);
-// speeds and memory, on standard error
+// Prints speeds and memory on standard error, unless --json or -q is given.
 void language_report(const struct invocation *call, const struct language_run *run);
 
 #endif

@@ -20,12 +20,17 @@ struct train_dataset {
     unsigned char *image; // (count, TRAIN_PIXELS), as the file has them; owned
     unsigned char *label; // (count); owned
 };
-// kind: "train" or "t10k". The four files of the dataset are in folder, plain or compressed by gzip.
+// Reads one part of the dataset, kind "train" or "t10k", whose files are in the folder, plain or compressed
+// by gzip. Returns false, with a message in `error`, if that fails; else the caller frees *out with
+// train_free_dataset.
 bool train_read_dataset(struct train_dataset *out, const char *folder, const char *kind, char *error,
                         size_t error_bytes);
+// Frees the images and labels and clears the dataset.
 void train_free_dataset(struct train_dataset *dataset);
-zl_array train_images(const unsigned char *image, int count); // (count, TRAIN_PIXELS), 0 to 1
-zl_array train_labels(const unsigned char *label, int count); // int32
+// Returns images as float32 from 0 to 1, of the shape (count, TRAIN_PIXELS).
+zl_array train_images(const unsigned char *image, int count);
+// Returns labels as int32, of the shape (count).
+zl_array train_labels(const unsigned char *label, int count);
 
 // train_run.c -----------------------------------------------------------------------------------------------
 
@@ -74,21 +79,26 @@ int  train_begin(struct train_run *run, const struct invocation *call);
 // same. Returns an exit code. rows: of the table by which --mesh divides the model.
 int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows,
                const zl_nn_shard *row);
-// Has SIGTERM and SIGUSR1 end the training behind a step, with a checkpoint, and Ctrl-C end it at once.
+// Lets SIGTERM and SIGUSR1 end the training after a step, with a checkpoint, and Ctrl-C end it at once.
 void train_catch_signals(void);
-// One batch: a step of the trainer. Sets *stops when the training is to end behind it. False after an error
-// or Ctrl-C.
+// Trains on one batch, a step of the trainer. Sets *stops to whether the training is to end after it. Returns
+// false after an error or Ctrl-C.
 bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops);
-bool train_save(struct train_run *run); // if a checkpoint is asked for
+// Saves the checkpoint, if one is wanted. Returns false, with an error, if that fails.
+bool train_save(struct train_run *run);
 // Ends a training that was asked to stop, in the middle of an epoch or between tests: saves it. Returns an
 // exit code.
 int  train_stopped(struct train_run *run);
+// Frees the trainer, the parameters and the group.
 void train_close(struct train_run *run);
-int  train_failed(const struct train_run *run); // what zl_nn_error says
+// Reports zl_nn_error as cli_fail does. Returns the exit code.
+int  train_failed(const struct train_run *run);
 
-double   train_now(void); // returns the seconds of a monotonic clock
-uint64_t train_random(uint64_t seed, uint64_t a, uint64_t b); // a number that follows from these three
-// on a terminal; "": removes it
+// Returns the seconds of a monotonic clock.
+double   train_now(void);
+// Returns a pseudorandom number that depends on these three alone.
+uint64_t train_random(uint64_t seed, uint64_t a, uint64_t b);
+// Replaces the line of progress on standard error if that is a terminal; "" removes it.
 void     train_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 enum { TRAIN_INPUTS_MOST = 3 };
@@ -107,7 +117,7 @@ struct train_task {
     int64_t every, sequences, tokens; // steps per test; sequences per batch, and tokens per batch
 };
 
-// Reads TRAIN_STEP_OPTIONS into task->options, every and sequences. False after a message.
+// Reads TRAIN_STEP_OPTIONS into task->options, every and sequences. Returns false after a message.
 bool train_read_steps(const struct invocation *call, struct train_task *task);
 // Trains from where the checkpoint ends, with a line per test. Returns an exit code.
 int  train_sequences(struct train_run *run, const struct train_task *task);
@@ -130,7 +140,7 @@ struct train_model {
     zl_nn_mixer_options mixer;
     int vocabulary, layers, width, ffn;
 };
-// Reads TRAIN_MODEL_OPTIONS over the defaults that are there. False after a message.
+// Reads TRAIN_MODEL_OPTIONS over the defaults that are there. Returns false after a message.
 bool     train_read_model(const struct invocation *call, struct train_model *model);
 // Sets what the training is about: what the format says, the model, and those options of its steps that a
 // resumed training must share.
@@ -138,6 +148,7 @@ void train_describe(struct train_run *run, const struct train_task *task, const 
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 extern const zl_nn_shard train_shards[]; // how that model is divided
 extern const int train_shard_rows;
-zl_array train_logits(zl_nn nn, const struct train_model *model, zl_array ids); // (batch, time, vocabulary)
+// Returns the model's logits, of the shape (batch, time, vocabulary), for ids of the shape (batch, time).
+zl_array train_logits(zl_nn nn, const struct train_model *model, zl_array ids);
 
 #endif

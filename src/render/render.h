@@ -17,7 +17,9 @@
 
 // c_style.c -------------------------------------------------------------------------------------------------
 
-const char *render_dialect_name(int at); // NULL past the last
+// Returns the name of the dialect at this index; NULL past the last.
+const char *render_dialect_name(int at);
+// Returns whether there is a dialect of this name.
 bool render_has_dialect(const char *dialect);
 // Returns the record that passes read; NULL, with an error, if there is no such dialect.
 const struct target *render_target(const char *dialect);

@@ -12,7 +12,7 @@ struct node_plan {
     int inner;     // of a rare node: the block of its rarely needed operand
     bool is_fixed; // the same for all elements: computed before the loop
     bool is_alive; // met while values are counted that are needed at once
-    uint8_t bytes; // of one lane: of its type, of a truth value the width of its mask (0: any)
+    uint8_t bytes; // of one lane: of its type, of a boolean the width of its mask (0: any)
 };
 
 struct plan {
@@ -24,24 +24,30 @@ struct plan {
     int blocks;
     int *outer; // [block]: the block around it; those further out have smaller numbers
     int narrow; // bytes of the narrowest element
-    int unroll; // registers of the narrowest element in one turn of the loop; 0: one element a turn
+    int unroll; // registers of the narrowest element in one iteration of the loop; 0: one element in each
 };
 
-// False and an error if the map is not one over rows. render_plan_free also after a failure.
+// Plans the text of a map over rows. Returns false, with an error, if the map is not one over rows or if
+// memory runs out. The caller calls render_plan_free in any case.
 bool render_plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map);
+// Frees what the plan points to and clears it.
 void render_plan_free(struct plan *plan);
 
-int render_plan_registers(const struct plan *plan, expr e); // how many hold e in one turn of the loop
+// Returns how many registers hold e in one iteration of the loop.
+int render_plan_registers(const struct plan *plan, expr e);
 
-// Where parameter `at` of the kernel is among the arguments: outputs come first.
+// Returns the position of parameter `at` of the kernel among the arguments: outputs come first.
 int render_plan_argument(const struct tile_kernel *kernel, int at);
-const struct tile_buffer *render_plan_buffer(const struct tile_kernel *kernel, int at); // NULL: a scalar
+// Returns the buffer of parameter `at`; NULL for a scalar.
+const struct tile_buffer *render_plan_buffer(const struct tile_kernel *kernel, int at);
+// Returns the type of parameter `at`: that of a buffer's elements, or of the scalar.
 struct tile_type render_plan_type(const struct tile_kernel *kernel, int at);
 
-// Whether the parameter is a row of the map, not one element for all.
+// Returns whether parameter `at` is a row of the map, not one element that serves for several.
 bool render_plan_is_row(const struct plan *plan, int at);
-// Whether it is a buffer of which each element serves for a run; a scalar serves for all.
+// Returns whether parameter `at` is a buffer of which each element serves for a run of elements of the rows.
 bool render_plan_steps(const struct plan *plan, int at);
-bool render_plan_has_steps(const struct plan *plan); // some parameter does
+// Returns whether render_plan_steps is true of any parameter.
+bool render_plan_has_steps(const struct plan *plan);
 
 #endif

@@ -35,46 +35,61 @@ struct program {
 
 // program.c -------------------------------------------------------------------------------------------------
 
+// Writes statements, one after the other, until one fails.
 void program_block(struct program *p, const struct tile_stmt *body);
-void program_extents(struct program *p, const struct tile_stmt *s); // e<id> of each name
-void program_strides(struct program *p, const struct tile_buffer *b); // s<id>_<axis> where they are not known
-void program_locals(struct program *p, const struct tile_stmt *body); // of a function
-// Appends what `write` writes of the program's kernel, with what it leaves in row_text before it. False: it
-// failed.
+// Declares e<id>, the extent of each index of a map or grid, where id is that of the index's name.
+void program_extents(struct program *p, const struct tile_stmt *s);
+// Declares and computes s<id>_<axis>, the strides of a buffer that are not constants.
+void program_strides(struct program *p, const struct tile_buffer *b);
+// Declares the local variables of a function with this body.
+void program_locals(struct program *p, const struct tile_stmt *body);
+// Appends what `write` writes of the program's kernel to style->out, after what it leaves in row_text.
+// Returns false, with an error, if that fails.
 bool program_write(struct program *p, struct style *style, void (*write)(struct program *p));
 
 // program_values.c ------------------------------------------------------------------------------------------
 
-bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what); // false
-int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -1: not known before a call
-const char *program_memory(struct tile_type type);           // the type in memory
-bool program_has_panels(const struct tile_buffer *b); // rows of matrices in panels of 128 bytes: zl_panel
+// Sets p->failed and, for the first failure, the error: why, then what, at statement s (NULL: at the kernel).
+// Returns false.
+bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what);
+// Returns the stride of an axis in elements; -1 if it is not known before a call.
+int64_t program_stride(const struct tile_buffer *b, int axis);
+// Returns the name of the type that holds a value in memory.
+const char *program_memory(struct tile_type type);
+// Returns whether the rows of a swizzled buffer are stored in panels of 128 bytes: zl_panel.
+bool program_has_panels(const struct tile_buffer *b);
 
-// a pointer into the memory of another buffer
+// Declares the pointer of a view: into the memory of its base.
 void program_view(struct program *p, const struct tile_buffer *b);
-// of it, after program_nodes of its sizes; -2: there are none
+// Appends an expression for the bytes of a buffer, whose sizes were emitted by program_nodes; its value is -2
+// if 64 bits do not suffice or a size is negative.
 void program_bytes(struct program *p, const struct tile_buffer *b);
 
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
+// Appends the name of a value.
 void program_operand(struct program *p, expr e);
-// Appends text with the name of an operand instead of each @ of the format; or as a line, after which one
-// that ends with { is open.
+// Appends text, with the name of the next operand instead of each @ of the format.
 void program_text(struct program *p, const expr *operand, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// Appends such text as a line. If its format ends with {, what follows is indented until style_close.
 void program_line(struct program *p, const expr *operand, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // Opens a block in which the values of a statement, and `more` others, are emitted.
 void program_open(struct program *p, const struct tile_stmt *s, int more, const expr *others);
-void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[...]
-// Whether a statement whose accesses are not made again soon accesses this buffer outside of the block.
+// Appends the element b[...] of a buffer.
+void program_element(struct program *p, const struct tile_buffer *b, const expr *index);
+// Returns whether s accesses this buffer outside of the block and does not access the same elements again
+// soon.
 bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b);
-// Elements along the axes [from, to) of a buffer.
+// Appends the sum of index times stride, in elements, over the axes [from, to) of a buffer.
 void program_offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to);
+// Appends text (NULL: "") as a string literal of C.
 void program_quoted(struct text *out, const char *text);
-int64_t program_elements(const struct tile_buffer *b); // -1: not known
-// Bytes of as many elements, two numbers each if they are complex; -1 where the number of elements is, or 64
-// bits do not suffice.
+// Returns the number of elements that a buffer's memory holds; -1 if it is not known before a call.
+int64_t program_elements(const struct tile_buffer *b);
+// Returns the bytes of these elements, two numbers each if they are complex; -1 if their number is not known
+// or 64 bits do not suffice.
 int64_t program_size(const struct tile_buffer *b);
 
 // Statements whose values were emitted.
@@ -84,16 +99,18 @@ program_statement program_store, program_atomic, program_message, program_alloc,
 
 // program_rows.c --------------------------------------------------------------------------------------------
 
-// Whether all statements of a map are rows along its last axis; and calls of their functions, of which the
-// first element is where that axis' variable is, for so many elements (a name of the text).
+// Returns whether all statements of a map can be row functions along its last axis.
 bool program_has_rows(struct program *p, const struct tile_stmt *map);
+// Writes these functions, and a call of each. A call computes `count` elements (a name of the text), the
+// first of which is where the variable of the last axis is.
 void program_rows(struct program *p, const struct tile_stmt *map, const char *count);
 
-// If statements from s on compute a line and reduce it to one element: writes them as one row; the last of
-// them, else NULL.
+// Writes statements from s on as one row function if they compute a row and reduce it to one element. Returns
+// the last of them; NULL, with nothing written, if they do not.
 const struct tile_stmt *program_reduced(struct program *p, const struct tile_stmt *s);
 
-// Expressions of a product's text that its statement does not have: sizes of buffers. How many.
+// Fills out with the expressions that the text of a product needs and its statement does not have: sizes of
+// buffers. Returns how many there are.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);
 
 #endif

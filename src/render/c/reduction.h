@@ -27,21 +27,26 @@ struct reduction {
 // reduction.c -----------------------------------------------------------------------------------------------
 
 extern const struct reduction_words reduction_vectors; // of the dialect c
-// What is known of a reduction from its statement; the helper's name is `name`.
+// Describes a reduction from its statement. The struct refers to words, name and symbol.
 struct reduction reduction_of(const struct reduction_words *words, const struct tile_stmt *stmt,
                               const char *name, const char *symbol);
-bool reduction_step(struct style *s, const struct reduction *r); // the function NAME_step of two values
-// What all lanes start from, how registers are combined at the end, and the text of that end: the result goes
-// to p[argument].
+// Writes the function NAME_step, which combines two values. Returns false, with an error, if that fails.
+bool reduction_step(struct style *s, const struct reduction *r);
+// Appends the macro START(R), which declares register R of the accumulator with the op's identity.
 void reduction_define_start(struct text *out, const struct reduction *r);
+// Appends the macros FOLD(R, S) and DOWN(BYTES), which combine two registers, and the lanes of one register.
 void reduction_define_end(struct text *out, const struct reduction *r);
+// Writes the end of the function: combines all lanes, stores the result to p[argument], closes the function
+// and undefines its macros.
 void reduction_finish(struct style *s, const struct reduction *r, int argument);
 
 // row_reduction.c -------------------------------------------------------------------------------------------
 
-// The reduction of one of the things that a map stores, in the same loop; whether the kernel is one:
-// [memory,] a map of stores, the reduction.
+// Returns whether the kernel is a map of stores, after at most one allocation, and then a reduction of one
+// buffer that the map stores.
 bool render_row_reduction_is(const struct tile_kernel *kernel);
+// Writes the function of such a kernel, in the dialect `c`: the map and its reduction in one loop. Returns
+// false, with an error, if that fails.
 bool render_row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 
 #endif

@@ -11,10 +11,15 @@
 extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT],
     scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
 
+// Appends the type of the variable that holds e. These are members of struct dialect; j is always 0.
 void render_scalar_type(struct style *s, expr e);
+// Appends the value of e in terms of its operands.
 void render_scalar_value(struct style *s, expr e, int j);
+// Appends the name of e; of a constant, its number.
 void render_scalar_operand(struct style *s, expr e, int j);
+// Appends the mask itself, which has one lane.
 void render_scalar_any(struct style *s, expr mask);
+// Returns whether e has no variable: constants and complex numbers.
 bool render_scalar_is_inline(const struct plan *plan, expr e);
 
 #define SCALAR_DIALECT                                                                          \

@@ -16,11 +16,14 @@ struct group_words {
     const char *memory;
 };
 
-// the word before its type, or ""
+// Returns the language's qualifier for the memory of a buffer, with a space after it; "" if it needs none.
 const char *render_group_space(const struct program *p, const struct tile_buffer *b);
 
-// group_gemm.c: a product by matrix instructions.
+// group_gemm.c
+
+// Writes a product of tiles by CUDA's matrix instructions.
 void render_group_gemm(struct program *p, const struct tile_stmt *s);
-bool render_group_gemm_runs_on(const struct tile_stmt *s); // on some targets: threads go on while it does
+// Returns whether targets with asynchronous matrix instructions run this product while the threads continue.
+bool render_group_gemm_runs_on(const struct tile_stmt *s);
 
 #endif

@@ -28,16 +28,23 @@ struct gemm_product {
 };
 
 // group_gemm.c
-int64_t render_gemm_origin(const struct gemm_operand *o, int axis); // of its rows, its columns: numbers
-int64_t render_gemm_size(const struct gemm_operand *o, int axis);   // of its buffer's
-void render_gemm_matrix(struct program *p, const struct gemm_operand *o); // address of the matrix of a stack
+
+// Return, of an operand, along its rows (axis 0) or columns (axis 1): the origin of its region in the buffer;
+// the size of the buffer. Both are constants, in elements.
+int64_t render_gemm_origin(const struct gemm_operand *o, int axis);
+int64_t render_gemm_size(const struct gemm_operand *o, int axis);
+// Appends the address of the operand's matrix in the stack of matrices that its buffer holds.
+void render_gemm_matrix(struct program *p, const struct gemm_operand *o);
 // Opens an unrolled loop over a variable of the text.
 void render_gemm_loop(struct program *p, const char *name, int64_t from, int64_t to);
-void render_gemm_load(struct program *p, const struct gemm_operand *o, const char *to,
-                      int64_t depth); // for zl_k
+// Writes the loads of the operand's fragments for step zl_k of the depth into the array `to`.
+void render_gemm_load(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth);
 
-// group_warps.c: four subgroups as one.
+// group_warps.c
+
+// Returns whether sm_90a can compute the product by its instructions of four subgroups (wgmma).
 bool render_gemm_has_warps(const struct gemm_product *m);
+// Writes the product by these instructions.
 void render_gemm_by_warps(struct program *p, const struct gemm_product *m);
 
 #endif

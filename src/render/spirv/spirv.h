@@ -40,11 +40,12 @@ struct spirv_layout {
     bool is_in_buffer; // it is a storage buffer, not push constants
     int binding;       // of that
 };
+// Returns the layout of the arguments of a kernel after the passes for the target.
 struct spirv_layout spirv_layout(const struct tile_kernel *kernel, const struct target *target);
-// where one is that is passed by value
+// Returns the offset in the block, in bytes, of a parameter that is passed by value.
 int spirv_layout_parameter(const struct spirv_layout *l, const struct tile_kernel *kernel, int parameter);
 
-// Appends a module in words that people read. False and an error: it is no module.
+// Appends a module as readable text. Returns false, with an error, if the code is no module.
 bool spirv_disassemble(struct text *out, const char *code, size_t bytes);
 
 #endif

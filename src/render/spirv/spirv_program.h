@@ -85,8 +85,8 @@ struct spirv_program {
     bool failed;
 };
 
-// A number; an op of two words, a comparison or another truth of two values, and both with a number for the
-// second.
+// Return, of 32 bits: a constant; an op of two words; a comparison of two values, which is a bool; both with
+// a constant for the second operand; the negation of a bool.
 static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) {
     return spirv_number(&p->m, value);
 }
@@ -108,7 +108,7 @@ static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) {
     return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth);
 }
 
-// A pair of words, one of a vector or struct of them, and the bits of another value.
+// Return: a pair of words; one word of a vector or struct of them; the bits of a value as another type.
 static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
     return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
 }
@@ -119,13 +119,14 @@ static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id
     return spirv_value(&p->m, SPIRV_Bitcast, type, value);
 }
 
-// false, and an error at the statement
+// Sets p->failed and, for the first failure, the error: why, then what, at the statement. Returns false.
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
 
 // spirv_values.c: expressions -------------------------------------------------------------------------------
 
-spirv_id spirv_type(struct spirv_program *p, struct tile_type type); // of values
-// One of two values, of two numbers.
+// Returns the type that values of a tile type have in the module.
+spirv_id spirv_type(struct spirv_program *p, struct tile_type type);
+// Return one of two values; one of two numbers.
 static inline spirv_id spirv_pick(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
                                   spirv_id b) {
     return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
@@ -134,99 +135,130 @@ static inline spirv_id spirv_pick_number(struct spirv_program *p, spirv_id truth
     spirv_id first = spirv_u32(p, a), second = spirv_u32(p, b);
     return spirv_pick(p, (struct tile_type){TILE_UINT, 32, 1}, truth, first, second);
 }
-// Computes values, operands first, each once; then spirv_of gives them.
+// Computes values, operands first, each once; then spirv_of returns them.
 void spirv_nodes(struct spirv_program *p, int count, const expr *root);
+// Returns the value of a constant, or of an expression that spirv_nodes computed.
 spirv_id spirv_of(struct spirv_program *p, expr e);
-spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e); // of unsigned integers
-static inline spirv_id spirv_index(struct spirv_program *p, expr e) { // as a word of 32 bits
+// Returns the value of an index as one of an unsigned type, of 32 or 64 bits.
+spirv_id spirv_index_as(struct spirv_program *p, struct tile_type type, expr e);
+// Returns the value of an index as a word of 32 bits.
+static inline spirv_id spirv_index(struct spirv_program *p, expr e) {
     return spirv_index_as(p, (struct tile_type){TILE_UINT, 32, 1}, e);
 }
+// Computes an op of two values of a type as an expression would; of 16-bit floats in f32. Returns the result,
+// of the same type, or a bool for a comparison.
 spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
                        spirv_id b);
-// Bits as memory has them, a word or for 8 bytes two, as a value, and the other way round.
+// Converts bits as they are in memory (a word, or two for 8 bytes) to a value. Returns the value.
 spirv_id spirv_from_bits(struct spirv_program *p, struct tile_type type, spirv_id bits);
+// Converts a value to bits as they are in memory. Returns the bits.
 spirv_id spirv_to_bits(struct spirv_program *p, struct tile_type type, spirv_id value);
 
 // spirv_numbers.c: one op -----------------------------------------------------------------------------------
 
+// Returns the constant of a type with these bits.
 spirv_id spirv_constant_of(struct spirv_program *p, struct tile_type type, uint64_t bits);
-// a constant of a type of floats
+// Returns a constant of a floating-point type.
 spirv_id spirv_real(struct spirv_program *p, struct tile_type type, double value);
+// Computes the op of e on the values of its operands. Returns the result.
 spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operand);
+// Converts a value between types. Returns the result: x itself if the types are equal.
 spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
-spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id word); // what fits of a word
-// a pair: with its sign, or zeros
+// Reduces a word to the bits of an integer type, extended by its sign or zeros. Returns the result.
+spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id word);
+// Widens a word to a pair: by its sign if the type is signed, else by zeros. Returns the pair.
 spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv_id word);
 
-// Calls a function that helps. It is written where it is first called.
+// Calls a helper function, which is written where it is first called. Returns its result.
 spirv_id spirv_call(struct spirv_program *p, enum spirv_helper which, const spirv_id *operand);
-// what one gives of its parameters
+// Writes the body of a helper function with the parameters x. Returns its result.
 typedef spirv_id spirv_body(struct spirv_program *p, struct tile_type type, const spirv_id *x);
 
 // spirv_wide.c: integers of 64 bits as pairs ----------------------------------------------------------------
 
+// Returns whether values of a type are pairs of words: integers of 64 bits, where the unit has none.
 bool spirv_is_pair(const struct spirv_program *p, struct tile_type type);
+// Computes the op of e on pairs. Returns the result.
 spirv_id spirv_wide_operation(struct spirv_program *p, expr e, const spirv_id *operand);
+// Converts a value to or from a pair. Returns the result.
 spirv_id spirv_wide_convert(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x);
-spirv_body spirv_pair_divide; // without signs; by 0 it is 0
+spirv_body spirv_pair_divide; // divides unsigned pairs; a quotient by 0 is 0
 
 // spirv_memory.c --------------------------------------------------------------------------------------------
 
-void spirv_find_memory(struct spirv_program *p); // of the whole kernel
-void spirv_bind_rest(struct spirv_program *p); // declares bindings that no code touched: devices count them
-void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b); // of a thread
-spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m); // of atomics
-// threads see what others wrote
+// Fills p->memory with what the whole kernel does with its memory, and numbers the bindings.
+void spirv_find_memory(struct spirv_program *p);
+// Declares the bindings that no code uses: devices count on all of them.
+void spirv_bind_rest(struct spirv_program *p);
+// Declares memory of a thread. Fails if its size is not a constant of at most 4 MiB.
+void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b);
+// Returns the scope of atomics on this memory.
+spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m);
+// Returns whether threads read from this memory what others wrote.
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m);
-int spirv_item(const struct tile_buffer *b); // bytes of what one access moves: of a complex number half
-// Where an element is, from the first on: modulo 2^32, but in memory that is reached by an address as wide as
-// indices of the kernel are.
+// Returns the bytes that one access moves: those of an element, or of one part of a complex number.
+int spirv_item(const struct tile_buffer *b);
+// Returns the type of places in a buffer: 32 bits, which wrap, or as wide as the kernel's indices if the
+// buffer is reached by an address.
 struct tile_type spirv_place_type(struct spirv_program *p, const struct tile_buffer *b);
+// Returns the place of an element: the number of elements before it. part is -1, or 0 or 1 for the place of
+// the real or imaginary part of a complex number, counted in parts.
 spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const expr *index, int part);
-// bits; mask 0: none
+// Returns the bits of an element. Where the mask is false (0: no mask) they are those of the first element.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask);
+// Stores the bits of an element.
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits);
-// The same of several elements that are contiguous, as words.
+// Reads so many bytes of contiguous elements as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                       spirv_id *word);
+// Writes so many bytes of contiguous elements from words.
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                        const spirv_id *word);
-// To packs of so many elements of memory of the group whose layout is ours, from one on, which is counted in
-// packs.
+// Returns a pointer to a pack of so many elements in shared memory; place counts packs.
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                             int elements);
-// To an element of `exchange`, of so many bytes.
+// Returns a pointer to an element of p->exchange of so many bytes; place counts such elements.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
-// The word that an element is, or is part of: shift 0 unless it is smaller.
+// Returns a pointer for atomics to an element, or to the word that it is part of. Sets *shift to the number
+// of its first bit in that word; to 0, which is no id, if it is no part of one.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                               spirv_id *shift);
-// the lowest bytes above a shift
+// Returns so many bytes (1 to 3) of a word from bit `shift` on.
 spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes);
-spirv_id spirv_argument(struct spirv_program *p, spirv_id word); // a word of the block
-// at this place of the block
+// Returns a word of the block of arguments.
+spirv_id spirv_argument(struct spirv_program *p, spirv_id word);
+// Returns the value of a type that begins at byte `at` of the block of arguments.
 spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at);
-spirv_id spirv_status(struct spirv_program *p); // pointer to the word of assertions
+// Returns a pointer to the word that receives the line of a failed assertion.
+spirv_id spirv_status(struct spirv_program *p);
 
-// spirv_matrix.c: a product by cooperative matrices, after the nodes of its statement. Around a loop, sums
-// that its products alone touch are opened: they become matrices before it and registers behind it. Returns
-// how many of them there are, in buffer.
+// spirv_matrix.c --------------------------------------------------------------------------------------------
+
 enum { SPIRV_SUMS = 4 };
+// Writes a product by cooperative matrices, after the nodes of its statement.
 void spirv_gemm(struct spirv_program *p, const struct tile_stmt *s);
-// threads of the group or subgroup wait for each other
+// Writes a barrier of a scope: the threads of the group or subgroup wait for each other.
 void spirv_meet(struct spirv_program *p, uint32_t scope);
+// Loads the sums that only products of a loop use into cooperative matrices, before the loop. Fills buffer
+// with them and returns how many there are, SPIRV_SUMS at most.
 int spirv_open_sums(struct spirv_program *p, const struct tile_stmt *loop, const struct tile_buffer **buffer);
+// Stores these sums to registers again, after the loop.
 void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buffer *const *buffer);
 
 // spirv_statements.c ----------------------------------------------------------------------------------------
 
+// Writes statements, up to a break or a failure.
 void spirv_block_of(struct spirv_program *p, const struct tile_stmt *body);
-// A loop: its test stands in a block of its own, then its body, then, behind the label `next`, what leads to
-// the next turn.
+// A loop: its test has a block of its own, then comes its body, then, after the label `next`, what leads to
+// the next iteration.
 struct spirv_loop {
     spirv_id head, test, body, next, behind, outer; // outer: where breaks went before
 };
+// Begins a loop and its test. A break inside it goes to `behind`.
 struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled);
+// Ends the test and begins the body, which runs while goes_on is true.
 void spirv_test_loop(struct spirv_program *p, const struct spirv_loop *l, spirv_id goes_on);
+// Ends the iteration and the loop.
 void spirv_close_loop(struct spirv_program *p, const struct spirv_loop *l);
 
 #endif
